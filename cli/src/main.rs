@@ -1,0 +1,2 @@
+//! The `rukpak` command.
+fn main() {}
