@@ -1,1 +1,5 @@
-//! manifests
+//! Everything that is written down: the YAML codec, the object model, names, versions, and the checked set of
+//! files (`Content`) that every other crate passes on. Bytes in, values out; no I/O beyond the readers it is given.
+
+pub mod path;
+pub mod yaml;
