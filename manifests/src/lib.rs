@@ -1,5 +1,7 @@
 //! Everything that is written down: the YAML codec, the object model, names, versions, and the checked set of
 //! files (`Content`) that every other crate passes on. Bytes in, values out; no I/O beyond the readers it is given.
 
+pub mod content;
 pub mod path;
+pub mod version;
 pub mod yaml;

@@ -1,0 +1,440 @@
+//! The checked set of files that a bundle or a catalog consists of.
+//!
+//! Bytes come from strangers: an archive, a registry, a folder. They become [`Content`] only through a
+//! [`Builder`], which normalises every path, enforces [`Limits`] while it reads, and keeps regular files alone.
+//! Whoever holds a `Content` need not check again.
+//!
+//! ```
+//! use manifests::content::{Builder, Limits};
+//!
+//! let mut files = Builder::new(Limits::default());
+//! files.add("./manifests/csv.yaml", 0o644, &mut "kind: ClusterServiceVersion".as_bytes())?;
+//! assert!(files.add("../etc/passwd", 0o644, &mut "".as_bytes()).is_err());
+//! let content = files.finish();
+//! assert_eq!(content.read("manifests/csv.yaml").unwrap(), "kind: ClusterServiceVersion");
+//! # Ok::<(), manifests::content::Error>(())
+//! ```
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    io::Read,
+};
+
+use bytes::Bytes;
+
+/// How much may be read. Sizes are bytes of uncompressed content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// All files together.
+    pub total: u64,
+    /// One file.
+    pub file: u64,
+    /// Entries read, folders and skipped ones included.
+    pub entries: usize,
+    /// A path's length in bytes.
+    pub path: usize,
+    /// A path's folders, the file name included.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    /// Enough for every bundle known (the largest is below 4 MiB), small enough for a pod of 64 MiB.
+    fn default() -> Self {
+        Self {
+            total: 32 << 20,
+            file: 16 << 20,
+            entries: 10_000,
+            path: 1024,
+            depth: 32,
+        }
+    }
+}
+
+/// Why an entry cannot become content.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The path leaves the root, is absolute, or cannot name a file.
+    #[error("path {path:?} {problem}; pack the bundle from its own root with relative paths")]
+    Path {
+        /// As found.
+        path: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The path is longer or deeper than allowed.
+    #[error("path {path:?} is over the limit of {limit} {unit}; shorten it or raise {flag}")]
+    PathTooLong {
+        /// The path, cut to a readable length.
+        path: String,
+        /// The limit that was exceeded.
+        limit: usize,
+        /// Bytes or folders.
+        unit: &'static str,
+        /// The flag that raises the limit.
+        flag: &'static str,
+    },
+    /// One file is larger than allowed.
+    #[error("file {path:?} is larger than the limit of {limit} bytes; remove it or raise --max-file-size")]
+    FileTooLarge {
+        /// Its path.
+        path: String,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// All files together are larger than allowed.
+    #[error("content is larger than the limit of {limit} bytes (reached in {path:?}); reduce it or raise --max-size")]
+    TooLarge {
+        /// The file in which the limit was reached.
+        path: String,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// More entries than allowed.
+    #[error("content has more than {limit} entries; remove some or raise --max-entries")]
+    TooManyEntries {
+        /// The limit.
+        limit: usize,
+    },
+    /// The same path stands twice in one archive.
+    #[error("file {path:?} appears twice; keep one of them")]
+    Duplicate {
+        /// Its normalised path.
+        path: String,
+    },
+    /// A path is a file here and a folder there.
+    #[error("{path:?} is a file, and {other:?} needs it to be a folder; rename one of them")]
+    FileAsFolder {
+        /// The file.
+        path: String,
+        /// The path below it.
+        other: String,
+    },
+    /// Reading failed.
+    #[error("failed to read {path:?}")]
+    Read {
+        /// The file being read.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// One regular file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// What it holds.
+    pub bytes: Bytes,
+    /// Permission bits; only whether it may be executed survives packing.
+    pub mode: u32,
+}
+
+/// An ordered set of regular files under normalised relative paths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Content {
+    files: BTreeMap<String, File>,
+}
+
+impl Content {
+    /// All files, ordered by path.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &File)> {
+        self.files.iter().map(|(path, file)| (path.as_str(), file))
+    }
+
+    /// The bytes of one file.
+    pub fn read(&self, path: &str) -> Option<&Bytes> {
+        self.files.get(path).map(|file| &file.bytes)
+    }
+
+    /// The files below a folder, with their paths relative to it, ordered. `""` is the root.
+    pub fn folder<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a File)> {
+        self.files
+            .range(folder.to_owned()..)
+            .take_while(move |(path, _)| path.starts_with(folder))
+            .filter_map(move |(path, file)| {
+                let rest = path.strip_prefix(folder)?;
+                let inside = if folder.is_empty() {
+                    rest
+                } else {
+                    rest.strip_prefix('/')?
+                };
+                Some((inside, file))
+            })
+    }
+
+    /// Whether a folder has at least one file below it.
+    pub fn has_folder(&self, folder: &str) -> bool {
+        self.folder(folder).next().is_some()
+    }
+
+    /// The number of files.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there is no file at all.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The size of all files in bytes.
+    pub fn size(&self) -> u64 {
+        self.files.values().map(|f| f.bytes.len() as u64).sum()
+    }
+}
+
+/// Builds [`Content`] entry by entry, under limits.
+#[derive(Debug)]
+pub struct Builder {
+    limits: Limits,
+    files: BTreeMap<String, File>,
+    entries: usize,
+    size: u64,
+}
+
+impl Builder {
+    /// An empty set under these limits.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            files: BTreeMap::new(),
+            entries: 0,
+            size: 0,
+        }
+    }
+
+    /// Reads one regular file to its end, or to the limit.
+    ///
+    /// # Errors
+    /// When the path is not acceptable, a limit is reached, the path exists already or reading fails.
+    pub fn add(&mut self, path: &str, mode: u32, reader: &mut dyn Read) -> Result<(), Error> {
+        let path = self.normalise(path)?;
+        self.count()?;
+        self.check_folders(&path)?;
+        let left = self.limits.total.saturating_sub(self.size);
+        let allowed = left.min(self.limits.file);
+        let mut bytes = Vec::new();
+        reader
+            .take(allowed.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|source| Error::Read {
+                path: path.clone(),
+                source,
+            })?;
+        let size = bytes.len() as u64;
+        if size > self.limits.file {
+            return Err(Error::FileTooLarge {
+                path,
+                limit: self.limits.file,
+            });
+        }
+        if size > left {
+            return Err(Error::TooLarge {
+                path,
+                limit: self.limits.total,
+            });
+        }
+        match self.files.entry(path) {
+            Entry::Occupied(taken) => Err(Error::Duplicate {
+                path: taken.key().clone(),
+            }),
+            Entry::Vacant(free) => {
+                self.size += size;
+                free.insert(File {
+                    bytes: bytes.into(),
+                    mode: mode & 0o777,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks and counts an entry that carries no content: a folder, or one that is skipped.
+    ///
+    /// # Errors
+    /// When the path is not acceptable or there are too many entries.
+    pub fn skip(&mut self, path: &str) -> Result<(), Error> {
+        if !matches!(path, "" | "." | "./" | "/") {
+            self.normalise(path)?;
+        }
+        self.count()
+    }
+
+    /// What has been read.
+    pub fn finish(self) -> Content {
+        Content { files: self.files }
+    }
+
+    fn count(&mut self) -> Result<(), Error> {
+        self.entries += 1;
+        if self.entries > self.limits.entries {
+            return Err(Error::TooManyEntries {
+                limit: self.limits.entries,
+            });
+        }
+        Ok(())
+    }
+
+    fn normalise(&self, path: &str) -> Result<String, Error> {
+        if path.len() > self.limits.path {
+            return Err(Error::PathTooLong {
+                path: path.chars().take(80).chain("…".chars()).collect(),
+                limit: self.limits.path,
+                unit: "bytes",
+                flag: "--max-path-length",
+            });
+        }
+        let normal = normalise(path)?;
+        if normal.split('/').count() > self.limits.depth {
+            return Err(Error::PathTooLong {
+                path: normal.chars().take(80).chain("…".chars()).collect(),
+                limit: self.limits.depth,
+                unit: "folders",
+                flag: "--max-path-depth",
+            });
+        }
+        Ok(normal)
+    }
+
+    /// A file cannot be a folder at the same time.
+    fn check_folders(&self, path: &str) -> Result<(), Error> {
+        let conflict = |file: &str, below: &str| Error::FileAsFolder {
+            path: file.to_owned(),
+            other: below.to_owned(),
+        };
+        for (at, _) in path.match_indices('/') {
+            if let Some(folder) = path.get(..at)
+                && self.files.contains_key(folder)
+            {
+                return Err(conflict(folder, path));
+            }
+        }
+        let below = format!("{path}/");
+        match self.files.range(below.clone()..).next() {
+            Some((other, _)) if other.starts_with(&below) => Err(conflict(path, other)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A relative path without `.`, doubled slashes or a trailing one; `..` and absolute paths are refused, not resolved.
+///
+/// # Errors
+/// When the path is absolute, empty, contains `..`, a backslash or a control character.
+pub fn normalise(path: &str) -> Result<String, Error> {
+    let refuse = |problem| {
+        Err(Error::Path {
+            path: path.chars().take(200).collect(),
+            problem,
+        })
+    };
+    if path.starts_with('/') {
+        return refuse("is absolute");
+    }
+    if path.chars().any(char::is_control) {
+        return refuse("contains a control character");
+    }
+    if path.contains('\\') {
+        return refuse("contains a backslash");
+    }
+    let mut normal = String::with_capacity(path.len());
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => return refuse("leaves the root through \"..\""),
+            part => {
+                if !normal.is_empty() {
+                    normal.push('/');
+                }
+                normal.push_str(part);
+            }
+        }
+    }
+    if normal.is_empty() {
+        return refuse("names no file");
+    }
+    Ok(normal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(files: &mut Builder, path: &str, text: &str) -> Result<(), Error> {
+        files.add(path, 0o644, &mut text.as_bytes())
+    }
+
+    #[test]
+    fn paths_are_normalised_and_cannot_leave_the_root() {
+        for (path, normal) in [
+            ("a", Some("a")),
+            ("./a/b", Some("a/b")),
+            ("a//b/", Some("a/b")),
+            ("a/./b", Some("a/b")),
+            ("..a/b..", Some("..a/b..")),
+            ("", None),
+            (".", None),
+            ("/a", None),
+            ("a/../b", None),
+            ("..", None),
+            ("a\\..\\b", None),
+            ("a\0b", None),
+            ("a\nb", None),
+        ] {
+            assert_eq!(normalise(path).ok().as_deref(), normal, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn limits_are_named_when_they_are_reached() {
+        let limits = Limits {
+            total: 10,
+            file: 6,
+            entries: 3,
+            path: 8,
+            depth: 2,
+        };
+        let cases: [(&str, &str, &str); 4] = [
+            ("a", "1234567", "larger than the limit of 6 bytes"),
+            ("123456789", "", "limit of 8 bytes"),
+            ("a/b/c", "", "limit of 2 folders"),
+            ("x", "123456", "content is larger than the limit of 10 bytes"),
+        ];
+        for (path, text, message) in cases {
+            let mut files = Builder::new(limits);
+            add(&mut files, "first", "12345").unwrap();
+            let error = add(&mut files, path, text).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        let mut files = Builder::new(limits);
+        for path in ["a", "b", "c"] {
+            files.skip(path).unwrap();
+        }
+        assert!(matches!(
+            add(&mut files, "d", ""),
+            Err(Error::TooManyEntries { limit: 3 })
+        ));
+    }
+
+    #[test]
+    fn the_same_path_twice_is_refused_however_it_is_spelt() {
+        let mut files = Builder::new(Limits::default());
+        add(&mut files, "a/b", "1").unwrap();
+        assert!(matches!(add(&mut files, "./a//b", "2"), Err(Error::Duplicate { .. })));
+        assert!(matches!(add(&mut files, "a/b/c", "2"), Err(Error::FileAsFolder { .. })));
+        assert!(matches!(add(&mut files, "a", "2"), Err(Error::FileAsFolder { .. })));
+    }
+
+    #[test]
+    fn folders_list_their_own_files_only() {
+        let mut files = Builder::new(Limits::default());
+        for path in ["manifests/b", "manifests/a/c", "manifests2/x", "manifest", "z"] {
+            add(&mut files, path, path).unwrap();
+        }
+        let content = files.finish();
+        let names: Vec<_> = content.folder("manifests").map(|(name, _)| name).collect();
+        assert_eq!(names, ["a/c", "b"]);
+        assert_eq!(content.folder("").count(), 5);
+        assert!(content.has_folder("manifests2") && !content.has_folder("z"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Versions, as strictly or as tolerantly as the Go peers read them.
+//!
+//! [`semver::Version`] agrees with blang's `Parse` on what a version is; its `Ord` does not (it orders build
+//! metadata, Go ignores it), so compare with [`semver::Version::cmp_precedence`].
+
+use std::{fmt, str::FromStr};
+
+pub use semver::Version;
+
+/// Why a text is not a version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Not `<major>.<minor>.<patch>`.
+    #[error("{text:?} is not a semantic version ({problem}); write <major>.<minor>.<patch>")]
+    Version {
+        /// As found, cut to a readable length.
+        text: String,
+        /// What the parser said.
+        problem: String,
+    },
+    /// Not a Kubernetes release.
+    #[error("{text:?} is not a Kubernetes version; write <major>.<minor>, for example 1.36")]
+    Kube {
+        /// As found, cut to a readable length.
+        text: String,
+    },
+}
+
+/// A semantic version, as blang's `semver.Parse` reads one: three numbers, no leading `v`, no leading zeros.
+///
+/// # Errors
+/// When the text is anything else.
+pub fn strict(text: &str) -> Result<Version, Error> {
+    Version::parse(text).map_err(|error| Error::Version {
+        text: excerpt(text),
+        problem: error.to_string(),
+    })
+}
+
+/// A version as blang's `semver.ParseTolerant` reads one: surrounding space and a leading `v` go, leading zeros go,
+/// missing parts become 0; a short form must not carry pre-release or build data.
+///
+/// # Errors
+/// When the text is anything else.
+///
+/// ```
+/// use manifests::version::tolerant;
+/// assert_eq!(tolerant(" v4.08 ").unwrap().to_string(), "4.8.0");
+/// assert!(tolerant("4.8-rc").is_err());
+/// ```
+pub fn tolerant(text: &str) -> Result<Version, Error> {
+    let trimmed = text.trim();
+    let bare = trimmed.strip_prefix('v').unwrap_or(trimmed);
+    let mut parts: Vec<String> = bare.splitn(3, '.').map(str::to_owned).collect();
+    if parts.len() < 3 {
+        if bare.contains(['+', '-']) {
+            return Err(Error::Version {
+                text: excerpt(text),
+                problem: "a short version cannot contain pre-release or build metadata".into(),
+            });
+        }
+        parts.resize(3, "0".into());
+    }
+    for part in &mut parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let zeros = part.bytes().take_while(|b| *b == b'0').count();
+        let strip = zeros.min(digits.saturating_sub(1));
+        part.drain(..strip);
+    }
+    strict(&parts.join(".")).map_err(|error| match error {
+        Error::Version { problem, .. } => Error::Version {
+            text: excerpt(text),
+            problem,
+        },
+        other @ Error::Kube { .. } => other,
+    })
+}
+
+/// A Kubernetes minor release: what decides which APIs are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KubeVersion {
+    /// Always 1 so far.
+    pub major: u64,
+    /// The release within it.
+    pub minor: u64,
+}
+
+impl KubeVersion {
+    /// The newest release whose APIs are known here.
+    pub const NEWEST: Self = Self::new(1, 36);
+
+    /// `<major>.<minor>`.
+    pub const fn new(major: u64, minor: u64) -> Self {
+        Self { major, minor }
+    }
+}
+
+impl Default for KubeVersion {
+    fn default() -> Self {
+        Self::NEWEST
+    }
+}
+
+impl FromStr for KubeVersion {
+    type Err = Error;
+
+    /// Reads `1.36`, `v1.36.3`, `1.36+`, `1.36.3-gke.1` and the like: what servers say of themselves.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let fail = || Error::Kube { text: excerpt(text) };
+        let trimmed = text.trim();
+        let mut parts = trimmed.strip_prefix('v').unwrap_or(trimmed).splitn(3, '.');
+        let number = |part: Option<&str>| -> Result<u64, Error> {
+            let part = part.ok_or_else(fail)?;
+            let part = part.strip_suffix('+').unwrap_or(part);
+            part.parse().map_err(|_| fail())
+        };
+        let (major, minor) = (number(parts.next())?, number(parts.next())?);
+        if parts.next().is_some_and(|patch| !patch.starts_with(|c: char| c.is_ascii_digit())) {
+            return Err(fail());
+        }
+        Ok(Self { major, minor })
+    }
+}
+
+impl fmt::Display for KubeVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerant_reads_what_parse_tolerant_reads() {
+        // Left: input. Right: what blang's ParseTolerant gives, None for an error.
+        for (text, version) in [
+            ("4.8", Some("4.8.0")),
+            (" 4.8 ", Some("4.8.0")),
+            ("v4.8", Some("4.8.0")),
+            ("4", Some("4.0.0")),
+            ("4.08", Some("4.8.0")),
+            ("04.8", Some("4.8.0")),
+            ("1.2.3-rc.1+b", Some("1.2.3-rc.1+b")),
+            ("0.0.0", Some("0.0.0")),
+            ("00.0", Some("0.0.0")),
+            ("V4.8", None),
+            ("vv4.8", None),
+            ("4.8-rc", None),
+            ("4.8+b", None),
+            ("4.x", None),
+            ("latest", None),
+            ("4.8.", None),
+            (".", None),
+            ("", None),
+            ("=4.8", None),
+            ("4,8", None),
+            ("null", None),
+            ("4.8e0", None),
+            ("-4.8", None),
+        ] {
+            assert_eq!(tolerant(text).ok().map(|v| v.to_string()).as_deref(), version, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn strict_refuses_what_parse_refuses() {
+        for (text, fine) in [
+            ("1.2.3", true),
+            ("1.2.3-rc.1+b.7", true),
+            ("1.2", false),
+            ("v1.2.3", false),
+            ("01.2.3", false),
+            ("1.2.3-01", false),
+            ("", false),
+        ] {
+            assert_eq!(strict(text).is_ok(), fine, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn kubernetes_versions_are_read_as_servers_write_them() {
+        for (text, version) in [
+            ("1.36", Some((1, 36))),
+            ("v1.36.3", Some((1, 36))),
+            ("1.27+", Some((1, 27))),
+            ("1.30.4-gke.1348000", Some((1, 30))),
+            ("v1.31.2+k3s1", Some((1, 31))),
+            ("1", None),
+            ("1.x", None),
+            ("", None),
+            ("latest", None),
+            ("1.2.beta", None),
+        ] {
+            let parsed = text.parse::<KubeVersion>().ok().map(|v| (v.major, v.minor));
+            assert_eq!(parsed, version, "{text:?}");
+        }
+        assert!(KubeVersion::new(1, 9) < KubeVersion::new(1, 22));
+    }
+}
