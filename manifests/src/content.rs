@@ -74,7 +74,9 @@ pub enum Error {
         flag: &'static str,
     },
     /// One file is larger than allowed.
-    #[error("file {path:?} is larger than the limit of {limit} bytes; remove it or raise --max-file-size")]
+    #[error(
+        "file {path:?} is larger than the limit of {limit} bytes; remove it or raise --max-file-size"
+    )]
     FileTooLarge {
         /// Its path.
         path: String,
@@ -82,7 +84,9 @@ pub enum Error {
         limit: u64,
     },
     /// All files together are larger than allowed.
-    #[error("content is larger than the limit of {limit} bytes (reached in {path:?}); reduce it or raise --max-size")]
+    #[error(
+        "content is larger than the limit of {limit} bytes (reached in {path:?}); reduce it or raise --max-size"
+    )]
     TooLarge {
         /// The file in which the limit was reached.
         path: String,
@@ -388,20 +392,25 @@ mod tests {
     #[test]
     fn limits_are_named_when_they_are_reached() {
         let limits = Limits {
-            total: 10,
+            total: 20,
             file: 6,
             entries: 3,
             path: 8,
             depth: 2,
         };
-        let cases: [(&str, &str, &str); 4] = [
-            ("a", "1234567", "larger than the limit of 6 bytes"),
-            ("123456789", "", "limit of 8 bytes"),
-            ("a/b/c", "", "limit of 2 folders"),
-            ("x", "123456", "content is larger than the limit of 10 bytes"),
+        let cases = [
+            ("a", "1234567", 20, "larger than the limit of 6 bytes"),
+            ("123456789", "", 20, "limit of 8 bytes"),
+            ("a/b/c", "", 20, "limit of 2 folders"),
+            (
+                "x",
+                "123456",
+                10,
+                "content is larger than the limit of 10 bytes",
+            ),
         ];
-        for (path, text, message) in cases {
-            let mut files = Builder::new(limits);
+        for (path, text, total, message) in cases {
+            let mut files = Builder::new(Limits { total, ..limits });
             add(&mut files, "first", "12345").unwrap();
             let error = add(&mut files, path, text).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
@@ -420,15 +429,30 @@ mod tests {
     fn the_same_path_twice_is_refused_however_it_is_spelt() {
         let mut files = Builder::new(Limits::default());
         add(&mut files, "a/b", "1").unwrap();
-        assert!(matches!(add(&mut files, "./a//b", "2"), Err(Error::Duplicate { .. })));
-        assert!(matches!(add(&mut files, "a/b/c", "2"), Err(Error::FileAsFolder { .. })));
-        assert!(matches!(add(&mut files, "a", "2"), Err(Error::FileAsFolder { .. })));
+        assert!(matches!(
+            add(&mut files, "./a//b", "2"),
+            Err(Error::Duplicate { .. })
+        ));
+        assert!(matches!(
+            add(&mut files, "a/b/c", "2"),
+            Err(Error::FileAsFolder { .. })
+        ));
+        assert!(matches!(
+            add(&mut files, "a", "2"),
+            Err(Error::FileAsFolder { .. })
+        ));
     }
 
     #[test]
     fn folders_list_their_own_files_only() {
         let mut files = Builder::new(Limits::default());
-        for path in ["manifests/b", "manifests/a/c", "manifests2/x", "manifest", "z"] {
+        for path in [
+            "manifests/b",
+            "manifests/a/c",
+            "manifests2/x",
+            "manifest",
+            "z",
+        ] {
             add(&mut files, path, path).unwrap();
         }
         let content = files.finish();

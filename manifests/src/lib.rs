@@ -2,6 +2,9 @@
 //! files (`Content`) that every other crate passes on. Bytes in, values out; no I/O beyond the readers it is given.
 
 pub mod content;
+pub mod image;
+pub mod names;
+pub mod object;
 pub mod path;
 pub mod version;
 pub mod yaml;

@@ -106,7 +106,9 @@ impl FromStr for KubeVersion {
 
     /// Reads `1.36`, `v1.36.3`, `1.36+`, `1.36.3-gke.1` and the like: what servers say of themselves.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let fail = || Error::Kube { text: excerpt(text) };
+        let fail = || Error::Kube {
+            text: excerpt(text),
+        };
         let trimmed = text.trim();
         let mut parts = trimmed.strip_prefix('v').unwrap_or(trimmed).splitn(3, '.');
         let number = |part: Option<&str>| -> Result<u64, Error> {
@@ -115,7 +117,10 @@ impl FromStr for KubeVersion {
             part.parse().map_err(|_| fail())
         };
         let (major, minor) = (number(parts.next())?, number(parts.next())?);
-        if parts.next().is_some_and(|patch| !patch.starts_with(|c: char| c.is_ascii_digit())) {
+        if parts
+            .next()
+            .is_some_and(|patch| !patch.starts_with(|c: char| c.is_ascii_digit()))
+        {
             return Err(fail());
         }
         Ok(Self { major, minor })
@@ -164,7 +169,11 @@ mod tests {
             ("4.8e0", None),
             ("-4.8", None),
         ] {
-            assert_eq!(tolerant(text).ok().map(|v| v.to_string()).as_deref(), version, "{text:?}");
+            assert_eq!(
+                tolerant(text).ok().map(|v| v.to_string()).as_deref(),
+                version,
+                "{text:?}"
+            );
         }
     }
 

@@ -1,0 +1,283 @@
+//! Names: which are legal, and how ours are made.
+
+use sha2::{Digest, Sha256};
+
+/// The longest name that also fits into a label value.
+pub const SHORT: usize = 63;
+
+/// A DNS-1123 subdomain: the rule for most object names.
+///
+/// # Errors
+/// What is wrong, in the apiserver's terms.
+pub fn dns_subdomain(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() {
+        return Err("must not be empty");
+    }
+    if name.len() > 253 {
+        return Err("must be no more than 253 characters");
+    }
+    if !name.split('.').all(is_dns_label) {
+        return Err(
+            "must consist of lower case letters, digits, '-' and '.', and start and end with a letter or digit",
+        );
+    }
+    Ok(())
+}
+
+/// A DNS-1123 label: the rule for namespaces and container names.
+///
+/// # Errors
+/// What is wrong, in the apiserver's terms.
+pub fn dns_label(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() {
+        return Err("must not be empty");
+    }
+    if name.len() > 63 {
+        return Err("must be no more than 63 characters");
+    }
+    if !is_dns_label(name) {
+        return Err(
+            "must consist of lower case letters, digits and '-', and start and end with a letter or digit",
+        );
+    }
+    Ok(())
+}
+
+/// A DNS-1035 label: the rule for Services.
+///
+/// # Errors
+/// What is wrong, in the apiserver's terms.
+pub fn dns_1035_label(name: &str) -> Result<(), &'static str> {
+    dns_label(name)?;
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return Err("must start with a letter");
+    }
+    Ok(())
+}
+
+/// A path segment: the rule for RBAC objects, which may be called `system:node` and the like.
+///
+/// # Errors
+/// What is wrong, in the apiserver's terms.
+pub fn path_segment(name: &str) -> Result<(), &'static str> {
+    match name {
+        "" => Err("must not be empty"),
+        "." | ".." => Err("may not be '.' or '..'"),
+        _ if name.contains(['/', '%']) => Err("may not contain '/' or '%'"),
+        _ => Ok(()),
+    }
+}
+
+/// A label's value.
+///
+/// # Errors
+/// What is wrong, in the apiserver's terms.
+pub fn label_value(value: &str) -> Result<(), &'static str> {
+    if value.len() > 63 {
+        return Err("must be no more than 63 characters");
+    }
+    if !value.is_empty() && !is_qualified(value) {
+        return Err(
+            "must consist of letters, digits, '-', '_' and '.', and start and end with a letter or digit",
+        );
+    }
+    Ok(())
+}
+
+/// A label's or annotation's key: an optional DNS subdomain, a slash, a name.
+///
+/// # Errors
+/// What is wrong, in the apiserver's terms.
+pub fn qualified(key: &str) -> Result<(), &'static str> {
+    let name = match key.split_once('/') {
+        Some((prefix, name)) => {
+            dns_subdomain(prefix).map_err(|_| "must have a DNS subdomain before '/'")?;
+            name
+        }
+        None => key,
+    };
+    if name.is_empty() || name.len() > 63 {
+        return Err("must have a name of 1 to 63 characters");
+    }
+    if !is_qualified(name) {
+        return Err(
+            "must consist of letters, digits, '-', '_' and '.', and start and end with a letter or digit",
+        );
+    }
+    Ok(())
+}
+
+fn is_dns_label(name: &str) -> bool {
+    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let bytes = name.as_bytes();
+    edge(bytes.first())
+        && edge(bytes.last())
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+}
+
+fn is_qualified(name: &str) -> bool {
+    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    edge(bytes.first())
+        && edge(bytes.last())
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// `<readable part>-<hash>`: at most `max` bytes, a DNS-1123 subdomain, the same on every machine and in every release
+/// of ours. The hash covers all of `distinct`, in order, so put everything there that makes the thing distinct.
+///
+/// The readable part is cut, never the hash, and a cut never leaves `-` or `.` before the hash (rukpak's
+/// `generateName` does both wrong).
+///
+/// ```
+/// use manifests::names::{SHORT, generated};
+/// let name = generated("Argo CD.v1.2", &["ClusterRole", "argocd"], SHORT);
+/// assert!(name.starts_with("argo-cd.v1.2-") && name.len() <= SHORT);
+/// ```
+pub fn generated(readable: &str, distinct: &[&str], max: usize) -> String {
+    let hash = hash(distinct);
+    let mut name = String::with_capacity(max);
+    for c in readable.chars() {
+        let c = c.to_ascii_lowercase();
+        name.push(if c.is_ascii_alphanumeric() || c == '.' {
+            c
+        } else {
+            '-'
+        });
+        if name.len() + 1 + hash.len() >= max {
+            break;
+        }
+    }
+    // Dots at the edges, or beside another dot or a dash, would make an illegal DNS label between them.
+    let mut clean = String::with_capacity(max);
+    for label in name
+        .split('.')
+        .map(|label| label.trim_matches('-'))
+        .filter(|label| !label.is_empty())
+    {
+        if !clean.is_empty() {
+            clean.push('.');
+        }
+        clean.push_str(label);
+    }
+    if clean.is_empty() {
+        return hash;
+    }
+    format!("{clean}-{hash}")
+}
+
+/// 64 bits of SHA-256 in 13 lower-case letters and digits. Every part is preceded by its length, so that
+/// `["ab", "c"]` and `["a", "bc"]` differ.
+pub fn hash(parts: &[&str]) -> String {
+    let mut sha = Sha256::new();
+    for part in parts {
+        sha.update((part.len() as u64).to_be_bytes());
+        sha.update(part.as_bytes());
+    }
+    let digest = sha.finalize();
+    let mut number = digest
+        .iter()
+        .take(8)
+        .fold(0u64, |n, b| n << 8 | u64::from(*b));
+    let mut text = Vec::with_capacity(13);
+    for _ in 0..13 {
+        let digit = u8::try_from(number % 36).unwrap_or_default();
+        text.push(if digit < 10 {
+            b'0' + digit
+        } else {
+            b'a' + digit - 10
+        });
+        number /= 36;
+    }
+    text.into_iter().map(char::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_names_fit_and_are_legal_whatever_comes_in() {
+        let long = "a".repeat(300);
+        let readable = [
+            "",
+            "-",
+            "...",
+            "foo.",
+            "foo-.bar",
+            "Foo_Bar",
+            "é",
+            "a.-b",
+            "keda.v2.17.0-keda-olm-operator",
+            &long,
+        ];
+        for text in readable {
+            for max in [20, 30, 63] {
+                let name = generated(text, &[text], max);
+                assert!(name.len() <= max, "{name}");
+                assert_eq!(dns_subdomain(&name), Ok(()), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_never_leaves_a_dash_or_dot_before_the_hash() {
+        for length in 40..70 {
+            let base = format!("{}.-b", "a".repeat(length));
+            let name = generated(&base, &["x"], SHORT);
+            assert_eq!(dns_subdomain(&name), Ok(()), "{name}");
+            assert!(name.len() <= SHORT);
+        }
+    }
+
+    /// These names are in clusters: a change here orphans what was installed.
+    #[test]
+    fn names_stay_the_same_across_releases() {
+        assert_eq!(
+            generated("etcd.v1.0.0-etcd", &["etcd.v1.0.0", "ClusterRole"], SHORT),
+            "etcd.v1.0.0-etcd-62chzsrbwkgp1"
+        );
+        assert_eq!(
+            generated(&"long".repeat(30), &[], SHORT),
+            "longlonglonglonglonglonglonglonglonglonglonglongl-gt33uehk7gng3"
+        );
+    }
+
+    #[test]
+    fn the_hash_tells_where_one_part_ends() {
+        assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
+    }
+
+    #[test]
+    fn legal_names_are_the_apiservers() {
+        for (name, subdomain, label, service, segment) in [
+            ("a", true, true, true, true),
+            ("a.b", true, false, false, true),
+            ("1a", true, true, false, true),
+            ("A", false, false, false, true),
+            ("a_b", false, false, false, true),
+            ("-a", false, false, false, true),
+            ("a-", false, false, false, true),
+            ("a..b", false, false, false, true),
+            ("", false, false, false, false),
+            ("system:node", false, false, false, true),
+            ("a/b", false, false, false, false),
+            ("..", false, false, false, false),
+        ] {
+            assert_eq!(dns_subdomain(name).is_ok(), subdomain, "{name:?}");
+            assert_eq!(dns_label(name).is_ok(), label, "{name:?}");
+            assert_eq!(dns_1035_label(name).is_ok(), service, "{name:?}");
+            assert_eq!(path_segment(name).is_ok(), segment, "{name:?}");
+        }
+        assert!(
+            label_value("").is_ok() && label_value("a_B.c").is_ok() && label_value("-").is_err()
+        );
+        assert!(
+            qualified("a.b/C_d").is_ok() && qualified("/c").is_err() && qualified("a/b/c").is_err()
+        );
+    }
+}

@@ -1,0 +1,327 @@
+//! Kubernetes objects without a type: what they are called, where they live, in which order they are applied.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+/// What makes an object itself. The version of its API is not part of it: `policy/v1` and `policy/v1beta1` name
+/// the same PodDisruptionBudget.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Identity {
+    /// API group, empty for the core one.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace, empty for cluster-scoped objects.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl fmt::Display for Identity {
+    /// `Deployment monitoring/prometheus`, `ClusterRole admin`: as people speak of objects.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// Splits `apiVersion` into group and version; the core group is empty.
+pub fn group_version(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+/// An object as a tree of values. It has an `apiVersion` and a `kind`, nothing else is promised.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Object(Value);
+
+/// Why a value is not an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Not a mapping.
+    #[error("is {0}, not an object with apiVersion and kind")]
+    NotAnObject(&'static str),
+    /// A field that every object has is missing or not a text.
+    #[error("has no {0}")]
+    Missing(&'static str),
+}
+
+impl TryFrom<Value> for Object {
+    type Error = Error;
+
+    fn try_from(value: Value) -> Result<Self, Error> {
+        if !value.is_object() {
+            return Err(Error::NotAnObject(type_name(&value)));
+        }
+        for field in ["apiVersion", "kind"] {
+            if text(&value, &[field]).is_none_or(str::is_empty) {
+                return Err(Error::Missing(field));
+            }
+        }
+        Ok(Self(value))
+    }
+}
+
+impl Object {
+    /// `apiVersion`.
+    pub fn api_version(&self) -> &str {
+        text(&self.0, &["apiVersion"]).unwrap_or_default()
+    }
+
+    /// The API group, empty for the core one.
+    pub fn group(&self) -> &str {
+        group_version(self.api_version()).0
+    }
+
+    /// `kind`.
+    pub fn kind(&self) -> &str {
+        text(&self.0, &["kind"]).unwrap_or_default()
+    }
+
+    /// `metadata.name`, empty when there is none.
+    pub fn name(&self) -> &str {
+        text(&self.0, &["metadata", "name"]).unwrap_or_default()
+    }
+
+    /// `metadata.namespace`, empty when there is none.
+    pub fn namespace(&self) -> &str {
+        text(&self.0, &["metadata", "namespace"]).unwrap_or_default()
+    }
+
+    /// What makes it itself.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            group: self.group().to_owned(),
+            kind: self.kind().to_owned(),
+            namespace: self.namespace().to_owned(),
+            name: self.name().to_owned(),
+        }
+    }
+
+    /// The tree.
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+
+    /// The tree, to change.
+    pub fn value_mut(&mut self) -> &mut Value {
+        &mut self.0
+    }
+
+    /// The tree, by value.
+    pub fn into_value(self) -> Value {
+        self.0
+    }
+
+    /// `metadata`, made when it is missing or not a mapping.
+    pub fn metadata_mut(&mut self) -> &mut Map<String, Value> {
+        mapping(
+            mapping(&mut self.0)
+                .entry("metadata")
+                .or_insert(Value::Null),
+        )
+    }
+
+    /// Puts the object into a namespace, or, with `None`, takes it out of one.
+    pub fn set_namespace(&mut self, namespace: Option<&str>) {
+        let metadata = self.metadata_mut();
+        match namespace {
+            Some(name) => {
+                metadata.insert("namespace".into(), name.into());
+            }
+            None => {
+                metadata.remove("namespace");
+            }
+        }
+    }
+
+    /// Where the object stands among others: first what the rest lives in or needs, workloads last, equals by identity.
+    pub fn order(&self) -> impl Ord + use<> {
+        (rank(self.group(), self.kind()), self.identity())
+    }
+}
+
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// Replaces every `List` (core, or any `…List` with `items`) by what it lists, however deep they are nested.
+///
+/// A kind that merely ends in `List` and has no `items` is an object of its own.
+pub fn flatten(value: Value) -> Vec<Value> {
+    let mut flat = Vec::new();
+    let mut open = vec![value];
+    while let Some(mut value) = open.pop() {
+        match list_items(&mut value) {
+            Some(items) => open.extend(items.into_iter().rev()),
+            None => flat.push(value),
+        }
+    }
+    flat
+}
+
+/// Whether a value is a list of objects rather than one.
+pub fn is_list(value: &Value) -> bool {
+    text(value, &["kind"]).is_some_and(|kind| kind.ends_with("List"))
+        && value.get("items").is_some_and(Value::is_array)
+}
+
+fn list_items(value: &mut Value) -> Option<Vec<Value>> {
+    if !is_list(value) {
+        return None;
+    }
+    match value.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => Some(items),
+        _ => None,
+    }
+}
+
+fn rank(group: &str, kind: &str) -> u8 {
+    match (group, kind) {
+        ("", "Namespace") => 0,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => 1,
+        ("scheduling.k8s.io", "PriorityClass")
+        | ("node.k8s.io", "RuntimeClass")
+        | ("storage.k8s.io", _)
+        | ("networking.k8s.io", "IngressClass" | "NetworkPolicy") => 2,
+        ("", "ServiceAccount") => 3,
+        ("", "Secret") => 4,
+        ("", "ConfigMap") => 5,
+        ("rbac.authorization.k8s.io", "ClusterRole") => 6,
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding") => 7,
+        ("rbac.authorization.k8s.io", "Role") => 8,
+        ("rbac.authorization.k8s.io", "RoleBinding") => 9,
+        ("", "Service") => 10,
+        ("apps" | "batch", _) | ("", "Pod" | "ReplicationController") => 12,
+        _ => 11,
+    }
+}
+
+/// A text somewhere below a value.
+pub fn text<'a>(value: &'a Value, keys: &[&str]) -> Option<&'a str> {
+    at(value, keys)?.as_str()
+}
+
+/// A value somewhere below another.
+pub fn at<'a>(value: &'a Value, keys: &[&str]) -> Option<&'a Value> {
+    keys.iter().try_fold(value, |value, key| value.get(key))
+}
+
+/// What a value is, in words: "a text", "a number", …
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "empty",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}
+
+/// The value as a mapping; anything else is replaced by an empty one.
+pub fn mapping(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        // The line above leaves nothing else.
+        _ => unreachable!(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Object {
+        Object::try_from(value).unwrap()
+    }
+
+    #[test]
+    fn an_object_needs_api_version_and_kind() {
+        for (value, message) in [
+            (
+                json!("x"),
+                "is a text, not an object with apiVersion and kind",
+            ),
+            (
+                json!(null),
+                "is empty, not an object with apiVersion and kind",
+            ),
+            (json!({"kind": "Pod"}), "has no apiVersion"),
+            (json!({"apiVersion": "v1", "kind": ""}), "has no kind"),
+            (json!({"apiVersion": "v1", "kind": 1}), "has no kind"),
+        ] {
+            assert_eq!(Object::try_from(value).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn the_api_version_is_no_part_of_the_identity() {
+        let named = |api: &str| {
+            object(
+                json!({"apiVersion": api, "kind": "PodDisruptionBudget", "metadata": {"name": "a", "namespace": "n"}}),
+            )
+        };
+        assert_eq!(
+            named("policy/v1").identity(),
+            named("policy/v1beta1").identity()
+        );
+        assert_eq!(
+            named("policy/v1").identity().to_string(),
+            "PodDisruptionBudget n/a"
+        );
+    }
+
+    #[test]
+    fn lists_are_flattened_in_order_and_in_depth() {
+        let list = json!({"kind": "List", "items": [
+            {"kind": "A"},
+            {"kind": "ConfigMapList", "items": [{"kind": "B"}, {"kind": "C"}]},
+            {"kind": "AllowList", "spec": {}},
+        ]});
+        let kinds: Vec<_> = flatten(list)
+            .iter()
+            .map(|v| v["kind"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(kinds, ["A", "B", "C", "AllowList"]);
+    }
+
+    #[test]
+    fn what_others_need_comes_first() {
+        let mut objects: Vec<_> = [
+            ("apps/v1", "Deployment"),
+            ("monitoring.coreos.com/v1", "ServiceMonitor"),
+            ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+            ("v1", "ServiceAccount"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+            ("v1", "Namespace"),
+        ]
+        .map(|(api, kind)| object(json!({"apiVersion": api, "kind": kind})))
+        .into();
+        objects.sort_by_cached_key(Object::order);
+        let kinds: Vec<_> = objects.iter().map(Object::kind).collect();
+        assert_eq!(
+            kinds,
+            [
+                "Namespace",
+                "CustomResourceDefinition",
+                "ServiceAccount",
+                "ClusterRoleBinding",
+                "ServiceMonitor",
+                "Deployment"
+            ]
+        );
+    }
+}
