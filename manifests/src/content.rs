@@ -171,6 +171,19 @@ impl Content {
         self.folder(folder).next().is_some()
     }
 
+    /// The files below a folder as content of their own, with their paths relative to it.
+    #[must_use]
+    pub fn into_folder(self, folder: &str) -> Self {
+        let below = format!("{folder}/");
+        let files = self.files.into_iter().filter_map(|(path, file)| {
+            let path = path.strip_prefix(&below)?;
+            Some((path.to_owned(), file))
+        });
+        Self {
+            files: files.collect(),
+        }
+    }
+
     /// The number of files.
     pub fn len(&self) -> usize {
         self.files.len()
@@ -244,6 +257,7 @@ impl Builder {
             }),
             Entry::Vacant(free) => {
                 self.size += size;
+                bytes.shrink_to_fit(); // or a file could hold twice its size, and content twice its limit
                 free.insert(File {
                     bytes: bytes.into(),
                     mode: mode & 0o777,
@@ -460,5 +474,8 @@ mod tests {
         assert_eq!(names, ["a/c", "b"]);
         assert_eq!(content.folder("").count(), 5);
         assert!(content.has_folder("manifests2") && !content.has_folder("z"));
+        let below = content.into_folder("manifests");
+        let names: Vec<_> = below.files().map(|(name, _)| name).collect();
+        assert_eq!(names, ["a/c", "b"]);
     }
 }
