@@ -1,1 +1,152 @@
-//! unpacker
+//! Reads folders and archives from strangers into checked [`Content`], and packs content into archives.
+//!
+//! Nothing is ever written to disk, no link is followed, and everything is bounded while it is read: the number of
+//! entries, the length and depth of paths, the size of a file and of all files ([`Limits`]), and with them the
+//! bytes that an archive may inflate to ([`Options::stream_limit`]), skipped entries, headers and padding included.
+//!
+//! ```text
+//!  folder ────────────────────────── walk ──┐
+//!                                           ├── Builder (paths, limits) ──> Unpacked { content, skipped }
+//!  file, stream ── gunzip? ── meter ── tar ─┘
+//!
+//!  Content ── pack ──> the same bytes for the same content, and their digest
+//! ```
+//!
+//! | entry                                   | in a folder         | in an archive         |
+//! | --------------------------------------- | ------------------- | --------------------- |
+//! | regular file                            | read                | read                  |
+//! | symbolic link                           | skipped and counted | skipped and counted   |
+//! | hard link                               | a file like another | refused               |
+//! | device, fifo, socket                    | skipped and counted | refused               |
+//! | sparse file                             | a file like another | refused               |
+//! | name that leaves the root, is not UTF-8 | refused             | refused               |
+//!
+//! Wherever two readers of tar could see different content, the archive is refused: two names for one entry, two
+//! sizes for one file, data behind the end, a folder with a body.
+//!
+//! ```
+//! use unpacker::{Format, Options};
+//!
+//! let folder = tempfile::tempdir()?;
+//! std::fs::create_dir(folder.path().join("manifests"))?;
+//! std::fs::write(folder.path().join("manifests/csv.yaml"), "kind: ClusterServiceVersion")?;
+//! let unpacked = unpacker::open(folder.path(), &Options::default())?;
+//!
+//! let mut archive = Vec::new();
+//! let digest = unpacker::pack(&unpacked.content, Format::TarGz, &mut archive)?;
+//! assert!(digest.to_string().starts_with("sha256:"));
+//! assert_eq!(unpacker::stream(archive.as_slice(), &Options::default())?, unpacked);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod archive;
+mod block;
+mod error;
+mod folder;
+mod pack;
+mod pax;
+mod select;
+
+use std::{fs, io::Read, path::Path};
+
+pub use error::{Error, Result};
+pub use manifests::content::{Content, Limits};
+pub use pack::{Digest, Format, pack};
+
+/// How to read a source.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// How much may be read.
+    pub limits: Limits,
+    /// The folders and files to read, relative to the root of the source; `None` reads everything. What lies outside
+    /// is counted as an entry, but not read and not counted as size, so that a few folders of a large checkout can
+    /// be taken.
+    pub only: Option<Vec<String>>,
+}
+
+impl Options {
+    /// The bytes of tar that are read at most: four times the content, for entries that are not selected, and 4 KiB
+    /// for each entry's headers and padding. The same holds for the bytes before they are inflated.
+    pub fn stream_limit(&self) -> u64 {
+        let entries = u64::try_from(self.limits.entries).unwrap_or(u64::MAX);
+        let content = self.limits.total.saturating_mul(4);
+        content.saturating_add(entries.saturating_mul(4096))
+    }
+}
+
+/// A source that has been read to its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unpacked {
+    /// Its regular files.
+    pub content: Content,
+    /// What it had besides.
+    pub skipped: Skipped,
+}
+
+/// The numbers of entries that are not part of the content. Folders are not counted: content has none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Symbolic links. They are never followed, not even inside the source.
+    pub symlinks: usize,
+    /// Devices, fifos and sockets. They are never opened.
+    pub special: usize,
+    /// Files and links outside [`Options::only`]; in a folder also whole folders, which are not looked into.
+    pub unselected: usize,
+}
+
+/// Reads a folder, a tar or a gzip-compressed tar, told apart by what they hold and not by their names.
+///
+/// # Errors
+/// When the source cannot be read, is none of these, holds what is refused, or exceeds a limit.
+pub fn open(path: &Path, options: &Options) -> Result<Unpacked> {
+    let failed = |source| Error::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let kind = fs::metadata(path).map_err(failed)?.file_type();
+    let unpacked = if kind.is_dir() {
+        folder::read(path, options)
+    } else if kind.is_file() {
+        archive::read(fs::File::open(path).map_err(failed)?, options)
+    } else {
+        return Err(Error::Kind {
+            path: path.to_owned(),
+        });
+    };
+    unpacked.map_err(|source| Error::Unpack {
+        path: path.to_owned(),
+        source: Box::new(source),
+    })
+}
+
+/// Reads a tar or a gzip-compressed tar from standard input or an upload, to its end.
+///
+/// # Errors
+/// When the stream cannot be read, is neither, holds what is refused, or exceeds a limit.
+pub fn stream(reader: impl Read, options: &Options) -> Result<Unpacked> {
+    archive::read(reader, options)
+}
+
+/// Takes the bundle out of the one folder that it was packed with, as in `tar czf bundle.tgz bundle/`.
+///
+/// Content stays as it is if it has `manifests` or `metadata` at its root, has anything beside that one folder, or
+/// that folder has neither of the two: then it is no bundle in a folder, and guessing would only hide a mistake.
+#[must_use]
+pub fn strip_top_folder(content: Content) -> Content {
+    let is_bundle =
+        |at: &str| ["manifests", "metadata"].map(|name| content.has_folder(&format!("{at}{name}")));
+    let Some((top, _)) = content
+        .files()
+        .next()
+        .and_then(|(path, _)| path.split_once('/'))
+    else {
+        return content;
+    };
+    let top = top.to_owned();
+    let alone = content.folder(&top).count() == content.len();
+    if alone && is_bundle("") == [false, false] && is_bundle(&format!("{top}/")) != [false, false] {
+        content.into_folder(&top)
+    } else {
+        content
+    }
+}

@@ -1,0 +1,149 @@
+//! Why a source could not be unpacked.
+
+use std::{io, path::PathBuf};
+
+use manifests::content;
+
+/// The result of reading or packing.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a source cannot be read, or content not be packed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The source itself cannot be opened.
+    #[error("failed to open {path:?}; check that it exists and may be read")]
+    Open {
+        /// As given.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The source is a device, a fifo or a socket.
+    #[error(
+        "{path:?} is neither a folder nor a file; name one, or pass an archive through standard input"
+    )]
+    Kind {
+        /// As given.
+        path: PathBuf,
+    },
+    /// The source was opened, but cannot be taken.
+    #[error("failed to unpack {path:?}")]
+    Unpack {
+        /// As given.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<Error>,
+    },
+    /// A file or folder inside a folder, or the stream itself, cannot be read.
+    #[error("failed to read {path:?}; check that it is still there and may be read")]
+    Read {
+        /// Relative to the source.
+        path: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A path or a size that is not acceptable.
+    #[error(transparent)]
+    Content(#[from] content::Error),
+    /// A name that is no text.
+    #[error("name {path:?} is not UTF-8; rename the file")]
+    Name {
+        /// The path, with a replacement character for each byte that is no text.
+        path: String,
+    },
+    /// Not one byte.
+    #[error("the archive is empty: it has no bytes at all; check how it was written or fetched")]
+    Empty,
+    /// Something else than a tar.
+    #[error(
+        "this is neither a tar nor a gzip-compressed tar, but {found}; pack the bundle with \"tar czf\""
+    )]
+    NotArchive {
+        /// What it looks like.
+        found: &'static str,
+    },
+    /// The archive ends too early.
+    #[error("the archive is cut short {at}; fetch it again or pack it again")]
+    Truncated {
+        /// Where.
+        at: String,
+    },
+    /// The archive breaks the rules of its format.
+    #[error("the archive is damaged {at}: {problem}; fetch it again or pack it again")]
+    Corrupt {
+        /// Where.
+        at: String,
+        /// Which rule.
+        problem: &'static str,
+        /// What the decoder says, if it was the decoder.
+        #[source]
+        source: Option<io::Error>,
+    },
+    /// An entry that is not taken from an archive.
+    #[error("entry {path:?} is {kind}; {remedy}")]
+    Refused {
+        /// The entry.
+        path: String,
+        /// What it is.
+        kind: &'static str,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The archive inflates to far more than any content allowed.
+    #[error(
+        "the archive has more than {limit} bytes, counting headers and what is skipped; reduce it or raise --max-size"
+    )]
+    TooLong {
+        /// See [`crate::Options::stream_limit`].
+        limit: u64,
+    },
+    /// The packed archive cannot be written.
+    #[error("failed to write the archive; check the space and permissions where it goes")]
+    Write {
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The kind of failure in one word, for conditions, events and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Open { .. } | Self::Read { .. } | Self::Content(content::Error::Read { .. }) => {
+                "ReadFailed"
+            }
+            Self::Kind { .. } | Self::NotArchive { .. } => "UnknownFormat",
+            Self::Unpack { source, .. } => source.reason(),
+            Self::Content(
+                content::Error::PathTooLong { .. }
+                | content::Error::FileTooLarge { .. }
+                | content::Error::TooLarge { .. }
+                | content::Error::TooManyEntries { .. },
+            )
+            | Self::TooLong { .. } => "LimitExceeded",
+            Self::Content(_) | Self::Name { .. } => "InvalidPath",
+            Self::Empty | Self::Truncated { .. } => "ArchiveTruncated",
+            Self::Corrupt { .. } => "ArchiveDamaged",
+            Self::Refused { .. } => "EntryRefused",
+            Self::Write { .. } => "WriteFailed",
+        }
+    }
+
+    /// Whether the same source fails again however often it is read. What was cut short may arrive whole next time.
+    pub fn is_terminal(&self) -> bool {
+        match self {
+            Self::Open { .. }
+            | Self::Read { .. }
+            | Self::Write { .. }
+            | Self::Empty
+            | Self::Truncated { .. }
+            | Self::Content(content::Error::Read { .. }) => false,
+            Self::Unpack { source, .. } => source.is_terminal(),
+            _ => true,
+        }
+    }
+}

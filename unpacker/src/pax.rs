@@ -1,0 +1,141 @@
+//! The extended headers that stand before an entry and describe it.
+
+use tar::Header;
+
+use crate::{Error, Result};
+
+/// What an extended header says about content. Times, owners and attributes do not matter.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extended {
+    /// The path, in place of the header's.
+    pub(crate) path: Option<Vec<u8>>,
+    /// The size, in place of the header's.
+    pub(crate) size: Option<u64>,
+    /// Whether the body is a map of a sparse file.
+    pub(crate) sparse: bool,
+}
+
+/// Reads the records `<length> <key>=<value>\n`; the last of several for one key counts, an empty one takes it back.
+/// Returns nothing if they are not well formed.
+pub(crate) fn parse(mut body: &[u8]) -> Option<Extended> {
+    let mut extended = Extended::default();
+    while !body.is_empty() {
+        let digits = body.iter().take(20).position(|byte| *byte == b' ')?;
+        let length = number(body.get(..digits)?)?;
+        let (record, rest) = body.split_at_checked(usize::try_from(length).ok()?)?;
+        body = rest;
+        let record = record.get(digits + 1..)?.strip_suffix(b"\n")?;
+        let equals = record.iter().position(|byte| *byte == b'=')?;
+        let (key, value) = (record.get(..equals)?, record.get(equals + 1..)?);
+        match key {
+            b"path" => extended.path = (!value.is_empty()).then(|| value.to_vec()),
+            b"size" => {
+                extended.size = if value.is_empty() {
+                    None
+                } else {
+                    Some(number(value)?)
+                }
+            }
+            key if key.starts_with(b"GNU.sparse.") => extended.sparse = true,
+            _ => {}
+        }
+    }
+    Some(extended)
+}
+
+/// Digits alone: `str::parse` would take a sign as well.
+fn number(digits: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(digits).ok()?;
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { text.parse().ok() } else { None }
+}
+
+/// Everything that stands before one entry.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    /// GNU's name for a path of more than 100 bytes.
+    pub(crate) long_name: Option<Vec<u8>>,
+    /// Whether there was GNU's name for a link's target, which is not needed.
+    pub(crate) long_link: bool,
+    /// POSIX' own way.
+    pub(crate) extended: Option<Extended>,
+}
+
+impl Before {
+    /// Whether an entry must follow.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.long_name.is_some() || self.long_link || self.extended.is_some()
+    }
+
+    /// The one path of the entry. Readers differ in which of two they prefer, so two must agree.
+    pub(crate) fn path(&self, header: &Header) -> Result<String> {
+        let extended = self
+            .extended
+            .as_ref()
+            .and_then(|extended| extended.path.as_ref());
+        let bytes = match (&self.long_name, extended) {
+            (Some(long), Some(extended)) if long != extended => {
+                return Err(Error::Refused {
+                    path: lossy(extended),
+                    kind: "named differently by two extended headers",
+                    remedy: "pack the bundle again with one tar program",
+                });
+            }
+            (Some(path), _) | (None, Some(path)) => path.clone(),
+            (None, None) => header.path_bytes().into_owned(),
+        };
+        String::from_utf8(bytes).map_err(|error| Error::Name {
+            path: lossy(error.as_bytes()),
+        })
+    }
+}
+
+/// A name for messages, cut to a readable length.
+pub(crate) fn lossy(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_by_their_lengths_and_anything_else_is_refused() {
+        let path = |path: &str| Extended {
+            path: Some(path.into()),
+            ..Extended::default()
+        };
+        let sparse = Extended {
+            sparse: true,
+            ..Extended::default()
+        };
+        let sized = Extended {
+            size: Some(7),
+            ..Extended::default()
+        };
+        let cases: [(&[u8], Option<Extended>); 16] = [
+            (b"", Some(Extended::default())),
+            (b"10 path=a\n", Some(path("a"))),
+            (b"12 path=a\nb\n", Some(path("a\nb"))),
+            (b"12 path=a=b\n", Some(path("a=b"))),
+            (b"10 path=a\n10 path=b\n", Some(path("b"))),
+            (b"10 path=a\n8 path=\n", Some(Extended::default())),
+            (
+                b"30 mtime=1350244992.023960108\n",
+                Some(Extended::default()),
+            ),
+            (b"10 size=7\n", Some(sized)),
+            (b"22 GNU.sparse.major=1\n", Some(sparse)),
+            (b"11 path=a\n", None),
+            (b"8 path=a\n", None),
+            (b"10path=a\n", None),
+            (b"+10 path=a\n", None),
+            (b"0 path=a\n", None),
+            (b"99999999999999999999 path=a\n", None),
+            (b"11 size=-7\n", None),
+        ];
+        for (body, extended) in cases {
+            assert_eq!(parse(body), extended, "{:?}", String::from_utf8_lossy(body));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Which part of a source is read.
+
+use manifests::content;
+
+use crate::{Options, Result};
+
+/// [`Options::only`] with normalised paths.
+#[derive(Debug)]
+pub(crate) struct Select(Option<Vec<String>>);
+
+impl Select {
+    /// Refuses paths that cannot exist in content.
+    pub(crate) fn new(options: &Options) -> Result<Self> {
+        let only = options.only.as_ref().map(|paths| {
+            let normal = paths.iter().map(|path| content::normalise(path));
+            normal.collect::<std::result::Result<_, _>>()
+        });
+        Ok(Self(only.transpose()?))
+    }
+
+    /// Whether this file, or everything in this folder, is wanted.
+    pub(crate) fn takes(&self, path: &str) -> bool {
+        match &self.0 {
+            None => true,
+            Some(only) => only.iter().any(|wanted| is_at_or_below(path, wanted)),
+        }
+    }
+
+    /// Whether something in this folder may be wanted.
+    pub(crate) fn enters(&self, folder: &str) -> bool {
+        let above = |only: &Vec<String>| only.iter().any(|wanted| is_at_or_below(wanted, folder));
+        self.takes(folder) || self.0.as_ref().is_some_and(above)
+    }
+}
+
+fn is_at_or_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_above_and_below_a_wanted_one_are_entered_and_neighbours_are_not() {
+        let only = Some(vec!["./a/b/".to_owned(), "c.yaml".to_owned()]);
+        let select = Select::new(&Options {
+            only,
+            ..Options::default()
+        })
+        .unwrap();
+        for (path, takes, enters) in [
+            ("a", false, true),
+            ("a/b", true, true),
+            ("a/b/c", true, true),
+            ("a/bc", false, false),
+            ("c.yaml", true, true),
+            ("d", false, false),
+        ] {
+            assert_eq!(
+                (select.takes(path), select.enters(path)),
+                (takes, enters),
+                "{path}"
+            );
+        }
+        let only = Some(vec!["../up".to_owned()]);
+        assert!(
+            Select::new(&Options {
+                only,
+                ..Options::default()
+            })
+            .is_err()
+        );
+    }
+}
