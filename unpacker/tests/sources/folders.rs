@@ -1,0 +1,184 @@
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{PermissionsExt, symlink},
+        net::UnixListener,
+    },
+    path::Path,
+    process::Command,
+};
+
+use unpacker::{Limits, Options, Skipped, Unpacked, open};
+
+use crate::{chain, listed, outcome};
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn links_fifos_and_sockets_are_skipped_and_never_opened() {
+    let outside = tempfile::tempdir().unwrap();
+    write(outside.path(), "secret", "s");
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(root, "manifests/csv.yaml", "csv");
+    symlink(outside.path().join("secret"), root.join("leak")).unwrap();
+    symlink(outside.path(), root.join("outside")).unwrap();
+    symlink(".", root.join("loop")).unwrap();
+    symlink("loop2", root.join("loop2")).unwrap();
+    symlink("nowhere", root.join("dangling")).unwrap();
+    symlink("csv.yaml", root.join("manifests/inside")).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(root.join("fifo"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    let _socket = UnixListener::bind(root.join("socket")).unwrap();
+
+    let Unpacked { content, skipped } = open(root, &Options::default()).unwrap();
+    assert_eq!(listed(&content), [("manifests/csv.yaml", "csv")]);
+    assert_eq!(
+        skipped,
+        Skipped {
+            symlinks: 6,
+            special: 2,
+            unselected: 0
+        }
+    );
+    let found = outcome(open(&root.join("fifo"), &Options::default()));
+    assert!(found.contains("neither a folder nor a file"), "{found}");
+    let linked = tempfile::tempdir().unwrap().path().with_extension("link");
+    symlink(root, &linked).unwrap();
+    assert_eq!(
+        open(&linked, &Options::default()).unwrap().content,
+        content,
+        "the root may be a link"
+    );
+    fs::remove_file(linked).unwrap();
+}
+
+#[test]
+fn names_that_are_no_text_are_refused_unless_they_are_not_selected() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = OsStr::from_bytes(b"bad\xff");
+    write(folder.path(), "manifests/a", "1");
+    if fs::write(folder.path().join(name), "").is_err() {
+        return; // some file systems refuse such names themselves
+    }
+    let found = outcome(open(folder.path(), &Options::default()));
+    assert!(
+        found.contains("name \"bad\u{fffd}\" is not UTF-8; rename the file"),
+        "{found}"
+    );
+    let only = Some(vec!["manifests".to_owned()]);
+    let options = Options {
+        only,
+        ..Options::default()
+    };
+    assert_eq!(
+        outcome(open(folder.path(), &options)),
+        "manifests/a +0 links"
+    );
+}
+
+#[test]
+fn only_the_selected_part_of_a_checkout_is_looked_into() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in [
+        ".git/objects/aa/1",
+        "bundle/manifests/a",
+        "bundle/manifests/b/c",
+        "bundle/tests/d",
+        "go.mod",
+    ] {
+        write(folder.path(), path, path);
+    }
+    let options = Options {
+        limits: Limits {
+            entries: 8, // five at the root and in bundle, three in manifests
+            ..Limits::default()
+        },
+        only: Some(vec!["bundle/manifests".to_owned()]),
+    };
+    let Unpacked { content, skipped } = open(folder.path(), &options).unwrap();
+    let paths: Vec<_> = content.files().map(|(path, _)| path).collect();
+    assert_eq!(paths, ["bundle/manifests/a", "bundle/manifests/b/c"]);
+    assert_eq!(skipped.unselected, 3);
+}
+
+#[test]
+fn limits_hold_in_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    for number in 0..20 {
+        write(root, &format!("many/{number:02}"), "12345");
+    }
+    write(root, &format!("{}deep", "d/".repeat(40)), "");
+    let limits = Limits {
+        depth: 50,
+        ..Limits::default()
+    };
+    for (limits, expected) in [
+        (limits, "d/d/"),
+        (
+            Limits {
+                entries: 60,
+                ..limits
+            },
+            "more than 60 entries",
+        ),
+        (
+            Limits {
+                depth: 20,
+                ..limits
+            },
+            "limit of 20 folders",
+        ),
+        (Limits { path: 30, ..limits }, "limit of 30 bytes"),
+        (
+            Limits { file: 4, ..limits },
+            "file \"many/00\" is larger than the limit of 4 bytes",
+        ),
+        (
+            Limits {
+                total: 52,
+                ..limits
+            },
+            "limit of 52 bytes (reached in \"many/10\")",
+        ),
+    ] {
+        let found = outcome(open(root, &Options { limits, only: None }));
+        assert!(
+            found.contains(expected),
+            "\n found {found}\nwanted {expected}"
+        );
+    }
+}
+
+#[test]
+fn an_unreadable_file_or_folder_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "manifests/closed/a", "1");
+    for path in ["manifests/closed/a", "manifests/closed"] {
+        let at = folder.path().join(path);
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o000)).unwrap();
+        let may_read_all = fs::File::open(&at).is_ok(); // as root may
+        let result = open(folder.path(), &Options::default());
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o700)).unwrap();
+        if !may_read_all {
+            let error = result.unwrap_err();
+            let expected = format!(
+                "failed to read \"{path}\"; check that it is still there and may be read: "
+            );
+            assert!(chain(&error).contains(&expected), "{}", chain(&error));
+            assert_eq!((error.reason(), error.is_terminal()), ("ReadFailed", false));
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Archives changed at random, from a fixed seed. `RUKPAK_FUZZ_SECONDS` runs it for that long.
+
+use std::{
+    env,
+    time::{Duration, Instant},
+};
+
+use unpacker::{Format, Limits, Options, pack, stream};
+
+use crate::raw::{Tar, gzip};
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % (end.max(1) as u64)).unwrap()
+    }
+
+    fn byte(&mut self) -> u8 {
+        const TELLING: &[u8] = b"\0\x01\x1f\x8b\xff 01257LKxgSV/.=\n9";
+        match self.below(3) {
+            0 => TELLING[self.below(TELLING.len())],
+            _ => u8::try_from(self.below(256)).unwrap(),
+        }
+    }
+
+    fn change(&mut self, bytes: &mut Vec<u8>) {
+        let at = self.below(bytes.len());
+        match self.below(8) {
+            0 => bytes.truncate(at),
+            1 => {
+                let from = at / 512 * 512;
+                let copy = bytes[from..bytes.len().min(from + 512)].to_vec();
+                let to = self.below(bytes.len() + 1) / 512 * 512;
+                bytes.splice(to..to, copy);
+            }
+            2 => {
+                let from = at / 512 * 512;
+                bytes.drain(from..bytes.len().min(from + 512));
+            }
+            3 => bytes.insert(at, self.byte()),
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = self.byte();
+                }
+            }
+        }
+    }
+}
+
+/// Makes every block that still looks like a header pass its checksum, or the fuzz would end there.
+fn mend(bytes: &mut [u8]) {
+    for block in bytes.chunks_exact_mut(512) {
+        if block.get(257..262) == Some(b"ustar") {
+            block[148..156].fill(b' ');
+            let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+            block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        }
+    }
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let tar = Tar::default;
+    vec![
+        tar()
+            .file("manifests/csv.yaml", &"kind: x\n".repeat(90))
+            .file("b", "2")
+            .end(),
+        tar()
+            .with(b'5', "a/", b"")
+            .with(b'2', "a/link", b"")
+            .file("a/b", "1")
+            .end(),
+        tar()
+            .pax(b'g', &[("comment", "c")])
+            .pax(b'x', &[("path", "long"), ("size", "1")])
+            .file("a", "1")
+            .end(),
+        tar()
+            .with(b'L', "l", b"long/name\0")
+            .with(b'K', "k", b"target\0")
+            .file("a", "1")
+            .end(),
+        tar()
+            .with(b'S', "sparse", b"1")
+            .with(b'1', "hard", b"")
+            .with(0, "old/", b"")
+            .end(),
+    ]
+}
+
+#[test]
+fn changed_archives_never_panic_and_never_exceed_the_limits() {
+    let seconds = env::var("RUKPAK_FUZZ_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let limits = Limits {
+        total: 1500,
+        file: 1000,
+        entries: 6,
+        path: 64,
+        depth: 4,
+    };
+    let seeds = seeds();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut rounds, mut taken) = (0, 0);
+    while until.map_or(rounds < 30_000, |until| Instant::now() < until) {
+        rounds += 1;
+        let mut bytes = seeds[random.below(seeds.len())].clone();
+        for _ in 0..=random.below(6) {
+            random.change(&mut bytes);
+        }
+        if random.below(4) > 0 {
+            mend(&mut bytes);
+        }
+        if random.below(8) == 0 {
+            bytes = gzip(&bytes);
+            if random.below(2) == 0 {
+                random.change(&mut bytes);
+            }
+        }
+        let only = (random.below(4) == 0).then(|| vec!["a".to_owned()]);
+        let Ok(unpacked) = stream(bytes.as_slice(), &Options { limits, only }) else {
+            continue;
+        };
+        taken += 1;
+        let content = unpacked.content;
+        assert!(content.size() <= limits.total && content.len() <= limits.entries);
+        for (path, file) in content.files() {
+            assert!(
+                path.len() <= limits.path && path.split('/').count() <= limits.depth,
+                "{path}"
+            );
+            assert!(file.bytes.len() as u64 <= limits.file);
+            assert_eq!(manifests::content::normalise(path).unwrap(), path);
+        }
+        let mut packed = Vec::new();
+        pack(&content, Format::Tar, &mut packed).unwrap();
+        let mut again = stream(packed.as_slice(), &Options::default())
+            .unwrap()
+            .content;
+        let sizes = |content: &unpacker::Content| {
+            let sizes = content
+                .files()
+                .map(|(path, file)| (path.to_owned(), file.bytes.clone()));
+            sizes.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            sizes(&again),
+            sizes(&content),
+            "packing keeps paths and bytes"
+        );
+        again = unpacker::strip_top_folder(again);
+        assert_eq!(again.len(), content.len());
+    }
+    assert!(
+        taken > rounds / 100,
+        "{taken} of {rounds} were taken: the changes are too wild to test anything"
+    );
+}

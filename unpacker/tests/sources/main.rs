@@ -1,0 +1,46 @@
+//! Folders and archives as strangers make them.
+
+// clippy.toml allows these in functions marked as tests, and not in what the tests share.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod archives;
+mod bombs;
+mod folders;
+mod fuzz;
+mod packing;
+mod raw;
+
+use std::{error::Error as _, fmt::Write as _};
+
+use unpacker::{Content, Error, Unpacked};
+
+/// The message with all its causes, as a user sees it.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        write!(text, ": {error}").unwrap();
+        cause = error.source();
+    }
+    text
+}
+
+/// Paths and text, for comparing.
+fn listed(content: &Content) -> Vec<(&str, &str)> {
+    let text = |bytes| std::str::from_utf8(bytes).unwrap();
+    content
+        .files()
+        .map(|(path, file)| (path, text(&file.bytes)))
+        .collect()
+}
+
+/// One line that tells what came out: the paths and what was skipped, or the message.
+fn outcome(result: Result<Unpacked, Error>) -> String {
+    match result {
+        Ok(Unpacked { content, skipped }) => {
+            let paths: Vec<_> = content.files().map(|(path, _)| path).collect();
+            format!("{} +{} links", paths.join(" "), skipped.symlinks)
+        }
+        Err(error) => chain(&error),
+    }
+}
