@@ -1,0 +1,94 @@
+//! Community groups: the apiserver refuses a v1 `CustomResourceDefinition` in them without a word on its approval.
+
+use manifests::path::Path;
+
+use super::{
+    json::{self, Object, filled, object_or_new, text},
+    notes::Notes,
+};
+use crate::code::Code;
+
+/// The annotation that says where an API was approved, or why it was not.
+const ANNOTATION: &str = "api-approved.kubernetes.io";
+
+/// Bundles are not the place where community APIs are approved, but people install what is in them.
+const UNAPPROVED: &str = "unapproved, shipped by an operator bundle that does not say where the API was approved";
+
+/// Annotates a definition in a community group unless it says already what the apiserver accepts.
+pub(super) fn annotate(object: &mut Object, notes: &mut Notes<'_>) {
+    let Some(group) = json::object(object, "spec").and_then(|spec| filled(spec, "group")) else {
+        return;
+    };
+    if !is_protected(group) {
+        return;
+    }
+    let message = format!("is in the community group {group}: annotated {ANNOTATION} so that the apiserver accepts it");
+    let Some(annotations) = object_or_new(object, "metadata").and_then(|meta| object_or_new(meta, "annotations")) else {
+        return; // Not a mapping: the typed check refuses the object.
+    };
+    if text(annotations, ANNOTATION).is_some_and(is_accepted) {
+        return;
+    }
+    annotations.insert(ANNOTATION.into(), UNAPPROVED.into());
+    notes.change(Code::UpgradedAPI, Path::from(["spec", "group"]), message);
+}
+
+/// The groups that belong to the Kubernetes community.
+fn is_protected(group: &str) -> bool {
+    ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|owner| group.strip_suffix(owner).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+}
+
+/// Either the URL of an approval or the admission that there is none.
+fn is_accepted(annotation: &str) -> bool {
+    let is_url = || {
+        let (scheme, rest) = annotation.split_once("://")?;
+        let host = rest.split(['/', '?', '#']).next()?;
+        let sound = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+            && !host.is_empty()
+            && annotation.bytes().all(|b| b.is_ascii_graphic());
+        sound.then_some(())
+    };
+    annotation.starts_with("unapproved") || is_url().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn community_groups_end_in_a_community_domain() {
+        for (group, protected) in [
+            ("k8s.io", true),
+            ("kubernetes.io", true),
+            ("keda.k8s.io", true),
+            ("a.b.kubernetes.io", true),
+            ("myk8s.io", false),
+            ("k8s.io.example.com", false),
+            ("example.com", false),
+            ("", false),
+        ] {
+            assert_eq!(is_protected(group), protected, "{group}");
+        }
+    }
+
+    #[test]
+    fn an_approval_is_a_url_or_an_admission() {
+        for (annotation, accepted) in [
+            ("https://github.com/kubernetes/enhancements/pull/1111", true),
+            ("unapproved", true),
+            ("unapproved, experimental", true),
+            ("", false),
+            ("yes", false),
+            ("/path", false),
+            ("https://", false),
+            ("https:///path", false),
+            ("://host", false),
+            ("https://host/a b", false),
+        ] {
+            assert_eq!(is_accepted(annotation), accepted, "{annotation}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! `CustomResourceDefinition` v1beta1 to v1: everything about a version moves into the version.
+
+use manifests::path::Path;
+use serde_json::{Value, json};
+
+use super::{
+    columns::{self, Repaired},
+    json::{self, Object, default, filled, has, object_at, take},
+    notes::Notes,
+    schema, versions,
+};
+use crate::code::Code;
+
+/// The largest request an apiserver takes; a definition beyond it cannot be installed.
+const REQUEST_LIMIT: usize = 3 << 20;
+
+/// Reshapes the definition; on an error in the notes it is of no use.
+pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
+    // Old generators wrote an empty status, and the time at which nothing was created.
+    object.remove("status");
+    if let Some(metadata) = object_at(object, &["metadata"])
+        && !has(metadata, "creationTimestamp")
+    {
+        metadata.remove("creationTimestamp");
+    }
+    let Some(spec) = object_at(object, &["spec"]) else {
+        notes.refuse(Path::from(["spec"]), "it has no spec");
+        return;
+    };
+    let preserve = match take(spec, "preserveUnknownFields") {
+        None => true, // The default of v1beta1.
+        Some(Value::Bool(preserve)) => preserve,
+        Some(_) => {
+            notes.refuse(Path::from(["spec", "preserveUnknownFields"]), "preserveUnknownFields is neither true nor false");
+            return;
+        }
+    };
+    if filled(spec, "scope").is_none() && !spec.get("scope").is_some_and(has_other_type) {
+        spec.insert("scope".into(), "Namespaced".into());
+        notes.change(Code::UpgradedAPI, Path::from(["spec"]), "is Namespaced, which v1beta1 took for granted");
+    }
+    convert(spec);
+    let Some(mut versions) = versions::take_from(spec, notes) else {
+        return;
+    };
+    if !spread(spec, &mut versions, preserve, notes) {
+        return;
+    }
+    spec.insert("versions".into(), versions.into_iter().map(Value::Object).collect());
+}
+
+fn has_other_type(value: &Value) -> bool {
+    !value.is_null() && !value.is_string()
+}
+
+/// The conversion webhook got a folder of its own.
+fn convert(spec: &mut Object) {
+    let Some(conversion) = object_at(spec, &["conversion"]) else {
+        return;
+    };
+    let client = take(conversion, "webhookClientConfig");
+    let mut reviews = take(conversion, "conversionReviewVersions");
+    if json::text(conversion, "strategy") == Some("Webhook") {
+        if reviews.as_ref().and_then(Value::as_array).is_none_or(std::vec::Vec::is_empty) {
+            // What v1beta1 took their absence for; v1 demands them.
+            reviews = Some(json!(["v1beta1"]));
+        }
+        let mut webhook = Object::new();
+        webhook.extend(client.map(|client| ("clientConfig".into(), client)));
+        webhook.extend(reviews.map(|reviews| ("conversionReviewVersions".into(), reviews)));
+        conversion.insert("webhook".into(), webhook.into());
+    } else {
+        // Without a webhook both versions refuse its settings.
+        default(conversion, "strategy", "None");
+    }
+}
+
+/// Moves what the versions shared into every version that has none of its own.
+fn spread(spec: &mut Object, versions: &mut [Object], preserve: bool, notes: &mut Notes<'_>) -> bool {
+    let subresources = take(spec, "subresources");
+    let columns = take(spec, "additionalPrinterColumns");
+    let fields = take(spec, "selectableFields");
+    let validation = take(spec, "validation");
+    for version in &mut *versions {
+        for (key, shared) in [
+            ("subresources", &subresources),
+            ("additionalPrinterColumns", &columns),
+            ("selectableFields", &fields),
+        ] {
+            if let (false, Some(shared)) = (has(version, key), shared) {
+                version.insert(key.into(), shared.clone());
+            }
+        }
+    }
+    let mut repaired = Repaired::default();
+    for version in &mut *versions {
+        if let Some(subresources) = object_at(version, &["subresources"]) {
+            // Null is how YAML reads a bare `status:`, and it never enabled anything.
+            subresources.retain(|_, subresource| !subresource.is_null());
+        }
+        if let Some(columns) = version.get_mut("additionalPrinterColumns") {
+            let more = columns::reshape(columns);
+            repaired.mended += more.mended;
+            repaired.dropped += more.dropped;
+        }
+    }
+    report(repaired, notes);
+    schemas(validation, versions, preserve, notes)
+}
+
+fn report(repaired: Repaired, notes: &mut Notes<'_>) {
+    let path = || Path::from(["spec", "additionalPrinterColumns"]);
+    if repaired.mended > 0 {
+        notes.warn(
+            Code::UpgradedAPI,
+            path(),
+            format!("had {} path(s) or type(s) of printer columns mended that no apiserver accepts", repaired.mended),
+        );
+    }
+    if repaired.dropped > 0 {
+        notes.warn(
+            Code::UpgradedAPI,
+            path(),
+            format!("lost {} printer column(s) without a path, which no apiserver accepts", repaired.dropped),
+        );
+    }
+}
+
+/// Gives every version a structural schema: its own, the shared one, or one that accepts anything.
+fn schemas(validation: Option<Value>, versions: &mut [Object], preserve: bool, notes: &mut Notes<'_>) -> bool {
+    let status = versions
+        .iter()
+        .any(|version| json::object(version, "subresources").is_some_and(|subresources| has(subresources, "status")));
+    let path = Path::from(["spec", "validation"]);
+    let shared = validation.and_then(|validation| structural(validation, preserve, status, path.clone(), notes));
+    let sharing = versions.iter().filter(|version| !has(version, "schema")).count();
+    if let Some(shared) = &shared
+        && weight(shared).saturating_mul(sharing) > REQUEST_LIMIT
+    {
+        notes.refuse(path, format!("its schema is too large to be repeated in {sharing} versions"));
+        return false;
+    }
+    let mut open = 0;
+    for (at, version) in versions.iter_mut().enumerate() {
+        let status = json::object(version, "subresources").is_some_and(|subresources| has(subresources, "status"));
+        let schema = match take(version, "schema") {
+            Some(own) => {
+                let path = Path::from(["spec", "versions"]).index(at).key("schema");
+                structural(own, preserve, status, path, notes)
+            }
+            None => shared.clone(),
+        };
+        let schema = schema.unwrap_or_else(|| {
+            open += 1;
+            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}})
+        });
+        version.insert("schema".into(), schema);
+    }
+    if open > 0 {
+        notes.change(
+            Code::Schema,
+            Path::from(["spec"]),
+            format!("has no schema for {open} version(s): they accept anything, as before; v1 demands a schema"),
+        );
+    }
+    true
+}
+
+/// A validation with its schema made structural; nothing when there is no schema in it.
+fn structural(validation: Value, preserve: bool, status: bool, path: Path, notes: &mut Notes<'_>) -> Option<Value> {
+    let Value::Object(mut validation) = validation else {
+        return Some(validation); // For the typed check to refuse.
+    };
+    let Some(mut schema) = take(&mut validation, "openAPIV3Schema") else {
+        if !validation.is_empty() {
+            notes.warn(
+                Code::Schema,
+                path,
+                "has a schema that is not below openAPIV3Schema: it never validated anything and was dropped",
+            );
+        }
+        return None;
+    };
+    schema::make_structural(&mut schema, preserve, status, &path.key("openAPIV3Schema"), notes);
+    Some(json!({"openAPIV3Schema": schema}))
+}
+
+/// A lower bound of how long a value is as JSON.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::Array(list) => list.iter().map(|item| weight(item) + 1).sum(),
+        Value::Object(object) => object.iter().map(|(key, item)| key.len() + weight(item) + 4).sum(),
+        Value::String(text) => text.len() + 2,
+        _ => 1,
+    }
+}

@@ -1,0 +1,65 @@
+//! Ingress: v1 nests the service of a backend and wants every path to say its type.
+
+use manifests::path::Path;
+use serde_json::{Value, json};
+
+use super::{
+    json::{self, Object, object_at, objects_in, rename, take},
+    notes::Notes,
+};
+use crate::code::Code;
+
+/// Moves the backends; annotations such as `kubernetes.io/ingress.class` still count and stay.
+pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
+    object.remove("status");
+    let Some(spec) = object_at(object, &["spec"]) else {
+        return;
+    };
+    rename(spec, "backend", "defaultBackend");
+    if let Some(default) = object_at(spec, &["defaultBackend"]) {
+        backend(default, || Path::from(["spec", "backend"]), notes);
+    }
+    for (rule_at, rule) in objects_in(spec, "rules") {
+        let Some(http) = object_at(rule, &["http"]) else { continue };
+        for (path_at, path) in objects_in(http, "paths") {
+            // What v1beta1 took an absent type for.
+            json::default(path, "pathType", "ImplementationSpecific");
+            let at = || Path::from(["spec", "rules"]).index(rule_at).key("http").key("paths").index(path_at).key("backend");
+            if let Some(target) = object_at(path, &["backend"]) {
+                backend(target, at, notes);
+            }
+        }
+    }
+}
+
+fn backend(backend: &mut Object, at: impl Fn() -> Path, notes: &mut Notes<'_>) {
+    let (name, port) = (take(backend, "serviceName"), take(backend, "servicePort"));
+    if name.is_none() && port.is_none() {
+        return; // A resource, or already what v1 wants.
+    }
+    let mut service = Object::new();
+    if let Some(name) = name {
+        service.insert("name".into(), name);
+    }
+    match port {
+        None => {}
+        // A port's name has a letter in it: digits alone can only mean the number.
+        Some(Value::String(text)) if text.parse::<u16>().is_ok() => {
+            let number = text.parse::<u16>().unwrap_or_default();
+            service.insert("port".into(), json!({"number": number}));
+            notes.change(
+                Code::UpgradedAPI,
+                at().key("servicePort"),
+                format!("names the service port {text:?}, which is taken for the number {number}"),
+            );
+        }
+        Some(Value::String(text)) => {
+            service.insert("port".into(), json!({"name": text}));
+        }
+        Some(number @ Value::Number(_)) => {
+            service.insert("port".into(), json!({"number": number}));
+        }
+        Some(_) => notes.refuse(at().key("servicePort"), "the service port is neither a number nor a name"),
+    }
+    backend.insert("service".into(), service.into());
+}
