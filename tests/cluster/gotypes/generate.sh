@@ -1,0 +1,10 @@
+#!/bin/sh
+# Writes manifests/src/schema/generated.rs from the Go types; with --check only says whether it would change.
+set -eu
+
+cd "$(dirname "$0")"
+command -v go >/dev/null || {
+	echo "gotypes: Go is needed to read the Go types" >&2
+	exit 1
+}
+exec go run . "$@" ../../../manifests/src/schema/generated.rs
