@@ -6,5 +6,7 @@ pub mod image;
 pub mod names;
 pub mod object;
 pub mod path;
+pub mod range;
+pub mod schema;
 pub mod version;
 pub mod yaml;
