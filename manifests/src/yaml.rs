@@ -1,0 +1,177 @@
+//! The only YAML in the workspace, with Go's semantics: what kubectl, OLM and the API server make of a manifest.
+//!
+//! Three layers, each a rule of the Go ecosystem: apimachinery's `YAMLReader` cuts the input into documents,
+//! go-yaml v2 gives nodes and scalars their meaning (`yes` is a boolean, `0644` is 420, the last of two equal keys
+//! wins, `<<` merges), `sigs.k8s.io/yaml` turns the result into JSON (`1.0` is 1, keys are strings).
+//!
+//! ```
+//! use manifests::yaml;
+//!
+//! let input = b"kind: Service\n---\nenabled: yes\nmode: 0644\n";
+//! let documents: Vec<_> = yaml::documents(input).collect::<Result<_, _>>()?;
+//! assert_eq!(documents[1], serde_json::json!({"enabled": true, "mode": 420}));
+//! assert_eq!(yaml::to_string(&documents[0])?, "kind: Service\n");
+//! # Ok::<(), yaml::Error>(())
+//! ```
+
+mod chunk;
+mod decode;
+mod error;
+mod json;
+mod node;
+mod scalar;
+mod split;
+mod tagged;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use self::error::Error;
+use self::split::{Chunk, Splitter};
+
+/// How much an input may demand. It comes from strangers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one input; also the text that aliases in one of its documents may repeat.
+    pub bytes: usize,
+    /// Nested mappings and sequences. The deepest known bundle has 39; Go stops at 10,000.
+    pub depth: usize,
+    /// Documents in one input.
+    pub documents: usize,
+}
+
+impl Default for Limits {
+    /// Far above every bundle known, low enough for a small pod and a default stack.
+    fn default() -> Self {
+        Self {
+            bytes: 64 << 20,
+            depth: 512,
+            documents: 100_000,
+        }
+    }
+}
+
+/// Reads all documents of a YAML or JSON input under the default [`Limits`].
+///
+/// Documents end at lines that start with `---`. Lines end in `\n` or `\r\n`. A document of comments alone is
+/// `null`, as it is in Go; skip it. An input whose first character is `{` is read as a stream of JSON values first,
+/// and as YAML from where that fails.
+///
+/// An [`Error`] in one document does not keep the next from being read; one about the input as a whole (a limit, a
+/// separator with text behind it) is the last item.
+pub fn documents(input: &[u8]) -> Documents<'_> {
+    documents_with(input, Limits::default())
+}
+
+/// [`documents`] under other limits.
+pub fn documents_with(input: &[u8], limits: Limits) -> Documents<'_> {
+    Documents {
+        input,
+        limits,
+        read: 0,
+        state: State::Start,
+    }
+}
+
+/// An iterator over the documents of one input, made by [`documents`].
+#[derive(Debug)]
+pub struct Documents<'a> {
+    input: &'a [u8],
+    limits: Limits,
+    /// Documents yielded so far.
+    read: usize,
+    state: State<'a>,
+}
+
+#[derive(Debug)]
+enum State<'a> {
+    Start,
+    /// JSON values up to this byte.
+    Json(usize),
+    Yaml(Splitter<'a>),
+    End,
+}
+
+impl Iterator for Documents<'_> {
+    type Item = Result<Value, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let document = self.read;
+        let read = self.read_next()?;
+        if self.read == self.limits.documents {
+            return Some(self.stop(None, format!("more documents than the limit of {document}")));
+        }
+        self.read += 1;
+        Some(read)
+    }
+}
+
+impl Documents<'_> {
+    fn read_next(&mut self) -> Option<Result<Value, Error>> {
+        loop {
+            match &mut self.state {
+                State::Start if self.input.len() > self.limits.bytes => {
+                    let message = format!("larger than the limit of {} bytes", self.limits.bytes);
+                    return Some(self.stop(None, message));
+                }
+                State::Start => {
+                    self.state = if json::may_start(self.input) {
+                        State::Json(0)
+                    } else {
+                        State::Yaml(Splitter::new(self.input, 0))
+                    };
+                }
+                State::Json(from) => match json::next(self.input, *from)? {
+                    Ok((value, end)) => {
+                        *from = end;
+                        return Some(Ok(value));
+                    }
+                    // Go: with at most one value read, it may still be YAML.
+                    Err(_) if self.read <= 1 => {
+                        let from = json::yaml_start(self.input, *from);
+                        let (before, rest) = self.input.split_at_checked(from)?;
+                        self.state = State::Yaml(Splitter::new(rest, split::lines(before)));
+                    }
+                    Err((place, message)) => return Some(self.stop(Some(place), message)),
+                },
+                State::Yaml(splitter) => {
+                    return match splitter.next()? {
+                        Ok(chunk) => Some(self.parse(&chunk)),
+                        Err(junk) => {
+                            let message = "only a comment may follow the document separator \"---\" on its line";
+                            Some(self.stop(Some((junk.line + 1, 4)), message))
+                        }
+                    };
+                }
+                State::End => return None,
+            }
+        }
+    }
+
+    fn parse(&self, chunk: &Chunk) -> Result<Value, Error> {
+        chunk::value(&chunk.text, &self.limits)
+            .map_err(|fault| chunk::error(chunk, self.read, fault))
+    }
+
+    /// Ends the iteration with an error about the whole input.
+    fn stop<T>(
+        &mut self,
+        place: Option<(usize, usize)>,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Result<T, Error> {
+        self.state = State::End;
+        Err(Error::new(self.read, place, message))
+    }
+}
+
+/// Writes a value as one YAML document that Go reads back as the same value.
+///
+/// # Errors
+/// When the value cannot be represented, such as a mapping whose keys are not strings.
+pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
+    serde_saphyr::to_string(value).map_err(|error| Error::new(0, None, error.to_string()))
+}

@@ -1,0 +1,222 @@
+//! The complete reader, second half: nodes become a value, as go-yaml's decoder and `sigs.k8s.io/yaml` do it.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::{
+    Limits,
+    error::Fault,
+    node::{Id, Kind, Tree, too_deep},
+    scalar::Scalar,
+    tagged,
+};
+
+/// The value of a whole document; null when it is empty.
+pub(super) fn value(tree: &Tree, limits: &Limits) -> Result<Value, Fault> {
+    let mut decoder = Decoder {
+        tree,
+        limits,
+        decoded: 1,
+        aliased: 0,
+        copied: 0,
+        open_aliases: HashSet::new(),
+    };
+    match tree.root {
+        Some(root) => decoder.value(root, 0),
+        None => Ok(Value::Null),
+    }
+}
+
+/// Whether a key is `<<` in the meaning of YAML 1.1's merge.
+pub(super) fn is_merge(tree: &Tree, key: Id) -> bool {
+    let Ok(node) = tree.node(key) else {
+        return false;
+    };
+    match &node.kind {
+        Kind::Scalar {
+            tag,
+            text,
+            implicit,
+            ..
+        } => text == "<<" && (*implicit || tag.as_deref() == Some("tag:yaml.org,2002:merge")),
+        _ => false,
+    }
+}
+
+/// Counters of go-yaml's decoder, and ours for the text that aliases copy (Go shares it).
+struct Decoder<'a> {
+    tree: &'a Tree,
+    limits: &'a Limits,
+    decoded: usize,
+    aliased: usize,
+    copied: usize,
+    open_aliases: HashSet<Id>,
+}
+
+impl<'a> Decoder<'a> {
+    fn value(&mut self, id: Id, depth: usize) -> Result<Value, Fault> {
+        let node = self.enter(id)?;
+        match &node.kind {
+            Kind::Scalar { .. } => {
+                let (scalar, at) = self.scalar(id)?;
+                scalar
+                    .value()
+                    .ok_or_else(|| Fault::new(at, "infinity and NaN have no JSON value"))
+            }
+            Kind::Sequence(items) => {
+                self.check_depth(depth, node.start)?;
+                let items = items.iter().map(|item| self.value(*item, depth + 1));
+                Ok(Value::Array(items.collect::<Result<_, _>>()?))
+            }
+            Kind::Mapping(_) => {
+                let mut map = Map::new();
+                self.fill(id, &mut map, depth)?;
+                Ok(Value::Object(map))
+            }
+            Kind::Alias(target) => self.aliased(id, |decoder| decoder.value(*target, depth)),
+        }
+    }
+
+    /// Puts a mapping's entries into `map`, over what is there: duplicates and merges overwrite in document order.
+    fn fill(&mut self, id: Id, map: &mut Map<String, Value>, depth: usize) -> Result<(), Fault> {
+        let node = self.tree.node(id)?;
+        let Kind::Mapping(entries) = &node.kind else {
+            return Err(Fault::new(
+                node.start,
+                "map merge requires map or sequence of maps as the value",
+            ));
+        };
+        self.check_depth(depth, node.start)?;
+        for (key, value) in entries {
+            if is_merge(self.tree, *key) {
+                self.merge_all(*value, map, depth)?;
+            } else {
+                let key = self.key(*key)?;
+                let value = self.value(*value, depth + 1)?;
+                map.insert(key, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_all(
+        &mut self,
+        id: Id,
+        map: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), Fault> {
+        match &self.tree.node(id)?.kind {
+            // Backwards, as earlier ones take precedence.
+            Kind::Sequence(items) => items
+                .iter()
+                .rev()
+                .try_for_each(|item| self.merge(*item, map, depth)),
+            _ => self.merge(id, map, depth),
+        }
+    }
+
+    fn merge(&mut self, id: Id, map: &mut Map<String, Value>, depth: usize) -> Result<(), Fault> {
+        match self.enter(id)?.kind {
+            Kind::Alias(target) => self.aliased(id, |decoder| {
+                decoder.enter(target)?;
+                decoder.fill(target, map, depth + 1)
+            }),
+            _ => self.fill(id, map, depth + 1),
+        }
+    }
+
+    fn key(&mut self, id: Id) -> Result<String, Fault> {
+        let node = self.enter(id)?;
+        match &node.kind {
+            Kind::Scalar { .. } => {
+                let (scalar, at) = self.scalar(id)?;
+                scalar.key().ok_or_else(|| {
+                    Fault::new(at, "null and integers above 64 bits signed cannot be keys")
+                })
+            }
+            Kind::Alias(target) => self.aliased(id, |decoder| decoder.key(*target)),
+            Kind::Sequence(_) | Kind::Mapping(_) => {
+                // Most often a template that was never rendered: `{{ .Values.x }}`.
+                Err(Fault::new(
+                    node.start,
+                    "a mapping or sequence cannot be a key; is this an unrendered template?",
+                ))
+            }
+        }
+    }
+
+    /// go-yaml's budget: the larger a document gets, the smaller the part of it that aliases may make up.
+    fn enter(&mut self, id: Id) -> Result<&'a super::node::Node, Fault> {
+        let node = self.tree.node(id)?;
+        self.decoded += 1;
+        if !self.open_aliases.is_empty() {
+            self.aliased += 1;
+            if let Kind::Scalar { text, .. } = &node.kind {
+                self.copied = self.copied.saturating_add(text.len());
+            }
+        }
+        let over = self.aliased > 100 && self.decoded > 1000 && {
+            #[allow(clippy::cast_precision_loss)] // counts stay far below 2^52
+            let (aliased, decoded) = (self.aliased as f64, self.decoded as f64);
+            aliased / decoded > allowed_alias_ratio(decoded)
+        };
+        if over || self.copied > self.limits.bytes {
+            return Err(Fault::new(
+                node.start,
+                "document contains excessive aliasing",
+            ));
+        }
+        Ok(node)
+    }
+
+    fn aliased<T>(
+        &mut self,
+        id: Id,
+        decode: impl FnOnce(&mut Self) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        if !self.open_aliases.insert(id) {
+            return Err(Fault::new(
+                self.tree.node(id)?.start,
+                "anchor value contains itself",
+            ));
+        }
+        let decoded = decode(self);
+        self.open_aliases.remove(&id);
+        decoded
+    }
+
+    fn check_depth(&self, depth: usize, at: usize) -> Result<(), Fault> {
+        if depth >= self.limits.depth {
+            return Err(too_deep(at, self.limits));
+        }
+        Ok(())
+    }
+
+    fn scalar(&self, id: Id) -> Result<(Scalar<'a>, usize), Fault> {
+        let node = self.tree.node(id)?;
+        let Kind::Scalar {
+            tag,
+            text,
+            implicit,
+            ..
+        } = &node.kind
+        else {
+            return Err(Fault::new(node.start, "expected a scalar"));
+        };
+        let scalar = match tag {
+            None if *implicit => Scalar::plain(text),
+            None => Scalar::Text(text.as_str().into()),
+            Some(tag) => {
+                tagged::resolve(tag, text).map_err(|message| Fault::new(node.start, message))?
+            }
+        };
+        Ok((scalar, node.start))
+    }
+}
+
+fn allowed_alias_ratio(decoded: f64) -> f64 {
+    const LOW: f64 = 400_000.0;
+    const HIGH: f64 = 4_000_000.0;
+    0.99 - 0.89 * ((decoded - LOW) / (HIGH - LOW)).clamp(0.0, 1.0)
+}

@@ -1,0 +1,57 @@
+//! JSON inputs, as apimachinery's `YAMLOrJSONDecoder` takes them: values one after the other, no separators.
+
+use serde_json::{Deserializer, Value};
+
+use super::{scalar, split};
+
+/// Whether the first character is `{`.
+pub(super) fn may_start(input: &[u8]) -> bool {
+    input.trim_ascii_start().starts_with(b"{")
+}
+
+/// Where something went wrong (line and column, from 1), and what.
+type Failure = ((usize, usize), String);
+
+/// The next value after byte `from`, and where it ends; `None` when only space is left.
+pub(super) fn next(input: &[u8], from: usize) -> Option<Result<(Value, usize), Failure>> {
+    let (before, rest) = input.split_at_checked(from)?;
+    let mut values = Deserializer::from_slice(rest).into_iter();
+    Some(match values.next()? {
+        Ok(mut value) => {
+            normalise(&mut value);
+            Ok((value, from + values.byte_offset()))
+        }
+        Err(error) => {
+            let same_line = before.rsplit(|&b| b == b'\n').next().map_or(0, <[u8]>::len);
+            let column = error.column() + if error.line() == 1 { same_line } else { 0 };
+            let line = split::lines(before) + error.line();
+            Err(((line, column.max(1)), "invalid JSON".into()))
+        }
+    })
+}
+
+/// Where YAML goes on after JSON ended at `from`: behind the space up to the end of the line.
+pub(super) fn yaml_start(input: &[u8], from: usize) -> usize {
+    let rest = input.get(from..).unwrap_or_default();
+    let space = rest.len() - rest.trim_ascii_start().len();
+    let line = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+    from + space.min(line)
+}
+
+/// Numbers as YAML documents have them: `2.0` is 2.
+fn normalise(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(number) = number
+                .as_f64()
+                .filter(|_| number.is_f64())
+                .and_then(scalar::json_number)
+            {
+                *value = Value::Number(number);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalise),
+        Value::Object(map) => map.values_mut().for_each(normalise),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}

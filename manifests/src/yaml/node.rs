@@ -1,0 +1,247 @@
+//! The complete reader, first half: libyaml's events become a tree of nodes, anchors resolved.
+//!
+//! Go keeps such a tree, too, and some of its rules (merge keys, the alias budget) only make sense on it.
+
+use std::{collections::HashMap, iter::Peekable, panic, vec::IntoIter};
+
+use libyaml_safer::{Encoding, ErrorKind, Event, EventData, Parser, ScalarStyle};
+
+use super::{Limits, error::Fault};
+
+/// The position of a node in its [`Tree`].
+pub(super) type Id = usize;
+
+/// One node; positions count characters from the start of the document.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    pub(super) start: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Scalar {
+        tag: Option<String>,
+        text: String,
+        /// Plain and without a tag.
+        implicit: bool,
+        style: ScalarStyle,
+    },
+    Sequence(Vec<Id>),
+    Mapping(Vec<(Id, Id)>),
+    Alias(Id),
+}
+
+/// All nodes of one document.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    /// `None` for a document without content.
+    pub(super) root: Option<Id>,
+}
+
+impl Tree {
+    /// Ids come from the tree itself, so a miss is a bug; it is reported like any other fault.
+    pub(super) fn node(&self, id: Id) -> Result<&Node, Fault> {
+        self.nodes
+            .get(id)
+            .ok_or_else(|| Fault::new(0, "lost a node"))
+    }
+}
+
+/// Reads the first YAML document in `text`; go-yaml, too, never looks behind it.
+pub(super) fn read(text: &str, limits: &Limits) -> Result<Tree, Fault> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // libyaml-safer 0.3 panics on some malformed tags instead of refusing them:
+    // https://github.com/simonask/libyaml-safer/issues/6 is of the same kind.
+    panic::catch_unwind(|| compose(text, limits))
+        .unwrap_or_else(|_| Err(Fault::new(0, "malformed YAML")))
+}
+
+/// A collection that is still open.
+struct Open {
+    id: Id,
+    items: Vec<Id>,
+}
+
+fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
+    let mut input = text.as_bytes();
+    let mut parser = Parser::new();
+    parser.set_encoding(Encoding::Utf8);
+    parser.set_input_string(&mut input);
+    let mut tree = Tree::default();
+    let mut anchors = HashMap::new();
+    let mut open: Vec<Open> = Vec::new();
+    let mut slashes = escaped_slashes(text).into_iter().peekable();
+    loop {
+        let event = parser.parse().map_err(|error| syntax(text, &error))?;
+        refuse_escaped_slash(&event, &mut slashes)?;
+        let start = index(event.start_mark.index);
+        let (node, anchor, opens) = match node(event, &anchors)? {
+            Parsed::Node(kind, anchor, opens) => (Node { kind, start }, anchor, opens),
+            Parsed::Close => {
+                let Some(Open { id, items }) = open.pop() else {
+                    return Err(Fault::new(start, "unbalanced collections"));
+                };
+                close(&mut tree, id, items);
+                continue;
+            }
+            Parsed::Skip => continue,
+            Parsed::End => return Ok(tree),
+        };
+        let id = tree.nodes.len();
+        tree.nodes.push(node);
+        match open.last_mut() {
+            Some(parent) => parent.items.push(id),
+            None => tree.root = Some(id),
+        }
+        if let Some(anchor) = anchor {
+            anchors.insert(anchor, id);
+        }
+        if opens {
+            if open.len() >= limits.depth {
+                return Err(too_deep(start, limits));
+            }
+            open.push(Open {
+                id,
+                items: Vec::new(),
+            });
+        }
+    }
+}
+
+/// Where `\/` stands. An escape in YAML 1.2, and in libyaml-safer; an error in YAML 1.1, and in go-yaml.
+fn escaped_slashes(text: &str) -> Vec<usize> {
+    if !text.contains("\\/") {
+        return Vec::new();
+    }
+    let mut escaped = false;
+    let mut found = Vec::new();
+    for (at, c) in text.chars().enumerate() {
+        if escaped && c == '/' {
+            found.push(at);
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    found
+}
+
+fn refuse_escaped_slash(
+    event: &Event,
+    slashes: &mut Peekable<IntoIter<usize>>,
+) -> Result<(), Fault> {
+    let EventData::Scalar { style, .. } = event.data else {
+        return Ok(());
+    };
+    let (start, end) = (index(event.start_mark.index), index(event.end_mark.index));
+    while let Some(at) = slashes.next_if(|at| *at < end) {
+        if at >= start && style == ScalarStyle::DoubleQuoted {
+            return Err(Fault::new(at, "found unknown escape character"));
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of documents nested deeper than allowed.
+pub(super) fn too_deep(at: usize, limits: &Limits) -> Fault {
+    Fault::new(
+        at,
+        format!("nested deeper than the limit of {}", limits.depth),
+    )
+}
+
+enum Parsed {
+    /// A node, its anchor, and whether it is a collection that now opens.
+    Node(Kind, Option<String>, bool),
+    Close,
+    Skip,
+    End,
+}
+
+fn node(event: Event, anchors: &HashMap<String, Id>) -> Result<Parsed, Fault> {
+    let start = index(event.start_mark.index);
+    Ok(match event.data {
+        EventData::StreamStart { .. } => Parsed::Skip,
+        EventData::DocumentStart {
+            version_directive: Some(version),
+            ..
+        } if (version.major, version.minor) != (1, 1) => {
+            return Err(Fault::new(
+                start,
+                "found incompatible YAML document: only %YAML 1.1 is supported",
+            ));
+        }
+        EventData::DocumentStart { .. } => Parsed::Skip,
+        EventData::StreamEnd | EventData::DocumentEnd { .. } => Parsed::End,
+        EventData::Alias { anchor } => match anchors.get(&anchor) {
+            Some(id) => Parsed::Node(Kind::Alias(*id), None, false),
+            None => {
+                return Err(Fault::new(
+                    start,
+                    format!("unknown anchor {anchor:?} referenced"),
+                ));
+            }
+        },
+        EventData::Scalar {
+            anchor,
+            tag,
+            value,
+            plain_implicit,
+            style,
+            ..
+        } => {
+            let kind = Kind::Scalar {
+                tag,
+                text: value,
+                implicit: plain_implicit,
+                style,
+            };
+            Parsed::Node(kind, anchor, false)
+        }
+        EventData::SequenceStart { anchor, .. } => {
+            Parsed::Node(Kind::Sequence(Vec::new()), anchor, true)
+        }
+        EventData::MappingStart { anchor, .. } => {
+            Parsed::Node(Kind::Mapping(Vec::new()), anchor, true)
+        }
+        EventData::SequenceEnd | EventData::MappingEnd => Parsed::Close,
+    })
+}
+
+fn close(tree: &mut Tree, id: Id, items: Vec<Id>) {
+    match tree.nodes.get_mut(id).map(|node| &mut node.kind) {
+        Some(Kind::Sequence(elements)) => *elements = items,
+        Some(Kind::Mapping(entries)) => {
+            // libyaml always reports keys and values in turn.
+            let (pairs, _) = items.as_chunks::<2>();
+            entries.extend(pairs.iter().map(|[key, value]| (*key, *value)));
+        }
+        _ => {}
+    }
+}
+
+fn syntax(text: &str, error: &libyaml_safer::Error) -> Fault {
+    let at = if error.kind() == ErrorKind::Reader {
+        // The reader knows no marks, but what it refuses is easily found.
+        text.chars().position(|c| !is_allowed(c))
+    } else {
+        error.problem_mark().map(|mark| index(mark.index))
+    };
+    let message = match error.context() {
+        Some(context) => format!("{context}: {}", error.problem()),
+        None => error.problem().to_owned(),
+    };
+    Fault {
+        message: message.into(),
+        at,
+    }
+}
+
+/// The characters libyaml lets into a document.
+pub(super) fn is_allowed(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+fn index(index: u64) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
+}
