@@ -27,7 +27,7 @@ mod hint;
 mod quantity;
 mod scalar;
 
-pub use conform::{Hint, MAX_PROBLEMS, Problem, What, check, conform};
+pub use conform::{Hint, MAX_PROBLEMS, Problem, What, check, conform, prune};
 
 /// What a value must be.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -60,8 +60,19 @@ pub enum Hint {
 ///
 /// At most [`MAX_PROBLEMS`] are told, but all are acted upon.
 pub fn conform(value: &mut Value, ty: impl Into<Type>) -> Vec<Problem> {
+    walk(value, ty.into(), Zeros::Drop)
+}
+
+/// Like [`conform`], but zero values stay where they were written: the manifest of somebody else loses only what no
+/// API server would take.
+pub fn prune(value: &mut Value, ty: impl Into<Type>) -> Vec<Problem> {
+    walk(value, ty.into(), Zeros::Keep)
+}
+
+fn walk(value: &mut Value, ty: Type, zeros: Zeros) -> Vec<Problem> {
     let mut walk = Walk {
         problems: Vec::new(),
+        zeros,
     };
     let root = Frame {
         above: None,
@@ -69,7 +80,7 @@ pub fn conform(value: &mut Value, ty: impl Into<Type>) -> Vec<Problem> {
         of: None,
     };
     if !value.is_null() {
-        walk.value(value, ty.into(), &root);
+        walk.value(value, ty, &root);
     }
     walk.problems
 }
@@ -83,6 +94,14 @@ pub fn check(value: &Value, ty: impl Into<Type>) -> Vec<Problem> {
 
 struct Walk {
     problems: Vec<Problem>,
+    zeros: Zeros,
+}
+
+/// What happens to values that Go would not print.
+#[derive(Clone, Copy, PartialEq)]
+enum Zeros {
+    Drop,
+    Keep,
 }
 
 /// Where the walk is. A path is made of these only when there is a problem to tell.
@@ -159,7 +178,7 @@ impl Walk {
                 let at = at.then(Here::Key(key));
                 self.value(value, field.ty, &at);
             }
-            if says_nothing(value, field) {
+            if value.is_null() || self.zeros == Zeros::Drop && is_omitted(value, field) {
                 gone.push(key.clone());
             }
         }
@@ -216,15 +235,11 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Whether Go prints nothing for the field.
-fn says_nothing(value: &Value, field: &Field) -> bool {
-    if value.is_null() {
-        return true;
-    }
+/// Whether Go prints nothing for a zero value of the field.
+fn is_omitted(value: &Value, field: &Field) -> bool {
     field.omits_zero
         && match (field.ty, value) {
             (Type::String | Type::Bytes, Value::String(text)) => text.is_empty(),
-            (Type::Time, Value::String(text)) => text == "0001-01-01T00:00:00Z",
             (Type::Bool, Value::Bool(value)) => !value,
             (Type::Int32 | Type::Int64, Value::Number(number)) => number.as_i64() == Some(0),
             (Type::Float, Value::Number(number)) => number.as_f64() == Some(0.0),

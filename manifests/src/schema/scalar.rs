@@ -31,6 +31,10 @@ pub(super) fn read(value: &Value, ty: Type) -> Scalar {
         }
         (Type::Quantity, Value::Number(number)) => quantity::of_number(number),
         (Type::Quantity, Value::String(text)) => quantity::of_text(text),
+        // Go's zero time.
+        (Type::Time, Value::String(text)) if text == "0001-01-01T00:00:00Z" => {
+            Scalar::Prints(Value::Null)
+        }
         (Type::Time, Value::String(text)) => fits(is_time(text), expected(ty)),
         (Type::Bytes, Value::String(text)) => bytes(text),
         (Type::Version, Value::String(text)) => version(text),

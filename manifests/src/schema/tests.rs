@@ -133,7 +133,7 @@ fn what_go_leaves_out_goes_silently() {
         (
             deployment(),
             json!({"spec": {"replicas": 0, "minReadySeconds": 0, "template": {
-                "metadata": {"creationTimestamp": null, "labels": {}, "annotations": {"a": ""}},
+                "metadata": {"creationTimestamp": "0001-01-01T00:00:00Z", "deletionTimestamp": null, "labels": {}, "annotations": {"a": ""}},
                 "spec": {"hostNetwork": false, "volumes": [{"name": "tmp", "emptyDir": {}}]},
             }}}),
             json!({"spec": {"replicas": 0, "template": {
@@ -312,6 +312,13 @@ fn a_json_schema_is_checked_all_the_way_down() {
             format!("{at}.e: expected a mapping, found a boolean (true)"),
         ]
     );
+}
+
+#[test]
+fn depth_is_no_danger() {
+    let deep = (0..512).fold(json!({"type": true}), |inner, _| json!({"items": inner}));
+    let problems = told(schema(deep), crd());
+    assert!(problems[0].ends_with(".items.type: expected a string, found a boolean (true)"));
 }
 
 #[test]
