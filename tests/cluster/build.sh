@@ -1,0 +1,44 @@
+#!/bin/sh
+# Builds the tools of a Go module beside this script (first argument; "tools" has etcd and Kubernetes), once for each
+# content of the module, and prints the folder that holds them.
+set -eu
+
+module=${1:-tools}
+here=$(cd "${0%/*}" && pwd)
+
+command -v go >/dev/null || {
+	echo "cluster: Go is needed to build $module; for the control plane alone, KUBEBUILDER_ASSETS can name a folder with etcd and kube-apiserver instead" >&2
+	exit 1
+}
+
+target=${CARGO_TARGET_DIR:-$here/../../target}/cluster
+mkdir -p "$target"
+target=$(cd "$target" && pwd)
+cd "$here/$module"
+folder=$target/$module-$(find . "$here/build.sh" -type f | sort | xargs cat | sha256sum | cut -c1-16)
+
+# Whoever comes second waits for the lock and then finds the work done.
+exec 9>"$target/lock"
+flock 9
+if [ ! -d "$folder" ]; then
+	ldflags="-s -w"
+	if version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes 2>/dev/null); then
+		minor=${version#v*.}
+		minor=${minor%%.*}
+		# Without these the server calls itself v0.0.0-master+$Format:%H$.
+		for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+			ldflags="$ldflags -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=$minor"
+		done
+	fi
+	echo "cluster: building ${version:+Kubernetes $version and the other }$module into $folder: minutes, once" >&2
+
+	rm -rf "$target"/unfinished.*
+	unfinished=$(mktemp -d "$target/unfinished.XXXXXX")
+	trap 'rm -rf "$unfinished"' EXIT
+	CGO_ENABLED=0 GOBIN=$unfinished go install -trimpath -ldflags "$ldflags" tool >&2
+	[ ! -e "$unfinished/server" ] || mv "$unfinished/server" "$unfinished/etcd"
+	chmod 755 "$unfinished"
+	mv "$unfinished" "$folder"
+	trap - EXIT
+fi
+echo "$folder"

@@ -1,0 +1,243 @@
+//! Starting etcd, the API server and the controllers, in this order.
+
+use std::fs;
+use std::future::Future;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use crate::run::Run;
+use crate::tools::Tools;
+use crate::{Controllers, Error, Options, Result, keys};
+
+const ATTEMPTS: usize = 3;
+const READY_TIMEOUT: Duration = Duration::from_secs(90);
+const POLL: Duration = Duration::from_millis(20);
+const KUBECONFIG: &str = "kubeconfig";
+
+/// A control plane that answers.
+#[derive(Debug)]
+pub(crate) struct ControlPlane {
+    pub(crate) run: Run,
+    pub(crate) config: Config,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) controllers: Controllers,
+}
+
+/// Starts a control plane on free ports. A port is free only until somebody else takes it, so a clash means another try.
+pub(crate) async fn start(tools: &Tools, options: &Options) -> Result<ControlPlane> {
+    let mut attempt = 1;
+    loop {
+        match start_once(tools, options).await {
+            Err(error) if error.is_port_clash() && attempt < ATTEMPTS => attempt += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
+    let mut run = Run::new()?;
+    let folder = run.folder().to_owned();
+    keys::write(&folder)?;
+    let [etcd, peer, api] = free_ports()?;
+
+    run.spawn(
+        "etcd",
+        &tools.path("etcd")?,
+        &etcd_args(&folder, etcd, peer),
+    )?;
+    until("etcd's listening", &mut run, || async {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, etcd))
+            .await
+            .map_err(|error| error.to_string())
+    })
+    .await?;
+
+    let mut args = apiserver_args(&folder, api, etcd);
+    args.extend_from_slice(&options.apiserver_flags);
+    run.spawn("kube-apiserver", &tools.path("kube-apiserver")?, &args)?;
+
+    let kubeconfig = write_kubeconfig(&folder, api)?;
+    let config = read_kubeconfig(&kubeconfig).await?;
+    let client = client(&config)?;
+    until("the API server's readiness", &mut run, || async {
+        let request = kube::core::Request::new("").get("readyz", &kube::api::GetParams::default());
+        let Ok(request) = request else {
+            return Err(String::new());
+        };
+        client
+            .request_text(request)
+            .await
+            .map_err(|error| error.to_string())
+    })
+    .await?;
+
+    let mut controllers = options.controllers;
+    if controllers == Controllers::On && !tools.has("kube-controller-manager") {
+        eprintln!(
+            "cluster: no kube-controller-manager in {}: starting without",
+            tools.folder().display()
+        );
+        controllers = Controllers::Off;
+    }
+    if controllers == Controllers::On {
+        let program = tools.path("kube-controller-manager")?;
+        run.spawn(
+            "kube-controller-manager",
+            &program,
+            &controllers_args(&folder),
+        )?;
+    }
+    Ok(ControlPlane {
+        run,
+        config,
+        kubeconfig,
+        controllers,
+    })
+}
+
+/// Reads the configuration of a client from a kubeconfig file's current context.
+pub(crate) async fn read_kubeconfig(path: &Path) -> Result<Config> {
+    let failure = |source| Error::Kubeconfig {
+        path: path.to_owned(),
+        source: Box::new(source),
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(failure)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(failure)
+}
+
+/// Makes a client. It lives as long as the runtime it was made in.
+pub(crate) fn client(config: &Config) -> Result<Client> {
+    // Fails when another crate of the test has chosen a provider already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::try_from(config.clone()).map_err(Error::api("make a client"))
+}
+
+/// Waits until `ready` succeeds, the time is over, or a process of the run has died.
+async fn until<T, F: Future<Output = Result<T, String>>>(
+    what: &str,
+    run: &mut Run,
+    ready: impl Fn() -> F,
+) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        let answer = tokio::time::timeout(Duration::from_secs(5), ready()).await;
+        let seen = match answer {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(seen)) => seen,
+            Err(elapsed) => elapsed.to_string(),
+        };
+        run.check()?;
+        if start.elapsed() > READY_TIMEOUT {
+            return Err(Error::Timeout {
+                what: what.to_owned(),
+                after: READY_TIMEOUT,
+                detail: format!(" ({seen}){}", run.logs()),
+            });
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// Ports that nobody listened on a moment ago, all different because they are held at the same time.
+fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    let mut ports = [0; N];
+    let mut held = Vec::with_capacity(N);
+    for port in &mut ports {
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("find a free port"))?;
+        *port = listener
+            .local_addr()
+            .map_err(Error::io("find a free port"))?
+            .port();
+        held.push(listener);
+    }
+    Ok(ports)
+}
+
+fn etcd_args(folder: &Path, port: u16, peer: u16) -> Vec<String> {
+    vec![
+        format!("--data-dir={}", folder.join("etcd").display()),
+        format!("--listen-client-urls=http://127.0.0.1:{port}"),
+        format!("--advertise-client-urls=http://127.0.0.1:{port}"),
+        format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
+        format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"),
+        format!("--initial-cluster=default=http://127.0.0.1:{peer}"),
+        "--unsafe-no-fsync".into(), // nothing here outlives the machine
+    ]
+}
+
+fn apiserver_args(folder: &Path, port: u16, etcd: u16) -> Vec<String> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    vec![
+        format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1".into(),
+        "--advertise-address=127.0.0.1".into(),
+        "--endpoint-reconciler-type=none".into(), // endpoints may not be loopback addresses
+        format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+        format!("--cert-dir={}", folder.display()),
+        format!("--tls-cert-file={}", file("apiserver.crt")),
+        format!("--tls-private-key-file={}", file("apiserver.key")),
+        format!("--client-ca-file={}", file(keys::CA)),
+        "--service-account-issuer=https://kubernetes.default.svc".into(),
+        format!(
+            "--service-account-key-file={}",
+            file("service-accounts.pub")
+        ),
+        format!(
+            "--service-account-signing-key-file={}",
+            file("service-accounts.key")
+        ),
+        "--authorization-mode=Node,RBAC".into(),
+        "--allow-privileged=true".into(),
+        "--service-cluster-ip-range=10.0.0.0/16".into(),
+        "--kubelet-preferred-address-types=InternalIP".into(),
+    ]
+}
+
+fn controllers_args(folder: &Path) -> Vec<String> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    vec![
+        format!("--kubeconfig={}", file(KUBECONFIG)),
+        "--controllers=*,-nodeipam".into(),
+        format!(
+            "--service-account-private-key-file={}",
+            file("service-accounts.key")
+        ),
+        format!("--root-ca-file={}", file(keys::CA)),
+        "--use-service-account-credentials=true".into(),
+        "--leader-elect=false".into(),
+        "--secure-port=0".into(),
+    ]
+}
+
+/// Writes a kubeconfig for the administrator. JSON is YAML, so kubectl reads it too.
+fn write_kubeconfig(folder: &Path, port: u16) -> Result<PathBuf> {
+    let file = |name: &str| folder.join(name).display().to_string();
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "cluster",
+        "contexts": [{"name": "cluster", "context": {"cluster": "cluster", "user": "admin"}}],
+        "clusters": [{"name": "cluster", "cluster": {
+            "server": format!("https://127.0.0.1:{port}"),
+            "certificate-authority": file(keys::CA),
+        }}],
+        "users": [{"name": "admin", "user": {
+            "client-certificate": file("admin.crt"),
+            "client-key": file("admin.key"),
+        }}],
+    });
+    let path = folder.join(KUBECONFIG);
+    fs::write(&path, format!("{kubeconfig:#}\n"))
+        .map_err(Error::io(format!("write {}", path.display())))?;
+    Ok(path)
+}

@@ -1,0 +1,74 @@
+//! The certificates of a control plane and the key it signs service account tokens with.
+
+use std::fs;
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
+};
+
+use crate::{Error, Result};
+
+/// The file name of the certificate that signs the others.
+pub(crate) const CA: &str = "ca.crt";
+
+/// Writes `ca.crt`, `apiserver.{crt,key}`, `admin.{crt,key}` and `service-accounts.{key,pub}` into `folder`.
+pub(crate) fn write(folder: &Path) -> Result<()> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "cluster");
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    save(folder, CA, &ca.pem())?;
+
+    let mut server = CertificateParams::new(
+        [
+            "127.0.0.1",
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+        ]
+        .map(String::from),
+    )?;
+    server
+        .distinguished_name
+        .push(DnType::CommonName, "kube-apiserver");
+    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    certify(folder, "apiserver", &server, &ca)?;
+
+    let mut admin = CertificateParams::default();
+    admin
+        .distinguished_name
+        .push(DnType::OrganizationName, "system:masters");
+    admin.distinguished_name.push(DnType::CommonName, "admin");
+    admin.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    certify(folder, "admin", &admin, &ca)?;
+
+    let tokens = KeyPair::generate()?;
+    save(folder, "service-accounts.key", &tokens.serialize_pem())?;
+    save(folder, "service-accounts.pub", &tokens.public_key_pem())
+}
+
+fn certify(
+    folder: &Path,
+    name: &str,
+    params: &CertificateParams,
+    ca: &CertifiedIssuer<'_, KeyPair>,
+) -> Result<()> {
+    let key = KeyPair::generate()?;
+    save(
+        folder,
+        &format!("{name}.crt"),
+        &params.signed_by(&key, ca)?.pem(),
+    )?;
+    save(folder, &format!("{name}.key"), &key.serialize_pem())
+}
+
+fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let path = folder.join(name);
+    fs::write(&path, text).map_err(Error::io(format!("write {}", path.display())))
+}

@@ -1,0 +1,101 @@
+//! A namespace that lasts as long as a test.
+
+use std::fmt;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use kube::{Config, ResourceExt};
+
+use crate::{Cluster, Error, Result, control_plane};
+
+/// A namespace of a test's own. Dropping it asks the API server to delete it and does not wait until that is done.
+#[derive(Debug)]
+pub struct TempNamespace {
+    name: String,
+    config: Config,
+    deleted: bool,
+}
+
+impl Cluster {
+    /// Creates a namespace whose name starts with `prefix` and is not used by anybody else.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the API server refuses it.
+    pub async fn temp_namespace(&self, prefix: &str) -> Result<TempNamespace> {
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{prefix}-")),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        let created = Api::all(self.client()?)
+            .create(&PostParams::default(), &namespace)
+            .await
+            .map_err(Error::api(format!("create a namespace {prefix}-…")))?;
+        Ok(TempNamespace {
+            name: created.name_any(),
+            config: self.config().clone(),
+            deleted: false,
+        })
+    }
+}
+
+// === impl TempNamespace ===
+
+impl TempNamespace {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Deletes it now, where dropping it would keep an error to itself.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the API server refuses it.
+    pub async fn delete(mut self) -> Result<()> {
+        self.deleted = true;
+        delete(&self.config, &self.name).await
+    }
+}
+
+impl fmt::Display for TempNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl Drop for TempNamespace {
+    fn drop(&mut self) {
+        if self.deleted {
+            return;
+        }
+        // The test's runtime is busy with dropping this, so the request needs one of its own, which needs a thread.
+        let outcome = std::thread::scope(|scope| {
+            scope
+                .spawn(|| delete_in_own_runtime(&self.config, &self.name))
+                .join()
+        });
+        if !matches!(outcome, Ok(Ok(()))) {
+            eprintln!("cluster: failed to delete the namespace {}", self.name);
+        }
+    }
+}
+
+async fn delete(config: &Config, name: &str) -> Result<()> {
+    let api: Api<Namespace> = Api::all(control_plane::client(config)?);
+    api.delete(name, &DeleteParams::default())
+        .await
+        .map_err(Error::api(format!("delete the namespace {name}")))?;
+    Ok(())
+}
+
+fn delete_in_own_runtime(config: &Config, name: &str) -> Result<()> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::io("start a runtime"))?
+        .block_on(delete(config, name))
+}

@@ -1,0 +1,146 @@
+//! Applying objects of any kind.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::discovery::{self, ApiCapabilities};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Client, error::DiscoveryError};
+use serde_json::Value;
+use tokio::time::{sleep, timeout};
+
+use crate::{Cluster, Error, Result};
+
+const FIELD_MANAGER: &str = "cluster-tests";
+const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Whether the API server only checks an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DryRun {
+    /// The object is stored.
+    No,
+    /// The API server does everything but store the object: defaults, validation, admission.
+    Yes,
+}
+
+/// The kinds that the API server has told about.
+#[derive(Debug, Default)]
+pub(crate) struct Kinds(Mutex<HashMap<GroupVersionKind, (ApiResource, ApiCapabilities)>>);
+
+impl Cluster {
+    /// Applies an object on the server's side, and returns it as the API server then has it. An object of a namespaced
+    /// kind without a namespace goes to `default`.
+    ///
+    /// # Errors
+    ///
+    /// Fails when this is no object, its kind is not known, or the API server refuses it.
+    pub async fn apply(&self, object: &Value, dry_run: DryRun) -> Result<DynamicObject> {
+        let api_version = object.get("apiVersion").and_then(Value::as_str);
+        let kind = object.get("kind").and_then(Value::as_str);
+        let metadata = |field| object.get("metadata")?.get(field)?.as_str();
+        let (group, version) = api_version
+            .map(|text| text.split_once('/').unwrap_or(("", text)))
+            .ok_or(Error::NotAnObject("it has no apiVersion"))?;
+        let kind = kind.ok_or(Error::NotAnObject("it has no kind"))?;
+        let name = metadata("name").ok_or(Error::NotAnObject("it has no metadata.name"))?;
+
+        let client = self.client()?;
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let (resource, capabilities) = self.kinds.get(&client, &gvk).await?;
+        let api = Api::<DynamicObject>::dynamic(client, &resource, &capabilities.scope)
+            .constrain(metadata("namespace").unwrap_or("default"));
+        let params = PatchParams {
+            dry_run: dry_run == DryRun::Yes,
+            ..PatchParams::apply(FIELD_MANAGER).force()
+        };
+        let outcome = api.patch(name, &params, &Patch::Apply(object)).await;
+        if matches!(&outcome, Err(kube::Error::Api(status)) if status.code == 404) {
+            // Its definition may be gone since; the next caller asks again.
+            self.kinds.forget(&gvk);
+        }
+        outcome.map_err(Error::api(format!("apply {kind} {name}")))
+    }
+
+    /// Waits until a custom resource definition is Established and its kind can be used.
+    ///
+    /// # Errors
+    ///
+    /// Fails when that takes more than half a minute.
+    pub async fn wait_established(&self, name: &str) -> Result<()> {
+        let client = self.client()?;
+        timeout(ESTABLISHED_TIMEOUT, established(&client, name))
+            .await
+            .map_err(|_| Error::Timeout {
+                what: format!("{name}'s becoming Established"),
+                after: ESTABLISHED_TIMEOUT,
+                detail: String::new(),
+            })?
+    }
+}
+
+async fn established(client: &Client, name: &str) -> Result<()> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let definition = await_condition(api, name, conditions::is_crd_established()).await;
+    let definition = definition.map_err(|error| Error::Timeout {
+        what: format!("{name}'s becoming Established"),
+        after: ESTABLISHED_TIMEOUT,
+        detail: format!(" ({error})"),
+    })?;
+    // The API server tells of the kind a moment after the condition.
+    if let Some(CustomResourceDefinition { spec, .. }) = definition {
+        for version in spec.versions.iter().filter(|version| version.served) {
+            let gvk = GroupVersionKind::gvk(&spec.group, &version.name, &spec.names.kind);
+            while let Err(Error::UnknownKind(_)) = find(client, &gvk).await {
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn find(client: &Client, gvk: &GroupVersionKind) -> Result<(ApiResource, ApiCapabilities)> {
+    discovery::pinned_kind(client, gvk)
+        .await
+        .map_err(|error| match error {
+            kube::Error::Discovery(DiscoveryError::MissingKind(_)) => {
+                Error::UnknownKind(gvk.clone())
+            }
+            // For a group that does not exist the answer is plain text, which is_not_found() does not recognise.
+            kube::Error::Api(status) if status.code == 404 => Error::UnknownKind(gvk.clone()),
+            error => Error::api(format!("look up the kind {}", gvk.kind))(error),
+        })
+}
+
+// === impl Kinds ===
+
+impl Kinds {
+    async fn get(
+        &self,
+        client: &Client,
+        gvk: &GroupVersionKind,
+    ) -> Result<(ApiResource, ApiCapabilities)> {
+        let known = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(gvk)
+            .cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let found = find(client, gvk).await?;
+        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(kinds.entry(gvk.clone()).or_insert(found).clone())
+    }
+
+    fn forget(&self, gvk: &GroupVersionKind) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(gvk);
+    }
+}

@@ -1,0 +1,65 @@
+//! Where the programs of the control plane come from.
+
+use std::env;
+use std::path::{self, Path, PathBuf};
+
+use tokio::process::Command;
+
+use crate::{Error, Result};
+
+/// Names a folder with `etcd`, `kube-apiserver` and perhaps `kube-controller-manager`, as other Kubernetes tests use it.
+const ASSETS: &str = "KUBEBUILDER_ASSETS";
+
+/// A folder with the programs of a control plane.
+#[derive(Clone, Debug)]
+pub(crate) struct Tools {
+    folder: PathBuf,
+    chosen_by: &'static str,
+}
+
+impl Tools {
+    /// Takes the folder that the environment names, else builds the programs unless that has been done before.
+    pub(crate) async fn find() -> Result<Self> {
+        if let Some(folder) = env::var_os(ASSETS).filter(|folder| !folder.is_empty()) {
+            return Ok(Self {
+                folder: path::absolute(folder).map_err(Error::io(format!("use {ASSETS}")))?,
+                chosen_by: ASSETS,
+            });
+        }
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.sh");
+        let output = Command::new(&script)
+            .stderr(std::process::Stdio::inherit())
+            .output()
+            .await
+            .map_err(Error::io(format!("run {}", script.display())))?;
+        if !output.status.success() {
+            return Err(Error::Build {
+                script,
+                status: output.status,
+            });
+        }
+        Ok(Self {
+            folder: String::from_utf8_lossy(&output.stdout).trim_end().into(),
+            chosen_by: "tests/cluster/build.sh",
+        })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn has(&self, program: &str) -> bool {
+        self.folder.join(program).is_file()
+    }
+
+    pub(crate) fn path(&self, program: &'static str) -> Result<PathBuf> {
+        if self.has(program) {
+            return Ok(self.folder.join(program));
+        }
+        Err(Error::Missing {
+            program,
+            folder: self.folder.clone(),
+            chosen_by: self.chosen_by,
+        })
+    }
+}

@@ -1,0 +1,368 @@
+//! The harness itself: what it starts answers, and nothing of it is left behind.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use cluster::{Cluster, Controllers, DryRun, Error, KUBECONFIG, Options};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use kube::Api;
+use kube::runtime::wait::await_condition;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+const SECONDS_30: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn control_plane_answers_our_client_and_kubectl() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let version = cluster.client()?.apiserver_version().await?;
+    ensure!(version.git_version.starts_with("v1.36."), "{version:?}");
+
+    let kubectl = cluster
+        .tools()
+        .context("started elsewhere")?
+        .join("kubectl");
+    let output = Command::new(kubectl)
+        .args(["auth", "can-i", "*", "*"])
+        .env("KUBECONFIG", cluster.kubeconfig_path())
+        .output()?;
+    assert_eq!(String::from_utf8(output.stdout)?, "yes\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn custom_resource_can_be_applied_once_its_definition_is_established() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let namespace = cluster.temp_namespace("widgets").await?;
+    let widget = json!({
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "one", "namespace": namespace.name()},
+        "spec": {"size": 3},
+    });
+    let unknown = cluster.apply(&widget, DryRun::No).await.unwrap_err();
+    assert_eq!(
+        unknown.to_string(),
+        "the cluster does not know example.com/v1 Widget"
+    );
+
+    cluster.apply(&widget_definition(), DryRun::No).await?;
+    cluster.wait_established("widgets.example.com").await?;
+    let applied = cluster.apply(&widget, DryRun::No).await?;
+    assert_eq!(
+        applied.data.get("spec"),
+        Some(&json!({"size": 3, "color": "blue"}))
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn dry_run_stores_nothing() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let namespace = cluster.temp_namespace("dry").await?;
+    let config_map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "one", "namespace": namespace.name()},
+    });
+    let api = Api::<ConfigMap>::namespaced(cluster.client()?, namespace.name());
+
+    cluster.apply(&config_map, DryRun::Yes).await?;
+    assert!(api.get_opt("one").await?.is_none());
+    cluster.apply(&config_map, DryRun::No).await?;
+    assert!(api.get_opt("one").await?.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn refused_object_is_named_with_the_reason() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let bad = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Not_A_Name"}});
+    let error = anyhow::Error::from(cluster.apply(&bad, DryRun::No).await.unwrap_err());
+    let text = format!("{error:#}");
+    assert!(
+        text.starts_with("failed to apply ConfigMap Not_A_Name: "),
+        "{text}"
+    );
+    assert!(text.contains("metadata.name"), "{text}");
+
+    let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let error = cluster.apply(&nameless, DryRun::No).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "not a Kubernetes object: it has no metadata.name"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn controllers_make_a_service_account_and_end_a_dropped_namespace() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let namespace = cluster.temp_namespace("controllers").await?;
+    let name = namespace.name().to_owned();
+    let accounts = Api::<ServiceAccount>::namespaced(cluster.client()?, &name);
+    let exists = await_condition(accounts, "default", |account: Option<&ServiceAccount>| {
+        account.is_some()
+    });
+    timeout(SECONDS_30, exists)
+        .await
+        .context("no service account")??;
+
+    drop(namespace);
+    let namespaces = Api::<Namespace>::all(cluster.client()?);
+    let gone = await_condition(namespaces, &name, |namespace: Option<&Namespace>| {
+        namespace.is_none()
+    });
+    timeout(SECONDS_30, gone)
+        .await
+        .context("the namespace is still there")??;
+    Ok(())
+}
+
+#[tokio::test]
+async fn dropped_cluster_leaves_nothing() -> Result<()> {
+    let cluster = Cluster::start_with(&Options::default()).await?;
+    let folder = cluster.folder().context("started elsewhere")?.to_owned();
+    wait_for_programs(
+        &folder,
+        &["etcd", "kube-apiserver", "kube-controller-manager", "sh"],
+    )?;
+
+    drop(cluster);
+    assert_eq!(programs_of(&folder)?, [""; 0]);
+    assert!(!folder.exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn panicking_test_leaves_nothing() -> Result<()> {
+    let cluster = Cluster::start_with(&Options {
+        controllers: Controllers::Off,
+        ..Options::default()
+    })
+    .await?;
+    let folder = cluster.folder().context("started elsewhere")?.to_owned();
+    wait_for_programs(&folder, &["etcd", "kube-apiserver", "sh"])?;
+
+    let test = tokio::spawn(async move {
+        let _cluster = cluster;
+        panic!("as a failed assertion does");
+    });
+    assert!(test.await.unwrap_err().is_panic());
+    assert_eq!(programs_of(&folder)?, [""; 0]);
+    assert!(!folder.exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn process_that_dies_is_named_with_its_last_words() {
+    let options = Options {
+        apiserver_flags: vec!["--no-such-flag".into()],
+        ..Options::default()
+    };
+    let error = Cluster::start_with(&options).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Died { name: "kube-apiserver", log, .. } if log.contains("unknown flag: --no-such-flag")),
+        "{error}"
+    );
+}
+
+#[test]
+fn killed_process_leaves_nothing() -> Result<()> {
+    let mut up = cluster_up();
+    let mut up = Killed(up.stdout(Stdio::piped()).spawn()?);
+    let folder = announced_folder(&mut up.0)?;
+    wait_for_programs(
+        &folder,
+        &["etcd", "kube-apiserver", "kube-controller-manager", "sh"],
+    )?;
+
+    up.0.kill()?;
+    up.0.wait()?;
+    wait_for_programs(&folder, &[])?;
+    assert!(!folder.exists());
+    Ok(())
+}
+
+#[test]
+fn cluster_up_runs_a_command_and_ends_with_its_code() -> Result<()> {
+    let script = r#"kubectl get --raw /readyz; echo " $KUBECONFIG"; exit 7"#;
+    let output = cluster_up().args(["--", "sh", "-c", script]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    assert_eq!(output.status.code(), Some(7), "{text}");
+    let kubeconfig = text
+        .trim_end()
+        .strip_prefix("ok ")
+        .with_context(|| text.clone())?;
+    assert!(!Path::new(kubeconfig).exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn named_kubeconfig_is_used_instead_of_a_new_cluster() -> Result<()> {
+    let cluster = Cluster::shared().await?;
+    let output = cluster_up()
+        .args(["--", "sh", "-c", r#"echo "$KUBECONFIG""#])
+        .env(KUBECONFIG, cluster.kubeconfig_path())
+        .output()?;
+    let text = String::from_utf8(output.stdout)?;
+    assert_eq!(Path::new(text.trim_end()), cluster.kubeconfig_path());
+
+    let output = cluster_up()
+        .arg("--")
+        .arg("true")
+        .env(KUBECONFIG, "/no/such/file")
+        .output()?;
+    let text = String::from_utf8(output.stderr)?;
+    assert!(
+        text.contains("failed to use the kubeconfig /no/such/file"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn named_assets_are_used_instead_of_a_build() -> Result<()> {
+    let built = Cluster::shared()
+        .await?
+        .tools()
+        .context("started elsewhere")?;
+    let assets = tempfile::tempdir()?;
+    symlink(built.join("etcd"), assets.path().join("etcd"))?;
+    let lacking = cluster_up()
+        .env("KUBEBUILDER_ASSETS", assets.path())
+        .output()?;
+    let text = String::from_utf8(lacking.stderr)?;
+    let sentence = format!(
+        "no kube-apiserver in {}, the folder that KUBEBUILDER_ASSETS names",
+        assets.path().display()
+    );
+    assert!(text.contains(&sentence), "{text}");
+
+    symlink(
+        built.join("kube-apiserver"),
+        assets.path().join("kube-apiserver"),
+    )?;
+    let mut up = cluster_up();
+    up.env("KUBEBUILDER_ASSETS", assets.path())
+        .stdout(Stdio::piped());
+    let mut up = Killed(up.spawn()?);
+    let folder = announced_folder(&mut up.0)?;
+    wait_for_programs(&folder, &["etcd", "kube-apiserver", "sh"])?;
+    ensure!(
+        command_lines_of(&folder)?
+            .iter()
+            .any(|line| line.starts_with(&*assets.path().to_string_lossy()))
+    );
+    Ok(())
+}
+
+#[test]
+fn missing_go_is_said_in_one_line() -> Result<()> {
+    let empty = tempfile::tempdir()?;
+    let output = Command::new("/bin/sh")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/build.sh"))
+        .env("PATH", empty.path())
+        .output()?;
+    let text = String::from_utf8(output.stderr)?;
+    assert!(!output.status.success());
+    assert!(text.starts_with("cluster: Go is needed"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    Ok(())
+}
+
+fn widget_definition() -> Value {
+    let spec = json!({
+        "type": "object",
+        "properties": {"size": {"type": "integer"}, "color": {"type": "string", "default": "blue"}},
+    });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+            }],
+        },
+    })
+}
+
+/// A child process that does not outlive a failed assertion.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn cluster_up() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cluster-up"));
+    command.env_remove(KUBECONFIG);
+    command
+}
+
+/// Reads the folder of a control plane from what `cluster-up` prints once it is ready.
+fn announced_folder(up: &mut Child) -> Result<PathBuf> {
+    let mut line = String::new();
+    BufReader::new(up.stdout.take().context("no stdout")?).read_line(&mut line)?;
+    let kubeconfig = line
+        .trim_end()
+        .strip_prefix("export KUBECONFIG=")
+        .with_context(|| line.clone())?;
+    Ok(Path::new(kubeconfig)
+        .parent()
+        .context("no folder")?
+        .to_owned())
+}
+
+/// The command lines of all processes that name the folder, their arguments separated by NUL.
+fn command_lines_of(folder: &Path) -> Result<Vec<String>> {
+    let folder = folder.to_str().context("not UTF-8")?;
+    let lines = fs::read_dir("/proc")?
+        .flatten()
+        .filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok())
+        .filter(|line| line.contains(folder));
+    Ok(lines.collect())
+}
+
+/// The names of the programs that work in the folder, sorted.
+fn programs_of(folder: &Path) -> Result<Vec<String>> {
+    let name = |line: &String| {
+        let program = line.split('\0').next().unwrap_or_default();
+        program.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    let mut names: Vec<String> = command_lines_of(folder)?.iter().map(name).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Waits until exactly these programs work in the folder: a new process is still the shell that becomes it, and a killed one
+/// takes a moment to end.
+fn wait_for_programs(folder: &Path, expected: &[&str]) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        let programs = programs_of(folder)?;
+        if programs == expected {
+            return Ok(());
+        }
+        ensure!(
+            start.elapsed() < SECONDS_30,
+            "{programs:?} instead of {expected:?}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
