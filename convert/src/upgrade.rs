@@ -89,16 +89,24 @@ pub fn upgrade(object: &mut Value, target: KubeVersion, changes: &mut Vec<Change
             format!("is in {from}, which Kubernetes serves since 1.{since} and {target} does not"),
             Some(format!("install on Kubernetes 1.{since} or newer")),
         ),
-        Some(Unserved::Gone { until, successor: Some(to) }) => {
+        Some(Unserved::Gone {
+            until,
+            successor: Some(to),
+        }) => {
             notes.change(
                 Code::UpgradedAPI,
                 Path::from(["apiVersion"]),
-                format!("moved from {from}, which Kubernetes does not serve since 1.{until}, to {to}"),
+                format!(
+                    "moved from {from}, which Kubernetes does not serve since 1.{until}, to {to}"
+                ),
             );
             object.insert("apiVersion".into(), to.into());
             reshape(object, &from, &kind, &mut notes);
         }
-        Some(Unserved::Gone { until, successor: None }) => return abandon(&from, &kind, until, &mut notes),
+        Some(Unserved::Gone {
+            until,
+            successor: None,
+        }) => return abandon(&from, &kind, until, &mut notes),
     }
     Fate::Keep
 }
@@ -112,15 +120,25 @@ fn reshape(object: &mut Map<String, Value>, from: &str, kind: &str, notes: &mut 
         }
         ("Ingress", _) => ingress::reshape(object, notes),
         ("PodDisruptionBudget", _) => disruption::reshape(object, notes),
-        ("Deployment" | "DaemonSet" | "StatefulSet" | "ReplicaSet", _) => workload::reshape(object, from, kind, notes),
-        ("RoleBinding" | "ClusterRoleBinding", "rbac.authorization.k8s.io/v1alpha1") => binding::reshape(object, notes),
-        ("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration", _) => webhook::reshape(object, notes),
+        ("Deployment" | "DaemonSet" | "StatefulSet" | "ReplicaSet", _) => {
+            workload::reshape(object, from, kind, notes);
+        }
+        ("RoleBinding" | "ClusterRoleBinding", "rbac.authorization.k8s.io/v1alpha1") => {
+            binding::reshape(object, notes);
+        }
+        ("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration", _) => {
+            webhook::reshape(object, notes);
+        }
         ("HorizontalPodAutoscaler", "autoscaling/v2beta1") => autoscaler::reshape(object),
         ("EndpointSlice", _) => endpoints::reshape(object),
         // v1beta3 renamed the field without changing what it means.
         ("PriorityLevelConfiguration", _) => {
             if let Some(limited) = json::object_at(object, &["spec", "limited"]) {
-                json::rename(limited, "assuredConcurrencyShares", "nominalConcurrencyShares");
+                json::rename(
+                    limited,
+                    "assuredConcurrencyShares",
+                    "nominalConcurrencyShares",
+                );
             }
         }
         _ => {}

@@ -12,7 +12,8 @@ use crate::code::Code;
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 
 /// Bundles are not the place where community APIs are approved, but people install what is in them.
-const UNAPPROVED: &str = "unapproved, shipped by an operator bundle that does not say where the API was approved";
+const UNAPPROVED: &str =
+    "unapproved, shipped by an operator bundle that does not say where the API was approved";
 
 /// Annotates a definition in a community group unless it says already what the apiserver accepts.
 pub(super) fn annotate(object: &mut Object, notes: &mut Notes<'_>) {
@@ -22,8 +23,12 @@ pub(super) fn annotate(object: &mut Object, notes: &mut Notes<'_>) {
     if !is_protected(group) {
         return;
     }
-    let message = format!("is in the community group {group}: annotated {ANNOTATION} so that the apiserver accepts it");
-    let Some(annotations) = object_or_new(object, "metadata").and_then(|meta| object_or_new(meta, "annotations")) else {
+    let message = format!(
+        "is in the community group {group}: annotated {ANNOTATION} so that the apiserver accepts it"
+    );
+    let Some(annotations) =
+        object_or_new(object, "metadata").and_then(|meta| object_or_new(meta, "annotations"))
+    else {
         return; // Not a mapping: the typed check refuses the object.
     };
     if text(annotations, ANNOTATION).is_some_and(is_accepted) {
@@ -35,9 +40,11 @@ pub(super) fn annotate(object: &mut Object, notes: &mut Notes<'_>) {
 
 /// The groups that belong to the Kubernetes community.
 fn is_protected(group: &str) -> bool {
-    ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|owner| group.strip_suffix(owner).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+    ["k8s.io", "kubernetes.io"].iter().any(|owner| {
+        group
+            .strip_suffix(owner)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
 }
 
 /// Either the URL of an approval or the admission that there is none.
@@ -46,7 +53,9 @@ fn is_accepted(annotation: &str) -> bool {
         let (scheme, rest) = annotation.split_once("://")?;
         let host = rest.split(['/', '?', '#']).next()?;
         let sound = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+            && scheme
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
             && !host.is_empty()
             && annotation.bytes().all(|b| b.is_ascii_graphic());
         sound.then_some(())

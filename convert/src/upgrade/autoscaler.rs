@@ -33,7 +33,10 @@ pub(super) fn reshape(object: &mut Object) {
             if has(object, "averageValue") {
                 object.remove("targetValue"); // Required in v2beta1, even where the average is what counts.
             }
-            aim(object, &[("averageValue", "AverageValue", "averageValue"), VALUE]);
+            aim(
+                object,
+                &[("averageValue", "AverageValue", "averageValue"), VALUE],
+            );
         }
     }
 }
@@ -41,7 +44,11 @@ pub(super) fn reshape(object: &mut Object) {
 /// The old field of a target, its type and its new field.
 type Target = (&'static str, &'static str, &'static str);
 
-const UTILIZATION: Target = ("targetAverageUtilization", "Utilization", "averageUtilization");
+const UTILIZATION: Target = (
+    "targetAverageUtilization",
+    "Utilization",
+    "averageUtilization",
+);
 const AVERAGE: Target = ("targetAverageValue", "AverageValue", "averageValue");
 const VALUE: Target = ("targetValue", "Value", "value");
 
@@ -61,7 +68,9 @@ fn aim(source: &mut Object, targets: &[Target]) {
 
 /// Gathers a metric's name and selector.
 fn name(source: &mut Object, selector: &str) {
-    let Some(name) = take(source, "metricName") else { return };
+    let Some(name) = take(source, "metricName") else {
+        return;
+    };
     let mut metric = json!({"name": name});
     if let (Some(selector), Value::Object(metric)) = (take(source, selector), &mut metric) {
         metric.insert("selector".into(), selector);

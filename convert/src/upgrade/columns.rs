@@ -19,15 +19,21 @@ pub(super) struct Repaired {
 /// Renames the path of each column and mends what no apiserver accepted.
 pub(super) fn reshape(columns: &mut Value) -> Repaired {
     let mut repaired = Repaired::default();
-    let Value::Array(list) = columns else { return repaired };
+    let Value::Array(list) = columns else {
+        return repaired;
+    };
     list.retain_mut(|column| {
-        let Value::Object(column) = column else { return true };
+        let Value::Object(column) = column else {
+            return true;
+        };
         if let Some(path) = take(column, "JSONPath") {
             column.insert("jsonPath".into(), path);
         }
         let Some(path) = filled(column, "jsonPath") else {
             // Some other type is for the typed check to refuse.
-            let keep = column.get("jsonPath").is_some_and(|path| !path.is_null() && path != "");
+            let keep = column
+                .get("jsonPath")
+                .is_some_and(|path| !path.is_null() && path != "");
             repaired.dropped += usize::from(!keep);
             return keep;
         };
@@ -47,13 +53,12 @@ fn simple(path: &str) -> Option<String> {
         return None;
     }
     let bare = path.trim();
-    let bare = bare.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(bare);
+    let bare = bare
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'))
+        .unwrap_or(bare);
     let bare = bare.strip_prefix('$').unwrap_or(bare);
-    Some(if bare.starts_with(['.', '[']) {
-        format!(".{}", bare.trim_start_matches('.'))
-    } else {
-        format!(".{bare}")
-    })
+    Some(format!(".{}", bare.trim_start_matches('.')))
 }
 
 /// A column has a type of its own set, with dates in it and without objects and lists.
@@ -62,7 +67,9 @@ fn mend_type(column: &mut Object) -> bool {
     if matches!(kind, "string" | "integer" | "number" | "boolean" | "date") {
         return false;
     }
-    let mended = types::repaired(kind).unwrap_or("string");
+    let mended = types::repaired(kind)
+        .filter(|known| !matches!(*known, "array" | "object"))
+        .unwrap_or("string");
     column.insert("type".into(), mended.into());
     true
 }
@@ -99,7 +106,13 @@ mod tests {
             "odd",
         ]);
         let repaired = reshape(&mut columns);
-        assert_eq!(repaired, Repaired { mended: 3, dropped: 2 });
+        assert_eq!(
+            repaired,
+            Repaired {
+                mended: 3,
+                dropped: 2
+            }
+        );
         assert_eq!(
             columns,
             json!([

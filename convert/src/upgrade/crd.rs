@@ -1,5 +1,8 @@
 //! `CustomResourceDefinition` v1beta1 to v1: everything about a version moves into the version.
 
+#[cfg(test)]
+mod tests;
+
 use manifests::path::Path;
 use serde_json::{Value, json};
 
@@ -31,13 +34,20 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
         None => true, // The default of v1beta1.
         Some(Value::Bool(preserve)) => preserve,
         Some(_) => {
-            notes.refuse(Path::from(["spec", "preserveUnknownFields"]), "preserveUnknownFields is neither true nor false");
+            notes.refuse(
+                Path::from(["spec", "preserveUnknownFields"]),
+                "preserveUnknownFields is neither true nor false",
+            );
             return;
         }
     };
     if filled(spec, "scope").is_none() && !spec.get("scope").is_some_and(has_other_type) {
         spec.insert("scope".into(), "Namespaced".into());
-        notes.change(Code::UpgradedAPI, Path::from(["spec"]), "is Namespaced, which v1beta1 took for granted");
+        notes.change(
+            Code::UpgradedAPI,
+            Path::from(["spec"]),
+            "is Namespaced, which v1beta1 took for granted",
+        );
     }
     convert(spec);
     let Some(mut versions) = versions::take_from(spec, notes) else {
@@ -46,7 +56,10 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
     if !spread(spec, &mut versions, preserve, notes) {
         return;
     }
-    spec.insert("versions".into(), versions.into_iter().map(Value::Object).collect());
+    spec.insert(
+        "versions".into(),
+        versions.into_iter().map(Value::Object).collect(),
+    );
 }
 
 fn has_other_type(value: &Value) -> bool {
@@ -61,7 +74,11 @@ fn convert(spec: &mut Object) {
     let client = take(conversion, "webhookClientConfig");
     let mut reviews = take(conversion, "conversionReviewVersions");
     if json::text(conversion, "strategy") == Some("Webhook") {
-        if reviews.as_ref().and_then(Value::as_array).is_none_or(std::vec::Vec::is_empty) {
+        if reviews
+            .as_ref()
+            .and_then(Value::as_array)
+            .is_none_or(std::vec::Vec::is_empty)
+        {
             // What v1beta1 took their absence for; v1 demands them.
             reviews = Some(json!(["v1beta1"]));
         }
@@ -76,7 +93,12 @@ fn convert(spec: &mut Object) {
 }
 
 /// Moves what the versions shared into every version that has none of its own.
-fn spread(spec: &mut Object, versions: &mut [Object], preserve: bool, notes: &mut Notes<'_>) -> bool {
+fn spread(
+    spec: &mut Object,
+    versions: &mut [Object],
+    preserve: bool,
+    notes: &mut Notes<'_>,
+) -> bool {
     let subresources = take(spec, "subresources");
     let columns = take(spec, "additionalPrinterColumns");
     let fields = take(spec, "selectableFields");
@@ -114,35 +136,55 @@ fn report(repaired: Repaired, notes: &mut Notes<'_>) {
         notes.warn(
             Code::UpgradedAPI,
             path(),
-            format!("had {} path(s) or type(s) of printer columns mended that no apiserver accepts", repaired.mended),
+            format!(
+                "had {} path(s) or type(s) of printer columns mended that no apiserver accepts",
+                repaired.mended
+            ),
         );
     }
     if repaired.dropped > 0 {
         notes.warn(
             Code::UpgradedAPI,
             path(),
-            format!("lost {} printer column(s) without a path, which no apiserver accepts", repaired.dropped),
+            format!(
+                "lost {} printer column(s) without a path, which no apiserver accepts",
+                repaired.dropped
+            ),
         );
     }
 }
 
 /// Gives every version a structural schema: its own, the shared one, or one that accepts anything.
-fn schemas(validation: Option<Value>, versions: &mut [Object], preserve: bool, notes: &mut Notes<'_>) -> bool {
-    let status = versions
-        .iter()
-        .any(|version| json::object(version, "subresources").is_some_and(|subresources| has(subresources, "status")));
+fn schemas(
+    validation: Option<Value>,
+    versions: &mut [Object],
+    preserve: bool,
+    notes: &mut Notes<'_>,
+) -> bool {
+    let status = versions.iter().any(|version| {
+        json::object(version, "subresources")
+            .is_some_and(|subresources| has(subresources, "status"))
+    });
     let path = Path::from(["spec", "validation"]);
-    let shared = validation.and_then(|validation| structural(validation, preserve, status, path.clone(), notes));
-    let sharing = versions.iter().filter(|version| !has(version, "schema")).count();
+    let shared = validation
+        .and_then(|validation| structural(validation, preserve, status, path.clone(), notes));
+    let sharing = versions
+        .iter()
+        .filter(|version| !has(version, "schema"))
+        .count();
     if let Some(shared) = &shared
         && weight(shared).saturating_mul(sharing) > REQUEST_LIMIT
     {
-        notes.refuse(path, format!("its schema is too large to be repeated in {sharing} versions"));
+        notes.refuse(
+            path,
+            format!("its schema is too large to be repeated in {sharing} versions"),
+        );
         return false;
     }
     let mut open = 0;
     for (at, version) in versions.iter_mut().enumerate() {
-        let status = json::object(version, "subresources").is_some_and(|subresources| has(subresources, "status"));
+        let status = json::object(version, "subresources")
+            .is_some_and(|subresources| has(subresources, "status"));
         let schema = match take(version, "schema") {
             Some(own) => {
                 let path = Path::from(["spec", "versions"]).index(at).key("schema");
@@ -167,7 +209,13 @@ fn schemas(validation: Option<Value>, versions: &mut [Object], preserve: bool, n
 }
 
 /// A validation with its schema made structural; nothing when there is no schema in it.
-fn structural(validation: Value, preserve: bool, status: bool, path: Path, notes: &mut Notes<'_>) -> Option<Value> {
+fn structural(
+    validation: Value,
+    preserve: bool,
+    status: bool,
+    path: Path,
+    notes: &mut Notes<'_>,
+) -> Option<Value> {
     let Value::Object(mut validation) = validation else {
         return Some(validation); // For the typed check to refuse.
     };
@@ -181,7 +229,13 @@ fn structural(validation: Value, preserve: bool, status: bool, path: Path, notes
         }
         return None;
     };
-    schema::make_structural(&mut schema, preserve, status, &path.key("openAPIV3Schema"), notes);
+    schema::make_structural(
+        &mut schema,
+        preserve,
+        status,
+        &path.key("openAPIV3Schema"),
+        notes,
+    );
     Some(json!({"openAPIV3Schema": schema}))
 }
 
@@ -189,7 +243,10 @@ fn structural(validation: Value, preserve: bool, status: bool, path: Path, notes
 fn weight(value: &Value) -> usize {
     match value {
         Value::Array(list) => list.iter().map(|item| weight(item) + 1).sum(),
-        Value::Object(object) => object.iter().map(|(key, item)| key.len() + weight(item) + 4).sum(),
+        Value::Object(object) => object
+            .iter()
+            .map(|(key, item)| key.len() + weight(item) + 4)
+            .sum(),
         Value::String(text) => text.len() + 2,
         _ => 1,
     }

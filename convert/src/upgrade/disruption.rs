@@ -17,7 +17,10 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
     if !selector.values().all(is_empty) {
         return;
     }
-    *selector = Object::from_iter([("matchExpressions".into(), json!([{"key": NEVER, "operator": "Exists"}]))]);
+    *selector = Object::from_iter([(
+        "matchExpressions".into(),
+        json!([{"key": NEVER, "operator": "Exists"}]),
+    )]);
     notes.add(
         crate::report::Level::Warning,
         Code::UpgradedAPI,

@@ -20,11 +20,20 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
         backend(default, || Path::from(["spec", "backend"]), notes);
     }
     for (rule_at, rule) in objects_in(spec, "rules") {
-        let Some(http) = object_at(rule, &["http"]) else { continue };
+        let Some(http) = object_at(rule, &["http"]) else {
+            continue;
+        };
         for (path_at, path) in objects_in(http, "paths") {
             // What v1beta1 took an absent type for.
             json::default(path, "pathType", "ImplementationSpecific");
-            let at = || Path::from(["spec", "rules"]).index(rule_at).key("http").key("paths").index(path_at).key("backend");
+            let at = || {
+                Path::from(["spec", "rules"])
+                    .index(rule_at)
+                    .key("http")
+                    .key("paths")
+                    .index(path_at)
+                    .key("backend")
+            };
             if let Some(target) = object_at(path, &["backend"]) {
                 backend(target, at, notes);
             }
@@ -43,23 +52,27 @@ fn backend(backend: &mut Object, at: impl Fn() -> Path, notes: &mut Notes<'_>) {
     }
     match port {
         None => {}
-        // A port's name has a letter in it: digits alone can only mean the number.
-        Some(Value::String(text)) if text.parse::<u16>().is_ok() => {
-            let number = text.parse::<u16>().unwrap_or_default();
-            service.insert("port".into(), json!({"number": number}));
-            notes.change(
-                Code::UpgradedAPI,
-                at().key("servicePort"),
-                format!("names the service port {text:?}, which is taken for the number {number}"),
-            );
-        }
         Some(Value::String(text)) => {
-            service.insert("port".into(), json!({"name": text}));
+            // A port's name has a letter in it: digits alone can only mean the number.
+            let port = match text.parse::<u16>() {
+                Ok(number) => {
+                    let message = format!(
+                        "names a service port {text:?}, which is taken for the number {number}"
+                    );
+                    notes.change(Code::UpgradedAPI, at().key("servicePort"), message);
+                    json!({"number": number})
+                }
+                Err(_) => json!({"name": text}),
+            };
+            service.insert("port".into(), port);
         }
         Some(number @ Value::Number(_)) => {
             service.insert("port".into(), json!({"number": number}));
         }
-        Some(_) => notes.refuse(at().key("servicePort"), "the service port is neither a number nor a name"),
+        Some(_) => notes.refuse(
+            at().key("servicePort"),
+            "the service port is neither a number nor a name",
+        ),
     }
     backend.insert("service".into(), service.into());
 }

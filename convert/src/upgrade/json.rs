@@ -53,7 +53,8 @@ pub(super) fn object<'a>(parent: &'a Object, key: &str) -> Option<&'a Object> {
 
 /// An object some fields down.
 pub(super) fn object_at<'a>(root: &'a mut Object, keys: &[&str]) -> Option<&'a mut Object> {
-    keys.iter().try_fold(root, |object, key| object.get_mut(*key)?.as_object_mut())
+    keys.iter()
+        .try_fold(root, |object, key| object.get_mut(*key)?.as_object_mut())
 }
 
 /// A field that is an object, created empty when it is absent; nothing when it is something else.
@@ -63,7 +64,10 @@ pub(super) fn object_or_new<'a>(parent: &'a mut Object, key: &str) -> Option<&'a
 }
 
 /// The objects in a list field, with their positions; other elements are skipped.
-pub(super) fn objects_in<'a>(parent: &'a mut Object, key: &str) -> impl Iterator<Item = (usize, &'a mut Object)> {
+pub(super) fn objects_in<'a>(
+    parent: &'a mut Object,
+    key: &str,
+) -> impl Iterator<Item = (usize, &'a mut Object)> {
     parent
         .get_mut(key)
         .and_then(Value::as_array_mut)

@@ -9,7 +9,14 @@ use crate::{code::Code, report::Level};
 pub(super) struct Notes<'a>(pub(super) &'a mut Vec<Change>);
 
 impl Notes<'_> {
-    pub(super) fn add(&mut self, level: Level, code: Code, path: Path, message: impl Into<String>, remedy: Option<String>) {
+    pub(super) fn add(
+        &mut self,
+        level: Level,
+        code: Code,
+        path: Path,
+        message: impl Into<String>,
+        remedy: Option<String>,
+    ) {
         self.0.push(Change {
             level,
             code,

@@ -1,7 +1,8 @@
 //! Schemas as v1 wants them: structural, so that the apiserver can prune and default.
 //!
-//! v1beta1 also took schemas that only validate. Making one structural never refuses a custom resource that was
-//! accepted, and never prunes a field that was kept: where v1 cannot express something, the schema gets looser.
+//! v1beta1 also took schemas that only validate. Making one structural never prunes a field that was kept, and
+//! refuses no custom resource that was accepted, except for one that has, say, a text where the schema describes
+//! fields without saying that they are those of an object. Where v1 cannot express something, the schema gets looser.
 
 mod defaults;
 mod junctor;
@@ -43,7 +44,13 @@ const FORBIDDEN: &[(&str, bool)] = &[
 ];
 
 /// Makes the schema of one version structural.
-pub(super) fn make_structural(schema: &mut Value, preserve: bool, status: bool, at: &Path, notes: &mut Notes<'_>) {
+pub(super) fn make_structural(
+    schema: &mut Value,
+    preserve: bool,
+    status: bool,
+    at: &Path,
+    notes: &mut Notes<'_>,
+) {
     let mut walk = Walk {
         preserve,
         at: at.steps().to_vec(),
@@ -61,6 +68,11 @@ fn as_object(schema: &mut Value) -> Option<&mut Object> {
         *schema = json!({});
     }
     schema.as_object_mut()
+}
+
+/// A node that accepts any value.
+fn any() -> Value {
+    json!({PRESERVE: true, "nullable": true})
 }
 
 /// A walk through a schema, from the root to the leaves and back.
@@ -83,7 +95,9 @@ impl Walk {
 
     /// A node below the root.
     fn node(&mut self, schema: &mut Value) {
-        let Some(schema) = as_object(schema) else { return };
+        let Some(schema) = as_object(schema) else {
+            return;
+        };
         self.before(schema);
         self.children(schema);
         self.after(schema);
@@ -94,7 +108,11 @@ impl Walk {
         schema.retain(|_, value| !value.is_null());
         for (keyword, validates) in FORBIDDEN {
             if let Some(value) = schema.remove(*keyword) {
-                let repair = if *validates { Repair::Forbidden(keyword) } else { Repair::Inert(keyword) };
+                let repair = if *validates {
+                    Repair::Forbidden(keyword)
+                } else {
+                    Repair::Inert(keyword)
+                };
                 self.count_if(repair, value != "");
             }
         }
@@ -135,9 +153,22 @@ impl Walk {
                 }
             }
         }
-        if !marked && (found || schema.get("format").is_some_and(|format| format == "int-or-string")) {
+        if !marked
+            && (found
+                || schema
+                    .get("format")
+                    .is_some_and(|format| format == "int-or-string"))
+        {
             schema.insert(INT_OR_STRING.into(), true.into());
+            self.admit_null(schema);
             self.count(Repair::IntOrString);
+        }
+    }
+
+    /// Without a type only `enum` kept null out, whatever allOf and the like say; with one, the apiserver drops it.
+    fn admit_null(&self, schema: &mut Object) {
+        if self.preserve && !schema.contains_key("enum") && !flag(schema, EMBEDDED) {
+            schema.insert("nullable".into(), true.into());
         }
     }
 
@@ -149,7 +180,7 @@ impl Walk {
             schema.insert("items".into(), items);
             self.count(Repair::Tuple);
         } else if types::stated(schema) == Some("array") && !schema.contains_key("items") {
-            schema.insert("items".into(), json!({PRESERVE: true}));
+            schema.insert("items".into(), any());
             self.count(Repair::Items);
         }
     }
@@ -160,7 +191,8 @@ impl Walk {
             return;
         }
         let has = |key: &str| schema.contains_key(key);
-        let inferred = if has("properties") || has("additionalProperties") || flag(schema, EMBEDDED) {
+        let inferred = if has("properties") || has("additionalProperties") || flag(schema, EMBEDDED)
+        {
             Some("object")
         } else if has("items") {
             Some("array")
@@ -170,6 +202,7 @@ impl Walk {
         if let Some(inferred) = inferred {
             schema.insert("type".into(), inferred.into());
             self.count(Repair::Typed);
+            self.admit_null(schema);
             if inferred == "array" && !schema.contains_key("items") {
                 self.items(schema);
             }
@@ -178,22 +211,24 @@ impl Walk {
 
     /// Known fields and a schema for all fields exclude each other.
     fn additional(&mut self, schema: &mut Object) {
-        let known = object_at(schema, &["properties"]).is_some_and(|properties| !properties.is_empty());
-        match schema.get("additionalProperties") {
+        let known =
+            object_at(schema, &["properties"]).is_some_and(|properties| !properties.is_empty());
+        let Some(additional) = schema.get("additionalProperties") else {
+            return;
+        };
+        let (open, closed) = (
+            *additional == Value::Bool(true),
+            *additional == Value::Bool(false),
+        );
+        if open && self.preserve {
             // The apiserver would empty the objects in such a field: it prunes what no schema describes.
-            Some(Value::Bool(true)) if self.preserve => {
-                schema.remove("additionalProperties");
+            schema.remove("additionalProperties");
+        } else if flag(schema, EMBEDDED) || (known && !open) {
+            schema.remove("additionalProperties");
+            if !closed {
+                schema.insert(PRESERVE.into(), true.into());
             }
-            None | Some(Value::Bool(true)) => {}
-            Some(other) if known || flag(schema, EMBEDDED) => {
-                let closed = *other == Value::Bool(false);
-                schema.remove("additionalProperties");
-                if !closed {
-                    schema.insert(PRESERVE.into(), true.into());
-                }
-                self.count(Repair::Additional);
-            }
-            Some(_) => {}
+            self.count(Repair::Additional);
         }
     }
 
@@ -220,11 +255,13 @@ impl Walk {
     fn after(&mut self, schema: &mut Object) {
         self.junctors(schema);
         if flag(schema, EMBEDDED) {
-            let object = types::stated(schema) == Some("object");
+            let object =
+                types::stated(schema) == Some("object") && !types::is_int_or_string(schema);
             if object {
                 self.identity(schema);
                 // Without either the apiserver would prune all of it, and refuses it therefore.
-                if object_at(schema, &["properties"]).is_none_or(|properties| properties.is_empty()) {
+                if object_at(schema, &["properties"]).is_none_or(|properties| properties.is_empty())
+                {
                     schema.insert(PRESERVE.into(), true.into());
                 }
             } else {
@@ -246,18 +283,27 @@ impl Walk {
         }
         let repair = match types::stated(schema) {
             None => Repair::Any,
-            Some("object") if self.preserve && !schema.contains_key("additionalProperties") => Repair::Preserved,
+            Some("object") if self.preserve && !schema.contains_key("additionalProperties") => {
+                Repair::Preserved
+            }
             Some(_) => return,
         };
         if !flag(schema, PRESERVE) {
             schema.insert(PRESERVE.into(), true.into());
+            if repair == Repair::Any {
+                self.admit_null(schema);
+            }
             self.count(repair);
         }
     }
 
     /// The fields that make an object a Kubernetes object have the types they have.
     fn identity(&mut self, schema: &mut Object) {
-        for (name, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
+        for (name, kind) in [
+            ("apiVersion", "string"),
+            ("kind", "string"),
+            ("metadata", "object"),
+        ] {
             let Some(field) = object_at(schema, &["properties", name]) else {
                 continue;
             };

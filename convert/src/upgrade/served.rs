@@ -60,7 +60,8 @@ fn minor(target: KubeVersion) -> u64 {
 }
 
 fn find(api_version: &str, kind: &str) -> Option<&'static Api> {
-    APIS.iter().find(|api| api.version == api_version && api.kinds.contains(&kind))
+    APIS.iter()
+        .find(|api| api.version == api_version && api.kinds.contains(&kind))
 }
 
 /// Some kinds of one API version that came and went together.
@@ -72,135 +73,113 @@ struct Api {
     successor: Option<&'static str>,
 }
 
-/// An API that is still served.
-const fn stable(version: &'static str, kinds: &'static [&'static str], since: u64) -> Api {
-    Api {
-        version,
-        kinds,
-        since,
-        until: None,
-        successor: None,
-    }
-}
-
-/// An API that was served until a release, and what succeeded it.
-const fn gone(version: &'static str, kinds: &'static [&'static str], since: u64, until: u64, successor: &'static str) -> Api {
-    Api {
-        version,
-        kinds,
-        since,
-        until: Some(until),
-        successor: Some(successor),
-    }
-}
-
-/// An API that went, and that nothing has succeeded or nothing here can upgrade.
-const fn lost(version: &'static str, kinds: &'static [&'static str], since: u64, until: u64) -> Api {
-    Api {
-        version,
-        kinds,
-        since,
-        until: Some(until),
-        successor: None,
-    }
-}
-
-const RBAC: &[&str] = &["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"];
-const WEBHOOKS: &[&str] = &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
-const ADMISSION: &[&str] = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
-const MUTATION: &[&str] = &["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"];
-const FLOW: &[&str] = &["FlowSchema", "PriorityLevelConfiguration"];
-const DEVICES: &[&str] = &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"];
-
-/// The lifecycle of Kubernetes' own APIs; what never left and came before 1.2 is not listed.
-static APIS: &[Api] = &[
-    gone("extensions/v1beta1", &["Ingress"], 1, 22, "networking.k8s.io/v1"),
-    gone("extensions/v1beta1", &["Deployment", "DaemonSet", "ReplicaSet"], 1, 16, "apps/v1"),
-    gone("extensions/v1beta1", &["NetworkPolicy"], 3, 16, "networking.k8s.io/v1"),
-    gone("extensions/v1beta1", &["PodSecurityPolicy"], 3, 16, "policy/v1beta1"),
-    gone("apps/v1beta1", &["StatefulSet"], 5, 16, "apps/v1"),
-    gone("apps/v1beta1", &["Deployment"], 6, 16, "apps/v1"),
-    gone("apps/v1beta1", &["ControllerRevision"], 7, 16, "apps/v1"),
-    gone(
-        "apps/v1beta2",
-        &["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ControllerRevision"],
-        8,
-        16,
-        "apps/v1",
-    ),
-    stable(
-        "apps/v1",
-        &["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ControllerRevision"],
-        9,
-    ),
-    gone("networking.k8s.io/v1beta1", &["Ingress"], 14, 22, "networking.k8s.io/v1"),
-    gone("networking.k8s.io/v1beta1", &["IngressClass"], 18, 22, "networking.k8s.io/v1"),
-    stable("networking.k8s.io/v1", &["NetworkPolicy"], 7),
-    stable("networking.k8s.io/v1", &["Ingress", "IngressClass"], 19),
-    stable("networking.k8s.io/v1beta1", &["IPAddress", "ServiceCIDR"], 31),
-    stable("networking.k8s.io/v1", &["IPAddress", "ServiceCIDR"], 33),
-    gone("policy/v1beta1", &["PodDisruptionBudget"], 5, 25, "policy/v1"),
-    stable("policy/v1", &["PodDisruptionBudget"], 21),
-    lost("policy/v1beta1", &["PodSecurityPolicy"], 10, 25),
-    gone("rbac.authorization.k8s.io/v1alpha1", RBAC, 5, 23, "rbac.authorization.k8s.io/v1"),
-    gone("rbac.authorization.k8s.io/v1beta1", RBAC, 6, 22, "rbac.authorization.k8s.io/v1"),
-    stable("rbac.authorization.k8s.io/v1", RBAC, 8),
-    gone("scheduling.k8s.io/v1alpha1", &["PriorityClass"], 8, 23, "scheduling.k8s.io/v1"),
-    gone("scheduling.k8s.io/v1beta1", &["PriorityClass"], 11, 22, "scheduling.k8s.io/v1"),
-    stable("scheduling.k8s.io/v1", &["PriorityClass"], 14),
-    gone("batch/v2alpha1", &["CronJob"], 4, 21, "batch/v1"),
-    gone("batch/v1beta1", &["CronJob"], 8, 25, "batch/v1"),
-    stable("batch/v1", &["CronJob"], 21),
-    stable("batch/v1", &["Job"], 2),
-    gone(
-        "apiextensions.k8s.io/v1beta1",
-        &["CustomResourceDefinition"],
-        7,
-        22,
-        "apiextensions.k8s.io/v1",
-    ),
-    stable("apiextensions.k8s.io/v1", &["CustomResourceDefinition"], 16),
-    gone("apiregistration.k8s.io/v1beta1", &["APIService"], 7, 22, "apiregistration.k8s.io/v1"),
-    stable("apiregistration.k8s.io/v1", &["APIService"], 10),
-    gone("admissionregistration.k8s.io/v1beta1", WEBHOOKS, 9, 22, "admissionregistration.k8s.io/v1"),
-    stable("admissionregistration.k8s.io/v1", WEBHOOKS, 16),
-    gone("admissionregistration.k8s.io/v1beta1", ADMISSION, 28, 34, "admissionregistration.k8s.io/v1"),
-    stable("admissionregistration.k8s.io/v1", ADMISSION, 30),
-    stable("admissionregistration.k8s.io/v1beta1", MUTATION, 34),
-    stable("admissionregistration.k8s.io/v1", MUTATION, 36),
-    gone("storage.k8s.io/v1beta1", &["StorageClass"], 4, 22, "storage.k8s.io/v1"),
-    gone("storage.k8s.io/v1beta1", &["VolumeAttachment"], 10, 22, "storage.k8s.io/v1"),
-    gone("storage.k8s.io/v1beta1", &["CSIDriver", "CSINode"], 14, 22, "storage.k8s.io/v1"),
-    gone("storage.k8s.io/v1beta1", &["CSIStorageCapacity"], 21, 27, "storage.k8s.io/v1"),
-    stable("storage.k8s.io/v1beta1", &["VolumeAttributesClass"], 31),
-    stable("storage.k8s.io/v1", &["StorageClass"], 6),
-    stable("storage.k8s.io/v1", &["VolumeAttachment"], 13),
-    stable("storage.k8s.io/v1", &["CSINode"], 17),
-    stable("storage.k8s.io/v1", &["CSIDriver"], 18),
-    stable("storage.k8s.io/v1", &["CSIStorageCapacity"], 24),
-    stable("storage.k8s.io/v1", &["VolumeAttributesClass"], 34),
-    gone("coordination.k8s.io/v1beta1", &["Lease"], 12, 22, "coordination.k8s.io/v1"),
-    stable("coordination.k8s.io/v1", &["Lease"], 14),
-    gone("autoscaling/v2beta1", &["HorizontalPodAutoscaler"], 8, 25, "autoscaling/v2"),
-    gone("autoscaling/v2beta2", &["HorizontalPodAutoscaler"], 12, 26, "autoscaling/v2"),
-    stable("autoscaling/v2", &["HorizontalPodAutoscaler"], 23),
-    stable("autoscaling/v1", &["HorizontalPodAutoscaler"], 2),
-    gone("discovery.k8s.io/v1beta1", &["EndpointSlice"], 16, 25, "discovery.k8s.io/v1"),
-    stable("discovery.k8s.io/v1", &["EndpointSlice"], 21),
-    gone("node.k8s.io/v1beta1", &["RuntimeClass"], 13, 25, "node.k8s.io/v1"),
-    stable("node.k8s.io/v1", &["RuntimeClass"], 20),
-    lost("events.k8s.io/v1beta1", &["Event"], 8, 25),
-    stable("events.k8s.io/v1", &["Event"], 19),
-    lost("certificates.k8s.io/v1beta1", &["CertificateSigningRequest"], 12, 22),
-    stable("certificates.k8s.io/v1", &["CertificateSigningRequest"], 19),
-    gone("flowcontrol.apiserver.k8s.io/v1beta1", FLOW, 20, 26, "flowcontrol.apiserver.k8s.io/v1beta3"),
-    gone("flowcontrol.apiserver.k8s.io/v1beta2", FLOW, 23, 29, "flowcontrol.apiserver.k8s.io/v1"),
-    gone("flowcontrol.apiserver.k8s.io/v1beta3", FLOW, 26, 32, "flowcontrol.apiserver.k8s.io/v1"),
-    stable("flowcontrol.apiserver.k8s.io/v1", FLOW, 29),
-    stable("resource.k8s.io/v1beta1", DEVICES, 32),
-    stable("resource.k8s.io/v1beta2", DEVICES, 33),
-    stable("resource.k8s.io/v1", DEVICES, 34),
+const RBAC: [&str; 4] = ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"];
+const WEBHOOKS: [&str; 2] = [
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
 ];
+const ADMISSION: [&str; 2] = [
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+];
+const MUTATION: [&str; 2] = ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"];
+const FLOW: [&str; 2] = ["FlowSchema", "PriorityLevelConfiguration"];
+const DEVICES: [&str; 4] = [
+    "DeviceClass",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "ResourceSlice",
+];
+
+macro_rules! apis {
+    ($($version:literal, $kinds:expr, $since:literal..$($until:literal)? $(=> $next:literal)?;)*) => {
+        &[$(Api {
+            version: $version,
+            kinds: &$kinds,
+            since: $since,
+            until: apis!(@ $($until)?),
+            successor: apis!(@ $($next)?),
+        }),*]
+    };
+    (@ $value:literal) => { Some($value) };
+    (@) => { None };
+}
+
+/// The minors of Kubernetes 1 in which its own APIs came and went, and what took their place if we can upgrade to it.
+///
+/// What never left and came before 1.2 is not listed.
+static APIS: &[Api] = apis! {
+    "extensions/v1beta1", ["Ingress"], 1..22 => "networking.k8s.io/v1";
+    "extensions/v1beta1", ["Deployment", "DaemonSet", "ReplicaSet"], 1..16 => "apps/v1";
+    "extensions/v1beta1", ["NetworkPolicy"], 3..16 => "networking.k8s.io/v1";
+    "extensions/v1beta1", ["PodSecurityPolicy"], 3..16 => "policy/v1beta1";
+    "apps/v1beta1", ["StatefulSet"], 5..16 => "apps/v1";
+    "apps/v1beta1", ["Deployment"], 6..16 => "apps/v1";
+    "apps/v1beta1", ["ControllerRevision"], 7..16 => "apps/v1";
+    "apps/v1beta2", ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ControllerRevision"], 8..16 => "apps/v1";
+    "apps/v1", ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ControllerRevision"], 9..;
+    "networking.k8s.io/v1beta1", ["Ingress"], 14..22 => "networking.k8s.io/v1";
+    "networking.k8s.io/v1beta1", ["IngressClass"], 18..22 => "networking.k8s.io/v1";
+    "networking.k8s.io/v1", ["NetworkPolicy"], 7..;
+    "networking.k8s.io/v1", ["Ingress", "IngressClass"], 19..;
+    "networking.k8s.io/v1beta1", ["IPAddress", "ServiceCIDR"], 31..;
+    "networking.k8s.io/v1", ["IPAddress", "ServiceCIDR"], 33..;
+    "policy/v1beta1", ["PodDisruptionBudget"], 5..25 => "policy/v1";
+    "policy/v1", ["PodDisruptionBudget"], 21..;
+    "policy/v1beta1", ["PodSecurityPolicy"], 10..25;
+    "rbac.authorization.k8s.io/v1alpha1", RBAC, 5..23 => "rbac.authorization.k8s.io/v1";
+    "rbac.authorization.k8s.io/v1beta1", RBAC, 6..22 => "rbac.authorization.k8s.io/v1";
+    "rbac.authorization.k8s.io/v1", RBAC, 8..;
+    "scheduling.k8s.io/v1alpha1", ["PriorityClass"], 8..23 => "scheduling.k8s.io/v1";
+    "scheduling.k8s.io/v1beta1", ["PriorityClass"], 11..22 => "scheduling.k8s.io/v1";
+    "scheduling.k8s.io/v1", ["PriorityClass"], 14..;
+    "batch/v2alpha1", ["CronJob"], 4..21 => "batch/v1";
+    "batch/v1beta1", ["CronJob"], 8..25 => "batch/v1";
+    "batch/v1", ["CronJob"], 21..;
+    "batch/v1", ["Job"], 2..;
+    "apiextensions.k8s.io/v1beta1", ["CustomResourceDefinition"], 7..22 => "apiextensions.k8s.io/v1";
+    "apiextensions.k8s.io/v1", ["CustomResourceDefinition"], 16..;
+    "apiregistration.k8s.io/v1beta1", ["APIService"], 7..22 => "apiregistration.k8s.io/v1";
+    "apiregistration.k8s.io/v1", ["APIService"], 10..;
+    "admissionregistration.k8s.io/v1beta1", WEBHOOKS, 9..22 => "admissionregistration.k8s.io/v1";
+    "admissionregistration.k8s.io/v1", WEBHOOKS, 16..;
+    "admissionregistration.k8s.io/v1beta1", ADMISSION, 28..34 => "admissionregistration.k8s.io/v1";
+    "admissionregistration.k8s.io/v1", ADMISSION, 30..;
+    "admissionregistration.k8s.io/v1beta1", MUTATION, 34..;
+    "admissionregistration.k8s.io/v1", MUTATION, 36..;
+    "storage.k8s.io/v1beta1", ["StorageClass"], 4..22 => "storage.k8s.io/v1";
+    "storage.k8s.io/v1beta1", ["VolumeAttachment"], 10..22 => "storage.k8s.io/v1";
+    "storage.k8s.io/v1beta1", ["CSIDriver", "CSINode"], 14..22 => "storage.k8s.io/v1";
+    "storage.k8s.io/v1beta1", ["CSIStorageCapacity"], 21..27 => "storage.k8s.io/v1";
+    "storage.k8s.io/v1beta1", ["VolumeAttributesClass"], 31..;
+    "storage.k8s.io/v1", ["StorageClass"], 6..;
+    "storage.k8s.io/v1", ["VolumeAttachment"], 13..;
+    "storage.k8s.io/v1", ["CSINode"], 17..;
+    "storage.k8s.io/v1", ["CSIDriver"], 18..;
+    "storage.k8s.io/v1", ["CSIStorageCapacity"], 24..;
+    "storage.k8s.io/v1", ["VolumeAttributesClass"], 34..;
+    "coordination.k8s.io/v1beta1", ["Lease"], 12..22 => "coordination.k8s.io/v1";
+    "coordination.k8s.io/v1", ["Lease"], 14..;
+    "autoscaling/v2beta1", ["HorizontalPodAutoscaler"], 8..25 => "autoscaling/v2";
+    "autoscaling/v2beta2", ["HorizontalPodAutoscaler"], 12..26 => "autoscaling/v2";
+    "autoscaling/v2", ["HorizontalPodAutoscaler"], 23..;
+    "autoscaling/v1", ["HorizontalPodAutoscaler"], 2..;
+    "discovery.k8s.io/v1beta1", ["EndpointSlice"], 16..25 => "discovery.k8s.io/v1";
+    "discovery.k8s.io/v1", ["EndpointSlice"], 21..;
+    "node.k8s.io/v1beta1", ["RuntimeClass"], 13..25 => "node.k8s.io/v1";
+    "node.k8s.io/v1", ["RuntimeClass"], 20..;
+    "events.k8s.io/v1beta1", ["Event"], 8..25;
+    "events.k8s.io/v1", ["Event"], 19..;
+    "certificates.k8s.io/v1beta1", ["CertificateSigningRequest"], 12..22;
+    "certificates.k8s.io/v1", ["CertificateSigningRequest"], 19..;
+    "flowcontrol.apiserver.k8s.io/v1beta1", FLOW, 20..26 => "flowcontrol.apiserver.k8s.io/v1beta3";
+    "flowcontrol.apiserver.k8s.io/v1beta2", FLOW, 23..29 => "flowcontrol.apiserver.k8s.io/v1";
+    "flowcontrol.apiserver.k8s.io/v1beta3", FLOW, 26..32 => "flowcontrol.apiserver.k8s.io/v1";
+    "flowcontrol.apiserver.k8s.io/v1", FLOW, 29..;
+    "resource.k8s.io/v1beta1", DEVICES, 32..;
+    "resource.k8s.io/v1beta2", DEVICES, 33..;
+    "resource.k8s.io/v1", DEVICES, 34..;
+};
 
 #[cfg(test)]
 mod tests {
@@ -211,19 +190,51 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for api in APIS {
             for kind in api.kinds {
-                assert!(seen.insert((api.version, *kind)), "{} {kind} is listed twice", api.version);
-                assert!(api.until.is_none_or(|until| until > api.since), "{} {kind}", api.version);
+                assert!(
+                    seen.insert((api.version, *kind)),
+                    "{} {kind} is listed twice",
+                    api.version
+                );
+                assert!(
+                    api.until.is_none_or(|until| until > api.since),
+                    "{} {kind}",
+                    api.version
+                );
             }
         }
     }
 
     #[test]
-    fn every_successor_is_listed_and_is_served_by_the_newest_release() {
+    fn every_successor_leads_to_what_the_newest_release_serves() {
+        for api in APIS.iter().filter(|api| api.successor.is_some()) {
+            for kind in api
+                .kinds
+                .iter()
+                .filter(|kind| **kind != "PodSecurityPolicy")
+            {
+                let Some(Unserved::Gone { successor, .. }) =
+                    unserved(api.version, kind, KubeVersion::NEWEST)
+                else {
+                    panic!("{} {kind} is still served", api.version);
+                };
+                let served =
+                    successor.map(|successor| unserved(successor, kind, KubeVersion::NEWEST));
+                assert_eq!(served, Some(None), "{} {kind}", api.version);
+            }
+        }
+    }
+
+    #[test]
+    fn every_successor_is_served_before_its_predecessor_goes() {
         for api in APIS {
-            let Some(successor) = api.successor else { continue };
-            for kind in api.kinds.iter().filter(|kind| **kind != "PodSecurityPolicy") {
-                assert!(find(successor, kind).is_some(), "{successor} {kind}");
-                assert_eq!(unserved(successor, kind, KubeVersion::NEWEST), None, "{successor} {kind}");
+            let (Some(successor), Some(until)) = (api.successor, api.until) else {
+                continue;
+            };
+            for kind in api.kinds {
+                assert!(
+                    find(successor, kind).is_some_and(|next| next.since <= until),
+                    "{successor} {kind}"
+                );
             }
         }
     }
@@ -234,11 +245,36 @@ mod tests {
         for (api, kind, target, expected) in [
             ("policy/v1beta1", "PodDisruptionBudget", (1, 20), None),
             ("policy/v1beta1", "PodDisruptionBudget", (1, 24), None),
-            ("policy/v1beta1", "PodDisruptionBudget", (1, 25), gone(25, Some("policy/v1"))),
-            ("policy/v1", "PodDisruptionBudget", (1, 20), Some(Unserved::NotYet { since: 21 })),
-            ("policy/v1beta1", "PodSecurityPolicy", (1, 25), gone(25, None)),
-            ("extensions/v1beta1", "PodSecurityPolicy", (1, 16), gone(16, Some("policy/v1beta1"))),
-            ("extensions/v1beta1", "PodSecurityPolicy", (1, 36), gone(16, None)),
+            (
+                "policy/v1beta1",
+                "PodDisruptionBudget",
+                (1, 25),
+                gone(25, Some("policy/v1")),
+            ),
+            (
+                "policy/v1",
+                "PodDisruptionBudget",
+                (1, 20),
+                Some(Unserved::NotYet { since: 21 }),
+            ),
+            (
+                "policy/v1beta1",
+                "PodSecurityPolicy",
+                (1, 25),
+                gone(25, None),
+            ),
+            (
+                "extensions/v1beta1",
+                "PodSecurityPolicy",
+                (1, 16),
+                gone(16, Some("policy/v1beta1")),
+            ),
+            (
+                "extensions/v1beta1",
+                "PodSecurityPolicy",
+                (1, 36),
+                gone(16, None),
+            ),
             (
                 "flowcontrol.apiserver.k8s.io/v1beta1",
                 "FlowSchema",
@@ -251,16 +287,40 @@ mod tests {
                 (1, 36),
                 gone(26, Some("flowcontrol.apiserver.k8s.io/v1")),
             ),
-            ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition", (1, 21), None),
-            ("apiextensions.k8s.io/v1", "CustomResourceDefinition", (1, 15), Some(Unserved::NotYet { since: 16 })),
-            ("apps/v1", "Deployment", (0, 99), Some(Unserved::NotYet { since: 9 })),
-            ("batch/v1beta1", "CronJob", (2, 0), gone(25, Some("batch/v1"))),
+            (
+                "apiextensions.k8s.io/v1beta1",
+                "CustomResourceDefinition",
+                (1, 21),
+                None,
+            ),
+            (
+                "apiextensions.k8s.io/v1",
+                "CustomResourceDefinition",
+                (1, 15),
+                Some(Unserved::NotYet { since: 16 }),
+            ),
+            (
+                "apps/v1",
+                "Deployment",
+                (0, 99),
+                Some(Unserved::NotYet { since: 9 }),
+            ),
+            (
+                "batch/v1beta1",
+                "CronJob",
+                (2, 0),
+                gone(25, Some("batch/v1")),
+            ),
             ("example.com/v1beta1", "Ingress", (1, 36), None),
             ("batch/v1beta1", "Ingress", (1, 36), None),
             ("", "", (1, 36), None),
         ] {
             let target = KubeVersion::new(target.0, target.1);
-            assert_eq!(unserved(api, kind, target), expected, "{api} {kind} {target}");
+            assert_eq!(
+                unserved(api, kind, target),
+                expected,
+                "{api} {kind} {target}"
+            );
         }
     }
 }

@@ -1,0 +1,295 @@
+mod kinds;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The object an upgrade to the newest release makes, and the changes as `Level Code path`.
+fn upgraded(object: Value) -> (Value, Vec<String>) {
+    upgraded_to(KubeVersion::NEWEST, object)
+}
+
+fn upgraded_to(target: KubeVersion, mut object: Value) -> (Value, Vec<String>) {
+    let mut changes = Vec::new();
+    assert_eq!(
+        upgrade(&mut object, target, &mut changes),
+        Fate::Keep,
+        "{object}"
+    );
+    (object, brief(&changes))
+}
+
+fn brief(changes: &[Change]) -> Vec<String> {
+    changes
+        .iter()
+        .map(|c| format!("{:?} {} {}", c.level, c.code, c.path))
+        .collect()
+}
+
+const MOVED: &str = "Change UpgradedAPI apiVersion";
+
+#[test]
+fn what_the_target_serves_stays_as_it_is() {
+    for (api, kind) in [
+        ("policy/v1beta1", "PodDisruptionBudget"),
+        ("policy/v1beta1", "PodSecurityPolicy"),
+        ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"),
+        ("networking.k8s.io/v1beta1", "Ingress"),
+        ("example.com/v1beta1", "Deployment"),
+        ("v1", "ConfigMap"),
+    ] {
+        let object =
+            json!({"apiVersion": api, "kind": kind, "spec": {"selector": {}, "group": "a.k8s.io"}});
+        let (same, changes) = upgraded_to(KubeVersion::new(1, 20), object.clone());
+        assert_eq!((same, changes), (object, vec![]), "{api} {kind}");
+    }
+}
+
+#[test]
+fn most_kinds_only_change_their_version() {
+    for (from, kind, to) in [
+        (
+            "rbac.authorization.k8s.io/v1beta1",
+            "ClusterRole",
+            "rbac.authorization.k8s.io/v1",
+        ),
+        (
+            "rbac.authorization.k8s.io/v1beta1",
+            "RoleBinding",
+            "rbac.authorization.k8s.io/v1",
+        ),
+        (
+            "scheduling.k8s.io/v1alpha1",
+            "PriorityClass",
+            "scheduling.k8s.io/v1",
+        ),
+        (
+            "scheduling.k8s.io/v1beta1",
+            "PriorityClass",
+            "scheduling.k8s.io/v1",
+        ),
+        ("batch/v1beta1", "CronJob", "batch/v1"),
+        ("batch/v2alpha1", "CronJob", "batch/v1"),
+        (
+            "apiregistration.k8s.io/v1beta1",
+            "APIService",
+            "apiregistration.k8s.io/v1",
+        ),
+        (
+            "extensions/v1beta1",
+            "NetworkPolicy",
+            "networking.k8s.io/v1",
+        ),
+        (
+            "networking.k8s.io/v1beta1",
+            "IngressClass",
+            "networking.k8s.io/v1",
+        ),
+        (
+            "storage.k8s.io/v1beta1",
+            "StorageClass",
+            "storage.k8s.io/v1",
+        ),
+        (
+            "coordination.k8s.io/v1beta1",
+            "Lease",
+            "coordination.k8s.io/v1",
+        ),
+        (
+            "autoscaling/v2beta2",
+            "HorizontalPodAutoscaler",
+            "autoscaling/v2",
+        ),
+        ("node.k8s.io/v1beta1", "RuntimeClass", "node.k8s.io/v1"),
+        ("apps/v1beta2", "DaemonSet", "apps/v1"),
+    ] {
+        let object = |api: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": {"x": null}});
+        assert_eq!(
+            upgraded(object(from)),
+            (object(to), vec![MOVED.to_owned()]),
+            "{from} {kind}"
+        );
+    }
+}
+
+#[test]
+fn what_has_no_successor_is_dropped_or_told() {
+    let mut changes = Vec::new();
+    for api in ["policy/v1beta1", "extensions/v1beta1"] {
+        let mut policy = json!({"apiVersion": api, "kind": "PodSecurityPolicy"});
+        assert_eq!(
+            upgrade(&mut policy, KubeVersion::NEWEST, &mut changes),
+            Fate::Drop
+        );
+    }
+    assert_eq!(brief(&changes), ["Warning DroppedAPI apiVersion"; 2]);
+    let event = json!({"apiVersion": "events.k8s.io/v1beta1", "kind": "Event"});
+    assert_eq!(
+        upgraded(event.clone()),
+        (event, vec!["Warning UnservedAPI apiVersion".into()])
+    );
+}
+
+#[test]
+fn what_the_target_does_not_know_yet_is_told() {
+    let object =
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"selector": {}}});
+    let told = vec!["Warning UnservedAPI apiVersion".into()];
+    assert_eq!(
+        upgraded_to(KubeVersion::new(1, 20), object.clone()),
+        (object, told)
+    );
+}
+
+#[test]
+fn community_definitions_get_the_annotation() {
+    for (api, annotations, changed) in [
+        ("v1", json!(null), true),
+        ("v1", json!({"api-approved.kubernetes.io": "sure"}), true),
+        (
+            "v1",
+            json!({"api-approved.kubernetes.io": "https://example.com/pull/1"}),
+            false,
+        ),
+        ("v1beta1", json!({"a": "b"}), true),
+    ] {
+        let (object, changes) = upgraded(json!({
+            "apiVersion": format!("apiextensions.k8s.io/{api}"), "kind": "CustomResourceDefinition",
+            "metadata": {"name": "as.x.k8s.io", "annotations": annotations},
+            "spec": {"group": "x.k8s.io", "version": "v1", "scope": "Cluster", "names": {}},
+        }));
+        let told = changes.contains(&"Change UpgradedAPI spec.group".to_owned());
+        let annotation = object["metadata"]["annotations"]["api-approved.kubernetes.io"].as_str();
+        assert_eq!(
+            (told, annotation.is_some()),
+            (changed, true),
+            "{annotations}"
+        );
+        assert_eq!(
+            annotation.is_some_and(|text| text.starts_with("unapproved, ")),
+            changed,
+            "{annotations}"
+        );
+    }
+}
+
+/// Every value replaced, one at a time, by values of every other type: nothing panics, whatever becomes of it.
+#[test]
+fn hostile_shapes_do_no_harm() {
+    let odd = [
+        json!(null),
+        json!(true),
+        json!(-1.5),
+        json!("x"),
+        json!([]),
+        json!([[{}]]),
+        json!({}),
+        json!({"a": {"": 1}}),
+    ];
+    let webhooks = json!([{"name": "a", "sideEffects": "x", "admissionReviewVersions": ["v1"]}]);
+    let node = json!({
+        "type": "object", "properties": {"metadata": {"properties": {"name": {"type": "string"}}}, "a": {
+            "anyOf": [{"type": "integer"}, {"type": "string"}], "allOf": [{"properties": {"b": {"type": "string"}}}],
+            "oneOf": [{"items": {"type": "int"}}], "not": {"required": ["a"]}, "default": {"a": [1]},
+        }},
+        "items": [{"x-kubernetes-list-type": "map"}], "x-kubernetes-list-map-keys": ["a"], "required": ["a"],
+        "additionalProperties": {"x-kubernetes-embedded-resource": true, "enum": [1, 2]},
+    });
+    for (api, kind, body) in [
+        (
+            "apiextensions.k8s.io/v1beta1",
+            "CustomResourceDefinition",
+            json!({"spec": {
+                "group": "a.k8s.io", "version": "v1", "versions": [{"name": "v1", "storage": true, "schema": {"openAPIV3Schema": node}}],
+                "validation": {"openAPIV3Schema": node}, "conversion": {"strategy": "Webhook", "conversionReviewVersions": ["v1"]},
+                "subresources": {"status": {}}, "additionalPrinterColumns": [{"name": "a", "type": "string", "JSONPath": ".a"}],
+            }}),
+        ),
+        (
+            "networking.k8s.io/v1beta1",
+            "Ingress",
+            json!({"spec": {
+                "backend": {"serviceName": "a", "servicePort": 1},
+                "rules": [{"http": {"paths": [{"backend": {"serviceName": "a", "servicePort": "x"}}]}}],
+            }}),
+        ),
+        (
+            "policy/v1beta1",
+            "PodDisruptionBudget",
+            json!({"spec": {"selector": {"matchLabels": {}}}}),
+        ),
+        (
+            "extensions/v1beta1",
+            "Deployment",
+            json!({"spec": {
+                "template": {"metadata": {"labels": {"a": "b"}}}, "strategy": {"type": "", "rollingUpdate": {}},
+            }}),
+        ),
+        (
+            "apps/v1beta1",
+            "StatefulSet",
+            json!({"spec": {"updateStrategy": {"type": "x"}}}),
+        ),
+        (
+            "admissionregistration.k8s.io/v1beta1",
+            "MutatingWebhookConfiguration",
+            json!({"webhooks": webhooks}),
+        ),
+        (
+            "rbac.authorization.k8s.io/v1alpha1",
+            "RoleBinding",
+            json!({"subjects": [{"kind": "X", "apiVersion": "a/b"}]}),
+        ),
+        (
+            "autoscaling/v2beta1",
+            "HorizontalPodAutoscaler",
+            json!({"spec": {"metrics": [
+                {"object": {"target": {}, "metricName": "x", "averageValue": 1}, "pods": {"metricName": "x", "selector": {}}},
+            ]}}),
+        ),
+        (
+            "discovery.k8s.io/v1beta1",
+            "EndpointSlice",
+            json!({"endpoints": [{"topology": {"a": "b"}}]}),
+        ),
+    ] {
+        let mut whole = body;
+        whole["apiVersion"] = api.into();
+        whole["kind"] = kind.into();
+        whole["metadata"] = json!({"name": "a", "annotations": {"a": "b"}});
+        let mut pointers = Vec::new();
+        visit(&whole, &mut String::new(), &mut pointers);
+        for pointer in &pointers {
+            for value in &odd {
+                let mut object = whole.clone();
+                *object.pointer_mut(pointer).unwrap() = value.clone();
+                let mut changes = Vec::new();
+                let _ = upgrade(&mut object, KubeVersion::NEWEST, &mut changes);
+                assert!(changes.len() < 40, "{pointer} {value}: {changes:?}");
+            }
+        }
+    }
+}
+
+fn visit(value: &Value, at: &mut String, all: &mut Vec<String>) {
+    all.push(at.clone());
+    let length = at.len();
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, child)| (key.clone(), child))
+            .collect(),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .map(|(index, child)| (index.to_string(), child))
+            .collect(),
+        _ => Vec::new(),
+    };
+    for (step, child) in children {
+        at.push('/');
+        at.push_str(&step);
+        visit(child, at, all);
+        at.truncate(length);
+    }
+}

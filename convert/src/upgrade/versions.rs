@@ -41,8 +41,10 @@ pub(super) fn take_from(spec: &mut Object, notes: &mut Notes<'_>) -> Option<Vec<
         versions.push(version);
     }
     // The apiserver wanted the two to agree, and looked at the list for everything else.
-    if let (Some(named), Some(first)) = (named, versions.first().and_then(|first| filled(first, "name")))
-        && named != first
+    if let (Some(named), Some(first)) = (
+        named,
+        versions.first().and_then(|first| filled(first, "name")),
+    ) && named != first
     {
         notes.warn(
             Code::UpgradedAPI,
@@ -56,7 +58,10 @@ pub(super) fn take_from(spec: &mut Object, notes: &mut Notes<'_>) -> Option<Vec<
 /// Makes sure that exactly one version is stored; absent flags meant false.
 fn store(versions: &mut [Object], notes: &mut Notes<'_>) -> bool {
     let path = Path::from(["spec", "versions"]);
-    let stored = versions.iter().filter(|version| flag(version, "storage")).count();
+    let stored = versions
+        .iter()
+        .filter(|version| flag(version, "storage"))
+        .count();
     if let ([version], 0) = (&mut *versions, stored) {
         version.insert("storage".into(), true.into());
         default(version, "served", true);
@@ -66,7 +71,10 @@ fn store(versions: &mut [Object], notes: &mut Notes<'_>) -> bool {
             "does not store its only version, which the apiserver refuses: it does now",
         );
     } else if stored != 1 {
-        notes.refuse(path, format!("{stored} of its versions are stored instead of one"));
+        notes.refuse(
+            path,
+            format!("{stored} of its versions are stored instead of one"),
+        );
         return false;
     }
     for version in versions {

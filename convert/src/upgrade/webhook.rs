@@ -13,7 +13,11 @@ use crate::code::Code;
 pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
     let (mut spelled, mut unclear) = (None, None);
     for (at, webhook) in objects_in(object, "webhooks") {
-        if webhook.get("admissionReviewVersions").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        if webhook
+            .get("admissionReviewVersions")
+            .and_then(Value::as_array)
+            .is_some_and(Vec::is_empty)
+        {
             webhook.remove("admissionReviewVersions"); // The apiserver takes an empty list for none.
         }
         let set = [

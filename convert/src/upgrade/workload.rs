@@ -28,7 +28,8 @@ pub(super) fn reshape(object: &mut Object, from: &str, kind: &str, notes: &mut N
         .contains(&true),
         ("Deployment", "apps/v1beta1") => default(spec, "revisionHistoryLimit", 2),
         ("DaemonSet", "extensions/v1beta1") | ("StatefulSet", "apps/v1beta1") => {
-            object_or_new(spec, "updateStrategy").is_some_and(|strategy| default(strategy, "type", "OnDelete"))
+            object_or_new(spec, "updateStrategy")
+                .is_some_and(|strategy| default(strategy, "type", "OnDelete"))
         }
         _ => false,
     };
@@ -46,7 +47,8 @@ fn selector(spec: &mut Object, from: &str, notes: &mut Notes<'_>) {
     if json::has(spec, "selector") || from == "apps/v1beta2" {
         return;
     }
-    let labels = object_at(spec, &["template", "metadata"]).and_then(|metadata| json::object(metadata, "labels"));
+    let labels = object_at(spec, &["template", "metadata"])
+        .and_then(|metadata| json::object(metadata, "labels"));
     match labels.filter(|labels| !labels.is_empty()).cloned() {
         Some(labels) => {
             spec.insert("selector".into(), json!({"matchLabels": labels}));
@@ -72,9 +74,17 @@ fn rolling(spec: &mut Object) -> bool {
     if text(strategy, "type").is_some_and(|kind| !matches!(kind, "" | "RollingUpdate")) {
         return false;
     }
-    if strategy.get("type").is_none_or(|kind| kind == "" || kind.is_null()) {
+    if strategy
+        .get("type")
+        .is_none_or(|kind| kind == "" || kind.is_null())
+    {
         strategy.insert("type".into(), Value::from("RollingUpdate"));
     }
-    object_or_new(strategy, "rollingUpdate")
-        .is_some_and(|update| [default(update, "maxUnavailable", 1), default(update, "maxSurge", 1)].contains(&true))
+    object_or_new(strategy, "rollingUpdate").is_some_and(|update| {
+        [
+            default(update, "maxUnavailable", 1),
+            default(update, "maxSurge", 1),
+        ]
+        .contains(&true)
+    })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::{PRESERVE, types};
+use super::{EMBEDDED, PRESERVE, types};
 use crate::upgrade::json::{Object, flag, object};
 
 /// What the apiserver makes of a default, as far as it can be told here.
@@ -36,7 +36,11 @@ const SEARCHED: usize = 4096;
 
 fn check(schema: &Object, value: &Value) -> Verdict {
     if value.is_null() {
-        return if flag(schema, "nullable") { Verdict::Valid } else { Verdict::Invalid };
+        return if flag(schema, "nullable") {
+            Verdict::Valid
+        } else {
+            Verdict::Invalid
+        };
     }
     let listed = match schema.get("enum").and_then(Value::as_array) {
         Some(all) if all.len() > SEARCHED => Verdict::Unsure,
@@ -67,11 +71,17 @@ fn has_type(schema: &Object, value: &Value) -> bool {
     match types::stated(schema) {
         Some("array") => value.is_array(),
         Some("boolean") => value.is_boolean(),
-        Some("integer") => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|float| float.fract() == 0.0),
+        Some("integer") => {
+            value.is_i64()
+                || value.is_u64()
+                || value.as_f64().is_some_and(|float| float.fract() == 0.0)
+        }
         Some("number") => value.is_number(),
         Some("object") => value.is_object(),
         Some("string") => value.is_string(),
-        _ if types::is_int_or_string(schema) => value.is_string() || value.is_i64() || value.is_u64(),
+        _ if types::is_int_or_string(schema) => {
+            value.is_string() || value.is_i64() || value.is_u64()
+        }
         _ => true,
     }
 }
@@ -87,10 +97,14 @@ fn check_text(schema: &Object, text: &str) -> Verdict {
 }
 
 fn check_number(schema: &Object, number: &Number) -> Verdict {
-    let Some(number) = number.as_f64() else { return Verdict::Unsure };
+    let Some(number) = number.as_f64() else {
+        return Verdict::Unsure;
+    };
     let limit = |key: &str| schema.get(key).and_then(Value::as_f64);
-    let below = limit("minimum").is_some_and(|min| number < min || (number <= min && flag(schema, "exclusiveMinimum")));
-    let above = limit("maximum").is_some_and(|max| number > max || (number >= max && flag(schema, "exclusiveMaximum")));
+    let below = limit("minimum")
+        .is_some_and(|min| number < min || (number <= min && flag(schema, "exclusiveMinimum")));
+    let above = limit("maximum")
+        .is_some_and(|max| number > max || (number >= max && flag(schema, "exclusiveMaximum")));
     if below || above {
         Verdict::Invalid
     } else if schema.contains_key("multipleOf") || schema.contains_key("format") {
@@ -110,27 +124,48 @@ fn check_list(schema: &Object, list: &[Value]) -> Verdict {
         Verdict::Valid
     };
     let items = object(schema, "items");
-    list.iter().fold(topology, |verdict, item| verdict.max(items.map_or(Verdict::Valid, |items| check(items, item))))
+    list.iter().fold(topology, |verdict, item| {
+        verdict.max(items.map_or(Verdict::Valid, |items| check(items, item)))
+    })
 }
 
 fn check_object(schema: &Object, fields: &Object) -> Verdict {
+    let embedded = flag(schema, EMBEDDED);
+    if embedded
+        && !["apiVersion", "kind"]
+            .iter()
+            .all(|key| fields.get(*key).is_some_and(Value::is_string))
+    {
+        return Verdict::Invalid; // Not a Kubernetes object, whatever its schema says.
+    }
     let required = schema.get("required").and_then(Value::as_array);
-    let missing = required.is_some_and(|all| all.iter().filter_map(Value::as_str).any(|key| !fields.contains_key(key)));
+    let missing = required.is_some_and(|all| {
+        all.iter()
+            .filter_map(Value::as_str)
+            .any(|key| !fields.contains_key(key))
+    });
     if missing || !within(schema, fields.len(), "minProperties", "maxProperties") {
         return Verdict::Invalid;
     }
     let properties = object(schema, "properties");
-    fields.iter().fold(Verdict::Valid, |verdict, (key, field)| {
-        verdict.max(match properties.and_then(|properties| properties.get(key)) {
-            Some(Value::Object(property)) => check(property, field),
-            Some(_) => Verdict::Unsure,
-            None => match schema.get("additionalProperties") {
-                Some(Value::Object(any)) => check(any, field),
+    let start = if embedded {
+        Verdict::Unsure
+    } else {
+        Verdict::Valid
+    };
+    fields.iter().fold(start, |verdict, (key, field)| {
+        verdict.max(
+            match properties.and_then(|properties| properties.get(key)) {
+                Some(Value::Object(property)) => check(property, field),
                 Some(_) => Verdict::Unsure,
-                None if flag(schema, PRESERVE) => Verdict::Valid,
-                None => Verdict::Invalid, // Pruned.
+                None => match schema.get("additionalProperties") {
+                    Some(Value::Object(any)) => check(any, field),
+                    Some(_) => Verdict::Unsure,
+                    None if flag(schema, PRESERVE) => Verdict::Valid,
+                    None => Verdict::Invalid, // Pruned.
+                },
             },
-        })
+        )
     })
 }
 

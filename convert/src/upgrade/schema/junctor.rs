@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use manifests::path::Step;
 use serde_json::{Value, json};
 
-use super::{FORBIDDEN, INT_OR_STRING, PRESERVE, Repair, Walk, as_object, types};
+use super::{FORBIDDEN, INT_OR_STRING, PRESERVE, Repair, Walk, any, as_object, types};
 use crate::upgrade::json::{Object, flag, object, object_at};
 
 const LISTS: &[&str] = &["allOf", "anyOf", "oneOf"];
@@ -29,9 +29,15 @@ impl Walk {
         let declared = demand.declare(schema, self.preserve);
         self.tally.count(Repair::Declared, &self.at, declared);
         for key in LISTS.iter().chain(&["not"]) {
-            let Some(junctor) = schema.remove(*key) else { continue };
+            let Some(junctor) = schema.remove(*key) else {
+                continue;
+            };
             let mut alone = Object::from_iter([((*key).to_owned(), junctor)]);
-            let loss = if tolerated(key, &mut alone, schema) { Loss::None } else { settle(&mut alone, schema) };
+            let loss = if tolerated(key, &mut alone, schema) {
+                Loss::None
+            } else {
+                settle(&mut alone, schema)
+            };
             self.at.push(Step::Key((*key).to_owned()));
             match loss {
                 Loss::None => {}
@@ -70,7 +76,10 @@ fn tolerated(key: &str, junctor: &mut Object, node: &Object) -> bool {
     let Some(Value::Array(all)) = junctor.get_mut(key).filter(|_| key == "allOf") else {
         return false;
     };
-    let first = all.first().and_then(|first| first.get("anyOf")).and_then(types::int_or_string_branches);
+    let first = all
+        .first()
+        .and_then(|first| first.get("anyOf"))
+        .and_then(types::int_or_string_branches);
     if first == Some(true)
         && let Some(Value::Object(first)) = all.first_mut()
     {
@@ -84,7 +93,7 @@ fn settle(holder: &mut Object, node: &Object) -> Loss {
     let mut loss = Loss::None;
     if let Some(Value::Array(all)) = holder.get_mut("allOf") {
         for branch in all.iter_mut() {
-            loss = loss.max(reduce(branch, node));
+            loss = loss.max(reduce(branch, node, false));
         }
         all.retain(|branch| !says_nothing(branch));
         if all.is_empty() {
@@ -95,7 +104,7 @@ fn settle(holder: &mut Object, node: &Object) -> Loss {
         loss = loss.max(settle_choice(holder, key, node));
     }
     if let Some(not) = holder.get_mut("not") {
-        match reduce(not, node) {
+        match reduce(not, node, false) {
             // The less the inner schema demands, the more its negation refuses.
             Loss::Strength => {
                 holder.remove("not");
@@ -118,7 +127,11 @@ fn settle_choice(holder: &mut Object, key: &str, node: &Object) -> Loss {
     let Value::Array(branches) = junctor else {
         return Loss::None;
     };
-    let loss = branches.iter_mut().map(|branch| reduce(branch, node)).max().unwrap_or(Loss::None);
+    let loss = branches
+        .iter_mut()
+        .map(|branch| reduce(branch, node, false))
+        .max()
+        .unwrap_or(Loss::None);
     if loss < Loss::Strength {
         return loss;
     }
@@ -139,15 +152,21 @@ fn says_nothing(branch: &Value) -> bool {
 }
 
 /// Reduces one branch to restrictions of the node.
-fn reduce(branch: &mut Value, node: &Object) -> Loss {
+///
+/// The apiserver does not ask branches about null, but it asks what branches say of fields and items.
+fn reduce(branch: &mut Value, node: &Object, asked_about_null: bool) -> Loss {
     let Some(branch) = as_object(branch) else {
         return Loss::None;
     };
     branch.retain(|_, value| !value.is_null());
-    let mut loss = types_of(branch, node);
+    let mut loss = types_of(branch, node, asked_about_null);
     for (keyword, validates) in FORBIDDEN {
         if branch.remove(*keyword).is_some() {
-            loss = loss.max(if *validates { Loss::Strength } else { Loss::Words });
+            loss = loss.max(if *validates {
+                Loss::Strength
+            } else {
+                Loss::Words
+            });
         }
     }
     for keyword in [
@@ -163,10 +182,17 @@ fn reduce(branch: &mut Value, node: &Object) -> Loss {
             loss = loss.max(Loss::Words);
         }
     }
-    for keyword in ["additionalProperties", "uniqueItems", "x-kubernetes-embedded-resource", "x-kubernetes-validations"] {
+    for keyword in [
+        "additionalProperties",
+        "uniqueItems",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-validations",
+    ] {
         match branch.remove(keyword) {
             None => {}
-            Some(Value::Bool(open)) if open == (keyword == "additionalProperties") => loss = loss.max(Loss::Words),
+            Some(Value::Bool(open)) if open == (keyword == "additionalProperties") => {
+                loss = loss.max(Loss::Words);
+            }
             Some(_) => loss = Loss::Strength,
         }
     }
@@ -174,7 +200,7 @@ fn reduce(branch: &mut Value, node: &Object) -> Loss {
 }
 
 /// A branch has no type of its own, which is no loss when the node has the same.
-fn types_of(branch: &mut Object, node: &Object) -> Loss {
+fn types_of(branch: &mut Object, node: &Object, asked_about_null: bool) -> Loss {
     let mut loss = Loss::None;
     if types::normalize(branch) != types::Normalized::Fine {
         loss = Loss::Words;
@@ -183,11 +209,16 @@ fn types_of(branch: &mut Object, node: &Object) -> Loss {
     if nullable.is_some() {
         loss = Loss::Words;
     }
-    let node_nullable = flag(node, "nullable") && nullable != Some(Value::Bool(true));
+    let refuses_null =
+        asked_about_null && flag(node, "nullable") && nullable != Some(Value::Bool(true));
     if let Some(wanted) = types::stated(branch) {
         let given = types::stated(node);
         let same = given == Some(wanted) || (wanted == "number" && given == Some("integer"));
-        loss = if same && !node_nullable { loss.max(Loss::Words) } else { Loss::Strength };
+        loss = if same && !refuses_null {
+            loss.max(Loss::Words)
+        } else {
+            Loss::Strength
+        };
         branch.remove("type");
     } else if branch.remove("type").is_some() {
         loss = Loss::Strength;
@@ -205,12 +236,14 @@ fn fields_of(branch: &mut Object, node: &Object) -> Loss {
     if let Some(properties) = object_at(branch, &["properties"]) {
         let declared = object(node, "properties");
         properties.retain(|name, field| {
-            let known = declared.and_then(|declared| object(declared, name)).filter(|_| name != "metadata");
+            let known = declared
+                .and_then(|declared| object(declared, name))
+                .filter(|_| name != "metadata");
             let Some(known) = known else {
                 loss = Loss::Strength;
                 return false;
             };
-            loss = loss.max(reduce(field, known));
+            loss = loss.max(reduce(field, known, true));
             !says_nothing(field)
         });
         if properties.is_empty() {
@@ -220,7 +253,7 @@ fn fields_of(branch: &mut Object, node: &Object) -> Loss {
     match (branch.get_mut("items"), object(node, "items")) {
         (None, _) => return loss,
         (Some(items), Some(known)) if !items.is_array() => {
-            loss = loss.max(reduce(items, known));
+            loss = loss.max(reduce(items, known, true));
             if !says_nothing(items) {
                 return loss;
             }
@@ -252,7 +285,12 @@ impl Demand {
     /// Collects from all branches; what is negated tells nothing about types.
     fn branches(&mut self, holder: &Object, typed: bool) {
         for key in LISTS {
-            for branch in holder.get(*key).and_then(Value::as_array).into_iter().flatten() {
+            for branch in holder
+                .get(*key)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
                 self.branch(branch, typed);
             }
         }
@@ -262,11 +300,16 @@ impl Demand {
     }
 
     fn branch(&mut self, branch: &Value, typed: bool) {
-        let Some(branch) = branch.as_object() else { return };
+        let Some(branch) = branch.as_object() else {
+            return;
+        };
         if let Some(properties) = object(branch, "properties") {
             // The apiserver forbids reasoning about metadata here.
             for (name, field) in properties.iter().filter(|(name, _)| *name != "metadata") {
-                self.properties.entry(name.clone()).or_default().mention(field, typed);
+                self.properties
+                    .entry(name.clone())
+                    .or_default()
+                    .mention(field, typed);
             }
         }
         if let Some(items) = branch.get("items").filter(|items| items.is_object()) {
@@ -306,7 +349,9 @@ impl Demand {
 
     fn declare_as(self, parent: &mut Object, name: &str, preserve: bool) -> usize {
         if let Some(known) = parent.get_mut(name) {
-            return known.as_object_mut().map_or(0, |known| self.declare(known, preserve));
+            return known
+                .as_object_mut()
+                .map_or(0, |known| self.declare(known, preserve));
         }
         let mut node = Object::new();
         match self.kind {
@@ -316,11 +361,14 @@ impl Demand {
                     node.insert(PRESERVE.into(), true.into());
                 }
                 if kind == "array" && self.items.is_none() {
-                    node.insert("items".into(), json!({PRESERVE: true}));
+                    node.insert("items".into(), any());
                 }
             }
             Kind::Unknown | Kind::Disputed => {
-                node.insert(PRESERVE.into(), true.into());
+                node.extend([
+                    (PRESERVE.to_owned(), true.into()),
+                    ("nullable".to_owned(), true.into()),
+                ]);
             }
         }
         let declared = self.declare(&mut node, preserve) + 1;

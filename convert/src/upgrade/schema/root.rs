@@ -23,10 +23,13 @@ impl Walk {
     /// Makes the whole schema structural.
     pub(super) fn root(&mut self, schema: &mut Object, status: bool) {
         schema.retain(|_, value| !value.is_null());
-        let metadata = object_at(schema, &["properties"]).and_then(|properties| properties.remove("metadata"));
+        let metadata =
+            object_at(schema, &["properties"]).and_then(|properties| properties.remove("metadata"));
         let mut lost = false;
         let mut remove = |schema: &mut Object, key: &str| {
-            lost |= schema.remove(key).is_some_and(|value| value != Value::Bool(false) && value != json!([]));
+            lost |= schema
+                .remove(key)
+                .is_some_and(|value| value != Value::Bool(false) && value != json!([]));
         };
         for key in ["nullable", "default", INT_OR_STRING] {
             remove(schema, key);
@@ -44,7 +47,11 @@ impl Walk {
         let stated = types::stated(schema);
         if stated != Some("object") {
             schema.insert("type".into(), "object".into());
-            self.count(if stated.is_some() { Repair::BadType } else { Repair::Typed });
+            self.count(if stated.is_some() {
+                Repair::BadType
+            } else {
+                Repair::Typed
+            });
         }
         if additional.is_some() {
             // A schema for all fields would be one for apiVersion too.
@@ -75,21 +82,30 @@ impl Walk {
     /// Of the metadata only its names can be described.
     fn metadata(&mut self, metadata: Value) -> Value {
         let mut kept = Object::new();
-        let plain = metadata == json!({"type": "object"}) || metadata == json!({}) || metadata.is_null();
+        let plain =
+            metadata == json!({"type": "object"}) || metadata == json!({}) || metadata.is_null();
         let mut removed = !plain;
         if let Value::Object(mut metadata) = metadata
             && let Some(properties) = object_at(&mut metadata, &["properties"])
         {
-            let only_names = properties.keys().all(|name| matches!(name.as_str(), "name" | "generateName"));
+            let only_names = properties
+                .keys()
+                .all(|name| matches!(name.as_str(), "name" | "generateName"));
             let names = ["generateName", "name"].map(|name| (name, properties.remove(name)));
             for (name, schema) in names {
-                let Some(Value::Object(mut schema)) = schema else { continue };
+                let Some(Value::Object(mut schema)) = schema else {
+                    continue;
+                };
                 schema.remove("default");
                 kept.insert(name.into(), schema.into());
             }
-            removed = !only_names || metadata.keys().any(|key| !matches!(key.as_str(), "type" | "properties"));
+            removed = !only_names
+                || metadata
+                    .keys()
+                    .any(|key| !matches!(key.as_str(), "type" | "properties"));
         }
-        self.at.extend(["properties", "metadata"].map(|key| Step::Key(key.into())));
+        self.at
+            .extend(["properties", "metadata"].map(|key| Step::Key(key.into())));
         self.count_if(Repair::Metadata, removed);
         let mut metadata = json!({"type": "object"});
         if let (false, Value::Object(metadata)) = (kept.is_empty(), &mut metadata) {

@@ -74,28 +74,61 @@ impl Repair {
     fn message(self, count: usize) -> String {
         let n = count;
         match self {
-            Self::Preserved => format!("still preserves unknown fields, on {n} object node(s) of its schema"),
-            Self::Any => format!("still accepts any value where its schema has no type ({n} node(s))"),
-            Self::Typed => format!("has {n} node(s) in its schema whose type was implied and is now stated"),
-            Self::IntOrString => format!("has {n} integer-or-string node(s) in its schema marked as such"),
+            Self::Preserved => {
+                format!("still preserves unknown fields, on {n} object node(s) of its schema")
+            }
+            Self::Any => {
+                format!("still accepts any value where its schema has no type ({n} node(s))")
+            }
+            Self::Typed => {
+                format!("has {n} node(s) in its schema whose type was implied and is now stated")
+            }
+            Self::IntOrString => {
+                format!("has {n} integer-or-string node(s) in its schema marked as such")
+            }
             Self::Nullable => format!("has {n} node(s) in its schema that v1 calls nullable"),
-            Self::Items => format!("has {n} list(s) in its schema that now say that their items can be anything"),
-            Self::Declared => format!("has {n} field(s) declared that its schema only mentioned in allOf, anyOf, oneOf or not"),
-            Self::Tidied => format!("repeated itself in {n} allOf, anyOf, oneOf or not of its schema, which v1 forbids"),
-            Self::Metadata => "no longer describes metadata in its schema: the apiserver checks it by itself".into(),
-            Self::Inert(keyword) => format!("has {n} {keyword:?} less in its schema: it validated nothing and v1 forbids it"),
-            Self::Forbidden(keyword) => format!("has {n} {keyword:?} less in its schema: the apiserver refuses it"),
-            Self::BadType => format!("has {n} type(s) in its schema that do not exist: replaced by what they stand for"),
-            Self::Tuple => format!("has {n} list(s) with a schema per position in its schema: their items can be anything"),
+            Self::Items => format!(
+                "has {n} list(s) in its schema that now say that their items can be anything"
+            ),
+            Self::Declared => format!(
+                "has {n} field(s) declared that its schema only mentioned in allOf, anyOf, oneOf or not"
+            ),
+            Self::Tidied => format!(
+                "repeated itself in {n} allOf, anyOf, oneOf or not of its schema, which v1 forbids"
+            ),
+            Self::Metadata => {
+                "no longer describes metadata in its schema: the apiserver checks it by itself"
+                    .into()
+            }
+            Self::Inert(keyword) => format!(
+                "has {n} {keyword:?} less in its schema: it validated nothing and v1 forbids it"
+            ),
+            Self::Forbidden(keyword) => {
+                format!("has {n} {keyword:?} less in its schema: the apiserver refuses it")
+            }
+            Self::BadType => format!(
+                "has {n} type(s) in its schema that do not exist: replaced by what they stand for"
+            ),
+            Self::Tuple => format!(
+                "has {n} list(s) with a schema per position in its schema: their items can be anything"
+            ),
             Self::Additional => {
-                format!("has {n} node(s) in its schema whose additionalProperties the apiserver refuses beside properties")
+                format!(
+                    "has {n} node(s) in its schema whose additionalProperties the apiserver refuses beside properties"
+                )
             }
             Self::Loosened => {
-                format!("validates less in {n} place(s) of its schema: v1 cannot express their allOf, anyOf, oneOf or not")
+                format!(
+                    "validates less in {n} place(s) of its schema: v1 cannot express their allOf, anyOf, oneOf or not"
+                )
             }
             Self::Default => format!("lost {n} default(s) that the apiserver refuses"),
-            Self::Topology => format!("lost {n} list or map type(s) in its schema that the apiserver refuses"),
-            Self::Root => "lost keywords at the root of its schema that the apiserver refuses there".into(),
+            Self::Topology => {
+                format!("lost {n} list or map type(s) in its schema that the apiserver refuses")
+            }
+            Self::Root => {
+                "lost keywords at the root of its schema that the apiserver refuses there".into()
+            }
         }
     }
 }
@@ -108,7 +141,10 @@ impl Tally {
     /// Counts a rule at a place.
     pub(super) fn count(&mut self, repair: Repair, at: &[Step], times: usize) {
         if times > 0 {
-            let entry = self.0.entry(repair).or_insert_with(|| (Path::from(at.to_vec()), 0));
+            let entry = self
+                .0
+                .entry(repair)
+                .or_insert_with(|| (Path::from(at.to_vec()), 0));
             entry.1 += times;
         }
     }
@@ -116,7 +152,13 @@ impl Tally {
     /// Tells it all.
     pub(super) fn report(self, notes: &mut Notes<'_>) {
         for (repair, (path, count)) in self.0 {
-            notes.add(repair.level(), Code::Schema, path, repair.message(count), None);
+            notes.add(
+                repair.level(),
+                Code::Schema,
+                path,
+                repair.message(count),
+                None,
+            );
         }
     }
 }

@@ -1,0 +1,322 @@
+mod repairs;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::upgrade::Change;
+
+/// A schema of a definition that preserved unknown fields, made structural, and the changes.
+fn structural(schema: Value) -> (Value, Vec<Change>) {
+    made(schema, true, false)
+}
+
+fn made(mut schema: Value, preserve: bool, status: bool) -> (Value, Vec<Change>) {
+    let mut changes = Vec::new();
+    make_structural(
+        &mut schema,
+        preserve,
+        status,
+        &Path::from(["schema"]),
+        &mut Notes(&mut changes),
+    );
+    (schema, changes)
+}
+
+/// What becomes of a field, without what becomes of the root.
+fn field(schema: Value) -> Value {
+    let (mut root, _) = structural(json!({"type": "object", "properties": {"f": schema}}));
+    root["properties"]["f"].take()
+}
+
+/// The same where unknown fields are pruned.
+fn pruned(schema: Value) -> Value {
+    let (mut root, _) = made(
+        json!({"type": "object", "properties": {"f": schema}}),
+        false,
+        false,
+    );
+    root["properties"]["f"].take()
+}
+
+fn kept(mut schema: Value) -> Value {
+    schema[PRESERVE] = true.into();
+    schema
+}
+
+fn anything() -> Value {
+    kept(json!({"nullable": true}))
+}
+
+fn check(of: fn(Value) -> Value, cases: &[(Value, Value)]) {
+    for (old, new) in cases {
+        let made = of(old.clone());
+        assert_eq!(&made, new, "{old}");
+        assert_eq!(of(made.clone()), made, "twice is once: {old}");
+    }
+}
+
+#[test]
+fn unknown_fields_stay_on_every_object() {
+    let old = json!({"properties": {
+        "spec": {"type": "object", "properties": {
+            "list": {"type": "array", "items": {"type": "object"}},
+            "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {}}},
+            "names": {"type": "object", "additionalProperties": {"type": "string"}},
+            "open": {"type": "object", "additionalProperties": true},
+            "any": {"type": "object", "additionalProperties": {}},
+            "text": {"type": "string"},
+        }},
+        "status": {"type": "object"},
+        "metadata": {"type": "object"},
+    }});
+    let (new, changes) = structural(old);
+    assert_eq!(
+        new,
+        kept(json!({"type": "object", "properties": {
+            "spec": kept(json!({"type": "object", "properties": {
+                "list": {"type": "array", "items": kept(json!({"type": "object"}))},
+                "map": {"type": "object", "additionalProperties": kept(json!({"type": "object", "properties": {}}))},
+                "names": {"type": "object", "additionalProperties": {"type": "string"}},
+                "open": kept(json!({"type": "object"})),
+                "any": {"type": "object", "additionalProperties": anything()},
+                "text": {"type": "string"},
+            }})),
+            "status": kept(json!({"type": "object"})),
+            "metadata": {"type": "object"},
+        }}))
+    );
+    let told: Vec<String> = changes
+        .iter()
+        .map(|change| format!("{}: {}", change.path, change.message))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "schema: still preserves unknown fields, on 6 object node(s) of its schema",
+            "schema.properties.spec.properties.any.additionalProperties: still accepts any value where its schema has no \
+             type (1 node(s))",
+            "schema: has 1 node(s) in its schema whose type was implied and is now stated",
+        ]
+    );
+}
+
+#[test]
+fn structural_schemas_of_pruning_definitions_stay_as_they_are() {
+    let schema = json!({"type": "object", "description": "d", "required": ["spec"], "properties": {
+        "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
+        "spec": {"type": "object", "nullable": true, "properties": {
+            "port": {"anyOf": [{"type": "integer"}, {"type": "string"}], INT_OR_STRING: true, "pattern": "^a"},
+            "quantity": {"allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}, {"pattern": "a"}], INT_OR_STRING: true},
+            "raw": {"type": "object", EMBEDDED: true, PRESERVE: true},
+            "free": {"type": "object", "additionalProperties": true},
+            "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a", "b"],
+                     "items": {"type": "object", "required": ["a"], "properties": {
+                         "a": {"type": "string"}, "b": {"type": "string", "default": "x", "pattern": "x"}}}},
+            "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "choice": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+                       "oneOf": [{"required": ["a"]}, {"required": ["b"], "properties": {"b": {"enum": ["x"]}}}]},
+            "size": {"type": "integer", "default": 3, "minimum": 1, "not": {"enum": [2]}},
+        }},
+    }});
+    // The one allOf that the apiserver tolerates only repeats the keyword.
+    let mut same = schema.clone();
+    same["properties"]["spec"]["properties"]["quantity"]["allOf"] = json!([{"pattern": "a"}]);
+    assert_eq!(made(schema, false, true), (same, vec![]));
+}
+
+#[test]
+fn types_are_stated() {
+    check(
+        field,
+        &[
+            (json!({}), anything()),
+            (json!(null), anything()),
+            (json!(true), anything()),
+            (
+                json!({"description": "d", "pattern": "x"}),
+                kept(json!({"description": "d", "pattern": "x", "nullable": true})),
+            ),
+            (
+                json!({"properties": {}}),
+                kept(json!({"type": "object", "properties": {}, "nullable": true})),
+            ),
+            (
+                json!({"additionalProperties": {"type": "string"}}),
+                json!({"type": "object", "additionalProperties": {"type": "string"}, "nullable": true}),
+            ),
+            (
+                json!({"items": {"type": "string"}}),
+                json!({"type": "array", "items": {"type": "string"}, "nullable": true}),
+            ),
+            (
+                json!({"type": "array"}),
+                json!({"type": "array", "items": anything()}),
+            ),
+            (
+                json!({"enum": ["a", "b"]}),
+                json!({"type": "string", "enum": ["a", "b"]}),
+            ),
+            (json!({"enum": ["a", 1]}), kept(json!({"enum": ["a", 1]}))),
+            (
+                json!({"type": "string", "format": "int-or-string"}),
+                json!({"type": "string", "format": "int-or-string"}),
+            ),
+            (
+                json!({"format": "int-or-string"}),
+                json!({"format": "int-or-string", INT_OR_STRING: true, "nullable": true}),
+            ),
+            (
+                json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+                json!({"anyOf": [{"type": "integer"}, {"type": "string"}], INT_OR_STRING: true, "nullable": true}),
+            ),
+            (
+                json!({"oneOf": [{"type": "string"}, {"type": "integer"}]}),
+                json!({INT_OR_STRING: true, "nullable": true}),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn types_that_do_not_exist_are_replaced() {
+    check(
+        field,
+        &[
+            (json!({"type": "int"}), json!({"type": "integer"})),
+            (json!({"type": "Bool"}), json!({"type": "boolean"})),
+            (
+                json!({"type": "float", "minimum": 1}),
+                json!({"type": "number", "minimum": 1}),
+            ),
+            (json!({"type": "map"}), kept(json!({"type": "object"}))),
+            (
+                json!({"type": "list"}),
+                json!({"type": "array", "items": anything()}),
+            ),
+            (json!({"type": "any"}), anything()),
+            (json!({"type": ""}), anything()),
+            (json!({"type": 5}), anything()),
+            (json!({"type": "null"}), anything()),
+            (
+                json!({"type": ["string", "null"]}),
+                json!({"type": "string", "nullable": true}),
+            ),
+            (
+                json!({"type": ["string", "integer"]}),
+                json!({INT_OR_STRING: true}),
+            ),
+            (json!({"type": ["string", "boolean"]}), anything()),
+        ],
+    );
+    let (_, changes) = structural(
+        json!({"type": "object", "properties": {"a": {"type": "int"}, "b": {"type": "any"}}}),
+    );
+    let warning = changes
+        .iter()
+        .find(|change| change.level == crate::report::Level::Warning)
+        .unwrap();
+    assert_eq!(warning.path.to_string(), "schema.properties.a");
+    assert!(warning.message.contains("2 type(s)"), "{}", warning.message);
+}
+
+#[test]
+fn what_the_apiserver_forbids_is_removed() {
+    let text = || json!({"type": "string"});
+    for (keyword, value, told) in [
+        ("$ref", json!("#/definitions/a"), true),
+        (
+            "$schema",
+            json!("http://json-schema.org/draft-04/schema#"),
+            true,
+        ),
+        ("definitions", json!({"a": {}}), true),
+        ("id", json!("x"), true),
+        ("id", json!(""), false),
+        ("patternProperties", json!({}), true),
+        ("dependencies", json!({"a": ["b"]}), true),
+        ("additionalItems", json!(true), true),
+        ("uniqueItems", json!(true), true),
+        (PRESERVE, json!(false), false),
+        ("pattern", json!(null), false),
+    ] {
+        let mut node = text();
+        node[keyword] = value;
+        let (new, changes) = made(
+            json!({"type": "object", "properties": {"a": node}}),
+            false,
+            false,
+        );
+        assert_eq!(new["properties"]["a"], text(), "{keyword}");
+        assert_eq!(!changes.is_empty(), told, "{keyword}");
+    }
+}
+
+#[test]
+fn fields_and_maps_exclude_each_other() {
+    let fields = || json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let with = |additional: Value| {
+        let mut node = fields();
+        node["additionalProperties"] = additional;
+        node
+    };
+    check(
+        field,
+        &[
+            (with(json!(true)), kept(fields())),
+            (with(json!(false)), kept(fields())),
+            (with(json!({"type": "string"})), kept(fields())),
+            (
+                json!({"type": "object", "additionalProperties": false}),
+                json!({"type": "object", "additionalProperties": false}),
+            ),
+        ],
+    );
+    check(
+        pruned,
+        &[
+            (with(json!(true)), with(json!(true))),
+            (with(json!(false)), fields()),
+            (with(json!({"type": "string"})), kept(fields())),
+            (
+                json!({"type": "object", EMBEDDED: true, "additionalProperties": {"type": "string"}}),
+                kept(json!({"type": "object", EMBEDDED: true})),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn tuples_become_lists_of_anything() {
+    check(
+        field,
+        &[
+            (
+                json!({"type": "array", "items": [{"type": "string"}]}),
+                json!({"type": "array", "items": {"type": "string"}}),
+            ),
+            (
+                json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}),
+                json!({"type": "array", "items": anything()}),
+            ),
+            (
+                json!({"type": "array", "items": []}),
+                json!({"type": "array", "items": anything()}),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn deep_and_wide_schemas_take_no_time() {
+    let mut deep = json!({"type": "string"});
+    for _ in 0..120 {
+        deep = json!({"allOf": [{"properties": {"a": deep}, "anyOf": [{"items": {"not": {}}}]}]});
+    }
+    let wide: Object = (0..50_000)
+        .map(|n| (format!("f{n}"), json!({"oneOf": [{"required": ["a"]}]})))
+        .collect();
+    let (new, changes) =
+        structural(json!({"properties": {"deep": deep, "wide": {"properties": wide}}}));
+    assert!(new["properties"]["wide"]["properties"]["f49999"].is_object());
+    assert!(changes.len() < 10, "{}", changes.len());
+}

@@ -16,7 +16,8 @@ const MAP: &str = "x-kubernetes-map-type";
 pub(super) fn repair(schema: &mut Object) -> bool {
     let mut removed = false;
     if schema.contains_key(MAP) {
-        let sound = types::stated(schema) == Some("object") && matches!(text(schema, MAP), Some("atomic" | "granular"));
+        let sound = types::stated(schema) == Some("object")
+            && matches!(text(schema, MAP), Some("atomic" | "granular"));
         removed |= !sound && schema.remove(MAP).is_some();
     }
     if (schema.contains_key(LIST) || schema.contains_key(KEYS)) && !is_sound_list(schema) {
@@ -32,7 +33,8 @@ fn is_sound_list(schema: &Object) -> bool {
         Some(Value::Array(keys)) => keys.as_slice(),
         Some(_) => return false,
     };
-    let Some(items) = object(schema, "items").filter(|_| types::stated(schema) == Some("array")) else {
+    let Some(items) = object(schema, "items").filter(|_| types::stated(schema) == Some("array"))
+    else {
         return false;
     };
     match text(schema, LIST) {
@@ -62,12 +64,18 @@ fn are_keys(items: &Object, keys: &BTreeSet<&str>) -> bool {
     let Some(properties) = object(items, "properties") else {
         return false;
     };
-    let required = items.get("required").and_then(Value::as_array).into_iter().flatten();
+    let required = items
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let required: BTreeSet<&str> = required.filter_map(Value::as_str).collect();
     keys.iter().all(|key| {
         object(properties, key).is_some_and(|field| {
             let scalar = !matches!(types::stated(field), Some("array" | "object"));
-            scalar && !flag(field, "nullable") && (required.contains(key) || field.contains_key("default"))
+            scalar
+                && !flag(field, "nullable")
+                && (required.contains(key) || field.contains_key("default"))
         })
     })
 }

@@ -54,7 +54,9 @@ pub(super) fn normalize(schema: &mut Object) -> Normalized {
     let mut found: Vec<&'static str> = names.iter().filter_map(|name| repaired(name)).collect();
     found.sort_unstable();
     found.dedup();
-    let unknown = names.iter().any(|name| *name != "null" && !name.is_empty() && repaired(name).is_none());
+    let unknown = names
+        .iter()
+        .any(|name| *name != "null" && !name.is_empty() && repaired(name).is_none());
     schema.remove("type");
     if nullable {
         schema.insert("nullable".into(), true.into());
@@ -62,7 +64,11 @@ pub(super) fn normalize(schema: &mut Object) -> Normalized {
     match found.as_slice() {
         [one] if !unknown => {
             schema.insert("type".into(), (*one).into());
-            if nullable { Normalized::Nullable } else { Normalized::Repaired }
+            if nullable {
+                Normalized::Nullable
+            } else {
+                Normalized::Repaired
+            }
         }
         ["integer", "string"] if !unknown => {
             schema.insert("x-kubernetes-int-or-string".into(), true.into());
@@ -82,7 +88,11 @@ pub(super) fn stated(schema: &Object) -> Option<&'static str> {
 pub(super) fn implied(schema: &Object) -> Option<&'static str> {
     let branches = |key: &str| -> Option<Vec<Option<&'static str>>> {
         let list = schema.get(key)?.as_array()?;
-        Some(list.iter().map(|branch| branch.as_object().and_then(stated)).collect())
+        Some(
+            list.iter()
+                .map(|branch| branch.as_object().and_then(stated))
+                .collect(),
+        )
     };
     let agreed = |key: &str| -> Option<&'static str> {
         let all = branches(key)?;
@@ -100,7 +110,10 @@ pub(super) fn implied(schema: &Object) -> Option<&'static str> {
 fn listed(schema: &Object) -> Option<&'static str> {
     let values = schema.get("enum")?.as_array()?;
     let first = kind(values.first()?)?;
-    values.iter().all(|value| kind(value) == Some(first)).then_some(first)
+    values
+        .iter()
+        .all(|value| kind(value) == Some(first))
+        .then_some(first)
 }
 
 /// The type of a value.

@@ -1,0 +1,264 @@
+use manifests::version::KubeVersion;
+use serde_json::{Value, json};
+
+use crate::{
+    report::Level,
+    upgrade::{Change, Fate, upgrade},
+};
+
+/// A definition with these fields in its spec, upgraded.
+fn upgraded(spec: Value) -> (Value, Vec<Change>) {
+    let mut object = json!({
+        "apiVersion": "apiextensions.k8s.io/v1beta1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "as.example.com", "creationTimestamp": null},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "A", "plural": "as"}},
+        "status": {"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": []},
+    });
+    if let Some(more) = spec.as_object() {
+        object["spec"].as_object_mut().unwrap().extend(more.clone());
+    }
+    let mut changes = Vec::new();
+    assert_eq!(
+        upgrade(&mut object, KubeVersion::NEWEST, &mut changes),
+        Fate::Keep
+    );
+    (object, changes)
+}
+
+/// Its versions, and every change but the one that says that it moved.
+fn versions(spec: Value) -> (Value, Vec<String>) {
+    let (mut object, changes) = upgraded(spec);
+    let told = changes
+        .iter()
+        .skip(1)
+        .map(|c| format!("{:?} {} {}", c.level, c.code, c.path))
+        .collect();
+    (object["spec"]["versions"].take(), told)
+}
+
+fn open() -> Value {
+    json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}})
+}
+
+fn schema() -> Value {
+    json!({"openAPIV3Schema": {"type": "object", "required": ["spec"]}})
+}
+
+#[test]
+fn a_definition_moves_to_v1() {
+    let (object, changes) =
+        upgraded(json!({"version": "v1", "preserveUnknownFields": false, "validation": schema()}));
+    assert_eq!(
+        object,
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "as.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"kind": "A", "plural": "as"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema()}],
+            },
+        })
+    );
+    assert_eq!(changes.len(), 1, "{changes:?}");
+}
+
+#[test]
+fn versions_are_listed_named_or_both() {
+    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": open()});
+    let listed =
+        |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage});
+    let is_open = "Change Schema spec";
+    for (spec, expected, told) in [
+        (
+            json!({"version": "v1"}),
+            json!([version("v1", true)]),
+            vec![is_open],
+        ),
+        (
+            json!({"version": "v1", "versions": []}),
+            json!([version("v1", true)]),
+            vec![is_open],
+        ),
+        (
+            json!({"version": null, "versions": [listed("v1", true)]}),
+            json!([version("v1", true)]),
+            vec![is_open],
+        ),
+        (
+            json!({"version": "v2", "versions": [listed("v2", false), listed("v1", true)]}),
+            json!([version("v2", false), version("v1", true)]),
+            vec![is_open],
+        ),
+        (
+            json!({"version": "v1", "versions": [listed("v2", false), listed("v1", true)]}),
+            json!([version("v2", false), version("v1", true)]),
+            vec!["Warning UpgradedAPI spec.version", is_open],
+        ),
+        (
+            json!({"versions": [{"name": "v1"}]}),
+            json!([version("v1", true)]),
+            vec!["Warning UpgradedAPI spec.versions[0]", is_open],
+        ),
+        (
+            json!({"versions": [{"name": "v1", "storage": true}, {"name": "v2", "served": true}]}),
+            json!([
+                {"name": "v1", "served": false, "storage": true, "schema": open()},
+                {"name": "v2", "served": true, "storage": false, "schema": open()},
+            ]),
+            vec![is_open],
+        ),
+    ] {
+        let expected = (expected, told.iter().map(ToString::to_string).collect());
+        assert_eq!(versions(spec.clone()), expected, "{spec}");
+    }
+}
+
+#[test]
+fn what_names_no_single_stored_version_is_refused() {
+    for spec in [
+        json!({}),
+        json!({"version": ""}),
+        json!({"version": 1}),
+        json!({"versions": {}}),
+        json!({"versions": ["v1"]}),
+        json!({"versions": [{"name": "v1"}, {"name": "v2"}]}),
+        json!({"versions": [{"name": "v1", "storage": true}, {"name": "v2", "storage": true}]}),
+        json!({"version": "v1", "preserveUnknownFields": "no"}),
+    ] {
+        let (_, changes) = upgraded(spec.clone());
+        let errors = changes
+            .iter()
+            .filter(|change| change.level == Level::Error)
+            .count();
+        assert_eq!(errors, 1, "{spec}: {changes:?}");
+    }
+}
+
+#[test]
+fn what_versions_share_moves_into_each_that_has_none() {
+    let column = |path: &str| json!([{"name": "Phase", "type": "string", path: ".status.phase"}]);
+    let own = json!({"scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}});
+    let (versions, told) = versions(json!({
+        "preserveUnknownFields": false,
+        "validation": schema(),
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": column("JSONPath"),
+        "versions": [
+            {"name": "v2", "served": true, "storage": true},
+            {"name": "v1", "served": true, "storage": false, "subresources": own, "schema": {"openAPIV3Schema": {"type": "object"}},
+             "additionalPrinterColumns": [{"name": "Age", "type": "date", "JSONPath": ".metadata.creationTimestamp"}]},
+        ],
+    }));
+    assert_eq!(
+        versions,
+        json!([
+            {"name": "v2", "served": true, "storage": true, "subresources": {"status": {}}, "schema": schema(),
+             "additionalPrinterColumns": column("jsonPath")},
+            {"name": "v1", "served": true, "storage": false, "subresources": own, "schema": {"openAPIV3Schema": {"type": "object"}},
+             "additionalPrinterColumns": [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]},
+        ])
+    );
+    assert_eq!(told, [""; 0]);
+}
+
+#[test]
+fn a_bare_status_subresource_stays_off() {
+    let (versions, _) = versions(json!({"version": "v1", "subresources": {"status": null}}));
+    assert_eq!(versions[0]["subresources"], json!({}));
+}
+
+#[test]
+fn a_definition_without_a_schema_accepts_anything() {
+    for (validation, told) in [
+        (json!(null), vec!["Change Schema spec"]),
+        (json!({}), vec!["Change Schema spec"]),
+        (json!({"openAPIV3Schema": null}), vec!["Change Schema spec"]),
+        (
+            json!({"type": "object"}),
+            vec!["Warning Schema spec.validation", "Change Schema spec"],
+        ),
+    ] {
+        let (versions, changes) = versions(json!({"version": "v1", "validation": validation}));
+        assert_eq!(
+            (&versions[0]["schema"], changes),
+            (&open(), told.iter().map(ToString::to_string).collect())
+        );
+    }
+}
+
+#[test]
+fn broken_columns_are_told() {
+    let (versions, told) = versions(json!({"version": "v1", "additionalPrinterColumns": [
+        {"name": "a", "type": "string", "JSONPath": "status.a"}, {"name": "b", "type": "string"},
+    ]}));
+    assert_eq!(
+        versions[0]["additionalPrinterColumns"],
+        json!([{"name": "a", "type": "string", "jsonPath": ".status.a"}])
+    );
+    let columns = "Warning UpgradedAPI spec.additionalPrinterColumns".to_owned();
+    assert_eq!(
+        told,
+        [columns.clone(), columns, "Change Schema spec".to_owned()]
+    );
+}
+
+#[test]
+fn conversion_webhooks_move() {
+    let client = json!({"service": {"name": "a", "namespace": "b"}});
+    for (old, new) in [
+        (json!({"strategy": "None"}), json!({"strategy": "None"})),
+        (json!({}), json!({"strategy": "None"})),
+        (
+            json!({"strategy": "None", "webhookClientConfig": client}),
+            json!({"strategy": "None"}),
+        ),
+        (
+            json!({"strategy": "Webhook", "webhookClientConfig": client}),
+            json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1beta1"]}}),
+        ),
+        (
+            json!({"strategy": "Webhook", "webhookClientConfig": client, "conversionReviewVersions": ["v1", "v1beta1"]}),
+            json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1", "v1beta1"]}}),
+        ),
+    ] {
+        let (object, _) = upgraded(json!({"version": "v1", "conversion": old}));
+        assert_eq!(object["spec"]["conversion"], new, "{old}");
+    }
+}
+
+#[test]
+fn the_default_scope_is_written_out() {
+    for (scope, expected, told) in [
+        (json!(null), json!("Namespaced"), true),
+        (json!(""), json!("Namespaced"), true),
+        (json!("Cluster"), json!("Cluster"), false),
+        (json!(5), json!(5), false),
+    ] {
+        let (object, changes) = upgraded(json!({"version": "v1", "scope": scope}));
+        let says = changes
+            .iter()
+            .any(|change| change.message.contains("Namespaced"));
+        assert_eq!(
+            (&object["spec"]["scope"], says),
+            (&expected, told),
+            "{scope}"
+        );
+    }
+}
+
+#[test]
+fn a_schema_is_not_repeated_beyond_what_an_apiserver_takes() {
+    let many: Vec<Value> = (0..1000)
+        .map(|n| json!({"name": format!("v{n}"), "storage": n == 0}))
+        .collect();
+    let text = "x".repeat(4 << 10);
+    let (_, changes) = upgraded(json!({
+        "versions": many, "validation": {"openAPIV3Schema": {"type": "object", "description": text}},
+    }));
+    assert!(
+        changes.iter().any(|change| change.level == Level::Error),
+        "{changes:?}"
+    );
+}
