@@ -5,10 +5,10 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// Which rule a finding comes from. The name is stable across releases.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Code { $($(#[$doc])* $name,)* }
+        pub enum Code { $($(#[doc = $doc])* $name,)* }
 
         impl Code {
             /// Every code there is.
@@ -103,6 +103,100 @@ codes! {
     UnknownScope,
     /// An option had no effect.
     Option,
+
+    // Advice of validate.
+    /// A hidden file stands among the manifests.
+    HiddenFile,
+    /// A file holds more objects than the first one, which is all that other tools read.
+    SeveralDocuments,
+    /// The bundle is, or soon will be, too large for OLM.
+    BundleSize,
+    /// A channel is illegal, repeated, or not among the bundle's.
+    Channel,
+    /// A channel's name does not follow the convention.
+    ChannelName,
+    /// A field of the CSV that OLM requires is empty.
+    RequiredField,
+    /// The CSV's name does not have the form `<name>.v<version>`.
+    CSVName,
+    /// A release version does not fit the bundle's name or version.
+    Release,
+    /// An install mode is unknown, repeated or does not go with another field.
+    InstallModeList,
+    /// The oldest Kubernetes version is missing, malformed, or newer than the target.
+    MinKubeVersion,
+    /// An annotation that OLM knows is written in another case.
+    AnnotationCase,
+    /// The CSV carries properties that belong to metadata/properties.yaml.
+    PropertiesAnnotation,
+    /// A related image is empty or malformed.
+    RelatedImage,
+    /// The bundle's place in the upgrade graph is not one.
+    UpgradeGraph,
+    /// An example of a custom resource is missing or wrong.
+    Example,
+    /// The CSV does not name a provider.
+    Provider,
+    /// A maintainer has no name or no valid address.
+    Maintainer,
+    /// A link has no name or no valid address.
+    Link,
+    /// The icon is missing or not one.
+    Icon,
+    /// The capability level is not one of OperatorHub.io's.
+    Capabilities,
+    /// A category is not one of OperatorHub.io's.
+    Categories,
+    /// Names of a CustomResourceDefinition are missing, illegal or do not fit each other.
+    CRDNames,
+    /// The scope of a CustomResourceDefinition is missing or unknown.
+    CRDScope,
+    /// Versions of a CustomResourceDefinition are missing or contradict each other.
+    CRDVersions,
+    /// The conversion between versions of a CustomResourceDefinition cannot work.
+    CRDConversion,
+    /// Two CustomResourceDefinitions define the same kind.
+    DuplicateKind,
+    /// What the CSV says of a CustomResourceDefinition is incomplete or differs from it.
+    OwnedCRD,
+    /// The CSV does not describe a CustomResourceDefinition.
+    CRDDescription,
+    /// The CSV owns a version that its CustomResourceDefinition does not serve.
+    UnservedVersion,
+    /// The bundle has a CustomResourceDefinition that the CSV does not own.
+    UnownedCRD,
+    /// The CSV installs nothing that runs.
+    NoDeployment,
+    /// A container has no resource requests.
+    ResourceRequests,
+    /// A container's image may change under its name, or is no image.
+    MutableImage,
+    /// A container is privileged.
+    Privileged,
+    /// A permission allows everything.
+    WildcardPermissions,
+    /// A permission allows to write CustomResourceDefinitions.
+    CRDPermissions,
+    /// A permission allows to write PodDisruptionBudgets.
+    BudgetPermissions,
+    /// A permission allows to change OpenShift's default SecurityContextConstraints.
+    SecurityConstraints,
+    /// The bundle ships a ServiceAccount that OLM makes itself.
+    ShippedServiceAccount,
+    /// A binding names an account of the bundle in another namespace than the bundle's.
+    BindingNamespace,
+    /// A PodDisruptionBudget forbids every disruption.
+    DisruptionBudget,
+    /// A PriorityClass is the default of the whole cluster.
+    GlobalPriority,
+    /// A Service selects none of the bundle's pods.
+    ServiceSelector,
+    /// The bundle uses an API that newer clusters do not serve.
+    RemovedAPI,
+    /// A permission may be for an API that newer clusters do not serve.
+    MentionedAPI,
+    /// The bundle does not tell on which OpenShift releases OLM can install it.
+    OpenShiftRange,
 }
 
 impl fmt::Display for Code {

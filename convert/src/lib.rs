@@ -1,3 +1,235 @@
 //! Bundle content to plain Kubernetes objects, and a report of what was changed, dropped or refused.
+//!
+//! A bundle comes in as checked [`Content`]; what goes out is an ordered list of objects that a `kubectl apply` would
+//! take, or every reason why there is none. Nothing is read or written besides: the same content and options give the
+//! same bytes on every machine.
+//!
+//! ```text
+//! Content ─ metadata ─ bundle ─┬─ upgrade (old APIs) ─┬─ refuse (why not) ─┬─ render ─ objects
+//!            │                 └─ csv (the one CSV)  ─┘                    └─ report ─ findings, facts
+//! ```
+//!
+//! ```
+//! use convert::{Options, plain};
+//! use manifests::content::{Builder, Limits};
+//!
+//! let mut files = Builder::new(Limits::default());
+//! files.add("manifests/map.yaml", 0o644, &mut "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}".as_bytes())?;
+//! let conversion = plain(&files.finish(), &Options::default());
+//! assert_eq!(conversion.objects.unwrap()[0].name(), "a");
+//! # Ok::<(), manifests::content::Error>(())
+//! ```
+//!
+//! One rule, one place: what is refused stands in `refuse`, what the output looks like in `render`, what old APIs
+//! become in [`upgrade`], what an admin may change in [`overlay`], what is only worth a warning in `lint`.
+
+mod bundle;
 pub mod code;
+mod csv;
+pub mod facts;
+mod lint;
+pub mod maxocp;
+mod metadata;
+mod options;
+pub mod overlay;
+mod plain;
+mod property;
+mod refuse;
+mod render;
 pub mod report;
+mod scope;
+pub mod upgrade;
+
+use manifests::{
+    content::Content,
+    object::{Object, text},
+    path::Path,
+    version::KubeVersion,
+};
+
+use crate::{bundle::Item, csv::Csv, metadata::Metadata, report::Findings};
+pub use crate::{
+    code::Code,
+    options::{Class, NamespaceObject, Options},
+    property::Property,
+    render::namespace::KEEP,
+    report::{Finding, Level, Place, Report},
+};
+
+/// The outcome of a conversion.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conversion {
+    /// The objects in the order in which they can be applied; `None` when the bundle is refused.
+    pub objects: Option<Vec<Object>>,
+    /// What the bundle is, and everything there is to say about it. It has an error if, and only if, there are no
+    /// objects.
+    pub report: Report,
+}
+
+/// Converts a bundle of either class to plain objects.
+///
+/// Refusals are findings of the report, not errors of this function: all of them are there at once.
+pub fn plain(content: &Content, options: &Options) -> Conversion {
+    convert(content, options, Depth::Conversion)
+}
+
+/// Says everything there is to say about a bundle: what [`plain`] finds, and what other tools, catalogs and consoles
+/// object to. None of the latter keeps the bundle from being installed here, so all of it is warnings.
+pub fn validate(content: &Content, options: &Options) -> Report {
+    convert(content, options, Depth::Advice).report
+}
+
+/// What is asked of a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// Whether and how it can be installed.
+    Conversion,
+    /// How it could be better, too.
+    Advice,
+}
+
+fn convert(content: &Content, options: &Options, depth: Depth) -> Conversion {
+    let mut findings = Findings::default();
+    let (objects, facts) = match options.class.unwrap_or_else(|| class(content)) {
+        Class::Plain => (
+            plain::objects(content, options, &mut findings),
+            facts::Facts::default(),
+        ),
+        Class::Registry => registry(content, options, depth, &mut findings),
+    };
+    let objects = (!findings.is_refused()).then_some(objects);
+    Conversion {
+        objects,
+        report: Report {
+            facts,
+            findings: findings.finish(),
+        },
+    }
+}
+
+/// Tells the class by the content: a bundle with `metadata/`, or with a ClusterServiceVersion, is registry+v1.
+pub fn class(content: &Content) -> Class {
+    let mentions = |bytes: &[u8]| {
+        const KIND: &[u8] = b"ClusterServiceVersion";
+        bytes.windows(KIND.len()).any(|window| window == KIND)
+    };
+    if content.has_folder("metadata")
+        || content
+            .folder("manifests")
+            .any(|(_, file)| mentions(&file.bytes))
+    {
+        Class::Registry
+    } else {
+        Class::Plain
+    }
+}
+
+fn registry(
+    content: &Content,
+    options: &Options,
+    depth: Depth,
+    findings: &mut Findings,
+) -> (Vec<Object>, facts::Facts) {
+    let bundle::Bundle {
+        metadata,
+        mut csv,
+        mut others,
+    } = bundle::read(content, findings);
+    let mut version = String::new();
+    if let Some(csv) = &mut csv {
+        version.push_str(text(&csv.value, &["spec", "version"]).unwrap_or_default());
+        csv::check(csv, findings);
+    }
+    let view = csv.as_ref().map(Csv::new);
+    let properties = Properties::of(&metadata, view, findings);
+    let mut facts = facts::of(&metadata, view, properties.all);
+    facts.max_open_shift_version = maxocp::of(&facts.properties, view, findings);
+    facts.install_namespace = render::namespace::choose(options, view, &metadata, findings);
+
+    refuse::objects(&others, findings);
+    if depth == Depth::Advice {
+        let input = lint::Input {
+            content,
+            metadata: &metadata,
+            csv: view,
+            version: &version,
+            others: &others,
+            facts: &facts,
+            options,
+        };
+        lint::run(input, findings);
+    }
+    upgrade_items(&mut others, options.kube_version, findings);
+    let Some(csv) = view else {
+        return (Vec::new(), facts);
+    };
+    refuse::csv(csv, &metadata, &others, findings);
+    let input = render::Input {
+        csv,
+        properties: properties.annotation.as_deref(),
+        namespace: &facts.install_namespace,
+        options,
+    };
+    // Rendering has its own findings (names of accounts, namespaces of objects), so it runs even for a refused bundle.
+    let objects = render::objects(&input, others, findings);
+    (objects, facts)
+}
+
+/// A bundle's properties, once for the facts and once for the annotation of its pods.
+struct Properties {
+    /// `metadata/properties.yaml` first, then the CSV's annotation, exact repetitions dropped (opm parity).
+    all: Vec<Property>,
+    /// The CSV's annotation with the file's appended; `None` when there is no such file and the annotation stays as it
+    /// is (operator-controller parity).
+    annotation: Option<Vec<Property>>,
+}
+
+impl Properties {
+    fn of(metadata: &Metadata, csv: Option<Csv<'_>>, findings: &mut Findings) -> Self {
+        let mut own = Vec::new();
+        if let Some((csv, json)) =
+            csv.and_then(|csv| Some((csv, csv.annotation(render::deployments::PROPERTIES)?)))
+        {
+            match property::parse_list(json) {
+                Ok(list) => own = list,
+                // Dropped silently, a maxOpenShiftVersion in it would protect nobody.
+                Err(error) => findings.error(
+                    Code::Property,
+                    csv.at(&Path::from(["metadata", "annotations", render::deployments::PROPERTIES])),
+                    format!("failed to unmarshal csv.metadata.annotations['olm.properties']: {error}"),
+                    "write a JSON list of objects with `type` and `value`, or use metadata/properties.yaml",
+                ),
+            }
+        }
+        let file = metadata.properties.as_deref();
+        let mut all: Vec<Property> = Vec::new();
+        for property in file.unwrap_or_default().iter().chain(&own) {
+            if !all.contains(property) {
+                all.push(property.clone());
+            }
+        }
+        Self {
+            all,
+            annotation: file.map(|file| render::deployments::merged(&own, file)),
+        }
+    }
+}
+
+/// Moves objects to APIs that the target serves; what has no successor goes.
+pub(crate) fn upgrade_items(items: &mut Vec<Item>, target: KubeVersion, findings: &mut Findings) {
+    let mut changes = Vec::new();
+    items.retain_mut(|item| {
+        let label = item.label();
+        let fate = upgrade::upgrade(&mut item.value, target, &mut changes);
+        for change in changes.drain(..) {
+            findings.add(
+                change.level,
+                change.code,
+                Some(item.place.at(&change.path)),
+                format!("{label}: {}", change.message),
+                change.remedy.as_deref().unwrap_or_default(),
+            );
+        }
+        fate == upgrade::Fate::Keep
+    });
+}

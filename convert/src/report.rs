@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use manifests::path::Path;
-use serde::Serialize;
+use manifests::{content::Content, path::Path, yaml};
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::code::Code;
+use crate::{code::Code, facts::Facts};
 
 /// How much a finding weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -44,14 +44,15 @@ impl Place {
         }
     }
 
-    /// A value within the same document.
+    /// A value below this one.
     #[must_use]
-    pub fn at(&self, path: Path) -> Self {
+    pub fn at(&self, path: &Path) -> Self {
         Self {
-            path,
+            file: self.file.clone(),
+            document: self.document,
+            path: self.path.clone().join(path),
             line: None,
             column: None,
-            ..self.clone()
         }
     }
 }
@@ -100,5 +101,161 @@ impl fmt::Display for Finding {
             write!(f, "; {remedy}")?;
         }
         Ok(())
+    }
+}
+
+impl Serialize for Finding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Finding", 9)?;
+        out.serialize_field("level", &self.level)?;
+        out.serialize_field("code", &self.code)?;
+        if let Some(place) = &self.place {
+            out.serialize_field("file", &place.file)?;
+            out.serialize_field("document", &place.document)?;
+            if !place.path.is_root() {
+                out.serialize_field("path", &place.path.to_string())?;
+            }
+            if let Some(line) = place.line {
+                out.serialize_field("line", &line)?;
+            }
+            if let Some(column) = place.column {
+                out.serialize_field("column", &column)?;
+            }
+        }
+        out.serialize_field("message", &self.message)?;
+        if let Some(remedy) = &self.remedy {
+            out.serialize_field("remedy", remedy)?;
+        }
+        out.end()
+    }
+}
+
+/// Everything there is to say about a bundle: what it is, and what was found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// What the bundle says of itself, as far as it could be read.
+    pub facts: Facts,
+    /// Errors first, then warnings, then changes, each ordered by place.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Why the bundle cannot be converted; empty when it can.
+    pub fn refusals(&self) -> impl Iterator<Item = &Finding> {
+        self.of(Level::Error)
+    }
+
+    /// The findings of one level.
+    pub fn of(&self, level: Level) -> impl Iterator<Item = &Finding> {
+        self.findings
+            .iter()
+            .filter(move |finding| finding.level == level)
+    }
+
+    /// Looks up line and column of every finding. Each document with findings is read once more, so that the way
+    /// without findings costs nothing.
+    pub fn locate(&mut self, content: &Content) {
+        let mut open: Vec<&mut Place> = self
+            .findings
+            .iter_mut()
+            .filter_map(|f| f.place.as_mut())
+            .collect();
+        open.retain(|place| place.line.is_none());
+        open.sort_by(|a, b| (&a.file, a.document).cmp(&(&b.file, b.document)));
+        for places in open.chunk_by_mut(|a, b| (&a.file, a.document) == (&b.file, b.document)) {
+            let Some((bytes, document)) = places.first().and_then(|place| {
+                Some((content.read(&place.file)?, place.document.checked_sub(1)?))
+            }) else {
+                continue;
+            };
+            // What is missing has no place of its own: the nearest value around it stands for it.
+            let ways: Vec<Vec<Path>> = places.iter().map(|place| ancestors(&place.path)).collect();
+            let flat: Vec<Path> = ways.iter().flatten().cloned().collect();
+            let mut located = yaml::locate_all(bytes, document, &flat).into_iter();
+            for (place, way) in places.iter_mut().zip(&ways) {
+                let found: Vec<_> = located.by_ref().take(way.len()).collect();
+                if let Some(location) = found.into_iter().flatten().next() {
+                    place.line = Some(location.line);
+                    place.column = Some(location.column);
+                }
+            }
+        }
+    }
+}
+
+/// The path and all that lead to it, longest first, the document itself last.
+fn ancestors(path: &Path) -> Vec<Path> {
+    let mut all = vec![path.clone()];
+    let mut path = path.clone();
+    while !path.is_root() {
+        path = path.parent();
+        all.push(path.clone());
+    }
+    all
+}
+
+/// Collects findings while a bundle is read.
+#[derive(Debug, Default)]
+pub(crate) struct Findings(Vec<Finding>);
+
+impl Findings {
+    pub(crate) fn error(
+        &mut self,
+        code: Code,
+        place: impl Into<Option<Place>>,
+        message: impl Into<String>,
+        remedy: &str,
+    ) {
+        self.add(Level::Error, code, place.into(), message.into(), remedy);
+    }
+
+    pub(crate) fn warn(
+        &mut self,
+        code: Code,
+        place: impl Into<Option<Place>>,
+        message: impl Into<String>,
+        remedy: &str,
+    ) {
+        self.add(Level::Warning, code, place.into(), message.into(), remedy);
+    }
+
+    pub(crate) fn change(
+        &mut self,
+        code: Code,
+        place: impl Into<Option<Place>>,
+        message: impl Into<String>,
+    ) {
+        self.add(Level::Change, code, place.into(), message.into(), "");
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        level: Level,
+        code: Code,
+        place: Option<Place>,
+        message: String,
+        remedy: &str,
+    ) {
+        self.0.push(Finding {
+            level,
+            code,
+            place,
+            message,
+            remedy: (!remedy.is_empty()).then(|| remedy.to_owned()),
+        });
+    }
+
+    /// Whether the bundle can still be converted.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.0.iter().any(|finding| finding.level == Level::Error)
+    }
+
+    /// The findings in the report's order, which does not depend on the order in which they were found.
+    pub(crate) fn finish(mut self) -> Vec<Finding> {
+        self.0.sort_by(|a, b| {
+            (a.level, &a.place, a.code, &a.message).cmp(&(b.level, &b.place, b.code, &b.message))
+        });
+        self.0.dedup();
+        self.0
     }
 }

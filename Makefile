@@ -1,0 +1,24 @@
+# All there is to know: `make help`.
+CARGO ?= cargo
+SECONDS_TO_FUZZ ?= 3600
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test generate bench fuzz
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: ## convert a real-sized bundle and show what a real kube-apiserver says to it
+	@CARGO="$(CARGO)" tests/demo.sh
+
+test: ## everything CI runs: format, lints, licences, generated files, all tests
+	@CARGO="$(CARGO)" tests/all.sh
+
+generate: ## rewrite the files that are made from others
+	tests/cluster/gotypes/generate.sh
+
+bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
+	$(CARGO) bench --workspace --benches
+
+fuzz: ## mutate YAML, archives and bundles for SECONDS_TO_FUZZ seconds each
+	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --release --workspace fuzz -- --nocapture --test-threads=1

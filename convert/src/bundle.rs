@@ -1,0 +1,223 @@
+//! Reading a bundle's files: folders, documents, the one ClusterServiceVersion.
+
+use manifests::{
+    content::{self, Content},
+    object::{self, type_name},
+    path::Path,
+    yaml,
+};
+use serde_json::Value;
+
+use crate::{
+    code::Code,
+    metadata::{self, Metadata},
+    report::{Findings, Place},
+};
+
+/// An object of the bundle, and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Item {
+    pub(crate) value: Value,
+    pub(crate) place: Place,
+}
+
+impl Item {
+    pub(crate) fn kind(&self) -> &str {
+        object::text(&self.value, &["kind"]).unwrap_or_default()
+    }
+
+    pub(crate) fn api_version(&self) -> &str {
+        object::text(&self.value, &["apiVersion"]).unwrap_or_default()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        object::text(&self.value, &["metadata", "name"]).unwrap_or_default()
+    }
+
+    /// `Deployment "x"`, for messages.
+    pub(crate) fn label(&self) -> String {
+        format!("{} {:?}", self.kind(), self.name())
+    }
+}
+
+/// What a registry+v1 bundle consists of.
+#[derive(Debug)]
+pub(crate) struct Bundle {
+    pub(crate) metadata: Metadata,
+    /// The ClusterServiceVersion, unless there is none or more than one.
+    pub(crate) csv: Option<Item>,
+    /// All other objects.
+    pub(crate) others: Vec<Item>,
+}
+
+/// Reads a registry+v1 bundle. What cannot be read is a finding, and the rest goes on.
+pub(crate) fn read(content: &Content, findings: &mut Findings) -> Bundle {
+    let metadata = metadata::read(content, findings);
+    let items = objects(content, &metadata.manifests_dir, findings);
+    let (mut csvs, others): (Vec<_>, Vec<_>) = items
+        .into_iter()
+        .partition(|item| item.kind() == "ClusterServiceVersion");
+    if csvs.len() > 1 {
+        let files: Vec<_> = csvs.iter().map(|csv| csv.place.file.as_str()).collect();
+        findings.error(
+            Code::CSVCount,
+            None,
+            format!(
+                "the bundle has {} ClusterServiceVersions: {}",
+                csvs.len(),
+                files.join(", ")
+            ),
+            "keep the one that belongs to this version; each version is a bundle of its own",
+        );
+    }
+    if csvs.is_empty() {
+        findings.error(
+            Code::CSVCount,
+            None,
+            format!(
+                "no ClusterServiceVersion found in \"{}\"",
+                metadata.manifests_dir
+            ),
+            "add the operator's ClusterServiceVersion to the manifests folder",
+        );
+    }
+    let csv = if csvs.len() == 1 { csvs.pop() } else { None };
+    Bundle {
+        metadata,
+        csv,
+        others,
+    }
+}
+
+/// All objects of the manifests folder, lists flattened, in the order of files and documents.
+pub(crate) fn objects(content: &Content, folder: &str, findings: &mut Findings) -> Vec<Item> {
+    let mut items = Vec::new();
+    let mut last_folder = None;
+    for (name, file) in content.folder(folder) {
+        if let Some((sub, _)) = name.split_once('/') {
+            if last_folder.replace(sub) != Some(sub) {
+                findings.error(
+                    Code::Subdirectory,
+                    Place::file(format!("{folder}/{sub}")),
+                    format!(
+                        "subdirectories are not allowed within the \"{folder}\" directory of the bundle image \
+                         filesystem: found \"{folder}/{sub}\""
+                    ),
+                    "move its files up",
+                );
+            }
+            continue;
+        }
+        read_file(
+            &format!("{folder}/{name}"),
+            &file.bytes,
+            &mut items,
+            findings,
+        );
+    }
+    items
+}
+
+fn read_file(file: &str, bytes: &[u8], items: &mut Vec<Item>, findings: &mut Findings) {
+    for (number, document) in yaml::documents(bytes).enumerate() {
+        let mut place = Place::file(file);
+        place.document = number + 1;
+        match document {
+            Ok(Value::Null) => {}
+            Ok(value) => flatten(Item { value, place }, items, findings),
+            Err(error) => {
+                findings.error(
+                    Code::Unreadable,
+                    unreadable(file, &error),
+                    format!("is not YAML or JSON: {}", error.message()),
+                    "every file of this folder must be a Kubernetes manifest; fix it or move it out of the folder",
+                );
+            }
+        }
+    }
+}
+
+/// Where reading a file failed.
+pub(crate) fn unreadable(file: &str, error: &yaml::Error) -> Place {
+    Place {
+        file: file.to_owned(),
+        document: error.document() + 1,
+        line: error.line(),
+        column: error.column(),
+        ..Place::default()
+    }
+}
+
+/// Lists become their items; each item knows its place within the list.
+fn flatten(item: Item, items: &mut Vec<Item>, findings: &mut Findings) {
+    let mut open = vec![item];
+    while let Some(mut item) = open.pop() {
+        if object::is_list(&item.value) {
+            let Some(Value::Array(listed)) = item.value.get_mut("items").map(Value::take) else {
+                continue;
+            };
+            open.extend(
+                listed
+                    .into_iter()
+                    .enumerate()
+                    .rev()
+                    .map(|(at, value)| Item {
+                        value,
+                        place: item.place.at(&Path::from(["items"]).index(at)),
+                    }),
+            );
+        } else if !item.value.is_object() {
+            findings.error(
+                Code::WrongShape,
+                item.place,
+                format!("the document is {}, not an object", type_name(&item.value)),
+                "every document of this folder must be a Kubernetes object; fix it or move it out of the folder",
+            );
+        } else if item.kind().is_empty() {
+            findings.error(
+                Code::Unidentified,
+                item.place,
+                "Object 'Kind' is missing",
+                "set kind and apiVersion",
+            );
+        } else {
+            items.push(item);
+        }
+    }
+}
+
+/// The folder an annotation names, or the usual one. Never a place outside of the bundle.
+pub(crate) fn folder(
+    content: &Content,
+    named: Option<&str>,
+    usual: &str,
+    annotation: &str,
+    place: &Place,
+    findings: &mut Findings,
+) -> String {
+    let Some(named) = named.map(str::trim).filter(|named| !named.is_empty()) else {
+        return usual.to_owned();
+    };
+    let place = place.at(&Path::from(["annotations", annotation]));
+    match content::normalise(named.trim_start_matches('/')) {
+        Ok(folder) if folder == usual || content.has_folder(&folder) => folder,
+        Ok(folder) => {
+            findings.warn(
+                Code::BundleAnnotation,
+                place,
+                format!("annotation {annotation:?} names folder {folder:?}, which does not exist; \"{usual}\" is used"),
+                "let the annotation name the folder that holds the files",
+            );
+            usual.to_owned()
+        }
+        Err(error) => {
+            findings.error(
+                Code::BundleAnnotation,
+                place,
+                format!("annotation {annotation:?} names no folder of this bundle: {error}"),
+                &format!("write \"{usual}/\""),
+            );
+            usual.to_owned()
+        }
+    }
+}

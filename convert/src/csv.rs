@@ -1,0 +1,229 @@
+//! A ClusterServiceVersion, read where the conversion decides something.
+//!
+//! The whole document is compared with OLM's own type first, so that a wrong type is reported wherever it stands.
+//! Reading is then simple: what has the wrong type reads as absent.
+
+use std::collections::BTreeSet;
+
+use manifests::{
+    object::{at, text},
+    path::{Path, Step},
+    schema::{self, Hint, Problem, What},
+};
+use serde_json::{Map, Value};
+
+use crate::{
+    bundle::Item,
+    code::Code,
+    report::{Findings, Place},
+};
+
+/// An install mode of the CSV.
+pub(crate) const ALL_NAMESPACES: &str = "AllNamespaces";
+
+/// A view of the ClusterServiceVersion.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Csv<'a> {
+    value: &'a Value,
+    place: &'a Place,
+}
+
+impl<'a> Csv<'a> {
+    pub(crate) fn new(item: &'a Item) -> Self {
+        Self {
+            value: &item.value,
+            place: &item.place,
+        }
+    }
+
+    pub(crate) fn at(&self, path: &Path) -> Place {
+        self.place.at(path)
+    }
+
+    pub(crate) fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    pub(crate) fn text(&self, keys: &[&str]) -> &'a str {
+        text(self.value, keys).unwrap_or_default()
+    }
+
+    pub(crate) fn list(&self, keys: &[&str]) -> &'a [Value] {
+        at(self.value, keys)
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn name(&self) -> &'a str {
+        self.text(&["metadata", "name"])
+    }
+
+    pub(crate) fn annotations(&self) -> Option<&'a Map<String, Value>> {
+        at(self.value, &["metadata", "annotations"])?.as_object()
+    }
+
+    pub(crate) fn annotation(&self, key: &str) -> Option<&'a str> {
+        self.annotations()?.get(key)?.as_str()
+    }
+
+    pub(crate) fn deployments(&self) -> &'a [Value] {
+        self.list(&DEPLOYMENTS)
+    }
+
+    pub(crate) fn permissions(&self) -> &'a [Value] {
+        self.list(&["spec", "install", "spec", "permissions"])
+    }
+
+    pub(crate) fn cluster_permissions(&self) -> &'a [Value] {
+        self.list(&["spec", "install", "spec", "clusterPermissions"])
+    }
+
+    pub(crate) fn webhooks(&self) -> &'a [Value] {
+        self.list(&["spec", "webhookdefinitions"])
+    }
+
+    /// `owned` or `required` CustomResourceDefinitions.
+    pub(crate) fn crds(&self, which: &str) -> &'a [Value] {
+        self.list(&["spec", "customresourcedefinitions", which])
+    }
+
+    /// `owned` or `required` API services.
+    pub(crate) fn api_services(&self, which: &str) -> &'a [Value] {
+        self.list(&["spec", "apiservicedefinitions", which])
+    }
+
+    /// The supported install modes, without repetitions.
+    pub(crate) fn install_modes(&self) -> BTreeSet<&'a str> {
+        self.list(&["spec", "installModes"])
+            .iter()
+            .filter(|mode| mode.get("supported") == Some(&Value::Bool(true)))
+            .filter_map(|mode| text(mode, &["type"]))
+            .collect()
+    }
+}
+
+/// Where the deployments of the install strategy stand.
+pub(crate) const DEPLOYMENTS: [&str; 4] = ["spec", "install", "spec", "deployments"];
+
+/// Reports every place in which the CSV is not what OLM's type says. Wrong types where the conversion reads are
+/// errors; elsewhere, and for unknown fields, which OLM ignores, warnings.
+///
+/// What OLM's type does not know is gone afterwards, and so are the values that Go does not print.
+pub(crate) fn check(item: &mut Item, findings: &mut Findings) {
+    let group = manifests::object::group_version(item.api_version());
+    if group != ("operators.coreos.com", "v1alpha1") {
+        findings.warn(
+            Code::WrongShape,
+            item.place.at(&Path::from(["apiVersion"])),
+            format!(
+                "the ClusterServiceVersion has apiVersion {:?}",
+                item.api_version()
+            ),
+            "write operators.coreos.com/v1alpha1; OLM does not find it otherwise",
+        );
+    }
+    for problem in schema::conform(&mut item.value, schema::csv()) {
+        report(
+            &problem,
+            is_read,
+            &item.place,
+            "the ClusterServiceVersion",
+            findings,
+        );
+    }
+}
+
+/// Puts a schema problem into words. `matters` tells by the path whether a wrong type is an error.
+pub(crate) fn report(
+    problem: &Problem,
+    matters: fn(&Path) -> bool,
+    place: &Place,
+    object: &str,
+    findings: &mut Findings,
+) {
+    let at = place.at(&problem.path);
+    match &problem.what {
+        What::Unknown { hint } => findings.warn(
+            Code::UnknownField,
+            at,
+            format!("{object} has no field {}; it is ignored", problem.path),
+            &meant(hint.as_ref()),
+        ),
+        What::Mismatch {
+            expected,
+            found,
+            value,
+        } => {
+            let message = format!("{} must be {expected}, not {found} ({value})", problem.path);
+            if matters(&problem.path) {
+                findings.error(Code::WrongShape, at, message, &remedy(expected, found));
+            } else {
+                findings.warn(Code::WrongShape, at, message, &remedy(expected, found));
+            }
+        }
+    }
+}
+
+/// What an unknown field was probably meant to be, as a remedy.
+pub(crate) fn meant(hint: Option<&Hint>) -> String {
+    match hint {
+        Some(Hint::Spelling(name)) => format!("did you mean {name}?"),
+        Some(Hint::Outer(path)) => format!("did you mean {path}?"),
+        None => "remove it".to_owned(),
+    }
+}
+
+fn remedy(expected: &str, found: &str) -> String {
+    if expected.contains("string") && (found.contains("boolean") || found.contains("number")) {
+        "put the value in quotes".into()
+    } else {
+        format!("write {expected}")
+    }
+}
+
+/// Whether the conversion reads a place of the CSV. The rest is documentation for people.
+fn is_read(path: &Path) -> bool {
+    let keys: Vec<&str> = path
+        .steps()
+        .iter()
+        .filter_map(|step| match step {
+            Step::Key(key) => Some(key.as_str()),
+            Step::Index(_) => None,
+        })
+        .collect();
+    match keys.as_slice() {
+        [
+            "spec",
+            "customresourcedefinitions" | "apiservicedefinitions",
+            _,
+            field,
+            ..,
+        ] => !matches!(
+            *field,
+            "actionDescriptors"
+                | "description"
+                | "displayName"
+                | "resources"
+                | "specDescriptors"
+                | "statusDescriptors"
+        ),
+        ["spec", field, ..] => !matches!(
+            *field,
+            "cleanup"
+                | "description"
+                | "displayName"
+                | "icon"
+                | "keywords"
+                | "labels"
+                | "links"
+                | "maintainers"
+                | "maturity"
+                | "nativeAPIs"
+                | "provider"
+                | "selector"
+        ),
+        ["status", ..] => false,
+        _ => true,
+    }
+}

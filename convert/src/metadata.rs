@@ -1,0 +1,256 @@
+//! `metadata/`: annotations, properties and dependencies of a registry+v1 bundle.
+
+use std::collections::BTreeMap;
+
+use manifests::{content::Content, object::type_name, path::Path, yaml};
+use serde_json::Value;
+
+use crate::{
+    bundle,
+    code::Code,
+    property::{self, Property},
+    report::{Findings, Place},
+};
+
+/// Annotation keys of a bundle.
+pub(crate) mod keys {
+    pub(crate) const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
+    pub(crate) const MANIFESTS: &str = "operators.operatorframework.io.bundle.manifests.v1";
+    pub(crate) const METADATA: &str = "operators.operatorframework.io.bundle.metadata.v1";
+    pub(crate) const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
+    pub(crate) const CHANNELS: &str = "operators.operatorframework.io.bundle.channels.v1";
+    pub(crate) const DEFAULT_CHANNEL: &str =
+        "operators.operatorframework.io.bundle.channel.default.v1";
+}
+
+/// What `metadata/` says of a bundle.
+#[derive(Debug, Default)]
+pub(crate) struct Metadata {
+    /// The bundle's annotations.
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// Where they stand.
+    pub(crate) place: Place,
+    /// The folder of the objects.
+    pub(crate) manifests_dir: String,
+    /// `properties.yaml`; `None` when the file is absent or empty.
+    pub(crate) properties: Option<Vec<Property>>,
+    /// Where the values of `properties` stand.
+    pub(crate) property_places: Vec<Place>,
+    /// `dependencies.yaml`.
+    pub(crate) dependencies: Vec<Property>,
+    /// Where the values of `dependencies` stand.
+    pub(crate) dependency_places: Vec<Place>,
+}
+
+impl Metadata {
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+
+    pub(crate) fn package(&self) -> &str {
+        self.annotation(keys::PACKAGE).unwrap_or_default()
+    }
+
+    pub(crate) fn channels(&self) -> Vec<String> {
+        self.annotation(keys::CHANNELS)
+            .unwrap_or_default()
+            .split(',')
+            .map(str::trim)
+            .filter(|channel| !channel.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+pub(crate) fn read(content: &Content, findings: &mut Findings) -> Metadata {
+    let mut metadata = Metadata {
+        manifests_dir: "manifests".into(),
+        ..Metadata::default()
+    };
+    let Some((file, annotations)) = find(content, "metadata", "annotations", findings) else {
+        if !findings.is_refused() {
+            findings.error(
+                Code::Missing,
+                None,
+                "metadata/annotations.yaml not found",
+                "a registry+v1 bundle names its package and channels there; create it with \
+                 `operator-sdk generate bundle` or `opm alpha bundle generate`",
+            );
+        }
+        return metadata;
+    };
+    metadata.place = Place::file(file);
+    metadata.annotations = texts(content, &metadata.place, annotations, findings);
+    media_type(&metadata, findings);
+    metadata.manifests_dir = bundle::folder(
+        content,
+        metadata.annotation(keys::MANIFESTS),
+        "manifests",
+        keys::MANIFESTS,
+        &metadata.place,
+        findings,
+    );
+    let folder = bundle::folder(
+        content,
+        metadata.annotation(keys::METADATA),
+        "metadata",
+        keys::METADATA,
+        &metadata.place,
+        findings,
+    );
+    if let Some((file, list)) = find(content, &folder, "properties", findings) {
+        let (properties, places) =
+            property::read_file(content, &file, "properties", &list, findings);
+        (metadata.properties, metadata.property_places) = (Some(properties), places);
+    }
+    if let Some((file, list)) = find(content, &folder, "dependencies", findings) {
+        (metadata.dependencies, metadata.dependency_places) =
+            property::read_file(content, &file, "dependencies", &list, findings);
+    }
+    metadata
+}
+
+/// A chart is another format altogether; any other surprise is worth a word.
+fn media_type(metadata: &Metadata, findings: &mut Findings) {
+    let at = metadata
+        .place
+        .at(&Path::from(["annotations", keys::MEDIA_TYPE]));
+    match metadata.annotation(keys::MEDIA_TYPE) {
+        Some("registry+v1") => {}
+        Some(other @ ("helm" | "helm+v3")) => findings.error(
+            Code::BundleAnnotation,
+            at,
+            format!("the bundle's media type is {other:?}, a chart"),
+            "install it with helm",
+        ),
+        Some(other) => findings.warn(
+            Code::BundleAnnotation,
+            at,
+            format!(
+                "annotation {:?} is {other:?}; the bundle is read as registry+v1",
+                keys::MEDIA_TYPE
+            ),
+            "write \"registry+v1\"",
+        ),
+        None => findings.warn(
+            Code::BundleAnnotation,
+            metadata.place.at(&Path::from(["annotations"])),
+            format!("annotation {:?} is missing", keys::MEDIA_TYPE),
+            "write \"registry+v1\"",
+        ),
+    }
+}
+
+/// The file of a folder whose document has a non-empty `key`: the one called after it, else, as `opm` does, the first
+/// one that decodes. File names in `metadata/` are a convention, not a rule.
+fn find(
+    content: &Content,
+    folder: &str,
+    key: &str,
+    findings: &mut Findings,
+) -> Option<(String, Value)> {
+    let usual = |name: &str| {
+        name == format!("{key}.yaml")
+            || name == format!("{key}.yml")
+            || name == format!("{key}.json")
+    };
+    let mut names: Vec<&str> = content
+        .folder(folder)
+        .map(|(name, _)| name)
+        .filter(|name| !name.contains('/'))
+        .collect();
+    names.sort_by_key(|name| (!usual(name), *name));
+    for name in names {
+        let file = format!("{folder}/{name}");
+        let first = content
+            .read(&file)
+            .and_then(|bytes| yaml::documents(bytes).next());
+        match first {
+            Some(Ok(Value::Object(mut map))) => {
+                if let Some(value) = map.remove(key)
+                    && !is_empty(&value)
+                {
+                    return Some((file, value));
+                }
+            }
+            // Only the file that is called after the key has to be readable: others may be anything.
+            Some(Err(error)) if usual(name) => {
+                let message = format!("is not YAML or JSON: {}", error.message());
+                findings.error(
+                    Code::Unreadable,
+                    bundle::unreadable(&file, &error),
+                    message,
+                    "fix the file",
+                );
+                return None;
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+/// Annotation values as Go decodes them into texts: `yes` is "true", `1.10` is "1.1". Both surprise, so both warn.
+fn texts(
+    content: &Content,
+    place: &Place,
+    value: Value,
+    findings: &mut Findings,
+) -> BTreeMap<String, String> {
+    let Value::Object(map) = value else {
+        findings.error(
+            Code::WrongShape,
+            place.at(&Path::from(["annotations"])),
+            format!("annotations is {}, not a mapping", type_name(&value)),
+            "write one `key: value` a line below `annotations:`",
+        );
+        return BTreeMap::new();
+    };
+    let mut texts = BTreeMap::new();
+    for (key, value) in map {
+        let at = || place.at(&Path::from(["annotations", &key]));
+        let text = match value {
+            Value::String(text) => text,
+            Value::Null => String::new(),
+            Value::Bool(_) | Value::Number(_) => {
+                let read = value.to_string();
+                let path = Path::from(["annotations", &key]);
+                let written = content
+                    .read(&place.file)
+                    .and_then(|bytes| yaml::locate(bytes, 0, &path))
+                    .and_then(|location| location.scalar)
+                    .map(|scalar| scalar.text)
+                    .unwrap_or_default();
+                if written != read {
+                    findings.warn(
+                        Code::UnquotedNumber,
+                        at(),
+                        format!("annotation {key:?} is written {written} and read as {read:?} by Kubernetes tools"),
+                        "put the value in quotes",
+                    );
+                }
+                read
+            }
+            other => {
+                findings.error(
+                    Code::WrongShape,
+                    at(),
+                    format!("annotation {key:?} is {}, not a text", type_name(&other)),
+                    "write a text",
+                );
+                continue;
+            }
+        };
+        texts.insert(key, text);
+    }
+    texts
+}

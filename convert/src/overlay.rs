@@ -1,0 +1,404 @@
+//! `deploymentConfig`: what people know from a Subscription's `spec.config`, laid over every Deployment.
+//!
+//! | field | semantics |
+//! | --- | --- |
+//! | `env` | replaces a variable of the same name, else is added; all containers |
+//! | `envFrom` | added unless an equal one is there; all containers |
+//! | `volumes`, `volumeMounts` | replace one of the same name, else are added |
+//! | `tolerations` | added unless an equal one is there |
+//! | `resources` | replaces those of all containers |
+//! | `nodeSelector` | replaces the whole selector |
+//! | `affinity` | `{}` removes it; each part given replaces that part, a part given as `{}` removes it |
+//! | `annotations` | added to the Deployment and its pods; existing ones win |
+//! | `proxy` | `httpProxy`, `httpsProxy`, `noProxy` become variables of all containers, unless `env` sets any of them |
+//!
+//! Init containers stay as they are (operator-controller parity).
+
+use manifests::{
+    object::{mapping, text, type_name},
+    schema::{self, What},
+};
+use serde_json::{Map, Value, json};
+
+use crate::csv;
+
+/// A checked `deploymentConfig`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeploymentConfig(Map<String, Value>);
+
+/// Why a document is no `deploymentConfig`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("deploymentConfig: {}", .problems.join("; "))]
+pub struct Error {
+    problems: Vec<String>,
+}
+
+const PROXY: [(&str, &str); 3] = [
+    ("httpProxy", "HTTP_PROXY"),
+    ("httpsProxy", "HTTPS_PROXY"),
+    ("noProxy", "NO_PROXY"),
+];
+
+impl TryFrom<Value> for DeploymentConfig {
+    type Error = Error;
+
+    /// Accepts the configuration itself, or a document that holds it under `deploymentConfig`.
+    fn try_from(mut value: Value) -> Result<Self, Error> {
+        if let Some(inner) = value.get_mut("deploymentConfig") {
+            value = inner.take();
+        }
+        let mut config = match value {
+            Value::Object(map) => map,
+            Value::Null => Map::new(),
+            other => {
+                return Err(Error {
+                    problems: vec![format!("is {}, not a mapping", type_name(&other))],
+                });
+            }
+        };
+        let mut problems = Vec::new();
+        // Set apart before the check: OLM's type knows neither.
+        let proxy = config.remove("proxy");
+        if config.remove("selector").is_some() {
+            problems.push("selector has no effect on an installed operator; remove it".to_owned());
+        }
+        let mut config = Value::Object(config);
+        for problem in schema::conform(&mut config, schema::deployment_config()) {
+            problems.push(match problem.what {
+                What::Unknown { hint } => format!(
+                    "{} is not known; {}",
+                    problem.path,
+                    csv::meant(hint.as_ref())
+                ),
+                What::Mismatch {
+                    expected, found, ..
+                } => format!("{} must be {expected}, not {found}", problem.path),
+            });
+        }
+        if let Some(proxy) = proxy {
+            problems.extend(check_proxy(&proxy));
+            mapping(&mut config).insert("proxy".into(), proxy);
+        }
+        if problems.is_empty() {
+            Ok(Self(std::mem::take(mapping(&mut config))))
+        } else {
+            Err(Error { problems })
+        }
+    }
+}
+
+fn check_proxy(proxy: &Value) -> Vec<String> {
+    let Some(map) = proxy.as_object() else {
+        return vec![format!("proxy must be a mapping, not {}", type_name(proxy))];
+    };
+    let wrong = map.iter().filter_map(|(key, value)| {
+        if !PROXY.iter().any(|(field, _)| field == key) {
+            Some(format!(
+                "proxy.{key} is not known; write httpProxy, httpsProxy or noProxy"
+            ))
+        } else if !value.is_string() {
+            Some(format!(
+                "proxy.{key} must be a string, not {}",
+                type_name(value)
+            ))
+        } else {
+            None
+        }
+    });
+    wrong.collect()
+}
+
+/// Lays the configuration over a Deployment.
+pub(crate) fn apply(config: &DeploymentConfig, deployment: &mut Value) {
+    let config = &config.0;
+    if let Some(annotations) = config.get("annotations").and_then(Value::as_object) {
+        add_missing(
+            child(child(deployment, "metadata"), "annotations"),
+            annotations,
+        );
+        let template = child(child(deployment, "spec"), "template");
+        add_missing(
+            child(child(template, "metadata"), "annotations"),
+            annotations,
+        );
+    }
+    let pod = child(child(child(deployment, "spec"), "template"), "spec");
+    let env = variables(config);
+    if let Some(containers) = pod.get_mut("containers").and_then(Value::as_array_mut) {
+        for container in containers {
+            by_name(container, "env", &env);
+            if let Some(sources) = config.get("envFrom").and_then(Value::as_array) {
+                unless_equal(container, "envFrom", sources);
+            }
+            if let Some(mounts) = config.get("volumeMounts").and_then(Value::as_array) {
+                by_name(container, "volumeMounts", mounts);
+            }
+            if let Some(resources) = config.get("resources") {
+                mapping(container).insert("resources".into(), resources.clone());
+            }
+        }
+    }
+    if let Some(volumes) = config.get("volumes").and_then(Value::as_array) {
+        by_name(pod, "volumes", volumes);
+    }
+    if let Some(tolerations) = config.get("tolerations").and_then(Value::as_array) {
+        unless_equal(pod, "tolerations", tolerations);
+    }
+    if let Some(selector) = config.get("nodeSelector") {
+        mapping(pod).insert("nodeSelector".into(), selector.clone());
+    }
+    if let Some(affinity) = config.get("affinity").and_then(Value::as_object) {
+        apply_affinity(affinity, pod);
+    }
+}
+
+/// The variables to set: `env`, and the proxy's unless `env` speaks of a proxy itself, as OLM decides it.
+fn variables(config: &Map<String, Value>) -> Vec<Value> {
+    let mut env = config
+        .get("env")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let overridden = env.iter().any(|v| {
+        PROXY
+            .iter()
+            .any(|(_, name)| text(v, &["name"]) == Some(name))
+    });
+    if let Some(proxy) = config.get("proxy").filter(|_| !overridden) {
+        for (field, name) in PROXY {
+            if let Some(value) = text(proxy, &[field]).filter(|value| !value.is_empty()) {
+                env.push(json!({"name": name, "value": value}));
+            }
+        }
+    }
+    env
+}
+
+fn apply_affinity(affinity: &Map<String, Value>, pod: &mut Value) {
+    let is_empty = |value: &Value| value.as_object().is_none_or(Map::is_empty);
+    if affinity.is_empty() {
+        mapping(pod).remove("affinity");
+        return;
+    }
+    let current = child(pod, "affinity");
+    for (part, value) in affinity {
+        if is_empty(value) {
+            mapping(current).remove(part);
+        } else {
+            mapping(current).insert(part.clone(), value.clone());
+        }
+    }
+    if is_empty(current) {
+        mapping(pod).remove("affinity");
+    }
+}
+
+fn child<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
+    mapping(value).entry(key).or_insert_with(|| json!({}))
+}
+
+fn list<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
+    let list = mapping(value).entry(key).or_insert_with(|| json!([]));
+    if list.is_null() {
+        *list = json!([]);
+    }
+    list.as_array_mut()
+}
+
+fn add_missing(target: &mut Value, more: &Map<String, Value>) {
+    let target = mapping(target);
+    for (key, value) in more {
+        target.entry(key.as_str()).or_insert_with(|| value.clone());
+    }
+}
+
+fn by_name(holder: &mut Value, key: &str, more: &[Value]) {
+    if more.is_empty() {
+        return;
+    }
+    let Some(list) = list(holder, key) else {
+        return;
+    };
+    for entry in more {
+        match list
+            .iter_mut()
+            .find(|known| known.get("name") == entry.get("name"))
+        {
+            Some(known) => known.clone_from(entry),
+            None => list.push(entry.clone()),
+        }
+    }
+}
+
+fn unless_equal(holder: &mut Value, key: &str, more: &[Value]) {
+    if more.is_empty() {
+        return;
+    }
+    let Some(list) = list(holder, key) else {
+        return;
+    };
+    for entry in more {
+        if !list.contains(entry) {
+            list.push(entry.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployment() -> Value {
+        json!({
+            "metadata": {"name": "d"},
+            "spec": {"template": {
+                "metadata": {"annotations": {"kept": "own"}},
+                "spec": {
+                    "initContainers": [{"name": "i"}],
+                    "containers": [{
+                        "name": "c",
+                        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+                        "resources": {"limits": {"cpu": "1"}},
+                    }],
+                    "tolerations": [{"key": "k"}],
+                    "nodeSelector": {"old": "yes"},
+                    "affinity": {"nodeAffinity": {"x": 1}, "podAffinity": {"y": 2}},
+                },
+            }},
+        })
+    }
+
+    fn applied(config: Value) -> Value {
+        let mut deployment = deployment();
+        apply(
+            &DeploymentConfig::try_from(config).unwrap(),
+            &mut deployment,
+        );
+        deployment
+    }
+
+    #[test]
+    fn each_field_follows_the_subscriptions_semantics() {
+        let pod = |config| applied(config)["spec"]["template"]["spec"].take();
+        let env = pod(json!({"env": [{"name": "B", "value": "3"}, {"name": "C", "value": "4"}]}));
+        assert_eq!(
+            env["containers"][0]["env"],
+            json!([{"name": "A", "value": "1"}, {"name": "B", "value": "3"}, {"name": "C", "value": "4"}])
+        );
+        assert_eq!(
+            env["initContainers"],
+            json!([{"name": "i"}]),
+            "init containers stay as they are"
+        );
+        let tolerations = pod(json!({"tolerations": [{"key": "k"}, {"key": "l"}]}));
+        assert_eq!(
+            tolerations["tolerations"],
+            json!([{"key": "k"}, {"key": "l"}])
+        );
+        let from = json!([{"configMapRef": {"name": "m"}}]);
+        assert_eq!(
+            pod(json!({"envFrom": from}))["containers"][0]["envFrom"],
+            from
+        );
+        assert_eq!(
+            pod(json!({"nodeSelector": {"new": "yes"}}))["nodeSelector"],
+            json!({"new": "yes"})
+        );
+        let resources = json!({"requests": {"memory": "1Gi"}});
+        assert_eq!(
+            pod(json!({"resources": resources}))["containers"][0]["resources"],
+            resources
+        );
+        let volumes = pod(json!({
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+        }));
+        assert_eq!(volumes["volumes"], json!([{"name": "v", "emptyDir": {}}]));
+        assert_eq!(
+            volumes["containers"][0]["volumeMounts"],
+            json!([{"name": "v", "mountPath": "/v"}])
+        );
+    }
+
+    #[test]
+    fn affinity_is_kept_replaced_or_removed_part_by_part() {
+        let affinity = |config| applied(config)["spec"]["template"]["spec"]["affinity"].take();
+        let pod = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k"}]});
+        for (config, expected) in [
+            (
+                json!({}),
+                json!({"nodeAffinity": {"x": 1}, "podAffinity": {"y": 2}}),
+            ),
+            (json!({"affinity": {}}), json!(null)),
+            (
+                json!({"affinity": {"nodeAffinity": {}}}),
+                json!({"podAffinity": {"y": 2}}),
+            ),
+            (
+                json!({"affinity": {"podAffinity": pod}}),
+                json!({"nodeAffinity": {"x": 1}, "podAffinity": pod}),
+            ),
+            (
+                json!({"affinity": {"nodeAffinity": {}, "podAffinity": {}}}),
+                json!(null),
+            ),
+        ] {
+            assert_eq!(affinity(config.clone()), expected, "{config}");
+        }
+    }
+
+    #[test]
+    fn existing_annotations_win() {
+        let found = applied(json!({"annotations": {"kept": "new", "more": "new"}}));
+        assert_eq!(
+            found["metadata"]["annotations"],
+            json!({"kept": "new", "more": "new"})
+        );
+        assert_eq!(
+            found["spec"]["template"]["metadata"]["annotations"],
+            json!({"kept": "own", "more": "new"})
+        );
+    }
+
+    #[test]
+    fn a_proxy_is_set_unless_the_environment_speaks_of_one() {
+        let env =
+            |config| applied(config)["spec"]["template"]["spec"]["containers"][0]["env"].take();
+        let proxy = json!({"httpsProxy": "http://p", "noProxy": ".svc"});
+        let found = env(json!({"proxy": proxy}));
+        assert_eq!(
+            found[2],
+            json!({"name": "HTTPS_PROXY", "value": "http://p"})
+        );
+        assert_eq!(found[3], json!({"name": "NO_PROXY", "value": ".svc"}));
+        let found =
+            env(json!({"proxy": proxy, "env": [{"name": "HTTP_PROXY", "value": "http://q"}]}));
+        assert_eq!(found.as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_wrong_configuration_names_every_problem() {
+        for (config, message) in [
+            (json!([]), "is a list, not a mapping"),
+            (json!({"envs": []}), "envs is not known; did you mean env?"),
+            (json!({"selector": {}}), "selector has no effect"),
+            (json!({"proxy": {"http": "x"}}), "proxy.http is not known"),
+            (
+                json!({"proxy": {"noProxy": 1}}),
+                "proxy.noProxy must be a string",
+            ),
+            (
+                json!({"env": [{"name": "A", "value": 1}]}),
+                "env[0].value must be",
+            ),
+        ] {
+            let error = DeploymentConfig::try_from(config).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        assert!(
+            DeploymentConfig::try_from(json!({"deploymentConfig": {"nodeSelector": {"a": "b"}}}))
+                .is_ok()
+        );
+        assert!(DeploymentConfig::try_from(Value::Null).is_ok());
+    }
+}

@@ -1,0 +1,82 @@
+//! `plain+v0`: a flat `manifests/` folder whose objects are applied as they are, with rukpak's texts.
+
+use std::collections::BTreeMap;
+
+use manifests::{
+    content::Content,
+    object::{Identity, Object},
+};
+
+use crate::{
+    bundle::{self, Item},
+    code::Code,
+    options::Options,
+    report::{Findings, Place},
+    upgrade_items,
+};
+
+const FOLDER: &str = "manifests";
+
+/// The objects of a plain bundle, in the order in which they can be applied.
+pub(crate) fn objects(
+    content: &Content,
+    options: &Options,
+    findings: &mut Findings,
+) -> Vec<Object> {
+    if !content.has_folder(FOLDER) {
+        findings.error(
+            Code::Missing,
+            None,
+            "readdir manifests: file does not exist",
+            "put the objects into a folder \"manifests\" at the bundle's root",
+        );
+        return Vec::new();
+    }
+    let mut items = bundle::objects(content, FOLDER, findings);
+    if items.is_empty() && !findings.is_refused() {
+        findings.error(
+            Code::Missing,
+            Place::file(FOLDER),
+            "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object",
+            "add a manifest",
+        );
+    }
+    upgrade_items(&mut items, options.kube_version, findings);
+    let mut unique: BTreeMap<Identity, (Object, Place)> = BTreeMap::new();
+    for Item { value, place } in items {
+        match Object::try_from(value) {
+            Ok(object) => {
+                if object.name().is_empty() {
+                    let message = format!("a {} has no metadata.name", object.kind());
+                    findings.error(Code::Unidentified, place.clone(), message, "name it");
+                }
+                let identity = object.identity();
+                if let Some((other, first)) = unique.insert(identity, (object, place.clone())) {
+                    duplicate(&other, first, place, findings);
+                }
+            }
+            Err(error) => findings.error(
+                Code::Unidentified,
+                place,
+                format!("the object {error}"),
+                "set it",
+            ),
+        }
+    }
+    let mut objects: Vec<Object> = unique.into_values().map(|(object, _)| object).collect();
+    objects.sort_by_cached_key(Object::order);
+    objects
+}
+
+/// rukpak silently kept one of the two.
+fn duplicate(object: &Object, first: Place, place: Place, findings: &mut Findings) {
+    findings.error(
+        Code::DuplicateObject,
+        place,
+        format!(
+            "bundle contains {} twice (the other one: {first})",
+            object.identity()
+        ),
+        "keep one of them",
+    );
+}

@@ -1,0 +1,303 @@
+//! Why a bundle cannot be converted. One function a rule; every rule runs, so that an author sees all reasons at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use manifests::{
+    names,
+    object::{self, text},
+    path::Path,
+};
+use serde_json::Value;
+
+use crate::{
+    bundle::Item,
+    code::Code,
+    csv::{ALL_NAMESPACES, Csv, DEPLOYMENTS},
+    metadata::Metadata,
+    report::Findings,
+    scope,
+};
+
+/// Runs every rule about the CSV.
+pub(crate) fn csv(csv: Csv<'_>, metadata: &Metadata, others: &[Item], findings: &mut Findings) {
+    install_mode(csv, findings);
+    webhooks(csv, findings);
+    api_services(csv, findings);
+    install_strategy(csv, findings);
+    csv_name(csv, findings);
+    package_name(metadata, findings);
+    deployments(csv, findings);
+    owned_crds(csv, others, findings);
+}
+
+/// Runs every rule about the other objects, as they are shipped.
+pub(crate) fn objects(others: &[Item], findings: &mut Findings) {
+    duplicates(others, findings);
+    for item in others {
+        admission(item, findings);
+        object_name(item, findings);
+    }
+}
+
+/// rukpak since v0.11: only AllNamespaces means the same thing without OperatorGroups.
+fn install_mode(csv: Csv<'_>, findings: &mut Findings) {
+    let modes = csv.install_modes();
+    if modes.contains(ALL_NAMESPACES) {
+        return;
+    }
+    let supported = if modes.is_empty() {
+        "none".to_owned()
+    } else {
+        modes.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    findings.error(
+        Code::InstallMode,
+        csv.at(&Path::from(["spec", "installModes"])),
+        format!(
+            "the bundle does not support the AllNamespaces install mode (supported: {supported})"
+        ),
+        "make the operator watch all namespaces and set `type: AllNamespaces, supported: true`",
+    );
+}
+
+fn webhooks(csv: Csv<'_>, findings: &mut Findings) {
+    for (at, webhook) in csv.webhooks().iter().enumerate() {
+        let name = text(webhook, &["generateName"]).unwrap_or_default();
+        let type_ = text(webhook, &["type"]).unwrap_or("webhook");
+        findings.error(
+            Code::Webhooks,
+            csv.at(&Path::from(["spec", "webhookdefinitions"]).index(at)),
+            format!("webhookDefinitions are not supported: the CSV defines {type_} {name:?}"),
+            "a plain bundle has nothing that issues the webhook's certificate; publish a version without \
+             webhooks, for example with validation by CEL in the CustomResourceDefinition",
+        );
+    }
+}
+
+fn api_services(csv: Csv<'_>, findings: &mut Findings) {
+    for (at, service) in csv.api_services("owned").iter().enumerate() {
+        let group = text(service, &["group"]).unwrap_or_default();
+        let version = text(service, &["version"]).unwrap_or_default();
+        findings.error(
+            Code::APIServices,
+            csv.at(&Path::from(["spec", "apiservicedefinitions", "owned"]).index(at)),
+            format!("apiServiceDefinitions are not supported: the CSV owns API service \"{version}.{group}\""),
+            "a plain bundle has nothing that issues the API server's certificate; serve the API by a \
+             CustomResourceDefinition",
+        );
+    }
+}
+
+/// OLM knows the strategy "deployment" only. Peers do not look; a CSV without the name means that one.
+fn install_strategy(csv: Csv<'_>, findings: &mut Findings) {
+    let strategy = csv.text(&["spec", "install", "strategy"]);
+    if !matches!(strategy, "" | "deployment") {
+        findings.error(
+            Code::InstallStrategy,
+            csv.at(&Path::from(["spec", "install", "strategy"])),
+            format!("install strategy {strategy:?} is not supported"),
+            "write `strategy: deployment`",
+        );
+    }
+}
+
+/// The CSV itself is not installed, so an illegal name hurts OLM only; no name at all leaves nothing to name things by.
+fn csv_name(csv: Csv<'_>, findings: &mut Findings) {
+    let at = csv.at(&Path::from(["metadata", "name"]));
+    if csv.name().is_empty() {
+        let message = "the ClusterServiceVersion has no metadata.name";
+        findings.error(
+            Code::Unidentified,
+            at,
+            message,
+            "name it <package>.v<version>",
+        );
+    } else if let Err(problem) =
+        names::dns_subdomain(csv.name()).and_then(|()| names::label_value(csv.name()))
+    {
+        findings.warn(
+            Code::IllegalName,
+            at,
+            format!(
+                "metadata.name {:?} is invalid: {problem}; OLM cannot install the bundle",
+                csv.name()
+            ),
+            "name it <package>.v<version>",
+        );
+    }
+}
+
+fn package_name(metadata: &Metadata, findings: &mut Findings) {
+    if metadata.package().is_empty() && !metadata.place.file.is_empty() {
+        findings.error(
+            Code::PackageName,
+            metadata.place.at(&Path::from(["annotations"])),
+            "package name is empty",
+            "set the annotation operators.operatorframework.io.bundle.package.v1",
+        );
+    }
+}
+
+fn deployments(csv: Csv<'_>, findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (at, deployment) in csv.deployments().iter().enumerate() {
+        let name = text(deployment, &["name"]).unwrap_or_default();
+        let place = csv.at(&Path::from(DEPLOYMENTS).index(at).key("name"));
+        if !seen.insert(name) {
+            findings.error(
+                Code::DuplicateDeployment,
+                place,
+                format!(
+                    "cluster service version contains duplicate strategy deployment spec {name:?}"
+                ),
+                "give each deployment a name of its own",
+            );
+        } else if let Err(problem) = names::dns_subdomain(name) {
+            findings.error(
+                Code::IllegalName,
+                place,
+                format!(
+                    "invalid cluster service version strategy deployment name {name:?}: {problem}"
+                ),
+                "rename the deployment",
+            );
+        }
+    }
+}
+
+/// Every CustomResourceDefinition that the CSV owns must be in the bundle; name and version count, as for OLM.
+fn owned_crds(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
+    let shipped: BTreeSet<&str> = others
+        .iter()
+        .filter(|item| is_crd(item))
+        .map(Item::name)
+        .collect();
+    let mut missing = BTreeSet::new();
+    for (at, owned) in csv.crds("owned").iter().enumerate() {
+        let name = text(owned, &["name"]).unwrap_or_default();
+        if !shipped.contains(name) && missing.insert(name) {
+            findings.error(
+                Code::MissingCRD,
+                csv.at(&Path::from(["spec", "customresourcedefinitions", "owned"]).index(at)),
+                format!("cluster service definition references owned custom resource definition {name:?} not found in bundle"),
+                "add its CustomResourceDefinition to the manifests folder, or list it under `required`",
+            );
+        }
+    }
+}
+
+pub(crate) fn is_crd(item: &Item) -> bool {
+    item.kind() == "CustomResourceDefinition"
+}
+
+/// Two different objects of one identity: which of them wins would depend on the order of files. All namespaced
+/// objects end in the install namespace, so the namespace does not tell them apart.
+fn duplicates(others: &[Item], findings: &mut Findings) {
+    let mut seen: BTreeMap<(&str, &str, &str), &Item> = BTreeMap::new();
+    for item in others.iter().filter(|item| !item.name().is_empty()) {
+        let (group, _) = object::group_version(item.api_version());
+        let first = *seen
+            .entry((group, item.kind(), item.name()))
+            .or_insert(item);
+        if std::ptr::eq(first, item) {
+            continue;
+        }
+        let other = format!("the other one: {}", first.place);
+        if is_crd(item) {
+            findings.error(
+                Code::DuplicateCRD,
+                item.place.clone(),
+                format!(
+                    "bundle contains duplicate custom resource definition {:?} ({other})",
+                    item.name()
+                ),
+                "keep one of them",
+            );
+        } else if item.value == first.value {
+            findings.warn(
+                Code::DuplicateObject,
+                item.place.clone(),
+                format!(
+                    "bundle contains {} twice, both the same ({other})",
+                    item.label()
+                ),
+                "keep one of them",
+            );
+        } else {
+            findings.error(
+                Code::DuplicateObject,
+                item.place.clone(),
+                format!(
+                    "bundle contains {} twice, and they differ ({other})",
+                    item.label()
+                ),
+                "keep one of them",
+            );
+        }
+    }
+}
+
+/// Admission and aggregation by plain files would bypass what the CSV's own lists are refused for.
+fn admission(item: &Item, findings: &mut Findings) {
+    match item.kind() {
+        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => findings.error(
+            Code::WebhookObject,
+            item.place.clone(),
+            format!(
+                "{} is not supported: webhooks cannot be installed from a bundle",
+                item.label()
+            ),
+            "remove it; publish a version without webhooks",
+        ),
+        "APIService" => findings.error(
+            Code::APIServiceObject,
+            item.place.clone(),
+            format!(
+                "{} is not supported: API services cannot be installed from a bundle",
+                item.label()
+            ),
+            "remove it; serve the API by a CustomResourceDefinition",
+        ),
+        _ => {}
+    }
+}
+
+fn object_name(item: &Item, findings: &mut Findings) {
+    let at = item.place.at(&Path::from(["metadata", "name"]));
+    if item.api_version().is_empty() {
+        findings.error(
+            Code::Unidentified,
+            item.place.clone(),
+            format!("{} has no apiVersion", item.label()),
+            "set it",
+        );
+    }
+    if item.name().is_empty() {
+        let message = format!("a {} has no metadata.name", item.kind());
+        findings.error(
+            Code::Unidentified,
+            at,
+            message,
+            "name it; generateName cannot be applied twice",
+        );
+        return;
+    }
+    let (group, _) = object::group_version(item.api_version());
+    let verdict = match (group, item.kind()) {
+        ("", "Service") => names::dns_1035_label(item.name()),
+        ("", "Namespace") => names::dns_label(item.name()),
+        ("rbac.authorization.k8s.io", _) => names::path_segment(item.name()),
+        _ if scope::of_builtin(item.api_version(), item.kind()).is_some() => {
+            names::dns_subdomain(item.name())
+        }
+        _ => names::path_segment(item.name()),
+    };
+    if let Err(problem) = verdict {
+        findings.error(
+            Code::IllegalName,
+            at,
+            format!("{} has an invalid name: {problem}", item.label()),
+            "rename it",
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! ServiceAccounts: one for each name that a permission or a Deployment uses, unless the bundle ships it.
+
+use std::collections::BTreeSet;
+
+use manifests::{
+    names,
+    object::{at, text},
+    path::Path,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    code::Code,
+    csv::{Csv, DEPLOYMENTS},
+    report::Findings,
+};
+
+/// The account every namespace has; Kubernetes makes it.
+pub(crate) const DEFAULT: &str = "default";
+
+/// The account a permission or a pod means: no name is the default one.
+pub(crate) fn named(name: &str) -> &str {
+    if name.is_empty() { DEFAULT } else { name }
+}
+
+/// Names of the accounts among the bundle's own objects.
+pub(crate) fn shipped(extra: &[Value]) -> BTreeSet<String> {
+    let is_account = |value: &&Value| {
+        text(value, &["kind"]) == Some("ServiceAccount")
+            && text(value, &["apiVersion"]) == Some("v1")
+    };
+    extra
+        .iter()
+        .filter(is_account)
+        .filter_map(|v| text(v, &["metadata", "name"]))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The accounts to make, by name. A shipped one stays as it is, with its pull secrets and annotations.
+pub(crate) fn objects(
+    csv: Csv<'_>,
+    namespace: &str,
+    shipped: &BTreeSet<String>,
+    findings: &mut Findings,
+) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for (name, path) in used(csv) {
+        if let Err(problem) = names::dns_subdomain(name) {
+            let message = format!("service account name {name:?} is invalid: {problem}");
+            findings.error(
+                Code::IllegalName,
+                csv.at(&path),
+                message,
+                "rename the service account",
+            );
+        } else if shipped.contains(name) {
+            findings.change(
+                Code::ServiceAccount,
+                csv.at(&path),
+                format!("ServiceAccount {name:?} is the one that the bundle ships"),
+            );
+        } else {
+            objects.push(json!({
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": namespace},
+            }));
+        }
+    }
+    objects
+}
+
+/// Names in use, each once, with the place of their first use.
+fn used<'a>(csv: Csv<'a>) -> Vec<(&'a str, Path)> {
+    let mut seen = BTreeSet::new();
+    let mut names = Vec::new();
+    let lists = [
+        ("permissions", csv.permissions()),
+        ("clusterPermissions", csv.cluster_permissions()),
+    ];
+    for (list, entries) in lists {
+        for (index, entry) in entries.iter().enumerate() {
+            let name = named(text(entry, &["serviceAccountName"]).unwrap_or_default());
+            let path = || {
+                Path::from(["spec", "install", "spec", list])
+                    .index(index)
+                    .key("serviceAccountName")
+            };
+            if name != DEFAULT && seen.insert(name) {
+                names.push((name, path()));
+            }
+        }
+    }
+    for (index, deployment) in csv.deployments().iter().enumerate() {
+        let Some(pod) = at(deployment, &["spec", "template", "spec"]) else {
+            continue;
+        };
+        for field in ["serviceAccountName", "serviceAccount"] {
+            let Some(name) = text(pod, &[field]).map(named) else {
+                continue;
+            };
+            if name != DEFAULT && seen.insert(name) {
+                let pod = Path::from(["spec", "template", "spec"]).key(field);
+                names.push((name, Path::from(DEPLOYMENTS).index(index).join(&pod)));
+            }
+            // The deprecated field counts only where the other one is absent.
+            break;
+        }
+    }
+    names
+}

@@ -1,0 +1,121 @@
+//! Deployments of the install strategy, with what OLM adds to their pods.
+
+use manifests::{
+    object::{mapping, text},
+    path::Path,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    code::Code,
+    csv::DEPLOYMENTS,
+    overlay,
+    property::{self, Property},
+    render::Input,
+    report::Findings,
+};
+
+/// All Deployments. Operators read `olm.targetNamespaces` from their own pod through the downward API, hence all
+/// annotations go to the pod template, not to the Deployment (rukpak put them there).
+pub(crate) fn objects(input: &Input<'_>, findings: &mut Findings) -> Vec<Value> {
+    let annotations = annotations(input);
+    let csv = input.csv;
+    let mut objects = Vec::new();
+    for (index, entry) in csv.deployments().iter().enumerate() {
+        let mut spec = entry.get("spec").cloned().unwrap_or_else(|| json!({}));
+        let reads_operator_namespace = mentions(&spec, OPERATOR_NAMESPACE);
+        let template = mapping(mapping(&mut spec).entry("template").or_insert(Value::Null));
+        let metadata = mapping(template.entry("metadata").or_insert(Value::Null));
+        let own = mapping(metadata.entry("annotations").or_insert(Value::Null));
+        for (key, value) in &annotations {
+            own.entry(key.as_str()).or_insert_with(|| value.clone());
+        }
+        own.insert("olm.targetNamespaces".into(), "".into());
+        if reads_operator_namespace {
+            own.insert(OPERATOR_NAMESPACE.into(), input.namespace.into());
+        }
+        mapping(&mut spec).insert("revisionHistoryLimit".into(), 1.into());
+
+        let mut metadata = json!({
+            "name": text(entry, &["name"]).unwrap_or_default(),
+            "namespace": input.namespace,
+        });
+        if let Some(labels) = entry
+            .get("label")
+            .and_then(Value::as_object)
+            .filter(|labels| !labels.is_empty())
+        {
+            mapping(&mut metadata).insert("labels".into(), Value::Object(labels.clone()));
+        }
+        let mut deployment = json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": metadata,
+            "spec": spec,
+        });
+        if let Some(config) = &input.options.deployment_config {
+            overlay::apply(config, &mut deployment);
+        }
+        check_selector(&deployment, input, index, findings);
+        objects.push(deployment);
+    }
+    objects
+}
+
+/// The CSV's annotations, all of them, with the bundle's properties among them.
+fn annotations(input: &Input<'_>) -> Map<String, Value> {
+    let mut annotations = input.csv.annotations().cloned().unwrap_or_default();
+    if let Some(properties) = input.properties {
+        annotations.insert(
+            PROPERTIES.into(),
+            property::to_annotation(properties).into(),
+        );
+    }
+    annotations.retain(|_, value| value.is_string());
+    annotations
+}
+
+/// Where OLM tells a pod in which namespace its operator was installed. Only pods that read it get it: the reference
+/// renderer leaves it out, and a pod that does not look needs no restart for it.
+const OPERATOR_NAMESPACE: &str = "olm.operatorNamespace";
+
+/// Whether any text within a value contains another.
+fn mentions(value: &Value, what: &str) -> bool {
+    match value {
+        Value::String(text) => text.contains(what),
+        Value::Array(list) => list.iter().any(|value| mentions(value, what)),
+        Value::Object(map) => map.values().any(|value| mentions(value, what)),
+        _ => false,
+    }
+}
+
+/// The CSV annotation that carries properties.
+pub(crate) const PROPERTIES: &str = "olm.properties";
+
+/// What the annotation holds once `metadata/properties.yaml` is merged into it: the CSV's own first.
+pub(crate) fn merged(own: &[Property], file: &[Property]) -> Vec<Property> {
+    own.iter().chain(file).cloned().collect()
+}
+
+/// A selector that does not match the template is refused by every apiserver; say it before.
+fn check_selector(deployment: &Value, input: &Input<'_>, index: usize, findings: &mut Findings) {
+    let labels = manifests::object::at(deployment, &["spec", "template", "metadata", "labels"]);
+    let selector = manifests::object::at(deployment, &["spec", "selector", "matchLabels"])
+        .and_then(Value::as_object);
+    let place = || {
+        input.csv.at(&Path::from(DEPLOYMENTS)
+            .index(index)
+            .key("spec")
+            .key("selector"))
+    };
+    for (key, value) in selector.into_iter().flatten() {
+        if labels.and_then(|labels| labels.get(key)) != Some(value) {
+            findings.warn(
+                Code::WrongShape,
+                place(),
+                format!("selector {key}={value} does not match the labels of the pod template; the apiserver refuses it"),
+                "give the template the labels of the selector",
+            );
+        }
+    }
+}

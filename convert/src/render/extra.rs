@@ -1,0 +1,142 @@
+//! Everything else that a bundle ships: CustomResourceDefinitions, RBAC, Services, custom resources.
+
+use manifests::{object::text, path::Path, schema};
+use serde_json::Value;
+
+use crate::{
+    bundle::Item,
+    code::Code,
+    csv,
+    report::Findings,
+    scope::{self, Scope, Scopes},
+};
+
+/// The objects, put where their kind belongs and freed from what an apiserver would refuse.
+pub(crate) fn objects(others: Vec<Item>, namespace: &str, findings: &mut Findings) -> Vec<Value> {
+    let places: Vec<Option<Scope>> = {
+        let scopes = Scopes::of_crds(
+            others
+                .iter()
+                .filter(|item| item.kind() == "CustomResourceDefinition"),
+        );
+        others
+            .iter()
+            .map(|item| scopes.of(item.api_version(), item.kind()))
+            .collect()
+    };
+    others
+        .into_iter()
+        .zip(places)
+        .map(|(mut item, scope)| {
+            supported(&item, findings);
+            place(&mut item, scope, namespace, findings);
+            tidy(&mut item, findings);
+            item.value
+        })
+        .collect()
+}
+
+/// OLM installs a list of kinds; here they all go, and the author learns that OLM would refuse.
+fn supported(item: &Item, findings: &mut Findings) {
+    if !scope::is_supported_by_olm(item.kind()) {
+        findings.warn(
+            Code::UnsupportedKind,
+            item.place.clone(),
+            format!(
+                "{} is installed here; OLM refuses bundles with this kind",
+                item.label()
+            ),
+            "create it from the operator if the bundle has to work with OLM, too",
+        );
+    }
+}
+
+fn place(item: &mut Item, scope: Option<Scope>, namespace: &str, findings: &mut Findings) {
+    let at = || item.place.at(&Path::from(["metadata", "namespace"]));
+    let stated = text(&item.value, &["metadata", "namespace"]).unwrap_or_default();
+    let target = match scope {
+        Some(Scope::Namespaced) => Some(namespace),
+        Some(Scope::Cluster) => None,
+        None => {
+            findings.warn(
+                Code::UnknownScope,
+                item.place.clone(),
+                format!(
+                    "whether a {} ({}) lives in a namespace is not known here; {} is taken for {}, as the bundle says",
+                    item.kind(),
+                    item.api_version(),
+                    item.label(),
+                    if stated.is_empty() { "cluster-scoped" } else { "namespaced" },
+                ),
+                "ship the kind's CustomResourceDefinition, or state metadata.namespace if it is namespaced",
+            );
+            (!stated.is_empty()).then_some(namespace)
+        }
+    };
+    let stated = stated.to_owned();
+    match target {
+        Some(namespace) if stated != namespace => {
+            if !stated.is_empty() {
+                let message = format!(
+                    "{} moves from namespace {stated:?} to {namespace:?}",
+                    item.label()
+                );
+                findings.change(Code::Namespace, at(), message);
+            }
+            set_namespace(&mut item.value, Some(namespace));
+        }
+        None if !stated.is_empty() => {
+            let message = format!(
+                "{} is cluster-scoped; its namespace {stated:?} is dropped",
+                item.label()
+            );
+            findings.change(Code::Namespace, at(), message);
+            set_namespace(&mut item.value, None);
+        }
+        _ => {}
+    }
+}
+
+fn set_namespace(value: &mut Value, namespace: Option<&str>) {
+    let metadata = manifests::object::mapping(value)
+        .entry("metadata")
+        .or_insert(Value::Null);
+    let metadata = manifests::object::mapping(metadata);
+    match namespace {
+        Some(name) => metadata.insert("namespace".into(), name.into()),
+        None => metadata.remove("namespace"),
+    };
+}
+
+/// What a cluster writes itself goes; what the API of a built-in kind does not know goes with a word, because
+/// server-side apply refuses it.
+fn tidy(item: &mut Item, findings: &mut Findings) {
+    let value = manifests::object::mapping(&mut item.value);
+    value.remove("status");
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in [
+            "creationTimestamp",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+            "selfLink",
+            "uid",
+        ] {
+            metadata.remove(field);
+        }
+    }
+    let Some(kind) = schema::kind(item.api_version(), item.kind()) else {
+        return;
+    };
+    let label = item.label();
+    // Peers decode CustomResourceDefinitions, so a wrong type there stops them; everything else is the apiserver's to judge.
+    if item.kind() == "CustomResourceDefinition" {
+        for problem in schema::conform(&mut item.value, kind.ty) {
+            csv::report(&problem, |_| true, &item.place, &label, findings);
+        }
+    } else {
+        for problem in schema::prune(&mut item.value, kind.ty) {
+            csv::report(&problem, |_| false, &item.place, &label, findings);
+        }
+    }
+}

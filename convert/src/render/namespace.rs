@@ -1,0 +1,92 @@
+//! The install namespace: the caller's, else the one the CSV suggests, else `<package>-system`.
+
+use manifests::{names, object::text, path::Path};
+use serde_json::{Map, Value, json};
+
+use crate::{code::Code, csv::Csv, metadata::Metadata, options::Options, report::Findings};
+
+/// The CSV annotation that suggests a namespace.
+pub(crate) const SUGGESTED: &str = "operatorframework.io/suggested-namespace";
+/// The CSV annotation that holds a Namespace as JSON, for its labels and annotations.
+pub(crate) const TEMPLATE: &str = "operatorframework.io/suggested-namespace-template";
+/// Marks objects that whoever installs the bundle may create but must never own or prune: the namespace holds what
+/// users put there (rukpak deleted it with all its content).
+pub const KEEP: &str = "core.rukpak.io/keep";
+
+/// Decides the install namespace.
+pub(crate) fn choose(
+    options: &Options,
+    csv: Option<Csv<'_>>,
+    metadata: &Metadata,
+    findings: &mut Findings,
+) -> String {
+    let suggested = csv
+        .and_then(|csv| csv.annotation(SUGGESTED))
+        .filter(|name| !name.is_empty());
+    let (name, from, remedy) = match (&options.install_namespace, suggested) {
+        (Some(name), _) => (
+            name.clone(),
+            "the requested install namespace",
+            "choose another one",
+        ),
+        (None, Some(name)) => (
+            name.to_owned(),
+            "the namespace that the CSV suggests",
+            "correct the annotation operatorframework.io/suggested-namespace, or give --install-namespace",
+        ),
+        (None, None) => (
+            format!("{}-system", metadata.package()),
+            "the namespace made from the package name",
+            "suggest one by the annotation operatorframework.io/suggested-namespace, or give --install-namespace",
+        ),
+    };
+    let derives_from_nothing =
+        options.install_namespace.is_none() && suggested.is_none() && metadata.package().is_empty();
+    if !derives_from_nothing && let Err(problem) = names::dns_label(&name) {
+        findings.error(
+            Code::IllegalName,
+            None,
+            format!("{from}, {name:?}, is invalid: {problem}"),
+            remedy,
+        );
+    }
+    name
+}
+
+/// The Namespace object, with the labels and annotations that the CSV's template asks for.
+pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value {
+    let template = csv.annotation(TEMPLATE).map(serde_json::from_str::<Value>);
+    let mut metadata = Map::new();
+    let place = || csv.at(&Path::from(["metadata", "annotations", TEMPLATE]));
+    match &template {
+        None => {}
+        Some(Err(error)) => findings.warn(
+            Code::WrongShape,
+            place(),
+            format!("annotation {TEMPLATE:?} is not JSON ({error}); namespace {name:?} gets no labels from it"),
+            "write a Namespace object as JSON",
+        ),
+        Some(Ok(template)) => {
+            for field in ["labels", "annotations"] {
+                let texts = manifests::object::at(template, &["metadata", field]).and_then(Value::as_object);
+                let texts: Map<String, Value> =
+                    texts.into_iter().flatten().filter(|(_, v)| v.is_string()).map(|(k, v)| (k.clone(), v.clone())).collect();
+                if !texts.is_empty() {
+                    metadata.insert(field.into(), Value::Object(texts));
+                }
+            }
+            if let Some(other) = text(template, &["metadata", "name"]).filter(|other| *other != name) {
+                findings.warn(
+                    Code::Namespace,
+                    place(),
+                    format!("annotation {TEMPLATE:?} describes namespace {other:?}; its labels go to {name:?}"),
+                    "suggest the same name by operatorframework.io/suggested-namespace",
+                );
+            }
+        }
+    }
+    manifests::object::mapping(metadata.entry("annotations").or_insert_with(|| json!({})))
+        .insert(KEEP.into(), "true".into());
+    metadata.insert("name".into(), name.into());
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+}

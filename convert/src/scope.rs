@@ -1,0 +1,157 @@
+//! Whether a kind lives in a namespace: by what the kind is, not by a table of kinds alone.
+
+use std::collections::BTreeMap;
+
+use manifests::{object::text, schema};
+use serde_json::Value;
+
+use crate::bundle::Item;
+
+/// Where objects of a kind live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// In a namespace.
+    Namespaced,
+    /// In the cluster as a whole.
+    Cluster,
+}
+
+/// Kinds that bundles ship and Kubernetes does not define: (group, kind), and the scope their own CRDs give them.
+const KNOWN: &[(&str, &str, Scope)] = &[
+    (
+        "autoscaling.k8s.io",
+        "VerticalPodAutoscaler",
+        Scope::Namespaced,
+    ),
+    (
+        "autoscaling.k8s.io",
+        "VerticalPodAutoscalerCheckpoint",
+        Scope::Namespaced,
+    ),
+    ("cert-manager.io", "Certificate", Scope::Namespaced),
+    ("cert-manager.io", "CertificateRequest", Scope::Namespaced),
+    ("cert-manager.io", "ClusterIssuer", Scope::Cluster),
+    ("cert-manager.io", "Issuer", Scope::Namespaced),
+    ("config.openshift.io", "ClusterOperator", Scope::Cluster),
+    ("console.openshift.io", "ConsoleCLIDownload", Scope::Cluster),
+    (
+        "console.openshift.io",
+        "ConsoleExternalLogLink",
+        Scope::Cluster,
+    ),
+    ("console.openshift.io", "ConsoleLink", Scope::Cluster),
+    (
+        "console.openshift.io",
+        "ConsoleNotification",
+        Scope::Cluster,
+    ),
+    ("console.openshift.io", "ConsolePlugin", Scope::Cluster),
+    ("console.openshift.io", "ConsoleQuickStart", Scope::Cluster),
+    ("console.openshift.io", "ConsoleSample", Scope::Cluster),
+    ("console.openshift.io", "ConsoleYAMLSample", Scope::Cluster),
+    ("gateway.networking.k8s.io", "GatewayClass", Scope::Cluster),
+    ("image.openshift.io", "ImageStream", Scope::Namespaced),
+    ("monitoring.coreos.com", "Alertmanager", Scope::Namespaced),
+    (
+        "monitoring.coreos.com",
+        "AlertmanagerConfig",
+        Scope::Namespaced,
+    ),
+    ("monitoring.coreos.com", "PodMonitor", Scope::Namespaced),
+    ("monitoring.coreos.com", "Probe", Scope::Namespaced),
+    ("monitoring.coreos.com", "Prometheus", Scope::Namespaced),
+    ("monitoring.coreos.com", "PrometheusRule", Scope::Namespaced),
+    ("monitoring.coreos.com", "ServiceMonitor", Scope::Namespaced),
+    ("operators.coreos.com", "CatalogSource", Scope::Namespaced),
+    (
+        "operators.coreos.com",
+        "OperatorCondition",
+        Scope::Namespaced,
+    ),
+    ("operators.coreos.com", "OperatorGroup", Scope::Namespaced),
+    ("operators.coreos.com", "Subscription", Scope::Namespaced),
+    ("policy", "PodSecurityPolicy", Scope::Cluster),
+    ("route.openshift.io", "Route", Scope::Namespaced),
+    (
+        "security.openshift.io",
+        "SecurityContextConstraints",
+        Scope::Cluster,
+    ),
+    (
+        "snapshot.storage.k8s.io",
+        "VolumeSnapshotClass",
+        Scope::Cluster,
+    ),
+    ("template.openshift.io", "Template", Scope::Namespaced),
+];
+
+/// The scope of a kind that Kubernetes itself serves.
+pub(crate) fn of_builtin(api_version: &str, kind: &str) -> Option<Scope> {
+    let namespaced = schema::kind(api_version, kind)?.namespaced;
+    Some(if namespaced {
+        Scope::Namespaced
+    } else {
+        Scope::Cluster
+    })
+}
+
+/// What a bundle's own CustomResourceDefinitions say, by (group, kind).
+pub(crate) struct Scopes<'a>(BTreeMap<(&'a str, &'a str), Scope>);
+
+impl<'a> Scopes<'a> {
+    pub(crate) fn of_crds(items: impl Iterator<Item = &'a Item>) -> Self {
+        let scope = |crd: &'a Value| {
+            let group = text(crd, &["spec", "group"])?;
+            let kind = text(crd, &["spec", "names", "kind"])?;
+            let scope = if text(crd, &["spec", "scope"]) == Some("Cluster") {
+                Scope::Cluster
+            } else {
+                Scope::Namespaced
+            };
+            Some(((group, kind), scope))
+        };
+        Self(items.filter_map(|item| scope(&item.value)).collect())
+    }
+
+    /// The scope of a kind, when anything tells it.
+    pub(crate) fn of(&self, api_version: &str, kind: &str) -> Option<Scope> {
+        let (group, _) = manifests::object::group_version(api_version);
+        of_builtin(api_version, kind)
+            .or_else(|| self.0.get(&(group, kind)).copied())
+            .or_else(|| {
+                KNOWN
+                    .iter()
+                    .find(|known| (known.0, known.1) == (group, kind))
+                    .map(|known| known.2)
+            })
+    }
+}
+
+/// What OLM installs from a bundle, by kind alone (OLM v0 parity). Everything else is installed here too, with a word.
+pub(crate) fn is_supported_by_olm(kind: &str) -> bool {
+    matches!(
+        kind,
+        "ClusterRole"
+            | "ClusterRoleBinding"
+            | "ClusterServiceVersion"
+            | "ConfigMap"
+            | "ConsoleCLIDownload"
+            | "ConsoleLink"
+            | "ConsolePlugin"
+            | "ConsoleQuickStart"
+            | "ConsoleYAMLSample"
+            | "CustomResourceDefinition"
+            | "NetworkPolicy"
+            | "PodDisruptionBudget"
+            | "PodMonitor"
+            | "PriorityClass"
+            | "PrometheusRule"
+            | "Role"
+            | "RoleBinding"
+            | "Secret"
+            | "Service"
+            | "ServiceAccount"
+            | "ServiceMonitor"
+            | "VerticalPodAutoscaler"
+    )
+}

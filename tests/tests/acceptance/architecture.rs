@@ -1,0 +1,188 @@
+//! Who may depend on whom: the picture of docs/architecture.md, kept true.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// What each crate may use of the workspace. Tests may use everything.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("manifests", &[]),
+    ("convert", &["manifests"]),
+    ("unpacker", &["manifests"]),
+    ("cli", &["convert", "manifests", "unpacker"]),
+];
+
+/// What must not even be linked into the crates that only compute.
+const NO_IO: &[(&str, &[&str])] = &[
+    (
+        "manifests",
+        &[
+            "tokio",
+            "hyper",
+            "rustls",
+            "reqwest",
+            "kube-client",
+            "tar",
+            "flate2",
+        ],
+    ),
+    (
+        "convert",
+        &["tokio", "hyper", "rustls", "reqwest", "kube-client", "tar"],
+    ),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn texts<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap()
+}
+
+#[test]
+fn crates_depend_only_downwards() {
+    let metadata = metadata();
+    let members: BTreeMap<&str, &Value> = metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|package| package["source"].is_null())
+        .map(|package| (texts(package, "name"), package))
+        .collect();
+    let known: BTreeSet<&str> = ARROWS
+        .iter()
+        .map(|arrow| arrow.0)
+        .chain(["tests", "cluster"])
+        .collect();
+    assert_eq!(
+        members.keys().copied().collect::<BTreeSet<_>>(),
+        known,
+        "a crate has no place in the picture"
+    );
+    for (name, allowed) in ARROWS {
+        for dependency in members[name]["dependencies"].as_array().unwrap() {
+            let to = texts(dependency, "name");
+            let for_tests = dependency["kind"] == "dev";
+            assert!(
+                !members.contains_key(to) || allowed.contains(&to) || for_tests,
+                "{name} must not use {to}"
+            );
+        }
+    }
+}
+
+#[test]
+fn crates_that_compute_link_nothing_that_does_io() {
+    let metadata = metadata();
+    let names: BTreeMap<&str, &str> = metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|package| (texts(package, "id"), texts(package, "name")))
+        .collect();
+    let edges: BTreeMap<&str, Vec<&str>> = metadata["resolve"]["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| {
+            let normal = |dep: &&Value| {
+                dep["dep_kinds"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|kind| kind["kind"].is_null())
+            };
+            let to = node["deps"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(normal)
+                .map(|dep| texts(dep, "pkg"))
+                .collect();
+            (texts(node, "id"), to)
+        })
+        .collect();
+    for (name, banned) in NO_IO {
+        let start = names
+            .iter()
+            .find(|(id, n)| *n == name && id.contains(&format!("/{name}#")))
+            .unwrap()
+            .0;
+        let mut seen = BTreeSet::from([*start]);
+        let mut open = vec![*start];
+        while let Some(id) = open.pop() {
+            open.extend(edges[id].iter().copied().filter(|to| seen.insert(to)));
+        }
+        let linked: BTreeSet<&str> = seen.iter().map(|id| names[id]).collect();
+        for bad in *banned {
+            assert!(!linked.contains(bad), "{name} links {bad}");
+        }
+    }
+}
+
+/// A test file that no `mod` line names is never compiled, and looks like a passing one.
+#[test]
+fn every_test_file_is_compiled() {
+    let mut sources = Vec::new();
+    let mut open = vec![root()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                open.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                sources.push(path);
+            }
+        }
+    }
+    let text: BTreeMap<&PathBuf, String> = sources
+        .iter()
+        .map(|path| (path, fs::read_to_string(path).unwrap()))
+        .collect();
+    for path in &sources {
+        let stem = path.file_stem().unwrap().to_string_lossy();
+        let folder = path.parent().unwrap();
+        let is_root = matches!(&*stem, "lib" | "main" | "build")
+            || ["tests", "benches", "examples", "bin"]
+                .iter()
+                .any(|f| folder.ends_with(f));
+        if is_root {
+            continue;
+        }
+        let near = |other: &&PathBuf| {
+            other.parent().unwrap() == folder || other.with_extension("") == folder
+        };
+        let declared = sources.iter().filter(near).any(|other| {
+            text[other].lines().any(|line| {
+                line.trim()
+                    .trim_end_matches(';')
+                    .ends_with(&format!("mod {stem}"))
+            })
+        });
+        assert!(declared, "{} is declared nowhere", path.display());
+    }
+}

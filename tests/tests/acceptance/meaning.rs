@@ -1,0 +1,272 @@
+//! Compares converted objects with a reference renderer's, meaning by meaning.
+//!
+//! Not a difference: order, nulls and empty values, spellings of quantities, generated names of RBAC objects (paired by
+//! rules and subjects), ServiceAccounts that only a Deployment uses, the Namespace, built-in APIs that were upgraded,
+//! what became of v1beta1 CustomResourceDefinitions, which the reference mangles, and `olm.operatorNamespace` on pods
+//! that read it, which the reference forgets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+const UPGRADED: [&str; 6] = [
+    "rbac.authorization.k8s.io/v1beta1",
+    "rbac.authorization.k8s.io/v1alpha1",
+    "policy/v1beta1",
+    "scheduling.k8s.io/v1beta1",
+    "scheduling.k8s.io/v1alpha1",
+    "batch/v1beta1",
+];
+
+type Key = (String, String, String, String);
+
+fn text<'a>(value: &'a Value, keys: &[&str]) -> &'a str {
+    keys.iter()
+        .try_fold(value, |value, key| value.get(key))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+fn quantity(value: &Value) -> Value {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let text = text.trim();
+    let split = text
+        .find(|c: char| c.is_ascii_alphabetic() && c != 'e' && c != 'E')
+        .unwrap_or(text.len());
+    let (number, suffix) = text.split_at(split);
+    let scale = match suffix {
+        "" => 1.0,
+        "n" => 1e-9,
+        "u" => 1e-6,
+        "m" => 1e-3,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "Ki" => 1024.0,
+        "Mi" => 1_048_576.0,
+        "Gi" => 1_073_741_824.0,
+        "Ti" => 1_099_511_627_776.0,
+        _ => return value.clone(),
+    };
+    number
+        .parse::<f64>()
+        .map_or_else(|_| value.clone(), |n| format!("{:.9}", n * scale).into())
+}
+
+fn clean(value: &Value, under: &str) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut out = Map::new();
+            for (key, value) in map {
+                if key == "creationTimestamp" && value.is_null() {
+                    continue;
+                }
+                let scalar = !value.is_object() && !value.is_array();
+                let cleaned =
+                    if (matches!(under, "limits" | "requests") && scalar) || key == "sizeLimit" {
+                        quantity(value)
+                    } else {
+                        clean(value, key)
+                    };
+                let empty = match &cleaned {
+                    Value::Null => true,
+                    Value::Object(map) => map.is_empty(),
+                    Value::Array(list) => list.is_empty(),
+                    _ => false,
+                };
+                let means_something = matches!(
+                    key.as_str(),
+                    "emptyDir" | "podSelector" | "namespaceSelector"
+                ) && cleaned.is_object();
+                if !empty || means_something {
+                    out.insert(key.clone(), cleaned);
+                }
+            }
+            Value::Object(out)
+        }
+        Value::Array(list) => list.iter().map(|value| clean(value, under)).collect(),
+        other => other.clone(),
+    }
+}
+
+fn current(object: &Value) -> Value {
+    let mut object = object.clone();
+    object.as_object_mut().unwrap().remove("status");
+    let api = text(&object, &["apiVersion"]).to_owned();
+    if UPGRADED.contains(&api.as_str()) {
+        object["apiVersion"] = format!("{}/v1", api.split('/').next().unwrap()).into();
+    }
+    if object["kind"] == "VerticalPodAutoscaler" {
+        object["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("namespace");
+    }
+    clean(&object, "")
+}
+
+fn rbac(object: &Value) -> Option<Key> {
+    let kind = text(object, &["kind"]);
+    matches!(
+        kind,
+        "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding"
+    )
+    .then(|| {
+        let namespace = text(object, &["metadata", "namespace"]);
+        (
+            String::new(),
+            kind.to_owned(),
+            namespace.to_owned(),
+            text(object, &["metadata", "name"]).to_owned(),
+        )
+    })
+}
+
+/// Objects by identity; generated RBAC names are replaced by what the object means.
+fn index(objects: &[Value], authored: &BTreeSet<Key>) -> BTreeMap<Key, Value> {
+    let mut objects: Vec<Value> = objects.iter().map(current).collect();
+    let mut renamed = BTreeMap::new();
+    for object in &mut objects {
+        if let Some(Value::Array(rules)) = object.get_mut("rules") {
+            rules.sort_by_cached_key(Value::to_string);
+        }
+        let Some(key) =
+            rbac(object).filter(|key| key.1.ends_with("Role") && !authored.contains(key))
+        else {
+            continue;
+        };
+        let name = format!("rules {}", object.get("rules").unwrap_or(&Value::Null));
+        object["metadata"]["name"] = name.clone().into();
+        renamed.insert(key, name);
+    }
+    for object in &mut objects {
+        let Some(key) = rbac(object).filter(|key| key.1.ends_with("Binding")) else {
+            continue;
+        };
+        let kind = text(object, &["roleRef", "kind"]).to_owned();
+        let namespace = if kind == "Role" {
+            key.2.clone()
+        } else {
+            String::new()
+        };
+        let target = (
+            String::new(),
+            kind,
+            namespace,
+            text(object, &["roleRef", "name"]).to_owned(),
+        );
+        if let Some(name) = renamed.get(&target) {
+            object["roleRef"]["name"] = name.clone().into();
+        }
+        if !authored.contains(&key) {
+            object["metadata"]["name"] =
+                format!("binds {} {}", object["roleRef"]["name"], object["subjects"]).into();
+        }
+    }
+    let key = |object: &Value| {
+        let field = |keys: &[&str]| text(object, keys).to_owned();
+        (
+            field(&["apiVersion"]),
+            field(&["kind"]),
+            field(&["metadata", "namespace"]),
+            field(&["metadata", "name"]),
+        )
+    };
+    objects
+        .into_iter()
+        .map(|object| (key(&object), object))
+        .collect()
+}
+
+fn diff(expected: &Value, found: &Value, path: &str, out: &mut Vec<String>) {
+    match (expected, found) {
+        (Value::Object(a), Value::Object(b)) => {
+            for key in a.keys().chain(b.keys()).collect::<BTreeSet<_>>() {
+                let path = format!("{path}.{key}");
+                match (a.get(key), b.get(key)) {
+                    (Some(a), Some(b)) => diff(a, b, &path, out),
+                    (Some(a), None) => out.push(format!("{path}: lost: {a}")),
+                    (None, Some(_)) if key == "olm.operatorNamespace" => {}
+                    (None, b) => out.push(format!("{path}: added: {}", b.unwrap_or(&Value::Null))),
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (at, (a, b)) in a.iter().zip(b).enumerate() {
+                diff(a, b, &format!("{path}[{at}]"), out);
+            }
+        }
+        (Value::Number(a), Value::Number(b)) if a.as_f64() == b.as_f64() => {}
+        (a, b) if a == b => {}
+        (a, b) => out.push(format!("{path}: expected {a}, found {b}")),
+    }
+}
+
+/// One line for each difference.
+pub(crate) fn differences(expected: &[Value], found: &[Value]) -> Vec<String> {
+    let names = |objects: &[Value]| objects.iter().filter_map(rbac).collect::<BTreeSet<_>>();
+    let authored: BTreeSet<Key> = names(expected)
+        .intersection(&names(found))
+        .cloned()
+        .collect();
+    let (expected, found) = (index(expected, &authored), index(found, &authored));
+    let accounts: BTreeSet<&str> = expected
+        .values()
+        .map(|object| text(object, &["spec", "template", "spec", "serviceAccountName"]))
+        .collect();
+    let mut out = Vec::new();
+    for key in expected.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
+        let (api, kind, namespace, name) = key;
+        let beta = (
+            api.replace("/v1", "/v1beta1"),
+            kind.clone(),
+            namespace.clone(),
+            name.clone(),
+        );
+        if kind == "CustomResourceDefinition"
+            && (api.ends_with("beta1") || expected.contains_key(&beta))
+        {
+            continue;
+        }
+        let label = format!("{kind} {namespace}/{name}");
+        match (expected.get(key), found.get(key)) {
+            (Some(a), Some(b)) => diff(a, b, &label, &mut out),
+            (Some(_), None) => out.push(format!("{label}: missing")),
+            (None, _)
+                if kind == "Namespace"
+                    || (kind == "ServiceAccount" && accounts.contains(name.as_str())) => {}
+            (None, _) => out.push(format!("{label}: unexpected")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lost_value_is_a_difference_and_a_spelling_is_not() {
+        let deployment = |cpu: &str, port: u64| {
+            vec![
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "n"},
+                "spec": {"resources": {"limits": {"cpu": cpu}}, "port": port, "strategy": {}}}),
+            ]
+        };
+        assert!(differences(&deployment("500m", 1), &deployment("0.5", 1)).is_empty());
+        assert_eq!(
+            differences(&deployment("500m", 1), &deployment("0.5", 2)).len(),
+            1
+        );
+        assert_eq!(
+            differences(&deployment("500m", 1), &[]),
+            ["Deployment n/d: missing"]
+        );
+    }
+}
