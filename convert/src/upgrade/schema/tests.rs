@@ -24,17 +24,18 @@ fn made(mut schema: Value, preserve: bool, status: bool) -> (Value, Vec<Change>)
 
 /// What becomes of a field, without what becomes of the root.
 fn field(schema: Value) -> Value {
-    let (mut root, _) = structural(json!({"type": "object", "properties": {"f": schema}}));
-    root["properties"]["f"].take()
+    made_field(schema, true)
 }
 
 /// The same where unknown fields are pruned.
 fn pruned(schema: Value) -> Value {
-    let (mut root, _) = made(
-        json!({"type": "object", "properties": {"f": schema}}),
-        false,
-        false,
-    );
+    made_field(schema, false)
+}
+
+fn made_field(schema: Value, preserve: bool) -> Value {
+    let mut root = json!({"type": "object", "properties": {}});
+    root["properties"]["f"] = schema;
+    let (mut root, _) = made(root, preserve, false);
     root["properties"]["f"].take()
 }
 
