@@ -1,0 +1,341 @@
+//! Ranges of versions, as blang's `semver.ParseRange` reads them: `>=1.0.0 <2.0.0 || 3.x`.
+//!
+//! A space means "and", `||` stands for "or" and binds weaker. Versions have three parts; `1.x` and `1.2.x` stand for
+//! all versions that begin like that. Pre-releases are ordered as any version is: `>=1.0.0` holds for `2.0.0-rc.1`,
+//! which Cargo and npm see otherwise.
+
+use std::cmp::Ordering;
+
+use crate::version::{self, Version};
+
+/// A set of versions.
+///
+/// ```
+/// use manifests::{range::Range, version::strict};
+/// let range = Range::parse(">=1.0.0 <2.0.0 || 3.x").unwrap();
+/// assert!(range.matches(&strict("1.9.0-rc.1").unwrap()));
+/// assert!(!range.matches(&strict("2.0.0").unwrap()));
+/// assert!(Range::parse("^1.0.0").is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range(Vec<Vec<Bound>>);
+
+/// Why a text is not a range of versions.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("version range {text:?} {problem}")]
+pub struct Error {
+    text: String,
+    problem: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Bound {
+    comparator: Comparator,
+    version: Version,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparator {
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Range {
+    /// Reads a range.
+    ///
+    /// Two texts that blang takes are refused here: a lone character, which it drops (`! 1.0.0` becomes `1.0.0`), and
+    /// nothing between two `||`, on which it crashes.
+    ///
+    /// # Errors
+    /// When the text is anything else.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let fail = |problem| Error {
+            text: text.chars().take(64).collect(),
+            problem,
+        };
+        let mut alternatives = Vec::new();
+        let mut all = Vec::new();
+        for part in parts(text) {
+            if part == "||" {
+                alternatives.push(std::mem::take(&mut all));
+            } else {
+                bounds(&part, &mut all).map_err(fail)?;
+            }
+        }
+        alternatives.push(all);
+        if alternatives.iter().any(Vec::is_empty) {
+            let problem = if alternatives.len() == 1 {
+                "is empty"
+            } else {
+                "has nothing on one side of ||"
+            };
+            return Err(fail(problem.into()));
+        }
+        Ok(Self(alternatives))
+    }
+
+    /// Whether a version lies in the range. Build metadata does not count.
+    pub fn matches(&self, version: &Version) -> bool {
+        self.0
+            .iter()
+            .any(|all| all.iter().all(|bound| bound.matches(version)))
+    }
+}
+
+impl Bound {
+    fn matches(&self, version: &Version) -> bool {
+        let order = version.cmp_precedence(&self.version);
+        match self.comparator {
+            Comparator::Equal => order == Ordering::Equal,
+            Comparator::Unequal => order != Ordering::Equal,
+            Comparator::Less => order == Ordering::Less,
+            Comparator::LessOrEqual => order != Ordering::Greater,
+            Comparator::Greater => order == Ordering::Greater,
+            Comparator::GreaterOrEqual => order != Ordering::Less,
+        }
+    }
+}
+
+/// The parts between spaces. A space behind a comparator separates nothing: `> 1.0.0` is one part.
+fn parts(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut last = ' ';
+    for c in text.chars() {
+        match parts.last_mut() {
+            Some(part) if c != ' ' => {
+                part.push(c);
+                last = c;
+            }
+            _ if !matches!(last, '>' | '<' | '=') => parts.push(String::new()),
+            _ => {}
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// What one part asks for: one bound, or two for a wildcard.
+fn bounds(part: &str, all: &mut Vec<Bound>) -> Result<(), String> {
+    let digit = part
+        .find(|c: char| c.is_ascii_digit())
+        .ok_or_else(|| format!("has no version in {part:?}"))?;
+    let (comparator, number) = part.split_at(digit);
+    let comparator = match comparator.trim() {
+        "" | "=" | "==" => Comparator::Equal,
+        "!" | "!=" => Comparator::Unequal,
+        "<" => Comparator::Less,
+        "<=" => Comparator::LessOrEqual,
+        ">" => Comparator::Greater,
+        ">=" => Comparator::GreaterOrEqual,
+        other => {
+            return Err(format!(
+                "uses {other:?} in {part:?}; the comparators are =, !=, <, <=, > and >="
+            ));
+        }
+    };
+    let exact = |comparator, number: &str| match version::strict(number) {
+        Ok(version) => Ok(Bound {
+            comparator,
+            version,
+        }),
+        Err(_) => Err(format!(
+            "has {number:?} where a version <major>.<minor>.<patch> is expected"
+        )),
+    };
+    // Any x counts as a wildcard, be it within a pre-release: blang does the same.
+    if !number.contains('x') {
+        all.push(exact(comparator, number)?);
+        return Ok(());
+    }
+    let from = exact(Comparator::GreaterOrEqual, &flat(number))?.version;
+    let above = || {
+        next(number, &from)
+            .ok_or_else(|| format!("has a wildcard in {part:?} that is not its last part"))
+    };
+    let mut push = |comparator, version| {
+        all.push(Bound {
+            comparator,
+            version,
+        });
+    };
+    match comparator {
+        Comparator::Greater => push(Comparator::GreaterOrEqual, above()?),
+        Comparator::GreaterOrEqual => push(Comparator::GreaterOrEqual, from),
+        Comparator::Less => push(Comparator::Less, from),
+        Comparator::LessOrEqual => push(Comparator::Less, above()?),
+        Comparator::Equal => {
+            let above = above()?;
+            push(Comparator::GreaterOrEqual, from);
+            push(Comparator::Less, above);
+        }
+        // blang asks for "below" and "above" at once, which holds for no version.
+        Comparator::Unequal => {
+            let above = above()?;
+            push(Comparator::Less, from);
+            push(Comparator::GreaterOrEqual, above);
+        }
+    }
+    Ok(())
+}
+
+/// The lowest version of a wildcard: `1.x` is 1.0.0.
+fn flat(number: &str) -> String {
+    let number = number.replacen(".x.x", ".x", 1).replacen(".x", ".0", 1);
+    if number.split('.').count() == 2 {
+        number + ".0"
+    } else {
+        number
+    }
+}
+
+/// The first version above a wildcard: for `1.2.x` 1.3.0, for `1.x` 2.0.0; and for `1.x.x`, as in blang, 1.1.0.
+fn next(number: &str, from: &Version) -> Option<Version> {
+    let parts: Vec<&str> = number.split('.').collect();
+    match parts.as_slice() {
+        [_, "x"] => Some(Version::new(from.major.checked_add(1)?, 0, 0)),
+        [_, _, "x"] => Some(Version::new(from.major, from.minor.checked_add(1)?, 0)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What blang v4.0.0 answers for [`VERSIONS`], one letter each; `None` where it has an error.
+    #[test]
+    fn ranges_hold_for_what_blang_says() {
+        const VERSIONS: [&str; 11] = [
+            "0.9.0",
+            "1.0.0-rc.1",
+            "1.0.0",
+            "1.0.0+b",
+            "1.0.5",
+            "1.2.0-alpha",
+            "1.2.3",
+            "1.3.0",
+            "2.0.0-rc.1",
+            "2.0.0",
+            "3.1.0",
+        ];
+        for (range, holds) in [
+            ("1.2.3", Some("fffffftffff")),
+            ("=1.2.3", Some("fffffftffff")),
+            ("==1.2.3", Some("fffffftffff")),
+            ("!1.2.3", Some("ttttttftttt")),
+            ("!=1.2.3", Some("ttttttftttt")),
+            ("!= 1.0.0", Some("ttffttttttt")),
+            (">1.0.0", Some("ffffttttttt")),
+            (">=1.0.0", Some("ffttttttttt")),
+            ("<1.0.0", Some("ttfffffffff")),
+            ("<=1.0.0", Some("ttttfffffff")),
+            (">=1.0.0 <2.0.0", Some("fftttttttff")),
+            (" >=1.0.0  <2.0.0 ", Some("fftttttttff")),
+            (">= 1.0.0 <  2.0.0", Some("fftttttttff")),
+            ("<1.0.0 || >=2.0.0", Some("ttffffffftt")),
+            (">=1.0.0 ||  <0.5.0 || 3.1.0", Some("ffttttttttt")),
+            (">=1.0.0-rc.1", Some("ftttttttttt")),
+            (">=1.0.0-xyz", Some("ffttttttttt")),
+            (">=1.0.0+zz", Some("ffttttttttt")),
+            (">1.0.0-rc.1 <1.0.0", Some("fffffffffff")),
+            ("> =1.0.0", Some("ffttttttttt")),
+            ("1.x", Some("fftttttttff")),
+            ("=1.x", Some("fftttttttff")),
+            ("1.2.x", Some("fffffftffff")),
+            ("1.x.x", Some("fftttffffff")),
+            ("!=1.x", Some("fffffffffff")),
+            (">1.x", Some("ffffffffftt")),
+            (">=1.x", Some("ffttttttttt")),
+            ("<1.x", Some("ttfffffffff")),
+            ("<=1.x", Some("tttttttttff")),
+            (">1.2.x", Some("ffffffftttt")),
+            ("<=1.2.x", Some("tttttttffff")),
+            ("<=1.x.x", Some("tttttffffff")),
+            (">=1.x.3", Some("ffffttttttt")),
+            (">=0.x", Some("ttttttttttt")),
+            ("1.x || 3.x", Some("fftttttttft")),
+            ("18446744073709551615.0.0", Some("fffffffffff")),
+            ("", None),
+            ("  ", None),
+            ("x", None),
+            ("*", None),
+            ("1.*", None),
+            ("1.X", None),
+            (">=x", None),
+            ("1.x.0", None),
+            ("1.2.xx", None),
+            ("1.x-rc", None),
+            ("1.x.x.x", None),
+            ("1.0.0-xyz", None),
+            ("<=1.0.0-x", None),
+            ("18446744073709551616.0.0", None),
+            ("18446744073709551615.x", None),
+            ("^1.0.0", None),
+            ("~1.0.0", None),
+            ("=>1.0.0", None),
+            ("<>1.0.0", None),
+            ("===1.0.0", None),
+            ("v1.0.0", None),
+            (">=v1.0.0", None),
+            ("1.0", None),
+            (">=01.0.0", None),
+            ("1.2.3-01", None),
+            ("1.2.3.4", None),
+            ("-1.0.0", None),
+            ("1.2.3 -2.0.0", None),
+            ("1 .0.0", None),
+            (">=1.0.0,<2.0.0", None),
+            (">=1.0.0<2.0.0", None),
+            (">=1.0.0\t<2.0.0", None),
+            ("<1.0.0||>=2.0.0", None),
+            ("|| 1.0.0", None),
+            ("1.0.0 ||", None),
+        ] {
+            let found = Range::parse(range).ok().map(|range| {
+                VERSIONS
+                    .iter()
+                    .map(|v| {
+                        if range.matches(&Version::parse(v).unwrap()) {
+                            't'
+                        } else {
+                            'f'
+                        }
+                    })
+                    .collect()
+            });
+            assert_eq!(found, holds.map(str::to_owned), "{range:?}");
+        }
+    }
+
+    #[test]
+    fn what_blang_drops_or_crashes_on_is_refused() {
+        for (range, problem) in [
+            (
+                "! 1.0.0",
+                r#"version range "! 1.0.0" has no version in "!""#,
+            ),
+            (
+                "1.2.3 - 2.0.0",
+                r#"version range "1.2.3 - 2.0.0" has no version in "-""#,
+            ),
+            (
+                ">=1.0.0 2",
+                r#"version range ">=1.0.0 2" has "2" where a version <major>.<minor>.<patch> is expected"#,
+            ),
+            (
+                "1.0.0 || || 2.0.0",
+                r#"version range "1.0.0 || || 2.0.0" has nothing on one side of ||"#,
+            ),
+            (
+                "x.1.0",
+                r#"version range "x.1.0" uses "x." in "x.1.0"; the comparators are =, !=, <, <=, > and >="#,
+            ),
+        ] {
+            assert_eq!(Range::parse(range).unwrap_err().to_string(), problem);
+        }
+    }
+}
