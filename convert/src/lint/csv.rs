@@ -1,0 +1,294 @@
+//! The ClusterServiceVersion: names, versions, install modes, annotations.
+
+use std::collections::BTreeSet;
+
+use manifests::{
+    image::Reference,
+    object::at,
+    path::Path,
+    version::{self, KubeVersion},
+};
+use serde_json::Value;
+
+use super::{Input, near, word};
+use crate::{
+    bundle::Item,
+    code::Code,
+    csv::{ALL_NAMESPACES, Csv},
+    render::deployments::PROPERTIES,
+    report::Findings,
+};
+
+pub(super) fn run(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
+    required_fields(csv, findings);
+    name_form(csv, findings);
+    version(csv, input, findings);
+    release(csv, input, findings);
+    repeated_install_modes(csv, findings);
+    conversion_install_modes(csv, findings);
+    min_kube_version(csv, input.options.kube_version, findings);
+    annotation_case(csv, input.others, findings);
+    properties_annotation(csv, findings);
+    related_images(csv, findings);
+}
+
+/// Fields that Go's type always prints: OLM expects a value.
+fn required_fields(csv: Csv<'_>, findings: &mut Findings) {
+    for keys in [
+        &["spec", "displayName"] as &[_],
+        &["spec", "install", "strategy"],
+    ] {
+        if csv.text(keys).is_empty() {
+            findings.warn(
+                Code::RequiredField,
+                csv.at(&near(csv.value(), keys)),
+                format!(
+                    "required field missing: the CSV has no {}; operator-sdk refuses this",
+                    keys.join(".")
+                ),
+                "write it",
+            );
+        }
+    }
+}
+
+/// `<name>.v<version>`, by which catalogs and people tell what a CSV is.
+fn name_form(csv: Csv<'_>, findings: &mut Findings) {
+    let name = csv.name();
+    let fits = name.match_indices(".v").any(|(at, _)| {
+        at > 0
+            && name
+                .get(at + 2..)
+                .is_some_and(|version| version::strict(version).is_ok())
+    });
+    // With a release, the name has another form; see `release`.
+    if !fits && !name.is_empty() && csv.value().pointer("/spec/release").is_none() {
+        findings.warn(
+            Code::CSVName,
+            csv.at(&Path::from(["metadata", "name"])),
+            format!("metadata.name {name:?} does not have the form <name>.v<semantic version>"),
+            "name it after the package and spec.version, for example etcd.v1.2.3",
+        );
+    }
+}
+
+/// OLM reads versions tolerantly, catalogs do not.
+fn version(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
+    let text = input.version;
+    let message = if text.is_empty() {
+        "csv.Spec.Version must be set: a catalog orders bundles by it".to_owned()
+    } else if let (Ok(_), Err(error)) = (version::tolerant(text), version::strict(text)) {
+        format!("spec.version: {error}; opm refuses catalogs with this version")
+    } else {
+        return;
+    };
+    let remedy = "write a version such as 1.2.3";
+    findings.warn(
+        Code::Version,
+        csv.at(&near(csv.value(), &["spec", "version"])),
+        message,
+        remedy,
+    );
+}
+
+/// A release tells builds of one version apart; names must then say it.
+fn release(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
+    let release = match at(csv.value(), &["spec", "release"]) {
+        Some(Value::String(text)) if !text.is_empty() => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => return,
+    };
+    let mut warn = |keys: &[&str], message: String, remedy: &str| {
+        findings.warn(
+            Code::Release,
+            csv.at(&near(csv.value(), keys)),
+            message,
+            remedy,
+        );
+    };
+    let version = csv.text(&["spec", "version"]);
+    let expected = format!("{}-v{version}-{release}", input.metadata.package());
+    if csv.name() != expected {
+        warn(
+            &["metadata", "name"],
+            format!(
+                "bundle name with release versioning {:?} does not match expected name {expected:?}; operator-sdk and \
+                 opm refuse this",
+                csv.name()
+            ),
+            "rename the CSV",
+        );
+    }
+    if release.len() > 20 {
+        let message = format!(
+            "invalid release {release:?}: exceeds maximum length of 20 characters; opm refuses this"
+        );
+        warn(&["spec", "release"], message, "shorten it");
+    }
+    if version.contains('+') {
+        let message = format!(
+            "spec.version {version:?} cannot use build metadata together with a release version"
+        );
+        warn(&["spec", "version"], message, "keep one of them");
+    }
+    if csv
+        .annotation("olm.substitutesFor")
+        .is_some_and(|name| !name.is_empty())
+    {
+        let message = "the CSV has a release and the annotation olm.substitutesFor; opm refuses both together".to_owned();
+        warn(
+            &["metadata", "annotations", "olm.substitutesFor"],
+            message,
+            "keep one of them",
+        );
+    }
+}
+
+fn repeated_install_modes(csv: Csv<'_>, findings: &mut Findings) {
+    const KNOWN: [&str; 4] = [
+        "OwnNamespace",
+        "SingleNamespace",
+        "MultiNamespace",
+        ALL_NAMESPACES,
+    ];
+    let mut seen = BTreeSet::new();
+    for (at, mode) in csv.list(&["spec", "installModes"]).iter().enumerate() {
+        let name = word(mode, &["type"]);
+        let (problem, remedy) = if !KNOWN.contains(&name) {
+            (
+                "is no install mode",
+                "the modes are OwnNamespace, SingleNamespace, MultiNamespace and AllNamespaces",
+            )
+        } else if !seen.insert(name) {
+            (
+                "stands twice: duplicate install modes present",
+                "keep one of them",
+            )
+        } else {
+            continue;
+        };
+        let place = csv.at(&Path::from(["spec", "installModes"]).index(at).key("type"));
+        findings.warn(
+            Code::InstallModeList,
+            place,
+            format!("install mode {name:?} {problem}"),
+            remedy,
+        );
+    }
+}
+
+/// A conversion webhook serves all namespaces whatever the operator watches.
+fn conversion_install_modes(csv: Csv<'_>, findings: &mut Findings) {
+    let others: Vec<_> = csv
+        .install_modes()
+        .into_iter()
+        .filter(|mode| *mode != ALL_NAMESPACES)
+        .collect();
+    for (at, webhook) in csv.webhooks().iter().enumerate() {
+        if others.is_empty() || super::list(webhook, &["conversionCRDs"]).next().is_none() {
+            continue;
+        }
+        findings.warn(
+            Code::InstallModeList,
+            csv.at(&Path::from(["spec", "webhookdefinitions"]).index(at).key("conversionCRDs")),
+            format!(
+                "only AllNamespaces InstallModeType is supported when conversionCRDs is present; the CSV supports {}, \
+                 too, and operator-sdk refuses this",
+                others.join(", ")
+            ),
+            "set `supported: false` for the other install modes",
+        );
+    }
+}
+
+fn min_kube_version(csv: Csv<'_>, target: KubeVersion, findings: &mut Findings) {
+    let text = csv.text(&["spec", "minKubeVersion"]);
+    let mut warn = |message: String, remedy: &str| {
+        let place = csv.at(&near(csv.value(), &["spec", "minKubeVersion"]));
+        findings.warn(Code::MinKubeVersion, place, message, remedy);
+    };
+    if text.is_empty() {
+        return warn(
+            "csv.Spec.minKubeVersion is not informed: the operator is offered to clusters of every version".into(),
+            "write the oldest Kubernetes version that the operator runs on, for example 1.25.0",
+        );
+    }
+    match (version::strict(text), version::tolerant(text)) {
+        (Err(error), _) => warn(
+            format!(
+                "csv.Spec.MinKubeVersion has an invalid value: {error}; operator-sdk refuses this"
+            ),
+            "write all three numbers without a leading v",
+        ),
+        (Ok(_), Ok(min)) if KubeVersion::new(min.major, min.minor) > target => warn(
+            format!("the operator needs Kubernetes {min}; the target is {target}"),
+            "install it on a newer cluster",
+        ),
+        _ => {}
+    }
+}
+
+/// OLM compares annotation keys by case; one in another case has no effect.
+fn annotation_case(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
+    const KNOWN: [&str; 5] = [
+        "olm.operatorGroup",
+        "olm.operatorNamespace",
+        "olm.targetNamespaces",
+        "olm.providedAPIs",
+        "olm.skipRange",
+    ];
+    let groups = others
+        .iter()
+        .filter(|item| item.kind() == "OperatorGroup")
+        .map(|item| (&item.value, &item.place));
+    let csv_place = csv.at(&Path::root());
+    for (value, place) in groups.chain([(csv.value(), &csv_place)]) {
+        let annotations = at(value, &["metadata", "annotations"]).and_then(Value::as_object);
+        for key in annotations.into_iter().flat_map(|map| map.keys()) {
+            let known = KNOWN
+                .into_iter()
+                .find(|known| known.eq_ignore_ascii_case(key) && known != key);
+            if let Some(known) = known {
+                findings.warn(
+                    Code::AnnotationCase,
+                    place.at(&Path::from(["metadata", "annotations", key])),
+                    format!("provided annotation {key} uses wrong case and should be {known} instead; OLM ignores it"),
+                    "rename it",
+                );
+            }
+        }
+    }
+}
+
+fn properties_annotation(csv: Csv<'_>, findings: &mut Findings) {
+    if csv.annotation(PROPERTIES).is_some() {
+        findings.warn(
+            Code::PropertiesAnnotation,
+            csv.at(&Path::from(["metadata", "annotations", PROPERTIES])),
+            "found olm.properties annotation: the place for properties is metadata/properties.yaml",
+            "please define these properties in metadata/properties.yaml instead",
+        );
+    }
+}
+
+fn related_images(csv: Csv<'_>, findings: &mut Findings) {
+    for (at, related) in csv.list(&["spec", "relatedImages"]).iter().enumerate() {
+        let image = word(related, &["image"]);
+        let message = if image.is_empty() {
+            format!("relatedImages[{at}] has an empty image field; operator-sdk refuses this")
+        } else if let Err(error) = image.parse::<Reference>() {
+            format!(
+                "relatedImages[{at}] has an invalid image pullspec: {error}; operator-sdk refuses this"
+            )
+        } else {
+            continue;
+        };
+        let place = csv.at(&Path::from(["spec", "relatedImages"]).index(at));
+        findings.warn(
+            Code::RelatedImage,
+            place,
+            message,
+            "correct the entry; mirroring tools copy what it names",
+        );
+    }
+}

@@ -1,0 +1,298 @@
+//! Properties and dependencies: what catalogs and OLM's resolver read of each type.
+
+use std::collections::BTreeSet;
+
+use manifests::{
+    object::type_name,
+    path::{Path, Step},
+    range::Range,
+    version,
+};
+use serde_json::Value;
+
+use super::{Input, constraint};
+use crate::{
+    code::Code,
+    property::{self, Property},
+    render::deployments::PROPERTIES,
+    report::{Findings, Place},
+};
+
+/// Something wrong within a value.
+pub(super) struct Problem {
+    path: Path,
+    text: String,
+}
+
+impl Problem {
+    pub(super) fn new(path: Path, text: String) -> Self {
+        Self { path, text }
+    }
+}
+
+pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
+    let metadata = input.metadata;
+    let own = input.csv.and_then(|csv| {
+        let place = csv.at(&Path::from(["metadata", "annotations", PROPERTIES]));
+        Some((
+            place,
+            property::parse_list(csv.annotation(PROPERTIES)?).unwrap_or_default(),
+        ))
+    });
+    let listed = metadata
+        .properties
+        .iter()
+        .flatten()
+        .zip(&metadata.property_places);
+    // Within an annotation, nothing has a place of its own.
+    let mut all: Vec<(&Property, &Place, bool)> = listed
+        .map(|(property, place)| (property, place, true))
+        .collect();
+    all.extend(
+        own.iter()
+            .flat_map(|(place, list)| list.iter().map(move |property| (property, place, false))),
+    );
+    let mut seen = BTreeSet::new();
+    for (property, place, has_lines) in all {
+        typed(property, place, has_lines, findings);
+        spelling(property, place, findings);
+        package(property, place, input, findings);
+        if !seen.insert((&property.type_, property.value.get())) {
+            let message = format!(
+                "property {} is listed twice with the same value",
+                property.type_
+            );
+            findings.warn(Code::Property, place.clone(), message, "keep one of them");
+        }
+    }
+    for (property, place) in metadata
+        .dependencies
+        .iter()
+        .zip(&metadata.dependency_places)
+    {
+        dependency(property, place, findings);
+    }
+}
+
+/// The fields that a property of a known type must have.
+fn fields(type_: &str) -> &'static [&'static str] {
+    match type_ {
+        "olm.package" => &["packageName", "version"],
+        "olm.package.required" => &["packageName", "versionRange"],
+        "olm.gvk" | "olm.gvk.required" => &["group", "version", "kind"],
+        "olm.bundle.object" => &["data"],
+        "olm.channel" => &["channelName"],
+        "olm.label" => &["label"],
+        _ => &[],
+    }
+}
+
+fn typed(property: &Property, place: &Place, has_lines: bool, findings: &mut Findings) {
+    let value = parsed(property);
+    let root = Path::root();
+    let mut problems = Vec::new();
+    match property.type_.as_str() {
+        "olm.constraint" => check_constraint(property, &value, &mut problems),
+        "olm.csv.metadata" | "olm.deprecated" if !value.is_object() => {
+            problems.push(Problem::new(
+                root,
+                format!("is {}, not a mapping", type_name(&value)),
+            ));
+        }
+        type_ => {
+            for name in fields(type_) {
+                match *name {
+                    "versionRange" => range_field(&value, name, &root, &mut problems),
+                    "version" if type_ == "olm.package" => {
+                        version_field(&value, name, &root, &mut problems);
+                    }
+                    name => field(&value, name, &root, &mut problems),
+                }
+            }
+        }
+    }
+    for Problem { path, text } in problems {
+        let place = if has_lines {
+            place.at(&existing(&value, &path))
+        } else {
+            place.clone()
+        };
+        let message = format!("property {}: {}{text}", property.type_, named(&path));
+        findings.warn(
+            Code::Property,
+            place,
+            message,
+            "correct it; opm refuses catalogs with it",
+        );
+    }
+}
+
+/// A type that differs from a known one by case has no effect at all.
+fn spelling(property: &Property, place: &Place, findings: &mut Findings) {
+    const KNOWN: [&str; 11] = [
+        "olm.bundle.object",
+        "olm.channel",
+        "olm.constraint",
+        "olm.csv.metadata",
+        "olm.deprecated",
+        "olm.gvk",
+        "olm.gvk.required",
+        "olm.label",
+        "olm.maxOpenShiftVersion",
+        "olm.package",
+        "olm.package.required",
+    ];
+    let type_ = property.type_.as_str();
+    let known = KNOWN
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(type_) && *known != type_);
+    if let Some(known) = known {
+        let message = format!("property {type_:?} has no effect; OLM knows {known:?}");
+        findings.warn(Code::Property, place.clone(), message, "correct its case");
+    }
+}
+
+/// A bundle's package and version come from its annotations and its CSV; opm lets such a property override them.
+fn package(property: &Property, place: &Place, input: Input<'_>, findings: &mut Findings) {
+    if property.type_ != "olm.package" {
+        return;
+    }
+    let value = parsed(property);
+    let said = (
+        super::word(&value, &["packageName"]),
+        super::word(&value, &["version"]),
+    );
+    let is = (input.facts.package.as_str(), input.facts.version.as_str());
+    if said != is {
+        findings.warn(
+            Code::Property,
+            place.clone(),
+            format!(
+                "property olm.package says {:?} {:?}; the bundle is {:?} {:?}, and opm believes the property",
+                said.0, said.1, is.0, is.1
+            ),
+            "remove the property; opm makes it from the bundle",
+        );
+    }
+}
+
+fn dependency(property: &Property, place: &Place, findings: &mut Findings) {
+    let value = parsed(property);
+    let root = Path::root();
+    let mut problems = Vec::new();
+    match property.type_.as_str() {
+        "olm.package" => {
+            field(&value, "packageName", &root, &mut problems);
+            range_field(&value, "version", &root, &mut problems);
+        }
+        "olm.gvk" | "olm.label" => {
+            for name in fields(&property.type_) {
+                field(&value, name, &root, &mut problems);
+            }
+        }
+        "olm.constraint" => check_constraint(property, &value, &mut problems),
+        other => findings.warn(
+            Code::Dependency,
+            place.clone(),
+            format!("unsupported dependency type {other}; opm refuses the bundle"),
+            "use olm.package, olm.gvk, olm.label or olm.constraint",
+        ),
+    }
+    for Problem { path, text } in problems {
+        findings.warn(
+            Code::Dependency,
+            place.at(&existing(&value, &path)),
+            format!(
+                "dependency {}: {}{text}; opm refuses the bundle",
+                property.type_,
+                named(&path)
+            ),
+            "correct it",
+        );
+    }
+}
+
+fn check_constraint(property: &Property, value: &Value, problems: &mut Vec<Problem>) {
+    let size = property.value.get().len();
+    if size > constraint::LIMIT {
+        let text = format!(
+            "value is greater than max constraint size {} bytes: it has {size}",
+            constraint::LIMIT
+        );
+        problems.push(Problem::new(Path::root(), text));
+    }
+    constraint::check(value, Path::root(), problems);
+}
+
+/// A field that has to be a text, and not an empty one.
+pub(super) fn field(value: &Value, name: &str, path: &Path, problems: &mut Vec<Problem>) {
+    let text = match value.get(name) {
+        Some(Value::String(text)) if !text.trim().is_empty() => return,
+        Some(Value::String(_)) => "is empty".to_owned(),
+        Some(other) => format!("is {}, not a text", type_name(other)),
+        None => "is missing".to_owned(),
+    };
+    problems.push(Problem::new(path.clone().key(name), text));
+}
+
+/// A field that has to be a range of versions.
+pub(super) fn range_field(value: &Value, name: &str, path: &Path, problems: &mut Vec<Problem>) {
+    match value
+        .get(name)
+        .and_then(Value::as_str)
+        .filter(|text| !text.trim().is_empty())
+        .map(Range::parse)
+    {
+        None => field(value, name, path, problems),
+        Some(Err(error)) => problems.push(Problem::new(
+            path.clone().key(name),
+            format!("is invalid: {error}"),
+        )),
+        Some(Ok(_)) => {}
+    }
+}
+
+fn version_field(value: &Value, name: &str, path: &Path, problems: &mut Vec<Problem>) {
+    match value
+        .get(name)
+        .and_then(Value::as_str)
+        .filter(|text| !text.trim().is_empty())
+        .map(version::strict)
+    {
+        None => field(value, name, path, problems),
+        Some(Err(error)) => problems.push(Problem::new(
+            path.clone().key(name),
+            format!("is invalid: {error}"),
+        )),
+        Some(Ok(_)) => {}
+    }
+}
+
+fn parsed(property: &Property) -> Value {
+    serde_json::from_str(property.value.get()).unwrap_or_default()
+}
+
+/// The path of a field for a message.
+fn named(path: &Path) -> String {
+    if path.is_root() {
+        String::new()
+    } else {
+        format!("{path} ")
+    }
+}
+
+/// The path within a value, as far as something stands there.
+fn existing(value: &Value, path: &Path) -> Path {
+    let mut here = Path::root();
+    let mut value = value;
+    for step in path.steps() {
+        let (next, further) = match step {
+            Step::Key(key) => (value.get(key), here.clone().key(key)),
+            Step::Index(at) => (value.get(at), here.clone().index(*at)),
+        };
+        let Some(next) = next else { break };
+        value = next;
+        here = further;
+    }
+    here
+}

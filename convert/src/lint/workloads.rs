@@ -1,0 +1,169 @@
+//! What runs: the CSV's Deployments, and workloads that the bundle ships as plain objects.
+
+use manifests::{image::Reference, object::at, path::Path};
+use serde_json::Value;
+
+use super::{Input, list, near, word};
+use crate::{
+    code::Code,
+    csv::{Csv, DEPLOYMENTS},
+    report::{Findings, Place},
+};
+
+/// Something that starts pods.
+pub(super) struct Workload<'a> {
+    label: String,
+    /// The object, or the CSV's entry.
+    place: Place,
+    /// Where its pod template stands.
+    keys: &'static [&'static str],
+    pub(super) template: &'a Value,
+}
+
+/// Everything that starts pods.
+pub(super) fn all(input: Input<'_>) -> Vec<Workload<'_>> {
+    const TEMPLATE: &[&str] = &["spec", "template"];
+    let deployments = input.csv.into_iter().flat_map(|csv| {
+        csv.deployments()
+            .iter()
+            .enumerate()
+            .filter_map(move |(index, entry)| {
+                Some(Workload {
+                    label: format!("Deployment {:?}", word(entry, &["name"])),
+                    place: csv.at(&Path::from(DEPLOYMENTS).index(index)),
+                    keys: TEMPLATE,
+                    template: at(entry, TEMPLATE)?,
+                })
+            })
+    });
+    let shipped = input.others.iter().filter_map(|item| {
+        let keys = match item.kind() {
+            "Deployment"
+            | "DaemonSet"
+            | "StatefulSet"
+            | "ReplicaSet"
+            | "ReplicationController"
+            | "Job" => TEMPLATE,
+            "CronJob" => &["spec", "jobTemplate", "spec", "template"],
+            "Pod" => &[],
+            _ => return None,
+        };
+        Some(Workload {
+            label: item.label(),
+            place: item.place.clone(),
+            keys,
+            template: at(&item.value, keys)?,
+        })
+    });
+    deployments.chain(shipped).collect()
+}
+
+pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
+    if let Some(csv) = input.csv {
+        deployments(csv, findings);
+    }
+    for workload in all(input) {
+        for field in ["initContainers", "containers"] {
+            for (index, container) in list(workload.template, &["spec", field]) {
+                let container = Container {
+                    label: format!(
+                        "container {:?} of {}",
+                        word(container, &["name"]),
+                        workload.label
+                    ),
+                    place: workload.place.at(&path(&workload, field, index)),
+                    value: container,
+                };
+                image(&container, findings);
+                privileged(&container, findings);
+                if field == "containers" {
+                    requests(&container, findings);
+                }
+            }
+        }
+    }
+}
+
+fn path(workload: &Workload<'_>, field: &str, index: usize) -> Path {
+    let template = workload
+        .keys
+        .iter()
+        .fold(Path::root(), |path, key| path.key(*key));
+    template.key("spec").key(field).index(index)
+}
+
+struct Container<'a> {
+    label: String,
+    place: Place,
+    value: &'a Value,
+}
+
+fn deployments(csv: Csv<'_>, findings: &mut Findings) {
+    if csv.deployments().is_empty() {
+        findings.warn(
+            Code::NoDeployment,
+            csv.at(&near(csv.value(), &DEPLOYMENTS)),
+            "unable to find a deployment to install in the CSV: nothing will run; operator-sdk refuses this",
+            "list the operator's Deployment in spec.install.spec.deployments",
+        );
+    }
+}
+
+/// An image that may become another one under the same name.
+fn image(container: &Container<'_>, findings: &mut Findings) {
+    let image = word(container.value, &["image"]);
+    let problem = match image.parse::<Reference>() {
+        Err(error) => format!("cannot start: {error}"),
+        Ok(reference) if reference.is_pinned() => return,
+        Ok(reference) if reference.tag() == Some("latest") => {
+            format!("runs {image:?}, which is another image from time to time")
+        }
+        Ok(_) => format!("runs {image:?}, which is not pinned by a digest"),
+    };
+    findings.warn(
+        Code::MutableImage,
+        container.place.at(&near(container.value, &["image"])),
+        format!("{} {problem}", container.label),
+        "name the image by its digest, <repository>@sha256:…, so that tests, mirrors and clusters mean the same",
+    );
+}
+
+fn privileged(container: &Container<'_>, findings: &mut Findings) {
+    const KEYS: [&str; 2] = ["securityContext", "privileged"];
+    if at(container.value, &KEYS) == Some(&Value::Bool(true)) {
+        findings.warn(
+            Code::Privileged,
+            container.place.at(&Path::from(KEYS)),
+            format!(
+                "{} is privileged: it may do whatever the node's root may",
+                container.label
+            ),
+            "grant the capabilities that it needs instead",
+        );
+    }
+}
+
+/// Without requests, a busy node starves the operator. A limit counts as a request, as in the cluster.
+fn requests(container: &Container<'_>, findings: &mut Findings) {
+    let has = |name| {
+        ["requests", "limits"]
+            .iter()
+            .any(|field| at(container.value, &["resources", field, name]).is_some())
+    };
+    let missing: Vec<_> = ["cpu", "memory"]
+        .into_iter()
+        .filter(|name| !has(name))
+        .collect();
+    if !missing.is_empty() {
+        findings.warn(
+            Code::ResourceRequests,
+            container.place.clone(),
+            format!(
+                "{} has no resource requests for {}",
+                container.label,
+                missing.join(" and ")
+            ),
+            "write resources.requests.cpu and resources.requests.memory",
+        );
+    }
+}
