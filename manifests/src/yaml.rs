@@ -18,6 +18,7 @@ mod chunk;
 mod decode;
 mod error;
 mod json;
+mod locate;
 mod node;
 mod scalar;
 mod split;
@@ -25,13 +26,16 @@ mod tagged;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use serde::Serialize;
 use serde_json::Value;
 
-pub use self::error::Error;
 use self::split::{Chunk, Splitter};
+pub use self::{
+    error::Error,
+    locate::{Location, Style, Written, locate, locate_all},
+};
 
 /// How much an input may demand. It comes from strangers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,12 +73,7 @@ pub fn documents(input: &[u8]) -> Documents<'_> {
 
 /// [`documents`] under other limits.
 pub fn documents_with(input: &[u8], limits: Limits) -> Documents<'_> {
-    Documents {
-        input,
-        limits,
-        read: 0,
-        state: State::Start,
-    }
+    Documents::new(input, limits)
 }
 
 /// An iterator over the documents of one input, made by [`documents`].
@@ -96,22 +95,51 @@ enum State<'a> {
     End,
 }
 
+/// A document that was cut from the input.
+enum Cut<'a> {
+    /// JSON is cut by reading it.
+    Json(Value, Range<usize>),
+    Yaml(Chunk<'a>),
+}
+
 impl Iterator for Documents<'_> {
     type Item = Result<Value, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let document = self.read;
-        let read = self.read_next()?;
-        if self.read == self.limits.documents {
-            return Some(self.stop(None, format!("more documents than the limit of {document}")));
-        }
-        self.read += 1;
-        Some(read)
+        Some(self.cut()?.and_then(|cut| {
+            match cut {
+                Cut::Json(value, _) => Ok(value),
+                Cut::Yaml(chunk) => chunk::value(&chunk.text, &self.limits)
+                    .map_err(|fault| chunk::error(&chunk, document, fault)),
+            }
+        }))
     }
 }
 
-impl Documents<'_> {
-    fn read_next(&mut self) -> Option<Result<Value, Error>> {
+impl<'a> Documents<'a> {
+    fn new(input: &'a [u8], limits: Limits) -> Self {
+        Self {
+            input,
+            limits,
+            read: 0,
+            state: State::Start,
+        }
+    }
+
+    fn cut(&mut self) -> Option<Result<Cut<'a>, Error>> {
+        let cut = self.cut_next()?;
+        if self.read == self.limits.documents && cut.is_ok() {
+            return Some(self.stop(
+                None,
+                format!("more documents than the limit of {}", self.read),
+            ));
+        }
+        self.read += 1;
+        Some(cut)
+    }
+
+    fn cut_next(&mut self) -> Option<Result<Cut<'a>, Error>> {
         loop {
             match &mut self.state {
                 State::Start if self.input.len() > self.limits.bytes => {
@@ -127,8 +155,9 @@ impl Documents<'_> {
                 }
                 State::Json(from) => match json::next(self.input, *from)? {
                     Ok((value, end)) => {
+                        let range = *from..end;
                         *from = end;
-                        return Some(Ok(value));
+                        return Some(Ok(Cut::Json(value, range)));
                     }
                     // Go: with at most one value read, it may still be YAML.
                     Err(_) if self.read <= 1 => {
@@ -140,7 +169,7 @@ impl Documents<'_> {
                 },
                 State::Yaml(splitter) => {
                     return match splitter.next()? {
-                        Ok(chunk) => Some(self.parse(&chunk)),
+                        Ok(chunk) => Some(Ok(Cut::Yaml(chunk))),
                         Err(junk) => {
                             let message = "only a comment may follow the document separator \"---\" on its line";
                             Some(self.stop(Some((junk.line + 1, 4)), message))
@@ -152,9 +181,12 @@ impl Documents<'_> {
         }
     }
 
-    fn parse(&self, chunk: &Chunk) -> Result<Value, Error> {
-        chunk::value(&chunk.text, &self.limits)
-            .map_err(|fault| chunk::error(chunk, self.read, fault))
+    /// The text of the next document.
+    fn next_text(&mut self) -> Option<Result<Chunk<'a>, Error>> {
+        Some(self.cut()?.map(|cut| match cut {
+            Cut::Json(_, range) => json::chunk(self.input, range),
+            Cut::Yaml(chunk) => chunk,
+        }))
     }
 
     /// Ends the iteration with an error about the whole input.

@@ -1,12 +1,14 @@
 //! One document's text to its value, and faults in it to errors with a place in the file.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use super::{
     Limits,
     error::{Error, Fault},
     node,
-    split::{self, Chunk},
+    split::Chunk,
 };
 
 /// The value of a document.
@@ -14,34 +16,46 @@ pub(super) fn value(text: &[u8], limits: &Limits) -> Result<Value, Fault> {
     super::decode::value(&node::read(utf8(text)?, limits)?, limits)
 }
 
-/// The text of a document.
+/// The text of a document, without a byte order mark; all positions count from there.
 pub(super) fn utf8(text: &[u8]) -> Result<&str, Fault> {
-    str::from_utf8(text).map_err(|error| {
-        let valid = text.get(..error.valid_up_to()).unwrap_or_default();
-        let at = str::from_utf8(valid).map_or(0, |valid| valid.chars().count());
-        Fault::new(at, "not UTF-8")
-    })
+    let text = unmarked(text);
+    str::from_utf8(text).map_err(|error| Fault::new(error.valid_up_to(), "not UTF-8"))
+}
+
+fn unmarked(text: &[u8]) -> &[u8] {
+    text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text)
 }
 
 /// A fault in a document as an error in the file; `document` counts from 0.
 pub(super) fn error(chunk: &Chunk, document: usize, fault: Fault) -> Error {
-    let place = fault.at.map(|at| place(chunk, at));
+    let place = fault
+        .at
+        .and_then(|at| places(chunk, BTreeSet::from([at])).pop_first())
+        .map(|(_, place)| place);
     Error::new(document, place, fault.message)
 }
 
-/// Line and column in the file, from 1, of a character of a document, from 0.
+/// Lines and columns (in characters) in the file, from 1, of bytes of a document, from 0.
 ///
 /// Counted here and not taken from libyaml, which also ends lines at U+0085, U+2028 and U+2029; editors do not.
-pub(super) fn place(chunk: &Chunk, at: usize) -> (usize, usize) {
-    let text = String::from_utf8_lossy(&chunk.text);
-    let end = text
-        .char_indices()
-        .nth(at)
-        .map_or(text.len(), |(end, _)| end);
-    let before = text.get(..end).unwrap_or_default();
-    let line = before.rsplit('\n').next().unwrap_or_default();
-    (
-        chunk.line + split::lines(before.as_bytes()) + 1,
-        line.chars().count() + 1,
-    )
+pub(super) fn places(chunk: &Chunk, bytes: BTreeSet<usize>) -> BTreeMap<usize, (usize, usize)> {
+    let mut wanted = bytes.into_iter().peekable();
+    let mut places = BTreeMap::new();
+    let mut start = 0;
+    let mut number = chunk.line;
+    for line in unmarked(&chunk.text).split_inclusive(|&b| b == b'\n') {
+        let end = start + line.len();
+        number += 1;
+        while let Some(at) = wanted.next_if(|at| *at < end) {
+            let before = line.get(..at - start).unwrap_or_default();
+            places.insert(
+                at,
+                (number, String::from_utf8_lossy(before).chars().count() + 1),
+            );
+        }
+        start = end;
+    }
+    // The end of the document.
+    places.extend(wanted.map(|at| (at, (number + 1, 1))));
+    places
 }

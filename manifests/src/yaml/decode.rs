@@ -58,12 +58,9 @@ impl<'a> Decoder<'a> {
     fn value(&mut self, id: Id, depth: usize) -> Result<Value, Fault> {
         let node = self.enter(id)?;
         match &node.kind {
-            Kind::Scalar { .. } => {
-                let (scalar, at) = self.scalar(id)?;
-                scalar
-                    .value()
-                    .ok_or_else(|| Fault::new(at, "infinity and NaN have no JSON value"))
-            }
+            Kind::Scalar { .. } => scalar(self.tree, id)?
+                .value()
+                .ok_or_else(|| Fault::new(node.start, "infinity and NaN have no JSON value")),
             Kind::Sequence(items) => {
                 self.check_depth(depth, node.start)?;
                 let items = items.iter().map(|item| self.value(*item, depth + 1));
@@ -129,12 +126,12 @@ impl<'a> Decoder<'a> {
     fn key(&mut self, id: Id) -> Result<String, Fault> {
         let node = self.enter(id)?;
         match &node.kind {
-            Kind::Scalar { .. } => {
-                let (scalar, at) = self.scalar(id)?;
-                scalar.key().ok_or_else(|| {
-                    Fault::new(at, "null and integers above 64 bits signed cannot be keys")
-                })
-            }
+            Kind::Scalar { .. } => scalar(self.tree, id)?.key().ok_or_else(|| {
+                Fault::new(
+                    node.start,
+                    "null and integers above 64 bits signed cannot be keys",
+                )
+            }),
             Kind::Alias(target) => self.aliased(id, |decoder| decoder.key(*target)),
             Kind::Sequence(_) | Kind::Mapping(_) => {
                 // Most often a template that was never rendered: `{{ .Values.x }}`.
@@ -192,26 +189,24 @@ impl<'a> Decoder<'a> {
         }
         Ok(())
     }
+}
 
-    fn scalar(&self, id: Id) -> Result<(Scalar<'a>, usize), Fault> {
-        let node = self.tree.node(id)?;
-        let Kind::Scalar {
-            tag,
+/// The meaning of a scalar node.
+pub(super) fn scalar(tree: &Tree, id: Id) -> Result<Scalar<'_>, Fault> {
+    let node = tree.node(id)?;
+    match &node.kind {
+        Kind::Scalar {
+            tag: Some(tag),
             text,
-            implicit,
             ..
-        } = &node.kind
-        else {
-            return Err(Fault::new(node.start, "expected a scalar"));
-        };
-        let scalar = match tag {
-            None if *implicit => Scalar::plain(text),
-            None => Scalar::Text(text.as_str().into()),
-            Some(tag) => {
-                tagged::resolve(tag, text).map_err(|message| Fault::new(node.start, message))?
-            }
-        };
-        Ok((scalar, node.start))
+        } => tagged::resolve(tag, text).map_err(|message| Fault::new(node.start, message)),
+        Kind::Scalar {
+            text,
+            implicit: true,
+            ..
+        } => Ok(Scalar::plain(text)),
+        Kind::Scalar { text, .. } => Ok(Scalar::Text(text.into())),
+        _ => Err(Fault::new(node.start, "expected a scalar")),
     }
 }
 

@@ -59,7 +59,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A problem inside one document, before it is known which one; `at` counts characters from its start.
+/// A problem inside one document, before it is known which one; `at` counts bytes from its start.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) message: Cow<'static, str>,

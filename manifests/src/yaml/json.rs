@@ -1,8 +1,13 @@
 //! JSON inputs, as apimachinery's `YAMLOrJSONDecoder` takes them: values one after the other, no separators.
 
+use std::ops::Range;
+
 use serde_json::{Deserializer, Value};
 
-use super::{scalar, split};
+use super::{
+    scalar,
+    split::{self, Chunk},
+};
 
 /// Whether the first character is `{`.
 pub(super) fn may_start(input: &[u8]) -> bool {
@@ -36,6 +41,22 @@ pub(super) fn yaml_start(input: &[u8], from: usize) -> usize {
     let space = rest.len() - rest.trim_ascii_start().len();
     let line = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
     from + space.min(line)
+}
+
+/// A JSON value's text as a YAML document, on the line and in the column where it stands.
+pub(super) fn chunk(input: &[u8], range: Range<usize>) -> Chunk<'static> {
+    let (before, text) = input
+        .split_at_checked(range.start)
+        .map(|(before, rest)| (before, rest.get(..range.len()).unwrap_or_default()))
+        .unwrap_or_default();
+    let column = before.rsplit(|&b| b == b'\n').next().map_or(0, <[u8]>::len);
+    let mut padded = vec![b' '; column];
+    padded.extend_from_slice(text);
+    padded.push(b'\n');
+    Chunk {
+        text: padded.into(),
+        line: split::lines(before),
+    }
 }
 
 /// Numbers as YAML documents have them: `2.0` is 2.

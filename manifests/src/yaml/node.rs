@@ -11,7 +11,7 @@ use super::{Limits, error::Fault};
 /// The position of a node in its [`Tree`].
 pub(super) type Id = usize;
 
-/// One node; positions count characters from the start of the document.
+/// One node; positions count bytes from the start of the document.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) kind: Kind,
@@ -51,7 +51,6 @@ impl Tree {
 
 /// Reads the first YAML document in `text`; go-yaml, too, never looks behind it.
 pub(super) fn read(text: &str, limits: &Limits) -> Result<Tree, Fault> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     // libyaml-safer 0.3 panics on some malformed tags instead of refusing them:
     // https://github.com/simonask/libyaml-safer/issues/6 is of the same kind.
     panic::catch_unwind(|| compose(text, limits))
@@ -117,11 +116,11 @@ fn escaped_slashes(text: &str) -> Vec<usize> {
     }
     let mut escaped = false;
     let mut found = Vec::new();
-    for (at, c) in text.chars().enumerate() {
-        if escaped && c == '/' {
+    for (at, c) in text.bytes().enumerate() {
+        if escaped && c == b'/' {
             found.push(at);
         }
-        escaped = c == '\\' && !escaped;
+        escaped = c == b'\\' && !escaped;
     }
     found
 }
@@ -161,7 +160,6 @@ enum Parsed {
 fn node(event: Event, anchors: &HashMap<String, Id>) -> Result<Parsed, Fault> {
     let start = index(event.start_mark.index);
     Ok(match event.data {
-        EventData::StreamStart { .. } => Parsed::Skip,
         EventData::DocumentStart {
             version_directive: Some(version),
             ..
@@ -171,7 +169,7 @@ fn node(event: Event, anchors: &HashMap<String, Id>) -> Result<Parsed, Fault> {
                 "found incompatible YAML document: only %YAML 1.1 is supported",
             ));
         }
-        EventData::DocumentStart { .. } => Parsed::Skip,
+        EventData::StreamStart { .. } | EventData::DocumentStart { .. } => Parsed::Skip,
         EventData::StreamEnd | EventData::DocumentEnd { .. } => Parsed::End,
         EventData::Alias { anchor } => match anchors.get(&anchor) {
             Some(id) => Parsed::Node(Kind::Alias(*id), None, false),
@@ -223,7 +221,7 @@ fn close(tree: &mut Tree, id: Id, items: Vec<Id>) {
 fn syntax(text: &str, error: &libyaml_safer::Error) -> Fault {
     let at = if error.kind() == ErrorKind::Reader {
         // The reader knows no marks, but what it refuses is easily found.
-        text.chars().position(|c| !is_allowed(c))
+        text.find(|c| !is_allowed(c))
     } else {
         error.problem_mark().map(|mark| index(mark.index))
     };

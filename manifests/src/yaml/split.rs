@@ -97,8 +97,7 @@ fn plain_lines(text: &[u8]) -> Cow<'_, [u8]> {
     let mut plain = Vec::with_capacity(text.len() + 1);
     for line in text.split_inclusive(|&b| b == b'\n') {
         match line {
-            [line @ .., b'\r', b'\n'] | [line @ .., b'\n'] => plain.extend_from_slice(line),
-            line => plain.extend_from_slice(line),
+            [line @ .., b'\r', b'\n'] | [line @ .., b'\n'] | line => plain.extend_from_slice(line),
         }
         plain.push(b'\n');
     }
@@ -111,7 +110,12 @@ mod tests {
 
     #[test]
     fn documents_split_where_apimachinery_splits() {
-        let cases: [(&str, &[(&str, usize)], Option<usize>); 14] = [
+        type Case = (
+            &'static str,
+            &'static [(&'static str, usize)],
+            Option<usize>,
+        );
+        let cases: [Case; 14] = [
             ("", &[], None),
             ("a", &[("a\n", 0)], None),
             ("a\n---\nb\n", &[("a\n", 0), ("b\n", 2)], None),
@@ -137,7 +141,7 @@ mod tests {
             while let Some(next) = splitter.next() {
                 match next {
                     Ok(chunk) => {
-                        got.push((String::from_utf8(chunk.text.to_vec()).unwrap(), chunk.line))
+                        got.push((String::from_utf8(chunk.text.to_vec()).unwrap(), chunk.line));
                     }
                     Err(junk) => stopped = Some(junk.line),
                 }

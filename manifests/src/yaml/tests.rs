@@ -1,6 +1,9 @@
+use std::fmt::Write;
+
 use serde_json::{Value, json};
 
 use super::*;
+use crate::path::Path;
 
 /// `input (a JSON string) TAB what sigs.k8s.io/yaml's YAMLToJSON returns, or ERR`.
 const GO: &str = include_str!("go.tsv");
@@ -134,5 +137,122 @@ fn errors_name_the_document_and_the_line_of_the_file() {
             error.contains(message) && error.starts_with(&message[..5]),
             "{input:?}: {error}"
         );
+    }
+}
+
+/// `a.0.b` as a path: numbers are positions.
+fn path(text: &str) -> Path {
+    let steps = text.split('.').filter(|step| !step.is_empty());
+    steps.fold(Path::root(), |path, step| match step.parse() {
+        Ok(index) => path.index(index),
+        Err(_) => path.key(step),
+    })
+}
+
+#[test]
+fn values_are_located_in_the_file() {
+    let yaml = "a: 1\r\n---\r\n# é\r\nspec:\r\n  on: 'yes'\r\n  list:\r\n  - 1.10\r\n  - é: {x: \"é\\n\", z: 0644 }\r\n";
+    let json = "{\"a\": 1} {\"b\":\n [true]}\n";
+    let merge =
+        "base: &b {x: 1, z: 2}\nc:\n  x: 9\n  <<: *b\n  x: 3\nd: *b\ne: {<<: [{x: 4}, *b]}\n";
+    for (input, document, steps, expected) in [
+        (yaml, 0, "a", "4 in line 1: 1"),
+        (yaml, 1, "", "1 in line 4"),
+        (yaml, 1, "spec", "1 in line 4"),
+        (yaml, 1, "spec.true", "7 in line 5: text yes"),
+        (yaml, 1, "spec.list", "3 in line 6"),
+        (yaml, 1, "spec.list.0", "5 in line 7: 1.10"),
+        (yaml, 1, "spec.list.1.é.x", "12 in line 8: text é\n"),
+        (yaml, 1, "spec.list.1.é.z", "22 in line 8: 0644"),
+        (yaml, 1, "spec.0", "nowhere"),
+        (yaml, 2, "", "nowhere"),
+        (json, 1, "b.0", "3 in line 2: true"),
+        (json, 1, "b", "11 in line 1"),
+        (merge, 0, "c.x", "6 in line 5: 3"),
+        (merge, 0, "c.z", "20 in line 1: 2"),
+        (merge, 0, "d.x", "14 in line 1: 1"),
+        (merge, 0, "e.x", "14 in line 7: 4"),
+    ] {
+        let found = locate(input.as_bytes(), document, &path(steps));
+        let found = found.map_or(
+            "nowhere".to_owned(),
+            |Location {
+                 line,
+                 column,
+                 scalar,
+             }| {
+                let scalar = scalar.map_or(String::new(), |written| match written.style {
+                    Style::Plain => format!(": {}", written.text),
+                    Style::Quoted => format!(": text {}", written.text),
+                });
+                format!("{column} in line {line}{scalar}")
+            },
+        );
+        assert_eq!(found, expected, "{steps} in {input:?}");
+    }
+}
+
+#[test]
+fn limits_hold() {
+    let small = Limits {
+        bytes: 40,
+        depth: 3,
+        documents: 2,
+    };
+    let cases = [
+        (
+            "a: 1\n---\nb: 1\n---\nc: 1\n",
+            Some("document 3, more documents than the limit of 2"),
+        ),
+        ("a: 1\n---\nb: 1\n---\n", None),
+        ("[[[1]]]\n", None),
+        (
+            "[[[[1]]]]\n",
+            Some("line 1, column 4: nested deeper than the limit of 3"),
+        ),
+        (
+            "a: {b: {c: {}}}\n",
+            Some("line 1, column 12: nested deeper than the limit of 3"),
+        ),
+        (
+            "a: &a [1]\nb: {c: {d: *a}}\n",
+            Some("line 1, column 4: nested deeper than the limit of 3"),
+        ),
+        ("a: &a 0123456789\nb: [*a,*a,*a,*a]\n", None),
+        (
+            "a: &a 0123456789\nb: [*a,*a,*a,*a,*a]\n",
+            Some("line 1, column 4: document contains excessive aliasing"),
+        ),
+        (
+            "a: 0123456789012345678901234567890123456789\n",
+            Some("larger than the limit of 40 bytes"),
+        ),
+    ];
+    for (input, expected) in cases {
+        let error = documents_with(input.as_bytes(), small).find_map(Result::err);
+        assert_eq!(
+            error.map(|error| error.to_string()).as_deref(),
+            expected,
+            "{input:?}"
+        );
+    }
+}
+
+#[test]
+fn bombs_are_refused() {
+    let mut aliases = "a0: &a0 x\n".to_owned();
+    for level in 1..9 {
+        let below = vec![format!("*a{}", level - 1); 9].join(",");
+        writeln!(aliases, "a{level}: &a{level} [{below}]").unwrap();
+    }
+    for input in [
+        "[".repeat(600),
+        "{a: ".repeat(600),
+        "- ".repeat(600),
+        format!("{}: 1", "k".repeat(1100)),
+        aliases,
+        "a: &a\n  <<: *a\n".to_owned(),
+    ] {
+        assert!(all(&input).iter().all(Result::is_err), "{}", &input[..20]);
     }
 }
