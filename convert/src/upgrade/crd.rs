@@ -12,10 +12,13 @@ use super::{
     notes::Notes,
     schema, versions,
 };
-use crate::code::Code;
+use crate::{code::Code, report::Level};
 
 /// The largest request an apiserver takes; a definition beyond it cannot be installed.
 const REQUEST_LIMIT: usize = 3 << 20;
+
+/// No certificate is as short in PEM and base64.
+const SHORTEST_BUNDLE: usize = 128;
 
 /// Reshapes the definition; on an error in the notes it is of no use.
 pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
@@ -49,7 +52,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
             "is Namespaced, which v1beta1 took for granted",
         );
     }
-    convert(spec);
+    convert(spec, notes);
     let Some(mut versions) = versions::take_from(spec, notes) else {
         return;
     };
@@ -67,20 +70,23 @@ fn has_other_type(value: &Value) -> bool {
 }
 
 /// The conversion webhook got a folder of its own.
-fn convert(spec: &mut Object) {
+fn convert(spec: &mut Object, notes: &mut Notes<'_>) {
     let Some(conversion) = object_at(spec, &["conversion"]) else {
         return;
     };
-    let client = take(conversion, "webhookClientConfig");
+    let mut client = take(conversion, "webhookClientConfig");
     let mut reviews = take(conversion, "conversionReviewVersions");
     if json::text(conversion, "strategy") == Some("Webhook") {
         if reviews
             .as_ref()
             .and_then(Value::as_array)
-            .is_none_or(std::vec::Vec::is_empty)
+            .is_none_or(Vec::is_empty)
         {
             // What v1beta1 took their absence for; v1 demands them.
             reviews = Some(json!(["v1beta1"]));
+        }
+        if let Some(Value::Object(client)) = &mut client {
+            drop_placeholder(client, notes);
         }
         let mut webhook = Object::new();
         webhook.extend(client.map(|client| ("clientConfig".into(), client)));
@@ -89,6 +95,23 @@ fn convert(spec: &mut Object) {
     } else {
         // Without a webhook both versions refuse its settings.
         default(conversion, "strategy", "None");
+    }
+}
+
+/// Generators wrote a line feed where the certificate was to go. While it stands there the apiserver does not establish
+/// the definition; without it, it does, and whoever brings the certificate can still set it.
+fn drop_placeholder(client: &mut Object, notes: &mut Notes<'_>) {
+    let placeholder =
+        json::text(client, "caBundle").is_some_and(|bundle| bundle.len() < SHORTEST_BUNDLE);
+    if placeholder {
+        client.remove("caBundle");
+        notes.add(
+            Level::Warning,
+            Code::UpgradedAPI,
+            Path::from(["spec", "conversion", "webhookClientConfig", "caBundle"]),
+            "has a conversion webhook with a placeholder for its CA bundle, which was removed",
+            Some("set the CA bundle once the webhook has a certificate".into()),
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use manifests::path::Path;
 use serde_json::{Value, json};
 
 use super::{json::Object, json::object_at, notes::Notes};
-use crate::code::Code;
+use crate::{code::Code, report::Level};
 
 /// The label by which the apiserver itself tells the two meanings apart; pods never carry it.
 const NEVER: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
@@ -22,7 +22,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
         json!([{"key": NEVER, "operator": "Exists"}]),
     )]);
     notes.add(
-        crate::report::Level::Warning,
+        Level::Warning,
         Code::UpgradedAPI,
         Path::from(["spec", "selector"]),
         "has an empty selector, which selected no pods in v1beta1: kept so, v1 would select all pods",

@@ -7,7 +7,7 @@ use super::{
     json::{self, Object, objects_in, text},
     notes::Notes,
 };
-use crate::code::Code;
+use crate::{code::Code, report::Level};
 
 /// Writes out the defaults of v1beta1 where those of v1 differ.
 pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
@@ -44,7 +44,7 @@ pub(super) fn reshape(object: &mut Object, notes: &mut Notes<'_>) {
     }
     if let Some(at) = unclear {
         notes.add(
-            crate::report::Level::Warning,
+            Level::Warning,
             Code::UpgradedAPI,
             Path::from(["webhooks"]).index(at).key("sideEffects"),
             "does not rule out side effects, which v1 demands: declared NoneOnDryRun, so dry runs now reach the webhook",

@@ -229,6 +229,19 @@ fn conversion_webhooks_move() {
 }
 
 #[test]
+fn a_placeholder_for_a_certificate_is_removed() {
+    for (bundle, kept) in [("Cg==", false), ("", false), (&*"LS0t".repeat(100), true)] {
+        let client = json!({"url": "https://a", "caBundle": bundle});
+        let conversion = json!({"strategy": "Webhook", "webhookClientConfig": client});
+        let (object, changes) = upgraded(json!({"version": "v1", "conversion": conversion}));
+        let client = &object["spec"]["conversion"]["webhook"]["clientConfig"];
+        assert_eq!(client.get("caBundle").is_some(), kept, "{bundle}");
+        let told = changes.iter().any(|change| change.level == Level::Warning);
+        assert_eq!(told, !kept, "{bundle}");
+    }
+}
+
+#[test]
 fn the_default_scope_is_written_out() {
     for (scope, expected, told) in [
         (json!(null), json!("Namespaced"), true),
