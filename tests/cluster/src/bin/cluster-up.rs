@@ -62,15 +62,17 @@ async fn main() -> Result<ExitCode> {
 }
 
 fn announce(cluster: &Cluster) -> Result<()> {
+    let kubeconfig = cluster.kubeconfig_path().display();
+    let path = cluster
+        .tools()
+        .map(|tools| format!("export PATH={}:$PATH\n", tools.display()));
+    let lines = format!(
+        "export KUBECONFIG={kubeconfig}\n{}",
+        path.unwrap_or_default()
+    );
+    // In one write: a reader that closes the pipe after the first line must not end the control plane.
     let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
-        "export KUBECONFIG={}",
-        cluster.kubeconfig_path().display()
-    )?;
-    if let Some(tools) = cluster.tools() {
-        writeln!(out, "export PATH={}:$PATH", tools.display())?;
-    }
+    out.write_all(lines.as_bytes())?;
     out.flush()?;
     eprintln!("The control plane runs until Ctrl-C.");
     Ok(())
