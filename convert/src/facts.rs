@@ -96,8 +96,9 @@ pub(crate) fn of(metadata: &Metadata, csv: Option<Csv<'_>>, properties: Vec<Prop
         ..Facts::default()
     };
     if let Some(csv) = csv {
-        facts.name = csv.name().to_owned();
-        facts.version = csv.text(&["spec", "version"]).to_owned();
+        csv.name().clone_into(&mut facts.name);
+        csv.text(&["spec", "version"])
+            .clone_into(&mut facts.version);
         facts.replaces = some(csv.text(&["spec", "replaces"]));
         facts.skips = csv
             .list(&["spec", "skips"])

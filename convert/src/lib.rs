@@ -40,6 +40,8 @@ pub mod report;
 mod scope;
 pub mod upgrade;
 
+use std::collections::BTreeSet;
+
 use manifests::{
     content::Content,
     object::{Object, text},
@@ -202,14 +204,14 @@ impl Properties {
             }
         }
         let file = metadata.properties.as_deref();
-        let mut all: Vec<Property> = Vec::new();
-        for property in file.unwrap_or_default().iter().chain(&own) {
-            if !all.contains(property) {
-                all.push(property.clone());
-            }
-        }
+        let mut seen = BTreeSet::new();
+        let unique = file
+            .unwrap_or_default()
+            .iter()
+            .chain(&own)
+            .filter(|property| seen.insert((property.type_.as_str(), property.value.get())));
         Self {
-            all,
+            all: unique.cloned().collect(),
             annotation: file.map(|file| render::deployments::merged(&own, file)),
         }
     }

@@ -231,7 +231,7 @@ mod tests {
         ] {
             match (parse(json), result) {
                 (Ok(found), Ok(expected)) => {
-                    assert_eq!((found.major, found.minor), expected, "{json}")
+                    assert_eq!((found.major, found.minor), expected, "{json}");
                 }
                 (Err(found), Err(expected)) => assert!(found.contains(expected), "{json}: {found}"),
                 (found, _) => panic!("{json}: {found:?}"),

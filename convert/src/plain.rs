@@ -52,7 +52,7 @@ pub(crate) fn objects(
                 }
                 let identity = object.identity();
                 if let Some((other, first)) = unique.insert(identity, (object, place.clone())) {
-                    duplicate(&other, first, place, findings);
+                    duplicate(&other, &first, place, findings);
                 }
             }
             Err(error) => findings.error(
@@ -69,7 +69,7 @@ pub(crate) fn objects(
 }
 
 /// rukpak silently kept one of the two.
-fn duplicate(object: &Object, first: Place, place: Place, findings: &mut Findings) {
+fn duplicate(object: &Object, first: &Place, place: Place, findings: &mut Findings) {
     findings.error(
         Code::DuplicateObject,
         place,

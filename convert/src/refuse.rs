@@ -7,7 +7,6 @@ use manifests::{
     object::{self, text},
     path::Path,
 };
-use serde_json::Value;
 
 use crate::{
     bundle::Item,

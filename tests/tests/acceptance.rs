@@ -1,5 +1,12 @@
 //! The whole product against real parts. One binary: it links once and starts one control plane.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail by panicking"
+)]
+
 mod acceptance {
     mod architecture;
     mod cluster;

@@ -72,7 +72,7 @@ pub(crate) fn objects(
 }
 
 /// Names in use, each once, with the place of their first use.
-fn used<'a>(csv: Csv<'a>) -> Vec<(&'a str, Path)> {
+fn used(csv: Csv<'_>) -> Vec<(&str, Path)> {
     let mut seen = BTreeSet::new();
     let mut names = Vec::new();
     let lists = [

@@ -7,6 +7,7 @@ use crate::{
 };
 
 /// A definition with these fields in its spec, upgraded.
+#[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn upgraded(spec: Value) -> (Value, Vec<Change>) {
     let mut object = json!({
         "apiVersion": "apiextensions.k8s.io/v1beta1",

@@ -1,9 +1,7 @@
 //! What a good bundle becomes.
 
-mod fixture;
-
+use super::fixture::{ANNOTATIONS, Bundle, CRD, CSV, REMOVED, findings, object};
 use convert::{Class, Code, KEEP, Level, NamespaceObject, Options, overlay::DeploymentConfig};
-use fixture::{ANNOTATIONS, Bundle, CRD, CSV, REMOVED, findings, object};
 use manifests::yaml;
 use serde_json::{Value, json};
 

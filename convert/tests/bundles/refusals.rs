@@ -1,9 +1,7 @@
 //! What a bad bundle is told: every reason, with its place.
 
-mod fixture;
-
+use super::fixture::{ANNOTATIONS, Bundle, CRD, CSV, REMOVED, findings};
 use convert::{Class, Code, Level, Options};
-use fixture::{ANNOTATIONS, Bundle, CRD, CSV, REMOVED, findings};
 use manifests::content::{Builder, Content, Limits};
 use serde_json::{Value, json};
 

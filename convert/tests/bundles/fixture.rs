@@ -1,27 +1,25 @@
 //! A small good bundle to start from: each test changes one thing.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
 use std::collections::BTreeMap;
 
 use convert::{Code, Conversion, Options, Place};
 use manifests::content::{Builder, Content, Limits};
 use serde_json::{Value, json};
 
-pub const CSV: &str = "manifests/tide.clusterserviceversion.yaml";
-pub const CRD: &str = "manifests/tides.crd.yaml";
-pub const ANNOTATIONS: &str = "metadata/annotations.yaml";
+pub(crate) const CSV: &str = "manifests/tide.clusterserviceversion.yaml";
+pub(crate) const CRD: &str = "manifests/tides.crd.yaml";
+pub(crate) const ANNOTATIONS: &str = "metadata/annotations.yaml";
 
 #[derive(Debug, Clone)]
-pub struct Bundle {
-    pub csv: Value,
-    pub crd: Value,
-    pub files: BTreeMap<String, String>,
+pub(crate) struct Bundle {
+    pub(crate) csv: Value,
+    pub(crate) crd: Value,
+    pub(crate) files: BTreeMap<String, String>,
 }
 
 impl Bundle {
     /// A bundle without a single finding that is not a change.
-    pub fn good() -> Self {
+    pub(crate) fn good() -> Self {
         let csv = json!({
             "apiVersion": "operators.coreos.com/v1alpha1",
             "kind": "ClusterServiceVersion",
@@ -101,18 +99,18 @@ impl Bundle {
         }
     }
 
-    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
     }
 
-    pub fn file(mut self, path: &str, text: impl Into<String>) -> Self {
+    pub(crate) fn file(mut self, path: &str, text: impl Into<String>) -> Self {
         self.files.insert(path.to_owned(), text.into());
         self
     }
 
     /// Replaces a value of the CSV by its JSON pointer; the way to it is made when it is missing.
-    pub fn csv(mut self, pointer: &str, value: Value) -> Self {
+    pub(crate) fn csv(mut self, pointer: &str, value: Value) -> Self {
         let mut at = &mut self.csv;
         for key in pointer.split('/').skip(1) {
             at = match key.parse::<usize>() {
@@ -124,7 +122,7 @@ impl Bundle {
         self
     }
 
-    pub fn content(&self) -> Content {
+    pub(crate) fn content(&self) -> Content {
         let mut files = Builder::new(Limits::default());
         let mut all = self.files.clone();
         all.entry(CSV.to_owned())
@@ -137,20 +135,23 @@ impl Bundle {
         files.finish()
     }
 
-    pub fn convert(&self) -> Conversion {
+    pub(crate) fn convert(&self) -> Conversion {
         self.convert_with(&Options::default())
     }
 
-    pub fn convert_with(&self, options: &Options) -> Conversion {
+    pub(crate) fn convert_with(&self, options: &Options) -> Conversion {
         convert::plain(&self.content(), options)
     }
 }
 
 /// As a file's text: the file is not there.
-pub const REMOVED: &str = "\0removed";
+pub(crate) const REMOVED: &str = "\0removed";
 
 /// Code, file and JSON path of each finding of one level.
-pub fn findings(conversion: &Conversion, level: convert::Level) -> Vec<(Code, String, String)> {
+pub(crate) fn findings(
+    conversion: &Conversion,
+    level: convert::Level,
+) -> Vec<(Code, String, String)> {
     let place = |place: &Place| (place.file.clone(), place.path.to_string());
     conversion
         .report
@@ -163,7 +164,7 @@ pub fn findings(conversion: &Conversion, level: convert::Level) -> Vec<(Code, St
 }
 
 /// The object of that kind and name.
-pub fn object<'a>(conversion: &'a Conversion, kind: &str, name: &str) -> &'a Value {
+pub(crate) fn object<'a>(conversion: &'a Conversion, kind: &str, name: &str) -> &'a Value {
     conversion
         .objects
         .as_ref()

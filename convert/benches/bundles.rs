@@ -1,0 +1,106 @@
+//! From a bundle's files to the text of its plain manifests: one typical bundle, one of a megabyte, and, with
+//! `RUKPAK_CORPUS`, a hundred real ones in one process.
+
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a bench fails by panicking"
+)]
+
+use std::{fs, hint::black_box, path::Path, thread};
+
+use convert::Options;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use manifests::{
+    content::{Builder, Content, Limits},
+    yaml,
+};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn open(bundle: &Path) -> Content {
+    unpacker::open(bundle, &unpacker::Options::default())
+        .unwrap()
+        .content
+}
+
+/// Converts and writes; the number of bytes keeps the optimiser honest.
+fn run(content: &Content) -> usize {
+    let conversion = convert::plain(content, &Options::default());
+    conversion
+        .objects
+        .iter()
+        .flatten()
+        .map(|object| yaml::to_string(object).unwrap().len())
+        .sum()
+}
+
+/// The example with its large definition four times, under names of their own.
+fn megabyte(example: &Content) -> Content {
+    let mut files = Builder::new(Limits::default());
+    for (path, file) in example.files() {
+        files.add(path, 0o644, &mut file.bytes.as_ref()).unwrap();
+        if path.ends_with("stations.yaml") {
+            let text = String::from_utf8(file.bytes.to_vec()).unwrap();
+            for copy in 0..3 {
+                let text = text
+                    .replace("tations", &format!("tations{copy}"))
+                    .replace("kind: Station", &format!("kind: Station{copy}"));
+                files
+                    .add(
+                        &format!("manifests/copy{copy}.yaml"),
+                        0o644,
+                        &mut text.as_bytes(),
+                    )
+                    .unwrap();
+            }
+        }
+    }
+    files.finish()
+}
+
+fn bundles(c: &mut Criterion) {
+    let example =
+        open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/bundles/tidewatch"));
+    let megabyte = megabyte(&example);
+    let mut group = c.benchmark_group("convert");
+    for (name, content) in [("typical", &example), ("megabyte", &megabyte)] {
+        group.throughput(Throughput::Bytes(content.size()));
+        group.bench_function(name, |b| b.iter(|| black_box(run(content))));
+    }
+    if let Some(corpus) = std::env::var_os("RUKPAK_CORPUS") {
+        let folders = fs::read_dir(Path::new(&corpus).join("bundles")).unwrap();
+        let all: Vec<Content> = folders
+            .map(|folder| open(&folder.unwrap().path()))
+            .collect();
+        group.throughput(Throughput::Bytes(all.iter().map(Content::size).sum()));
+        group.bench_function("corpus, one thread", |b| {
+            b.iter(|| black_box(all.iter().map(run).sum::<usize>()));
+        });
+        group.bench_function("corpus, two threads", |b| {
+            b.iter(|| {
+                thread::scope(|scope| {
+                    let halves: Vec<_> = (0..2)
+                        .map(|half| scope.spawn(every_second(&all, half)))
+                        .collect();
+                    black_box(
+                        halves
+                            .into_iter()
+                            .map(|half| half.join().unwrap())
+                            .sum::<usize>(),
+                    )
+                })
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Converts every second bundle.
+fn every_second(all: &[Content], half: usize) -> impl FnOnce() -> usize + Send + '_ {
+    move || all.iter().skip(half).step_by(2).map(run).sum()
+}
+
+criterion_group!(benches, bundles);
+criterion_main!(benches);
