@@ -12,5 +12,6 @@
 mod bundles {
     mod conversion;
     mod fixture;
+    mod fuzz;
     mod refusals;
 }
