@@ -35,7 +35,7 @@ kubectl apply --server-side -f "$manifests"
 say "\$ kubectl wait --for condition=Established crd --all"
 kubectl wait --for condition=Established --timeout 60s crd --all
 
-say "\$ kubectl get deployments,serviceaccounts,services --all-namespaces"
-kubectl get deployments,serviceaccounts,services --all-namespaces
+say "\$ kubectl get -f manifests.yaml"
+kubectl get -f "$manifests"
 
 say "The bundle's objects are in a real cluster; it stops now."
