@@ -35,6 +35,8 @@ codes! {
     Subdirectory,
     /// A folder or file that every bundle needs is missing.
     Missing,
+    /// There is more of something than a bundle may have.
+    TooMany,
     /// A value has the wrong type or shape.
     WrongShape,
     /// A field that its API does not know was dropped.

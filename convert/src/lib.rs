@@ -37,6 +37,7 @@ mod property;
 mod refuse;
 mod render;
 pub mod report;
+pub mod rights;
 mod scope;
 pub mod upgrade;
 

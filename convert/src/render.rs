@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::{
     bundle::Item,
+    code::Code,
     csv::Csv,
     options::{NamespaceObject, Options},
     property::Property,
@@ -41,30 +42,49 @@ pub(crate) fn objects(
     others: Vec<Item>,
     findings: &mut Findings,
 ) -> Vec<Object> {
-    let mut values: Vec<Value> = Vec::new();
-    if input.options.namespace_object == NamespaceObject::Emit {
-        values.push(namespace::object(input.csv, input.namespace, findings));
-    }
     let extra = extra::objects(others, input.namespace, findings);
     let shipped = accounts::shipped(&extra);
-    values.extend(accounts::objects(
-        input.csv,
-        input.namespace,
-        &shipped,
-        findings,
-    ));
-    values.extend(permissions::objects(input.csv, input.namespace, findings));
-    values.extend(deployments::objects(input, findings));
-    values.extend(extra);
+    let mut generated = accounts::objects(input.csv, input.namespace, &shipped, findings);
+    generated.extend(permissions::objects(input.csv, input.namespace, findings));
+    generated.extend(deployments::objects(input, findings));
+    let mut unique: BTreeMap<Identity, Object> = identified(generated).collect();
 
-    let mut unique: BTreeMap<Identity, Object> = BTreeMap::new();
-    for object in values
-        .into_iter()
-        .filter_map(|value| Object::try_from(value).ok())
-    {
-        unique.insert(object.identity(), object);
+    let mut namespace = namespace::object(input.csv, input.namespace, findings);
+    for mut item in extra {
+        if item.kind() == "Namespace" && item.api_version() == "v1" {
+            if item.name() == input.namespace {
+                namespace::adopt(&mut namespace, &item.value);
+                continue;
+            }
+            namespace::keep(&mut item.value);
+        }
+        let label = item.label();
+        for (identity, object) in identified([item.value]) {
+            // Two equal files are one object, and were told already.
+            if unique.get(&identity).is_some_and(|other| *other != object) {
+                findings.error(
+                    Code::DuplicateObject,
+                    item.place.clone(),
+                    format!(
+                        "bundle contains {label}, which the ClusterServiceVersion defines, too"
+                    ),
+                    "keep one of them",
+                );
+            }
+            unique.insert(identity, object);
+        }
+    }
+    if input.options.namespace_object == NamespaceObject::Emit {
+        unique.extend(identified([namespace]));
     }
     let mut objects: Vec<Object> = unique.into_values().collect();
     objects.sort_by_cached_key(Object::order);
     objects
+}
+
+fn identified(values: impl IntoIterator<Item = Value>) -> impl Iterator<Item = (Identity, Object)> {
+    values.into_iter().filter_map(|value| {
+        let object = Object::try_from(value).ok()?;
+        Some((object.identity(), object))
+    })
 }

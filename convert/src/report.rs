@@ -194,9 +194,16 @@ fn ancestors(path: &Path) -> Vec<Path> {
     all
 }
 
+/// The most findings that a report holds. A bundle with more is no bundle, and each takes memory.
+pub const MAX_FINDINGS: usize = 10_000;
+
 /// Collects findings while a bundle is read.
 #[derive(Debug, Default)]
-pub(crate) struct Findings(Vec<Finding>);
+pub(crate) struct Findings {
+    list: Vec<Finding>,
+    refused: bool,
+    dropped: usize,
+}
 
 impl Findings {
     pub(crate) fn error(
@@ -236,7 +243,12 @@ impl Findings {
         message: String,
         remedy: &str,
     ) {
-        self.0.push(Finding {
+        self.refused |= level == Level::Error;
+        if self.list.len() >= MAX_FINDINGS {
+            self.dropped += 1;
+            return;
+        }
+        self.list.push(Finding {
             level,
             code,
             place,
@@ -245,17 +257,30 @@ impl Findings {
         });
     }
 
-    /// Whether the bundle can still be converted.
+    /// Whether something was found for which the bundle cannot be converted.
     pub(crate) fn is_refused(&self) -> bool {
-        self.0.iter().any(|finding| finding.level == Level::Error)
+        self.refused
     }
 
     /// The findings in the report's order, which does not depend on the order in which they were found.
     pub(crate) fn finish(mut self) -> Vec<Finding> {
-        self.0.sort_by(|a, b| {
+        if self.dropped > 0 {
+            self.list.push(Finding {
+                level: if self.refused {
+                    Level::Error
+                } else {
+                    Level::Warning
+                },
+                code: Code::TooMany,
+                place: None,
+                message: format!("{} more findings are left out", self.dropped),
+                remedy: Some("correct those that are listed first".to_owned()),
+            });
+        }
+        self.list.sort_by(|a, b| {
             (a.level, &a.place, a.code, &a.message).cmp(&(b.level, &b.place, b.code, &b.message))
         });
-        self.0.dedup();
-        self.0
+        self.list.dedup();
+        self.list
     }
 }

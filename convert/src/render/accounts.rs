@@ -10,6 +10,7 @@ use manifests::{
 use serde_json::{Value, json};
 
 use crate::{
+    bundle::Item,
     code::Code,
     csv::{Csv, DEPLOYMENTS},
     report::Findings,
@@ -24,16 +25,12 @@ pub(crate) fn named(name: &str) -> &str {
 }
 
 /// Names of the accounts among the bundle's own objects.
-pub(crate) fn shipped(extra: &[Value]) -> BTreeSet<String> {
-    let is_account = |value: &&Value| {
-        text(value, &["kind"]) == Some("ServiceAccount")
-            && text(value, &["apiVersion"]) == Some("v1")
-    };
+pub(crate) fn shipped(extra: &[Item]) -> BTreeSet<String> {
+    let is_account = |item: &&Item| item.kind() == "ServiceAccount" && item.api_version() == "v1";
     extra
         .iter()
         .filter(is_account)
-        .filter_map(|v| text(v, &["metadata", "name"]))
-        .map(str::to_owned)
+        .map(|item| item.name().to_owned())
         .collect()
 }
 

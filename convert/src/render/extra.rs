@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The objects, put where their kind belongs and freed from what an apiserver would refuse.
-pub(crate) fn objects(others: Vec<Item>, namespace: &str, findings: &mut Findings) -> Vec<Value> {
+pub(crate) fn objects(others: Vec<Item>, namespace: &str, findings: &mut Findings) -> Vec<Item> {
     let places: Vec<Option<Scope>> = {
         let scopes = Scopes::of_crds(
             others
@@ -31,7 +31,7 @@ pub(crate) fn objects(others: Vec<Item>, namespace: &str, findings: &mut Finding
             supported(&item, findings);
             place(&mut item, scope, namespace, findings);
             tidy(&mut item, findings);
-            item.value
+            item
         })
         .collect()
 }

@@ -85,8 +85,40 @@ pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value
             }
         }
     }
-    manifests::object::mapping(metadata.entry("annotations").or_insert_with(|| json!({})))
-        .insert(KEEP.into(), "true".into());
     metadata.insert("name".into(), name.into());
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+    keep(&mut namespace);
+    namespace
+}
+
+/// Gives the install namespace the labels and annotations of one that the bundle ships under the same name; what it
+/// has already stays.
+pub(crate) fn adopt(namespace: &mut Value, shipped: &Value) {
+    for field in ["labels", "annotations"] {
+        let Some(more) =
+            manifests::object::at(shipped, &["metadata", field]).and_then(Value::as_object)
+        else {
+            continue;
+        };
+        let metadata = manifests::object::mapping(
+            manifests::object::mapping(namespace)
+                .entry("metadata")
+                .or_insert(Value::Null),
+        );
+        let own = manifests::object::mapping(metadata.entry(field).or_insert(Value::Null));
+        for (key, value) in more {
+            own.entry(key.as_str()).or_insert_with(|| value.clone());
+        }
+    }
+}
+
+/// Marks a namespace as one to keep.
+pub(crate) fn keep(namespace: &mut Value) {
+    let metadata = manifests::object::mapping(
+        manifests::object::mapping(namespace)
+            .entry("metadata")
+            .or_insert(Value::Null),
+    );
+    manifests::object::mapping(metadata.entry("annotations").or_insert(Value::Null))
+        .insert(KEEP.into(), "true".into());
 }

@@ -571,3 +571,29 @@ fn plain_content_is_applied_as_it_is() {
         ["ConfigMap own/a", "ConfigMap own/b"]
     );
 }
+
+#[test]
+fn a_shipped_namespace_is_merged_and_every_namespace_is_kept() {
+    let namespace = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"shipped": "yes"}}})
+            .to_string()
+    };
+    let bundle = Bundle::good()
+        .file("manifests/own.yaml", namespace("tide-system"))
+        .file("manifests/other.yaml", namespace("other"));
+    let conversion = bundle.convert();
+    for name in ["tide-system", "other"] {
+        assert_eq!(
+            object(&conversion, "Namespace", name)["metadata"],
+            json!({"name": name, "labels": {"shipped": "yes"}, "annotations": {KEEP: "true"}})
+        );
+    }
+    let omitted = bundle.convert_with(&Options {
+        namespace_object: NamespaceObject::Omit,
+        ..Options::default()
+    });
+    let namespaces = names(&omitted)
+        .into_iter()
+        .filter(|name| name.starts_with("Namespace"));
+    assert_eq!(namespaces.collect::<Vec<_>>(), ["Namespace other"]);
+}

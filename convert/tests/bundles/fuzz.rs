@@ -203,7 +203,7 @@ fn run(seed: u64) {
         .objects
         .iter()
         .flatten()
-        .map(|object| object.identity())
+        .map(manifests::object::Object::identity)
         .collect();
     let count = identities.len();
     identities.sort();

@@ -84,6 +84,10 @@ fn each_reason_names_its_code_and_place() {
             in_extra(Code::DuplicateObject, ""),
         ),
         (
+            extra(object("apps/v1", "Deployment", "tide-operator")),
+            in_extra(Code::DuplicateObject, ""),
+        ),
+        (
             extra(object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "w")),
             in_extra(Code::WebhookObject, ""),
         ),
