@@ -1,0 +1,361 @@
+use serde_json::json;
+
+use super::*;
+
+fn objects(values: &[Value]) -> Vec<Object> {
+    let named = |value: &Value| Object::try_from(value.clone()).unwrap();
+    values.iter().map(named).collect()
+}
+
+fn role(kind: &str, name: &str, rules: Value) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules})
+}
+
+fn binding(kind: &str, role_kind: &str, role: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": role},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "ops", "name": "operator"}],
+    })
+}
+
+fn within(namespace: &str, mut value: Value) -> Value {
+    value["metadata"]["namespace"] = namespace.into();
+    value
+}
+
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
+}
+
+/// `verbs on groups:resources`, short enough for tables.
+fn short(rights: &Rights) -> Vec<String> {
+    let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
+    let line = |g: &Grant| {
+        let rule = &g.rule;
+        format!(
+            "{} {}:{}{}{}",
+            join(&rule.verbs),
+            join(&rule.api_groups),
+            join(&rule.resources),
+            join(&rule.resource_names),
+            join(&rule.urls)
+        )
+    };
+    rights.grants.iter().map(line).collect()
+}
+
+#[test]
+fn rights_hold_where_the_binding_says() {
+    let rules = json!([rule(&[""], &["pods"], &["get"]), {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
+    for (objects_, scope, grants) in [
+        (
+            vec![
+                role("ClusterRole", "r", rules.clone()),
+                binding("ClusterRoleBinding", "ClusterRole", "r"),
+            ],
+            Scope::Cluster,
+            &["get :/metrics", "get :pods"][..],
+        ),
+        (
+            vec![
+                role("ClusterRole", "r", rules.clone()),
+                within("a", binding("RoleBinding", "ClusterRole", "r")),
+            ],
+            Scope::Namespace("a".into()),
+            &["get :pods"],
+        ),
+        (
+            vec![
+                within("a", role("Role", "r", rules.clone())),
+                within("a", binding("RoleBinding", "Role", "r")),
+            ],
+            Scope::Namespace("a".into()),
+            &["get :pods"],
+        ),
+    ] {
+        let rights = of(&objects(&objects_));
+        assert_eq!(rights.len(), 1);
+        assert_eq!(rights[0].scope, scope);
+        assert_eq!(rights[0].holder.to_string(), "ServiceAccount ops/operator");
+        assert_eq!(short(&rights[0]), grants);
+        assert!(rights[0].other_roles.is_empty());
+    }
+}
+
+#[test]
+fn a_role_of_another_namespace_gives_nothing_and_is_named() {
+    let rules = json!([rule(&[""], &["pods"], &["get"])]);
+    let rights = of(&objects(&[
+        within("a", role("Role", "r", rules)),
+        within("b", binding("RoleBinding", "Role", "r")),
+    ]));
+    assert_eq!(rights[0].grants, []);
+    assert_eq!(rights[0].other_roles, BTreeSet::from(["Role r".to_owned()]));
+}
+
+#[test]
+fn unbound_roles_give_nothing() {
+    assert_eq!(
+        of(&objects(&[role(
+            "ClusterRole",
+            "r",
+            json!([rule(&["*"], &["*"], &["*"])])
+        )])),
+        []
+    );
+}
+
+#[test]
+fn rules_are_merged_where_that_changes_nothing() {
+    for (rules, merged) in [
+        (
+            vec![
+                rule(&[""], &["pods"], &["get"]),
+                rule(&[""], &["pods"], &["list"]),
+            ],
+            &["get,list :pods"][..],
+        ),
+        (
+            vec![
+                rule(&[""], &["pods"], &["get"]),
+                rule(&[""], &["nodes"], &["get"]),
+            ],
+            &["get :nodes,pods"],
+        ),
+        (
+            vec![
+                rule(&["a"], &["x"], &["get"]),
+                rule(&["b"], &["x"], &["get"]),
+            ],
+            &["get a,b:x"],
+        ),
+        (
+            vec![
+                rule(&["a"], &["x"], &["get"]),
+                rule(&["a"], &["y"], &["list"]),
+            ],
+            &["get a:x", "list a:y"],
+        ),
+        (vec![rule(&["a"], &["x"], &["get", "*"])], &["* a:x"]),
+        (
+            // The third one lets the first two meet.
+            vec![
+                rule(&["a"], &["x"], &["get"]),
+                rule(&["a"], &["y"], &["get", "list"]),
+                rule(&["a"], &["x"], &["list"]),
+            ],
+            &["get,list a:x,y"],
+        ),
+        (
+            vec![
+                rule(&["a"], &["x"], &["get"]),
+                json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]}),
+            ],
+            &["get a:x"],
+        ),
+        (
+            vec![
+                json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["m"], "verbs": ["get"]}),
+                json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]}),
+            ],
+            &["get a:xm,n"],
+        ),
+    ] {
+        let rights = of(&objects(&[
+            role("ClusterRole", "r", rules.clone().into()),
+            binding("ClusterRoleBinding", "ClusterRole", "r"),
+        ]));
+        assert_eq!(short(&rights[0]), merged, "{rules:?}");
+    }
+}
+
+#[test]
+fn dangers_are_told() {
+    use Danger::*;
+    let named = |mut rule: Value, name: &str| {
+        rule["resourceNames"] = json!([name]);
+        rule
+    };
+    let rbac = "rbac.authorization.k8s.io";
+    let scc = rule(
+        &["security.openshift.io"],
+        &["securitycontextconstraints"],
+        &["use"],
+    );
+    for (rule, dangers) in [
+        (
+            rule(&[""], &["pods", "configmaps"], &["get", "list", "watch"]),
+            &[][..],
+        ),
+        (rule(&[""], &["secrets"], &["create", "delete"]), &[]),
+        (rule(&[""], &["secrets"], &["list"]), &[Secrets]),
+        (named(rule(&[""], &["secrets"], &["get"]), "own"), &[]),
+        (rule(&["other"], &["secrets"], &["get"]), &[]),
+        (rule(&["acme.io"], &["*"], &["get"]), &[Wildcard]),
+        (rule(&[rbac], &["clusterroles"], &["create", "update"]), &[]),
+        (rule(&[rbac], &["clusterroles"], &["escalate"]), &[Escalate]),
+        (
+            named(rule(&[rbac], &["clusterroles"], &["bind"]), "cluster-admin"),
+            &[Bind],
+        ),
+        (rule(&[""], &["users"], &["impersonate"]), &[Impersonate]),
+        (
+            rule(&["authentication.k8s.io"], &["uids"], &["impersonate"]),
+            &[Impersonate],
+        ),
+        (rule(&[""], &["pods/exec"], &["create"]), &[Exec]),
+        (rule(&[""], &["pods/exec"], &["get"]), &[Exec]),
+        (rule(&[""], &["pods/log"], &["get"]), &[]),
+        (rule(&[""], &["*/exec"], &["create"]), &[Wildcard, Exec]),
+        (
+            rule(&[""], &["pods/ephemeralcontainers"], &["patch"]),
+            &[Exec],
+        ),
+        (rule(&["apps"], &["deployments"], &["create"]), &[Workloads]),
+        (rule(&["batch"], &["jobs"], &["delete"]), &[]),
+        (rule(&[""], &["persistentvolumes"], &["create"]), &[Volumes]),
+        (rule(&[""], &["nodes/proxy"], &["get"]), &[NodeProxy]),
+        (rule(&[""], &["nodes"], &["get"]), &[]),
+        (
+            rule(&[""], &["serviceaccounts/token"], &["create"]),
+            &[Tokens],
+        ),
+        (
+            rule(
+                &["certificates.k8s.io"],
+                &["certificatesigningrequests/approval"],
+                &["update"],
+            ),
+            &[Certificates],
+        ),
+        (
+            rule(&["certificates.k8s.io"], &["signers"], &["sign"]),
+            &[Certificates],
+        ),
+        (
+            rule(
+                &["admissionregistration.k8s.io"],
+                &["validatingwebhookconfigurations"],
+                &["patch"],
+            ),
+            &[Admission],
+        ),
+        (rule(&[""], &["namespaces"], &["create"]), &[]),
+        (rule(&[""], &["namespaces"], &["update"]), &[Namespaces]),
+        (scc.clone(), &[PrivilegedPods]),
+        (named(scc.clone(), "restricted"), &[]),
+        (named(scc, "anyuid"), &[PrivilegedPods]),
+        (
+            json!({"nonResourceURLs": ["*"], "verbs": ["get"]}),
+            &[Wildcard],
+        ),
+    ] {
+        let found = danger::of(&Rule::read(&rule));
+        assert_eq!(found, dangers.iter().copied().collect(), "{rule}");
+    }
+    let everything = danger::of(&Rule::read(&rule(&["*"], &["*"], &["*"])));
+    assert_eq!(everything.len(), 14, "{everything:?}");
+}
+
+#[test]
+fn roles_of_the_cluster_are_named_and_known() {
+    let rights = of(&objects(&[binding(
+        "ClusterRoleBinding",
+        "ClusterRole",
+        "cluster-admin",
+    )]));
+    assert_eq!(
+        rights[0].other_roles,
+        BTreeSet::from(["ClusterRole cluster-admin".to_owned()])
+    );
+    assert_eq!(short(&rights[0]), ["* :*", "* *:*"]);
+    let rights = of(&objects(&[within(
+        "a",
+        binding("RoleBinding", "ClusterRole", "edit"),
+    )]));
+    assert!(
+        rights[0]
+            .dangers()
+            .is_superset(&[Danger::Secrets, Danger::Impersonate, Danger::Exec].into())
+    );
+    let rights = of(&objects(&[binding(
+        "ClusterRoleBinding",
+        "ClusterRole",
+        "view",
+    )]));
+    assert!(rights[0].grants.is_empty() && rights[0].other_roles.contains("ClusterRole view"));
+}
+
+#[test]
+fn aggregation_works_both_ways() {
+    let mut part = role(
+        "ClusterRole",
+        "part",
+        json!([rule(&["acme.io"], &["tides"], &["get"])]),
+    );
+    part["metadata"]["labels"] =
+        json!({"acme.io/part": "true", "rbac.authorization.k8s.io/aggregate-to-view": "true"});
+    let mut whole = role("ClusterRole", "whole", json!([]));
+    whole["aggregationRule"] =
+        json!({"clusterRoleSelectors": [{"matchLabels": {"acme.io/part": "true"}}]});
+    let rights = of(&objects(&[
+        part,
+        whole,
+        binding("ClusterRoleBinding", "ClusterRole", "whole"),
+    ]));
+    let told: Vec<_> = rights
+        .iter()
+        .map(|r| (r.holder.to_string(), short(r)))
+        .collect();
+    let tides = vec!["get acme.io:tides".to_owned()];
+    assert_eq!(
+        told,
+        [
+            ("ClusterRole view".to_owned(), tides.clone()),
+            ("ServiceAccount ops/operator".to_owned(), tides)
+        ]
+    );
+}
+
+#[test]
+fn selectors_choose_as_the_apiserver_does() {
+    let labelled = json!({"metadata": {"labels": {"a": "1"}}});
+    for (selector, is_chosen) in [
+        (json!({}), true),
+        (json!({"matchLabels": {"a": "1"}}), true),
+        (json!({"matchLabels": {"a": "1", "b": "1"}}), false),
+        (
+            json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}),
+            true,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}),
+            false,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["1"]}]}),
+            true,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}),
+            true,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}),
+            false,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}),
+            false,
+        ),
+    ] {
+        assert_eq!(
+            roles::selects(&selector, &labelled),
+            is_chosen,
+            "{selector}"
+        );
+    }
+}
