@@ -1,2 +1,57 @@
-//! The `rukpak` command.
-fn main() {}
+//! The `rukpak` command: what a bundle becomes, what is wrong with it, and what it may do, without a cluster.
+//!
+//! ```text
+//!           args ─ source ─┬─ conversion ─ output ── manifests: standard output, or a staged folder
+//!  BUNDLE...               ├─ validation ─────────── findings: table, JSON, SARIF
+//!                          └─ inspection ─────────── facts and rights: text, JSON, YAML
+//! ```
+//!
+//! Data goes to standard output and everything else to standard error. The exit code is 0 when all went well, 1 when
+//! something failed or was refused, 2 when the command line makes no sense.
+
+mod args;
+mod conversion;
+mod folder;
+mod inspection;
+mod message;
+mod output;
+mod parallel;
+mod source;
+mod table;
+mod validation;
+mod version;
+
+use std::process::ExitCode;
+
+use crate::args::Command;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How a command ended that was able to do its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    Done,
+    /// It said so already.
+    Failed,
+}
+
+fn main() -> ExitCode {
+    let result = match args::parse() {
+        Command::Convert(args) => conversion::run(&args),
+        Command::Validate(args) => validation::run(&args),
+        Command::Inspect(args) => inspection::run(&args),
+        Command::Completion(args) => version::completion(&args),
+        Command::Version(args) => version::run(&args),
+    };
+    match result {
+        Ok(Exit::Done) => ExitCode::SUCCESS,
+        Ok(Exit::Failed) => ExitCode::FAILURE,
+        // Whoever reads the data, as `head` does, has seen enough.
+        Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            message::error(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `rukpak convert`.
+
+mod several;
+
+use std::path::Path;
+
+use anyhow::Context;
+use convert::{Conversion, Level, Report};
+
+use crate::{
+    Exit,
+    args::{self, ConvertArgs},
+    folder::{self, Before, Staged},
+    message::{self, count},
+    output,
+    source::{self, Source},
+};
+
+/// Warnings that are printed; the rest is counted.
+const WARNINGS: usize = 10;
+
+pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<Exit> {
+    let sources = source::all(&args.bundles.bundles);
+    match sources.as_slice() {
+        [source] => one(source, args),
+        several => several::run(several, args),
+    }
+}
+
+fn one(source: &Source, args: &ConvertArgs) -> anyhow::Result<Exit> {
+    let options = args.conversion.options()?;
+    let content = source.read(&args.limits.into())?;
+    let Conversion {
+        objects,
+        mut report,
+    } = convert::plain(&content, &options);
+    // Looking up lines takes as long as reading the bundle again.
+    let is_told =
+        args.report.is_some() || !args.quiet && report.of(Level::Warning).next().is_some();
+    if objects.is_none() || is_told {
+        report.locate(&content);
+    }
+    drop(content);
+    if let Some(path) = &args.report {
+        output::write(path, &output::json(&report)?)?;
+    }
+    if !args.quiet {
+        warn(source, &report);
+    }
+    let Some(objects) = objects else {
+        refuse(source, &report);
+        return Ok(Exit::Failed);
+    };
+    let Some(path) = &args.output_dir else {
+        output::print(&output::manifests(&objects, args.output)?)?;
+        return Ok(Exit::Done);
+    };
+    let staged = stage(path, args)?;
+    for (position, object) in objects.iter().enumerate() {
+        let name = folder::file_name(position, objects.len(), object, args.output);
+        staged.write(name, &output::manifest(object, args.output)?)?;
+    }
+    let written = staged.publish(folder::is_file_name)?;
+    if !args.quiet {
+        message::note(&format!(
+            "{} written to {}",
+            count(written, "object"),
+            path.display()
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+fn stage(path: &Path, args: &ConvertArgs) -> anyhow::Result<Staged> {
+    let before = if args.force {
+        Before::Anything
+    } else {
+        Before::Nothing
+    };
+    Staged::new(path, before).context("failed to prepare --output-dir")
+}
+
+fn refuse(source: &Source, report: &Report) {
+    report.refusals().for_each(message::finding);
+    let problems = count(report.refusals().count(), "problem");
+    message::error(&format!(
+        "bundle {:?} cannot be converted: {problems}",
+        source.name
+    ));
+}
+
+fn warn(source: &Source, report: &Report) {
+    let warnings = || report.of(Level::Warning);
+    warnings().take(WARNINGS).for_each(message::finding);
+    let more = warnings().count().saturating_sub(WARNINGS);
+    if more > 0 {
+        message::note(&format!(
+            "{}: {} validate {}",
+            count(more, "more warning"),
+            args::name(),
+            source
+                .path
+                .as_ref()
+                .map_or("-".into(), |path| path.to_string_lossy()),
+        ));
+    }
+}

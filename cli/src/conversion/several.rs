@@ -1,0 +1,238 @@
+//! Several bundles at once: a line for each, and a file when a folder is given.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use convert::{Code, Conversion, Level, Options, Report};
+use manifests::object::Object;
+use serde::Serialize;
+
+use super::stage;
+use crate::{
+    Exit,
+    args::{self, ConvertArgs},
+    folder::{self, Staged},
+    message::{self, clean, count},
+    output, parallel,
+    source::Source,
+};
+
+/// What became of one bundle.
+struct Outcome<'a> {
+    source: &'a Source,
+    result: Result<Converted, unpacker::Error>,
+}
+
+struct Converted {
+    report: Report,
+    is_converted: bool,
+}
+
+/// What the report file says of one bundle.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Entry {
+    Read(Box<Report>),
+    Failed { error: String },
+}
+
+#[derive(Default)]
+struct Tally {
+    converted: usize,
+    refused: usize,
+    failed: usize,
+    warnings: usize,
+}
+
+pub(super) fn run(sources: &[Source], args: &ConvertArgs) -> anyhow::Result<Exit> {
+    let options = args.conversion.options()?;
+    let folder = args
+        .output_dir
+        .as_ref()
+        .map(|path| stage(path, args))
+        .transpose()?;
+    let mut tally = Tally::default();
+    let mut reports: BTreeMap<String, Entry> = BTreeMap::new();
+    let mut is_read = true;
+    let work = |source| convert_one(source, &options, args, folder.as_ref());
+    parallel::each(sources, work, |outcome| -> anyhow::Result<()> {
+        let outcome = outcome?;
+        tally.add(&outcome);
+        if is_read && let Err(error) = output::print(&outcome.line()) {
+            // The files are still wanted.
+            if !output::is_closed(&error) || folder.is_none() && args.report.is_none() {
+                return Err(error);
+            }
+            is_read = false;
+        }
+        if args.report.is_some() {
+            reports.insert(outcome.source.name.clone(), outcome.into_entry());
+        }
+        Ok(())
+    })?;
+    if let Some(path) = &args.report {
+        output::write(path, &output::json(&reports)?)?;
+    }
+    if let Some(folder) = folder {
+        // The names of bundles have no pattern that would tell older files.
+        folder.publish(|_| false)?;
+    }
+    if !args.quiet {
+        tally.print(sources.len());
+    }
+    Ok(if tally.converted == sources.len() {
+        Exit::Done
+    } else {
+        Exit::Failed
+    })
+}
+
+fn convert_one<'a>(
+    source: &'a Source,
+    options: &Options,
+    args: &ConvertArgs,
+    folder: Option<&Staged>,
+) -> anyhow::Result<Outcome<'a>> {
+    let content = match source.read(&args.limits.into()) {
+        Ok(content) => content,
+        Err(error) => {
+            return Ok(Outcome {
+                source,
+                result: Err(error),
+            });
+        }
+    };
+    let Conversion {
+        objects,
+        mut report,
+    } = convert::plain(&content, options);
+    if args.report.is_some() {
+        report.locate(&content);
+    }
+    if let (Some(folder), Some(objects)) = (folder, &objects) {
+        write(folder, source, objects, args)
+            .with_context(|| format!("bundle {:?}", source.name))?;
+    }
+    Ok(Outcome {
+        source,
+        result: Ok(Converted {
+            report,
+            is_converted: objects.is_some(),
+        }),
+    })
+}
+
+fn write(
+    folder: &Staged,
+    source: &Source,
+    objects: &[Object],
+    args: &ConvertArgs,
+) -> anyhow::Result<()> {
+    let text = output::manifests(objects, args.output)?;
+    folder.write(
+        format!("{}.{}", source.name, folder::ending(args.output)),
+        &text,
+    )
+}
+
+impl Outcome<'_> {
+    /// Name, ClusterServiceVersion, outcome, reason.
+    fn line(&self) -> String {
+        let (csv, outcome, reason) = match &self.result {
+            Ok(converted) if converted.is_converted => (
+                converted.report.facts.name.as_str(),
+                "converted",
+                String::new(),
+            ),
+            Ok(converted) => (
+                converted.report.facts.name.as_str(),
+                "refused",
+                reason(&converted.report),
+            ),
+            Err(error) => (
+                "",
+                "failed",
+                format!("{}: {}", error.reason(), chain(error)),
+            ),
+        };
+        format!(
+            "{}\t{}\t{outcome}\t{}\n",
+            clean(&self.source.name),
+            clean(csv),
+            clean(&reason)
+        )
+    }
+
+    fn into_entry(self) -> Entry {
+        match self.result {
+            Ok(converted) => Entry::Read(Box::new(converted.report)),
+            Err(error) => Entry::Failed {
+                error: chain(&error),
+            },
+        }
+    }
+}
+
+/// Every code once, and the first message: `Webhooks,InstallMode: …`.
+fn reason(report: &Report) -> String {
+    let mut codes: Vec<Code> = report.refusals().map(|finding| finding.code).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    let codes: Vec<&str> = codes.into_iter().map(Code::as_str).collect();
+    let first = report
+        .refusals()
+        .next()
+        .map(|finding| finding.message.as_str());
+    format!("{}: {}", codes.join(","), first.unwrap_or_default())
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(Some(error), |error| error.source());
+    sources
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+impl Tally {
+    fn add(&mut self, outcome: &Outcome<'_>) {
+        match &outcome.result {
+            Ok(converted) => {
+                self.warnings += converted.report.of(Level::Warning).count();
+                if converted.is_converted {
+                    self.converted += 1;
+                } else {
+                    self.refused += 1;
+                }
+            }
+            Err(_) => self.failed += 1,
+        }
+    }
+
+    fn print(&self, bundles: usize) {
+        let Self {
+            converted,
+            refused,
+            failed,
+            warnings,
+        } = self;
+        let failed = if *failed > 0 {
+            format!(", {failed} failed")
+        } else {
+            String::new()
+        };
+        let hint = if *warnings > 0 {
+            format!(
+                "; {}: {} validate",
+                count(*warnings, "warning"),
+                args::name()
+            )
+        } else {
+            String::new()
+        };
+        let bundles = count(bundles, "bundle");
+        message::note(&format!(
+            "{bundles}: {converted} converted, {refused} refused{failed}{hint}"
+        ));
+    }
+}

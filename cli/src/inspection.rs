@@ -1,0 +1,87 @@
+//! `rukpak inspect`.
+
+mod text;
+
+use convert::{
+    Class, Conversion, Finding,
+    facts::Facts,
+    rights::{self, Rights},
+};
+use manifests::object::{Identity, Object};
+use serde::Serialize;
+
+use crate::{Exit, args::InspectArgs, output, source};
+
+/// A bundle, as programs read it; people get the same from [`text`].
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inspection<'a> {
+    bundle: String,
+    class: &'static str,
+    /// `converted` or `refused`.
+    outcome: &'static str,
+    /// Why it is refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refusals: Vec<&'a Finding>,
+    facts: &'a Facts,
+    /// What it becomes; nothing when it is refused.
+    objects: Vec<Reference<'a>>,
+    /// What these let whom do.
+    rights: Vec<Rights>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference<'a> {
+    api_version: &'a str,
+    #[serde(flatten)]
+    identity: Identity,
+}
+
+impl<'a> Reference<'a> {
+    fn new(object: &'a Object) -> Self {
+        Self {
+            api_version: object.api_version(),
+            identity: object.identity(),
+        }
+    }
+}
+
+pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Exit> {
+    let sources = source::all(std::slice::from_ref(&args.bundle));
+    let Some(source) = sources.into_iter().next() else {
+        return Ok(Exit::Done); // there is one
+    };
+    let options = args.conversion.options()?;
+    let content = source.read(&args.limits.into())?;
+    let class = options.class.unwrap_or_else(|| convert::class(&content));
+    let Conversion {
+        objects,
+        mut report,
+    } = convert::plain(&content, &options);
+    if objects.is_none() {
+        report.locate(&content);
+    }
+    let objects_or_none = objects.as_deref().unwrap_or_default();
+    let inspection = Inspection {
+        bundle: source.name,
+        class: match class {
+            Class::Registry => "registry+v1",
+            Class::Plain => "plain+v0",
+        },
+        outcome: if objects.is_some() {
+            "converted"
+        } else {
+            "refused"
+        },
+        refusals: report.refusals().collect(),
+        facts: &report.facts,
+        objects: objects_or_none.iter().map(Reference::new).collect(),
+        rights: rights::of(objects_or_none),
+    };
+    match output::described(&inspection, args.output)? {
+        Some(text) => output::print(&text)?,
+        None => output::print_styled(&text::render(&inspection))?,
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,65 @@
+//! What people are told besides the data: lines on standard error, coloured on a terminal only.
+//!
+//! Nobody may be listening any more, so that a line that cannot be written is no failure.
+
+use std::{fmt::Display, io::Write};
+
+use anstyle::{AnsiColor, Style};
+use convert::{Finding, Level};
+
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
+
+/// `error: …`
+pub(crate) fn error(text: &str) {
+    line(&format_args!("{ERROR}error:{ERROR:#} {}", clean(text)));
+}
+
+/// `error[Webhooks]: manifests/csv.yaml:12:7 (spec.webhookdefinitions): …`
+pub(crate) fn finding(finding: &Finding) {
+    let style = style(finding.level);
+    let level = level(finding.level);
+    let text = clean(&finding.to_string());
+    line(&format_args!(
+        "{style}{level}[{}]:{style:#} {text}",
+        finding.code
+    ));
+}
+
+/// Anything else.
+pub(crate) fn note(text: &str) {
+    line(&clean(text));
+}
+
+pub(crate) fn style(level: Level) -> Style {
+    match level {
+        Level::Error => ERROR,
+        Level::Warning => WARNING,
+        Level::Change => CHANGE,
+    }
+}
+
+pub(crate) fn level(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error",
+        Level::Warning => "warning",
+        Level::Change => "change",
+    }
+}
+
+/// A text that cannot move the cursor or change colours: it may come from a bundle.
+pub(crate) fn clean(text: &str) -> String {
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(printable).collect()
+}
+
+/// `1 error`, `2 errors`.
+pub(crate) fn count(number: usize, one: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {one}{plural}")
+}
+
+fn line(text: &dyn Display) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}

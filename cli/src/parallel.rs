@@ -1,0 +1,103 @@
+//! Many things at once, and their results in order.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+};
+
+/// What the main thread has, for documents as deep as any that are read there.
+const STACK: usize = 8 << 20;
+
+/// Does `work` for every item on all processors, and gives `done` the results in the order of the items, each as soon
+/// as it and all before it are there. Stops early when `done` fails.
+///
+/// # Errors
+/// That of `done`, or when threads cannot be started.
+pub(crate) fn each<'a, T: Sync, R: Send, E: From<io::Error>>(
+    items: &'a [T],
+    work: impl Fn(&'a T) -> R + Sync,
+    mut done: impl FnMut(R) -> Result<(), E>,
+) -> Result<(), E> {
+    let threads = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(items.len());
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            let sender = sender.clone();
+            let (next, work) = (&next, &work);
+            let turns = move || {
+                while let at = next.fetch_add(1, Ordering::Relaxed)
+                    && let Some(item) = items.get(at)
+                    && sender.send((at, work(item))).is_ok()
+                {}
+            };
+            thread::Builder::new()
+                .stack_size(STACK)
+                .spawn_scoped(scope, turns)?;
+        }
+        drop(sender);
+        let results = results;
+        let mut early = BTreeMap::new();
+        let mut turn = 0;
+        for (at, result) in &results {
+            early.insert(at, result);
+            while let Some(result) = early.remove(&turn) {
+                done(result)?;
+                turn += 1;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_order_of_the_items() {
+        let items: Vec<u64> = (0..50).collect();
+        let mut seen = Vec::new();
+        let work = |item: &u64| {
+            thread::sleep(Duration::from_micros((50 - item) * 20));
+            item * 2
+        };
+        let outcome: io::Result<()> = each(&items, work, |double| {
+            seen.push(double);
+            Ok(())
+        });
+        assert!(outcome.is_ok());
+        assert_eq!(seen, items.iter().map(|item| item * 2).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_first_failure_ends_it() {
+        let items = [1, 2, 3, 4];
+        let mut seen = 0;
+        let outcome = each(
+            &items,
+            |item| *item,
+            |item| {
+                seen += 1;
+                if item == 2 {
+                    Err(io::Error::other("two"))
+                } else {
+                    Ok(())
+                }
+            },
+        );
+        assert_eq!(
+            (outcome.unwrap_err().to_string().as_str(), seen),
+            ("two", 2)
+        );
+    }
+}

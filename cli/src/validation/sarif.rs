@@ -1,0 +1,184 @@
+//! Findings as SARIF 2.1.0, which code hosts show beside the lines.
+
+use std::{
+    fmt::Write,
+    path::{Component, Path},
+};
+
+use convert::{Code, Finding, Level};
+use serde_json::{Value, json};
+use unpacker::Content;
+
+use super::Verdict;
+use crate::{source::Source, version::VERSION};
+
+/// How the paths of a bundle's files begin for whoever looks at the repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Base {
+    /// Empty, or a URI with a slash behind it.
+    prefix: String,
+    /// The URI of the archive, whose files are in no repository.
+    archive: Option<String>,
+    /// The file that stands for the bundle as a whole: a result without a file is not shown.
+    whole: Option<String>,
+}
+
+impl Base {
+    pub(super) fn new(source: &Source, content: &Content) -> Self {
+        let uri = source
+            .path
+            .as_deref()
+            .map(|path| uri(path, std::env::current_dir().ok().as_deref()));
+        let (prefix, archive) = match uri {
+            Some(uri) if source.is_folder() => (
+                if uri.is_empty() {
+                    uri
+                } else {
+                    format!("{uri}/")
+                },
+                None,
+            ),
+            archive => (String::new(), archive),
+        };
+        let all = || content.files().map(|(path, _)| path);
+        let whole = all()
+            .find(|path| path.starts_with("metadata/annotations."))
+            .or_else(|| all().next());
+        Self {
+            prefix,
+            archive,
+            whole: whole.map(str::to_owned),
+        }
+    }
+
+    fn locations(&self, finding: &Finding) -> Value {
+        let Some(file) = finding
+            .place
+            .as_ref()
+            .map(|place| &place.file)
+            .or(self.whole.as_ref())
+        else {
+            return json!([]);
+        };
+        if let Some(archive) = &self.archive {
+            return json!([{
+                "physicalLocation": {"artifactLocation": {"uri": archive}},
+                "logicalLocations": [{"fullyQualifiedName": file, "kind": "resource"}],
+            }]);
+        }
+        let mut physical =
+            json!({"artifactLocation": {"uri": format!("{}{}", self.prefix, encode(file))}});
+        let mut region = serde_json::Map::new();
+        if let Some(place) = &finding.place {
+            region.extend(place.line.map(|line| ("startLine".to_owned(), line.into())));
+            region.extend(
+                place
+                    .line
+                    .and(place.column)
+                    .map(|column| ("startColumn".to_owned(), column.into())),
+            );
+        }
+        if let (Some(physical), false) = (physical.as_object_mut(), region.is_empty()) {
+            physical.insert("region".into(), region.into());
+        }
+        json!([{"physicalLocation": physical}])
+    }
+}
+
+/// A path as it stands in a repository: relative if it can be, else a whole `file:` URI.
+fn uri(path: &Path, current: Option<&Path>) -> String {
+    let path = match current.and_then(|current| path.strip_prefix(current).ok()) {
+        Some(below) => below,
+        None => path,
+    };
+    let parts = path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(encode(&name.to_string_lossy())),
+        Component::ParentDir => Some("..".to_owned()),
+        _ => None,
+    });
+    let joined = parts.collect::<Vec<_>>().join("/");
+    if path.is_absolute() {
+        format!("file:///{joined}")
+    } else {
+        joined
+    }
+}
+
+fn encode(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}"); // into a text: cannot fail
+        }
+    }
+    text
+}
+
+/// The whole log.
+pub(super) fn log(verdicts: &[Verdict]) -> Value {
+    let rules: Vec<Value> = Code::ALL
+        .iter()
+        .map(|code| json!({"id": code.as_str(), "shortDescription": {"text": code.summary()}}))
+        .collect();
+    let results: Vec<Value> = verdicts
+        .iter()
+        .flat_map(|v| v.findings.iter().map(|f| result(f, &v.place)))
+        .collect();
+    let failures: Vec<Value> = verdicts
+        .iter()
+        .filter_map(|v| Some(json!({"level": "error", "message": {"text": format!("bundle {:?} {}", v.bundle, v.error.as_ref()?)}})))
+        .collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {"name": "rukpak", "version": VERSION, "rules": rules}},
+            "columnKind": "unicodeCodePoints",
+            "invocations": [{"executionSuccessful": failures.is_empty(), "toolExecutionNotifications": failures}],
+            "results": results,
+        }],
+    })
+}
+
+fn result(finding: &Finding, base: &Base) -> Value {
+    let text = match &finding.remedy {
+        Some(remedy) => format!("{}; {remedy}", finding.message),
+        None => finding.message.clone(),
+    };
+    json!({
+        "ruleId": finding.code.as_str(),
+        "ruleIndex": Code::ALL.iter().position(|code| *code == finding.code),
+        "level": match finding.level {
+            Level::Error => "error",
+            Level::Warning => "warning",
+            Level::Change => "note",
+        },
+        "message": {"text": text},
+        "locations": base.locations(finding),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_relative_where_that_is_possible() {
+        for (path, expected) in [
+            ("./bundles/a", "bundles/a"),
+            (".", ""),
+            ("a b/ü", "a%20b/%C3%BC"),
+            ("../x", "../x"),
+            ("/home/me/repo/x", "x"),
+            ("/elsewhere/x", "file:///elsewhere/x"),
+        ] {
+            assert_eq!(
+                uri(Path::new(path), Some(Path::new("/home/me/repo"))),
+                expected,
+                "{path}"
+            );
+        }
+    }
+}

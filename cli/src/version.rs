@@ -1,0 +1,56 @@
+//! `rukpak version` and `rukpak completion`.
+
+use manifests::version::KubeVersion;
+use serde::Serialize;
+
+use crate::{
+    Exit,
+    args::{self, CompletionArgs, VersionArgs},
+    output,
+};
+
+/// This program's release.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[derive(Serialize)]
+struct About {
+    version: &'static str,
+    /// Who builds a release says which commit it is made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<&'static str>,
+    /// The newest release whose APIs are known.
+    kubernetes: String,
+}
+
+pub(crate) fn run(args: &VersionArgs) -> anyhow::Result<Exit> {
+    let about = About {
+        version: VERSION,
+        commit: option_env!("RUKPAK_COMMIT").filter(|commit| !commit.is_empty()),
+        kubernetes: KubeVersion::NEWEST.to_string(),
+    };
+    let text = output::described(&about, args.output)?.unwrap_or_else(|| {
+        let About {
+            version,
+            commit,
+            kubernetes,
+        } = about;
+        let commit = commit
+            .map(|commit| format!(" ({commit})"))
+            .unwrap_or_default();
+        format!("rukpak {version}{commit}, knows Kubernetes up to {kubernetes}\n")
+    });
+    output::print(&text)?;
+    Ok(Exit::Done)
+}
+
+pub(crate) fn completion(args: &CompletionArgs) -> anyhow::Result<Exit> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        args.shell,
+        &mut args::command(),
+        args::file_name(),
+        &mut script,
+    );
+    output::print(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,180 @@
+//! Small bundles in folders of their own, and the command over them.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A folder in which one test works.
+pub(crate) struct Place(TempDir);
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// The names in a folder, hidden ones included.
+    pub(crate) fn list(&self, name: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(name)).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// A bundle that can be converted.
+    pub(crate) fn good(&self, name: &str) {
+        self.bundle(name, &csv(name));
+    }
+
+    /// A bundle with two problems.
+    pub(crate) fn bad(&self, name: &str) {
+        let mut csv = csv(name);
+        csv["spec"]["installModes"] = json!([{"type": "OwnNamespace", "supported": true}]);
+        csv["spec"]["webhookdefinitions"] =
+            json!([{"type": "ValidatingAdmissionWebhook", "generateName": "v.acme.io"}]);
+        self.bundle(name, &csv);
+    }
+
+    pub(crate) fn bundle(&self, name: &str, csv: &Value) {
+        let annotations = json!({"annotations": {
+            "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
+            "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
+            "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
+            "operators.operatorframework.io.bundle.package.v1": "tide",
+            "operators.operatorframework.io.bundle.channels.v1": "stable,beta",
+            "operators.operatorframework.io.bundle.channel.default.v1": "stable",
+        }});
+        self.write(
+            &format!("{name}/metadata/annotations.yaml"),
+            annotations.to_string(),
+        );
+        self.write(&format!("{name}/manifests/csv.yaml"), format!("{csv:#}\n"));
+        self.write(
+            &format!("{name}/manifests/map.yaml"),
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: gauges\ndata:\n  answer: \"yes\"\n",
+        );
+    }
+
+    pub(crate) fn tar(&self, archive: &str, flags: &str, folder: &str, what: &str) {
+        let status = Command::new("tar")
+            .args([
+                flags,
+                self.path(archive).to_str().unwrap(),
+                "-C",
+                self.path(folder).to_str().unwrap(),
+                what,
+            ])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Run {
+        self.run_with(args, b"")
+    }
+
+    pub(crate) fn run_with(&self, args: &[&str], input: &[u8]) -> Run {
+        let mut child = self
+            .command(&binary())
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The command may have had enough before the end.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        child.wait_with_output().unwrap().into()
+    }
+
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.0.path());
+        command
+    }
+}
+
+pub(crate) fn binary() -> PathBuf {
+    env!("CARGO_BIN_EXE_rukpak").into()
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Run {
+    /// Checks the exit code and shows what was said when it is another one.
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap()
+    }
+}
+
+/// A ClusterServiceVersion with one Deployment and rights worth a look.
+pub(crate) fn csv(name: &str) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": format!("{name}.v1.2.3"), "annotations": {"olm.skipRange": ">=1.0.0 <1.2.3"}},
+        "spec": {
+            "displayName": "Tide",
+            "version": "1.2.3",
+            "replaces": format!("{name}.v1.2.2"),
+            "minKubeVersion": "1.25.0",
+            "installModes": [{"type": "AllNamespaces", "supported": true}],
+            "install": {"strategy": "deployment", "spec": {
+                "clusterPermissions": [{"serviceAccountName": "tide", "rules": [
+                    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]},
+                    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]},
+                ]}],
+                "deployments": [{"name": "tide", "spec": {
+                    "replicas": 1,
+                    "selector": {"matchLabels": {"app": "tide"}},
+                    "template": {"metadata": {"labels": {"app": "tide"}}, "spec": {
+                        "serviceAccountName": "tide",
+                        "containers": [{"name": "tide", "image": "tide.example.com/tide:1.2.3"}],
+                    }},
+                }}],
+            }},
+        },
+    })
+}

@@ -1,0 +1,154 @@
+use std::os::unix::fs::symlink;
+
+use crate::bundle::{Place, Run, binary};
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let place = Place::new();
+    place.good("tide");
+    for args in [
+        &[][..],
+        &["convert"],
+        &["convart", "tide"],
+        &["convert", "tide", "--no-such-flag"],
+        &["convert", "tide", "-o", "toml"],
+        &["convert", "tide", "--force"],
+        &["convert", "tide", "--kube-version", "newest"],
+        &["convert", "tide", "--install-namespace", "Not_A_Name"],
+        &["convert", "tide", "--max-size", "much"],
+        &["convert", "tide", "--class", "helm"],
+        &["convert", "-", "-"],
+        &["inspect", "tide", "tide"],
+        &["completion", "tcsh"],
+    ] {
+        let run = place.run(args).exits(2);
+        assert!(
+            run.out.is_empty() && !run.err.is_empty(),
+            "{args:?}: {run:?}"
+        );
+    }
+}
+
+#[test]
+fn help_goes_to_standard_output() {
+    let place = Place::new();
+    for args in [&["--help"][..], &["help", "convert"], &["convert", "-h"]] {
+        let run = place.run(args).exits(0);
+        assert!(
+            run.out.contains("Usage: rukpak") && run.err.is_empty(),
+            "{run:?}"
+        );
+    }
+}
+
+#[test]
+fn the_version_says_which_kubernetes_is_known() {
+    let place = Place::new();
+    let newest = manifests::version::KubeVersion::NEWEST.to_string();
+    let text = place.run(&["version"]).exits(0).out;
+    assert!(
+        text.starts_with("rukpak ") && text.contains(&newest),
+        "{text}"
+    );
+    let json = place.run(&["version", "-o", "json"]).exits(0).json();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(json["kubernetes"], newest);
+}
+
+#[test]
+fn completions_are_there_for_every_shell() {
+    let place = Place::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = place.run(&["completion", shell]).exits(0).out;
+        assert!(
+            script.contains("rukpak") && script.contains("install-namespace"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn kubectl_finds_it_as_a_plugin() {
+    let place = Place::new();
+    symlink(binary(), place.path("kubectl-rukpak")).unwrap();
+    let run = |args: &[&str]| -> Run {
+        place
+            .command(&place.path("kubectl-rukpak"))
+            .args(args)
+            .output()
+            .unwrap()
+            .into()
+    };
+    let help = run(&["convert", "--help"]).exits(0).out;
+    assert!(help.contains("Usage: kubectl rukpak convert"), "{help}");
+    let wrong = run(&["convert"]).exits(2).err;
+    assert!(wrong.contains("Usage: kubectl rukpak convert"), "{wrong}");
+    let script = run(&["completion", "bash"]).exits(0).out;
+    assert!(script.contains("kubectl-rukpak"));
+}
+
+#[test]
+fn pipes_get_no_colours() {
+    let place = Place::new();
+    place.bad("tide");
+    for args in [
+        &["convert", "tide"][..],
+        &["validate", "tide"],
+        &["inspect", "tide"],
+        &["--help"],
+        &["convert"],
+    ] {
+        let run = place.run(args);
+        assert!(
+            !run.out.contains('\x1b') && !run.err.contains('\x1b'),
+            "{args:?}: {run:?}"
+        );
+    }
+}
+
+#[test]
+fn colours_can_be_asked_for_and_refused() {
+    let place = Place::new();
+    place.bad("tide");
+    let run = |name: &str| -> Run {
+        let mut command = place.command(&binary());
+        command
+            .args(["validate", "tide"])
+            .env("CLICOLOR_FORCE", "1")
+            .env_remove("NO_COLOR");
+        if !name.is_empty() {
+            command.env(name, "1");
+        }
+        command.output().unwrap().into()
+    };
+    assert!(run("").out.contains("\x1b[1m\x1b[31merror\x1b[0m"));
+    let mut command = place.command(&binary());
+    let plain: Run = command
+        .args(["validate", "tide"])
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap()
+        .into();
+    assert!(!plain.out.contains('\x1b'));
+}
+
+#[test]
+fn what_a_bundle_says_cannot_steer_a_terminal() {
+    let place = Place::new();
+    let mut csv = crate::bundle::csv("tide");
+    csv["metadata"]["name"] = "tide\u{1b}[2J.v1".into();
+    place.bundle("tide", &csv);
+    place.good("other");
+    for args in [
+        &["convert", "tide"][..],
+        &["convert", "tide", "other"],
+        &["validate", "tide"],
+        &["inspect", "tide"],
+    ] {
+        let run = place.run(args);
+        assert!(
+            !run.out.contains('\x1b') && !run.err.contains('\x1b'),
+            "{args:?}: {run:?}"
+        );
+    }
+}

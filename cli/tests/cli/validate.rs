@@ -1,0 +1,136 @@
+use crate::bundle::{Place, csv};
+
+#[test]
+fn findings_are_a_table() {
+    let place = Place::new();
+    place.bad("tide");
+    let run = place.run(&["validate", "tide"]).exits(1);
+    let lines: Vec<&str> = run.out.lines().collect();
+    assert!(
+        lines[0].starts_with("LEVEL ") && lines[0].ends_with("MESSAGE"),
+        "{}",
+        run.out
+    );
+    assert!(lines[1].starts_with("error "), "{}", run.out);
+    let webhooks: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains(" Webhooks "))
+        .collect();
+    assert_eq!(webhooks.len(), 1);
+    assert!(webhooks[0].contains(" manifests/csv.yaml:"), "{}", run.out);
+    assert!(run.err.starts_with("2 errors, "), "{}", run.err);
+}
+
+#[test]
+fn only_errors_fail_unless_strict() {
+    let place = Place::new();
+    place.good("good");
+    let mut csv = csv("tide");
+    csv["spec"]["install"]["spec"]["deployments"][0]["spec"]["unknown"] = 1.into();
+    place.bundle("tide", &csv);
+    let run = place.run(&["validate", "tide"]).exits(0);
+    assert!(
+        run.out.contains("warning") && run.err.starts_with("0 errors, "),
+        "{run:?}"
+    );
+    place.run(&["validate", "tide", "--strict"]).exits(1);
+    place
+        .run(&["validate", "tide", "--warnings-as-errors"])
+        .exits(1);
+    place.run(&["validate", "good"]).exits(0);
+}
+
+#[test]
+fn json_has_an_entry_for_each_bundle() {
+    let place = Place::new();
+    place.good("good");
+    place.bad("bad");
+    let run = place
+        .run(&["validate", "bad", "good", "missing", "-o", "json"])
+        .exits(1);
+    let list = run.json();
+    let names: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v["bundle"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["bad", "good", "missing"]);
+    assert_eq!(list[0]["csv"], "bad.v1.2.3");
+    assert_eq!(list[0]["findings"][0]["level"], "error");
+    assert!(
+        list[2]["error"]
+            .as_str()
+            .unwrap()
+            .contains("failed to open")
+    );
+    assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+}
+
+#[test]
+fn sarif_points_at_files_of_the_repository() {
+    let place = Place::new();
+    place.bad("bundles/tide");
+    place.tar("tide.tgz", "-czf", "bundles/tide", ".");
+    let log = place
+        .run(&[
+            "validate",
+            "./bundles/tide",
+            "tide.tgz",
+            "missing",
+            "-o",
+            "sarif",
+        ])
+        .exits(1)
+        .json();
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let driver = &run["tool"]["driver"];
+    assert_eq!(driver["name"], "rukpak");
+    let rules = driver["rules"].as_array().unwrap();
+    let results = run["results"].as_array().unwrap();
+    let mut archives = 0;
+    for result in results {
+        let rule = &rules[usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap()];
+        assert_eq!(rule["id"], result["ruleId"]);
+        assert!(
+            rule["shortDescription"]["text"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        );
+        assert!(["error", "warning", "note"].contains(&result["level"].as_str().unwrap()));
+        let physical = &result["locations"][0]["physicalLocation"];
+        let uri = physical["artifactLocation"]["uri"].as_str().unwrap();
+        if uri == "tide.tgz" {
+            archives += 1;
+            assert!(
+                result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"].is_string()
+            );
+        } else {
+            assert!(uri.starts_with("bundles/tide/"), "{uri}");
+        }
+    }
+    assert_eq!(archives * 2, results.len());
+    let webhooks = results
+        .iter()
+        .find(|result| result["ruleId"] == "Webhooks")
+        .unwrap();
+    let physical = &webhooks["locations"][0]["physicalLocation"];
+    assert_eq!(
+        physical["artifactLocation"]["uri"],
+        "bundles/tide/manifests/csv.yaml"
+    );
+    assert!(
+        physical["region"]["startLine"].as_u64() > Some(1),
+        "{webhooks}"
+    );
+    let invocation = &run["invocations"][0];
+    assert_eq!(invocation["executionSuccessful"], false);
+    assert_eq!(
+        invocation["toolExecutionNotifications"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
