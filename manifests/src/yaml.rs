@@ -16,7 +16,11 @@
 
 mod chunk;
 mod decode;
+mod emit;
 mod error;
+mod fast;
+#[cfg(test)]
+mod fuzz;
 mod json;
 mod locate;
 mod node;
@@ -200,10 +204,21 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// Writes a value as one YAML document that Go reads back as the same value.
+/// Writes a value as one YAML document that Go reads back as the same value; keys are sorted.
+///
+/// For a [`Value`] there is [`write`], which need not copy it.
 ///
 /// # Errors
-/// When the value cannot be represented, such as a mapping whose keys are not strings.
+/// When the value cannot be represented in JSON, such as a mapping whose keys are no strings.
 pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
-    serde_saphyr::to_string(value).map_err(|error| Error::new(0, None, error.to_string()))
+    let value =
+        serde_json::to_value(value).map_err(|error| Error::new(0, None, error.to_string()))?;
+    let mut text = String::new();
+    write(&mut text, &value);
+    Ok(text)
+}
+
+/// Appends a value as one YAML document, in the form of [`to_string`] and without a separator.
+pub fn write(out: &mut String, value: &Value) {
+    emit::document(out, value);
 }

@@ -5,15 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{
-    Limits,
+    Limits, decode,
     error::{Error, Fault},
-    node,
+    fast, node,
     split::Chunk,
 };
 
 /// The value of a document.
 pub(super) fn value(text: &[u8], limits: &Limits) -> Result<Value, Fault> {
-    super::decode::value(&node::read(utf8(text)?, limits)?, limits)
+    let text = utf8(text)?;
+    match fast::value(text, limits.depth) {
+        Some(value) => Ok(value),
+        None => complete(text, limits),
+    }
+}
+
+/// The value of a document, by the reader that knows all of YAML.
+pub(super) fn complete(text: &str, limits: &Limits) -> Result<Value, Fault> {
+    decode::value(&node::read(text, limits)?, limits)
 }
 
 /// The text of a document, without a byte order mark; all positions count from there.

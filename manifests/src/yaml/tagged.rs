@@ -81,7 +81,7 @@ fn as_json_text(bytes: &[u8]) -> String {
 }
 
 /// Go's `parseTimestamp`: a date, or a date and a time with a zone after `T` and without one after a space.
-fn is_timestamp(text: &str) -> bool {
+pub(super) fn is_timestamp(text: &str) -> bool {
     let (date, rest) = match text.split_once(['T', 't', ' ']) {
         Some((date, rest)) => (date, Some(rest)),
         None => (text, None),

@@ -1,0 +1,292 @@
+//! Values to YAML that reads back as the same value, here and in Go, in the looks of `kubectl get -o yaml`: sorted
+//! keys, lists at the column of their key, text in literal blocks where it has lines.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+use super::{scalar::Scalar, tagged};
+
+/// Keys above this many bytes need a `?`, as YAML looks for their colon within 1024 characters only.
+const LONGEST_KEY: usize = 1000;
+
+/// Appends one document without a separator.
+pub(super) fn document(out: &mut String, value: &Value) {
+    match value {
+        Value::Object(map) if !map.is_empty() => mapping(out, map, 0, false),
+        Value::Array(items) if !items.is_empty() => sequence(out, items, 0, false),
+        // A block could hold lines that start with a separator.
+        Value::String(text) if text.contains('\n') => {
+            quoted(out, text);
+            out.push('\n');
+        }
+        value => scalar(out, value, 0),
+    }
+}
+
+/// `inline`: the first entry goes on a line that has been started.
+fn mapping(out: &mut String, map: &Map<String, Value>, column: usize, mut inline: bool) {
+    for (name, value) in map {
+        if !inline {
+            spaces(out, column);
+        }
+        inline = false;
+        key(out, name, column);
+        match value {
+            Value::Object(map) if !map.is_empty() => {
+                out.push_str(":\n");
+                mapping(out, map, column + 2, false);
+            }
+            Value::Array(items) if !items.is_empty() => {
+                out.push_str(":\n");
+                sequence(out, items, column, false);
+            }
+            value => {
+                out.push_str(": ");
+                scalar(out, value, column);
+            }
+        }
+    }
+}
+
+fn sequence(out: &mut String, items: &[Value], column: usize, mut inline: bool) {
+    for item in items {
+        if !inline {
+            spaces(out, column);
+        }
+        inline = false;
+        out.push_str("- ");
+        match item {
+            Value::Object(map) if !map.is_empty() => mapping(out, map, column + 2, true),
+            Value::Array(items) if !items.is_empty() => sequence(out, items, column + 2, true),
+            item => scalar(out, item, column),
+        }
+    }
+}
+
+fn key(out: &mut String, name: &str, column: usize) {
+    let start = out.len();
+    if is_plain(name) {
+        out.push_str(name);
+    } else {
+        quoted(out, name);
+    }
+    if out.len() - start > LONGEST_KEY {
+        out.insert_str(start, "? ");
+        out.push('\n');
+        spaces(out, column);
+    }
+}
+
+/// Anything that is no filled collection, and its line end. `column` is that of the collection around.
+fn scalar(out: &mut String, value: &Value, column: usize) {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(true) => out.push_str("true"),
+        Value::Bool(false) => out.push_str("false"),
+        Value::Number(number) => {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "{number}");
+        }
+        Value::Object(_) => out.push_str("{}"),
+        Value::Array(_) => out.push_str("[]"),
+        Value::String(text) if is_plain(text) => out.push_str(text),
+        Value::String(text) if is_literal(text) => return literal(out, text, column),
+        Value::String(text) => quoted(out, text),
+    }
+    out.push('\n');
+}
+
+fn spaces(out: &mut String, mut count: usize) {
+    const SPACES: &str = "                                                                ";
+    while let Some(rest) = count.checked_sub(SPACES.len()) {
+        out.push_str(SPACES);
+        count = rest;
+    }
+    out.push_str(SPACES.get(..count).unwrap_or_default());
+}
+
+/// Whether text reads back as itself without quotes, and not only in Go.
+fn is_plain(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let (Some(&first), Some(&last)) = (bytes.first(), bytes.last()) else {
+        return false;
+    };
+    let starts = match first {
+        b'-' | b'.' | b'+' | b'0'..=b'9' => !is_ambiguous(text),
+        b'?' | b':' | b',' | b'[' | b']' | b'{' | b'}' | b'#' | b'&' | b'*' | b'!' | b'|'
+        | b'>' | b'\'' | b'"' | b'%' | b'@' | b'`' | b' ' => false,
+        // The merge key, and YAML 1.1's default value.
+        b'<' | b'=' => bytes.len() > 2,
+        _ => true,
+    };
+    starts
+        && !matches!(last, b' ' | b':')
+        && is_printable(text)
+        && !memchr::memchr2_iter(b':', b'#', bytes).any(|at| match bytes.get(at) {
+            Some(b':') => bytes.get(at + 1) == Some(&b' '),
+            _ => at.checked_sub(1).and_then(|before| bytes.get(before)) == Some(&b' '),
+        })
+        && matches!(Scalar::plain(text), Scalar::Text(_))
+}
+
+/// Separators, items, and what other parsers than Go's take for a date, a time or a number to the base of 60.
+fn is_ambiguous(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    matches!(
+        bytes,
+        [b'-'] | [b'-', b' ', ..] | [b'-', b'-', b'-', ..] | [b'.', b'.', b'.', ..]
+    ) || bytes
+        .iter()
+        .all(|byte| byte.is_ascii_digit() || b"+-.:_".contains(byte))
+        && bytes.contains(&b':')
+        || tagged::is_timestamp(text)
+}
+
+/// Whether text is on one line and needs no escape.
+fn is_printable(text: &str) -> bool {
+    // Without a branch inside, so that the compiler looks at many bytes at once.
+    let special = |byte: u8| !(b' '..0x7f).contains(&byte);
+    let any_special = text.bytes().fold(false, |any, byte| any | special(byte));
+    !any_special || text.chars().all(is_verbatim)
+}
+
+/// Whether a literal block can hold text: it has lines, and its first one shows the indentation.
+fn is_literal(text: &str) -> bool {
+    let lines =
+        memchr::memchr(b'\n', text.as_bytes()).is_some() && !text.starts_with(['\n', ' ', '\t']);
+    let special = |byte: u8| !(b' '..0x7f).contains(&byte) && byte != b'\n';
+    let any_special = text.bytes().fold(false, |any, byte| any | special(byte));
+    lines
+        && (!any_special
+            || text
+                .chars()
+                .all(|c| is_verbatim(c) || matches!(c, '\n' | '\t')))
+}
+
+/// Whether a character may stand as it is wherever text may: it is printable, and neither a tab nor a line break.
+fn is_verbatim(c: char) -> bool {
+    matches!(c, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}'
+        | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
+}
+
+fn literal(out: &mut String, text: &str, column: usize) {
+    let (text, header) = match text.strip_suffix('\n') {
+        None => (text, "|-\n"),
+        Some(rest) if rest.ends_with('\n') => (rest, "|+\n"),
+        Some(rest) => (rest, "|\n"),
+    };
+    out.push_str(header);
+    for line in text.split('\n') {
+        if !line.is_empty() {
+            spaces(out, column + 2);
+            out.push_str(line);
+        }
+        out.push('\n');
+    }
+}
+
+fn quoted(out: &mut String, text: &str) {
+    out.push('"');
+    let mut done = 0;
+    for (at, c) in text.char_indices() {
+        if is_verbatim(c) && !matches!(c, '"' | '\\') {
+            continue;
+        }
+        out.push_str(text.get(done..at).unwrap_or_default());
+        done = at + c.len_utf8();
+        // Writing to a string cannot fail.
+        let _ = match c {
+            '"' | '\\' => write!(out, "\\{c}"),
+            '\n' => write!(out, "\\n"),
+            '\r' => write!(out, "\\r"),
+            '\t' => write!(out, "\\t"),
+            '\0'..='\u{ff}' => write!(out, "\\x{:02x}", u32::from(c)),
+            _ => write!(out, "\\u{:04x}", u32::from(c)),
+        };
+    }
+    out.push_str(text.get(done..).unwrap_or_default());
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_look_as_kubectl_prints_them() {
+        let value = json!({
+            "args": ["--all", "-1", "a: b", "yes", "*", "x #y", "a#b", "http://x:80", "", "~", [], [["x"], {"a": {}}]],
+            "block": "one\n\n  two\n",
+            "strip": "one\ntwo",
+            "keep": ["one\n\n"],
+            "late": " one\ntwo",
+            "map": {"on": true, "1": 1.5, "z": null, "a b": "é", "<<": "\u{feff}"},
+            "versions": ["1.2.3", "1.10", "v1", "2020-01-02", "1:30", "10:20:30", "-", "--- x", "0x", "0x1", "key:"],
+        });
+        let mut text = String::new();
+        document(&mut text, &value);
+        let expected = "\
+args:
+- --all
+- \"-1\"
+- \"a: b\"
+- \"yes\"
+- \"*\"
+- \"x #y\"
+- a#b
+- http://x:80
+- \"\"
+- \"~\"
+- []
+- - - x
+  - a: {}
+block: |
+  one
+
+    two
+keep:
+- |+
+  one
+
+late: \" one\\ntwo\"
+map:
+  \"1\": 1.5
+  \"<<\": \"\\ufeff\"
+  a b: é
+  \"on\": true
+  z: null
+strip: |-
+  one
+  two
+versions:
+- 1.2.3
+- \"1.10\"
+- v1
+- \"2020-01-02\"
+- \"1:30\"
+- \"10:20:30\"
+- \"-\"
+- \"--- x\"
+- 0x
+- \"0x1\"
+- \"key:\"
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn long_keys_are_written_so_that_they_can_be_read() {
+        let mut text = String::new();
+        document(
+            &mut text,
+            &json!({"k".repeat(1100): {"k".repeat(1100): [1]}}),
+        );
+        let read: Vec<_> = crate::yaml::documents(text.as_bytes())
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(read, [json!({"k".repeat(1100): {"k".repeat(1100): [1]}})]);
+    }
+}

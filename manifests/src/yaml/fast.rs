@@ -1,0 +1,395 @@
+//! The common subset of YAML in one pass from text to value: block mappings and sequences, all scalar styles and
+//! simple flow collections, which is all that generated manifests use.
+//!
+//! It answers only when it is sure of the complete reader's answer ([`super::node`], [`super::decode`]) and bails out
+//! of everything else: anchors, tags, merges, directives, complex keys, odd line breaks, and every error. Tests
+//! compare the two on vectors, mutations and a corpus. Worth its lines: it reads several times as fast.
+
+mod block;
+mod flow;
+mod quoted;
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use super::scalar::Scalar;
+
+/// The value of a document, or `None` when the complete reader must decide.
+pub(super) fn value(text: &str, depth: usize) -> Option<Value> {
+    if !is_simple(text.as_bytes()) {
+        return None;
+    }
+    let mut reader = Reader {
+        text,
+        bytes: text.as_bytes(),
+        pos: 0,
+        line: 0,
+        depth: depth.min(128),
+    };
+    // The separator that opened the document stands alone on its line.
+    if text.starts_with("---") {
+        reader.pos = 3;
+        if !matches!(reader.byte(), b' ' | b'\n') || reader.end_value().is_none() {
+            return None;
+        }
+    }
+    reader.skip_to_token()?;
+    let value = if reader.at_end() {
+        Value::Null
+    } else {
+        reader.node(0)?
+    };
+    reader.at_end().then_some(value)
+}
+
+/// Whether all characters are allowed and mean themselves: no control characters, no line breaks but `\n`, no byte
+/// order marks, no end of document. The text must end with a line.
+fn is_simple(bytes: &[u8]) -> bool {
+    let special = |byte: u8| (byte < b' ' && byte != b'\n') || byte >= 0x7f;
+    let (chunks, rest) = bytes.as_chunks::<64>();
+    // Without a branch inside, so that the compiler looks at many bytes at once.
+    let any_special = |chunk: &[u8]| chunk.iter().fold(false, |any, byte| any | special(*byte));
+    let is_simple_at = |at: usize, chunk: &[u8]| {
+        !any_special(chunk)
+            || (at..at + chunk.len()).all(|at| match bytes.get(at..).unwrap_or_default() {
+                [0xc2, 0x80..=0x9f, ..]
+                | [0xe2, 0x80, 0xa8 | 0xa9, ..]
+                | [0xef, 0xbb, 0xbf, ..]
+                | [0xef, 0xbf, 0xbe | 0xbf, ..]
+                | [0x7f, ..] => false,
+                [byte, ..] => *byte >= b' ' || matches!(byte, b'\n' | b'\t'),
+                [] => true,
+            })
+    };
+    bytes.ends_with(b"\n")
+        && chunks
+            .iter()
+            .enumerate()
+            .all(|(at, chunk)| is_simple_at(at * 64, chunk))
+        && is_simple_at(chunks.len() * 64, rest)
+        && !bytes.starts_with(b"...")
+        && memchr::memmem::find(bytes, b"\n...").is_none()
+}
+
+/// How far a document has been read.
+struct Reader<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    pos: usize,
+    /// Where the current line starts, for the column of a token that starts a collection. It is right there, as only
+    /// spaces and dashes can come before; behind multi-line scalars nobody asks.
+    line: usize,
+    /// Collections that may still open inside each other.
+    depth: usize,
+}
+
+/// What a scalar at the start of a node turned out to be.
+enum Plain<'a> {
+    /// A key; the reader stands behind its colon.
+    Key(&'a str),
+    Scalar(Cow<'a, str>),
+}
+
+impl<'a> Reader<'a> {
+    /// The next byte; 0 at the end, which [`is_simple`] keeps out of the text.
+    #[inline]
+    fn byte(&self) -> u8 {
+        self.byte_at(0)
+    }
+
+    #[inline]
+    fn byte_at(&self, offset: usize) -> u8 {
+        self.bytes.get(self.pos + offset).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn at_end(&self) -> bool {
+        self.pos >= self.bytes.len()
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.pos..).unwrap_or_default()
+    }
+
+    fn column(&self) -> usize {
+        self.pos - self.line
+    }
+
+    #[inline]
+    fn skip_spaces(&mut self) {
+        while self.byte() == b' ' {
+            self.pos += 1;
+        }
+    }
+
+    fn skip_line(&mut self) {
+        self.pos += memchr::memchr(b'\n', self.rest()).unwrap_or(self.rest().len());
+    }
+
+    /// Skips spaces, line ends and comments.
+    fn skip_to_token(&mut self) -> Option<()> {
+        loop {
+            self.skip_spaces();
+            match self.byte() {
+                b'\n' => {
+                    self.pos += 1;
+                    self.line = self.pos;
+                }
+                b'#' if self.pos == self.line || self.bytes.get(self.pos - 1) == Some(&b' ') => {
+                    self.skip_line();
+                }
+                b'#' | b'\t' => return None,
+                _ => return Some(()),
+            }
+        }
+    }
+
+    /// Skips what may stand behind a complete value: nothing but space and a comment to the end of the line.
+    fn end_value(&mut self) -> Option<()> {
+        let line = self.line;
+        self.skip_to_token()?;
+        (self.line != line || self.at_end()).then_some(())
+    }
+
+    /// A `:` followed by space, behind which a value stands.
+    #[inline]
+    fn at_colon(&self) -> bool {
+        self.byte() == b':' && matches!(self.byte_at(1), b' ' | b'\n')
+    }
+
+    /// A `-` followed by space, behind which an item stands.
+    #[inline]
+    fn at_dash(&self) -> bool {
+        self.byte() == b'-' && matches!(self.byte_at(1), b' ' | b'\n')
+    }
+
+    /// The node at the current token, which may be a collection. `indent` is the least column of its content; it is
+    /// one more than the column of the collection around. Stands on the next token afterwards.
+    fn node(&mut self, indent: usize) -> Option<Value> {
+        let column = self.column();
+        match self.byte() {
+            b'-' if self.at_dash() => self.nested(|reader| reader.sequence(column)),
+            quote @ (b'"' | b'\'') => {
+                let start = self.pos;
+                let text = self.quoted(quote)?;
+                self.skip_spaces();
+                if self.byte() == b':' {
+                    let key = self.quoted_key(start, text)?;
+                    return self.nested(|reader| reader.mapping(column, key));
+                }
+                self.end_value()?;
+                Some(Value::String(text.into_owned()))
+            }
+            b'[' | b'{' | b'|' | b'>' => self.value(indent),
+            _ => match self.plain(indent)? {
+                Plain::Key(text) => {
+                    let key = plain_key(text)?;
+                    self.nested(|reader| reader.mapping(column, key))
+                }
+                // A plain scalar alone in a document is rare, and its folding different.
+                Plain::Scalar(_) if indent == 0 => None,
+                Plain::Scalar(text) => resolved(text),
+            },
+        }
+    }
+
+    /// The value at the current token, on the line of its key, where no collection can start but a flow one.
+    fn value(&mut self, indent: usize) -> Option<Value> {
+        match self.byte() {
+            quote @ (b'"' | b'\'') => {
+                let text = self.quoted(quote)?;
+                self.end_value()?;
+                Some(Value::String(text.into_owned()))
+            }
+            b'[' | b'{' => {
+                let value = self.nested(Self::flow)?;
+                self.end_value()?;
+                Some(value)
+            }
+            b'|' | b'>' => {
+                let text = self.block(indent)?;
+                self.skip_to_token()?;
+                Some(Value::String(text))
+            }
+            _ => match self.plain(indent)? {
+                Plain::Key(_) => None,
+                Plain::Scalar(text) => resolved(text),
+            },
+        }
+    }
+
+    /// Reads a collection, within the limit of depth.
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Option<Value>) -> Option<Value> {
+        self.depth = self.depth.checked_sub(1)?;
+        let value = read(self);
+        self.depth += 1;
+        value
+    }
+
+    /// A block mapping at `column`, from behind the colon of its first key.
+    fn mapping(&mut self, column: usize, first: String) -> Option<Value> {
+        let mut map = Map::new();
+        let mut key = first;
+        loop {
+            let line = self.line;
+            self.skip_to_token()?;
+            let value = if self.line == line && !self.at_end() {
+                self.value(column + 1)?
+            } else if self.at_end() || self.column() < column {
+                Value::Null
+            } else if self.column() > column {
+                self.node(column + 1)?
+            } else if self.at_dash() {
+                // A sequence may stand at the column of its key.
+                self.nested(|reader| reader.sequence(column))?
+            } else {
+                Value::Null
+            };
+            map.insert(key, value);
+            if self.at_end() || self.column() < column {
+                return Some(Value::Object(map));
+            }
+            if self.column() > column {
+                return None;
+            }
+            key = self.key()?;
+        }
+    }
+
+    /// A block sequence at `column`, from its first dash.
+    fn sequence(&mut self, column: usize) -> Option<Value> {
+        let mut items = Vec::new();
+        while self.column() == column && self.at_dash() {
+            self.pos += 1;
+            let line = self.line;
+            self.skip_to_token()?;
+            let filled = !self.at_end() && (self.line == line || self.column() > column);
+            items.push(if filled {
+                self.node(column + 1)?
+            } else {
+                Value::Null
+            });
+        }
+        // Anything deeper is an error; the same column is a key, if the mapping around starts there.
+        (self.at_end() || self.column() <= column).then_some(Value::Array(items))
+    }
+
+    /// The key at the current token; stands behind its colon afterwards.
+    fn key(&mut self) -> Option<String> {
+        match self.byte() {
+            quote @ (b'"' | b'\'') => {
+                let start = self.pos;
+                let text = self.quoted(quote)?;
+                self.skip_spaces();
+                self.quoted_key(start, text)
+            }
+            _ => match self.plain(usize::MAX)? {
+                Plain::Key(text) => plain_key(text),
+                Plain::Scalar(_) => None,
+            },
+        }
+    }
+
+    fn quoted_key(&mut self, start: usize, text: Cow<str>) -> Option<String> {
+        let source = self.bytes.get(start..self.pos)?;
+        // Keys are looked for on one line, within 1024 characters.
+        if !self.at_colon() || source.len() > 1000 || source.contains(&b'\n') {
+            return None;
+        }
+        self.pos += 1;
+        Some(text.into_owned())
+    }
+
+    /// A plain scalar, or the key that it proves to be. Continues on lines that are indented by `indent` or more.
+    fn plain(&mut self, indent: usize) -> Option<Plain<'a>> {
+        if !starts_plain(self.byte(), self.byte_at(1)) {
+            return None;
+        }
+        let first = self.plain_line()?;
+        if self.byte() == b':' {
+            self.pos += 1;
+            return (first.len() <= 1000).then_some(Plain::Key(first));
+        }
+        let mut text = Cow::Borrowed(first);
+        let comment = self.byte() == b'#';
+        loop {
+            // Line ends up to the next line with content.
+            let mut breaks = 0;
+            if comment {
+                self.skip_to_token()?;
+            } else {
+                while self.byte() == b'\n' {
+                    self.pos += 1;
+                    self.line = self.pos;
+                    breaks += 1;
+                    self.skip_spaces();
+                }
+                if self.byte() == b'\t' {
+                    return None;
+                }
+            }
+            if comment || self.at_end() || self.column() < indent || self.byte() == b'#' {
+                self.skip_to_token()?;
+                return Some(Plain::Scalar(text));
+            }
+            let line = self.plain_line()?;
+            // A key cannot start on an earlier line, and the comment is better left to the complete reader.
+            if self.byte() != b'\n' {
+                return None;
+            }
+            let text = text.to_mut();
+            match breaks {
+                1 => text.push(' '),
+                breaks => text.extend(std::iter::repeat_n('\n', breaks - 1)),
+            }
+            text.push_str(line);
+        }
+    }
+
+    /// One line of a plain scalar, up to its end, a colon or a comment; without the space before these.
+    fn plain_line(&mut self) -> Option<&'a str> {
+        let start = self.pos;
+        loop {
+            self.pos += memchr::memchr3(b'\n', b':', b'#', self.rest())?;
+            match self.byte() {
+                b'\n' => break,
+                b':' if matches!(self.byte_at(1), b' ' | b'\n') => break,
+                // It ends the scalar; with a tab before, the complete reader decides.
+                b'#' if matches!(self.bytes.get(self.pos - 1), Some(b' ')) => break,
+                b':' if self.byte_at(1) == b'\t' => return None,
+                _ => self.pos += 1,
+            }
+        }
+        let line = self.text.get(start..self.pos)?.trim_end_matches(' ');
+        // Tabs are space in some places and text in others.
+        (!line.as_bytes().contains(&b'\t')).then_some(line)
+    }
+}
+
+/// Whether a plain scalar of a block may start with these bytes.
+fn starts_plain(byte: u8, next: u8) -> bool {
+    match byte {
+        b'-' => !matches!(next, b' ' | b'\n' | b'\t'),
+        b'?' | b':' | b',' | b'[' | b']' | b'{' | b'}' | b'#' | b'&' | b'*' | b'!' | b'|'
+        | b'>' | b'\'' | b'"' | b'%' | b'@' | b'`' | b' ' | b'\n' | b'\t' | 0 => false,
+        _ => true,
+    }
+}
+
+/// A plain scalar as a key; merges and keys that Go refuses are left to the complete reader.
+fn plain_key(text: &str) -> Option<String> {
+    match Scalar::plain(text) {
+        Scalar::Text(text) if text == "<<" => None,
+        scalar @ (Scalar::Text(_) | Scalar::Bool(_) | Scalar::Int(_)) => scalar.key(),
+        _ => None,
+    }
+}
+
+fn resolved(text: Cow<str>) -> Option<Value> {
+    match text {
+        Cow::Borrowed(text) => Scalar::plain(text).value(),
+        // More than one line has a space or a line break inside, which no number or word has.
+        Cow::Owned(text) => Some(Value::String(text)),
+    }
+}

@@ -1,0 +1,231 @@
+//! Deterministic mutations of YAML, and what must hold for each of them.
+//!
+//! A short run is part of every test run; `RUKPAK_FUZZ_SECONDS=n` makes it as long as wanted, from another seed.
+//! `RUKPAK_CORPUS=folder` checks all YAML files below a folder as well.
+
+use std::{
+    env, fs,
+    path::Path as FilePath,
+    time::{Duration, Instant},
+};
+
+use serde_json::Map;
+
+use super::{scalar::Scalar, tests::vectors, *};
+use crate::path::Path;
+
+/// Documents to start from, beside Go's vectors.
+const SEEDS: &str = include_str!("fuzz.yaml");
+
+/// What mutations insert.
+const PIECES: [&str; 64] = [
+    "\n", "\n", "\n", " ", " ", "  ", "    ", "\t", ": ", ":", "- ", "-", "#", " #", "? ", "|",
+    "|-", "|+", ">", ">-", "|2", "\"", "'", "''", "\\", "\\n", "\\\n", "\\x41", "\\/", "[", "]",
+    "{", "}", ",", ", ", "&a ", "*a", "!", "!!str ", "!!int", "!x,", "<<: ", "<<", "%", "@", "`",
+    "~", "yes", "null", "0x1F", "1.50", "1_0", ".inf", "-0", "é", "\u{85}", "\u{2028}", "\u{feff}",
+    "\u{7f}", "\r", "\r\n", "---", "...", "a",
+];
+
+/// xorshift64*
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next()).unwrap() % end.max(1)
+    }
+
+    fn pick<'a, T: AsRef<str>>(&mut self, from: &'a [T]) -> &'a str {
+        from[self.below(from.len())].as_ref()
+    }
+}
+
+/// One to four changes to a seed.
+fn mutate(random: &mut Random, seeds: &[String]) -> Vec<u8> {
+    let mut text = random.pick(seeds).as_bytes().to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.below(text.len() + 1);
+        let end = (at + 1 + random.below(6)).min(text.len());
+        match random.below(9) {
+            0..4 => drop(text.splice(at..at, random.pick(&PIECES).bytes())),
+            4 => drop(text.drain(at..end)),
+            5 => drop(text.splice(at..end, random.pick(&PIECES).bytes())),
+            6 => {
+                let part = text[at..end].to_vec();
+                let to = random.below(text.len() + 1);
+                text.splice(to..to, part);
+            }
+            7 => {
+                // Shifts a line.
+                let line = text[..at]
+                    .iter()
+                    .rposition(|&b| b == b'\n')
+                    .map_or(0, |at| at + 1);
+                if text.get(line) == Some(&b' ') && random.below(2) == 0 {
+                    text.remove(line);
+                } else {
+                    text.insert(line, b' ');
+                }
+            }
+            _ => {
+                let other = random.pick(seeds);
+                let cut = other
+                    .char_indices()
+                    .nth(random.below(other.len()))
+                    .map_or(0, |(at, _)| at);
+                text.splice(at..at, other[cut..].bytes());
+            }
+        }
+    }
+    text
+}
+
+/// Everything that must hold for any input. Returns how many documents were read, and how many by the fast reader.
+fn check(input: &[u8], random: &mut Random) -> (usize, usize) {
+    let shown = String::from_utf8_lossy(input);
+    let (mut accepted, mut fast) = (0, 0);
+    let limits = Limits::default();
+    let mut texts = Documents::new(input, limits);
+    while let Some(text) = texts.next_text() {
+        let Ok(chunk) = text else { break };
+        let Ok(text) = chunk::utf8(&chunk.text) else {
+            continue;
+        };
+        if let Some(value) = fast::value(text, limits.depth) {
+            let complete = chunk::complete(text, &limits);
+            assert!(
+                complete.as_ref().is_ok_and(|complete| *complete == value),
+                "{text:?}: {value} or {complete:?}"
+            );
+            fast += 1;
+        }
+    }
+    for (document, read) in documents(input).enumerate() {
+        let Ok(value) = read else { continue };
+        accepted += 1;
+        let written = to_string(&value).unwrap();
+        let again: Vec<_> = documents(written.as_bytes()).collect();
+        assert_eq!(
+            again,
+            [Ok(value.clone())],
+            "{shown:?} was written as {written:?}"
+        );
+        check_location(input, document, &value, random);
+    }
+    (accepted, fast)
+}
+
+/// A random value of a document must be found, and what is found must be it.
+fn check_location(input: &[u8], document: usize, value: &Value, random: &mut Random) {
+    let (mut path, mut value) = (Path::root(), value);
+    for _ in 0..random.below(5) {
+        let len = value.as_object().map_or(0, Map::len) + value.as_array().map_or(0, Vec::len);
+        match value {
+            _ if len == 0 => break,
+            Value::Object(map) => {
+                let (key, item) = map.iter().nth(random.below(len)).unwrap();
+                (path, value) = (path.key(key), item);
+            }
+            Value::Array(items) => {
+                let at = random.below(len);
+                (path, value) = (path.index(at), &items[at]);
+            }
+            _ => unreachable!("has no length"),
+        }
+    }
+    let Some(found) = locate(input, document, &path) else {
+        // A document without content has no node; and what is JSON need not be YAML.
+        let none = path.is_root() && value.is_null() || json::may_start(input);
+        assert!(none, "{path} in {:?}", String::from_utf8_lossy(input));
+        return;
+    };
+    // Tags give text another meaning, and JSON knows -0 and U+0085 otherwise.
+    if let Some(written) = found
+        .scalar
+        .filter(|_| !input.contains(&b'!') && !json::may_start(input))
+    {
+        let meant = match written.style {
+            Style::Plain => Scalar::plain(&written.text).value().unwrap(),
+            Style::Quoted => Value::String(written.text),
+        };
+        assert_eq!(
+            &meant,
+            value,
+            "{path} in {:?}",
+            String::from_utf8_lossy(input)
+        );
+    }
+}
+
+fn seeds() -> Vec<String> {
+    let own = SEEDS.split("\n=====\n").map(str::to_owned);
+    vectors().map(|(input, _)| input).chain(own).collect()
+}
+
+#[test]
+fn any_input_is_read_without_panic_and_survives_a_round_trip() {
+    let seconds = env::var("RUKPAK_FUZZ_SECONDS")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    let start = Instant::now();
+    let mut random = Random(match seconds {
+        Some(_) => u64::try_from(start_seed()).unwrap() | 1,
+        None => 0x5eed,
+    });
+    let seeds = seeds();
+    for seed in &seeds {
+        check(seed.as_bytes(), &mut random);
+    }
+    let (mut runs, mut accepted, mut fast) = (0_u64, 0, 0);
+    let time = seconds.map(Duration::from_secs);
+    while time.map_or(runs < 20_000, |time| start.elapsed() < time) {
+        let input = mutate(&mut random, &seeds);
+        let (read, by_fast) = check(&input, &mut random);
+        (runs, accepted, fast) = (runs + 1, accepted + read, fast + by_fast);
+    }
+    println!("{runs} inputs, {accepted} documents accepted, {fast} by the fast reader");
+    assert!(fast * 10 > accepted, "the fast reader is hardly tested");
+}
+
+/// Long runs should not repeat each other.
+fn start_seed() -> u128 {
+    std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() & 0xffff_ffff
+}
+
+#[test]
+fn the_corpus_is_read_alike_by_both_readers() {
+    let Ok(corpus) = env::var("RUKPAK_CORPUS") else {
+        return;
+    };
+    let (mut total, mut fast) = (0, 0);
+    let mut random = Random(1);
+    walk(FilePath::new(&corpus), &mut |path| {
+        let input = fs::read(path).unwrap();
+        let (accepted, by_fast) = check(&input, &mut random);
+        if accepted > by_fast {
+            println!("left to the complete reader: {}", path.display());
+        }
+        (total, fast) = (total + accepted, fast + by_fast);
+    });
+    println!("{total} documents, {fast} by the fast reader");
+}
+
+fn walk(folder: &FilePath, visit: &mut impl FnMut(&FilePath)) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, visit);
+        } else if path
+            .extension()
+            .is_some_and(|kind| kind == "yaml" || kind == "yml")
+        {
+            visit(&path);
+        }
+    }
+}
