@@ -1,5 +1,11 @@
 //! The real binary, as people and scripts use it.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that fails says so by panicking"
+)]
+
 mod bundle;
 mod convert;
 mod general;
