@@ -92,7 +92,13 @@ impl Source {
     /// Reads it to its end. An archive may hold the bundle in a folder.
     pub(crate) fn read(&self, options: &Options) -> unpacker::Result<Content> {
         let Some(path) = &self.path else {
-            let Unpacked { content, .. } = unpacker::stream(io::stdin().lock(), options)?;
+            let Unpacked { content, .. } =
+                unpacker::stream(io::stdin().lock(), options).map_err(|source| {
+                    unpacker::Error::Unpack {
+                        path: "-".into(),
+                        source: Box::new(source),
+                    }
+                })?;
             return Ok(strip_top_folder(content));
         };
         let Unpacked { content, .. } = unpacker::open(path, options)?;

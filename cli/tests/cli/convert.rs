@@ -123,7 +123,8 @@ fn what_cannot_be_read_is_told_once() {
     }
     let run = place.run_with(&["convert", "-"], b"").exits(1);
     assert!(
-        run.err.starts_with("error: the archive is empty"),
+        run.err
+            .starts_with("error: failed to unpack \"-\": the archive is empty"),
         "{}",
         run.err
     );
