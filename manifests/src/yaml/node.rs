@@ -2,9 +2,13 @@
 //!
 //! Go keeps such a tree, too, and some of its rules (merge keys, the alias budget) only make sense on it.
 
+mod commas;
+
 use std::{collections::HashMap, iter::Peekable, panic, vec::IntoIter};
 
-use libyaml_safer::{Encoding, ErrorKind, Event, EventData, Parser, ScalarStyle};
+use libyaml_safer::{
+    Encoding, ErrorKind, Event, EventData, MappingStyle, Parser, ScalarStyle, SequenceStyle,
+};
 
 use super::{Limits, error::Fault};
 
@@ -51,16 +55,32 @@ impl Tree {
 
 /// Reads the first YAML document in `text`; go-yaml, too, never looks behind it.
 pub(super) fn read(text: &str, limits: &Limits) -> Result<Tree, Fault> {
-    // libyaml-safer 0.3 panics on some malformed tags instead of refusing them:
-    // https://github.com/simonask/libyaml-safer/issues/6 is of the same kind.
+    if let Some(at) = inner_mark(text) {
+        return Err(Fault::new(
+            at,
+            "a byte order mark may only stand at the start",
+        ));
+    }
+    commas::check(text, limits)?;
+    // The one panic known is checked for; this is the net below, as the input comes from strangers.
     panic::catch_unwind(|| compose(text, limits))
         .unwrap_or_else(|_| Err(Fault::new(0, "malformed YAML")))
+}
+
+/// A byte order mark that starts a line: part of the text in go-yaml, skipped by libyaml-safer.
+fn inner_mark(text: &str) -> Option<usize> {
+    let mut marks = text.match_indices('\u{feff}').map(|(at, _)| at);
+    marks.find(|&at| {
+        let before = text.get(..at).unwrap_or_default();
+        before.is_empty() || before.ends_with(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])
+    })
 }
 
 /// A collection that is still open.
 struct Open {
     id: Id,
     items: Vec<Id>,
+    flow: bool,
 }
 
 fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
@@ -76,10 +96,11 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
         let event = parser.parse().map_err(|error| syntax(text, &error))?;
         refuse_escaped_slash(&event, &mut slashes)?;
         let start = index(event.start_mark.index);
+        let in_flow = open.last().is_some_and(|parent| parent.flow);
         let (node, anchor, opens) = match node(event, &anchors)? {
             Parsed::Node(kind, anchor, opens) => (Node { kind, start }, anchor, opens),
             Parsed::Close => {
-                let Some(Open { id, items }) = open.pop() else {
+                let Some(Open { id, items, .. }) = open.pop() else {
                     return Err(Fault::new(start, "unbalanced collections"));
                 };
                 close(&mut tree, id, items);
@@ -88,6 +109,12 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
             Parsed::Skip => continue,
             Parsed::End => return Ok(tree),
         };
+        if in_flow && has_question_mark(&node) {
+            return Err(Fault::new(
+                start,
+                "did not find expected ',' or bracket before '?'",
+            ));
+        }
         let id = tree.nodes.len();
         tree.nodes.push(node);
         match open.last_mut() {
@@ -97,16 +124,19 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
         if let Some(anchor) = anchor {
             anchors.insert(anchor, id);
         }
-        if opens {
+        if let Some(flow) = opens {
             if open.len() >= limits.depth {
                 return Err(too_deep(start, limits));
             }
-            open.push(Open {
-                id,
-                items: Vec::new(),
-            });
+            let items = Vec::new();
+            open.push(Open { id, items, flow });
         }
     }
+}
+
+/// A `?` ends a plain scalar of a flow collection in go-yaml, and can follow none; for libyaml-safer it is text.
+fn has_question_mark(node: &Node) -> bool {
+    matches!(&node.kind, Kind::Scalar { text, style: ScalarStyle::Plain, .. } if text.contains('?'))
 }
 
 /// Where `\/` stands. An escape in YAML 1.2, and in libyaml-safer; an error in YAML 1.1, and in go-yaml.
@@ -150,8 +180,8 @@ pub(super) fn too_deep(at: usize, limits: &Limits) -> Fault {
 }
 
 enum Parsed {
-    /// A node, its anchor, and whether it is a collection that now opens.
-    Node(Kind, Option<String>, bool),
+    /// A node, its anchor, and, when it is a collection that now opens, whether it is of flow style.
+    Node(Kind, Option<String>, Option<bool>),
     Close,
     Skip,
     End,
@@ -172,7 +202,7 @@ fn node(event: Event, anchors: &HashMap<String, Id>) -> Result<Parsed, Fault> {
         EventData::StreamStart { .. } | EventData::DocumentStart { .. } => Parsed::Skip,
         EventData::StreamEnd | EventData::DocumentEnd { .. } => Parsed::End,
         EventData::Alias { anchor } => match anchors.get(&anchor) {
-            Some(id) => Parsed::Node(Kind::Alias(*id), None, false),
+            Some(id) => Parsed::Node(Kind::Alias(*id), None, None),
             None => {
                 return Err(Fault::new(
                     start,
@@ -194,13 +224,15 @@ fn node(event: Event, anchors: &HashMap<String, Id>) -> Result<Parsed, Fault> {
                 implicit: plain_implicit,
                 style,
             };
-            Parsed::Node(kind, anchor, false)
+            Parsed::Node(kind, anchor, None)
         }
-        EventData::SequenceStart { anchor, .. } => {
-            Parsed::Node(Kind::Sequence(Vec::new()), anchor, true)
+        EventData::SequenceStart { anchor, style, .. } => {
+            let flow = style == SequenceStyle::Flow;
+            Parsed::Node(Kind::Sequence(Vec::new()), anchor, Some(flow))
         }
-        EventData::MappingStart { anchor, .. } => {
-            Parsed::Node(Kind::Mapping(Vec::new()), anchor, true)
+        EventData::MappingStart { anchor, style, .. } => {
+            let flow = style == MappingStyle::Flow;
+            Parsed::Node(Kind::Mapping(Vec::new()), anchor, Some(flow))
         }
         EventData::SequenceEnd | EventData::MappingEnd => Parsed::Close,
     })
