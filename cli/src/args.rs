@@ -183,7 +183,7 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    pub(crate) fn options(&self) -> anyhow::Result<convert::Options> {
+    pub(crate) fn options(&self, limits: LimitArgs) -> anyhow::Result<convert::Options> {
         let Self {
             install_namespace,
             no_namespace,
@@ -204,6 +204,10 @@ impl Conversion {
             },
             kube_version: *kube_version,
             deployment_config: config.as_ref().map(deployment_config).transpose()?,
+            limits: yaml::Limits {
+                values: limits.values,
+                ..yaml::Limits::default()
+            },
         })
     }
 }
@@ -244,6 +248,9 @@ pub(crate) struct LimitArgs {
     /// Depth of a path in folders.
     #[arg(long = "max-path-depth", value_name = "COUNT", default_value_t = Limits::default().depth)]
     path_depth: usize,
+    /// Values in all manifests of a bundle together.
+    #[arg(long = "max-values", value_name = "COUNT", default_value_t = yaml::Limits::default().values)]
+    values: usize,
 }
 
 impl From<LimitArgs> for unpacker::Options {

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<Exit> {
 }
 
 fn one(source: &Source, args: &ConvertArgs) -> anyhow::Result<Exit> {
-    let options = args.conversion.options()?;
+    let options = args.conversion.options(args.limits)?;
     let content = source.read(&args.limits.into())?;
     let Conversion {
         objects,

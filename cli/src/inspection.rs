@@ -52,7 +52,7 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Exit> {
     let Some(source) = sources.into_iter().next() else {
         return Ok(Exit::Done); // there is one
     };
-    let options = args.conversion.options()?;
+    let options = args.conversion.options(args.limits)?;
     let content = source.read(&args.limits.into())?;
     let class = options.class.unwrap_or_else(|| convert::class(&content));
     let Conversion {

@@ -35,7 +35,7 @@ struct Verdict {
 
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<Exit> {
     let sources = source::all(&args.bundles.bundles);
-    let options = args.conversion.options()?;
+    let options = args.conversion.options(args.limits)?;
     let limits = args.limits.into();
     let mut verdicts = Vec::with_capacity(sources.len());
     parallel::each(

@@ -51,9 +51,9 @@ pub(crate) struct Bundle {
 }
 
 /// Reads a registry+v1 bundle. What cannot be read is a finding, and the rest goes on.
-pub(crate) fn read(content: &Content, findings: &mut Findings) -> Bundle {
+pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findings) -> Bundle {
     let metadata = metadata::read(content, findings);
-    let items = objects(content, &metadata.manifests_dir, findings);
+    let items = objects(content, &metadata.manifests_dir, limits, findings);
     let (mut csvs, others): (Vec<_>, Vec<_>) = items
         .into_iter()
         .partition(|item| item.kind() == "ClusterServiceVersion");
@@ -90,7 +90,12 @@ pub(crate) fn read(content: &Content, findings: &mut Findings) -> Bundle {
 }
 
 /// All objects of the manifests folder, lists flattened, in the order of files and documents.
-pub(crate) fn objects(content: &Content, folder: &str, findings: &mut Findings) -> Vec<Item> {
+pub(crate) fn objects(
+    content: &Content,
+    folder: &str,
+    mut limits: yaml::Limits,
+    findings: &mut Findings,
+) -> Vec<Item> {
     let mut items = Vec::new();
     let mut last_folder = None;
     for (name, file) in content.folder(folder) {
@@ -108,9 +113,10 @@ pub(crate) fn objects(content: &Content, folder: &str, findings: &mut Findings) 
             }
             continue;
         }
-        read_file(
+        limits.values = read_file(
             &format!("{folder}/{name}"),
             &file.bytes,
+            limits,
             &mut items,
             findings,
         );
@@ -118,8 +124,16 @@ pub(crate) fn objects(content: &Content, folder: &str, findings: &mut Findings) 
     items
 }
 
-fn read_file(file: &str, bytes: &[u8], items: &mut Vec<Item>, findings: &mut Findings) {
-    for (number, document) in yaml::documents(bytes).enumerate() {
+/// Reads one file; returns how many values are left for the next.
+fn read_file(
+    file: &str,
+    bytes: &[u8],
+    limits: yaml::Limits,
+    items: &mut Vec<Item>,
+    findings: &mut Findings,
+) -> usize {
+    let mut documents = yaml::documents_with(bytes, limits);
+    for (number, document) in documents.by_ref().enumerate() {
         let mut place = Place::file(file);
         place.document = number + 1;
         match document {
@@ -135,6 +149,7 @@ fn read_file(file: &str, bytes: &[u8], items: &mut Vec<Item>, findings: &mut Fin
             }
         }
     }
+    documents.values_left()
 }
 
 /// Where reading a file failed.

@@ -137,7 +137,7 @@ fn registry(
         metadata,
         mut csv,
         mut others,
-    } = bundle::read(content, findings);
+    } = bundle::read(content, options.limits, findings);
     let mut version = String::new();
     if let Some(csv) = &mut csv {
         version.push_str(text(&csv.value, &["spec", "version"]).unwrap_or_default());

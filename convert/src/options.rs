@@ -1,6 +1,6 @@
 //! What a caller may choose.
 
-use manifests::version::KubeVersion;
+use manifests::{version::KubeVersion, yaml};
 
 use crate::overlay::DeploymentConfig;
 
@@ -36,4 +36,6 @@ pub struct Options {
     pub kube_version: KubeVersion,
     /// What the admin changes in the operator's pods.
     pub deployment_config: Option<DeploymentConfig>,
+    /// How much a bundle's documents may demand; `values` counts for all of them together.
+    pub limits: yaml::Limits,
 }

@@ -32,7 +32,7 @@ pub(crate) fn objects(
         );
         return Vec::new();
     }
-    let mut items = bundle::objects(content, FOLDER, findings);
+    let mut items = bundle::objects(content, FOLDER, options.limits, findings);
     if items.is_empty() && !findings.is_refused() {
         findings.error(
             Code::Missing,

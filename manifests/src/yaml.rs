@@ -50,6 +50,9 @@ pub struct Limits {
     pub depth: usize,
     /// Documents in one input.
     pub documents: usize,
+    /// Entries of mappings and sequences in one input, aliases resolved. A value takes many times the memory of the
+    /// two bytes it can be written in.
+    pub values: usize,
 }
 
 impl Default for Limits {
@@ -59,6 +62,7 @@ impl Default for Limits {
             bytes: 64 << 20,
             depth: 512,
             documents: 100_000,
+            values: 1_000_000,
         }
     }
 }
@@ -111,17 +115,27 @@ impl Iterator for Documents<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let document = self.read;
-        Some(self.cut()?.and_then(|cut| {
-            match cut {
-                Cut::Json(value, _) => Ok(value),
-                Cut::Yaml(chunk) => chunk::value(&chunk.text, &self.limits)
-                    .map_err(|fault| chunk::error(&chunk, document, fault)),
+        let value = self.cut()?.and_then(|cut| match cut {
+            Cut::Json(value, _) => Ok(value),
+            Cut::Yaml(chunk) => chunk::value(&chunk.text, &self.limits)
+                .map_err(|fault| chunk::error(&chunk, document, fault)),
+        });
+        if let Ok(value) = &value {
+            match self.limits.values.checked_sub(entries(value)) {
+                Some(left) => self.limits.values = left,
+                None => return Some(self.stop(None, too_many(&self.limits))),
             }
-        }))
+        }
+        Some(value)
     }
 }
 
 impl<'a> Documents<'a> {
+    /// How many more values may be read: what is left of [`Limits::values`], to go on with in another input.
+    pub fn values_left(&self) -> usize {
+        self.limits.values
+    }
+
     fn new(input: &'a [u8], limits: Limits) -> Self {
         Self {
             input,
@@ -152,6 +166,9 @@ impl<'a> Documents<'a> {
                 }
                 State::Start => {
                     self.state = if json::may_start(self.input) {
+                        if json::has_more_values(self.input, self.limits.values) {
+                            return Some(self.stop(None, too_many(&self.limits)));
+                        }
                         State::Json(0)
                     } else {
                         State::Yaml(Splitter::new(self.input, 0))
@@ -221,4 +238,21 @@ pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
 /// Appends a value as one YAML document, in the form of [`to_string`] and without a separator.
 pub fn write(out: &mut String, value: &Value) {
     emit::document(out, value);
+}
+
+/// The entries of all mappings and sequences of a value.
+fn entries(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.len() + items.iter().map(entries).sum::<usize>(),
+        Value::Object(map) => map.len() + map.values().map(entries).sum::<usize>(),
+        _ => 0,
+    }
+}
+
+/// What to say of an input with more values than allowed.
+fn too_many(limits: &Limits) -> String {
+    format!(
+        "too many values: the limit left {} for this input",
+        limits.values
+    )
 }

@@ -45,7 +45,7 @@ struct Tally {
 }
 
 pub(super) fn run(sources: &[Source], args: &ConvertArgs) -> anyhow::Result<Exit> {
-    let options = args.conversion.options()?;
+    let options = args.conversion.options(args.limits)?;
     let folder = args
         .output_dir
         .as_ref()

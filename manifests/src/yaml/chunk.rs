@@ -14,7 +14,7 @@ use super::{
 /// The value of a document.
 pub(super) fn value(text: &[u8], limits: &Limits) -> Result<Value, Fault> {
     let text = utf8(text)?;
-    match fast::value(text, limits.depth) {
+    match fast::value(text, limits) {
         Some(value) => Ok(value),
         None => complete(text, limits),
     }

@@ -9,7 +9,7 @@ use super::{
     error::Fault,
     node::{Id, Kind, Tree, too_deep},
     scalar::Scalar,
-    tagged,
+    tagged, too_many,
 };
 
 /// The value of a whole document; null when it is empty.
@@ -147,6 +147,10 @@ impl<'a> Decoder<'a> {
     fn enter(&mut self, id: Id) -> Result<&'a super::node::Node, Fault> {
         let node = self.tree.node(id)?;
         self.decoded += 1;
+        // Keys are nodes, too; each entry of a mapping is two.
+        if self.decoded > self.limits.values.saturating_mul(2).saturating_add(2) {
+            return Err(Fault::new(node.start, too_many(self.limits)));
+        }
         if !self.open_aliases.is_empty() {
             self.aliased += 1;
             if let Kind::Scalar { text, .. } = &node.kind {

@@ -13,10 +13,10 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::scalar::Scalar;
+use super::{Limits, scalar::Scalar};
 
 /// The value of a document, or `None` when the complete reader must decide.
-pub(super) fn value(text: &str, depth: usize) -> Option<Value> {
+pub(super) fn value(text: &str, limits: &Limits) -> Option<Value> {
     if !is_simple(text.as_bytes()) {
         return None;
     }
@@ -25,7 +25,8 @@ pub(super) fn value(text: &str, depth: usize) -> Option<Value> {
         bytes: text.as_bytes(),
         pos: 0,
         line: 0,
-        depth: depth.min(128),
+        depth: limits.depth.min(128),
+        values: limits.values,
     };
     // The separator that opened the document stands alone on its line.
     if text.starts_with("---") {
@@ -82,6 +83,8 @@ struct Reader<'a> {
     line: usize,
     /// Collections that may still open inside each other.
     depth: usize,
+    /// Entries that may still be read.
+    values: usize,
 }
 
 /// What a scalar at the start of a node turned out to be.
@@ -219,6 +222,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Counts an entry, within the limit of values.
+    fn spend(&mut self) -> Option<()> {
+        self.values = self.values.checked_sub(1)?;
+        Some(())
+    }
+
     /// Reads a collection, within the limit of depth.
     fn nested(&mut self, read: impl FnOnce(&mut Self) -> Option<Value>) -> Option<Value> {
         self.depth = self.depth.checked_sub(1)?;
@@ -246,6 +255,7 @@ impl<'a> Reader<'a> {
             } else {
                 Value::Null
             };
+            self.spend()?;
             map.insert(key, value);
             if self.at_end() || self.column() < column {
                 return Some(Value::Object(map));
@@ -265,6 +275,7 @@ impl<'a> Reader<'a> {
             let line = self.line;
             self.skip_to_token()?;
             let filled = !self.at_end() && (self.line == line || self.column() > column);
+            self.spend()?;
             items.push(if filled {
                 self.node(column + 1)?
             } else {

@@ -97,7 +97,7 @@ fn check(input: &[u8], random: &mut Random) -> (usize, usize) {
         let Ok(text) = chunk::utf8(&chunk.text) else {
             continue;
         };
-        if let Some(value) = fast::value(text, limits.depth) {
+        if let Some(value) = fast::value(text, &limits) {
             let complete = chunk::complete(text, &limits);
             assert!(
                 complete.as_ref().is_ok_and(|complete| *complete == value),

@@ -11,6 +11,7 @@ impl<'a> Reader<'a> {
         if opened == b'[' {
             let mut items = Vec::new();
             while !self.closes(b']') {
+                self.spend()?;
                 items.push(self.flow_value()?);
                 self.separator(b']')?;
             }
@@ -21,6 +22,7 @@ impl<'a> Reader<'a> {
             let key = self.flow_key()?;
             self.skip_flow_space();
             let value = self.flow_value()?;
+            self.spend()?;
             map.insert(key, value);
             self.separator(b'}')?;
         }
