@@ -61,7 +61,8 @@ fn suspects(text: &str) -> Vec<usize> {
 fn comma_after(text: &str, at: usize) -> Option<usize> {
     let word = text.get(at..)?;
     let end = word.find([',', ' ', '\t', '\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])?;
-    word.get(end..)?.starts_with(',').then_some(at + end)
+    // Behind a colon, a space would make a key; the tag that ends in one is left to the net below.
+    (word.get(end..)?.starts_with(',') && !word.get(..end)?.ends_with(':')).then_some(at + end)
 }
 
 fn is_empty_and_tagged(node: &Node) -> bool {
