@@ -10,7 +10,7 @@ use libyaml_safer::{
     Encoding, ErrorKind, Event, EventData, MappingStyle, Parser, ScalarStyle, SequenceStyle,
 };
 
-use super::{Limits, error::Fault};
+use super::{Limits, error::Fault, too_many};
 
 /// The position of a node in its [`Tree`].
 pub(super) type Id = usize;
@@ -116,6 +116,10 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
             ));
         }
         let id = tree.nodes.len();
+        // Keys are nodes, too; each entry of a mapping is two.
+        if id > limits.values.saturating_mul(2).saturating_add(2) {
+            return Err(Fault::new(start, too_many(limits)));
+        }
         tree.nodes.push(node);
         match open.last_mut() {
             Some(parent) => parent.items.push(id),

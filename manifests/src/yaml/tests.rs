@@ -198,6 +198,7 @@ fn limits_hold() {
         bytes: 40,
         depth: 3,
         documents: 2,
+        values: 40,
     };
     let cases = [
         (
@@ -239,7 +240,33 @@ fn limits_hold() {
 }
 
 #[test]
-fn bombs_are_refused() {
+fn values_are_counted_over_all_documents() {
+    let small = Limits {
+        values: 3,
+        ..Limits::default()
+    };
+    for (input, left) in [
+        ("a: 1\nb: 2\nc: 3\n", Some(0)),
+        ("[1,2,3,4]\n", None),
+        ("? 1\n: [1]\n", Some(1)),
+        ("a: &a [1]\nb: *a\n", None),
+        ("a: 1\n---\n[1,2]\n", Some(0)),
+        ("a: 1\n---\n[1,2,3]\n", None),
+        ("{\"a\":1}", Some(2)),
+        ("{\"a\":[1,2]}", Some(0)),
+        ("{\"a\":[1,2,3]}", None),
+        ("{\"a\":\",,,,\"}", Some(2)),
+    ] {
+        let mut documents = documents_with(input.as_bytes(), small);
+        let error = documents.find_map(Result::err);
+        let found = error.is_none().then(|| documents.values_left());
+        assert_eq!(found, left, "{input:?}: {error:?}");
+        assert!(error.is_none_or(|error| error.message().starts_with("too many values")));
+    }
+}
+
+#[test]
+fn bombs_and_traps_are_refused() {
     let mut aliases = "a0: &a0 x\n".to_owned();
     for level in 1..9 {
         let below = vec![format!("*a{}", level - 1); 9].join(",");
@@ -252,7 +279,16 @@ fn bombs_are_refused() {
         format!("{}: 1", "k".repeat(1100)),
         aliases,
         "a: &a\n  <<: *a\n".to_owned(),
+        "[1, !2,]".to_owned(),
+        "[\"x\"!2,]".to_owned(),
+        "{a: &b !<x>,}".to_owned(),
+        "a: 1\n\u{feff}b: 2".to_owned(),
+        "[a?, b]".to_owned(),
     ] {
-        assert!(all(&input).iter().all(Result::is_err), "{}", &input[..20]);
+        assert!(
+            all(&input).iter().all(Result::is_err),
+            "{}",
+            input.get(..20).unwrap_or(&input)
+        );
     }
 }

@@ -1,6 +1,6 @@
 use serde_json::{Map, Value};
 
-use super::{Reader, plain_key, starts_plain};
+use super::{Reader, plain::starts_plain, plain_key};
 use crate::yaml::scalar::Scalar;
 
 impl<'a> Reader<'a> {
