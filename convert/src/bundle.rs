@@ -34,9 +34,17 @@ impl Item {
         object::text(&self.value, &["metadata", "name"]).unwrap_or_default()
     }
 
-    /// `Deployment "x"`, for messages.
+    /// `Deployment "x"`, for messages. Never longer than legal names are: it is part of every message.
     pub(crate) fn label(&self) -> String {
-        format!("{} {:?}", self.kind(), self.name())
+        const LONGEST: usize = 253;
+        let short = |text: &str| match text.char_indices().nth(LONGEST) {
+            Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
+            None => text.to_owned(),
+        };
+        match self.name() {
+            "" => format!("a {} without a name", short(self.kind())),
+            name => format!("{} {:?}", short(self.kind()), short(name)),
+        }
     }
 }
 
@@ -58,10 +66,10 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
         .into_iter()
         .partition(|item| item.kind() == "ClusterServiceVersion");
     if csvs.len() > 1 {
-        let files: Vec<_> = csvs.iter().map(|csv| csv.place.file.as_str()).collect();
+        let files: Vec<_> = csvs.iter().map(|csv| csv.place.in_full()).collect();
         findings.error(
             Code::CSVCount,
-            None,
+            csvs.last().map(|csv| csv.place.clone()),
             format!(
                 "the bundle has {} ClusterServiceVersions: {}",
                 csvs.len(),
@@ -113,7 +121,7 @@ pub(crate) fn objects(
             }
             continue;
         }
-        limits.values = read_file(
+        limits = read_file(
             &format!("{folder}/{name}"),
             &file.bytes,
             limits,
@@ -124,14 +132,14 @@ pub(crate) fn objects(
     items
 }
 
-/// Reads one file; returns how many values are left for the next.
+/// Reads one file; returns the limits that are left for the next.
 fn read_file(
     file: &str,
     bytes: &[u8],
     limits: yaml::Limits,
     items: &mut Vec<Item>,
     findings: &mut Findings,
-) -> usize {
+) -> yaml::Limits {
     let mut documents = yaml::documents_with(bytes, limits);
     for (number, document) in documents.by_ref().enumerate() {
         let mut place = Place::file(file);
@@ -149,7 +157,7 @@ fn read_file(
             }
         }
     }
-    documents.values_left()
+    documents.left()
 }
 
 /// Where reading a file failed.
@@ -165,22 +173,23 @@ pub(crate) fn unreadable(file: &str, error: &yaml::Error) -> Place {
 
 /// Lists become their items; each item knows its place within the list.
 fn flatten(item: Item, items: &mut Vec<Item>, findings: &mut Findings) {
-    let mut open = vec![item];
-    while let Some(mut item) = open.pop() {
+    let mut open = vec![(item, 0)];
+    while let Some((mut item, depth)) = open.pop() {
         if object::is_list(&item.value) {
-            let Some(Value::Array(listed)) = item.value.get_mut("items").map(Value::take) else {
+            if depth == MAX_LISTS {
+                findings.error(
+                    Code::TooMany,
+                    item.place,
+                    format!("lists are nested deeper than the limit of {MAX_LISTS}"),
+                    "write the objects as documents of their own",
+                );
                 continue;
-            };
-            open.extend(
-                listed
-                    .into_iter()
-                    .enumerate()
-                    .rev()
-                    .map(|(at, value)| Item {
-                        value,
-                        place: item.place.at(&Path::from(["items"]).index(at)),
-                    }),
-            );
+            }
+            let listed = object::take_items(&mut item.value);
+            open.extend(listed.into_iter().enumerate().rev().map(|(at, value)| {
+                let place = item.place.at(&Path::from(["items"]).index(at));
+                (Item { value, place }, depth + 1)
+            }));
         } else if !item.value.is_object() {
             findings.error(
                 Code::WrongShape,
@@ -193,13 +202,16 @@ fn flatten(item: Item, items: &mut Vec<Item>, findings: &mut Findings) {
                 Code::Unidentified,
                 item.place,
                 "Object 'Kind' is missing",
-                "set kind and apiVersion",
+                "set kind and apiVersion, or move the file out of the folder",
             );
         } else {
             items.push(item);
         }
     }
 }
+
+/// Lists within lists; each level makes the places of all items below longer.
+const MAX_LISTS: usize = 4;
 
 /// The folder an annotation names, or the usual one. Never a place outside of the bundle.
 pub(crate) fn folder(
@@ -214,6 +226,16 @@ pub(crate) fn folder(
         return usual.to_owned();
     };
     let place = place.at(&Path::from(["annotations", annotation]));
+    // The root itself, however it is spelt, cannot be the folder: `metadata/` would be a sub-directory of it.
+    if named.split('/').all(|part| matches!(part, "" | ".")) {
+        findings.warn(
+            Code::BundleAnnotation,
+            place,
+            format!("annotation {annotation:?} names the bundle's root; \"{usual}\" is used"),
+            &format!("write \"{usual}/\""),
+        );
+        return usual.to_owned();
+    }
     match content::normalise(named.trim_start_matches('/')) {
         Ok(folder) if folder == usual || content.has_folder(&folder) => folder,
         Ok(folder) => {

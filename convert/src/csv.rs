@@ -175,7 +175,14 @@ pub(crate) fn meant(hint: Option<&Hint>) -> String {
 }
 
 fn remedy(expected: &str, found: &str) -> String {
-    if expected.contains("string") && (found.contains("boolean") || found.contains("number")) {
+    let is_scalar = ["boolean", "number", "integer"]
+        .iter()
+        .any(|kind| found.contains(kind));
+    if is_scalar
+        && ["string", "version", "release"]
+            .iter()
+            .any(|kind| expected.contains(kind))
+    {
         "put the value in quotes".into()
     } else {
         format!("write {expected}")

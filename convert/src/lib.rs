@@ -48,7 +48,9 @@ use manifests::{
     object::{Object, text},
     path::Path,
     version::KubeVersion,
+    yaml,
 };
+use serde_json::Value;
 
 use crate::{bundle::Item, csv::Csv, metadata::Metadata, report::Findings};
 pub use crate::{
@@ -112,15 +114,24 @@ fn convert(content: &Content, options: &Options, depth: Depth) -> Conversion {
 
 /// Tells the class by the content: a bundle with `metadata/`, or with a ClusterServiceVersion, is registry+v1.
 pub fn class(content: &Content) -> Class {
-    let mentions = |bytes: &[u8]| {
-        const KIND: &[u8] = b"ClusterServiceVersion";
-        bytes.windows(KIND.len()).any(|window| window == KIND)
+    const KIND: &str = "ClusterServiceVersion";
+    let is_csv = |value: &Value| text(value, &["kind"]) == Some(KIND);
+    let has_csv = |bytes: &[u8]| {
+        // Many files mention the kind, in roles or descriptions; few of them have to be read for it.
+        let mentioned = bytes
+            .windows(KIND.len())
+            .any(|window| window == KIND.as_bytes());
+        mentioned
+            && yaml::documents(bytes).flatten().any(|value| {
+                let listed = value.get("items").and_then(Value::as_array);
+                is_csv(&value) || listed.is_some_and(|items| items.iter().any(is_csv))
+            })
     };
-    if content.has_folder("metadata")
+    let registry = content.has_folder("metadata")
         || content
             .folder("manifests")
-            .any(|(_, file)| mentions(&file.bytes))
-    {
+            .any(|(_, file)| has_csv(&file.bytes));
+    if registry {
         Class::Registry
     } else {
         Class::Plain
@@ -145,7 +156,7 @@ fn registry(
     }
     let view = csv.as_ref().map(Csv::new);
     let properties = Properties::of(&metadata, view, findings);
-    let mut facts = facts::of(&metadata, view, properties.all);
+    let mut facts = facts::of(&metadata, view, &others, properties.all);
     facts.max_open_shift_version = maxocp::of(&facts.properties, view, findings);
     facts.install_namespace = render::namespace::choose(options, view, &metadata, findings);
 
@@ -163,6 +174,7 @@ fn registry(
         lint::run(input, findings);
     }
     upgrade_items(&mut others, options.kube_version, findings);
+    refuse::duplicates(&others, refuse::Namespaces::One, findings);
     let Some(csv) = view else {
         return (Vec::new(), facts);
     };
@@ -194,14 +206,24 @@ impl Properties {
             csv.and_then(|csv| Some((csv, csv.annotation(render::deployments::PROPERTIES)?)))
         {
             match property::parse_list(json) {
+                _ if matches!(json.trim(), "" | "null") => {}
                 Ok(list) => own = list,
-                // Dropped silently, a maxOpenShiftVersion in it would protect nobody.
-                Err(error) => findings.error(
-                    Code::Property,
-                    csv.at(&Path::from(["metadata", "annotations", render::deployments::PROPERTIES])),
-                    format!("failed to unmarshal csv.metadata.annotations['olm.properties']: {error}"),
-                    "write a JSON list of objects with `type` and `value`, or use metadata/properties.yaml",
-                ),
+                Err(error) => {
+                    // Peers read the annotation only to append the file to it.
+                    let level = if metadata.properties.is_some() {
+                        Level::Error
+                    } else {
+                        Level::Warning
+                    };
+                    findings.add(
+                        level,
+                        Code::Property,
+                        Some(csv.at(&Path::from(["metadata", "annotations", render::deployments::PROPERTIES]))),
+                        format!("failed to unmarshal csv.metadata.annotations['olm.properties']: {error}; its properties, \
+                                 a maxOpenShiftVersion among them, are unknown"),
+                        "write a JSON list of objects with `type` and `value`, or use metadata/properties.yaml",
+                    );
+                }
             }
         }
         let file = metadata.properties.as_deref();

@@ -11,6 +11,7 @@ use crate::{
     bundle::{self, Item},
     code::Code,
     options::Options,
+    refuse,
     report::{Findings, Place},
     upgrade_items,
 };
@@ -42,18 +43,16 @@ pub(crate) fn objects(
         );
     }
     upgrade_items(&mut items, options.kube_version, findings);
-    let mut unique: BTreeMap<Identity, (Object, Place)> = BTreeMap::new();
+    refuse::duplicates(&items, refuse::Namespaces::Stated, findings);
+    let mut unique: BTreeMap<Identity, Object> = BTreeMap::new();
     for Item { value, place } in items {
         match Object::try_from(value) {
             Ok(object) => {
                 if object.name().is_empty() {
                     let message = format!("a {} has no metadata.name", object.kind());
-                    findings.error(Code::Unidentified, place.clone(), message, "name it");
+                    findings.error(Code::Unidentified, place, message, "name it");
                 }
-                let identity = object.identity();
-                if let Some((other, first)) = unique.insert(identity, (object, place.clone())) {
-                    duplicate(&other, &first, place, findings);
-                }
+                unique.insert(object.identity(), object);
             }
             Err(error) => findings.error(
                 Code::Unidentified,
@@ -63,20 +62,7 @@ pub(crate) fn objects(
             ),
         }
     }
-    let mut objects: Vec<Object> = unique.into_values().map(|(object, _)| object).collect();
+    let mut objects: Vec<Object> = unique.into_values().collect();
     objects.sort_by_cached_key(Object::order);
     objects
-}
-
-/// rukpak silently kept one of the two.
-fn duplicate(object: &Object, first: &Place, place: Place, findings: &mut Findings) {
-    findings.error(
-        Code::DuplicateObject,
-        place,
-        format!(
-            "bundle contains {} twice (the other one: {first})",
-            object.identity()
-        ),
-        "keep one of them",
-    );
 }

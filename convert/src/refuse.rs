@@ -29,9 +29,8 @@ pub(crate) fn csv(csv: Csv<'_>, metadata: &Metadata, others: &[Item], findings: 
     owned_crds(csv, others, findings);
 }
 
-/// Runs every rule about the other objects, as they are shipped.
+/// Runs every rule about the other objects one by one, as they are shipped.
 pub(crate) fn objects(others: &[Item], findings: &mut Findings) {
-    duplicates(others, findings);
     for item in others {
         admission(item, findings);
         object_name(item, findings);
@@ -164,7 +163,8 @@ fn deployments(csv: Csv<'_>, findings: &mut Findings) {
     }
 }
 
-/// Every CustomResourceDefinition that the CSV owns must be in the bundle; name and version count, as for OLM.
+/// Every CustomResourceDefinition that the CSV owns must be in the bundle. The name counts, as for the peers; a version
+/// that the definition does not serve is only worth advice.
 fn owned_crds(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
     let shipped: BTreeSet<&str> = others
         .iter()
@@ -187,21 +187,34 @@ fn owned_crds(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
 
 pub(crate) fn is_crd(item: &Item) -> bool {
     item.kind() == "CustomResourceDefinition"
+        && object::group_version(item.api_version()).0 == "apiextensions.k8s.io"
 }
 
-/// Two different objects of one identity: which of them wins would depend on the order of files. All namespaced
-/// objects end in the install namespace, so the namespace does not tell them apart.
-fn duplicates(others: &[Item], findings: &mut Findings) {
-    let mut seen: BTreeMap<(&str, &str, &str), &Item> = BTreeMap::new();
+/// Whether the namespace an object states tells it apart from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Namespaces {
+    /// Objects stay where they are.
+    Stated,
+    /// All of them end in the install namespace.
+    One,
+}
+
+/// Two different objects of one identity: which of them wins would depend on the order of files. To be asked once old
+/// APIs are upgraded, for an object may be shipped in an old and a new one.
+pub(crate) fn duplicates(others: &[Item], namespaces: Namespaces, findings: &mut Findings) {
+    let mut seen = BTreeMap::new();
     for item in others.iter().filter(|item| !item.name().is_empty()) {
         let (group, _) = object::group_version(item.api_version());
-        let first = *seen
-            .entry((group, item.kind(), item.name()))
-            .or_insert(item);
+        let namespace = match namespaces {
+            Namespaces::Stated => text(&item.value, &["metadata", "namespace"]).unwrap_or_default(),
+            Namespaces::One => "",
+        };
+        let key = (group, item.kind(), namespace, item.name());
+        let first: &Item = seen.entry(key).or_insert(item);
         if std::ptr::eq(first, item) {
             continue;
         }
-        let other = format!("the other one: {}", first.place);
+        let other = format!("the other one: {}", first.place.in_full());
         if is_crd(item) {
             findings.error(
                 Code::DuplicateCRD,
@@ -238,8 +251,12 @@ fn duplicates(others: &[Item], findings: &mut Findings) {
 
 /// Admission and aggregation by plain files would bypass what the CSV's own lists are refused for.
 fn admission(item: &Item, findings: &mut Findings) {
-    match item.kind() {
-        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => findings.error(
+    let (group, _) = object::group_version(item.api_version());
+    match (group, item.kind()) {
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
+        ) => findings.error(
             Code::WebhookObject,
             item.place.clone(),
             format!(
@@ -248,7 +265,7 @@ fn admission(item: &Item, findings: &mut Findings) {
             ),
             "remove it; publish a version without webhooks",
         ),
-        "APIService" => findings.error(
+        ("apiregistration.k8s.io", "APIService") => findings.error(
             Code::APIServiceObject,
             item.place.clone(),
             format!(
@@ -282,21 +299,19 @@ fn object_name(item: &Item, findings: &mut Findings) {
         return;
     }
     let (group, _) = object::group_version(item.api_version());
+    let built_in = scope::of_builtin(item.api_version(), item.kind()).is_some();
     let verdict = match (group, item.kind()) {
         ("", "Service") => names::dns_1035_label(item.name()),
         ("", "Namespace") => names::dns_label(item.name()),
         ("rbac.authorization.k8s.io", _) => names::path_segment(item.name()),
-        _ if scope::of_builtin(item.api_version(), item.kind()).is_some() => {
-            names::dns_subdomain(item.name())
-        }
-        _ => names::path_segment(item.name()),
+        _ => names::dns_subdomain(item.name()),
     };
-    if let Err(problem) = verdict {
-        findings.error(
-            Code::IllegalName,
-            at,
-            format!("{} has an invalid name: {problem}", item.label()),
-            "rename it",
-        );
+    let Err(problem) = verdict else { return };
+    let message = format!("{} has an invalid name: {problem}", item.label());
+    // Custom resources follow the rule, too; whether this is one is not known for sure.
+    if built_in || names::path_segment(item.name()).is_err() {
+        findings.error(Code::IllegalName, at, message, "rename it");
+    } else {
+        findings.warn(Code::IllegalName, at, message, "rename it");
     }
 }

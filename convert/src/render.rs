@@ -6,6 +6,7 @@
 //! | [`accounts`] | ServiceAccounts of permissions and Deployments, merged with those shipped |
 //! | [`permissions`] | every permission becomes cluster-wide |
 //! | [`deployments`] | the install strategy's Deployments, with what OLM adds to their pods |
+//! | [`pods`] | what every apiserver refuses in a Deployment |
 //! | [`extra`] | everything else the bundle ships |
 
 pub(crate) mod accounts;
@@ -13,8 +14,9 @@ pub(crate) mod deployments;
 pub(crate) mod extra;
 pub(crate) mod namespace;
 pub(crate) mod permissions;
+pub(crate) mod pods;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::object::{Identity, Object};
 use serde_json::Value;
@@ -48,6 +50,7 @@ pub(crate) fn objects(
     generated.extend(permissions::objects(input.csv, input.namespace, findings));
     generated.extend(deployments::objects(input, findings));
     let mut unique: BTreeMap<Identity, Object> = identified(generated).collect();
+    let generated: BTreeSet<Identity> = unique.keys().cloned().collect();
 
     let mut namespace = namespace::object(input.csv, input.namespace, findings);
     for mut item in extra {
@@ -60,8 +63,7 @@ pub(crate) fn objects(
         }
         let label = item.label();
         for (identity, object) in identified([item.value]) {
-            // Two equal files are one object, and were told already.
-            if unique.get(&identity).is_some_and(|other| *other != object) {
+            if generated.contains(&identity) {
                 findings.error(
                     Code::DuplicateObject,
                     item.place.clone(),

@@ -57,6 +57,18 @@ impl Place {
     }
 }
 
+impl Place {
+    /// File and document, even where it is the first: tells two documents of one file apart.
+    pub fn in_full(&self) -> String {
+        let path = if self.path.is_root() {
+            String::new()
+        } else {
+            format!(" ({})", self.path)
+        };
+        format!("{} document {}{path}", self.file, self.document)
+    }
+}
+
 impl fmt::Display for Place {
     /// `manifests/csv.yaml:12:7 (spec.version)`, as much of it as is known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -174,9 +186,8 @@ impl Report {
             let mut located = yaml::locate_all(bytes, document, &flat).into_iter();
             for (place, way) in places.iter_mut().zip(&ways) {
                 let found: Vec<_> = located.by_ref().take(way.len()).collect();
-                if let Some(location) = found.into_iter().flatten().next() {
-                    place.line = Some(location.line);
-                    place.column = Some(location.column);
+                if let Some((line, column)) = found.into_iter().flatten().next() {
+                    (place.line, place.column) = (Some(line), Some(column));
                 }
             }
         }
@@ -202,7 +213,8 @@ pub const MAX_FINDINGS: usize = 10_000;
 pub(crate) struct Findings {
     list: Vec<Finding>,
     refused: bool,
-    dropped: usize,
+    errors: usize,
+    others: usize,
 }
 
 impl Findings {
@@ -243,16 +255,23 @@ impl Findings {
         message: String,
         remedy: &str,
     ) {
-        self.refused |= level == Level::Error;
-        if self.list.len() >= MAX_FINDINGS {
-            self.dropped += 1;
+        // Errors have a half of their own, so that no number of warnings hides why a bundle is refused.
+        let is_error = level == Level::Error;
+        self.refused |= is_error;
+        let count = if is_error {
+            &mut self.errors
+        } else {
+            &mut self.others
+        };
+        *count += 1;
+        if *count > MAX_FINDINGS / 2 {
             return;
         }
         self.list.push(Finding {
             level,
             code,
             place,
-            message,
+            message: shortened(message),
             remedy: (!remedy.is_empty()).then(|| remedy.to_owned()),
         });
     }
@@ -264,7 +283,8 @@ impl Findings {
 
     /// The findings in the report's order, which does not depend on the order in which they were found.
     pub(crate) fn finish(mut self) -> Vec<Finding> {
-        if self.dropped > 0 {
+        let dropped = (self.errors + self.others).saturating_sub(self.list.len());
+        if dropped > 0 {
             self.list.push(Finding {
                 level: if self.refused {
                     Level::Error
@@ -273,7 +293,7 @@ impl Findings {
                 },
                 code: Code::TooMany,
                 place: None,
-                message: format!("{} more findings are left out", self.dropped),
+                message: format!("{dropped} more findings are left out"),
                 remedy: Some("correct those that are listed first".to_owned()),
             });
         }
@@ -283,4 +303,15 @@ impl Findings {
         self.list.dedup();
         self.list
     }
+}
+
+/// Messages quote what strangers wrote; no more of it than a person reads.
+fn shortened(mut message: String) -> String {
+    const LONGEST: usize = 4096;
+    if message.len() > LONGEST {
+        let cut = (0..=LONGEST).rev().find(|at| message.is_char_boundary(*at));
+        message.truncate(cut.unwrap_or_default());
+        message.push('…');
+    }
+    message
 }

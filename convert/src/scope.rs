@@ -70,6 +70,7 @@ const KNOWN: &[(&str, &str, Scope)] = &[
     ),
     ("operators.coreos.com", "OperatorGroup", Scope::Namespaced),
     ("operators.coreos.com", "Subscription", Scope::Namespaced),
+    ("extensions", "PodSecurityPolicy", Scope::Cluster),
     ("policy", "PodSecurityPolicy", Scope::Cluster),
     ("route.openshift.io", "Route", Scope::Namespaced),
     (
@@ -86,8 +87,18 @@ const KNOWN: &[(&str, &str, Scope)] = &[
 ];
 
 /// The scope of a kind that Kubernetes itself serves.
+///
+/// A version that is served no longer has the scope of today's: with an old `--kube-version` it stays as it is.
+/// `extensions` held what lives in several groups now.
 pub(crate) fn of_builtin(api_version: &str, kind: &str) -> Option<Scope> {
-    let namespaced = schema::kind(api_version, kind)?.namespaced;
+    let (group, _) = manifests::object::group_version(api_version);
+    let known = |known: &&schema::Kind| {
+        known.kind == kind
+            && (group == "extensions"
+                || manifests::object::group_version(known.api_version).0 == group)
+    };
+    let kind = schema::kind(api_version, kind).or_else(|| schema::kinds().iter().find(known))?;
+    let namespaced = kind.namespaced;
     Some(if namespaced {
         Scope::Namespaced
     } else {

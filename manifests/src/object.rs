@@ -118,28 +118,6 @@ impl Object {
         self.0
     }
 
-    /// `metadata`, made when it is missing or not a mapping.
-    pub fn metadata_mut(&mut self) -> &mut Map<String, Value> {
-        mapping(
-            mapping(&mut self.0)
-                .entry("metadata")
-                .or_insert(Value::Null),
-        )
-    }
-
-    /// Puts the object into a namespace, or, with `None`, takes it out of one.
-    pub fn set_namespace(&mut self, namespace: Option<&str>) {
-        let metadata = self.metadata_mut();
-        match namespace {
-            Some(name) => {
-                metadata.insert("namespace".into(), name.into());
-            }
-            None => {
-                metadata.remove("namespace");
-            }
-        }
-    }
-
     /// Where the object stands among others: first what the rest lives in or needs, workloads last, equals by identity.
     pub fn order(&self) -> impl Ord + use<> {
         (rank(self.group(), self.kind()), self.identity())
@@ -152,35 +130,40 @@ impl Serialize for Object {
     }
 }
 
-/// Replaces every `List` (core, or any `…List` with `items`) by what it lists, however deep they are nested.
-///
-/// A kind that merely ends in `List` and has no `items` is an object of its own.
-pub fn flatten(value: Value) -> Vec<Value> {
-    let mut flat = Vec::new();
-    let mut open = vec![value];
-    while let Some(mut value) = open.pop() {
-        match list_items(&mut value) {
-            Some(items) => open.extend(items.into_iter().rev()),
-            None => flat.push(value),
+/// Whether a value is a list of objects rather than one: the core `List`, or a `…List` whose items are all mappings. A
+/// kind that merely ends in `List` is an object of its own.
+pub fn is_list(value: &Value) -> bool {
+    let kind = text(value, &["kind"]).unwrap_or_default();
+    match value.get("items") {
+        None | Some(Value::Null) => kind == "List" && text(value, &["apiVersion"]) == Some("v1"),
+        Some(Value::Array(items)) => {
+            kind == "List" || kind.ends_with("List") && items.iter().all(Value::is_object)
+        }
+        Some(_) => false,
+    }
+}
+
+/// Takes the items out of a list. Those of a typed one (`ConfigMapList`) may leave their kind to the list.
+pub fn take_items(list: &mut Value) -> Vec<Value> {
+    let inherited = ["apiVersion", "kind"].map(|field| {
+        let text = text(list, &[field]).unwrap_or_default();
+        (field, text.strip_suffix("List").unwrap_or(text).to_owned())
+    });
+    // The core list holds objects of any kind, which say themselves what they are.
+    let is_typed = inherited.iter().all(|(_, text)| !text.is_empty());
+    let Some(Value::Array(mut items)) = list.get_mut("items").map(Value::take) else {
+        return Vec::new();
+    };
+    for item in items
+        .iter_mut()
+        .filter_map(Value::as_object_mut)
+        .filter(|_| is_typed)
+    {
+        for (field, text) in &inherited {
+            item.entry(*field).or_insert_with(|| text.as_str().into());
         }
     }
-    flat
-}
-
-/// Whether a value is a list of objects rather than one.
-pub fn is_list(value: &Value) -> bool {
-    text(value, &["kind"]).is_some_and(|kind| kind.ends_with("List"))
-        && value.get("items").is_some_and(Value::is_array)
-}
-
-fn list_items(value: &mut Value) -> Option<Vec<Value>> {
-    if !is_list(value) {
-        return None;
-    }
-    match value.get_mut("items").map(Value::take) {
-        Some(Value::Array(items)) => Some(items),
-        _ => None,
-    }
+    items
 }
 
 fn rank(group: &str, kind: &str) -> u8 {
@@ -285,17 +268,38 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_flattened_in_order_and_in_depth() {
-        let list = json!({"kind": "List", "items": [
-            {"kind": "A"},
-            {"kind": "ConfigMapList", "items": [{"kind": "B"}, {"kind": "C"}]},
-            {"kind": "AllowList", "spec": {}},
-        ]});
-        let kinds: Vec<_> = flatten(list)
-            .iter()
-            .map(|v| v["kind"].as_str().unwrap().to_owned())
-            .collect();
-        assert_eq!(kinds, ["A", "B", "C", "AllowList"]);
+    fn lists_are_told_from_kinds_that_end_in_list() {
+        for (value, list) in [
+            (
+                json!({"apiVersion": "v1", "kind": "List", "items": [7]}),
+                true,
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "List", "items": null}),
+                true,
+            ),
+            (json!({"apiVersion": "v1", "kind": "List"}), true),
+            (json!({"kind": "ConfigMapList", "items": [{}]}), true),
+            (json!({"kind": "AllowList", "items": ["a"]}), false),
+            (json!({"kind": "AllowList", "spec": {}}), false),
+            (json!({"kind": "ConfigMap", "items": []}), false),
+        ] {
+            assert_eq!(is_list(&value), list, "{value}");
+        }
+    }
+
+    #[test]
+    fn items_of_a_typed_list_inherit_its_kind() {
+        let mut list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"a": 1}, {"kind": "Own"}]});
+        assert_eq!(
+            take_items(&mut list),
+            [
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "a": 1}),
+                json!({"apiVersion": "v1", "kind": "Own"})
+            ]
+        );
+        let mut list = json!({"apiVersion": "v1", "kind": "List", "items": [{"kind": "A"}, 7]});
+        assert_eq!(take_items(&mut list), [json!({"kind": "A"}), json!(7)]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     csv::DEPLOYMENTS,
     overlay,
     property::{self, Property},
-    render::Input,
+    render::{Input, pods},
     report::Findings,
 };
 
@@ -20,6 +20,17 @@ use crate::{
 pub(crate) fn objects(input: &Input<'_>, findings: &mut Findings) -> Vec<Value> {
     let annotations = annotations(input);
     let csv = input.csv;
+    if csv.deployments().is_empty() {
+        findings.warn(
+            Code::NoDeployment,
+            csv.at(&Path::from(["spec", "install"])),
+            "the install strategy has no deployment; nothing of the bundle will run",
+            "list the operator's Deployment under spec.install.spec.deployments",
+        );
+    }
+    if is_too_much(input, &annotations, findings) {
+        return Vec::new();
+    }
     let mut objects = Vec::new();
     for (index, entry) in csv.deployments().iter().enumerate() {
         let mut spec = entry.get("spec").cloned().unwrap_or_else(|| json!({}));
@@ -56,7 +67,8 @@ pub(crate) fn objects(input: &Input<'_>, findings: &mut Findings) -> Vec<Value> 
         if let Some(config) = &input.options.deployment_config {
             overlay::apply(config, &mut deployment);
         }
-        check_selector(&deployment, input, index, findings);
+        let place = csv.at(&Path::from(DEPLOYMENTS).index(index).key("spec"));
+        pods::check(&deployment, &place, findings);
         objects.push(deployment);
     }
     objects
@@ -97,25 +109,32 @@ pub(crate) fn merged(own: &[Property], file: &[Property]) -> Vec<Property> {
     own.iter().chain(file).cloned().collect()
 }
 
-/// A selector that does not match the template is refused by every apiserver; say it before.
-fn check_selector(deployment: &Value, input: &Input<'_>, index: usize, findings: &mut Findings) {
-    let labels = manifests::object::at(deployment, &["spec", "template", "metadata", "labels"]);
-    let selector = manifests::object::at(deployment, &["spec", "selector", "matchLabels"])
-        .and_then(Value::as_object);
-    let place = || {
-        input.csv.at(&Path::from(DEPLOYMENTS)
-            .index(index)
-            .key("spec")
-            .key("selector"))
-    };
-    for (key, value) in selector.into_iter().flatten() {
-        if labels.and_then(|labels| labels.get(key)) != Some(value) {
-            findings.warn(
-                Code::WrongShape,
-                place(),
-                format!("selector {key}={value} does not match the labels of the pod template; the apiserver refuses it"),
-                "give the template the labels of the selector",
-            );
-        }
+/// What an apiserver takes for all annotations of an object together, in bytes.
+const MAX_ANNOTATIONS: usize = 256 << 10;
+/// What the annotations of all Deployments together may take: each gets a copy of the CSV's.
+const MAX_COPIES: usize = 64 << 20;
+
+/// Whether the CSV's annotations are more than its Deployments can carry.
+fn is_too_much(
+    input: &Input<'_>,
+    annotations: &Map<String, Value>,
+    findings: &mut Findings,
+) -> bool {
+    let length = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
+    let size: usize = annotations.iter().map(length).sum();
+    let copies = size.saturating_mul(input.csv.deployments().len());
+    if size <= MAX_ANNOTATIONS && copies <= MAX_COPIES {
+        return false;
     }
+    findings.error(
+        Code::TooMany,
+        input.csv.at(&Path::from(["metadata", "annotations"])),
+        format!(
+            "the annotations of the ClusterServiceVersion have {size} bytes, and each of {} deployments gets them; the \
+             limit is {MAX_ANNOTATIONS} bytes for one and {MAX_COPIES} for all",
+            input.csv.deployments().len(),
+        ),
+        "shorten alm-examples or other long annotations",
+    );
+    true
 }

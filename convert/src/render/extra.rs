@@ -81,7 +81,17 @@ fn place(item: &mut Item, scope: Option<Scope>, namespace: &str, findings: &mut 
                     "{} moves from namespace {stated:?} to {namespace:?}",
                     item.label()
                 );
-                findings.change(Code::Namespace, at(), message);
+                // A role that was meant for another namespace gives its rights in the wrong one now.
+                if matches!(item.kind(), "Role" | "RoleBinding") {
+                    findings.warn(
+                        Code::Namespace,
+                        at(),
+                        message,
+                        "use a ClusterRole, or grant the right by hand",
+                    );
+                } else {
+                    findings.change(Code::Namespace, at(), message);
+                }
             }
             set_namespace(&mut item.value, Some(namespace));
         }
@@ -111,13 +121,20 @@ fn set_namespace(value: &mut Value, namespace: Option<&str>) {
 /// What a cluster writes itself goes; what the API of a built-in kind does not know goes with a word, because
 /// server-side apply refuses it.
 fn tidy(item: &mut Item, findings: &mut Findings) {
+    let is_built_in = scope::of_builtin(item.api_version(), item.kind()).is_some();
     let value = manifests::object::mapping(&mut item.value);
-    value.remove("status");
+    // Of a custom resource it may be data: without a status subresource it is stored like the rest.
+    if is_built_in {
+        value.remove("status");
+    }
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         for field in [
             "creationTimestamp",
             "generation",
+            "deletionGracePeriodSeconds",
+            "deletionTimestamp",
             "managedFields",
+            "ownerReferences",
             "resourceVersion",
             "selfLink",
             "uid",

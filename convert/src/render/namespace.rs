@@ -3,7 +3,13 @@
 use manifests::{names, object::text, path::Path};
 use serde_json::{Map, Value, json};
 
-use crate::{code::Code, csv::Csv, metadata::Metadata, options::Options, report::Findings};
+use crate::{
+    code::Code,
+    csv::Csv,
+    metadata::Metadata,
+    options::Options,
+    report::{Findings, Place},
+};
 
 /// The CSV annotation that suggests a namespace.
 pub(crate) const SUGGESTED: &str = "operatorframework.io/suggested-namespace";
@@ -66,11 +72,15 @@ pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value
             format!("annotation {TEMPLATE:?} is not JSON ({error}); namespace {name:?} gets no labels from it"),
             "write a Namespace object as JSON",
         ),
+        Some(Ok(template)) if !template.is_object() => findings.warn(
+            Code::WrongShape,
+            place(),
+            format!("annotation {TEMPLATE:?} is no object; namespace {name:?} gets no labels from it"),
+            "write a Namespace object as JSON",
+        ),
         Some(Ok(template)) => {
             for field in ["labels", "annotations"] {
-                let texts = manifests::object::at(template, &["metadata", field]).and_then(Value::as_object);
-                let texts: Map<String, Value> =
-                    texts.into_iter().flatten().filter(|(_, v)| v.is_string()).map(|(k, v)| (k.clone(), v.clone())).collect();
+                let texts = texts(template, field, &place(), findings);
                 if !texts.is_empty() {
                     metadata.insert(field.into(), Value::Object(texts));
                 }
@@ -89,6 +99,53 @@ pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value
     let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     keep(&mut namespace);
     namespace
+}
+
+/// Labels or annotations of the template. What an apiserver would refuse is left out or mended with a word.
+fn texts(
+    template: &Value,
+    field: &str,
+    place: &Place,
+    findings: &mut Findings,
+) -> Map<String, Value> {
+    let mut texts = Map::new();
+    let given = manifests::object::at(template, &["metadata", field]).and_then(Value::as_object);
+    for (key, value) in given.into_iter().flatten() {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Bool(_) | Value::Number(_) => value.to_string(),
+            _ => String::new(),
+        };
+        let legal = names::qualified(key).and_then(|()| match (field, value) {
+            (_, Value::Null | Value::Array(_) | Value::Object(_)) => Err("must be a text"),
+            ("labels", _) => names::label_value(&text),
+            _ => Ok(()),
+        });
+        if let Err(problem) = legal {
+            let message =
+                format!("{field} of the suggested namespace: {key:?} {problem}; it is left out");
+            findings.warn(
+                Code::WrongShape,
+                place.clone(),
+                message,
+                "correct it in the template",
+            );
+            continue;
+        }
+        if !value.is_string() {
+            let message = format!(
+                "{field} of the suggested namespace: {key:?} is {value}, taken for the text {text:?}"
+            );
+            findings.warn(
+                Code::WrongShape,
+                place.clone(),
+                message,
+                "put the value in quotes",
+            );
+        }
+        texts.insert(key.clone(), text.into());
+    }
+    texts
 }
 
 /// Gives the install namespace the labels and annotations of one that the bundle ships under the same name; what it

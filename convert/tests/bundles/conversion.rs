@@ -210,7 +210,7 @@ fn the_namespace_is_the_callers_else_the_suggested_one_else_the_packages() {
 fn the_suggested_template_gives_the_namespace_its_labels() {
     let template = json!({"kind": "Namespace", "metadata": {
         "name": "tide-system",
-        "labels": {"pod-security.kubernetes.io/enforce": "restricted", "wrong": 1},
+        "labels": {"pod-security.kubernetes.io/enforce": "restricted", "monitored": true, "not legal!": "x", "list": []},
         "annotations": {"note": "n"},
         "ownerReferences": [{}],
     }});
@@ -222,7 +222,7 @@ fn the_suggested_template_gives_the_namespace_its_labels() {
         object(&conversion, "Namespace", "tide-system")["metadata"],
         json!({
             "name": "tide-system",
-            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+            "labels": {"pod-security.kubernetes.io/enforce": "restricted", "monitored": "true"},
             "annotations": {"note": "n", KEEP: "true"},
         })
     );
@@ -380,11 +380,7 @@ fn the_manifests_folder_is_the_annotated_one() {
         names(&moved("manifests.v1: /deploy//olm").convert()),
         names(&good.convert())
     );
-    for outside in [
-        "manifests.v1: ../deploy",
-        "manifests.v1: deploy/../../x",
-        "manifests.v1: .",
-    ] {
+    for outside in ["manifests.v1: ../deploy", "manifests.v1: deploy/../../x"] {
         let conversion = moved(outside).convert();
         let errors = findings(&conversion, Level::Error);
         assert!(
@@ -394,12 +390,20 @@ fn the_manifests_folder_is_the_annotated_one() {
             "{outside}: {errors:?}"
         );
     }
-    let nowhere = Bundle::good().with(|bundle| {
-        let text =
-            bundle.files[ANNOTATIONS].replace("manifests.v1: manifests/", "manifests.v1: nowhere/");
-        bundle.files.insert(ANNOTATIONS.into(), text);
-    });
-    assert_eq!(names(&nowhere.convert()), names(&good.convert()));
+    for useless in ["nowhere/", ".", "/", "./"] {
+        let bundle = Bundle::good().with(|bundle| {
+            let text = bundle.files[ANNOTATIONS].replace(
+                "manifests.v1: manifests/",
+                &format!("manifests.v1: {useless}"),
+            );
+            bundle.files.insert(ANNOTATIONS.into(), text);
+        });
+        assert_eq!(
+            names(&bundle.convert()),
+            names(&good.convert()),
+            "{useless}"
+        );
+    }
 }
 
 #[test]
@@ -596,4 +600,118 @@ fn a_shipped_namespace_is_merged_and_every_namespace_is_kept() {
         .into_iter()
         .filter(|name| name.starts_with("Namespace"));
     assert_eq!(namespaces.collect::<Vec<_>>(), ["Namespace other"]);
+}
+
+#[test]
+fn an_old_target_keeps_old_apis_and_their_scope() {
+    let options = Options {
+        kube_version: "1.15".parse().unwrap(),
+        ..Options::default()
+    };
+    for (api, kind) in [
+        ("policy/v1beta1", "PodDisruptionBudget"),
+        ("batch/v1beta1", "CronJob"),
+        ("extensions/v1beta1", "Ingress"),
+        ("rbac.authorization.k8s.io/v1beta1", "Role"),
+    ] {
+        let object_text =
+            json!({"apiVersion": api, "kind": kind, "metadata": {"name": "x"}}).to_string();
+        let conversion = Bundle::good()
+            .file("manifests/x.yaml", object_text)
+            .convert_with(&options);
+        let found = object(&conversion, kind, "x");
+        assert_eq!(found["apiVersion"], api);
+        assert_eq!(found["metadata"]["namespace"], "tide-system", "{kind}");
+    }
+}
+
+#[test]
+fn a_bundle_that_only_mentions_the_csv_kind_is_plain() {
+    let content = |text: &str| {
+        let mut files = manifests::content::Builder::new(manifests::content::Limits::default());
+        files
+            .add("manifests/x.yaml", 0o644, &mut text.as_bytes())
+            .unwrap();
+        files.finish()
+    };
+    for (text, class) in [
+        (
+            "kind: CustomResourceDefinition\nspec: {names: {kind: ClusterServiceVersion}}\n",
+            Class::Plain,
+        ),
+        ("kind: ClusterServiceVersion\n", Class::Registry),
+        (
+            "kind: List\nitems:\n- kind: ClusterServiceVersion\n",
+            Class::Registry,
+        ),
+    ] {
+        assert_eq!(convert::class(&content(text)), class, "{text}");
+    }
+}
+
+#[test]
+fn lists_of_every_form_become_their_items() {
+    for (list, expected) in [
+        ("{apiVersion: v1, kind: List}", 0),
+        ("{apiVersion: v1, kind: List, items: null}", 0),
+        (
+            "{apiVersion: v1, kind: ConfigMapList, items: [{metadata: {name: a}}, {metadata: {name: b}}]}",
+            2,
+        ),
+    ] {
+        let conversion = Bundle::good().file("manifests/x.yaml", list).convert();
+        let maps = names(&conversion)
+            .into_iter()
+            .filter(|name| name.starts_with("ConfigMap"))
+            .count();
+        assert_eq!(maps, expected, "{list}");
+    }
+}
+
+#[test]
+fn what_an_apiserver_refuses_in_a_deployment_is_told() {
+    let template = "/spec/install/spec/deployments/0/spec/template/spec";
+    let twice = json!([{"name": "A"}, {"name": "A"}]);
+    for (pointer, value, path) in [
+        (format!("{template}/containers"), json!([]), "template.spec"),
+        (
+            format!("{template}/containers/0/env"),
+            twice.clone(),
+            "template.spec.containers[0].env[1]",
+        ),
+        (
+            format!("{template}/volumes"),
+            twice,
+            "template.spec.volumes[1]",
+        ),
+        (
+            format!("{template}/initContainers"),
+            json!([{"name": "manager"}]),
+            "template.spec.containers[0]",
+        ),
+        (
+            "/spec/install/spec/deployments/0/spec/selector".into(),
+            json!({}),
+            "",
+        ),
+        (
+            "/spec/install/spec/deployments/0/spec/selector/matchLabels".into(),
+            json!({"other": "x"}),
+            "selector",
+        ),
+    ] {
+        let conversion = Bundle::good().csv(&pointer, value).convert();
+        assert!(conversion.objects.is_some());
+        let full = format!("spec.install.spec.deployments[0].spec.{path}");
+        let expected = (
+            Code::WrongShape,
+            CSV.to_owned(),
+            full.trim_end_matches('.').to_owned(),
+        );
+        let warnings = findings(&conversion, Level::Warning);
+        assert!(
+            warnings.contains(&expected),
+            "expected {expected:?}, found {warnings:?}"
+        );
+    }
 }

@@ -109,7 +109,7 @@ fn each_reason_names_its_code_and_place() {
         (Bundle::good().file(CSV, REMOVED), (Code::CSVCount, "", String::new())),
         (
             Bundle::good().file("manifests/second.yaml", Bundle::good().csv.to_string()),
-            (Code::CSVCount, "", String::new()),
+            in_csv(Code::CSVCount, ""),
         ),
         (Bundle::good().file(ANNOTATIONS, REMOVED), (Code::Missing, "", String::new())),
         (Bundle::good().file(ANNOTATIONS, "annotations: ["), (Code::Unreadable, ANNOTATIONS, String::new())),
@@ -127,7 +127,9 @@ fn each_reason_names_its_code_and_place() {
         ),
         (Bundle::good().csv("/spec/version", json!("one")), in_csv(Code::WrongShape, "spec.version")),
         (
-            Bundle::good().csv("/metadata/annotations/olm.properties", json!("{}")),
+            Bundle::good()
+                .file("metadata/properties.yaml", "properties: [{type: a, value: b}]")
+                .csv("/metadata/annotations/olm.properties", json!("{}")),
             in_csv(Code::Property, "metadata.annotations[\"olm.properties\"]"),
         ),
         (
@@ -303,8 +305,14 @@ fn plain_content_is_refused_in_rukpaks_words() {
             "the document is a text, not an object",
         ),
         (
-            vec![("manifests/x.yaml", map), ("manifests/y.yaml", map)],
-            "bundle contains ConfigMap a twice",
+            vec![
+                ("manifests/x.yaml", map),
+                (
+                    "manifests/y.yaml",
+                    "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}",
+                ),
+            ],
+            "bundle contains ConfigMap \"a\" twice, and they differ",
         ),
         (
             vec![("manifests/x.yaml", "{apiVersion: v1, kind: ConfigMap}")],
@@ -328,6 +336,119 @@ fn plain_content_is_refused_in_rukpaks_words() {
         assert!(
             conversion.objects.is_none() && errors.iter().any(|error| error.contains(message)),
             "{message}: {errors:?}"
+        );
+    }
+}
+
+#[test]
+fn a_bad_properties_annotation_alone_is_a_warning() {
+    for (text, warnings) in [("", 0), ("null", 0), ("{}", 1), ("[", 1)] {
+        let conversion = Bundle::good()
+            .csv("/metadata/annotations/olm.properties", json!(text))
+            .convert();
+        assert!(conversion.objects.is_some());
+        assert_eq!(
+            findings(&conversion, Level::Warning).len(),
+            warnings,
+            "{text:?}"
+        );
+    }
+}
+
+/// The same object in an old and a new API is one object, and is told once.
+#[test]
+fn duplicates_are_found_across_apis() {
+    let ingress = |api: &str| json!({"apiVersion": api, "kind": "Ingress", "metadata": {"name": "x"}, "spec": {}});
+    let bundle = Bundle::good()
+        .file(
+            "manifests/a.yaml",
+            ingress("extensions/v1beta1").to_string(),
+        )
+        .file(
+            "manifests/b.yaml",
+            ingress("networking.k8s.io/v1")
+                .to_string()
+                .replace("\"spec\":{}", "\"spec\":{\"ingressClassName\":\"c\"}"),
+        );
+    assert_eq!(
+        errors(&bundle),
+        [(
+            Code::DuplicateObject,
+            "manifests/b.yaml".to_owned(),
+            String::new()
+        )]
+    );
+}
+
+#[test]
+fn no_number_of_other_problems_hides_why_a_bundle_is_refused() {
+    let many: serde_json::Map<_, _> = (0..1100).map(|n| (format!("x{n}"), json!(n))).collect();
+    let unknown = Bundle::good().with(|bundle| {
+        bundle.csv["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .extend(many.clone());
+        bundle.csv["spec"]["install"]["spec"]["deployments"] = json!({"a": "b"});
+    });
+    let place = "spec.install.spec.deployments".to_owned();
+    assert!(errors(&unknown).contains(&(Code::WrongShape, CSV.to_owned(), place)));
+    let numbers = (0..12_000)
+        .map(|n| format!("\n  x{n}: {n}.0"))
+        .collect::<String>();
+    let warned = Bundle::good()
+        .csv("/spec/installModes", json!([]))
+        .with(|bundle| {
+            bundle
+                .files
+                .get_mut(ANNOTATIONS)
+                .unwrap()
+                .push_str(&numbers[1..])
+        });
+    let errors: Vec<_> = errors(&warned).into_iter().map(|error| error.0).collect();
+    assert!(
+        errors.contains(&Code::InstallMode) && errors.contains(&Code::TooMany),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn annotations_that_no_deployment_can_carry_are_refused() {
+    let long = "x".repeat(300 << 10);
+    let bundle = Bundle::good().csv("/metadata/annotations/alm-examples", json!(long));
+    assert_eq!(
+        errors(&bundle),
+        [(
+            Code::TooMany,
+            CSV.to_owned(),
+            "metadata.annotations".to_owned()
+        )]
+    );
+    let many: Vec<_> = (0..1000)
+        .map(|n| json!({"name": format!("d{n}")}))
+        .collect();
+    let bundle = Bundle::good()
+        .csv(
+            "/metadata/annotations/alm-examples",
+            json!("x".repeat(100 << 10)),
+        )
+        .csv("/spec/install/spec/deployments", json!(many));
+    assert!(errors(&bundle).iter().any(|error| error.0 == Code::TooMany));
+}
+
+#[test]
+fn messages_stay_short_however_long_names_are() {
+    let name = "x".repeat(500_000);
+    let spec: serde_json::Map<_, _> = (0..50).map(|n| (format!("unknown{n}"), json!(1))).collect();
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec, name.clone(): {}});
+    let conversion = Bundle::good()
+        .file("manifests/x.yaml", service.to_string())
+        .convert();
+    assert!(conversion.report.findings.len() > 50);
+    for finding in &conversion.report.findings {
+        assert!(
+            finding.to_string().len() < 6000,
+            "{} bytes",
+            finding.to_string().len()
         );
     }
 }

@@ -1,6 +1,6 @@
 //! The typed round trip, in place.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,8 @@ use super::{
 };
 use crate::path::{Path, Step};
 
-/// How many problems are told at most; a document with more is not the kind it says it is.
+/// How many unknown fields, and how many wrong types, are told at most; a document with more is not the kind it says it
+/// is.
 pub const MAX_PROBLEMS: usize = 1000;
 
 /// A place where a document is not what Go's types say.
@@ -58,7 +59,7 @@ pub enum Hint {
 /// 1, the quantity `0.5` the string `500m`. Values of a wrong type are told and left as they are. Fields that Go
 /// adds (`status: {}`) are not added.
 ///
-/// At most [`MAX_PROBLEMS`] are told, but all are acted upon.
+/// At most [`MAX_PROBLEMS`] of each sort are told, but all are acted upon.
 pub fn conform(value: &mut Value, ty: impl Into<Type>) -> Vec<Problem> {
     walk(value, ty.into(), Zeros::Drop)
 }
@@ -72,6 +73,8 @@ pub fn prune(value: &mut Value, ty: impl Into<Type>) -> Vec<Problem> {
 fn walk(value: &mut Value, ty: Type, zeros: Zeros) -> Vec<Problem> {
     let mut walk = Walk {
         problems: Vec::new(),
+        unknown: 0,
+        mismatches: 0,
         zeros,
     };
     let root = Frame {
@@ -94,6 +97,8 @@ pub fn check(value: &Value, ty: impl Into<Type>) -> Vec<Problem> {
 
 struct Walk {
     problems: Vec<Problem>,
+    unknown: usize,
+    mismatches: usize,
     zeros: Zeros,
 }
 
@@ -145,7 +150,7 @@ impl Walk {
             _ => match scalar::read(value, ty) {
                 Scalar::Fits => {}
                 Scalar::Prints(printed) => *value = printed,
-                Scalar::Mismatch(expected) => self.tell(|| Problem {
+                Scalar::Mismatch(expected) => self.tell_mismatch(|| Problem {
                     path: at.path(),
                     what: What::Mismatch {
                         expected,
@@ -165,7 +170,7 @@ impl Walk {
         let mut gone: Vec<String> = Vec::new();
         for (key, value) in map.iter_mut() {
             let Some(field) = of.field(key) else {
-                self.tell(|| Problem {
+                self.tell_unknown(|| Problem {
                     path: at.then(Here::Key(key)).path(),
                     what: What::Unknown {
                         hint: hint::of(key, of, &at),
@@ -203,9 +208,28 @@ impl Walk {
         }
     }
 
-    fn tell(&mut self, problem: impl FnOnce() -> Problem) {
-        if self.problems.len() < MAX_PROBLEMS {
+    fn tell_unknown(&mut self, problem: impl FnOnce() -> Problem) {
+        self.unknown += 1;
+        if self.unknown <= MAX_PROBLEMS {
             self.problems.push(problem());
+        }
+    }
+
+    /// Wrong types have a quota of their own, so that no number of unknown fields can hide one. Beyond it the document
+    /// as a whole is wrong.
+    fn tell_mismatch(&mut self, problem: impl FnOnce() -> Problem) {
+        self.mismatches += 1;
+        match self.mismatches.cmp(&(MAX_PROBLEMS + 1)) {
+            Ordering::Less => self.problems.push(problem()),
+            Ordering::Equal => self.problems.push(Problem {
+                path: Path::root(),
+                what: What::Mismatch {
+                    expected: "an object with at most 1000 values of a wrong type",
+                    found: "more of them",
+                    value: String::new(),
+                },
+            }),
+            Ordering::Greater => {}
         }
     }
 }
@@ -224,7 +248,7 @@ impl<'a> Frame<'a> {
         let mut frame = Some(self);
         while let Some(Frame { above, step, .. }) = frame {
             match step {
-                Some(Here::Key(key)) => steps.push(Step::Key((*key).to_owned())),
+                Some(Here::Key(key)) => steps.push(Step::Key(scalar::short(key))),
                 Some(Here::Index(index)) => steps.push(Step::Index(*index)),
                 None => {}
             }

@@ -86,6 +86,15 @@ pub(super) fn name(value: &Value) -> &'static str {
     }
 }
 
+/// A key for a path. A path is told for each problem below it, so an endless key must not be part of all of them.
+pub(super) fn short(key: &str) -> String {
+    const LONGEST: usize = 256;
+    match key.char_indices().nth(LONGEST) {
+        Some((cut, _)) => format!("{}…", key.get(..cut).unwrap_or_default()),
+        None => key.to_owned(),
+    }
+}
+
 /// The value as JSON, cut to a readable length.
 pub(super) fn excerpt(value: &Value) -> String {
     match value {

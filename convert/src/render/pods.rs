@@ -1,0 +1,113 @@
+//! What every apiserver refuses in a Deployment, said before it does: these are the bundle's own mistakes.
+
+use std::collections::BTreeSet;
+
+use manifests::{
+    object::{at, text},
+    path::Path,
+};
+use serde_json::Value;
+
+use crate::{
+    code::Code,
+    report::{Findings, Place},
+};
+
+/// Looks at a finished Deployment; `place` is where its `spec` stands in the CSV.
+pub(crate) fn check(deployment: &Value, place: &Place, findings: &mut Findings) {
+    selector(deployment, place, findings);
+    let pod = ["spec", "template", "spec"];
+    let containers = list(deployment, &pod, "containers");
+    if containers.is_empty() {
+        findings.warn(
+            Code::WrongShape,
+            place.at(&Path::from(["template", "spec"])),
+            "the pod template has no containers; the apiserver refuses it",
+            "list at least one container",
+        );
+    }
+    let spec = Path::from(["template", "spec"]);
+    unique(
+        list(deployment, &pod, "volumes"),
+        &spec.clone().key("volumes"),
+        place,
+        findings,
+    );
+    let mut names = BTreeSet::new();
+    for kind in ["initContainers", "containers"] {
+        let path = spec.clone().key(kind);
+        for (index, container) in list(deployment, &pod, kind).iter().enumerate() {
+            let path = path.clone().index(index);
+            let name = text(container, &["name"]).unwrap_or_default();
+            if !names.insert(name) {
+                twice(name, &path, place, findings);
+            }
+            unique(
+                list(container, &[], "env"),
+                &path.key("env"),
+                place,
+                findings,
+            );
+        }
+    }
+}
+
+fn list<'a>(value: &'a Value, keys: &[&str], name: &str) -> &'a [Value] {
+    let list = at(value, keys)
+        .and_then(|value| value.get(name))
+        .and_then(Value::as_array);
+    list.map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Server-side apply merges these lists by name, so it refuses a name that is there twice.
+fn unique(entries: &[Value], path: &Path, place: &Place, findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let name = text(entry, &["name"]).unwrap_or_default();
+        if !seen.insert(name) {
+            twice(name, &path.clone().index(index), place, findings);
+        }
+    }
+}
+
+fn twice(name: &str, path: &Path, place: &Place, findings: &mut Findings) {
+    findings.warn(
+        Code::WrongShape,
+        place.at(path),
+        format!("{path} has the name {name:?} of another entry; the apiserver refuses it"),
+        "keep one of them",
+    );
+}
+
+/// A selector is required, and must match the labels of the template.
+fn selector(deployment: &Value, place: &Place, findings: &mut Findings) {
+    let selector = at(deployment, &["spec", "selector"]).and_then(Value::as_object);
+    if selector.is_none_or(|selector| selector.values().all(is_empty)) {
+        findings.warn(
+            Code::WrongShape,
+            place.clone(),
+            "the deployment has no selector; the apiserver refuses it",
+            "select the labels of the pod template",
+        );
+    }
+    let labels = at(deployment, &["spec", "template", "metadata", "labels"]);
+    let wanted = at(deployment, &["spec", "selector", "matchLabels"]).and_then(Value::as_object);
+    for (key, value) in wanted.into_iter().flatten() {
+        if labels.and_then(|labels| labels.get(key)) != Some(value) {
+            findings.warn(
+                Code::WrongShape,
+                place.at(&Path::from(["selector"])),
+                format!("selector {key}={value} does not match the labels of the pod template; the apiserver refuses it"),
+                "give the template the labels of the selector",
+            );
+        }
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => value.is_null(),
+    }
+}
