@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::object::text;
+use manifests::object::{at, text};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
+    bundle::Item,
     csv::Csv,
     maxocp::MaxOpenShiftVersion,
     metadata::{Metadata, keys},
@@ -50,9 +51,9 @@ pub struct Facts {
     pub provided_apis: BTreeSet<Api>,
     /// APIs the bundle needs from others.
     pub required_apis: BTreeSet<Api>,
-    /// Packages the bundle needs, by name, with the version range.
+    /// Packages the bundle needs, by name, with the version range; several ranges have to hold at once.
     pub required_packages: BTreeMap<String, String>,
-    /// Images: those of the pods and those the CSV lists.
+    /// Images: those the CSV lists, those of its pods and those of other workloads of the bundle.
     pub images: BTreeSet<Image>,
     /// All properties of the bundle: `metadata/properties.yaml` first, then the CSV's `olm.properties`.
     pub properties: Vec<Property>,
@@ -85,7 +86,12 @@ pub struct Image {
 }
 
 /// Gathers the facts of a registry+v1 bundle.
-pub(crate) fn of(metadata: &Metadata, csv: Option<Csv<'_>>, properties: Vec<Property>) -> Facts {
+pub(crate) fn of(
+    metadata: &Metadata,
+    csv: Option<Csv<'_>>,
+    others: &[Item],
+    properties: Vec<Property>,
+) -> Facts {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let mut facts = Facts {
         package: metadata.package().to_owned(),
@@ -111,31 +117,95 @@ pub(crate) fn of(metadata: &Metadata, csv: Option<Csv<'_>>, properties: Vec<Prop
         facts.install_modes = csv.install_modes().into_iter().map(str::to_owned).collect();
         facts.provided_apis = apis(csv, "owned");
         facts.required_apis = apis(csv, "required");
-        facts.images = images(csv);
+        facts.images = images(csv, others);
     }
-    for dependency in &facts.dependencies {
-        let Ok(value) = serde_json::from_str::<Value>(dependency.value.get()) else {
+    require(&mut facts);
+    facts
+}
+
+/// Adds what the dependencies and properties require.
+fn require(facts: &mut Facts) {
+    let mut ranges: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let dependencies = facts.dependencies.iter().filter_map(|dependency| {
+        let requirement = match dependency.type_.as_str() {
+            "olm.gvk" => Requirement::Api,
+            "olm.package" => Requirement::Package { range: "version" },
+            _ => return None,
+        };
+        Some((requirement, dependency))
+    });
+    let properties = facts.properties.iter().filter_map(|property| {
+        let requirement = match property.type_.as_str() {
+            "olm.gvk.required" => Requirement::Api,
+            "olm.package.required" => Requirement::Package {
+                range: "versionRange",
+            },
+            _ => return None,
+        };
+        Some((requirement, property))
+    });
+    for (requirement, property) in dependencies.chain(properties) {
+        let Ok(value) = serde_json::from_str::<Value>(property.value.get()) else {
             continue;
         };
         let field = |name| text(&value, &[name]).unwrap_or_default().to_owned();
-        match dependency.type_.as_str() {
-            "olm.gvk" => {
-                facts.required_apis.insert(Api {
+        match requirement {
+            Requirement::Api => {
+                let mut api = Api {
                     group: field("group"),
                     version: field("version"),
                     kind: field("kind"),
-                    is_api_service: false,
-                });
+                    is_api_service: true,
+                };
+                // The CSV may have said already what serves it.
+                if !facts.required_apis.contains(&api) {
+                    api.is_api_service = false;
+                    facts.required_apis.insert(api);
+                }
             }
-            "olm.package" => {
-                facts
-                    .required_packages
-                    .insert(field("packageName"), field("version"));
+            Requirement::Package { range } => {
+                let (package, range) = (field("packageName"), field(range));
+                let ranges = ranges.entry(package.clone()).or_default();
+                if !range.is_empty() && seen.insert((package, range.clone())) {
+                    ranges.push(range);
+                }
             }
-            _ => {}
         }
     }
-    facts
+    facts.required_packages = ranges
+        .into_iter()
+        .map(|(package, ranges)| (package, all_of(&ranges)))
+        .collect();
+}
+
+/// What a dependency or property requires.
+enum Requirement {
+    /// An API.
+    Api,
+    /// A package.
+    Package {
+        /// The field with its versions.
+        range: &'static str,
+    },
+}
+
+/// One range for several that have to hold at once: a space means that, and binds more tightly than `||`.
+fn all_of(ranges: &[String]) -> String {
+    match ranges {
+        [range] => range.clone(),
+        _ => ranges
+            .iter()
+            .map(|range| {
+                if range.contains("||") {
+                    format!("({range})")
+                } else {
+                    range.clone()
+                }
+            })
+            .collect::<Vec<_>>()
+            .join(" "),
+    }
 }
 
 fn apis(csv: Csv<'_>, which: &str) -> BTreeSet<Api> {
@@ -159,33 +229,159 @@ fn apis(csv: Csv<'_>, which: &str) -> BTreeSet<Api> {
     crds.chain(services).collect()
 }
 
-fn images(csv: Csv<'_>) -> BTreeSet<Image> {
+/// Where a Deployment describes its pods, and most other workloads theirs.
+pub(crate) const POD_TEMPLATE: &[&str] = &["spec", "template"];
+
+/// Where an object of this kind describes its pods; nothing when it has none.
+pub(crate) fn pod_template(kind: &str) -> Option<&'static [&'static str]> {
+    match kind {
+        "Deployment"
+        | "DaemonSet"
+        | "StatefulSet"
+        | "ReplicaSet"
+        | "ReplicationController"
+        | "Job" => Some(POD_TEMPLATE),
+        "CronJob" => Some(&["spec", "jobTemplate", "spec", "template"]),
+        "Pod" => Some(&[]),
+        _ => None,
+    }
+}
+
+fn images(csv: Csv<'_>, others: &[Item]) -> BTreeSet<Image> {
     let mut images = BTreeSet::new();
+    let mut listed = BTreeSet::new();
     for related in csv.list(&["spec", "relatedImages"]) {
         if let Some(image) = text(related, &["image"]) {
+            listed.insert(image);
             images.insert(Image {
                 image: image.to_owned(),
                 name: text(related, &["name"]).unwrap_or_default().to_owned(),
             });
         }
     }
-    for deployment in csv.deployments() {
-        let pod = manifests::object::at(deployment, &["spec", "template", "spec"]);
+    let deployments = csv
+        .deployments()
+        .iter()
+        .filter_map(|deployment| at(deployment, POD_TEMPLATE));
+    let shipped = others
+        .iter()
+        .filter_map(|item| at(&item.value, pod_template(item.kind())?));
+    for template in deployments.chain(shipped) {
         for list in ["initContainers", "containers"] {
-            let containers = pod.and_then(|pod| pod.get(list)).and_then(Value::as_array);
-            for image in containers
+            let containers = at(template, &["spec", list]).and_then(Value::as_array);
+            let used = containers
                 .into_iter()
                 .flatten()
-                .filter_map(|c| text(c, &["image"]))
-            {
-                if !images.iter().any(|known| known.image == image) {
-                    images.insert(Image {
-                        image: image.to_owned(),
-                        name: String::new(),
-                    });
-                }
-            }
+                .filter_map(|container| text(container, &["image"]))
+                .filter(|image| !listed.contains(image));
+            images.extend(used.map(|image| Image {
+                image: image.to_owned(),
+                name: String::new(),
+            }));
         }
     }
     images
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, value::RawValue};
+
+    use super::*;
+    use crate::report::Place;
+
+    fn property(type_: &str, value: &Value) -> Property {
+        Property {
+            type_: type_.into(),
+            value: RawValue::from_string(value.to_string()).unwrap(),
+        }
+    }
+
+    fn item(value: Value) -> Item {
+        Item {
+            value,
+            place: Place::file("a.yaml"),
+        }
+    }
+
+    #[test]
+    fn every_requirement_counts() {
+        let package = |range: &str| json!({"packageName": "moon", "version": range});
+        let sun = json!({"group": "example.com", "version": "v1", "kind": "Sun"});
+        let api = |kind: &str, is_api_service| Api {
+            group: "example.com".into(),
+            version: "v1".into(),
+            kind: kind.into(),
+            is_api_service,
+        };
+        let mut facts = Facts {
+            required_apis: BTreeSet::from([api("Star", true)]),
+            dependencies: vec![
+                property("olm.package", &package(">=1.0.0")),
+                property("olm.package", &package("<2.0.0")),
+                property("olm.package", &package(">=1.0.0")),
+                property("olm.label", &json!({"label": "a"})),
+            ],
+            properties: vec![
+                property("olm.gvk.required", &sun),
+                property(
+                    "olm.gvk.required",
+                    &json!({"group": "example.com", "version": "v1", "kind": "Star"}),
+                ),
+                property(
+                    "olm.package.required",
+                    &json!({"packageName": "moon", "versionRange": "1.2.0 || 1.4.0"}),
+                ),
+                property(
+                    "olm.package.required",
+                    &json!({"packageName": "tide", "versionRange": "1.0.0 || 2.0.0"}),
+                ),
+                // What the bundle itself is.
+                property(
+                    "olm.package",
+                    &json!({"packageName": "sea", "version": "1.0.0"}),
+                ),
+                property(
+                    "olm.gvk",
+                    &json!({"group": "example.com", "version": "v1", "kind": "Tide"}),
+                ),
+            ],
+            ..Facts::default()
+        };
+        require(&mut facts);
+        assert_eq!(
+            facts.required_apis,
+            BTreeSet::from([api("Star", true), api("Sun", false)])
+        );
+        assert_eq!(
+            facts.required_packages,
+            BTreeMap::from([
+                ("moon".into(), ">=1.0.0 <2.0.0 (1.2.0 || 1.4.0)".into()),
+                ("tide".into(), "1.0.0 || 2.0.0".into()),
+            ])
+        );
+    }
+
+    #[test]
+    fn images_of_everything_that_runs_are_told_once() {
+        let pods = |images: &[&str]| {
+            let containers: Vec<_> = images.iter().map(|image| json!({"image": image})).collect();
+            json!({"template": {"spec": {"containers": containers}}})
+        };
+        let csv = item(json!({"spec": {
+            "relatedImages": [{"name": "a", "image": "a"}, {"name": "b", "image": "a"}],
+            "install": {"spec": {"deployments": [{"name": "d", "spec": pods(&["a", "c", "c"])}]}},
+        }}));
+        let others = [
+            item(json!({"kind": "DaemonSet", "spec": pods(&["c", "d"])})),
+            item(json!({"kind": "CronJob", "spec": {"jobTemplate": {"spec": pods(&["e"])}}})),
+            item(json!({"kind": "Pod", "spec": {"initContainers": [{"image": "f"}]}})),
+            item(json!({"kind": "Etcd", "spec": pods(&["g"])})),
+        ];
+        let told: Vec<_> = images(Csv::new(&csv), &others)
+            .into_iter()
+            .map(|image| image.image + "=" + &image.name)
+            .collect();
+        assert_eq!(told, ["a=a", "a=b", "c=", "d=", "e=", "f="]);
+    }
 }

@@ -9,6 +9,7 @@
 //! Pure RBAC: whether the cluster has further roles and bindings for the same holders is not known here. Roles that the
 //! objects bind without bringing them are listed by name; of those that every cluster has, the rules are known.
 
+mod budget;
 mod danger;
 mod roles;
 mod rule;
@@ -19,10 +20,16 @@ use manifests::object::{Object, at, text};
 use serde::Serialize;
 use serde_json::Value;
 
-use self::roles::Roles;
+use self::{
+    budget::{Budget, spend},
+    roles::{Key, Roles},
+};
 pub use self::{danger::Danger, rule::Rule};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// No namespace has a longer name, so a binding in one cannot be created.
+const LONGEST_NAMESPACE: usize = 63;
 
 /// Who has rights.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -79,10 +86,13 @@ pub struct Rights {
     /// Roles that are bound and not part of the objects: `ClusterRole view`.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub other_roles: BTreeSet<String>,
+    /// Whether there is more, too much to list; no real bundle has that.
+    #[serde(rename = "incomplete", skip_serializing_if = "std::ops::Not::not")]
+    pub is_incomplete: bool,
 }
 
 impl Rights {
-    /// Every danger of every grant, once.
+    /// Every danger of every grant that is listed, once.
     pub fn dangers(&self) -> BTreeSet<Danger> {
         self.grants
             .iter()
@@ -104,75 +114,122 @@ pub struct Grant {
 
 /// Adds up the rights that objects give, ordered by holder and scope, the cluster first.
 pub fn of(objects: &[Object]) -> Vec<Rights> {
+    within(objects, &mut Budget::default())
+}
+
+fn within(objects: &[Object], budget: &mut Budget) -> Vec<Rights> {
     let roles = Roles::new(objects);
-    let mut sums: BTreeMap<(Holder, Scope), Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<(Key<'_>, Option<&str>), Sum<'_>> = BTreeMap::new();
     for binding in objects.iter().filter(|object| object.group() == RBAC) {
-        let scope = match binding.kind() {
-            "ClusterRoleBinding" => Scope::Cluster,
-            "RoleBinding" => Scope::Namespace(binding.namespace().to_owned()),
+        let namespace = match binding.kind() {
+            "ClusterRoleBinding" => None,
+            "RoleBinding" if binding.namespace().len() <= LONGEST_NAMESPACE => {
+                Some(binding.namespace())
+            }
             _ => continue,
         };
         let role = |field| text(binding.value(), &["roleRef", field]).unwrap_or_default();
         let (kind, name) = (role("kind"), role("name"));
-        let found = roles.find(kind, binding.namespace(), name);
+        let within = if kind == "Role" {
+            binding.namespace()
+        } else {
+            ""
+        };
         for holder in holders(binding.value()) {
-            let sum = sums.entry((holder, scope.clone())).or_default();
-            sum.rules.extend(
-                found
-                    .rules
-                    .iter()
-                    .filter(|rule| rule.holds_in(&scope))
-                    .cloned(),
-            );
-            if !found.is_ours {
-                sum.other_roles.insert(format!("{kind} {name}"));
-            }
+            let sum = sums.entry((holder, namespace)).or_default();
+            sum.bound.insert((kind, within, name));
         }
     }
-    for (into, rules) in roles.aggregated() {
-        let holder = Holder {
-            kind: "ClusterRole".into(),
-            namespace: String::new(),
-            name: into,
-        };
+    for (into, parts) in roles.aggregated() {
         // Wherever that role is bound.
-        sums.entry((holder, Scope::Cluster))
-            .or_default()
-            .rules
-            .extend(rules);
+        let sum = sums.entry((("ClusterRole", "", into), None)).or_default();
+        sum.aggregated = parts;
     }
-    let rights = sums.into_iter().map(|((holder, scope), sum)| Rights {
-        holder,
-        scope,
-        grants: rule::merge(sum.rules)
-            .into_iter()
-            .map(|rule| Grant {
-                dangers: danger::of(&rule),
-                rule,
-            })
-            .collect(),
-        other_roles: sum.other_roles,
-    });
-    rights
-        .filter(|rights| !rights.grants.is_empty() || !rights.other_roles.is_empty())
+    sums.into_iter()
+        .map(|((holder, namespace), sum)| listed(holder, namespace, &sum, &roles, budget))
+        .filter(|rights| {
+            rights.is_incomplete || !rights.grants.is_empty() || !rights.other_roles.is_empty()
+        })
         .collect()
 }
 
+/// What gives one holder rights in one scope.
 #[derive(Default)]
-struct Sum {
-    rules: Vec<Rule>,
-    other_roles: BTreeSet<String>,
+struct Sum<'a> {
+    bound: BTreeSet<Key<'a>>,
+    aggregated: BTreeSet<Key<'a>>,
 }
 
-fn holders(binding: &Value) -> impl Iterator<Item = Holder> {
+fn listed<'a>(
+    (kind, namespace, name): Key<'_>,
+    scope: Option<&str>,
+    sum: &Sum<'a>,
+    roles: &Roles<'a>,
+    budget: &mut Budget,
+) -> Rights {
+    let mut rights = Rights {
+        holder: Holder {
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        },
+        scope: scope.map_or(Scope::Cluster, |name| Scope::Namespace(name.to_owned())),
+        grants: Vec::new(),
+        other_roles: BTreeSet::new(),
+        is_incomplete: false,
+    };
+    let mut rules = Vec::new();
+    rights.is_incomplete = collect(&mut rights, &mut rules, sum, roles, budget).is_none();
+    let grant = |rule| Grant {
+        dangers: danger::of(&rule),
+        rule,
+    };
+    rights.grants = rule::merge(rules, &mut budget.comparisons)
+        .into_iter()
+        .map(grant)
+        .collect();
+    rights
+}
+
+/// Gathers rules and other roles; nothing when the budget ends before they do.
+fn collect<'a>(
+    rights: &mut Rights,
+    rules: &mut Vec<Rule>,
+    sum: &Sum<'a>,
+    roles: &Roles<'a>,
+    budget: &mut Budget,
+) -> Option<()> {
+    let mut add = |found: &[Rule], budget: &mut Budget| {
+        spend(&mut budget.steps, found.len())?;
+        for rule in found.iter().filter(|rule| rule.holds_in(&rights.scope)) {
+            spend(&mut budget.memory, rule.memory())?;
+            rules.push(rule.clone());
+        }
+        Some(())
+    };
+    for key in &sum.bound {
+        if !roles.has(key) {
+            let (kind, _, name) = key;
+            spend(&mut budget.memory, kind.len() + name.len())?;
+            rights.other_roles.insert(format!("{kind} {name}"));
+        }
+        add(roles.own_rules(key), budget)?;
+        for part in roles.selected(key, budget)? {
+            add(roles.own_rules(&part), budget)?;
+        }
+    }
+    for part in &sum.aggregated {
+        add(roles.own_rules(part), budget)?;
+    }
+    Some(())
+}
+
+/// Kind, namespace and name of every subject.
+fn holders(binding: &Value) -> impl Iterator<Item = Key<'_>> {
     let subjects = at(binding, &["subjects"]).and_then(Value::as_array);
     subjects.into_iter().flatten().map(|subject| {
-        let field = |name| text(subject, &[name]).unwrap_or_default().to_owned();
-        Holder {
-            kind: field("kind"),
-            namespace: field("namespace"),
-            name: field("name"),
-        }
+        let field = |name| text(subject, &[name]).unwrap_or_default();
+        (field("kind"), field("namespace"), field("name"))
     })
 }
 

@@ -226,6 +226,9 @@ fn rights_of(text: &mut Text, rights: &Rights) {
             }
         }
     }
+    if rights.is_incomplete {
+        text.0.push_str("    and more, too much to list\n");
+    }
 }
 
 fn row(grant: &Grant) -> [String; 4] {

@@ -61,12 +61,13 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
             return warn(message, "write a JSON list of custom resources");
         }
     };
+    let known: BTreeSet<Api<'_>> = provided.iter().map(|(api, _)| *api).collect();
     let mut shown: BTreeSet<Api<'_>> = BTreeSet::new();
     for (at, example) in examples.iter().enumerate() {
         let (group, version) = group_version(word(example, &["apiVersion"]));
         let api = (group, version, word(example, &["kind"]));
         shown.insert(api);
-        if !provided.iter().any(|(other, _)| *other == api) {
+        if !known.contains(&api) {
             warn(
                 format!(
                     "{key}[{at}] {} {:?}: example must have a provided API; operator-sdk refuses this",

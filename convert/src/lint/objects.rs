@@ -64,22 +64,40 @@ fn global_priority(item: &Item, findings: &mut Findings) {
 }
 
 fn service_selectors(input: Input<'_>, findings: &mut Findings) {
-    /// Real bundles have a handful of each; a hostile one must not take minutes.
-    const MAX_PAIRS: usize = 1_000_000;
-    let is_service = |item: &&Item| (item.api_version(), item.kind()) == ("v1", "Service");
+    /// Real bundles have a handful of labels on each side; a hostile one must not take minutes.
+    const MOST_COMPARISONS: usize = 1_000_000;
     let workloads = workloads::all(input);
-    if workloads.is_empty() || workloads.len() * input.others.len() > MAX_PAIRS {
+    if workloads.is_empty() {
         return;
     }
     let labels: Vec<&Map<String, Value>> = workloads
         .iter()
         .filter_map(|workload| at(workload.template, &["metadata", "labels"])?.as_object())
         .collect();
-    for item in input.others.iter().filter(is_service) {
+    let mut comparisons = 0;
+    for item in input.others {
+        if (item.api_version(), item.kind()) != ("v1", "Service") {
+            continue;
+        }
         let Some(selector) = at(&item.value, &["spec", "selector"]).and_then(Value::as_object)
         else {
             continue;
         };
+        let place = item.place.at(&Path::from(["spec", "selector"]));
+        comparisons += selector.len() * labels.len();
+        if comparisons > MOST_COMPARISONS {
+            findings.warn(
+                Code::ServiceSelector,
+                place,
+                format!(
+                    "the bundle has too many Services and workloads to compare: whether {} and those after it select \
+                     any pods is not known",
+                    item.label()
+                ),
+                "ship fewer of them",
+            );
+            return;
+        }
         let is_selected = |labels: &Map<_, _>| {
             selector
                 .iter()
@@ -88,7 +106,7 @@ fn service_selectors(input: Input<'_>, findings: &mut Findings) {
         if !selector.is_empty() && !labels.iter().any(|labels| is_selected(labels)) {
             findings.warn(
                 Code::ServiceSelector,
-                item.place.at(&Path::from(["spec", "selector"])),
+                place,
                 format!("{} selects none of the bundle's pods", item.label()),
                 "let the selector match the labels of a pod template, unless the operator makes the pods",
             );

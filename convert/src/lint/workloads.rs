@@ -7,6 +7,7 @@ use super::{Input, list, near, word};
 use crate::{
     code::Code,
     csv::{Csv, DEPLOYMENTS},
+    facts::{POD_TEMPLATE, pod_template},
     report::{Findings, Place},
 };
 
@@ -22,7 +23,6 @@ pub(super) struct Workload<'a> {
 
 /// Everything that starts pods.
 pub(super) fn all(input: Input<'_>) -> Vec<Workload<'_>> {
-    const TEMPLATE: &[&str] = &["spec", "template"];
     let deployments = input.csv.into_iter().flat_map(|csv| {
         csv.deployments()
             .iter()
@@ -31,23 +31,13 @@ pub(super) fn all(input: Input<'_>) -> Vec<Workload<'_>> {
                 Some(Workload {
                     label: format!("Deployment {:?}", word(entry, &["name"])),
                     place: csv.at(&Path::from(DEPLOYMENTS).index(index)),
-                    keys: TEMPLATE,
-                    template: at(entry, TEMPLATE)?,
+                    keys: POD_TEMPLATE,
+                    template: at(entry, POD_TEMPLATE)?,
                 })
             })
     });
     let shipped = input.others.iter().filter_map(|item| {
-        let keys = match item.kind() {
-            "Deployment"
-            | "DaemonSet"
-            | "StatefulSet"
-            | "ReplicaSet"
-            | "ReplicationController"
-            | "Job" => TEMPLATE,
-            "CronJob" => &["spec", "jobTemplate", "spec", "template"],
-            "Pod" => &[],
-            _ => return None,
-        };
+        let keys = pod_template(item.kind())?;
         Some(Workload {
             label: item.label(),
             place: item.place.clone(),

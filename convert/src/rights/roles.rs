@@ -5,85 +5,107 @@ use std::collections::{BTreeMap, BTreeSet};
 use manifests::object::{Object, at, text};
 use serde_json::Value;
 
-use super::{RBAC, rule::Rule};
+use super::{
+    RBAC,
+    budget::{Budget, spend},
+    rule::Rule,
+};
 
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
+/// Kind, namespace and name.
+pub(super) type Key<'a> = (&'a str, &'a str, &'a str);
+
 pub(super) struct Roles<'a> {
-    /// By kind, namespace and name.
-    ours: BTreeMap<(&'a str, &'a str, &'a str), &'a Value>,
+    ours: BTreeMap<Key<'a>, Role<'a>>,
+    /// ClusterRoles that every cluster has, by name.
+    builtin: BTreeMap<&'static str, Vec<Rule>>,
 }
 
-/// What is known of a role.
-pub(super) struct Found {
-    pub(super) rules: Vec<Rule>,
-    /// Whether it is one of the objects.
-    pub(super) is_ours: bool,
+struct Role<'a> {
+    value: &'a Value,
+    /// Its own rules, without those of roles it aggregates.
+    rules: Vec<Rule>,
 }
 
 impl<'a> Roles<'a> {
     pub(super) fn new(objects: &'a [Object]) -> Self {
-        let roles = objects
+        let ours = objects
             .iter()
-            .filter(|o| o.group() == RBAC && matches!(o.kind(), "Role" | "ClusterRole"));
+            .filter(|o| o.group() == RBAC && matches!(o.kind(), "Role" | "ClusterRole"))
+            .map(|object| {
+                let role = Role {
+                    value: object.value(),
+                    rules: own_rules(object.value()),
+                };
+                ((object.kind(), object.namespace(), object.name()), role)
+            });
         Self {
-            ours: roles
-                .map(|role| ((role.kind(), role.namespace(), role.name()), role.value()))
-                .collect(),
+            ours: ours.collect(),
+            builtin: ["cluster-admin", "admin", "edit"]
+                .map(|name| (name, builtin(name)))
+                .into(),
         }
     }
 
-    /// The role that a binding in a namespace names.
-    pub(super) fn find(&self, kind: &str, namespace: &str, name: &str) -> Found {
-        let namespace = if kind == "Role" { namespace } else { "" };
-        match self.ours.get(&(kind, namespace, name)) {
-            Some(role) => Found {
-                rules: self.rules(role),
-                is_ours: true,
-            },
-            None => Found {
-                rules: if kind == "ClusterRole" {
-                    builtin(name)
-                } else {
-                    Vec::new()
-                },
-                is_ours: false,
-            },
-        }
+    /// Whether a role is one of the objects.
+    pub(super) fn has(&self, key: &Key<'a>) -> bool {
+        self.ours.contains_key(key)
     }
 
-    /// Its own rules, and those of the roles it aggregates; the cluster's controller does the same.
-    fn rules(&self, role: &Value) -> Vec<Rule> {
-        let mut rules = own_rules(role);
-        let selectors =
-            at(role, &["aggregationRule", "clusterRoleSelectors"]).and_then(Value::as_array);
+    /// A role's own rules, as far as they are known.
+    pub(super) fn own_rules(&self, key: &Key<'a>) -> &[Rule] {
+        let known = match (self.ours.get(key), key) {
+            (Some(role), _) => Some(&role.rules),
+            (None, ("ClusterRole", _, name)) => self.builtin.get(*name),
+            _ => None,
+        };
+        known.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The roles that a role aggregates, as the cluster's controller does; nothing when they are too many to look at.
+    pub(super) fn selected(&self, key: &Key<'a>, budget: &mut Budget) -> Option<BTreeSet<Key<'a>>> {
+        let mut selected = BTreeSet::new();
+        let selectors = self
+            .ours
+            .get(key)
+            .and_then(|role| at(role.value, &["aggregationRule", "clusterRoleSelectors"]))
+            .and_then(Value::as_array);
         for selector in selectors.into_iter().flatten() {
-            for ((kind, _, _), other) in &self.ours {
-                if *kind == "ClusterRole" && selects(selector, other) {
-                    rules.extend(own_rules(other));
-                }
-            }
+            let cost = (1 + size(selector)).saturating_mul(self.ours.len());
+            spend(&mut budget.steps, cost)?;
+            let chosen = self.ours.iter().filter(|((kind, ..), role)| {
+                *kind == "ClusterRole" && selects(selector, role.value)
+            });
+            selected.extend(chosen.map(|(key, _)| *key));
         }
-        rules
+        Some(selected)
     }
 
-    /// Rules that roles of the cluster take over because of a label: `aggregate-to-admin` and the like.
-    pub(super) fn aggregated(&self) -> BTreeMap<String, Vec<Rule>> {
-        let mut into: BTreeMap<String, Vec<Rule>> = BTreeMap::new();
-        for ((kind, _, _), role) in &self.ours {
-            let labels = at(role, &["metadata", "labels"]).and_then(Value::as_object);
+    /// Roles whose rules a role of the cluster takes over because of a label: `aggregate-to-admin` and the like.
+    pub(super) fn aggregated(&self) -> BTreeMap<&'a str, BTreeSet<Key<'a>>> {
+        let mut into: BTreeMap<&str, BTreeSet<Key<'_>>> = BTreeMap::new();
+        for (key, role) in &self.ours {
+            let labels = at(role.value, &["metadata", "labels"]).and_then(Value::as_object);
             for (label, value) in labels.into_iter().flatten() {
                 if let Some(name) = label.strip_prefix(AGGREGATE)
-                    && *kind == "ClusterRole"
+                    && key.0 == "ClusterRole"
                     && value == "true"
                 {
-                    into.entry(name.to_owned())
-                        .or_default()
-                        .extend(own_rules(role));
+                    into.entry(name).or_default().insert(*key);
                 }
             }
         }
         into
+    }
+}
+
+/// How many values there are to compare.
+fn size(selector: &Value) -> usize {
+    match selector {
+        Value::Array(list) => list.iter().map(size).sum(),
+        Value::Object(object) => object.values().map(size).sum(),
+        _ => 1,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Scope;
+use super::{Scope, budget::spend};
 
 /// A rule of a role. Every verb goes with every resource of every group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -74,6 +74,24 @@ impl Rule {
         verb && group && resource
     }
 
+    fn entries(&self) -> impl Iterator<Item = &String> {
+        [
+            &self.verbs,
+            &self.resources,
+            &self.api_groups,
+            &self.resource_names,
+            &self.urls,
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// About how many bytes a copy takes.
+    pub(super) fn memory(&self) -> usize {
+        const SETS: usize = 1 << 10;
+        SETS + self.entries().map(|entry| entry.len() + 32).sum::<usize>()
+    }
+
     fn sets(&mut self) -> [&mut BTreeSet<String>; 5] {
         [
             &mut self.verbs,
@@ -109,12 +127,20 @@ impl Rule {
     }
 }
 
-/// As few rules as say the same, sorted.
-pub(super) fn merge(mut rules: Vec<Rule>) -> Vec<Rule> {
+/// As few rules as say the same, sorted; more than that when there are too many to compare.
+pub(super) fn merge(mut rules: Vec<Rule>, comparisons: &mut usize) -> Vec<Rule> {
+    rules.sort_unstable();
+    rules.dedup();
     loop {
-        rules.sort_unstable();
-        rules.dedup();
         let before = rules.len();
+        let length: usize = rules
+            .iter()
+            .flat_map(Rule::entries)
+            .map(|entry| entry.len() + 1)
+            .sum();
+        if spend(comparisons, before.saturating_mul(length)).is_none() {
+            break;
+        }
         let mut merged: Vec<Rule> = Vec::with_capacity(before);
         for mut rule in rules {
             if !merged.iter_mut().any(|known| known.absorb(&mut rule)) {
@@ -123,12 +149,15 @@ pub(super) fn merge(mut rules: Vec<Rule>) -> Vec<Rule> {
         }
         rules = merged;
         if rules.len() == before {
-            for rule in &mut rules {
-                rule.sets().into_iter().for_each(simplify);
-            }
-            return rules;
+            break;
         }
+        rules.sort_unstable();
+        rules.dedup();
     }
+    for rule in &mut rules {
+        rule.sets().into_iter().for_each(simplify);
+    }
+    rules
 }
 
 /// What stands beside `*` says nothing more.

@@ -7,6 +7,7 @@ fn objects(values: &[Value]) -> Vec<Object> {
     values.iter().map(named).collect()
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn role(kind: &str, name: &str, rules: Value) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules})
 }

@@ -17,6 +17,13 @@ use crate::{code::Code, report::Level};
 /// The largest request an apiserver takes; a definition beyond it cannot be installed.
 const REQUEST_LIMIT: usize = 3 << 20;
 
+/// How many copies of what its versions share a definition may get, whatever their size. Real ones have five versions at
+/// most, but a bundle may have hundreds of definitions.
+const MOST_COPIES: usize = 6;
+
+/// How many times the length of a definition more copies may add.
+const MOST_GROWTH: usize = 4;
+
 /// No certificate is as short in PEM and base64.
 const SHORTEST_BUNDLE: usize = 128;
 
@@ -122,18 +129,17 @@ fn spread(
     preserve: bool,
     notes: &mut Notes<'_>,
 ) -> bool {
-    let subresources = take(spec, "subresources");
-    let columns = take(spec, "additionalPrinterColumns");
-    let fields = take(spec, "selectableFields");
+    let length = length(spec) + versions.iter().map(length).sum::<usize>();
     let validation = take(spec, "validation");
-    for version in &mut *versions {
-        for (key, shared) in [
-            ("subresources", &subresources),
-            ("additionalPrinterColumns", &columns),
-            ("selectableFields", &fields),
-        ] {
-            if let (false, Some(shared)) = (has(version, key), shared) {
-                version.insert(key.into(), shared.clone());
+    for key in [
+        "subresources",
+        "additionalPrinterColumns",
+        "selectableFields",
+    ] {
+        if let Some(shared) = take(spec, key) {
+            let path = Path::from(["spec", key]);
+            if !share(key, &shared, versions, length, path, notes) {
+                return false;
             }
         }
     }
@@ -150,7 +156,36 @@ fn spread(
         }
     }
     report(repaired, notes);
-    schemas(validation, versions, preserve, notes)
+    schemas(validation, versions, preserve, length, notes)
+}
+
+/// Gives a copy to every version that has none of its own, unless that makes too much of a definition of this length.
+fn share(
+    key: &str,
+    shared: &Value,
+    versions: &mut [Object],
+    length: usize,
+    path: Path,
+    notes: &mut Notes<'_>,
+) -> bool {
+    let sharing: Vec<_> = versions
+        .iter_mut()
+        .filter(|version| !has(version, key))
+        .collect();
+    let copies = weight(shared).saturating_mul(sharing.len());
+    let is_growth = sharing.len() > MOST_COPIES && copies > length.saturating_mul(MOST_GROWTH);
+    if is_growth || copies > REQUEST_LIMIT {
+        let problem = format!(
+            "{path} is too large to be repeated in {} versions",
+            sharing.len()
+        );
+        notes.refuse(path, problem);
+        return false;
+    }
+    for version in sharing {
+        version.insert(key.into(), shared.clone());
+    }
+    true
 }
 
 fn report(repaired: Repaired, notes: &mut Notes<'_>) {
@@ -182,44 +217,37 @@ fn schemas(
     validation: Option<Value>,
     versions: &mut [Object],
     preserve: bool,
+    length: usize,
     notes: &mut Notes<'_>,
 ) -> bool {
-    let status = versions.iter().any(|version| {
+    let has_status = |version: &Object| {
         json::object(version, "subresources")
             .is_some_and(|subresources| has(subresources, "status"))
-    });
+    };
+    let status = versions.iter().any(has_status);
     let path = Path::from(["spec", "validation"]);
     let shared = validation
         .and_then(|validation| structural(validation, preserve, status, path.clone(), notes));
-    let sharing = versions
-        .iter()
-        .filter(|version| !has(version, "schema"))
-        .count();
-    if let Some(shared) = &shared
-        && weight(shared).saturating_mul(sharing) > REQUEST_LIMIT
-    {
-        notes.refuse(
-            path,
-            format!("its schema is too large to be repeated in {sharing} versions"),
-        );
-        return false;
-    }
     let mut open = 0;
-    for (at, version) in versions.iter_mut().enumerate() {
-        let status = json::object(version, "subresources")
-            .is_some_and(|subresources| has(subresources, "status"));
-        let schema = match take(version, "schema") {
-            Some(own) => {
-                let path = Path::from(["spec", "versions"]).index(at).key("schema");
-                structural(own, preserve, status, path, notes)
-            }
-            None => shared.clone(),
-        };
-        let schema = schema.unwrap_or_else(|| {
-            open += 1;
+    let mut or_open = |schema: Option<Value>, versions| {
+        schema.unwrap_or_else(|| {
+            open += versions;
             json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}})
-        });
-        version.insert("schema".into(), schema);
+        })
+    };
+    let mut sharing = 0;
+    for (at, version) in versions.iter_mut().enumerate() {
+        if let Some(own) = take(version, "schema") {
+            let path = Path::from(["spec", "versions"]).index(at).key("schema");
+            let own = structural(own, preserve, has_status(version), path, notes);
+            version.insert("schema".into(), or_open(own, 1));
+        } else {
+            sharing += 1;
+        }
+    }
+    let shared = or_open(shared, sharing);
+    if !share("schema", &shared, versions, length, path, notes) {
+        return false;
     }
     if open > 0 {
         notes.change(
@@ -266,11 +294,14 @@ fn structural(
 fn weight(value: &Value) -> usize {
     match value {
         Value::Array(list) => list.iter().map(|item| weight(item) + 1).sum(),
-        Value::Object(object) => object
-            .iter()
-            .map(|(key, item)| key.len() + weight(item) + 4)
-            .sum(),
+        Value::Object(object) => length(object),
         Value::String(text) => text.len() + 2,
         _ => 1,
     }
+}
+
+/// The same of an object.
+fn length(object: &Object) -> usize {
+    let entry = |(key, item): (&String, &Value)| key.len() + weight(item) + 4;
+    object.iter().map(entry).sum()
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{Bundle, check};
-use crate::Code;
+use crate::{Code, Finding, Options, validate};
 
 const DEPLOYMENT: &str = "/spec/install/spec/deployments/0/spec/template/spec";
 const CONTAINER: &str = "/spec/install/spec/deployments/0/spec/template/spec/containers/0";
@@ -280,4 +280,19 @@ fn other_objects() {
             )],
         ),
     ]);
+}
+
+#[test]
+fn services_that_are_too_much_to_compare_are_told() {
+    let selector: Value = (0..1000).map(|n| (format!("l{n}"), json!("a"))).collect();
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"selector": selector}});
+    let deployment =
+        json!({"name": "a", "spec": {"template": {"metadata": {"labels": {"a": "b"}}}}});
+    let bundle = Bundle::good().file("manifests/a.yaml", service).csv(
+        "/spec/install/spec/deployments",
+        vec![deployment; 1001].into(),
+    );
+    let report = validate(&bundle.content(), &Options::default());
+    let is_told = |finding: &Finding| finding.message.contains("too many Services");
+    assert!(report.findings.iter().any(is_told));
 }

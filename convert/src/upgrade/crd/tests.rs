@@ -263,16 +263,45 @@ fn the_default_scope_is_written_out() {
 }
 
 #[test]
-fn a_schema_is_not_repeated_beyond_what_an_apiserver_takes() {
-    let many: Vec<Value> = (0..1000)
-        .map(|n| json!({"name": format!("v{n}"), "storage": n == 0}))
-        .collect();
-    let text = "x".repeat(4 << 10);
-    let (_, changes) = upgraded(json!({
-        "versions": many, "validation": {"openAPIV3Schema": {"type": "object", "description": text}},
-    }));
-    assert!(
-        changes.iter().any(|change| change.level == Level::Error),
-        "{changes:?}"
-    );
+fn what_versions_share_is_not_repeated_without_end() {
+    let text = |length| "x".repeat(length);
+    let schema =
+        |length| json!({"openAPIV3Schema": {"type": "object", "description": text(length)}});
+    let columns = |length| json!([{"name": "a", "type": "string", "JSONPath": ".a", "description": text(length)}]);
+    for (key, shared, number, is_refused) in [
+        // What real definitions do.
+        ("validation", schema(500 << 10), 5, false),
+        ("additionalPrinterColumns", columns(1 << 10), 6, false),
+        ("validation", schema(50), 100, false),
+        // More than an apiserver takes.
+        ("validation", schema(1 << 20), 4, true),
+        ("additionalPrinterColumns", columns(1 << 20), 4, true),
+        // Much out of little, which a bundle can do in many definitions.
+        ("validation", schema(4 << 10), 100, true),
+        ("additionalPrinterColumns", columns(4 << 10), 100, true),
+        (
+            "subresources",
+            json!({"scale": {"labelSelectorPath": text(4 << 10)}}),
+            100,
+            true,
+        ),
+        (
+            "selectableFields",
+            json!([{"jsonPath": text(4 << 10)}]),
+            100,
+            true,
+        ),
+    ] {
+        let versions: Vec<Value> = (0..number)
+            .map(|n| json!({"name": format!("v{n}"), "served": true, "storage": n == 0}))
+            .collect();
+        let (_, changes) = upgraded(json!({"versions": versions, key: shared}));
+        let errors: Vec<_> = changes
+            .iter()
+            .filter(|change| change.level == Level::Error)
+            .map(|change| change.path.to_string())
+            .collect();
+        let expected = is_refused.then(|| format!("spec.{key}"));
+        assert_eq!(errors, Vec::from_iter(expected), "{key} {number}");
+    }
 }

@@ -1,0 +1,150 @@
+//! How much may be listed. Bindings multiply: thousands of holders of thousands of rules make millions of grants.
+
+/// What is left to spend. Real bundles need a hundredth of it.
+pub(super) struct Budget {
+    /// Memory for the rules that are listed, in bytes.
+    pub(super) memory: usize,
+    /// Rules and selectors that are looked at.
+    pub(super) steps: usize,
+    /// Bytes that are compared to merge rules.
+    pub(super) comparisons: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 20,
+            steps: 5_000_000,
+            comparisons: 1 << 30,
+        }
+    }
+}
+
+/// Takes a cost from what is left; nothing when that is not enough.
+pub(super) fn spend(left: &mut usize, cost: usize) -> Option<()> {
+    *left = left.checked_sub(cost)?;
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::rights::{self, Rights};
+
+    /// What two ServiceAccounts may do that are bound to the same role.
+    fn listed(rules: &Value, mut budget: Budget) -> Vec<Rights> {
+        let rbac = "rbac.authorization.k8s.io/v1";
+        let objects = [
+            json!({
+                "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "part", "labels": {"a": "b"}},
+                "rules": rules,
+            }),
+            json!({
+                "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "whole"},
+                "aggregationRule": {"clusterRoleSelectors": vec![json!({"matchLabels": {"a": "b"}}); 20]},
+            }),
+            json!({
+                "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "a"},
+                "roleRef": {"kind": "ClusterRole", "name": "whole"},
+                "subjects": [
+                    {"kind": "ServiceAccount", "namespace": "a", "name": "a"},
+                    {"kind": "ServiceAccount", "namespace": "a", "name": "b"},
+                ],
+            }),
+        ];
+        let objects: Vec<_> = objects
+            .into_iter()
+            .map(|object| object.try_into().unwrap())
+            .collect();
+        rights::within(&objects, &mut budget)
+    }
+
+    /// Rules none of which can be merged with another.
+    fn rules(number: usize) -> Value {
+        (0..number)
+            .map(|n| json!({"apiGroups": [format!("g{n}")], "resources": [format!("r{n}")], "verbs": ["get"]}))
+            .collect()
+    }
+
+    fn brief(rights: &[Rights]) -> Vec<(usize, bool)> {
+        rights
+            .iter()
+            .map(|rights| (rights.grants.len(), rights.is_incomplete))
+            .collect()
+    }
+
+    #[test]
+    fn roles_that_are_selected_twice_count_once() {
+        let budget = Budget {
+            steps: 2 * (20 * 2 * 2 + 10),
+            ..Budget::default()
+        };
+        assert_eq!(
+            brief(&listed(&rules(10), budget)),
+            [(10, false), (10, false)]
+        );
+    }
+
+    #[test]
+    fn what_is_too_much_to_list_is_told() {
+        let few = Budget {
+            memory: 16 << 10,
+            ..Budget::default()
+        };
+        let [first, second] = brief(&listed(&rules(20), few))[..] else {
+            panic!("two holders")
+        };
+        assert!((1..20).contains(&first.0) && first.1, "{first:?}");
+        assert_eq!(second, (0, true));
+        let idle = Budget {
+            steps: 0,
+            ..Budget::default()
+        };
+        assert_eq!(brief(&listed(&rules(1), idle)), [(0, true), (0, true)]);
+    }
+
+    #[test]
+    fn without_time_to_merge_the_rules_stay_apart() {
+        let rule = |verb| json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
+        let rules = json!([rule("get"), rule("list")]);
+        for (comparisons, grants) in [(1000, 1), (0, 2)] {
+            let budget = Budget {
+                comparisons,
+                ..Budget::default()
+            };
+            assert_eq!(
+                brief(&listed(&rules, budget)),
+                [(grants, false), (grants, false)]
+            );
+        }
+    }
+
+    #[test]
+    fn thousands_of_rules_bound_thousands_of_times_take_no_time() {
+        let rbac = "rbac.authorization.k8s.io/v1";
+        let role = json!({
+            "apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "a"}, "rules": rules(3000),
+        });
+        let bindings = (0..3000).map(|n| {
+            json!({
+                "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": format!("b{n}")},
+                "roleRef": {"kind": "ClusterRole", "name": "a"},
+                "subjects": [{"kind": "ServiceAccount", "namespace": "a", "name": format!("s{n}")}],
+            })
+        });
+        let objects: Vec<_> = bindings
+            .chain([role])
+            .map(|object| object.try_into().unwrap())
+            .collect();
+        let mut budget = Budget {
+            memory: 1 << 20,
+            comparisons: 0,
+            ..Budget::default()
+        };
+        let rights = rights::within(&objects, &mut budget);
+        assert_eq!(rights.len(), 3000);
+        assert!(rights.iter().all(|rights| rights.is_incomplete));
+    }
+}
