@@ -13,9 +13,9 @@ pub(super) struct Budget {
 impl Default for Budget {
     fn default() -> Self {
         Self {
-            memory: 64 << 20,
+            memory: 32 << 20,
             steps: 5_000_000,
-            comparisons: 1 << 30,
+            comparisons: 256 << 20,
         }
     }
 }
