@@ -258,3 +258,32 @@ pub(crate) fn folder(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use manifests::content::{Builder, Limits};
+
+    use super::*;
+
+    #[test]
+    fn values_and_repeated_text_are_counted_over_all_files() {
+        let mut files = Builder::new(Limits::default());
+        for name in ["a", "b", "c"] {
+            let text = "kind: &a ConfigMap\ndata: [*a]\n";
+            let path = format!("manifests/{name}.yaml");
+            files.add(&path, 0o644, &mut text.as_bytes()).unwrap();
+        }
+        let content = files.finish();
+        let read = |values, text| {
+            let limits = yaml::Limits {
+                values,
+                text,
+                ..yaml::Limits::default()
+            };
+            objects(&content, "manifests", limits, &mut Findings::default()).len()
+        };
+        assert_eq!(read(9, 27), 3);
+        assert_eq!(read(8, 27), 2);
+        assert_eq!(read(9, 26), 2);
+    }
+}

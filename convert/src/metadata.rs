@@ -215,6 +215,15 @@ fn texts(
         );
         return BTreeMap::new();
     };
+    let surprising = map
+        .iter()
+        .filter(|(_, value)| value.is_boolean() || value.is_number());
+    let paths: Vec<_> = surprising
+        .map(|(key, _)| Path::from(["annotations", key]))
+        .collect();
+    let bytes = content.read(&place.file);
+    let bytes = bytes.map(AsRef::as_ref).unwrap_or_default();
+    let mut written = yaml::written_all(bytes, 0, &paths).into_iter();
     let mut texts = BTreeMap::new();
     for (key, value) in map {
         let at = || place.at(&Path::from(["annotations", &key]));
@@ -223,13 +232,8 @@ fn texts(
             Value::Null => String::new(),
             Value::Bool(_) | Value::Number(_) => {
                 let read = value.to_string();
-                let path = Path::from(["annotations", &key]);
-                let written = content
-                    .read(&place.file)
-                    .and_then(|bytes| yaml::locate(bytes, 0, &path))
-                    .and_then(|location| location.scalar)
-                    .map(|scalar| scalar.text)
-                    .unwrap_or_default();
+                let written = written.next().flatten();
+                let written = written.map(|written| written.text).unwrap_or_default();
                 if written != read {
                     findings.warn(
                         Code::UnquotedNumber,
@@ -253,4 +257,41 @@ fn texts(
         texts.insert(key, text);
     }
     texts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use manifests::content::{Builder, Limits};
+
+    use super::*;
+
+    #[test]
+    fn annotations_without_quotes_are_looked_up_together() {
+        let mut text = "annotations:\n  a: yes\n  z: 1\n".to_owned();
+        for at in 0..4000 {
+            writeln!(text, "  k{at}: {at}.10\n  t{at}: \"1.10\"").unwrap();
+        }
+        let mut files = Builder::new(Limits::default());
+        files
+            .add("metadata/annotations.yaml", 0o644, &mut text.as_bytes())
+            .unwrap();
+        let mut findings = Findings::default();
+        let metadata = read(&files.finish(), &mut findings);
+        assert_eq!(metadata.annotation("k7"), Some("7.1"));
+        let said = findings.finish();
+        let unquoted: Vec<_> = said
+            .iter()
+            .filter(|finding| finding.code == Code::UnquotedNumber)
+            .map(|finding| finding.message.as_str())
+            .collect();
+        assert_eq!(unquoted.len(), 4001);
+        for (key, written, read) in [("a", "yes", "true"), ("k3999", "3999.10", "3999.1")] {
+            let message = format!(
+                "annotation {key:?} is written {written} and read as {read:?} by Kubernetes tools"
+            );
+            assert!(unquoted.contains(&message.as_str()), "{message}");
+        }
+    }
 }

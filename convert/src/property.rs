@@ -5,7 +5,7 @@
 
 use manifests::{content::Content, object::type_name, path::Path, yaml};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Number, Value, value::RawValue};
 
 use crate::{
     code::Code,
@@ -52,35 +52,45 @@ pub(crate) fn read_file(
         return Default::default();
     };
     let bytes = content.read(file).map(AsRef::as_ref).unwrap_or_default();
-    let mut properties = Vec::with_capacity(list.len());
-    let mut places = Vec::with_capacity(list.len());
+    let mut entries = Vec::with_capacity(list.len());
     for (at, entry) in list.iter().enumerate() {
         let path = Path::from([key]).index(at);
         match entry.get("type").and_then(Value::as_str) {
             Some(type_) if !type_.is_empty() => {
-                let path = path.key("value");
                 let value = entry.get("value").unwrap_or(&Value::Null);
-                match raw(value, bytes, &path, &place, findings) {
-                    Some(value) => {
-                        properties.push(Property {
-                            type_: type_.to_owned(),
-                            value,
-                        });
-                        places.push(place.at(&path));
-                    }
-                    None => findings.error(
-                        code,
-                        place.at(&path),
-                        format!("{path} cannot be written as JSON"),
-                        "quote it",
-                    ),
-                }
+                entries.push((type_, path.key("value"), value));
             }
             _ => findings.error(
                 code,
                 place.at(&path),
                 format!("{path} has no type"),
                 "write `type: …` and `value: …`",
+            ),
+        }
+    }
+    let mut numbers = Vec::new();
+    for (_, path, value) in &entries {
+        collect_numbers(value, path.clone(), &mut numbers);
+    }
+    let mut spelt = spellings(numbers, bytes, &place, findings).into_iter();
+    let mut properties = Vec::with_capacity(entries.len());
+    let mut places = Vec::with_capacity(entries.len());
+    for (type_, path, value) in entries {
+        let mut json = String::new();
+        write(value, &mut spelt, &mut json);
+        match RawValue::from_string(json) {
+            Ok(value) => {
+                properties.push(Property {
+                    type_: type_.to_owned(),
+                    value,
+                });
+                places.push(place.at(&path));
+            }
+            Err(_) => findings.error(
+                code,
+                place.at(&path),
+                format!("{path} cannot be written as JSON"),
+                "quote it",
             ),
         }
     }
@@ -95,47 +105,33 @@ pub(crate) fn parse_list(json: &str) -> Result<Vec<Property>, serde_json::Error>
     serde_json::from_str(json)
 }
 
-/// The JSON text of a YAML value, in which every number keeps its spelling.
-fn raw(
-    value: &Value,
+/// How numbers of a file were written, each of which is worth a word; `None` where JSON cannot say it so.
+fn spellings(
+    numbers: Vec<(Path, Number)>,
     bytes: &[u8],
-    path: &Path,
     place: &Place,
     findings: &mut Findings,
-) -> Option<Box<RawValue>> {
-    let mut numbers = Vec::new();
-    collect_numbers(value, path.clone(), &mut numbers);
+) -> Vec<Option<String>> {
+    let (paths, numbers): (Vec<_>, Vec<_>) = numbers.into_iter().unzip();
+    let written = yaml::written_all(bytes, 0, &paths);
     let mut spelt = Vec::with_capacity(numbers.len());
-    if !numbers.is_empty() {
-        let paths: Vec<Path> = numbers.iter().map(|(path, _)| path.clone()).collect();
-        let located = yaml::locate_all(bytes, 0, &paths);
-        for (at, ((path, number), location)) in numbers.iter().zip(located).enumerate() {
-            let Some(text) = location
-                .and_then(|location| location.scalar)
-                .map(|scalar| scalar.text)
-            else {
-                continue;
-            };
+    for ((path, number), written) in paths.iter().zip(numbers).zip(written) {
+        let text = written.map(|written| written.text);
+        if let Some(text) = &text {
             findings.warn(
                 Code::UnquotedNumber,
                 place.at(path),
                 format!("{path} is the unquoted number {text}; other tools read it as {number}"),
                 &format!("write \"{text}\""),
             );
-            // Only what JSON takes for a number can keep its text; `0x1F` or `1_000` cannot.
-            if text != number.to_string()
-                && serde_json::from_str::<serde_json::Number>(&text).is_ok()
-            {
-                spelt.push((at, text));
-            }
         }
+        // `0x1F` and `1_000` are no numbers in JSON.
+        spelt.push(text.filter(|text| serde_json::from_str::<Number>(text).is_ok()));
     }
-    let mut out = String::new();
-    write(value, &mut 0, &spelt, &mut out);
-    RawValue::from_string(out).ok()
+    spelt
 }
 
-fn collect_numbers(value: &Value, path: Path, numbers: &mut Vec<(Path, serde_json::Number)>) {
+fn collect_numbers(value: &Value, path: Path, numbers: &mut Vec<(Path, Number)>) {
     match value {
         Value::Number(number) => numbers.push((path, number.clone())),
         Value::Array(list) => {
@@ -152,23 +148,20 @@ fn collect_numbers(value: &Value, path: Path, numbers: &mut Vec<(Path, serde_jso
     }
 }
 
-/// Writes compact JSON; the numbers listed in `spelt` (by their order of appearance) in their own spelling.
-fn write(value: &Value, seen: &mut usize, spelt: &[(usize, String)], out: &mut String) {
+/// Writes compact JSON; each number takes the next spelling, or its own where there is none.
+fn write(value: &Value, spelt: &mut impl Iterator<Item = Option<String>>, out: &mut String) {
     match value {
-        Value::Number(number) => {
-            match spelt.iter().find(|(at, _)| at == seen) {
-                Some((_, text)) => out.push_str(text),
-                None => out.push_str(&number.to_string()),
-            }
-            *seen += 1;
-        }
+        Value::Number(number) => match spelt.next().flatten() {
+            Some(text) => out.push_str(&text),
+            None => out.push_str(&number.to_string()),
+        },
         Value::Array(list) => {
             out.push('[');
             for (at, value) in list.iter().enumerate() {
                 if at > 0 {
                     out.push(',');
                 }
-                write(value, seen, spelt, out);
+                write(value, spelt, out);
             }
             out.push(']');
         }
@@ -180,7 +173,7 @@ fn write(value: &Value, seen: &mut usize, spelt: &[(usize, String)], out: &mut S
                 }
                 out.push_str(&Value::from(key.as_str()).to_string());
                 out.push(':');
-                write(value, seen, spelt, out);
+                write(value, spelt, out);
             }
             out.push('}');
         }
@@ -222,6 +215,43 @@ fn compact(json: &str, out: &mut String) {
         } else if !c.is_ascii_whitespace() {
             quoted = c == '"';
             out.push(c);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use manifests::content::{Builder, Limits};
+
+    use super::*;
+
+    #[test]
+    fn each_number_of_a_long_list_keeps_its_own_spelling() {
+        let mut text = "properties:\n".to_owned();
+        for at in 0..4000 {
+            writeln!(text, "- type: t\n  value: [{at}.10, {at}.0, 0x{at}]").unwrap();
+            writeln!(text, "- value: {at}.20").unwrap();
+        }
+        let mut files = Builder::new(Limits::default());
+        files
+            .add("metadata/a.yaml", 0o644, &mut text.as_bytes())
+            .unwrap();
+        let mut document = yaml::documents(text.as_bytes()).next().unwrap().unwrap();
+        let list = document["properties"].take();
+        let content = files.finish();
+        let (properties, places) = read_file(
+            &content,
+            "metadata/a.yaml",
+            "properties",
+            &list,
+            &mut Findings::default(),
+        );
+        assert_eq!((properties.len(), places.len()), (4000, 4000));
+        for (at, property) in properties.iter().enumerate() {
+            let hex = usize::from_str_radix(&at.to_string(), 16).unwrap();
+            assert_eq!(property.value.get(), format!("[{at}.10,{at}.0,{hex}]"));
         }
     }
 }

@@ -38,13 +38,13 @@ use serde_json::Value;
 use self::split::{Chunk, Splitter};
 pub use self::{
     error::Error,
-    locate::{Location, Style, Written, locate, locate_all},
+    locate::{Location, Style, Written, locate, locate_all, written_all},
 };
 
 /// How much an input may demand. It comes from strangers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one input; also the text that aliases in one of its documents may repeat.
+    /// Bytes of one input.
     pub bytes: usize,
     /// Nested mappings and sequences. The deepest known bundle has 39; Go stops at 10,000.
     pub depth: usize,
@@ -53,6 +53,8 @@ pub struct Limits {
     /// Entries of mappings and sequences in one input, aliases resolved. A value takes many times the memory of the
     /// two bytes it can be written in.
     pub values: usize,
+    /// Bytes of text that aliases in one input may repeat. Go shares the text, a [`Value`] cannot.
+    pub text: usize,
 }
 
 impl Default for Limits {
@@ -63,6 +65,7 @@ impl Default for Limits {
             depth: 512,
             documents: 100_000,
             values: 1_000_000,
+            text: 8 << 20,
         }
     }
 }
@@ -117,7 +120,7 @@ impl Iterator for Documents<'_> {
         let document = self.read;
         let value = self.cut()?.and_then(|cut| match cut {
             Cut::Json(value, _) => Ok(value),
-            Cut::Yaml(chunk) => chunk::value(&chunk.text, &self.limits)
+            Cut::Yaml(chunk) => chunk::value(&chunk.text, &mut self.limits)
                 .map_err(|fault| chunk::error(&chunk, document, fault)),
         });
         if let Ok(value) = &value {
@@ -131,9 +134,9 @@ impl Iterator for Documents<'_> {
 }
 
 impl<'a> Documents<'a> {
-    /// How many more values may be read: what is left of [`Limits::values`], to go on with in another input.
-    pub fn values_left(&self) -> usize {
-        self.limits.values
+    /// The limits to go on with in another input: [`Limits::values`] and [`Limits::text`] are what is left of them.
+    pub fn left(&self) -> Limits {
+        self.limits
     }
 
     fn new(input: &'a [u8], limits: Limits) -> Self {

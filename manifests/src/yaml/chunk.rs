@@ -11,18 +11,19 @@ use super::{
     split::Chunk,
 };
 
-/// The value of a document.
-pub(super) fn value(text: &[u8], limits: &Limits) -> Result<Value, Fault> {
+/// The value of a document; takes the text that its aliases repeat off the limits, even when it fails.
+pub(super) fn value(text: &[u8], limits: &mut Limits) -> Result<Value, Fault> {
     let text = utf8(text)?;
     match fast::value(text, limits) {
         Some(value) => Ok(value),
-        None => complete(text, limits),
+        None => decode::value(&node::read(text, limits)?, limits),
     }
 }
 
 /// The value of a document, by the reader that knows all of YAML.
+#[cfg(test)]
 pub(super) fn complete(text: &str, limits: &Limits) -> Result<Value, Fault> {
-    decode::value(&node::read(text, limits)?, limits)
+    decode::value(&node::read(text, limits)?, &mut { *limits })
 }
 
 /// The text of a document, without a byte order mark; all positions count from there.
@@ -55,12 +56,12 @@ pub(super) fn places(chunk: &Chunk, bytes: BTreeSet<usize>) -> BTreeMap<usize, (
     for line in unmarked(&chunk.text).split_inclusive(|&b| b == b'\n') {
         let end = start + line.len();
         number += 1;
+        let (mut counted, mut column) = (start, 1);
         while let Some(at) = wanted.next_if(|at| *at < end) {
-            let before = line.get(..at - start).unwrap_or_default();
-            places.insert(
-                at,
-                (number, String::from_utf8_lossy(before).chars().count() + 1),
-            );
+            let between = line.get(counted - start..at - start).unwrap_or_default();
+            column += String::from_utf8_lossy(between).chars().count();
+            counted = at;
+            places.insert(at, (number, column));
         }
         start = end;
     }

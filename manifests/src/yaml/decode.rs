@@ -12,14 +12,13 @@ use super::{
     tagged, too_many,
 };
 
-/// The value of a whole document; null when it is empty.
-pub(super) fn value(tree: &Tree, limits: &Limits) -> Result<Value, Fault> {
+/// The value of a whole document; null when it is empty. Counts [`Limits::text`] down.
+pub(super) fn value(tree: &Tree, limits: &mut Limits) -> Result<Value, Fault> {
     let mut decoder = Decoder {
         tree,
         limits,
         decoded: 1,
         aliased: 0,
-        copied: 0,
         open_aliases: HashSet::new(),
     };
     match tree.root {
@@ -44,13 +43,12 @@ pub(super) fn is_merge(tree: &Tree, key: Id) -> bool {
     }
 }
 
-/// Counters of go-yaml's decoder, and ours for the text that aliases copy (Go shares it).
+/// Counters of go-yaml's decoder.
 struct Decoder<'a> {
     tree: &'a Tree,
-    limits: &'a Limits,
+    limits: &'a mut Limits,
     decoded: usize,
     aliased: usize,
-    copied: usize,
     open_aliases: HashSet<Id>,
 }
 
@@ -151,18 +149,22 @@ impl<'a> Decoder<'a> {
         if self.decoded > self.limits.values.saturating_mul(2).saturating_add(2) {
             return Err(Fault::new(node.start, too_many(self.limits)));
         }
+        let mut over = false;
         if !self.open_aliases.is_empty() {
             self.aliased += 1;
             if let Kind::Scalar { text, .. } = &node.kind {
-                self.copied = self.copied.saturating_add(text.len());
+                match self.limits.text.checked_sub(text.len()) {
+                    Some(left) => self.limits.text = left,
+                    None => over = true,
+                }
             }
         }
-        let over = self.aliased > 100 && self.decoded > 1000 && {
+        over |= self.aliased > 100 && self.decoded > 1000 && {
             #[allow(clippy::cast_precision_loss)] // counts stay far below 2^52
             let (aliased, decoded) = (self.aliased as f64, self.decoded as f64);
             aliased / decoded > allowed_alias_ratio(decoded)
         };
-        if over || self.copied > self.limits.bytes {
+        if over {
             return Err(Fault::new(
                 node.start,
                 "document contains excessive aliasing",

@@ -1,6 +1,6 @@
 //! Where in a file the value of a path was written. Costs nothing until asked: the document is read again.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
 use libyaml_safer::ScalarStyle;
 
@@ -8,6 +8,8 @@ use super::{
     Documents, Limits, chunk,
     decode::{is_merge, scalar},
     node::{self, Id, Kind, Tree},
+    scalar::Scalar,
+    split::Chunk,
 };
 use crate::path::{Path, Step};
 
@@ -45,54 +47,68 @@ pub enum Style {
 /// A value that starts on the line of its key is located itself, any other by its key. A value merged or aliased
 /// from elsewhere is where it was written. `None` when there is no such value.
 pub fn locate(input: &[u8], document: usize, path: &Path) -> Option<Location> {
-    locate_all(input, document, std::slice::from_ref(path))
-        .pop()
-        .flatten()
+    let paths = std::slice::from_ref(path);
+    let (line, column) = locate_all(input, document, paths).pop()??;
+    Some(Location {
+        line,
+        column,
+        scalar: written_all(input, document, paths).pop()?,
+    })
 }
 
-/// [`locate`] for many paths at the price of one.
-pub fn locate_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<Location>> {
-    find_all(input, document, paths).unwrap_or_else(|| vec![None; paths.len()])
-}
-
-fn find_all(input: &[u8], document: usize, paths: &[Path]) -> Option<Vec<Option<Location>>> {
-    let limits = Limits::default();
-    let mut documents = Documents::new(input, limits);
-    for _ in 0..document {
-        documents.next_text()?.ok()?;
-    }
-    let chunk = documents.next_text()?.ok()?;
-    let text = chunk::utf8(&chunk.text).ok()?;
-    let tree = node::read(text, &limits).ok()?;
-    let mut search = Search {
-        tree: &tree,
-        depth: limits.depth,
-        left: 0,
+/// Line and column, as [`locate`] finds them, of many values at the price of one.
+pub fn locate_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<(usize, usize)>> {
+    let Some((chunk, tree)) = read(input, document, paths) else {
+        return vec![None; paths.len()];
     };
-    let found: Vec<_> = paths.iter().map(|path| search.find(path)).collect();
+    let found = find_all(&tree, paths);
     let starts = found
         .iter()
         .flatten()
         .flat_map(|found| [found.key, found.value]);
     let starts = starts.flat_map(|id| tree.node(id)).map(|node| node.start);
     let places = chunk::places(&chunk, starts.collect());
-    Some(
-        found
-            .into_iter()
-            .map(|found| location(&tree, &places, found?))
-            .collect(),
-    )
+    let place = |id| places.get(&tree.node(id).ok()?.start).copied();
+    found
+        .into_iter()
+        .map(|found| {
+            let found = found?;
+            let (key, value) = (place(found.key)?, place(found.value)?);
+            Some(if key.0 == value.0 { value } else { key })
+        })
+        .collect()
 }
 
-fn location(
-    tree: &Tree,
-    places: &BTreeMap<usize, (usize, usize)>,
-    found: Found,
-) -> Option<Location> {
-    let place = |id| places.get(&tree.node(id).ok()?.start);
-    let (key, value) = (place(found.key)?, place(found.value)?);
-    let (line, column) = *if key.0 == value.0 { value } else { key };
-    let scalar = match &tree.node(follow(tree, found.value)).ok()?.kind {
+/// How many scalars were written, at the price of one; `None` also for mappings and sequences.
+///
+/// What aliases share is copied for each path: ask only for paths of a value that was read within [`Limits::text`].
+pub fn written_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<Written>> {
+    let Some((_, tree)) = read(input, document, paths) else {
+        return vec![None; paths.len()];
+    };
+    find_all(&tree, paths)
+        .into_iter()
+        .map(|found| written(&tree, found?.value))
+        .collect()
+}
+
+/// Reads the document again, unless nothing is asked of it.
+fn read<'a>(input: &'a [u8], document: usize, paths: &[Path]) -> Option<(Chunk<'a>, Tree)> {
+    if paths.is_empty() {
+        return None;
+    }
+    let limits = Limits::default();
+    let mut documents = Documents::new(input, limits);
+    for _ in 0..document {
+        documents.next_text()?.ok()?;
+    }
+    let chunk = documents.next_text()?.ok()?;
+    let tree = node::read(chunk::utf8(&chunk.text).ok()?, &limits).ok()?;
+    Some((chunk, tree))
+}
+
+fn written(tree: &Tree, id: Id) -> Option<Written> {
+    match &tree.node(follow(tree, id)).ok()?.kind {
         Kind::Scalar { text, style, .. } => Some(Written {
             text: text.clone(),
             style: if *style == ScalarStyle::Plain {
@@ -102,12 +118,16 @@ fn location(
             },
         }),
         _ => None,
+    }
+}
+
+fn find_all(tree: &Tree, paths: &[Path]) -> Vec<Option<Found>> {
+    let mut search = Search {
+        tree,
+        indexes: BTreeMap::new(),
+        merges: 1_000_000,
     };
-    Some(Location {
-        line,
-        column,
-        scalar,
-    })
+    paths.iter().map(|path| search.find(path)).collect()
 }
 
 /// A value and what introduces it: its key, or itself.
@@ -117,16 +137,25 @@ struct Found {
     value: Id,
 }
 
-struct Search<'a> {
-    tree: &'a Tree,
-    depth: usize,
-    /// Entries that may still be looked at for this path; merges of merges could take forever.
-    left: usize,
+/// The entries of one mapping, each with its position.
+#[derive(Default)]
+struct Index<'a> {
+    /// The last entry of each key.
+    keys: BTreeMap<Cow<'a, str>, (usize, Found)>,
+    /// The values of `<<`.
+    merges: Vec<(usize, Id)>,
 }
 
-impl Search<'_> {
+struct Search<'a> {
+    tree: &'a Tree,
+    /// Of the mappings seen so far.
+    indexes: BTreeMap<Id, Rc<Index<'a>>>,
+    /// How many more merges may be followed; merges of merges could take forever.
+    merges: usize,
+}
+
+impl<'a> Search<'a> {
     fn find(&mut self, path: &Path) -> Option<Found> {
-        self.left = 10_000_000;
         let root = self.tree.root?;
         let mut found = Found {
             key: root,
@@ -149,35 +178,63 @@ impl Search<'_> {
         Some(found)
     }
 
-    /// The entry that wins, in the order in which the decoder overwrites.
+    /// The entry that wins: the last one in document order, as each overwrites what it repeats.
     fn entry(&mut self, mapping: Id, key: &str, depth: usize) -> Option<Found> {
-        let Kind::Mapping(entries) = &self.tree.node(mapping).ok()?.kind else {
-            return None;
-        };
-        let mut last = None;
-        for &(at, value) in entries {
-            self.left = self.left.checked_sub(1)?;
-            if is_merge(self.tree, at) && depth < self.depth {
-                let merged = match &self.tree.node(value).ok()?.kind {
-                    Kind::Sequence(items) => {
-                        items.iter().find_map(|item| self.merged(*item, key, depth))
-                    }
-                    _ => self.merged(value, key, depth),
-                };
-                last = merged.or(last);
-            } else if self.is_key(at, key) {
-                last = Some(Found { key: at, value });
+        let index = self.index(mapping)?;
+        let own = index.keys.get(key);
+        for (at, value) in index.merges.iter().rev() {
+            if own.is_some_and(|(own, _)| own > at) {
+                break;
+            }
+            let merged = match &self.tree.node(*value).ok()?.kind {
+                Kind::Sequence(items) => {
+                    items.iter().find_map(|item| self.merged(*item, key, depth))
+                }
+                _ => self.merged(*value, key, depth),
+            };
+            // Without the budget to look, nobody knows which entry wins.
+            if merged.is_some() || self.merges == 0 {
+                return merged;
             }
         }
-        last
+        own.map(|(_, found)| *found)
     }
 
     fn merged(&mut self, id: Id, key: &str, depth: usize) -> Option<Found> {
+        self.merges = self.merges.checked_sub(1)?;
+        if depth >= Limits::default().depth {
+            return None;
+        }
         self.entry(follow(self.tree, id), key, depth + 1)
     }
 
-    fn is_key(&self, id: Id, key: &str) -> bool {
-        scalar(self.tree, follow(self.tree, id)).is_ok_and(|scalar| scalar.matches(key))
+    fn index(&mut self, mapping: Id) -> Option<Rc<Index<'a>>> {
+        if let Some(index) = self.indexes.get(&mapping) {
+            return Some(Rc::clone(index));
+        }
+        let tree = self.tree;
+        let Kind::Mapping(entries) = &tree.node(mapping).ok()?.kind else {
+            return None;
+        };
+        let mut index = Index::default();
+        for (at, &(key, value)) in entries.iter().enumerate() {
+            if is_merge(tree, key) {
+                index.merges.push((at, value));
+            } else if let Some(text) = key_text(tree, key) {
+                index.keys.insert(text, (at, Found { key, value }));
+            }
+        }
+        let index = Rc::new(index);
+        self.indexes.insert(mapping, Rc::clone(&index));
+        Some(index)
+    }
+}
+
+/// What a mapping's key is in JSON.
+fn key_text(tree: &Tree, id: Id) -> Option<Cow<'_, str>> {
+    match scalar(tree, follow(tree, id)).ok()? {
+        Scalar::Text(text) => Some(text),
+        other => other.key().map(Cow::Owned),
     }
 }
 

@@ -61,14 +61,6 @@ impl Scalar<'_> {
         })
     }
 
-    /// Whether it is this mapping key.
-    pub(super) fn matches(&self, key: &str) -> bool {
-        match self {
-            Scalar::Text(text) => text == key,
-            other => other.clone().key().is_some_and(|other| other == key),
-        }
-    }
-
     /// As a mapping key; `None` where Go has no string for it (null, integers above `i64::MAX`).
     pub(super) fn key(self) -> Option<String> {
         Some(match self {

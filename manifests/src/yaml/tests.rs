@@ -41,7 +41,7 @@ fn one_document_means_what_it_means_to_go() {
         } else {
             format!("{input}\n")
         };
-        let got = chunk::value(text.as_bytes(), &Limits::default());
+        let got = chunk::value(text.as_bytes(), &mut Limits::default());
         let agrees = match (&got, &expected) {
             (Ok(got), Some(expected)) => same(got, expected),
             (Err(_), None) => true,
@@ -193,12 +193,34 @@ fn values_are_located_in_the_file() {
 }
 
 #[test]
+fn many_values_are_located_at_the_price_of_one() {
+    let keys: Vec<_> = (0..20_000).map(|at| format!("k{at}")).collect();
+    let wide = format!("{{{}: 1.10}}\n", keys.join(": 1.10, "));
+    let paths: Vec<_> = keys.iter().map(|key| path(key)).collect();
+    let places = locate_all(wide.as_bytes(), 0, &paths);
+    assert_eq!(places.last(), Some(&Some((1, wide.len() - 5))));
+    assert!(places.iter().all(Option::is_some));
+    let texts = written_all(wide.as_bytes(), 0, &paths);
+    assert!(texts.into_iter().all(|text| text.unwrap().text == "1.10"));
+    // Each mapping is merged twice by the next one: 2^40 ways to look for what is not there.
+    let mut merges = "m0: &m0 {x: 1}\n".to_owned();
+    for at in 1..=40 {
+        let below = at - 1;
+        writeln!(merges, "m{at}: &m{at} {{<<: [*m{below}, *m{below}]}}").unwrap();
+    }
+    let paths = [path("m0.x"), path("m40.x"), path("m40.y"), path("m40.x")];
+    let places = locate_all(merges.as_bytes(), 0, &paths);
+    assert_eq!(places, [Some((1, 13)), Some((1, 13)), None, None]);
+}
+
+#[test]
 fn limits_hold() {
     let small = Limits {
         bytes: 40,
         depth: 3,
         documents: 2,
         values: 40,
+        text: 40,
     };
     let cases = [
         (
@@ -259,9 +281,30 @@ fn values_are_counted_over_all_documents() {
     ] {
         let mut documents = documents_with(input.as_bytes(), small);
         let error = documents.find_map(Result::err);
-        let found = error.is_none().then(|| documents.values_left());
+        let found = error.is_none().then(|| documents.left().values);
         assert_eq!(found, left, "{input:?}: {error:?}");
         assert!(error.is_none_or(|error| error.message().starts_with("too many values")));
+    }
+}
+
+#[test]
+fn the_text_that_aliases_repeat_is_counted_over_all_documents() {
+    let small = Limits {
+        text: 10,
+        ..Limits::default()
+    };
+    let once = "a: &a 12345\nb: *a\n";
+    for (input, fails, left) in [
+        ("a: &a 12345\nb: c\n".to_owned(), 0, 10),
+        (once.to_owned(), 0, 5),
+        (format!("{once}---\n{once}"), 0, 0),
+        (format!("{once}---\n{once}---\na: &a 1\nb: *a\n"), 1, 0),
+        ("a: &a {12345: 67}\nb: {<<: *a}\n".to_owned(), 0, 3),
+        ("- &a 123456\n- *a\n- *a\n---\n1\n".to_owned(), 1, 4),
+    ] {
+        let mut documents = documents_with(input.as_bytes(), small);
+        let failed = documents.by_ref().filter(Result::is_err).count();
+        assert_eq!((failed, documents.left().text), (fails, left), "{input:?}");
     }
 }
 
