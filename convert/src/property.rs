@@ -9,7 +9,7 @@ use serde_json::{Number, Value, value::RawValue};
 
 use crate::{
     code::Code,
-    report::{Findings, Place},
+    report::{Findings, Level, Place},
 };
 
 /// A property or dependency.
@@ -37,15 +37,17 @@ pub(crate) fn read_file(
     findings: &mut Findings,
 ) -> (Vec<Property>, Vec<Place>) {
     let place = Place::file(file);
-    let code = if key == "dependencies" {
-        Code::Dependency
+    // Properties become part of the pods' annotations; dependencies are the catalogs' business, and converting goes on.
+    let (code, level) = if key == "dependencies" {
+        (Code::Dependency, Level::Warning)
     } else {
-        Code::Property
+        (Code::Property, Level::Error)
     };
     let Value::Array(list) = list else {
-        findings.error(
+        findings.add(
+            level,
             code,
-            place.at(&Path::from([key])),
+            Some(place.at(&Path::from([key]))),
             format!("{key} is {}, not a list", type_name(list)),
             "write a list of `type` and `value`",
         );
@@ -60,9 +62,10 @@ pub(crate) fn read_file(
                 let value = entry.get("value").unwrap_or(&Value::Null);
                 entries.push((type_, path.key("value"), value));
             }
-            _ => findings.error(
+            _ => findings.add(
+                level,
                 code,
-                place.at(&path),
+                Some(place.at(&path)),
                 format!("{path} has no type"),
                 "write `type: …` and `value: …`",
             ),
@@ -86,9 +89,10 @@ pub(crate) fn read_file(
                 });
                 places.push(place.at(&path));
             }
-            Err(_) => findings.error(
+            Err(_) => findings.add(
+                level,
                 code,
-                place.at(&path),
+                Some(place.at(&path)),
                 format!("{path} cannot be written as JSON"),
                 "quote it",
             ),

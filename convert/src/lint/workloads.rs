@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Input, list, near, word};
 use crate::{
     code::Code,
-    csv::{Csv, DEPLOYMENTS},
+    csv::DEPLOYMENTS,
     facts::{POD_TEMPLATE, pod_template},
     report::{Findings, Place},
 };
@@ -49,9 +49,6 @@ pub(super) fn all(input: Input<'_>) -> Vec<Workload<'_>> {
 }
 
 pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
-    if let Some(csv) = input.csv {
-        deployments(csv, findings);
-    }
     for workload in all(input) {
         for field in ["initContainers", "containers"] {
             for (index, container) in list(workload.template, &["spec", field]) {
@@ -86,17 +83,6 @@ struct Container<'a> {
     label: String,
     place: Place,
     value: &'a Value,
-}
-
-fn deployments(csv: Csv<'_>, findings: &mut Findings) {
-    if csv.deployments().is_empty() {
-        findings.warn(
-            Code::NoDeployment,
-            csv.at(&near(csv.value(), &DEPLOYMENTS)),
-            "unable to find a deployment to install in the CSV: nothing will run; operator-sdk refuses this",
-            "list the operator's Deployment in spec.install.spec.deployments",
-        );
-    }
 }
 
 /// An image that may become another one under the same name.

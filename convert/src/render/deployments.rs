@@ -23,8 +23,8 @@ pub(crate) fn objects(input: &Input<'_>, findings: &mut Findings) -> Vec<Value> 
     if csv.deployments().is_empty() {
         findings.warn(
             Code::NoDeployment,
-            csv.at(&Path::from(["spec", "install"])),
-            "the install strategy has no deployment; nothing of the bundle will run",
+            csv.at(&Path::from(DEPLOYMENTS)),
+            "unable to find a deployment to install in the CSV: nothing of the bundle will run",
             "list the operator's Deployment under spec.install.spec.deployments",
         );
     }

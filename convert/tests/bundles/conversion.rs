@@ -715,3 +715,32 @@ fn what_an_apiserver_refuses_in_a_deployment_is_told() {
         );
     }
 }
+
+#[test]
+fn a_bundle_without_a_deployment_is_converted_with_a_word() {
+    let conversion = Bundle::good()
+        .csv("/spec/install/spec/deployments", json!([]))
+        .convert();
+    assert!(conversion.objects.is_some());
+    let place = "spec.install.spec.deployments".to_owned();
+    assert_eq!(
+        findings(&conversion, Level::Warning),
+        [(Code::NoDeployment, CSV.to_owned(), place)]
+    );
+}
+
+/// No renderer reads dependencies, so a mistake there stops nobody from converting.
+#[test]
+fn bad_dependencies_are_a_warning() {
+    for text in ["dependencies: {a: b}", "dependencies: [{value: 1}]"] {
+        let conversion = Bundle::good()
+            .file("metadata/dependencies.yaml", text)
+            .convert();
+        assert!(conversion.objects.is_some());
+        assert_eq!(
+            findings(&conversion, Level::Warning)[0].0,
+            Code::Dependency,
+            "{text}"
+        );
+    }
+}

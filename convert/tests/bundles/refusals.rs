@@ -1,6 +1,8 @@
 //! What a bad bundle is told: every reason, with its place.
 
 use super::fixture::{ANNOTATIONS, Bundle, CRD, CSV, REMOVED, findings};
+use std::fmt::Write;
+
 use convert::{Class, Code, Level, Options};
 use manifests::content::{Builder, Content, Limits};
 use serde_json::{Value, json};
@@ -392,17 +394,13 @@ fn no_number_of_other_problems_hides_why_a_bundle_is_refused() {
     });
     let place = "spec.install.spec.deployments".to_owned();
     assert!(errors(&unknown).contains(&(Code::WrongShape, CSV.to_owned(), place)));
-    let numbers = (0..12_000)
-        .map(|n| format!("\n  x{n}: {n}.0"))
-        .collect::<String>();
     let warned = Bundle::good()
         .csv("/spec/installModes", json!([]))
         .with(|bundle| {
-            bundle
-                .files
-                .get_mut(ANNOTATIONS)
-                .unwrap()
-                .push_str(&numbers[1..])
+            let annotations = bundle.files.get_mut(ANNOTATIONS).unwrap();
+            for n in 0..6000 {
+                writeln!(annotations, "  x{n}: {n}.0").unwrap();
+            }
         });
     let errors: Vec<_> = errors(&warned).into_iter().map(|error| error.0).collect();
     assert!(
