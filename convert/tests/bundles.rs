@@ -11,7 +11,9 @@
 
 mod bundles {
     mod conversion;
+    mod facts;
     mod fixture;
     mod fuzz;
+    mod others;
     mod refusals;
 }

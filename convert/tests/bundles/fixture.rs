@@ -183,3 +183,14 @@ pub(crate) fn object<'a>(conversion: &'a Conversion, kind: &str, name: &str) -> 
         .unwrap_or_else(|| panic!("no {kind} {name}"))
         .value()
 }
+
+/// The objects in their order, as people speak of them.
+pub(crate) fn names(conversion: &Conversion) -> Vec<String> {
+    conversion
+        .objects
+        .as_ref()
+        .unwrap()
+        .iter()
+        .map(|object| object.identity().to_string())
+        .collect()
+}
