@@ -18,7 +18,7 @@ generate: ## rewrite the files that are made from others
 	tests/cluster/gotypes/generate.sh
 
 bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
-	$(CARGO) bench --workspace --benches
+	$(CARGO) bench -p manifests -p convert
 
 fuzz: ## mutate YAML, archives and bundles for SECONDS_TO_FUZZ seconds each
-	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --release --workspace fuzz -- --nocapture --test-threads=1
+	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --profile fuzz -p manifests -p unpacker -p convert fuzz -- --nocapture --test-threads=1
