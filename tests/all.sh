@@ -7,13 +7,7 @@ tools=${CARGO_TARGET_DIR:-target}/tools
 deny_version=0.20.2
 
 step() { printf '\n== %s\n' "$*" >&2; }
-need() {
-	command -v "$1" >/dev/null || { echo "$1 is needed: $2" >&2; exit 1; }
-}
-need "$cargo" "install Rust from rustup.rs"
-need go "the tests build a Kubernetes control plane from source: install Go"
-need cc "install a C compiler (Debian: build-essential)"
-need git "install git"
+. tests/needs.sh
 
 step "format"
 $cargo fmt --all --check
