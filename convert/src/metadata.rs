@@ -67,37 +67,20 @@ pub(crate) fn read(content: &Content, findings: &mut Findings) -> Metadata {
         manifests_dir: "manifests".into(),
         ..Metadata::default()
     };
-    let Some((file, annotations)) = find(content, "metadata", "annotations", findings) else {
-        if !findings.is_refused() {
-            findings.error(
-                Code::Missing,
-                None,
-                "metadata/annotations.yaml not found",
-                "a registry+v1 bundle names its package and channels there; create it with \
-                 `operator-sdk generate bundle` or `opm alpha bundle generate`",
-            );
-        }
-        return metadata;
-    };
-    metadata.place = Place::file(file);
-    metadata.annotations = texts(content, &metadata.place, annotations, findings);
-    media_type(&metadata, findings);
-    metadata.manifests_dir = bundle::folder(
-        content,
-        metadata.annotation(keys::MANIFESTS),
-        "manifests",
-        keys::MANIFESTS,
-        &metadata.place,
-        findings,
-    );
-    let folder = bundle::folder(
-        content,
-        metadata.annotation(keys::METADATA),
-        "metadata",
-        keys::METADATA,
-        &metadata.place,
-        findings,
-    );
+    let mut folder = "metadata".to_owned();
+    if let Some((file, annotations)) = find(content, "metadata", "annotations", findings) {
+        metadata.place = Place::file(file);
+        metadata.annotations = texts(content, &metadata.place, annotations, findings);
+        media_type(&metadata, findings);
+        let mut named = |key, usual| {
+            let named = metadata.annotation(key);
+            bundle::folder(content, named, usual, key, &metadata.place, findings)
+        };
+        folder = named(keys::METADATA, "metadata");
+        metadata.manifests_dir = named(keys::MANIFESTS, "manifests");
+    } else {
+        missing(content, findings);
+    }
     if let Some((file, list)) = find(content, &folder, "properties", findings) {
         let (properties, places) =
             property::read_file(content, &file, "properties", &list, findings);
@@ -108,6 +91,28 @@ pub(crate) fn read(content: &Content, findings: &mut Findings) -> Metadata {
             property::read_file(content, &file, "dependencies", &list, findings);
     }
     metadata
+}
+
+/// A bundle without annotations; a file that could not be read was told already.
+fn missing(content: &Content, findings: &mut Findings) {
+    const FILE: &str = "metadata/annotations.yaml";
+    if findings.is_refused() {
+        return;
+    }
+    let (place, message) = match content.read(FILE) {
+        Some(_) => (
+            Some(Place::file(FILE)),
+            "metadata/annotations.yaml has no annotations",
+        ),
+        None => (None, "metadata/annotations.yaml not found"),
+    };
+    findings.error(
+        Code::Missing,
+        place,
+        message,
+        "a registry+v1 bundle names its package and channels there, below `annotations:`; create it with \
+         `operator-sdk generate bundle` or `opm alpha bundle generate`",
+    );
 }
 
 /// A chart is another format altogether; any other surprise is worth a word.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     code::Code,
     csv::Csv,
-    metadata::Metadata,
+    metadata::{Metadata, keys},
     options::Options,
     report::{Findings, Place},
 };
@@ -29,19 +29,26 @@ pub(crate) fn choose(
     let suggested = csv
         .and_then(|csv| csv.annotation(SUGGESTED))
         .filter(|name| !name.is_empty());
-    let (name, from, remedy) = match (&options.install_namespace, suggested) {
+    let (name, place, from, remedy) = match (&options.install_namespace, suggested) {
         (Some(name), _) => (
             name.clone(),
+            None,
             "the requested install namespace",
             "choose another one",
         ),
         (None, Some(name)) => (
             name.to_owned(),
+            csv.map(|csv| csv.at(&Path::from(["metadata", "annotations", SUGGESTED]))),
             "the namespace that the CSV suggests",
             "correct the annotation operatorframework.io/suggested-namespace, or give --install-namespace",
         ),
         (None, None) => (
             format!("{}-system", metadata.package()),
+            Some(
+                metadata
+                    .place
+                    .at(&Path::from(["annotations", keys::PACKAGE])),
+            ),
             "the namespace made from the package name",
             "suggest one by the annotation operatorframework.io/suggested-namespace, or give --install-namespace",
         ),
@@ -51,7 +58,7 @@ pub(crate) fn choose(
     if !derives_from_nothing && let Err(problem) = names::dns_label(&name) {
         findings.error(
             Code::IllegalName,
-            None,
+            place,
             format!("{from}, {name:?}, is invalid: {problem}"),
             remedy,
         );
