@@ -2,7 +2,7 @@
 
 use manifests::{
     content::{self, Content},
-    object::{self, type_name},
+    object::{self, shortened, type_name},
     path::Path,
     yaml,
 };
@@ -37,10 +37,7 @@ impl Item {
     /// `Deployment "x"`, for messages. Never longer than legal names are: it is part of every message.
     pub(crate) fn label(&self) -> String {
         const LONGEST: usize = 253;
-        let short = |text: &str| match text.char_indices().nth(LONGEST) {
-            Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
-            None => text.to_owned(),
-        };
+        let short = |text| shortened(text, LONGEST);
         match self.name() {
             "" => format!("a {} without a name", short(self.kind())),
             name => format!("{} {:?}", short(self.kind()), short(name)),

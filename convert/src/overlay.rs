@@ -15,7 +15,7 @@
 //! Init containers stay as they are (operator-controller parity).
 
 use manifests::{
-    object::{mapping, text, type_name},
+    object::{add_missing, child, mapping, text, type_name},
     schema::{self, What},
 };
 use serde_json::{Map, Value, json};
@@ -193,23 +193,12 @@ fn apply_affinity(affinity: &Map<String, Value>, pod: &mut Value) {
     }
 }
 
-fn child<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
-    mapping(value).entry(key).or_insert_with(|| json!({}))
-}
-
 fn list<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
     let list = mapping(value).entry(key).or_insert_with(|| json!([]));
     if list.is_null() {
         *list = json!([]);
     }
     list.as_array_mut()
-}
-
-fn add_missing(target: &mut Value, more: &Map<String, Value>) {
-    let target = mapping(target);
-    for (key, value) in more {
-        target.entry(key.as_str()).or_insert_with(|| value.clone());
-    }
 }
 
 fn by_name(holder: &mut Value, key: &str, more: &[Value]) {

@@ -221,6 +221,29 @@ pub fn mapping(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
+/// The mapping under a key; it is made where it is missing or no mapping, and so is what should hold it.
+pub fn child<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
+    let child = mapping(value).entry(key).or_insert(Value::Null);
+    mapping(child);
+    child
+}
+
+/// Adds entries to a mapping; what it has already stays.
+pub fn add_missing(target: &mut Value, more: &Map<String, Value>) {
+    let target = mapping(target);
+    for (key, value) in more {
+        target.entry(key.as_str()).or_insert_with(|| value.clone());
+    }
+}
+
+/// A text of at most so many characters, for messages; an ellipsis tells that there was more.
+pub fn shortened(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

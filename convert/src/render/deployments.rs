@@ -1,7 +1,7 @@
 //! Deployments of the install strategy, with what OLM adds to their pods.
 
 use manifests::{
-    object::{mapping, text},
+    object::{add_missing, child, mapping, text},
     path::Path,
 };
 use serde_json::{Map, Value, json};
@@ -35,12 +35,12 @@ pub(crate) fn objects(input: &Input<'_>, findings: &mut Findings) -> Vec<Value> 
     for (index, entry) in csv.deployments().iter().enumerate() {
         let mut spec = entry.get("spec").cloned().unwrap_or_else(|| json!({}));
         let reads_operator_namespace = mentions(&spec, OPERATOR_NAMESPACE);
-        let template = mapping(mapping(&mut spec).entry("template").or_insert(Value::Null));
-        let metadata = mapping(template.entry("metadata").or_insert(Value::Null));
-        let own = mapping(metadata.entry("annotations").or_insert(Value::Null));
-        for (key, value) in &annotations {
-            own.entry(key.as_str()).or_insert_with(|| value.clone());
-        }
+        let own = child(
+            child(child(&mut spec, "template"), "metadata"),
+            "annotations",
+        );
+        add_missing(own, &annotations);
+        let own = mapping(own);
         own.insert("olm.targetNamespaces".into(), "".into());
         if reads_operator_namespace {
             own.insert(OPERATOR_NAMESPACE.into(), input.namespace.into());

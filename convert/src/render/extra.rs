@@ -1,6 +1,10 @@
 //! Everything else that a bundle ships: CustomResourceDefinitions, RBAC, Services, custom resources.
 
-use manifests::{object::text, path::Path, schema};
+use manifests::{
+    object::{child, mapping, text},
+    path::Path,
+    schema,
+};
 use serde_json::Value;
 
 use crate::{
@@ -108,10 +112,7 @@ fn place(item: &mut Item, scope: Option<Scope>, namespace: &str, findings: &mut 
 }
 
 fn set_namespace(value: &mut Value, namespace: Option<&str>) {
-    let metadata = manifests::object::mapping(value)
-        .entry("metadata")
-        .or_insert(Value::Null);
-    let metadata = manifests::object::mapping(metadata);
+    let metadata = mapping(child(value, "metadata"));
     match namespace {
         Some(name) => metadata.insert("namespace".into(), name.into()),
         None => metadata.remove("namespace"),
@@ -122,7 +123,7 @@ fn set_namespace(value: &mut Value, namespace: Option<&str>) {
 /// server-side apply refuses it.
 fn tidy(item: &mut Item, findings: &mut Findings) {
     let is_built_in = scope::of_builtin(item.api_version(), item.kind()).is_some();
-    let value = manifests::object::mapping(&mut item.value);
+    let value = mapping(&mut item.value);
     // Of a custom resource it may be data: without a status subresource it is stored like the rest.
     if is_built_in {
         value.remove("status");

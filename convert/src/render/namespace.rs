@@ -1,6 +1,10 @@
 //! The install namespace: the caller's, else the one the CSV suggests, else `<package>-system`.
 
-use manifests::{names, object::text, path::Path};
+use manifests::{
+    names,
+    object::{add_missing, at, child, mapping, text},
+    path::Path,
+};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -116,7 +120,7 @@ fn texts(
     findings: &mut Findings,
 ) -> Map<String, Value> {
     let mut texts = Map::new();
-    let given = manifests::object::at(template, &["metadata", field]).and_then(Value::as_object);
+    let given = at(template, &["metadata", field]).and_then(Value::as_object);
     for (key, value) in given.into_iter().flatten() {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -159,30 +163,14 @@ fn texts(
 /// has already stays.
 pub(crate) fn adopt(namespace: &mut Value, shipped: &Value) {
     for field in ["labels", "annotations"] {
-        let Some(more) =
-            manifests::object::at(shipped, &["metadata", field]).and_then(Value::as_object)
-        else {
-            continue;
-        };
-        let metadata = manifests::object::mapping(
-            manifests::object::mapping(namespace)
-                .entry("metadata")
-                .or_insert(Value::Null),
-        );
-        let own = manifests::object::mapping(metadata.entry(field).or_insert(Value::Null));
-        for (key, value) in more {
-            own.entry(key.as_str()).or_insert_with(|| value.clone());
+        if let Some(more) = at(shipped, &["metadata", field]).and_then(Value::as_object) {
+            add_missing(child(child(namespace, "metadata"), field), more);
         }
     }
 }
 
 /// Marks a namespace as one to keep.
 pub(crate) fn keep(namespace: &mut Value) {
-    let metadata = manifests::object::mapping(
-        manifests::object::mapping(namespace)
-            .entry("metadata")
-            .or_insert(Value::Null),
-    );
-    manifests::object::mapping(metadata.entry("annotations").or_insert(Value::Null))
-        .insert(KEEP.into(), "true".into());
+    let annotations = child(child(namespace, "metadata"), "annotations");
+    mapping(annotations).insert(KEEP.into(), "true".into());
 }

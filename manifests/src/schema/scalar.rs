@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 
 use super::{Type, quantity};
-use crate::version;
+use crate::{object::shortened, version};
 
 /// How long an excerpt of a value may be, in characters.
 const EXCERPT: usize = 60;
@@ -89,10 +89,7 @@ pub(super) fn name(value: &Value) -> &'static str {
 /// A key for a path. A path is told for each problem below it, so an endless key must not be part of all of them.
 pub(super) fn short(key: &str) -> String {
     const LONGEST: usize = 256;
-    match key.char_indices().nth(LONGEST) {
-        Some((cut, _)) => format!("{}…", key.get(..cut).unwrap_or_default()),
-        None => key.to_owned(),
-    }
+    shortened(key, LONGEST)
 }
 
 /// The value as JSON, cut to a readable length.
@@ -102,11 +99,7 @@ pub(super) fn excerpt(value: &Value) -> String {
         Value::Object(_) => "{…}".into(),
         Value::Array(list) if list.is_empty() => "[]".into(),
         Value::Array(_) => "[…]".into(),
-        Value::String(text) => match text.char_indices().nth(EXCERPT) {
-            Some((cut, _)) => Value::from(format!("{}…", text.get(..cut).unwrap_or_default())),
-            None => return value.to_string(),
-        }
-        .to_string(),
+        Value::String(text) => Value::from(shortened(text, EXCERPT)).to_string(),
         scalar => scalar.to_string(),
     }
 }
