@@ -39,19 +39,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "sources")]
+pub mod access;
 mod archive;
 mod block;
+mod digest;
 mod error;
 mod folder;
 mod pack;
 mod pax;
 mod select;
+#[cfg(feature = "sources")]
+pub mod source;
 
 use std::{fs, io::Read, path::Path};
 
+#[cfg(feature = "sources")]
+pub use access::Access;
+pub use digest::{Digest, NotADigest};
 pub use error::{Error, Result};
 pub use manifests::content::{Content, Limits};
-pub use pack::{Digest, Format, pack};
+pub use pack::{Format, pack};
+#[cfg(feature = "sources")]
+pub use source::Source;
 
 /// How to read a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,15 +1,11 @@
 //! Writing content as an archive, with the same bytes for the same content.
 
-use std::{
-    fmt,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use flate2::{Compression, GzBuilder};
 use manifests::content::{Content, File};
-use sha2::{Digest as _, Sha256};
 
-use crate::{Error, Result};
+use crate::{Digest, Error, Result, digest::Hashed};
 
 /// What an archive is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,26 +16,12 @@ pub enum Format {
     TarGz,
 }
 
-/// The SHA-256 of an archive, written as `sha256:<64 hexadecimal digits>`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest([u8; 32]);
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
 /// Writes all files in order, owned by nobody in particular, from the beginning of time, and executable or not.
 ///
 /// # Errors
 /// When writing fails.
 pub fn pack(content: &Content, format: Format, writer: impl Write) -> Result<Digest> {
-    let writer = Hashed {
-        writer,
-        hash: Sha256::new(),
-    };
+    let writer = Hashed::new(writer);
     let written = match format {
         Format::Tar => tar(content, writer),
         Format::TarGz => {
@@ -51,7 +33,7 @@ pub fn pack(content: &Content, format: Format, writer: impl Write) -> Result<Dig
     };
     let hashed = written.and_then(|mut hashed| hashed.flush().map(|()| hashed));
     match hashed {
-        Ok(hashed) => Ok(Digest(hashed.hash.finalize().into())),
+        Ok(hashed) => Ok(hashed.finish().1),
         Err(source) => Err(Error::Write { source }),
     }
 }
@@ -68,22 +50,4 @@ fn tar<W: Write>(content: &Content, writer: W) -> io::Result<W> {
         archive.append_data(&mut header, path, bytes.as_ref())?;
     }
     archive.into_inner()
-}
-
-/// Hashes what it passes on.
-struct Hashed<W> {
-    writer: W,
-    hash: Sha256,
-}
-
-impl<W: Write> Write for Hashed<W> {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let count = self.writer.write(buffer)?;
-        self.hash.update(buffer.get(..count).unwrap_or(buffer));
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
-    }
 }

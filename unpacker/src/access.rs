@@ -1,0 +1,76 @@
+//! With what a source may be reached: credentials and trust.
+
+use std::fmt;
+
+/// A password, a token or a key. It never shows in messages.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The secret itself, for the one place that sends it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// A name and a password.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Basic {
+    /// Who.
+    pub username: String,
+    /// With what.
+    pub password: Secret,
+}
+
+/// How ssh proves who we are, and who the server is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Ssh {
+    /// A private key as OpenSSH writes it, PKCS#8 or PEM: `ssh-privatekey` of a Secret.
+    pub key: Secret,
+    /// What the key is encrypted with, if it is.
+    pub passphrase: Option<Secret>,
+    /// Lines as in `~/.ssh/known_hosts`: `ssh-knownhosts` of a Secret.
+    pub known_hosts: String,
+}
+
+/// Whether servers must prove who they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Verify {
+    /// They must, by a certificate (https) or a known key (ssh), and plain HTTP is refused where nothing asks for it.
+    #[default]
+    Always,
+    /// They need not; plain HTTP is tried where https is not spoken.
+    Never,
+}
+
+/// Whom to believe.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Trust {
+    /// Certificates of authorities in PEM, believed beside those of the system.
+    pub roots: String,
+    /// Whether servers must prove who they are.
+    pub verify: Verify,
+}
+
+/// All that reaching a source may need. What a source has no use for is not looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// For git over https, and for http.
+    pub basic: Option<Basic>,
+    /// For git over ssh.
+    pub ssh: Option<Ssh>,
+    /// Whom to believe.
+    pub trust: Trust,
+}

@@ -1,0 +1,143 @@
+//! SHA-256, by which content and its sources are named.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    str::FromStr,
+};
+
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256, written as `sha256:<64 hexadecimal digits>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+/// Why a text is not a digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a digest; write sha256: and 64 lower-case hexadecimal digits")]
+pub struct NotADigest {
+    text: String,
+}
+
+impl Digest {
+    /// The digest of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The digits alone, as they stand in file names.
+    pub fn hex(&self) -> String {
+        self.0.iter().fold(String::with_capacity(64), |hex, byte| {
+            hex + &format!("{byte:02x}")
+        })
+    }
+
+    /// The 32 bytes, as they stand in header fields.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl From<Sha256> for Digest {
+    fn from(hash: Sha256) -> Self {
+        Self(hash.finalize().into())
+    }
+}
+
+impl From<[u8; 32]> for Digest {
+    fn from(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Digest {
+    type Err = NotADigest;
+
+    fn from_str(text: &str) -> Result<Self, NotADigest> {
+        let fail = || NotADigest {
+            text: text.chars().take(100).collect(),
+        };
+        let hex = text.strip_prefix("sha256:").ok_or_else(fail)?;
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        if hex.len() != 64 {
+            return Err(fail());
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
+            let [high, low] = pair else {
+                return Err(fail());
+            };
+            *byte = digit(*high).ok_or_else(fail)? << 4 | digit(*low).ok_or_else(fail)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// Hashes what it passes on.
+pub(crate) struct Hashed<W> {
+    writer: W,
+    hash: Sha256,
+}
+
+impl<W: Write> Hashed<W> {
+    pub(crate) fn new(writer: W) -> Self {
+        Self {
+            writer,
+            hash: Sha256::new(),
+        }
+    }
+
+    /// The writer, and the digest of all that went through.
+    pub(crate) fn finish(self) -> (W, Digest) {
+        (self.writer, self.hash.into())
+    }
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let count = self.writer.write(buffer)?;
+        self.hash.update(buffer.get(..count).unwrap_or(buffer));
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_read_what_they_write_and_nothing_else() {
+        let digest = Digest::of(b"");
+        assert_eq!(digest.to_string().parse(), Ok(digest));
+        assert_eq!(
+            digest.hex(),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
+        for bad in [
+            "",
+            "sha256:",
+            &digest.hex(),
+            "sha512:00",
+            &format!("sha256:{}", "G".repeat(64)),
+            &digest.to_string().to_uppercase(),
+            &format!("sha256:{}", "é".repeat(32)),
+        ] {
+            assert!(bad.parse::<Digest>().is_err(), "{bad}");
+        }
+    }
+}
