@@ -100,6 +100,10 @@ pub enum Error {
         /// See [`crate::Options::stream_limit`].
         limit: u64,
     },
+    /// A server cannot be reached, or gives no answer that can be taken.
+    #[cfg(feature = "sources")]
+    #[error(transparent)]
+    Web(#[from] crate::web::Error),
     /// The packed archive cannot be written.
     #[error("failed to write the archive; check the space and permissions where it goes")]
     Write {
@@ -129,6 +133,8 @@ impl Error {
             Self::Empty | Self::Truncated { .. } => "ArchiveTruncated",
             Self::Corrupt { .. } => "ArchiveDamaged",
             Self::Refused { .. } => "EntryRefused",
+            #[cfg(feature = "sources")]
+            Self::Web(error) => error.reason(),
             Self::Write { .. } => "WriteFailed",
         }
     }
@@ -143,6 +149,8 @@ impl Error {
             | Self::Truncated { .. }
             | Self::Content(content::Error::Read { .. }) => false,
             Self::Unpack { source, .. } => source.is_terminal(),
+            #[cfg(feature = "sources")]
+            Self::Web(error) => error.is_terminal(),
             _ => true,
         }
     }

@@ -45,12 +45,16 @@ mod archive;
 mod block;
 mod digest;
 mod error;
+#[cfg(feature = "sources")]
+pub mod fetch;
 mod folder;
 mod pack;
 mod pax;
 mod select;
 #[cfg(feature = "sources")]
 pub mod source;
+#[cfg(feature = "sources")]
+pub mod web;
 
 use std::{fs, io::Read, path::Path};
 
@@ -58,6 +62,8 @@ use std::{fs, io::Read, path::Path};
 pub use access::Access;
 pub use digest::{Digest, NotADigest};
 pub use error::{Error, Result};
+#[cfg(feature = "sources")]
+pub use fetch::Progress;
 pub use manifests::content::{Content, Limits};
 pub use pack::{Format, pack};
 #[cfg(feature = "sources")]

@@ -1,0 +1,215 @@
+//! Why a server gave no answer, or none that can be taken.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::show::Shown;
+
+/// The result of talking to a server.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What is wrong with a server's certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Untrusted {
+    /// Nobody we believe has signed it.
+    #[error(
+        "is signed by an authority that is not known here; pass the authority's certificate by --cacert, or do without checks by --tls-verify=false"
+    )]
+    Authority,
+    /// It belongs to another host.
+    #[error("is for another name; use the name in the certificate, or have it issued for this one")]
+    Name,
+    /// It is too old.
+    #[error("has expired; have it renewed, and check the clock of this machine")]
+    Expired,
+    /// It is too new.
+    #[error("is not valid yet; check the clock of this machine")]
+    NotYet,
+    /// Anything else.
+    #[error("cannot be accepted; have it issued again, or do without checks by --tls-verify=false")]
+    Other,
+}
+
+/// Why a request failed. URLs are shown without credentials and without their query, which may hold some.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The certificates to believe are none.
+    #[error(
+        "the certificates of --cacert cannot be read: {problem}; pass a file with certificates in PEM"
+    )]
+    Roots {
+        /// Why.
+        problem: String,
+    },
+    /// A proxy in the environment that is none.
+    #[error(
+        "{variable} names no proxy that can be used: {problem}; write {variable}=http://HOST:PORT"
+    )]
+    Proxy {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong with its value, which may hold a password and is not shown.
+        problem: &'static str,
+    },
+    /// The client cannot be set up.
+    #[error("failed to set up the HTTP client")]
+    Client {
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A URL of another scheme than http and https.
+    #[error("{url} cannot be asked: only https:// and http:// can")]
+    Scheme {
+        /// Which.
+        url: Shown,
+    },
+    /// No connection to the server, or none that lasted until its answer.
+    #[error("failed to reach {url}{}; check the address, the network and the proxy settings", after(*.tries))]
+    Connect {
+        /// Where to.
+        url: Shown,
+        /// How often it was tried.
+        tries: u32,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A server that does not prove who it is.
+    #[error("the certificate of {url} {problem}")]
+    Untrusted {
+        /// Which server.
+        url: Shown,
+        /// In which way.
+        problem: Untrusted,
+        /// What the check says.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// An https URL of a server that does not speak it.
+    #[error(
+        "{url} does not answer in TLS; if the server speaks plain HTTP, ask it by http:// or pass --tls-verify=false"
+    )]
+    NotTls {
+        /// Which server.
+        url: Shown,
+    },
+    /// Nothing came for too long.
+    #[error("{url} sent nothing for {} s; try again later", .idle.as_secs_f64())]
+    Idle {
+        /// Which server.
+        url: Shown,
+        /// How long.
+        idle: Duration,
+    },
+    /// Something came, but all of it took too long.
+    #[error("{url} took longer than {} s; try again over a faster connection", .total.as_secs_f64())]
+    Slow {
+        /// Which server.
+        url: Shown,
+        /// How long.
+        total: Duration,
+    },
+    /// A redirect that is not followed.
+    #[error("{url} redirects {problem}")]
+    Redirect {
+        /// From where.
+        url: Shown,
+        /// To where, and what is wrong with it.
+        problem: String,
+    },
+    /// The connection broke while the body was read.
+    #[error("the answer of {url} broke off after {read} bytes; try again")]
+    Broken {
+        /// Which server.
+        url: Shown,
+        /// What had arrived.
+        read: u64,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A body that is larger than what is wanted.
+    #[error("the answer of {url} is larger than the limit of {limit} bytes")]
+    TooLarge {
+        /// Which server.
+        url: Shown,
+        /// The limit.
+        limit: u64,
+    },
+    /// A status that was not asked for.
+    #[error("{url}: unexpected status \"{status}\"{}; {}", said(.excerpt), remedy(*.status))]
+    Status {
+        /// Which server.
+        url: Shown,
+        /// The status.
+        status: StatusCode,
+        /// The beginning of what it says about it.
+        excerpt: String,
+    },
+}
+
+fn after(tries: u32) -> String {
+    match tries {
+        0 | 1 => String::new(),
+        tries => format!(" in {tries} tries"),
+    }
+}
+
+fn said(excerpt: &str) -> String {
+    if excerpt.is_empty() {
+        String::new()
+    } else {
+        format!(" ({excerpt})")
+    }
+}
+
+/// What to do about a status.
+fn remedy(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => "check the credentials, or pass some",
+        403 => "check that these credentials may read it",
+        404 | 410 => "check the address; it may also be hidden from who has no credentials",
+        407 => "check the credentials of the proxy",
+        429 => "too many requests were made; try again later",
+        500..=599 => "the server has a problem; try again later",
+        _ => "check the address and what the server expects",
+    }
+}
+
+impl Error {
+    /// The kind of failure in one word, for conditions, events and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Roots { .. } | Self::Proxy { .. } | Self::Client { .. } => "ClientInvalid",
+            Self::Scheme { .. } => "SchemeUnknown",
+            Self::Connect { .. } => "ConnectionFailed",
+            Self::Untrusted { .. } => "CertificateUntrusted",
+            Self::NotTls { .. } => "NotTLS",
+            Self::Idle { .. } | Self::Slow { .. } => "TimedOut",
+            Self::Redirect { .. } => "RedirectRefused",
+            Self::Broken { .. } => "ConnectionBroken",
+            Self::TooLarge { .. } => "LimitExceeded",
+            Self::Status { status, .. } => match status.as_u16() {
+                401 | 403 => "Unauthorized",
+                404 | 410 => "NotFound",
+                429 => "TooManyRequests",
+                _ => "UnexpectedStatus",
+            },
+        }
+    }
+
+    /// Whether the same request fails again however often it is made.
+    pub fn is_terminal(&self) -> bool {
+        match self {
+            Self::Connect { .. } | Self::Idle { .. } | Self::Slow { .. } | Self::Broken { .. } => {
+                false
+            }
+            Self::Status { status, .. } => {
+                !(status.is_server_error() || matches!(status.as_u16(), 408 | 429))
+            }
+            _ => true,
+        }
+    }
+}
