@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::web::Patience;
+
 /// A password, a token or a key. It never shows in messages.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Secret(String);
@@ -73,4 +75,6 @@ pub struct Access {
     pub ssh: Option<Ssh>,
     /// Whom to believe.
     pub trust: Trust,
+    /// How long servers are waited for.
+    pub patience: Patience,
 }

@@ -104,6 +104,10 @@ pub enum Error {
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Web(#[from] crate::web::Error),
+    /// What was given does not say where a bundle is.
+    #[cfg(feature = "sources")]
+    #[error(transparent)]
+    Source(#[from] crate::source::Error),
     /// The packed archive cannot be written.
     #[error("failed to write the archive; check the space and permissions where it goes")]
     Write {
@@ -135,6 +139,8 @@ impl Error {
             Self::Refused { .. } => "EntryRefused",
             #[cfg(feature = "sources")]
             Self::Web(error) => error.reason(),
+            #[cfg(feature = "sources")]
+            Self::Source(_) => "UnknownSource",
             Self::Write { .. } => "WriteFailed",
         }
     }
