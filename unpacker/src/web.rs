@@ -14,8 +14,14 @@
 //! # }
 //! ```
 
+mod body;
 mod error;
+mod explain;
+mod proxies;
+mod redirect;
+mod retry;
 mod show;
+mod wait;
 
 use std::{
     sync::{Arc, Once},
@@ -24,13 +30,18 @@ use std::{
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
-use http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
+use http::{HeaderMap, Method, StatusCode, header};
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+pub use body::{Reader, reader};
 pub use error::{Error, Result, Untrusted};
+pub use proxies::Proxies;
 pub use show::Shown;
 
 use crate::access::{Secret, Trust, Verify};
+use body::{Body, Upload};
+use wait::Wait;
 
 /// How long a server is waited for, and how often it is asked again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +112,9 @@ pub struct Response {
     pub headers: HeaderMap,
     /// Where the answer came from, behind all redirects.
     pub url: Url,
-    body: reqwest::Response,
+    body: Body,
+    /// What was sent to get it, and must not come back in a message.
+    authorization: Option<Secret>,
 }
 
 /// A client for one set of authorities and proxies. Clones share their connections.
@@ -117,27 +130,46 @@ impl Client {
     /// # Errors
     /// When the certificates to believe or the proxies are malformed.
     pub fn new(trust: &Trust, patience: &Patience) -> Result<Self> {
+        Self::with_proxies(trust, patience, &Proxies::from_environment()?)
+    }
+
+    /// A client that goes through these proxies, whatever the environment says.
+    ///
+    /// # Errors
+    /// When the certificates to believe are malformed.
+    pub fn with_proxies(trust: &Trust, patience: &Patience, proxies: &Proxies) -> Result<Self> {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
             // Fails if the process has chosen one already, which is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
         });
-        let mut builder = reqwest::Client::builder()
-            .connect_timeout(patience.connect)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("rukpak-rs/", env!("CARGO_PKG_VERSION")));
-        if trust.verify == Verify::Never {
-            builder = builder.tls_danger_accept_invalid_certs(true);
-        }
-        if !trust.roots.trim().is_empty() {
-            let roots = reqwest::Certificate::from_pem_bundle(trust.roots.as_bytes());
-            let roots = roots.map_err(|error| Error::Roots {
-                problem: error.to_string(),
-            })?;
-            builder = builder.tls_certs_merge(roots);
-        }
-        let client = builder.build().map_err(|error| Error::Client {
-            source: error.into(),
+        let roots = roots(trust)?;
+        let builder = || {
+            let proxies = proxies.clone();
+            reqwest::Client::builder()
+                .connect_timeout(patience.connect)
+                .redirect(reqwest::redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .referer(false)
+                .http1_only()
+                .proxy(reqwest::Proxy::custom(move |url| proxies.of(url).cloned()))
+                .tls_danger_accept_invalid_certs(trust.verify == Verify::Never)
+                .user_agent(concat!("rukpak-rs/", env!("CARGO_PKG_VERSION")))
+        };
+        let built = match builder().tls_certs_merge(roots).build() {
+            // A system without any authorities can still reach plain HTTP; https then fails where it is tried.
+            Err(_) if trust.roots.trim().is_empty() => builder().tls_certs_only([]).build(),
+            built => built,
+        };
+        let client = built.map_err(|error| {
+            let source = explain::cause(&error);
+            if trust.roots.trim().is_empty() {
+                Error::Client { source }
+            } else {
+                Error::Roots {
+                    problem: source.to_string(),
+                }
+            }
         })?;
         Ok(Self {
             client,
@@ -148,44 +180,116 @@ impl Client {
     /// Sends a request, and gives the answer's head with a body that can be read.
     ///
     /// # Errors
-    /// When no server answers, or it cannot be believed. An unwelcome status is none.
+    /// When no server answers, it cannot be believed, or it redirects to where nobody should go. An unwelcome status
+    /// is none: see [`Response::into_error`].
     pub async fn send(&self, request: &Request) -> Result<Response> {
+        let wait = Wait::new(&self.patience);
+        let mut tries = 0;
+        let mut request = Request {
+            url: redirect::bare(request.url.clone()),
+            ..request.clone()
+        };
+        for _ in 0..=redirect::MOST {
+            let response = self
+                .send_until_answered(&request, &wait, &mut tries)
+                .await?;
+            match redirect::next(&request, &response)? {
+                Some(next) => request = next,
+                None => return Ok(response),
+            }
+        }
+        Err(Error::Redirect {
+            url: (&request.url).into(),
+            problem: format!(
+                "further, after {} redirects; use the address where they should lead to",
+                redirect::MOST
+            ),
+        })
+    }
+
+    /// Sends one request again and again until there is an answer to keep.
+    async fn send_until_answered(
+        &self,
+        request: &Request,
+        wait: &Wait,
+        tries: &mut u32,
+    ) -> Result<Response> {
+        loop {
+            *tries += 1;
+            let answer = self.send_once(request, wait, *tries).await;
+            let headers = match &answer {
+                Ok(response) if retry::may_pass(response.status) => Some(&response.headers),
+                Err(error) if retry::may_recover(error) => None,
+                _ => return answer,
+            };
+            let pause = retry::pause(&self.patience, *tries, headers);
+            let is_last = *tries >= self.patience.tries || pause >= wait.left();
+            if is_last || !retry::is_repeatable(&request.method) {
+                return answer;
+            }
+            tracing::debug!(
+                url = %Shown::from(&request.url),
+                status = answer.as_ref().ok().map(|response| response.status.as_u16()),
+                error = answer.as_ref().err().map(tracing::field::display),
+                pause = pause.as_secs_f64(),
+                "trying a request again"
+            );
+            drop(answer);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn send_once(&self, request: &Request, wait: &Wait, tries: u32) -> Result<Response> {
+        let url = Shown::from(&request.url);
+        if !matches!(request.url.scheme(), "https" | "http") {
+            return Err(Error::Scheme { url });
+        }
         let mut sent = self
             .client
             .request(request.method.clone(), request.url.clone())
-            .headers(request.headers.clone())
-            .timeout(self.patience.total);
+            .headers(request.headers.clone());
         if let Some(authorization) = &request.authorization {
-            sent = sent.header(AUTHORIZATION, authorization.reveal());
+            let value = header::HeaderValue::from_str(authorization.reveal());
+            let mut value = value.map_err(|_| Error::Credentials { url: url.clone() })?;
+            value.set_sensitive(true);
+            sent = sent.header(header::AUTHORIZATION, value);
         }
+        let wait = wait.begin();
         if let Some(body) = &request.body {
-            sent = sent.body(body.clone());
+            sent = sent.body(reqwest::Body::wrap(Upload::new(body.clone(), wait.clone())));
         }
-        let response = sent.send().await.map_err(|error| Error::Connect {
-            url: (&request.url).into(),
-            tries: 1,
-            source: error.without_url().into(),
-        })?;
+        let response = wait.bound(&url, sent.send()).await?;
+        let response = response.map_err(|error| explain::explain(&error, &request.url, tries))?;
         Ok(Response {
             status: response.status(),
             headers: response.headers().clone(),
-            url: response.url().clone(),
-            body: response,
+            url: request.url.clone(),
+            body: Body::new(response, url, wait),
+            authorization: request.authorization.clone(),
         })
     }
+}
+
+/// The authorities that are believed beside the system's.
+fn roots(trust: &Trust) -> Result<Vec<reqwest::Certificate>> {
+    if trust.roots.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let fail = |problem: &str| Error::Roots {
+        problem: problem.to_owned(),
+    };
+    let roots = reqwest::Certificate::from_pem_bundle(trust.roots.as_bytes());
+    let roots = roots.map_err(|_| fail("a block of it is not well formed"))?;
+    if roots.is_empty() {
+        return Err(fail("there is none in them"));
+    }
+    Ok(roots)
 }
 
 impl Response {
     /// The body as it arrives. Its parts are errors when nothing comes for too long or the connection breaks.
     pub fn into_body(self) -> impl Stream<Item = Result<Bytes>> + Send + Unpin + 'static {
-        let url = Shown::from(&self.url);
-        self.body.bytes_stream().map(move |part| {
-            part.map_err(|error| Error::Broken {
-                url: url.clone(),
-                read: 0,
-                source: error.without_url().into(),
-            })
-        })
+        self.body.into_stream()
     }
 
     /// The whole body, if it is not larger than this.
@@ -194,28 +298,49 @@ impl Response {
     /// When it is larger, or does not arrive.
     pub async fn bytes(self, limit: u64) -> Result<Bytes> {
         let url = Shown::from(&self.url);
+        if self.body.stated().is_some_and(|stated| stated > limit) {
+            return Err(Error::TooLarge { url, limit });
+        }
         let mut body = self.into_body();
         let mut bytes = Vec::new();
         while let Some(part) = body.next().await {
-            bytes.extend_from_slice(&part?);
-            if bytes.len() as u64 > limit {
+            let part = part?;
+            if bytes.len() as u64 + part.len() as u64 > limit {
                 return Err(Error::TooLarge { url, limit });
             }
+            bytes.extend_from_slice(&part);
         }
         Ok(bytes.into())
     }
 
-    /// The beginning of the body, as a message may show it: at most 200 characters on one line.
+    /// The size of the body, if the server states it.
+    pub fn size(&self) -> Option<u64> {
+        self.body.stated()
+    }
+
+    /// The beginning of the body, as a message may show it: at most 200 characters on one line, nothing of a page of
+    /// HTML or XML, and without the credentials that were sent.
     pub async fn excerpt(self) -> String {
+        let authorization = self.authorization.clone();
         let mut body = self.into_body();
         let mut bytes = Vec::new();
-        while let Some(Ok(part)) = body.next().await {
+        // What comes slowly is not worth the wait: the status has been told already.
+        let end = Instant::now() + Duration::from_secs(5);
+        while let Ok(Some(Ok(part))) = timeout_at(end, body.next()).await {
             bytes.extend_from_slice(&part);
-            if bytes.len() > 2000 {
+            if bytes.len() > 4000 {
                 break;
             }
         }
-        show::printable(&bytes, 200)
+        bytes.truncate(4000);
+        if show::is_markup(&bytes) {
+            return String::new();
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        match authorization {
+            Some(secret) => show::printable(&show::without(&text, &secret), 200),
+            None => show::printable(&text, 200),
+        }
     }
 
     /// What to say about an answer whose status is not the one that was asked for.
@@ -227,10 +352,3 @@ impl Response {
         }
     }
 }
-
-/// Reads a body where blocking is allowed: in `spawn_blocking`. Must be called within the runtime.
-pub fn reader(body: impl Stream<Item = Result<Bytes>> + Send + Unpin + 'static) -> Reader {
-    Reader::new(body)
-}
-mod body;
-pub use body::Reader;

@@ -17,6 +17,11 @@ pub enum Untrusted {
         "is signed by an authority that is not known here; pass the authority's certificate by --cacert, or do without checks by --tls-verify=false"
     )]
     Authority,
+    /// It is the authority's own.
+    #[error(
+        "is one of an authority, which a server may not use as its own; have the authority issue one for the server, or do without checks by --tls-verify=false"
+    )]
+    AuthorityItself,
     /// It belongs to another host.
     #[error("is for another name; use the name in the certificate, or have it issued for this one")]
     Name,
@@ -65,6 +70,14 @@ pub enum Error {
         /// Which.
         url: Shown,
     },
+    /// Credentials that no header can carry.
+    #[error(
+        "the credentials for {url} hold a line break or another control character; store them without"
+    )]
+    Credentials {
+        /// What they are for.
+        url: Shown,
+    },
     /// No connection to the server, or none that lasted until its answer.
     #[error("failed to reach {url}{}; check the address, the network and the proxy settings", after(*.tries))]
     Connect {
@@ -72,6 +85,26 @@ pub enum Error {
         url: Shown,
         /// How often it was tried.
         tries: u32,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A name without an address.
+    #[error("there is no host of the name in {url}; check the address")]
+    Host {
+        /// Where to.
+        url: Shown,
+        /// What the resolver says.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A proxy that does not connect us with the server.
+    #[error(
+        "the proxy does not let through to {url}; check the credentials in HTTPS_PROXY, or name the host in NO_PROXY"
+    )]
+    Tunnel {
+        /// Where to.
+        url: Shown,
         /// Why.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -87,13 +120,24 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An https URL of a server that does not speak it.
+    /// An https URL of a server that does not speak it. Whoever may use plain HTTP instead asks again by it.
     #[error(
         "{url} does not answer in TLS; if the server speaks plain HTTP, ask it by http:// or pass --tls-verify=false"
     )]
     NotTls {
         /// Which server.
         url: Shown,
+    },
+    /// A server with which there is no common way to encrypt.
+    #[error(
+        "failed to agree on an encryption with {url}; let the server offer TLS 1.2 or 1.3 without client certificates"
+    )]
+    Handshake {
+        /// Which server.
+        url: Shown,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Nothing came for too long.
     #[error("{url} sent nothing for {} s; try again later", .idle.as_secs_f64())]
@@ -184,9 +228,12 @@ impl Error {
         match self {
             Self::Roots { .. } | Self::Proxy { .. } | Self::Client { .. } => "ClientInvalid",
             Self::Scheme { .. } => "SchemeUnknown",
+            Self::Credentials { .. } => "CredentialsInvalid",
             Self::Connect { .. } => "ConnectionFailed",
+            Self::Host { .. } => "HostUnknown",
+            Self::Tunnel { .. } => "ProxyRefused",
             Self::Untrusted { .. } => "CertificateUntrusted",
-            Self::NotTls { .. } => "NotTLS",
+            Self::NotTls { .. } | Self::Handshake { .. } => "NotTLS",
             Self::Idle { .. } | Self::Slow { .. } => "TimedOut",
             Self::Redirect { .. } => "RedirectRefused",
             Self::Broken { .. } => "ConnectionBroken",
@@ -203,9 +250,12 @@ impl Error {
     /// Whether the same request fails again however often it is made.
     pub fn is_terminal(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::Idle { .. } | Self::Slow { .. } | Self::Broken { .. } => {
-                false
-            }
+            Self::Connect { .. }
+            | Self::Host { .. }
+            | Self::Tunnel { .. }
+            | Self::Idle { .. }
+            | Self::Slow { .. }
+            | Self::Broken { .. } => false,
             Self::Status { status, .. } => {
                 !(status.is_server_error() || matches!(status.as_u16(), 408 | 429))
             }

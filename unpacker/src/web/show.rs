@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use url::Url;
+
+use crate::access::Secret;
 
 /// A URL as messages show it: scheme, host, port and path. What else it has may be a secret, as the signature of a
 /// storage service in a query is.
@@ -27,16 +30,18 @@ impl fmt::Display for Shown {
 }
 
 /// The beginning of a text from a stranger, on one line and without anything that a terminal could take for an order.
-pub(crate) fn printable(bytes: &[u8], limit: usize) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let words: Vec<&str> = text
+pub(crate) fn printable(text: &str, limit: usize) -> String {
+    let words = text
         .split(|c: char| c.is_whitespace() || c.is_control() || c == '\u{fffd}')
-        .filter(|word| !word.is_empty())
+        .filter(|word| !word.is_empty());
+    let line = words.collect::<Vec<_>>().join(" ");
+    let mut shown: String = line
+        .chars()
+        .filter(|c| !is_invisible(*c))
+        .take(limit + 1)
         .collect();
-    let line = words.join(" ");
-    let is_shown = |c: &char| !is_invisible(*c);
-    let mut shown: String = line.chars().filter(is_shown).take(limit + 1).collect();
     if shown.chars().count() > limit {
+        shown.pop();
         shown.pop();
         shown.push('…');
     }
@@ -46,4 +51,75 @@ pub(crate) fn printable(bytes: &[u8], limit: usize) -> String {
 /// Marks that reorder or hide text.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Whether this is a page for a browser, or XML.
+pub(crate) fn is_markup(bytes: &[u8]) -> bool {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    bytes.trim_ascii_start().first() == Some(&b'<')
+}
+
+/// The text without the credentials of an `Authorization` header, should a server repeat them.
+pub(super) fn without(text: &str, authorization: &Secret) -> String {
+    let value = authorization.reveal();
+    let token = value.split_once(' ').map_or(value, |(_, token)| token);
+    let decoded = BASE64.decode(token.trim()).ok();
+    let pair = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+    let password = pair.as_deref().and_then(|pair| pair.split_once(':'));
+    let secrets = [
+        Some(value),
+        Some(token),
+        pair.as_deref(),
+        password.map(|(_, word)| word),
+    ];
+    let secrets = secrets.into_iter().flatten().filter(|s| !s.is_empty());
+    secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "…"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_shown_without_credentials_queries_and_fragments() {
+        for (url, shown) in [
+            ("https://name:word@h:1/p/x?sig=word#f", "https://h:1/p/x"),
+            ("https://h:443", "https://h/"),
+            ("http://[::1]:5000/v2/", "http://[::1]:5000/v2/"),
+        ] {
+            assert_eq!(Shown::from(&Url::parse(url).unwrap()).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn texts_of_servers_are_short_lines_without_control_characters() {
+        for (text, shown) in [
+            (" a\r\n\tb\0c\u{1b}[31m ", "a b c [31m"),
+            ("a\u{202e}b\u{200b}c", "abc"),
+            ("1234567890", "1234567890"),
+            ("12345678901", "123456789…"),
+            ("", ""),
+        ] {
+            assert_eq!(printable(text, 10), shown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn credentials_that_a_server_repeats_are_not_repeated_again() {
+        let basic = format!("Basic {}", BASE64.encode("name:pass word"));
+        for (authorization, text) in [
+            ("Bearer abc.def", "no such token: abc.def"),
+            (basic.as_str(), "wrong password \"pass word\""),
+            (basic.as_str(), &basic),
+        ] {
+            let secret = Secret::from(authorization.to_owned());
+            let left = without(text, &secret);
+            let token = authorization.split_once(' ').unwrap().1;
+            assert!(
+                !left.contains(token) && !left.contains("pass word"),
+                "{left}"
+            );
+            assert!(left.contains('…'), "{left}");
+        }
+    }
 }

@@ -1,0 +1,296 @@
+//! Which requests go through a proxy.
+
+use std::{fmt, net::IpAddr};
+
+use url::{Host, Url};
+
+use super::{Error, Result};
+
+/// The proxies for plain and for encrypted requests, and the hosts that are reached without them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Proxies {
+    http: Option<Url>,
+    https: Option<Url>,
+    direct: Vec<Direct>,
+}
+
+/// An entry of `NO_PROXY`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Direct {
+    All,
+    /// A name and all names below it, or one port of them.
+    Domain(String, Option<u16>),
+    /// The addresses that share so many leading bits with this one, or one port of them.
+    Network(IpAddr, u32, Option<u16>),
+}
+
+impl Proxies {
+    /// Reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, or the same in lower case, from this process's
+    /// environment.
+    ///
+    /// # Errors
+    /// When one of them names no HTTP proxy.
+    pub fn from_environment() -> Result<Self> {
+        Self::new(|name| std::env::var(name).ok())
+    }
+
+    /// The same from any place that knows these names. The hosts of this machine itself are always reached directly.
+    ///
+    /// # Errors
+    /// When one of them names no HTTP proxy.
+    pub fn new(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let value = |name: &str| {
+            let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+            set(name).or_else(|| set(&name.to_ascii_lowercase()))
+        };
+        let proxy = |name| match value(name) {
+            Some(address) => parse(name, address.trim()).map(Some),
+            None => match value("ALL_PROXY") {
+                Some(address) => parse("ALL_PROXY", address.trim()).map(Some),
+                None => Ok(None),
+            },
+        };
+        let entries = value("NO_PROXY").unwrap_or_default();
+        Ok(Self {
+            http: proxy("HTTP_PROXY")?,
+            https: proxy("HTTPS_PROXY")?,
+            direct: entries.split([',', ' ']).filter_map(direct).collect(),
+        })
+    }
+
+    /// The proxy for a URL.
+    pub(super) fn of(&self, url: &Url) -> Option<&Url> {
+        let proxy = match url.scheme() {
+            "https" => self.https.as_ref()?,
+            _ => self.http.as_ref()?,
+        };
+        let port = url.port_or_known_default();
+        let is_direct = match url.host()? {
+            Host::Domain(name) => self.is_direct_name(name.trim_end_matches('.'), port),
+            Host::Ipv4(ip) => self.is_direct_address(ip.into(), port),
+            Host::Ipv6(ip) => self.is_direct_address(ip.into(), port),
+        };
+        (!is_direct).then_some(proxy)
+    }
+
+    fn is_direct_name(&self, name: &str, port: Option<u16>) -> bool {
+        let below = |domain: &str| {
+            name.strip_suffix(domain)
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        below("localhost")
+            || self.direct.iter().any(|entry| match entry {
+                Direct::All => true,
+                Direct::Domain(domain, only) => below(domain) && (only.is_none() || *only == port),
+                Direct::Network(..) => false,
+            })
+    }
+
+    fn is_direct_address(&self, ip: IpAddr, port: Option<u16>) -> bool {
+        let ip = ip.to_canonical();
+        ip.is_loopback()
+            || self.direct.iter().any(|entry| match entry {
+                Direct::All => true,
+                Direct::Network(network, bits, only) => {
+                    shares(ip, *network, *bits) && (only.is_none() || *only == port)
+                }
+                Direct::Domain(..) => false,
+            })
+    }
+}
+
+impl fmt::Debug for Proxies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |url: &Option<Url>| url.as_ref().map(|url| super::Shown::from(url).to_string());
+        f.debug_struct("Proxies")
+            .field("http", &shown(&self.http))
+            .field("https", &shown(&self.https))
+            .field("direct", &self.direct)
+            .finish()
+    }
+}
+
+/// `http://host:port`, or only `host:port`, with a name and a password before the host if it wants them.
+fn parse(variable: &'static str, address: &str) -> Result<Url> {
+    let fail = |problem| Error::Proxy { variable, problem };
+    let whole = match address.split_once("://") {
+        Some(_) => address.to_owned(),
+        None => format!("http://{address}"),
+    };
+    let url = Url::parse(&whole).map_err(|_| fail("it is no URL"))?;
+    match url.scheme() {
+        "http" | "https" if url.host_str().is_some() => Ok(url),
+        "http" | "https" => Err(fail("it names no host")),
+        "socks4" | "socks4a" | "socks5" | "socks5h" => {
+            Err(fail("it is a SOCKS proxy, which is not supported"))
+        }
+        _ => Err(fail("its scheme is not one of a proxy")),
+    }
+}
+
+fn direct(entry: &str) -> Option<Direct> {
+    let entry = entry.trim();
+    match entry {
+        "" => return None,
+        "*" => return Some(Direct::All),
+        _ => {}
+    }
+    if let Some(network) = network(entry, None) {
+        return Some(network);
+    }
+    let (host, port) = match entry.rsplit_once(':') {
+        Some((host, port)) => match port.parse() {
+            Ok(port) => (host, Some(port)),
+            Err(_) => (entry, None),
+        },
+        None => (entry, None),
+    };
+    if let Some(network) = network(host.trim_matches(['[', ']']), port) {
+        return Some(network);
+    }
+    let domain = host.strip_prefix('*').unwrap_or(host);
+    let domain = domain.trim_matches('.').to_ascii_lowercase();
+    (!domain.is_empty()).then_some(Direct::Domain(domain, port))
+}
+
+/// An address, or an address and how many of its bits count.
+fn network(text: &str, port: Option<u16>) -> Option<Direct> {
+    let (ip, bits) = match text.split_once('/') {
+        Some((ip, bits)) => (ip.parse::<IpAddr>().ok()?, Some(bits.parse().ok()?)),
+        None => (text.parse::<IpAddr>().ok()?, None),
+    };
+    let all = if ip.is_ipv4() { 32 } else { 128 };
+    let bits = bits.unwrap_or(all);
+    (bits <= all).then_some(Direct::Network(ip, bits, port))
+}
+
+fn shares(ip: IpAddr, network: IpAddr, bits: u32) -> bool {
+    match (ip, network) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= bits,
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= bits,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxies(variables: &[(&str, &str)]) -> Result<Proxies> {
+        Proxies::new(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    fn chosen(variables: &[(&str, &str)], url: &str) -> Option<String> {
+        let proxies = proxies(variables).unwrap();
+        let proxy = proxies.of(&url.parse().unwrap());
+        proxy.map(|proxy| proxy.host_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn the_proxy_is_the_one_of_the_scheme_else_the_one_for_all() {
+        for (variables, http, https) in [
+            (&[][..], None, None),
+            (&[("HTTP_PROXY", "http://a:1")], Some("a"), None),
+            (&[("https_proxy", "a:1")], None, Some("a")),
+            (&[("ALL_PROXY", "http://a:1")], Some("a"), Some("a")),
+            (
+                &[("ALL_PROXY", "http://a:1"), ("HTTPS_PROXY", "https://b")],
+                Some("a"),
+                Some("b"),
+            ),
+            (&[("HTTP_PROXY", "a"), ("http_proxy", "b")], Some("a"), None),
+            (
+                &[
+                    ("HTTP_PROXY", " "),
+                    ("http_proxy", "http://name:word@b:3128/"),
+                ],
+                Some("b"),
+                None,
+            ),
+            (
+                &[
+                    ("ALL_PROXY", "socks5://s"),
+                    ("HTTP_PROXY", "a"),
+                    ("HTTPS_PROXY", "b"),
+                ],
+                Some("a"),
+                Some("b"),
+            ),
+        ] {
+            let found =
+                ["http", "https"].map(|scheme| chosen(variables, &format!("{scheme}://h/x")));
+            assert_eq!(
+                found,
+                [http, https].map(|host| host.map(str::to_owned)),
+                "{variables:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn hosts_that_need_no_proxy_are_reached_directly() {
+        for (direct, url, through) in [
+            ("", "http://h/", true),
+            ("*", "http://h/", false),
+            ("*", "http://10.0.0.1/", false),
+            ("h", "http://h/", false),
+            ("H", "http://h/", false),
+            ("h", "http://a.h/", false),
+            ("h", "http://ah/", true),
+            ("a.h", "http://h/", true),
+            (".h", "http://a.h/", false),
+            (".h", "http://h/", false),
+            ("*.h", "http://a.h./", false),
+            ("x, h ,y", "http://h/", false),
+            ("x h", "http://h/", false),
+            ("h:80", "http://h/", false),
+            ("h:8080", "http://h/", true),
+            ("h:8080", "http://h:8080/", false),
+            ("10.0.0.0/8", "http://10.1.2.3/", false),
+            ("10.0.0.0/8", "http://11.1.2.3/", true),
+            ("10.0.0.0/33", "http://10.0.0.0/", true),
+            ("0.0.0.0/0", "http://10.0.0.0/", false),
+            ("10.1.2.3", "http://10.1.2.3/", false),
+            ("10.1.2.3:81", "http://10.1.2.3/", true),
+            ("fd00::/8", "http://[fd00::1]/", false),
+            ("fd00::1", "http://[fd00::1]/", false),
+            ("[fd00::1]:80", "http://[fd00::1]/", false),
+            ("fd00::1", "http://[fd00::2]/", true),
+            ("10.0.0.0/8", "http://[::ffff:10.0.0.1]/", false),
+            ("", "http://localhost:5000/", false),
+            ("", "http://127.0.0.2/", false),
+            ("", "http://[::1]/", false),
+        ] {
+            let variables = [("HTTP_PROXY", "http://proxy:3128"), ("NO_PROXY", direct)];
+            assert_eq!(
+                chosen(&variables, url).is_some(),
+                through,
+                "{direct:?} {url}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_variable_that_names_no_proxy_is_an_error_without_its_value() {
+        for (variable, value) in [
+            ("HTTP_PROXY", "http://"),
+            ("HTTPS_PROXY", "name:word@:3128:x"),
+            ("ALL_PROXY", "socks5://name:word@h"),
+            ("ALL_PROXY", "ftp://name:word@h"),
+        ] {
+            let error = proxies(&[(variable, value)]).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(variable) && !text.contains("word"), "{text}");
+            assert!(error.is_terminal());
+        }
+    }
+
+    #[test]
+    fn passwords_of_proxies_do_not_show() {
+        let proxies = proxies(&[("ALL_PROXY", "http://name:word@h:1")]).unwrap();
+        assert!(!format!("{proxies:?}").contains("word"));
+    }
+}

@@ -1,0 +1,99 @@
+//! When a request is sent again, and after how long.
+
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, Method, StatusCode, header::RETRY_AFTER};
+
+use super::{Error, Patience};
+
+/// The longest wait that a server can ask for, and the longest that doubling leads to.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Whether a request that may have reached the server can be made once more without doing something twice.
+pub(super) fn is_repeatable(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::PUT)
+}
+
+/// Whether a status tells of something that passes.
+pub(super) fn may_pass(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 408 | 429 | 502 | 503 | 504)
+}
+
+/// Whether a failure may be a moment's.
+pub(super) fn may_recover(error: &Error) -> bool {
+    matches!(error, Error::Connect { .. } | Error::Idle { .. })
+}
+
+/// The wait before the next try: as long as the server says, or twice as long as the last time, spread at random so
+/// that many who failed together do not come back together.
+pub(super) fn pause(patience: &Patience, tries: u32, headers: Option<&HeaderMap>) -> Duration {
+    if let Some(stated) = headers.and_then(stated) {
+        return stated.min(LONGEST);
+    }
+    let doubled = 2u32.saturating_pow(tries.saturating_sub(1));
+    let longest = patience.pause.saturating_mul(doubled).min(LONGEST);
+    longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+/// `Retry-After` in seconds, or as a date.
+fn stated(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(
+        date.duration_since(SystemTime::now())
+            .unwrap_or(Duration::ZERO),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_minute_and_are_never_shorter_than_half() {
+        let patience = Patience::default();
+        for (tries, longest) in [
+            (1, 0.5),
+            (2, 1.0),
+            (4, 4.0),
+            (8, 60.0),
+            (40, 60.0),
+            (u32::MAX, 60.0),
+        ] {
+            for _ in 0..100 {
+                let pause = pause(&patience, tries, None).as_secs_f64();
+                assert!(
+                    (longest / 2.0..=longest).contains(&pause),
+                    "{tries}: {pause}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_says_how_long_to_wait_but_not_for_ever() {
+        let far = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(86_400));
+        for (value, seconds) in [
+            ("7", Some(7.0)),
+            (" 0 ", Some(0.0)),
+            ("86400", Some(60.0)),
+            (far.as_str(), Some(60.0)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(0.0)),
+            ("-1", None),
+            ("99999999999999999999999", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, value.parse().unwrap());
+            let pause = pause(&Patience::default(), 1, Some(&headers)).as_secs_f64();
+            match seconds {
+                Some(seconds) => assert!((pause - seconds).abs() < 0.001, "{value}: {pause}"),
+                None => assert!((0.25..=0.5).contains(&pause), "{value}: {pause}"),
+            }
+        }
+    }
+}
