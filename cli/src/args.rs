@@ -263,7 +263,7 @@ impl From<LimitArgs> for unpacker::Options {
                 path: args.path_length,
                 depth: args.path_depth,
             },
-            only: None,
+            ..Self::default()
         }
     }
 }

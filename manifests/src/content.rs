@@ -15,12 +15,15 @@
 //! # Ok::<(), manifests::content::Error>(())
 //! ```
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    io::Read,
-};
+mod gate;
+mod paths;
+
+use std::io::Read;
 
 use bytes::Bytes;
+
+pub use gate::Gate;
+pub use paths::Paths;
 
 /// How much may be read. Sizes are bytes of uncompressed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,13 +139,13 @@ pub struct File {
 /// An ordered set of regular files under normalised relative paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    files: BTreeMap<String, File>,
+    files: Paths<File>,
 }
 
 impl Content {
     /// All files, ordered by path.
     pub fn files(&self) -> impl Iterator<Item = (&str, &File)> {
-        self.files.iter().map(|(path, file)| (path.as_str(), file))
+        self.files.iter()
     }
 
     /// The bytes of one file.
@@ -152,36 +155,18 @@ impl Content {
 
     /// The files below a folder, with their paths relative to it, ordered. `""` is the root.
     pub fn folder<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a File)> {
-        self.files
-            .range(folder.to_owned()..)
-            .take_while(move |(path, _)| path.starts_with(folder))
-            .filter_map(move |(path, file)| {
-                let rest = path.strip_prefix(folder)?;
-                let inside = if folder.is_empty() {
-                    rest
-                } else {
-                    rest.strip_prefix('/')?
-                };
-                Some((inside, file))
-            })
+        self.files.folder(folder)
     }
 
     /// Whether a folder has at least one file below it.
     pub fn has_folder(&self, folder: &str) -> bool {
-        self.folder(folder).next().is_some()
+        self.files.has_folder(folder)
     }
 
     /// The files below a folder as content of their own, with their paths relative to it.
     #[must_use]
     pub fn into_folder(self, folder: &str) -> Self {
-        let below = format!("{folder}/");
-        let files = self.files.into_iter().filter_map(|(path, file)| {
-            let path = path.strip_prefix(&below)?;
-            Some((path.to_owned(), file))
-        });
-        Self {
-            files: files.collect(),
-        }
+        self.files.into_folder(folder).into()
     }
 
     /// The number of files.
@@ -196,27 +181,33 @@ impl Content {
 
     /// The size of all files in bytes.
     pub fn size(&self) -> u64 {
-        self.files.values().map(|f| f.bytes.len() as u64).sum()
+        self.files().map(|(_, file)| file.bytes.len() as u64).sum()
+    }
+}
+
+impl From<Paths<File>> for Content {
+    fn from(files: Paths<File>) -> Self {
+        Self { files }
+    }
+}
+
+impl From<Content> for Paths<File> {
+    fn from(content: Content) -> Self {
+        content.files
     }
 }
 
 /// Builds [`Content`] entry by entry, under limits.
 #[derive(Debug)]
 pub struct Builder {
-    limits: Limits,
-    files: BTreeMap<String, File>,
-    entries: usize,
-    size: u64,
+    gate: Gate<File>,
 }
 
 impl Builder {
     /// An empty set under these limits.
     pub fn new(limits: Limits) -> Self {
         Self {
-            limits,
-            files: BTreeMap::new(),
-            entries: 0,
-            size: 0,
+            gate: Gate::new(limits),
         }
     }
 
@@ -225,46 +216,20 @@ impl Builder {
     /// # Errors
     /// When the path is not acceptable, a limit is reached, the path exists already or reading fails.
     pub fn add(&mut self, path: &str, mode: u32, reader: &mut dyn Read) -> Result<(), Error> {
-        let path = self.normalise(path)?;
-        self.count()?;
-        self.check_folders(&path)?;
-        let left = self.limits.total.saturating_sub(self.size);
-        let allowed = left.min(self.limits.file);
-        let mut bytes = Vec::new();
-        reader
-            .take(allowed.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(|source| Error::Read {
-                path: path.clone(),
-                source,
-            })?;
-        let size = bytes.len() as u64;
-        if size > self.limits.file {
-            return Err(Error::FileTooLarge {
-                path,
-                limit: self.limits.file,
-            });
-        }
-        if size > left {
-            return Err(Error::TooLarge {
-                path,
-                limit: self.limits.total,
-            });
-        }
-        match self.files.entry(path) {
-            Entry::Occupied(taken) => Err(Error::Duplicate {
-                path: taken.key().clone(),
-            }),
-            Entry::Vacant(free) => {
-                self.size += size;
-                bytes.shrink_to_fit(); // or a file could hold twice its size, and content twice its limit
-                free.insert(File {
-                    bytes: bytes.into(),
-                    mode: mode & 0o777,
-                });
-                Ok(())
-            }
-        }
+        self.gate.add(path, reader, |path, reader| {
+            let mut bytes = Vec::new();
+            reader
+                .read_to_end(&mut bytes)
+                .map_err(|source| Error::Read {
+                    path: path.to_owned(),
+                    source,
+                })?;
+            bytes.shrink_to_fit(); // or a file could hold twice its size, and content twice its limit
+            Ok(File {
+                bytes: bytes.into(),
+                mode: mode & 0o777,
+            })
+        })
     }
 
     /// Checks and counts an entry that carries no content: a folder, or one that is skipped.
@@ -272,66 +237,12 @@ impl Builder {
     /// # Errors
     /// When the path is not acceptable or there are too many entries.
     pub fn skip(&mut self, path: &str) -> Result<(), Error> {
-        if !matches!(path, "" | "." | "./" | "/") {
-            self.normalise(path)?;
-        }
-        self.count()
+        self.gate.skip(path)
     }
 
     /// What has been read.
     pub fn finish(self) -> Content {
-        Content { files: self.files }
-    }
-
-    fn count(&mut self) -> Result<(), Error> {
-        self.entries += 1;
-        if self.entries > self.limits.entries {
-            return Err(Error::TooManyEntries {
-                limit: self.limits.entries,
-            });
-        }
-        Ok(())
-    }
-
-    fn normalise(&self, path: &str) -> Result<String, Error> {
-        if path.len() > self.limits.path {
-            return Err(Error::PathTooLong {
-                path: path.chars().take(80).chain("…".chars()).collect(),
-                limit: self.limits.path,
-                unit: "bytes",
-                flag: "--max-path-length",
-            });
-        }
-        let normal = normalise(path)?;
-        if normal.split('/').count() > self.limits.depth {
-            return Err(Error::PathTooLong {
-                path: normal.chars().take(80).chain("…".chars()).collect(),
-                limit: self.limits.depth,
-                unit: "folders",
-                flag: "--max-path-depth",
-            });
-        }
-        Ok(normal)
-    }
-
-    /// A file cannot be a folder at the same time.
-    fn check_folders(&self, path: &str) -> Result<(), Error> {
-        let conflict = |file: &str, below: &str| Error::FileAsFolder {
-            path: file.to_owned(),
-            other: below.to_owned(),
-        };
-        for (at, _) in path.match_indices('/') {
-            if let Some(folder) = path.get(..at)
-                && self.files.contains_key(folder)
-            {
-                return Err(conflict(folder, path));
-            }
-        }
-        let below = format!("{path}/");
-        match self.files.range(below.clone()..).next() {
-            Some((other, _)) if other.starts_with(&below) => Err(conflict(path, other)),
-            _ => Ok(()),
-        }
+        self.gate.finish().into()
     }
 }
 

@@ -6,21 +6,23 @@
 use std::{io::Read, mem};
 
 use flate2::read::MultiGzDecoder;
-use manifests::content::{self, Builder};
+use manifests::content;
 use tar::Header;
 
 use crate::{
-    Error, Limits, Options, Result, Skipped, Unpacked,
+    Error, Limits, Options, Result, Skipped,
     block::{Blocks, Meter, Wrapping, explain, fill},
     pax::{self, Before, lossy},
     select::Select,
+    spool::Room,
+    tree::{Builder, Tree},
 };
 
 /// What Go's reader allows for one extended header. It is gone as soon as its entry is read.
 const EXTENDED: u64 = 1 << 20;
 
 /// Reads a stream to its end, or to the limit.
-pub(crate) fn read(reader: impl Read, options: &Options) -> Result<Unpacked> {
+pub(crate) fn read(reader: impl Read, options: &Options, room: Room) -> Result<(Tree, Skipped)> {
     let limit = options.stream_limit();
     // Metered before it is inflated too: gzip members without content could go on for ever.
     let mut reader = Meter::new(reader, limit);
@@ -34,18 +36,19 @@ pub(crate) fn read(reader: impl Read, options: &Options) -> Result<Unpacked> {
         entries(
             Blocks::new(MultiGzDecoder::new(whole), Wrapping::Gzip, limit),
             options,
+            room,
         )
     } else {
-        entries(Blocks::new(whole, Wrapping::Plain, limit), options)
+        entries(Blocks::new(whole, Wrapping::Plain, limit), options, room)
     }
 }
 
-fn entries<R: Read>(blocks: Blocks<R>, options: &Options) -> Result<Unpacked> {
+fn entries<R: Read>(blocks: Blocks<R>, options: &Options, room: Room) -> Result<(Tree, Skipped)> {
     let mut archive = Archive {
         blocks,
         limits: options.limits,
         select: Select::new(options)?,
-        files: Builder::new(options.limits),
+        files: Builder::new(options.limits, room),
         skipped: Skipped::default(),
     };
     let mut before = Before::default();
@@ -79,10 +82,7 @@ fn entries<R: Read>(blocks: Blocks<R>, options: &Options) -> Result<Unpacked> {
             at: "behind an extended header".to_owned(),
         });
     }
-    Ok(Unpacked {
-        content: archive.files.finish(),
-        skipped: archive.skipped,
-    })
+    Ok((archive.files.finish(), archive.skipped))
 }
 
 struct Archive<R> {
@@ -181,14 +181,14 @@ impl<R: Read> Archive<R> {
                 "a folder or a symbolic link with content",
                 "pack the bundle again with another tar program",
             ),
-            b'0' | b'7' | b'5' => Ok(self.files.skip(&path)?),
+            b'0' | b'7' | b'5' => self.files.skip(&path),
             b'2' => {
                 if self.select.takes(&content::normalise(&path)?) {
                     self.skipped.symlinks += 1;
                 } else {
                     self.skipped.unselected += 1;
                 }
-                Ok(self.files.skip(&path)?)
+                self.files.skip(&path)
             }
             b'1' => refuse(
                 "a hard link",
@@ -212,8 +212,10 @@ impl<R: Read> Archive<R> {
         }
         let added = self.files.add(path, mode, &mut self.blocks.body(size));
         added.map_err(|error| match error {
-            content::Error::Read { path, source } => explain(source, format!("in {path:?}")),
-            error => error.into(),
+            Error::Content(content::Error::Read { path, source }) => {
+                explain(source, format!("in {path:?}"))
+            }
+            error => error,
         })
     }
 }

@@ -108,6 +108,17 @@ pub enum Error {
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Source(#[from] crate::source::Error),
+    /// What waits on disk cannot be written there.
+    #[error(
+        "failed to write to a temporary file in {folder:?}; free or add space there, or name another folder"
+    )]
+    Spool {
+        /// The folder of the file, which has no name itself.
+        folder: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// The packed archive cannot be written.
     #[error("failed to write the archive; check the space and permissions where it goes")]
     Write {
@@ -141,7 +152,7 @@ impl Error {
             Self::Web(error) => error.reason(),
             #[cfg(feature = "sources")]
             Self::Source(_) => "UnknownSource",
-            Self::Write { .. } => "WriteFailed",
+            Self::Spool { .. } | Self::Write { .. } => "WriteFailed",
         }
     }
 
@@ -150,6 +161,7 @@ impl Error {
         match self {
             Self::Open { .. }
             | Self::Read { .. }
+            | Self::Spool { .. }
             | Self::Write { .. }
             | Self::Empty
             | Self::Truncated { .. }

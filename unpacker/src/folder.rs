@@ -7,16 +7,21 @@ use std::{
     path::Path,
 };
 
-use manifests::content::{self, Builder};
+use manifests::content;
 
-use crate::{Error, Options, Result, Skipped, Unpacked, select::Select};
+use crate::{
+    Error, Options, Result, Skipped,
+    select::Select,
+    spool::Room,
+    tree::{Builder, Tree},
+};
 
 /// Reads all files below the root. Folders wait on a list of their own, so depth costs no stack.
-pub(crate) fn read(root: &Path, options: &Options) -> Result<Unpacked> {
+pub(crate) fn read(root: &Path, options: &Options, room: Room) -> Result<(Tree, Skipped)> {
     let mut walk = Walk {
         root,
         select: Select::new(options)?,
-        files: Builder::new(options.limits),
+        files: Builder::new(options.limits, room),
         left: options.limits.entries,
         limit: options.limits.entries,
         skipped: Skipped::default(),
@@ -27,10 +32,7 @@ pub(crate) fn read(root: &Path, options: &Options) -> Result<Unpacked> {
         below.reverse();
         waiting.append(&mut below);
     }
-    Ok(Unpacked {
-        content: walk.files.finish(),
-        skipped: walk.skipped,
-    })
+    Ok((walk.files.finish(), walk.skipped))
 }
 
 struct Walk<'a> {
@@ -106,8 +108,8 @@ impl Walk<'_> {
         self.files
             .add(path, mode, &mut file)
             .map_err(|error| match error {
-                content::Error::Read { source, .. } => failed(source),
-                error => error.into(),
+                Error::Content(content::Error::Read { source, .. }) => failed(source),
+                error => error,
             })
     }
 }

@@ -53,10 +53,16 @@ mod pax;
 mod select;
 #[cfg(feature = "sources")]
 pub mod source;
+mod spool;
+pub mod tree;
 #[cfg(feature = "sources")]
 pub mod web;
 
-use std::{fs, io::Read, path::Path};
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 #[cfg(feature = "sources")]
 pub use access::Access;
@@ -68,16 +74,34 @@ pub use manifests::content::{Content, Limits};
 pub use pack::{Format, pack};
 #[cfg(feature = "sources")]
 pub use source::Source;
+pub use tree::{FileInfo, Tree};
+
+use manifests::content::Paths;
+use spool::Room;
 
 /// How to read a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// How much may be read.
     pub limits: Limits,
-    /// The folders and files to read, relative to the root of the source; `None` reads everything. What lies outside
-    /// is counted as an entry, but not read and not counted as size, so that a few folders of a large checkout can
-    /// be taken.
-    pub only: Option<Vec<String>>,
+    /// Which part of it. What lies outside is counted as an entry, but not read and not counted as size, so that a
+    /// few folders of a large checkout can be taken.
+    pub select: Selection,
+    /// The folder of the unnamed file in which content waits that is too large for memory; the system's folder for
+    /// temporary files if there is none.
+    pub spool: Option<PathBuf>,
+}
+
+/// Which part of a source is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Selection {
+    /// Of a folder, an archive or a repository everything; of an image the folders that its labels name.
+    #[default]
+    Natural,
+    /// Everything, of an image too.
+    All,
+    /// These folders and files, relative to the root of the source.
+    Only(Vec<String>),
 }
 
 impl Options {
@@ -106,7 +130,7 @@ pub struct Skipped {
     pub symlinks: usize,
     /// Devices, fifos and sockets. They are never opened.
     pub special: usize,
-    /// Files and links outside [`Options::only`]; in a folder also whole folders, which are not looked into.
+    /// Files and links outside [`Options::select`]; in a folder also whole folders, which are not looked into.
     pub unselected: usize,
 }
 
@@ -115,21 +139,33 @@ pub struct Skipped {
 /// # Errors
 /// When the source cannot be read, is none of these, holds what is refused, or exceeds a limit.
 pub fn open(path: &Path, options: &Options) -> Result<Unpacked> {
+    unpacked(open_in(path, options, Room::Memory)?)
+}
+
+/// Reads a folder or an archive as [`open`] does, into a [`Tree`].
+///
+/// # Errors
+/// As [`open`], and when a temporary file cannot be written.
+pub fn open_tree(path: &Path, options: &Options) -> Result<(Tree, Skipped)> {
+    open_in(path, options, options.room())
+}
+
+fn open_in(path: &Path, options: &Options, room: Room) -> Result<(Tree, Skipped)> {
     let failed = |source| Error::Open {
         path: path.to_owned(),
         source,
     };
     let kind = fs::metadata(path).map_err(failed)?.file_type();
-    let unpacked = if kind.is_dir() {
-        folder::read(path, options)
+    let read = if kind.is_dir() {
+        folder::read(path, options, room)
     } else if kind.is_file() {
-        archive::read(fs::File::open(path).map_err(failed)?, options)
+        archive::read(fs::File::open(path).map_err(failed)?, options, room)
     } else {
         return Err(Error::Kind {
             path: path.to_owned(),
         });
     };
-    unpacked.map_err(|source| Error::Unpack {
+    read.map_err(|source| Error::Unpack {
         path: path.to_owned(),
         source: Box::new(source),
     })
@@ -140,7 +176,20 @@ pub fn open(path: &Path, options: &Options) -> Result<Unpacked> {
 /// # Errors
 /// When the stream cannot be read, is neither, holds what is refused, or exceeds a limit.
 pub fn stream(reader: impl Read, options: &Options) -> Result<Unpacked> {
-    archive::read(reader, options)
+    unpacked(archive::read(reader, options, Room::Memory)?)
+}
+
+/// Reads an archive as [`stream`] does, into a [`Tree`].
+///
+/// # Errors
+/// As [`stream`], and when a temporary file cannot be written.
+pub fn stream_tree(reader: impl Read, options: &Options) -> Result<(Tree, Skipped)> {
+    archive::read(reader, options, options.room())
+}
+
+fn unpacked((tree, skipped): (Tree, Skipped)) -> Result<Unpacked> {
+    let content = tree.into_content()?;
+    Ok(Unpacked { content, skipped })
 }
 
 /// Takes the bundle out of the one folder that it was packed with, as in `tar czf bundle.tgz bundle/`.
@@ -149,20 +198,9 @@ pub fn stream(reader: impl Read, options: &Options) -> Result<Unpacked> {
 /// that folder has neither of the two: then it is no bundle in a folder, and guessing would only hide a mistake.
 #[must_use]
 pub fn strip_top_folder(content: Content) -> Content {
-    let is_bundle =
-        |at: &str| ["manifests", "metadata"].map(|name| content.has_folder(&format!("{at}{name}")));
-    let Some((top, _)) = content
-        .files()
-        .next()
-        .and_then(|(path, _)| path.split_once('/'))
-    else {
-        return content;
-    };
-    let top = top.to_owned();
-    let alone = content.folder(&top).count() == content.len();
-    if alone && is_bundle("") == [false, false] && is_bundle(&format!("{top}/")) != [false, false] {
-        content.into_folder(&top)
-    } else {
-        content
+    let files = Paths::from(content);
+    match tree::top_folder(&files) {
+        Some(top) => files.into_folder(&top).into(),
+        None => files.into(),
     }
 }

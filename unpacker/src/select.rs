@@ -2,20 +2,20 @@
 
 use manifests::content;
 
-use crate::{Options, Result};
+use crate::{Options, Result, Selection};
 
-/// [`Options::only`] with normalised paths.
+/// [`Options::select`] with normalised paths; nothing selects everything.
 #[derive(Debug)]
 pub(crate) struct Select(Option<Vec<String>>);
 
 impl Select {
     /// Refuses paths that cannot exist in content.
     pub(crate) fn new(options: &Options) -> Result<Self> {
-        let only = options.only.as_ref().map(|paths| {
-            let normal = paths.iter().map(|path| content::normalise(path));
-            normal.collect::<std::result::Result<_, _>>()
-        });
-        Ok(Self(only.transpose()?))
+        let Selection::Only(paths) = &options.select else {
+            return Ok(Self(None));
+        };
+        let normal = paths.iter().map(|path| content::normalise(path));
+        Ok(Self(Some(normal.collect::<Result<_, _>>()?)))
     }
 
     /// Whether this file, or everything in this folder, is wanted.
@@ -44,9 +44,9 @@ mod tests {
 
     #[test]
     fn folders_above_and_below_a_wanted_one_are_entered_and_neighbours_are_not() {
-        let only = Some(vec!["./a/b/".to_owned(), "c.yaml".to_owned()]);
+        let select = Selection::Only(vec!["./a/b/".to_owned(), "c.yaml".to_owned()]);
         let select = Select::new(&Options {
-            only,
+            select,
             ..Options::default()
         })
         .unwrap();
@@ -64,10 +64,10 @@ mod tests {
                 "{path}"
             );
         }
-        let only = Some(vec!["../up".to_owned()]);
+        let select = Selection::Only(vec!["../up".to_owned()]);
         assert!(
             Select::new(&Options {
-                only,
+                select,
                 ..Options::default()
             })
             .is_err()

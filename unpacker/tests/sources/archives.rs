@@ -1,6 +1,6 @@
 use std::fs;
 
-use unpacker::{Error, Limits, Options, stream};
+use unpacker::{Error, Limits, Options, Selection, stream};
 
 use crate::{
     chain, listed, outcome,
@@ -340,7 +340,8 @@ fn only_the_selected_part_is_read_and_the_rest_is_counted() {
             file: 10,
             ..Limits::default()
         },
-        only: Some(vec!["manifests/".to_owned(), "./metadata".to_owned()]),
+        select: Selection::Only(vec!["manifests/".to_owned(), "./metadata".to_owned()]),
+        ..Options::default()
     };
     let unpacked = stream(archive.clone().end().as_slice(), &options).unwrap();
     assert_eq!(

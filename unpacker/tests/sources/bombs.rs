@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use unpacker::{Error, Limits, Options, stream};
+use unpacker::{Error, Limits, Options, Selection, stream};
 
 use crate::{
     chain,
@@ -114,7 +114,8 @@ fn a_bomb_outside_the_selection_or_behind_the_end_is_refused_at_the_stream_limit
             entries: 1000,
             ..Limits::default()
         },
-        only: Some(vec!["manifests".to_owned()]),
+        select: Selection::Only(vec!["manifests".to_owned()]),
+        ..Options::default()
     };
     let limit = options.stream_limit();
     let bomb = Tar::default().entry(b'0', b"bomb", 10 << 30, b"").open();
@@ -163,7 +164,7 @@ fn a_million_entries_and_endless_global_headers_are_refused() {
             total: 1 << 20,
             ..Limits::default()
         },
-        only: None,
+        ..Options::default()
     };
     let global = Endless::of(Tar::default().pax(b'g', &[("comment", "x")]).open());
     assert!(
@@ -181,7 +182,7 @@ fn gzip_members_that_hold_nothing_do_not_go_on_for_ever() {
             entries: 100,
             ..Limits::default()
         },
-        only: None,
+        ..Options::default()
     };
     let (text, read) = refused(Endless::of(gzip(b"")), &options);
     assert!(

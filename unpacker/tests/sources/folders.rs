@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-use unpacker::{Limits, Options, Skipped, Unpacked, open};
+use unpacker::{Limits, Options, Selection, Skipped, Unpacked, open};
 
 use crate::{chain, listed, outcome};
 
@@ -77,9 +77,8 @@ fn names_that_are_no_text_are_refused_unless_they_are_not_selected() {
         found.contains("name \"bad\u{fffd}\" is not UTF-8; rename the file"),
         "{found}"
     );
-    let only = Some(vec!["manifests".to_owned()]);
     let options = Options {
-        only,
+        select: Selection::Only(vec!["manifests".to_owned()]),
         ..Options::default()
     };
     assert_eq!(
@@ -105,7 +104,8 @@ fn only_the_selected_part_of_a_checkout_is_looked_into() {
             entries: 8, // five at the root and in bundle, three in manifests
             ..Limits::default()
         },
-        only: Some(vec!["bundle/manifests".to_owned()]),
+        select: Selection::Only(vec!["bundle/manifests".to_owned()]),
+        ..Options::default()
     };
     let Unpacked { content, skipped } = open(folder.path(), &options).unwrap();
     let paths: Vec<_> = content.files().map(|(path, _)| path).collect();
@@ -154,7 +154,13 @@ fn limits_hold_in_folders() {
             "limit of 52 bytes (reached in \"many/10\")",
         ),
     ] {
-        let found = outcome(open(root, &Options { limits, only: None }));
+        let found = outcome(open(
+            root,
+            &Options {
+                limits,
+                ..Options::default()
+            },
+        ));
         assert!(
             found.contains(expected),
             "\n found {found}\nwanted {expected}"

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unpacker::{Format, Limits, Options, pack, stream};
+use unpacker::{Format, Limits, Options, Selection, pack, stream};
 
 use crate::raw::{Tar, gzip};
 
@@ -123,8 +123,16 @@ fn changed_archives_never_panic_and_never_exceed_the_limits() {
                 random.change(&mut bytes);
             }
         }
-        let only = (random.below(4) == 0).then(|| vec!["a".to_owned()]);
-        let Ok(unpacked) = stream(bytes.as_slice(), &Options { limits, only }) else {
+        let select = match random.below(4) {
+            0 => Selection::Only(vec!["a".to_owned()]),
+            _ => Selection::Natural,
+        };
+        let options = Options {
+            limits,
+            select,
+            ..Options::default()
+        };
+        let Ok(unpacked) = stream(bytes.as_slice(), &options) else {
             continue;
         };
         taken += 1;
