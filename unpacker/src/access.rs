@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::web::Patience;
+use crate::{
+    registry::{Credentials, Mirrors},
+    web::Patience,
+};
 
 /// A password, a token or a key. It never shows in messages.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -77,4 +80,8 @@ pub struct Access {
     pub trust: Trust,
     /// How long servers are waited for.
     pub patience: Patience,
+    /// For registries.
+    pub registries: Credentials,
+    /// Where the content of registries may be had.
+    pub mirrors: Mirrors,
 }

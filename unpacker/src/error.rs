@@ -104,6 +104,10 @@ pub enum Error {
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Web(#[from] crate::web::Error),
+    /// A registry does not give an image, or does not take one.
+    #[cfg(feature = "sources")]
+    #[error(transparent)]
+    Registry(#[from] crate::registry::Error),
     /// What was given does not say where a bundle is.
     #[cfg(feature = "sources")]
     #[error(transparent)]
@@ -151,6 +155,8 @@ impl Error {
             #[cfg(feature = "sources")]
             Self::Web(error) => error.reason(),
             #[cfg(feature = "sources")]
+            Self::Registry(error) => error.reason(),
+            #[cfg(feature = "sources")]
             Self::Source(_) => "UnknownSource",
             Self::Spool { .. } | Self::Write { .. } => "WriteFailed",
         }
@@ -169,6 +175,8 @@ impl Error {
             Self::Unpack { source, .. } => source.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Web(error) => error.is_terminal(),
+            #[cfg(feature = "sources")]
+            Self::Registry(error) => error.is_terminal(),
             _ => true,
         }
     }

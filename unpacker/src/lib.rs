@@ -50,6 +50,8 @@ pub mod fetch;
 mod folder;
 mod pack;
 mod pax;
+#[cfg(feature = "sources")]
+pub mod registry;
 mod select;
 #[cfg(feature = "sources")]
 pub mod source;

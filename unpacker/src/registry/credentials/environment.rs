@@ -1,0 +1,145 @@
+//! The files in which a user's tools keep credentials.
+
+use std::{ffi::OsString, fs, io, path::PathBuf};
+
+use super::{Config, Credentials, Error};
+
+impl Credentials {
+    /// The credentials of whoever runs this, from where podman, skopeo and docker look for them: the file that
+    /// `$REGISTRY_AUTH_FILE` names and no other; else `$XDG_RUNTIME_DIR/containers/auth.json`,
+    /// `~/.config/containers/auth.json`, `$DOCKER_CONFIG/config.json` or `~/.docker/config.json`, and `~/.dockercfg`,
+    /// where the first one that knows the registry is used. Credential helpers that they name are run when needed.
+    ///
+    /// # Errors
+    /// When a file that exists cannot be read, or makes no sense.
+    pub fn from_user_environment() -> Result<Self, Error> {
+        Self::from_variables(|name| std::env::var_os(name))
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
+        let folder = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        if let Some(path) = folder("REGISTRY_AUTH_FILE") {
+            let config = read(path.clone())?.ok_or_else(|| Error::Read {
+                path,
+                source: io::ErrorKind::NotFound.into(),
+            })?;
+            return Ok(Self {
+                configs: vec![config],
+            });
+        }
+        let home = folder("HOME");
+        let at_home = |rest: &str| home.as_ref().map(|home| home.join(rest));
+        let candidates = [
+            folder("XDG_RUNTIME_DIR").map(|run| run.join("containers/auth.json")),
+            folder("XDG_CONFIG_HOME")
+                .or_else(|| at_home(".config"))
+                .map(|config| config.join("containers/auth.json")),
+            folder("DOCKER_CONFIG")
+                .or_else(|| at_home(".docker"))
+                .map(|docker| docker.join("config.json")),
+            at_home(".dockercfg"),
+        ];
+        let configs = candidates.into_iter().flatten().map(read);
+        let configs: Vec<Option<Config>> = configs.collect::<Result<_, _>>()?;
+        Ok(Self {
+            configs: configs.into_iter().flatten().collect(),
+        })
+    }
+}
+
+/// `None` if there is no such file.
+fn read(path: PathBuf) -> Result<Option<Config>, Error> {
+    let json = match fs::read(&path) {
+        Ok(json) => json,
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(source) => return Err(Error::Read { path, source }),
+    };
+    match Config::parse(&json) {
+        Ok(config) => Ok(Some(Config {
+            runs_helpers: true,
+            ..config
+        })),
+        Err(source) => Err(Error::File {
+            path,
+            source: Box::new(source),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn write(folder: &Path, path: &str, registry: &str) {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let json =
+            format!(r#"{{"auths": {{"{registry}": {{"username": "u", "password": "p"}}}}}}"#);
+        fs::write(path, json).unwrap();
+    }
+
+    #[test]
+    fn every_place_is_looked_at_and_a_named_file_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |rest: &str| OsString::from(home.path().join(rest));
+        for (path, registry) in [
+            ("run/containers/auth.json", "run.example"),
+            (".config/containers/auth.json", "config.example"),
+            ("docker/config.json", "set.example"),
+            (".docker/config.json", "docker.example"),
+            (".dockercfg", "cfg.example"),
+            ("named.json", "named.example"),
+        ] {
+            write(home.path(), path, registry);
+        }
+        let all = ["run", "config", "set", "docker", "cfg", "named"];
+        for (variables, known) in [
+            (vec![("HOME", "")], vec!["config", "docker", "cfg"]),
+            (
+                vec![("HOME", ""), ("XDG_RUNTIME_DIR", "run")],
+                vec!["run", "config", "docker", "cfg"],
+            ),
+            (
+                vec![("HOME", ""), ("DOCKER_CONFIG", "docker")],
+                vec!["config", "set", "cfg"],
+            ),
+            (
+                vec![("HOME", "none"), ("REGISTRY_AUTH_FILE", "named.json")],
+                vec!["named"],
+            ),
+            (vec![], vec![]),
+        ] {
+            let lookup = |name: &str| {
+                let found = variables.iter().find(|(variable, _)| *variable == name);
+                found.map(|(_, rest)| at(rest))
+            };
+            let credentials = Credentials::from_variables(lookup).unwrap();
+            let found = all
+                .into_iter()
+                .filter(|name| credentials.names(&format!("{name}.example"), "app"));
+            assert_eq!(found.collect::<Vec<_>>(), known, "{variables:?}");
+        }
+    }
+
+    #[test]
+    fn a_named_file_must_exist_and_a_bad_one_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let named = |rest: &str| {
+            let path = OsString::from(home.path().join(rest));
+            Credentials::from_variables(|name| (name == "REGISTRY_AUTH_FILE").then(|| path.clone()))
+        };
+        assert!(matches!(named("none.json"), Err(Error::Read { .. })));
+        fs::write(home.path().join("bad.json"), "no").unwrap();
+        let error = named("bad.json").unwrap_err();
+        assert!(error.to_string().contains("bad.json") && error.is_terminal());
+    }
+}

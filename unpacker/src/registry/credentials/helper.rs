@@ -1,0 +1,168 @@
+//! Programs that keep credentials: `docker-credential-NAME get`, with the registry on standard input.
+
+use std::{ffi::OsStr, process::Stdio, time::Duration};
+
+use serde::Deserialize;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    process::Command,
+    time::timeout,
+};
+
+use super::{Credential, Error, cut};
+use crate::access::Basic;
+
+/// How long a user is given to unlock a keychain.
+const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_ANSWER: u64 = 64 << 10;
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(rename = "Username")]
+    username: String,
+    #[serde(rename = "Secret")]
+    secret: String,
+}
+
+/// Asks a helper by its name; `None` if it knows nothing about the registry.
+pub(super) async fn get(name: &str, registry: &str) -> Result<Option<Credential>, Error> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(is_name) {
+        return Err(Error::HelperName { helper: cut(name) });
+    }
+    let program = format!("docker-credential-{name}");
+    let fail = |problem: String| Error::Helper {
+        registry: registry.to_owned(),
+        helper: name.to_owned(),
+        problem,
+    };
+    run(program.as_ref(), registry, PATIENCE)
+        .await
+        .map_err(fail)
+}
+
+async fn run(
+    program: &OsStr,
+    registry: &str,
+    patience: Duration,
+) -> Result<Option<Credential>, String> {
+    let server = match registry {
+        "docker.io" => "https://index.docker.io/v1/",
+        registry => registry,
+    };
+    let mut child = Command::new(program)
+        .arg("get")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("cannot be started ({error})"))?;
+    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err("has no standard input and output".to_owned());
+    };
+    let talk = async {
+        // A program that does not read its input says why in its answer.
+        let _ = stdin.write_all(server.as_bytes()).await;
+        drop(stdin);
+        let mut answer = Vec::new();
+        let read = stdout.take(MAX_ANSWER + 1).read_to_end(&mut answer).await;
+        read.map_err(|error| format!("cannot be read ({error})"))?;
+        if answer.len() as u64 > MAX_ANSWER {
+            return Err(format!("answered with more than {MAX_ANSWER} bytes"));
+        }
+        let status = child
+            .wait()
+            .await
+            .map_err(|error| format!("cannot be waited for ({error})"))?;
+        Ok((status, answer))
+    };
+    let (status, answer) = timeout(patience, talk)
+        .await
+        .map_err(|_| format!("took longer than {} s", patience.as_secs_f64()))??;
+    if !status.success() {
+        // The only way in which the protocol says that there are none.
+        let unknown = String::from_utf8_lossy(&answer).contains("credentials not found");
+        return if unknown {
+            Ok(None)
+        } else {
+            Err(format!("failed with {status}"))
+        };
+    }
+    let answer: Answer = serde_json::from_slice(&answer)
+        .map_err(|_| "answered with something else than a Username and a Secret".to_owned())?;
+    if [&answer.username, &answer.secret]
+        .iter()
+        .any(|text| text.chars().any(char::is_control))
+    {
+        return Err("answered with control characters".to_owned());
+    }
+    Ok(Some(if answer.username == "<token>" {
+        Credential::Identity(answer.secret.into())
+    } else {
+        Credential::Basic(Basic {
+            username: answer.username,
+            password: answer.secret.into(),
+        })
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    /// Runs a shell script as a helper; what it reads from standard input is `$host`.
+    async fn answer(script: &str) -> Result<Option<Credential>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("helper");
+        fs::write(&path, format!("#!/bin/sh\nhost=$(cat)\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        run(path.as_ref(), "docker.io", Duration::from_millis(1500)).await
+    }
+
+    #[tokio::test]
+    async fn a_helper_is_given_the_registry_and_its_answer_is_read() {
+        let script = r#"echo "{\"Username\": \"$1\", \"Secret\": \"$host\"}""#;
+        let basic = Basic {
+            username: "get".to_owned(),
+            password: "https://index.docker.io/v1/".to_owned().into(),
+        };
+        assert_eq!(answer(script).await, Ok(Some(Credential::Basic(basic))));
+        let token = r#"echo '{"Username": "<token>", "Secret": "t"}'"#;
+        assert_eq!(
+            answer(token).await,
+            Ok(Some(Credential::Identity("t".to_owned().into())))
+        );
+        let unknown = "echo credentials not found in native keychain; exit 1";
+        assert_eq!(answer(unknown).await, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn helpers_that_fail_stall_or_babble_are_ended_and_explained() {
+        for (script, problem) in [
+            ("echo locked; exit 3", "failed with exit status: 3"),
+            ("echo no", "something else"),
+            ("exec sleep 30", "took longer"),
+            ("exec cat /dev/zero", "more than 65536 bytes"),
+            (
+                r#"printf '{"Username": "a", "Secret": "b\\n"}'"#,
+                "control characters",
+            ),
+        ] {
+            let error = answer(script).await.unwrap_err();
+            assert!(error.contains(problem), "{script}: {error}");
+        }
+        let missing = run("docker-credential-of-nobody".as_ref(), "h", PATIENCE).await;
+        assert!(missing.unwrap_err().contains("cannot be started"));
+    }
+
+    #[tokio::test]
+    async fn names_that_could_be_paths_are_not_run() {
+        for name in ["", "../x", "/bin/sh", "a b", ".x", "x;y", "é"] {
+            let error = get(name, "h").await.unwrap_err();
+            assert!(matches!(error, Error::HelperName { .. }), "{name}: {error}");
+        }
+    }
+}

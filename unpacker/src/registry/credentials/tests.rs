@@ -1,0 +1,171 @@
+use super::*;
+
+fn basic(username: &str, password: &str) -> Credential {
+    Credential::Basic(Basic {
+        username: username.to_owned(),
+        password: password.to_owned().into(),
+    })
+}
+
+/// An entry whose password tells which one was taken.
+fn auths(keys: &[&str]) -> Credentials {
+    let entry = |key: &&str| format!(r#""{key}": {{"username": "u", "password": "{key}"}}"#);
+    let entries: Vec<_> = keys.iter().map(entry).collect();
+    let json = format!(r#"{{"auths": {{{}}}}}"#, entries.join(","));
+    Credentials::from_docker_config(json.as_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn the_longest_matching_key_wins() {
+    let keys = [
+        "quay.io",
+        "quay.io/org",
+        "https://quay.io/org/team/",
+        "*.example.com",
+        "eu.example.com",
+        "host:5000",
+        "https://index.docker.io/v1/",
+        "http://old.example/v2/",
+    ];
+    let credentials = auths(&keys);
+    for (registry, repository, key) in [
+        ("quay.io", "else/app", Some("quay.io")),
+        ("quay.io", "org/app", Some("quay.io/org")),
+        ("quay.io", "org", Some("quay.io/org")),
+        ("quay.io", "organisation/app", Some("quay.io")),
+        ("quay.io", "org/team/app", Some("https://quay.io/org/team/")),
+        ("us.example.com", "app", Some("*.example.com")),
+        ("eu.example.com", "app", Some("eu.example.com")),
+        ("a.b.example.com", "app", None),
+        ("example.com", "app", None),
+        ("host:5000", "app", Some("host:5000")),
+        ("host", "app", None),
+        ("host:5001", "app", None),
+        (
+            "docker.io",
+            "library/busybox",
+            Some("https://index.docker.io/v1/"),
+        ),
+        ("old.example", "v2/app", Some("http://old.example/v2/")),
+        ("QUAY.IO", "app", Some("quay.io")),
+        ("", "", None),
+    ] {
+        let found = credentials.find(registry, repository).await.unwrap();
+        let expected = key.map(|key| basic("u", key));
+        assert_eq!(found, expected, "{registry}/{repository}");
+    }
+}
+
+#[tokio::test]
+async fn every_way_to_write_an_entry_is_read() {
+    let token = |text: &str| Secret::from(text.to_owned());
+    for (entry, credential) in [
+        (r#"{"auth": "dTpwOnE="}"#, Some(basic("u", "p:q"))),
+        (r#"{"auth": "dTpwOnE"}"#, Some(basic("u", "p:q"))),
+        (
+            r#"{"username": "u", "password": "p"}"#,
+            Some(basic("u", "p")),
+        ),
+        (
+            r#"{"auth": "dTpwOnE=", "username": "x", "password": "y", "email": "e"}"#,
+            Some(basic("u", "p:q")),
+        ),
+        (
+            r#"{"auth": "dTo=", "identitytoken": "i"}"#,
+            Some(Credential::Identity(token("i"))),
+        ),
+        (
+            r#"{"registrytoken": "r"}"#,
+            Some(Credential::Token(token("r"))),
+        ),
+        ("{}", None),
+    ] {
+        for json in [
+            format!(r#"{{"auths": {{"h": {entry}}}, "HttpHeaders": {{"a": "b"}}}}"#),
+            format!(r#"{{"h": {entry}, "detachKeys": "x"}}"#),
+            format!("\u{feff}{{\"auths\": {{\"h\": {entry}}}}}"),
+        ] {
+            let credentials = Credentials::from_docker_config(json.as_bytes()).unwrap();
+            assert_eq!(
+                credentials.find("h", "app").await.unwrap(),
+                credential,
+                "{json}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bad_entries_are_named_and_what_is_secret_is_not() {
+    for (json, problem) in [
+        ("hunter2", "line 1"),
+        ("[]", "not JSON as in"),
+        (r#"{"auths": []}"#, "not JSON as in"),
+        (
+            r#"{"auths": {"h": {"auth": "hunter2!"}}}"#,
+            "\"h\" have an \"auth\" that is not base64",
+        ),
+        (
+            r#"{"auths": {"h": {"auth": "aHVudGVyMg=="}}}"#,
+            "without the \":\"",
+        ),
+        (r#"{"auths": {"h": {"auth": "/////w=="}}}"#, "not text"),
+        (
+            r#"{"auths": {"h": {"username": "u", "password": "hunter2\n"}}}"#,
+            "control characters",
+        ),
+        (
+            r#"{"auths": {"h": {"username": "u:v", "password": "hunter2"}}}"#,
+            "a name with",
+        ),
+        (
+            r#"{"auths": {"hunter2@h": {"username": "u", "password": "p"}}}"#,
+            "do not name a registry",
+        ),
+        (
+            r#"{"auths": {"": {"username": "u", "password": "p"}}}"#,
+            "do not name a registry",
+        ),
+    ] {
+        let error = Credentials::from_docker_config(json.as_bytes()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains(problem) && error.is_terminal(),
+            "{json}: {text}"
+        );
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    let huge = vec![b' '; MAX_CONFIG + 1];
+    assert!(matches!(
+        Credentials::from_docker_config(&huge),
+        Err(Error::TooLarge)
+    ));
+    let shown = format!("{:?}", auths(&["h"])).replace("host: \"h\"", "");
+    assert!(!shown.contains("\"h\""), "{shown}");
+}
+
+#[tokio::test]
+async fn a_helper_in_a_secret_is_refused_where_it_would_be_needed() {
+    for (json, registry, refused) in [
+        (r#"{"credHelpers": {"gcr.io": "gcloud"}}"#, "gcr.io", true),
+        (r#"{"credHelpers": {"gcr.io": "gcloud"}}"#, "quay.io", false),
+        (
+            r#"{"credsStore": "desktop", "auths": {"quay.io": {}}}"#,
+            "quay.io",
+            true,
+        ),
+        (
+            r#"{"credsStore": "desktop", "auths": {"quay.io": {"auth": "dTpw"}}}"#,
+            "quay.io",
+            false,
+        ),
+        (r#"{"credsStore": ""}"#, "quay.io", false),
+    ] {
+        let credentials = Credentials::from_docker_config(json.as_bytes()).unwrap();
+        let found = credentials.find(registry, "app").await;
+        assert_eq!(found.is_err(), refused, "{json}");
+        if let Err(error) = found {
+            assert!(error.to_string().contains("docker-credential-"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The list of mirrors in the file of podman, skopeo and CRI-O.
+
+use serde::Deserialize;
+
+use super::{Error, Mirror, Mirrors, Pull, Rule};
+
+const MAX_FILE: usize = 1 << 20;
+
+#[derive(Deserialize)]
+struct Conf {
+    #[serde(default)]
+    registry: Vec<Registry>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Registry {
+    prefix: Option<String>,
+    location: Option<String>,
+    #[serde(default)]
+    insecure: bool,
+    #[serde(default)]
+    blocked: bool,
+    #[serde(default)]
+    mirror_by_digest_only: bool,
+    #[serde(default)]
+    mirror: Vec<Endpoint>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Endpoint {
+    location: String,
+    #[serde(default)]
+    insecure: bool,
+    pull_from_mirror: Option<String>,
+}
+
+impl Mirrors {
+    /// Reads a `registries.conf` of version 2. What it says about other things is not looked at.
+    ///
+    /// # Errors
+    /// When it is none, or names a place that is none.
+    pub fn from_registries_conf(text: &str) -> Result<Self, Error> {
+        let fail = |problem: String| Error::Conf { problem };
+        if text.len() > MAX_FILE {
+            return Err(fail(format!("it is larger than {MAX_FILE} bytes")));
+        }
+        let conf: Conf = toml::from_str(text).map_err(|error| {
+            let line = error
+                .span()
+                .and_then(|span| text.get(..span.start))
+                .map_or(1, |before| before.lines().count().max(1));
+            fail(format!("line {line}: {}", error.message()))
+        })?;
+        let rules: Vec<Rule> = conf
+            .registry
+            .into_iter()
+            .map(rule)
+            .collect::<Result<_, _>>()
+            .map_err(fail)?;
+        Self::new(rules)
+    }
+}
+
+fn rule(registry: Registry) -> Result<Rule, String> {
+    let location = registry.location.filter(|location| !location.is_empty());
+    let source = match (registry.prefix, &location) {
+        (Some(prefix), _) if !prefix.is_empty() => prefix,
+        (_, Some(location)) => location.clone(),
+        _ => {
+            return Err(
+                "a [[registry]] has neither prefix nor location; write one of them".to_owned(),
+            );
+        }
+    };
+    let digests_only = registry.mirror_by_digest_only;
+    let mirror = |endpoint: Endpoint| {
+        let pull = match endpoint.pull_from_mirror.as_deref() {
+            None | Some("") if digests_only => Pull::Digests,
+            None | Some("" | "all") => Pull::All,
+            Some("digest-only") => Pull::Digests,
+            Some("tag-only") => Pull::Tags,
+            Some(_) => {
+                return Err(format!(
+                    "a mirror of {source:?} has an unknown pull-from-mirror; write all, digest-only or tag-only"
+                ));
+            }
+        };
+        Ok(Mirror {
+            location: endpoint.location,
+            pull,
+            insecure: endpoint.insecure,
+        })
+    };
+    let mirrors = registry
+        .mirror
+        .into_iter()
+        .map(mirror)
+        .collect::<Result<_, _>>()?;
+    Ok(Rule {
+        mirrors,
+        blocked: registry.blocked,
+        location: location.filter(|location| *location != source),
+        insecure: registry.insecure,
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registries_conf_is_read() {
+        let text = r#"
+            unqualified-search-registries = ["docker.io"]
+            [[registry]]
+            prefix = "quay.io/org"
+            location = "quay.io/org"
+            mirror-by-digest-only = true
+            [[registry.mirror]]
+            location = "a.example/x"
+            [[registry.mirror]]
+            location = "b.example"
+            insecure = true
+            pull-from-mirror = "tag-only"
+            [[registry]]
+            location = "old.example"
+            blocked = true
+            [[registry]]
+            prefix = "*.example"
+            insecure = true
+        "#;
+        let mirror = |location: &str, pull, insecure| Mirror {
+            location: location.to_owned(),
+            pull,
+            insecure,
+        };
+        let rules = [
+            Rule {
+                source: "quay.io/org".to_owned(),
+                mirrors: vec![
+                    mirror("a.example/x", Pull::Digests, false),
+                    mirror("b.example", Pull::Tags, true),
+                ],
+                ..Rule::default()
+            },
+            Rule {
+                source: "old.example".to_owned(),
+                blocked: true,
+                ..Rule::default()
+            },
+            Rule {
+                source: "*.example".to_owned(),
+                insecure: true,
+                ..Rule::default()
+            },
+        ];
+        assert_eq!(Mirrors::from_registries_conf(text).unwrap().rules(), rules);
+    }
+
+    #[test]
+    fn what_is_no_registries_conf_is_explained() {
+        for (text, problem) in [
+            ("\n[[registry]", "line 2"),
+            ("registry = 1", "line 1"),
+            (
+                "[[registry]]\nblocked = true",
+                "neither prefix nor location",
+            ),
+            (
+                "[[registry]]\nlocation = \"a.b\"\nmirror = [{location = \"c.d\", pull-from-mirror = \"x\"}]",
+                "unknown pull-from-mirror",
+            ),
+            ("[[registry]]\nprefix = \"https://a.b\"", "has a scheme"),
+            (&"[".repeat(5000), "line 1"),
+            (&" ".repeat(MAX_FILE + 1), "larger"),
+        ] {
+            let error = Mirrors::from_registries_conf(text).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+}
