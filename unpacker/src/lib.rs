@@ -47,6 +47,7 @@ mod digest;
 mod error;
 #[cfg(feature = "sources")]
 pub mod fetch;
+#[allow(dead_code)] // streaming comes next
 mod folder;
 mod pack;
 mod pax;

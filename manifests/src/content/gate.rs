@@ -49,16 +49,31 @@ impl<T> Gate<T> {
         };
         let value = keep(&path, &mut counted)?;
         let size = counted.count;
+        Ok(self.settle(path, size, value)?)
+    }
+
+    /// Lets one regular file in whose size is known, and which is not read yet.
+    ///
+    /// # Errors
+    /// When the path is not acceptable, a limit is reached or the path exists already.
+    pub fn note(&mut self, path: &str, size: u64, value: T) -> Result<(), Error> {
+        let path = self.normalise(path)?;
+        self.count()?;
+        self.check_folders(&path)?;
+        self.settle(path, size, value)
+    }
+
+    fn settle(&mut self, path: String, size: u64, value: T) -> Result<(), Error> {
         if size > self.limits.file {
             let limit = self.limits.file;
-            return Err(Error::FileTooLarge { path, limit }.into());
+            return Err(Error::FileTooLarge { path, limit });
         }
-        if size > left {
+        if size > self.limits.total.saturating_sub(self.size) {
             let limit = self.limits.total;
-            return Err(Error::TooLarge { path, limit }.into());
+            return Err(Error::TooLarge { path, limit });
         }
         if self.files.contains_key(&path) {
-            return Err(Error::Duplicate { path }.into());
+            return Err(Error::Duplicate { path });
         }
         self.size += size;
         self.files.insert(path, value);
