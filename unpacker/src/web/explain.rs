@@ -24,7 +24,7 @@ pub(super) fn explain(error: &reqwest::Error, url: &Url, tries: u32) -> Error {
         None => {}
     }
     let text = source.to_string();
-    if text == "proxy authorization required" || text == "unsuccessful tunnel" {
+    if text.ends_with("proxy authorization required") || text.ends_with("unsuccessful tunnel") {
         return Error::Tunnel { url, source };
     }
     // The libraries of C word it differently, and say "try again" where that is meant.
@@ -68,7 +68,8 @@ pub(super) fn cause(error: &(dyn StdError + 'static)) -> Box<dyn StdError + Send
 
 fn untrusted(error: &CertificateError) -> Untrusted {
     match error {
-        CertificateError::UnknownIssuer => Untrusted::Authority,
+        // One of the same name as an authority that is known signs differently.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Untrusted::Authority,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             Untrusted::Name
         }
