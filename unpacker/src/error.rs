@@ -112,6 +112,10 @@ pub enum Error {
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Source(#[from] crate::source::Error),
+    /// An image's manifest, index or configuration cannot be taken.
+    #[cfg(feature = "sources")]
+    #[error(transparent)]
+    Oci(#[from] crate::oci::Error),
     /// What waits on disk cannot be written there.
     #[error(
         "failed to write to a temporary file in {folder:?}; free or add space there, or name another folder"
@@ -141,6 +145,8 @@ impl Error {
             }
             Self::Kind { .. } | Self::NotArchive { .. } => "UnknownFormat",
             Self::Unpack { source, .. } => source.reason(),
+            #[cfg(feature = "sources")]
+            Self::Oci(error) => error.reason(),
             Self::Content(
                 content::Error::PathTooLong { .. }
                 | content::Error::FileTooLarge { .. }
@@ -173,6 +179,8 @@ impl Error {
             | Self::Truncated { .. }
             | Self::Content(content::Error::Read { .. }) => false,
             Self::Unpack { source, .. } => source.is_terminal(),
+            #[cfg(feature = "sources")]
+            Self::Oci(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Web(error) => error.is_terminal(),
             #[cfg(feature = "sources")]

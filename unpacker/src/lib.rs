@@ -49,6 +49,8 @@ mod error;
 pub mod fetch;
 #[allow(dead_code)] // streaming comes next
 mod folder;
+#[cfg(feature = "sources")]
+pub mod oci;
 mod pack;
 mod pax;
 #[cfg(feature = "sources")]
