@@ -1,9 +1,111 @@
 //! What every source gives, and how far it has come.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
+
+use crate::{
+    Access, Digest, Error, Options, Result, Skipped, Source, Tree, open_tree, source::Local,
+    stream_tree,
+};
+
+/// A source that has been read to its end and checked.
+#[derive(Debug)]
+pub struct Fetched {
+    /// The same source, named so that it can never mean anything else: by a digest or a commit where there is one.
+    pub resolved: Source,
+    /// The digest of what was transferred: of an image's manifest or of an archive as it came.
+    pub digest: Option<Digest>,
+    /// Its files.
+    pub tree: Tree,
+    /// What it had besides.
+    pub skipped: Skipped,
+}
+
+/// Fetches what a source holds. An archive may hold the bundle in a folder, which is taken off.
+///
+/// # Errors
+/// When it cannot be reached or read, holds what is refused, or exceeds a limit.
+pub async fn fetch(
+    source: &Source,
+    _access: &Access,
+    options: &Options,
+    _progress: &Progress,
+) -> Result<Fetched> {
+    match source {
+        Source::Local(at) => {
+            let (at, options) = (at.clone(), options.clone());
+            blocking(move || local(&at, &options)).await
+        }
+        source => Err(unknown(source)),
+    }
+}
+
+/// Names what a source means now in a form that means the same for ever: a tag becomes a digest, a branch a commit.
+/// What cannot be pinned without fetching it stays as it is.
+///
+/// # Errors
+/// When it cannot be reached, or there is no such thing.
+pub async fn resolve(source: &Source, _access: &Access) -> Result<Source> {
+    match source {
+        Source::Http(_) | Source::Local(_) => Ok(source.clone()),
+        source => Err(unknown(source)),
+    }
+}
+
+/// Reads what is on this machine.
+///
+/// # Errors
+/// As [`fetch`].
+pub fn local(local: &Local, options: &Options) -> Result<Fetched> {
+    let (tree, skipped) = match local {
+        Local::Stdin => {
+            let (tree, skipped) =
+                stream_tree(io::stdin().lock(), options).map_err(|source| Error::Unpack {
+                    path: "-".into(),
+                    source: Box::new(source),
+                })?;
+            (tree.strip_top_folder(), skipped)
+        }
+        Local::Path(path) => {
+            let (tree, skipped) = open_tree(path, options)?;
+            if path.is_dir() {
+                (tree, skipped)
+            } else {
+                (tree.strip_top_folder(), skipped)
+            }
+        }
+        other => return Err(unknown(&Source::Local(other.clone()))),
+    };
+    Ok(Fetched {
+        resolved: Source::Local(local.clone()),
+        digest: None,
+        tree,
+        skipped,
+    })
+}
+
+/// Does what would hold up everything else on a thread of its own.
+async fn blocking(work: impl FnOnce() -> Result<Fetched> + Send + 'static) -> Result<Fetched> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => Err(Error::Open {
+            path: "the source".into(),
+            source: io::Error::other(error),
+        }),
+    }
+}
+
+fn unknown(source: &Source) -> Error {
+    Error::Open {
+        path: source.to_string().into(),
+        source: io::ErrorKind::Unsupported.into(),
+    }
+}
 
 /// Counts the bytes that have been transferred, for whoever shows them. Clones count together.
 #[derive(Debug, Clone, Default)]

@@ -74,7 +74,7 @@ pub use access::Access;
 pub use digest::{Digest, NotADigest};
 pub use error::{Error, Result};
 #[cfg(feature = "sources")]
-pub use fetch::Progress;
+pub use fetch::{Fetched, Progress, fetch, local, resolve};
 pub use manifests::content::{Content, Limits};
 pub use pack::{Format, pack};
 #[cfg(feature = "sources")]
