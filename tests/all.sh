@@ -7,7 +7,7 @@ tools=${CARGO_TARGET_DIR:-target}/tools
 deny_version=0.20.2
 
 step() { printf '\n== %s\n' "$*" >&2; }
-. tests/needs.sh
+. tests/needs.sh servers
 
 step "format"
 $cargo fmt --all --check

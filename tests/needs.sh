@@ -1,17 +1,53 @@
-# Sourced by the scripts beside it: what has to be on the machine, installed where that is possible.
+# Sourced by the scripts beside it: what has to be on the machine, installed where that is possible. With the argument
+# `servers` also what the tests fetch bundles from.
+
+PATH=$PATH:/usr/sbin:/sbin # where servers lie, which not everybody looks into
+packages=
+missing=
 
 need() { # command, Debian package or nothing, what to do
 	command -v "$1" >/dev/null && return
-	if [ -n "$2" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		echo "installing $2" >&2
-		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$2" >&2
-		command -v "$1" >/dev/null && return
-	fi
-	echo "$1 is needed: $3" >&2
-	exit 1
+	packages="$packages ${2:-nothing}"
+	missing="$missing$1 is needed: $3
+"
 }
+
+# Debian starts the servers that it installs, now and at every boot; the tests start their own.
+install() ( # packages
+	policy=/usr/sbin/policy-rc.d
+	if [ ! -e "$policy" ]; then
+		trap 'rm -f "$policy"' EXIT
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod 755 "$policy"
+	fi
+	apt-get -qq update
+	DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@"
+	if [ -d /run/systemd/system ]; then
+		case " $* " in *" docker-registry "*) systemctl --quiet disable docker-registry ;; esac
+		case " $* " in *" openssh-server "*) systemctl --quiet disable ssh ;; esac
+	fi
+)
 
 need "${CARGO:-cargo}" "" "install Rust from rustup.rs"
 need go "" "the tests build a Kubernetes control plane from source; install Go 1.26"
 need cc build-essential "install a C compiler (Debian: build-essential)"
 need git git "install git"
+if [ "${1:-}" = servers ]; then
+	need docker-registry docker-registry "install the registry that tests push to (Debian: docker-registry)"
+	need buildah buildah "install buildah, which builds images for the tests"
+	need sshd openssh-server "install OpenSSH's server, which tests fetch git repositories from (Debian: openssh-server)"
+fi
+
+case "$packages " in
+" ") ;;
+*" nothing "*) installable=no ;;
+*) [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || installable=yes ;;
+esac
+if [ "${installable:-}" = yes ]; then
+	echo "installing$packages" >&2
+	# shellcheck disable=SC2086 # several words
+	install $packages >&2
+elif [ -n "$missing" ]; then
+	printf '%s' "$missing" >&2
+	exit 1
+fi

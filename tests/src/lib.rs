@@ -1,72 +1,81 @@
-//! What the acceptance tests share: the corpus of real bundles.
+//! What the tests share: the corpus of real bundles, and servers to fetch bundles from.
+//!
+//! ```text
+//!             Authority (certificates)
+//!     ┌───────────┼─────────────────────────────┐
+//!  Registry    GitServer   FileServer   TokenServer        Sshd
+//!     │           └───────────┼─────────────┘               │
+//!  Process                  Site                     sshd, one a connection
+//!  docker-registry          hyper, in a thread
+//! ```
+//!
+//! Every server is a value: it is ready when it exists, has a port, a folder and credentials of its own, and is gone
+//! when it is dropped, even if that is because the tests were killed.
 
-use std::{fs, path::PathBuf};
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a server that cannot be started fails the test by panicking"
+)]
 
-/// The folder of real bundles, when one is given: `bundles/NAME/`, `outcomes.tsv`, `expected/NAME.json`.
-///
-/// Says on standard error that there is none, so that a run without it never looks like one with it.
-///
-/// # Panics
-/// When the variable is set and the folder has no `outcomes.tsv`.
-#[allow(clippy::panic)]
-pub fn corpus() -> Option<Corpus> {
-    let Some(root) = std::env::var_os("RUKPAK_CORPUS")
-        .filter(|root| !root.is_empty())
-        .map(PathBuf::from)
-    else {
-        eprintln!("RUKPAK_CORPUS is not set: nothing was tested against real bundles");
-        return None;
-    };
-    match fs::read_to_string(root.join("outcomes.tsv")) {
-        Ok(outcomes) => Some(Corpus { root, outcomes }),
-        Err(error) => panic!(
-            "RUKPAK_CORPUS is set to {}, which has no outcomes.tsv: {error}",
-            root.display()
-        ),
-    }
+mod authority;
+mod corpus;
+mod files;
+mod git;
+mod process;
+mod registry;
+mod site;
+mod ssh;
+mod tokens;
+
+pub use authority::Authority;
+pub use corpus::{Case, Corpus, corpus};
+pub use files::FileServer;
+pub use git::{GitServer, Repository};
+pub use process::program;
+pub use registry::{Auth, Registry, docker_config};
+pub use ssh::Sshd;
+pub use tokens::{Grant, TokenServer};
+
+/// A user that servers with accounts know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct User {
+    /// Its name.
+    pub name: &'static str,
+    /// Its password.
+    pub password: &'static str,
+    bcrypt: &'static str,
 }
 
-/// A folder of real bundles with what must become of each.
-#[derive(Debug)]
-pub struct Corpus {
-    /// Where it is.
-    pub root: PathBuf,
-    outcomes: String,
-}
+/// May read and write everything.
+pub const OWNER: User = User {
+    name: "owner",
+    password: "correct horse battery",
+    bcrypt: "$2y$05$abcdefghijklmnopqrstuuD3mHdCr44zlIZ.VZCaYRpfQhXMYnEo.",
+};
 
-/// What must become of one bundle.
-#[derive(Debug, Clone, Copy)]
-pub struct Case<'a> {
-    /// Folder name.
-    pub bundle: &'a str,
-    /// Name of its ClusterServiceVersion.
-    pub csv: &'a str,
-    /// `converted` or `rejected: …`.
-    pub outcome: &'a str,
-}
+/// May only read, and with tokens only repositories below `tenant/`.
+pub const TENANT: User = User {
+    name: "tenant",
+    password: "other staple",
+    bcrypt: "$2y$05$abcdefghijklmnopqrstuuIWf4k/fJhEiKtc94A0g88ldaCyjkWGe",
+};
 
-impl Corpus {
-    /// All bundles.
-    pub fn cases(&self) -> impl Iterator<Item = Case<'_>> {
-        self.outcomes.lines().skip(1).filter_map(|line| {
-            let mut fields = line.split('\t');
-            Some(Case {
-                bundle: fields.next()?,
-                csv: fields.next()?,
-                outcome: fields.next()?,
-            })
-        })
+impl User {
+    /// The value of an `Authorization` header.
+    pub fn basic(&self) -> String {
+        use base64::{Engine as _, engine::general_purpose::STANDARD};
+        let pair = format!("{}:{}", self.name, self.password);
+        format!("Basic {}", STANDARD.encode(pair))
     }
 
-    /// The folder of a bundle.
-    pub fn bundle(&self, case: Case<'_>) -> PathBuf {
-        self.root.join("bundles").join(case.bundle)
-    }
-
-    /// The reference renderer's objects.
-    pub fn expected(&self, case: Case<'_>) -> PathBuf {
-        self.root
-            .join("expected")
-            .join(format!("{}.json", case.bundle))
+    /// The user of such a header.
+    fn of(header: &str) -> Option<Self> {
+        [OWNER, TENANT]
+            .into_iter()
+            .find(|user| user.basic() == header)
     }
 }

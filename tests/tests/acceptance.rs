@@ -12,4 +12,5 @@ mod acceptance {
     mod cluster;
     mod corpus;
     mod meaning;
+    mod servers;
 }

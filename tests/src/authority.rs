@@ -1,0 +1,84 @@
+//! A certificate authority that nobody believes unless told to.
+
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
+};
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+
+/// A private certificate authority, as companies have one.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate for this machine, and its key.
+pub(crate) struct Identity {
+    pub(crate) certificate: rcgen::Certificate,
+    pub(crate) key: KeyPair,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").finish_non_exhaustive()
+    }
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new("a private authority")
+    }
+}
+
+impl Authority {
+    /// An authority of that name.
+    pub fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        Self {
+            issuer: CertifiedIssuer::self_signed(params, key).unwrap(),
+        }
+    }
+
+    /// The certificate that clients have to believe.
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// A certificate for `127.0.0.1` and `localhost`.
+    pub(crate) fn identity(&self) -> Identity {
+        let names = ["127.0.0.1", "localhost"].map(String::from);
+        let mut params = CertificateParams::new(names).unwrap();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "localhost");
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate().unwrap();
+        Identity {
+            certificate: params.signed_by(&key, &self.issuer).unwrap(),
+            key,
+        }
+    }
+}
+
+impl Identity {
+    /// Serves TLS as this identity.
+    pub(crate) fn server(&self) -> Arc<ServerConfig> {
+        let certificate = CertificateDer::from(self.certificate.der().to_vec());
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key);
+        Arc::new(config.unwrap())
+    }
+}

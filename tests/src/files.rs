@@ -1,0 +1,64 @@
+//! Files behind URLs.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use hyper::{Method, Request, Response, StatusCode};
+
+use crate::{
+    Authority, User,
+    site::{Site, header, plain, unauthorized},
+};
+
+/// An HTTP server for files that are added to it.
+#[derive(Debug)]
+pub struct FileServer {
+    site: Site,
+    files: Arc<Mutex<BTreeMap<String, Bytes>>>,
+}
+
+impl FileServer {
+    /// Serves https with a certificate of that authority, http without one; if a user is given, then only to that one.
+    pub fn start(user: Option<User>, authority: Option<&Authority>) -> Self {
+        let files = Arc::new(Mutex::new(BTreeMap::new()));
+        let shared = Arc::clone(&files);
+        let site = Site::start(authority, move |request| {
+            let answer = answer(&request, user, &shared);
+            async move { answer }
+        });
+        Self { site, files }
+    }
+
+    /// Adds a file and tells its URL.
+    pub fn add(&self, name: &str, content: impl Into<Bytes>) -> String {
+        let path = format!("/{name}");
+        let url = self.site.url(&path);
+        self.files.lock().unwrap().insert(path, content.into());
+        url
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn host(&self) -> String {
+        self.site.host()
+    }
+}
+
+fn answer(
+    request: &Request<Bytes>,
+    user: Option<User>,
+    files: &Mutex<BTreeMap<String, Bytes>>,
+) -> Response<Bytes> {
+    if user.is_some_and(|user| header(request, "Authorization") != Some(&user.basic())) {
+        return unauthorized();
+    }
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        return plain(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    match files.lock().unwrap().get(request.uri().path()) {
+        Some(content) => Response::new(content.clone()),
+        None => plain(StatusCode::NOT_FOUND),
+    }
+}

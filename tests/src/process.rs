@@ -1,0 +1,111 @@
+//! A program that serves, with a folder of its own.
+
+use std::{
+    env,
+    io::{BufRead as _, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs a program until its own standard input ends, and then removes its folder: also when the tests were killed and
+/// cannot do so any more. Arguments: folder, program, its arguments.
+const KEEPER: &str = r#"
+folder=$1; shift
+"$@" </dev/null &
+exec 2>/dev/null # the log ends with the program
+read -r end
+kill -KILL $!
+wait
+rm -rf -- "$folder"
+"#;
+
+/// A running program. Dropping it kills it and removes its folder.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    folder: TempDir,
+    name: String,
+}
+
+impl Process {
+    pub(crate) fn start(folder: TempDir, name: &str, args: &[&str]) -> Self {
+        let mut child = Command::new("sh")
+            .args(["-c", KEEPER, name])
+            .arg(folder.path())
+            .arg(program(name))
+            .args(args)
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        let lines = lines(child.stderr.take().unwrap());
+        Self {
+            child,
+            stdin,
+            lines,
+            folder,
+            name: name.to_owned(),
+        }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Waits until the program has said what `find` looks for in the lines of its log.
+    pub(crate) fn wait_for<T>(&self, find: impl Fn(&str) -> Option<T>) -> T {
+        let end = Instant::now() + PATIENCE;
+        let mut log = String::new();
+        while let Ok(line) = self.lines.recv_timeout(end - Instant::now()) {
+            if let Some(found) = find(&line) {
+                return found;
+            }
+            log.push_str(&line);
+            log.push('\n');
+        }
+        panic!("{} is not ready; its log:\n{log}", self.name);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// The lines of a log, read to its end whether anybody wants them or not: a full pipe would stop the program.
+fn lines(log: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(log).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    receiver
+}
+
+/// Where a program lies. Servers are not in everybody's `PATH`.
+///
+/// # Panics
+/// When it is nowhere.
+pub fn program(name: &str) -> PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    folders
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| panic!("{name} is not installed; as root, `make test` installs it"))
+}

@@ -1,0 +1,130 @@
+//! An HTTP server in a thread of its own: the ground for the servers that are no programs.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, Response, StatusCode, body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+
+use crate::Authority;
+
+/// A server on a port of its own. Dropping it ends it with all its connections.
+#[derive(Debug)]
+pub(crate) struct Site {
+    address: SocketAddr,
+    scheme: &'static str,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Site {
+    /// Answers requests over https with a certificate of that authority, over http without one.
+    pub(crate) fn start<A, F>(authority: Option<&Authority>, answer: A) -> Self
+    where
+        A: Fn(Request<Bytes>) -> F + Send + Sync + 'static,
+        F: Future<Output = Response<Bytes>> + Send,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let tls = authority.map(|authority| TlsAcceptor::from(authority.identity().server()));
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let (stop, stopped) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let thread = thread::spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => (),
+                    () = accept(listener, tls, Arc::new(answer)) => (),
+                }
+            });
+        });
+        Self {
+            address,
+            scheme,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub(crate) fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The URL of a path that starts with a slash.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}://{}{path}", self.scheme, self.address)
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let ended = self.thread.take().unwrap().join();
+        // A second panic would end the process, and with it the message of the first.
+        assert!(ended.is_ok() || thread::panicking(), "a server panicked");
+    }
+}
+
+async fn accept<A, F>(listener: TcpListener, tls: Option<TlsAcceptor>, answer: Arc<A>)
+where
+    A: Fn(Request<Bytes>) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Bytes>> + Send,
+{
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (tls, answer) = (tls.clone(), Arc::clone(&answer));
+        tokio::spawn(async move {
+            let service = service_fn(|request: Request<Incoming>| {
+                let answer = Arc::clone(&answer);
+                async move {
+                    let (head, body) = request.into_parts();
+                    let body = body.collect().await?.to_bytes();
+                    let answer = answer(Request::from_parts(head, body)).await;
+                    Ok::<_, hyper::Error>(answer.map(Full::new))
+                }
+            });
+            let http = hyper::server::conn::http1::Builder::new();
+            // Clients may go away at any moment, and some must not believe the certificate: no failure of the server.
+            let _ = match tls {
+                None => http.serve_connection(TokioIo::new(stream), service).await,
+                Some(tls) => match tls.accept(stream).await {
+                    Ok(stream) => http.serve_connection(TokioIo::new(stream), service).await,
+                    Err(_) => Ok(()),
+                },
+            };
+        });
+    }
+}
+
+/// An answer that is nothing but its status.
+pub(crate) fn plain(status: StatusCode) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(format!("{status}\n")));
+    *response.status_mut() = status;
+    response
+}
+
+/// Asks for a name and a password.
+pub(crate) fn unauthorized() -> Response<Bytes> {
+    let mut response = plain(StatusCode::UNAUTHORIZED);
+    let challenge = "Basic realm=\"tests\"".parse().unwrap();
+    response.headers_mut().insert("WWW-Authenticate", challenge);
+    response
+}
+
+/// The header's value, if it is text.
+pub(crate) fn header<'a, B>(request: &'a Request<B>, name: &str) -> Option<&'a str> {
+    request.headers().get(name)?.to_str().ok()
+}

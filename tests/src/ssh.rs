@@ -1,0 +1,179 @@
+//! Git repositories over ssh.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::{fd::OwnedFd, unix::fs::PermissionsExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use tempfile::TempDir;
+
+use crate::{Repository, git::isolate, process::program};
+
+/// OpenSSH's server, which knows one key and lets it do nothing but fetch from its repositories. Dropping it ends its
+/// connections and removes its repositories.
+#[derive(Debug)]
+pub struct Sshd {
+    folder: TempDir,
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The one command that the key is good for: to fetch from a repository below the folder. Argument of git's own
+/// command is the path in the URL, with a slash before it and in quotes.
+const COMMAND: &str = r#"#!/bin/sh
+eval "set -- $SSH_ORIGINAL_COMMAND"
+[ "$1" = git-upload-pack ] || { echo "only fetching is possible here" >&2; exit 1; }
+exec git upload-pack "FOLDER/$2"
+"#;
+
+impl Sshd {
+    /// A server with keys of its own.
+    pub fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("sshd-").tempdir().unwrap();
+        let config = configure(folder.path());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || accept(&listener, &config, &stopped));
+        Self {
+            folder,
+            address,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// An empty repository. Its URL is [`Sshd::url`] of the same name.
+    pub fn repository(&self, name: &str) -> Repository {
+        Repository::create(self.folder.path(), name)
+    }
+
+    /// The URL of a repository, as git takes it.
+    pub fn url(&self, name: &str) -> String {
+        format!("ssh://{}@{}/{name}", user(), self.address)
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The private key that the server knows.
+    pub fn key(&self) -> String {
+        self.read("client")
+    }
+
+    /// A private key that the server does not know.
+    pub fn strange_key(&self) -> String {
+        self.read("stranger")
+    }
+
+    /// The line that says how this server can be recognised.
+    pub fn known_hosts(&self) -> String {
+        self.known_as("host.pub")
+    }
+
+    /// A line that takes this server for another one.
+    pub fn mistaken_hosts(&self) -> String {
+        self.known_as("stranger.pub")
+    }
+
+    fn known_as(&self, key: &str) -> String {
+        let key = self.read(key);
+        format!("[{}]:{} {key}", self.address.ip(), self.address.port())
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.path().join(name)).unwrap()
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Wakes the thread.
+        let _ = TcpStream::connect(self.address);
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// Writes keys and settings into the folder and tells where the settings are.
+fn configure(folder: &Path) -> PathBuf {
+    for name in ["host", "client", "stranger"] {
+        let mut command = Command::new("ssh-keygen");
+        command.args(["-q", "-t", "ed25519", "-N", "", "-C", name, "-f", name]);
+        let status = command.current_dir(folder).status().unwrap();
+        assert!(status.success(), "{command:?}");
+    }
+    // sshd wants this folder when it runs as root, and only an installed service makes it.
+    if fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
+        fs::create_dir_all("/run/sshd").unwrap();
+    }
+    let text = folder.to_str().unwrap();
+    let write = |name: &str, content: String| {
+        let path = folder.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    };
+    let command = write("command", COMMAND.replace("FOLDER", text));
+    fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
+    let key = fs::read_to_string(folder.join("client.pub")).unwrap();
+    write(
+        "authorized_keys",
+        format!("restrict,command=\"{text}/command\" {key}"),
+    );
+    write(
+        "sshd_config",
+        format!(
+            "HostKey {text}/host\n\
+             AuthorizedKeysFile {text}/authorized_keys\n\
+             AuthenticationMethods publickey\n\
+             PermitRootLogin yes\n\
+             StrictModes no\n\
+             UsePAM no\n\
+             AcceptEnv GIT_PROTOCOL\n\
+             PidFile none\n"
+        ),
+    )
+}
+
+/// Gives each connection an sshd of its own, as inetd does: so the port is ours from the start.
+fn accept(listener: &TcpListener, config: &Path, stop: &AtomicBool) {
+    let mut children: Vec<Child> = Vec::new();
+    for stream in listener.incoming() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let input = stream.unwrap();
+        let output = input.try_clone().unwrap();
+        let mut command = Command::new(program("sshd"));
+        isolate(&mut command)
+            .args(["-i", "-e", "-f"])
+            .arg(config)
+            .stdin(Stdio::from(OwnedFd::from(input)))
+            .stdout(Stdio::from(OwnedFd::from(output)))
+            .stderr(Stdio::null());
+        children.push(command.spawn().unwrap());
+        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+    for mut child in children {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// Who runs the tests: sshd lets nobody else in.
+fn user() -> String {
+    let output = Command::new("id").arg("-un").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
