@@ -26,7 +26,7 @@ pub use gate::Gate;
 pub use paths::Paths;
 
 /// How much may be read. Sizes are bytes of uncompressed content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// All files together.
     pub total: u64,

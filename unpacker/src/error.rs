@@ -108,6 +108,10 @@ pub enum Error {
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Registry(#[from] crate::registry::Error),
+    /// The content store cannot do its part.
+    #[cfg(feature = "sources")]
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
     /// What was given does not say where a bundle is.
     #[cfg(feature = "sources")]
     #[error(transparent)]
@@ -163,6 +167,8 @@ impl Error {
             #[cfg(feature = "sources")]
             Self::Registry(error) => error.reason(),
             #[cfg(feature = "sources")]
+            Self::Store(error) => error.reason(),
+            #[cfg(feature = "sources")]
             Self::Source(_) => "UnknownSource",
             Self::Spool { .. } | Self::Write { .. } => "WriteFailed",
         }
@@ -185,6 +191,8 @@ impl Error {
             Self::Web(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Registry(error) => error.is_terminal(),
+            #[cfg(feature = "sources")]
+            Self::Store(error) => error.is_terminal(),
             _ => true,
         }
     }

@@ -59,6 +59,8 @@ mod select;
 #[cfg(feature = "sources")]
 pub mod source;
 mod spool;
+#[cfg(feature = "sources")]
+pub mod store;
 pub mod tree;
 #[cfg(feature = "sources")]
 pub mod web;
@@ -79,6 +81,8 @@ pub use manifests::content::{Content, Limits};
 pub use pack::{Format, pack};
 #[cfg(feature = "sources")]
 pub use source::Source;
+#[cfg(feature = "sources")]
+pub use store::Store;
 pub use tree::{FileInfo, Tree};
 
 use manifests::content::Paths;

@@ -203,6 +203,30 @@ impl Credentials {
         self.configs.iter().any(knows)
     }
 
+    /// All texts that `find` could answer with for one repository, or run to have an answer, as far as they are known
+    /// without running anything.
+    pub(crate) fn each(&self, registry: &str, repository: &str, mut tell: impl FnMut(&str)) {
+        for config in &self.configs {
+            match config.find(registry, repository) {
+                None => {}
+                Some(Found::Helper(helper)) => ["helper", helper].into_iter().for_each(&mut tell),
+                Some(Found::Credential(credential)) => match credential {
+                    Credential::Basic(basic) => ["basic", &basic.username, basic.password.reveal()]
+                        .into_iter()
+                        .for_each(&mut tell),
+                    Credential::Identity(secret) => {
+                        ["identity", secret.reveal()]
+                            .into_iter()
+                            .for_each(&mut tell);
+                    }
+                    Credential::Token(secret) => {
+                        ["token", secret.reveal()].into_iter().for_each(&mut tell);
+                    }
+                },
+            }
+        }
+    }
+
     /// The credentials for one repository: those whose key matches the most of it.
     pub(crate) async fn find(
         &self,

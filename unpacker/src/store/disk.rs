@@ -1,0 +1,255 @@
+//! The folder: what is where, and how content comes and goes.
+//!
+//! | path                 | what                                                                  |
+//! | -------------------- | --------------------------------------------------------------------- |
+//! | `content/<hex>.tar`  | a deterministic tar, named by its SHA-256                             |
+//! | `sources/<hex>`      | a link to the content that a source had, named by its [`super::Key`]  |
+//! | `tmp/…`              | what is being written; without a lock on it: what a crash left behind |
+//! | `state`              | see [`State`]                                                         |
+//!
+//! Every file of content belongs to its users: who writes, reads or holds it has a shared lock on it, who unlinks it
+//! needs an exclusive one. Everybody who renames or unlinks has the [`Usage`] besides, so that these never meet.
+
+use std::{
+    fs::{self, DirBuilder, File, TryLockError},
+    io::{self, ErrorKind},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use tempfile::NamedTempFile;
+use tracing::debug;
+
+use super::{
+    Error, Result, files,
+    sources::Sources,
+    state::{State, Usage},
+    writing::Writing,
+};
+use crate::Digest;
+
+/// The folders and the state of a store.
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) content: PathBuf,
+    pub(super) temp: PathBuf,
+    pub(super) sources: Sources,
+    pub(super) state: State,
+    budget: u64,
+}
+
+impl Disk {
+    /// Makes the folders where they are missing, and sweeps.
+    pub(super) fn open(root: &Path, budget: u64) -> Result<Self> {
+        let folder = |path: &Path| {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+            made.map_err(|error| Error::open(path, error))
+        };
+        folder(root)?;
+        let folders = ["content", "sources", "tmp"].map(|name| root.join(name));
+        let state = State::open(&root.join("state"), || {
+            let is_used = |path: &&PathBuf| {
+                fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
+            };
+            match folders.iter().find(is_used) {
+                Some(path) => Err(Error::Foreign { path: path.clone() }),
+                None => Ok(()),
+            }
+        })?;
+        folders.iter().try_for_each(|path| folder(path))?;
+        let [content, sources, temp] = folders;
+        let disk = Self {
+            sources: Sources::new(sources, temp.clone()),
+            content,
+            temp,
+            state,
+            budget,
+        };
+        disk.sweep()?;
+        Ok(disk)
+    }
+
+    /// Where content is, if it is.
+    pub(super) fn path(&self, digest: &Digest) -> PathBuf {
+        self.content.join(files::name(digest))
+    }
+
+    /// Opens content for reading, with a shared lock on it.
+    pub(super) fn content(&self, digest: &Digest) -> Result<File> {
+        let path = self.path(digest);
+        loop {
+            let file = match File::open(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(Error::Missing { digest: *digest });
+                }
+                file => file.map_err(Error::file("open", &path))?,
+            };
+            file.lock_shared().map_err(Error::file("lock", &path))?;
+            // It may have been unlinked between opening and locking. Then another one may stand there now.
+            if files::is_at(&file, &path) {
+                files::touch(&file);
+                return Ok(file);
+            }
+        }
+    }
+
+    /// Makes room for so many bytes, by evicting if need be, and opens a file for them. Also gives how much was
+    /// evicted.
+    pub(super) fn reserve(&self, size: u64) -> Result<(Writing<'_>, usize)> {
+        let mut usage = self.state.lock()?;
+        let fits = |used: u64| used.checked_add(size).is_some_and(|sum| sum <= self.budget);
+        if !fits(usage.used()) {
+            // Only now it matters whether all that was counted is there: somebody may have been killed.
+            let used = self.measure()?;
+            usage.set(used)?;
+        }
+        let is_possible = size <= self.budget;
+        let evicted = if is_possible {
+            self.evict(&mut usage, fits)?
+        } else {
+            0
+        };
+        if !fits(usage.used()) {
+            return Err(Error::OverBudget {
+                size,
+                used: usage.used(),
+                budget: self.budget,
+            });
+        }
+        let used = usage.used() + size;
+        usage.set(used)?;
+        let made = NamedTempFile::new_in(&self.temp).and_then(|temp| {
+            // A sweep needs the usage too, so that it finds the file not yet, or locked.
+            temp.as_file().lock_shared()?;
+            // Whoever measures finds all that is going to be written.
+            temp.as_file().set_len(size)?;
+            Ok(temp)
+        });
+        match made {
+            Ok(temp) => Ok((Writing::new(self, temp, size), evicted)),
+            Err(error) => {
+                usage.set(used - size)?;
+                Err(self.explain("create a file in", size, error))
+            }
+        }
+    }
+
+    /// What it means that `tmp` cannot be written to.
+    pub(super) fn explain(&self, action: &'static str, size: u64, error: io::Error) -> Error {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::DiskFull {
+                size,
+                source: error.into(),
+            },
+            _ => Error::file(action, &self.temp)(error),
+        }
+    }
+
+    /// Evicts as much as this, if there is as much, whatever the budget says. Gives how much content went.
+    pub(super) fn free(&self, size: u64) -> Result<usize> {
+        let mut usage = self.state.lock()?;
+        let target = usage.used().saturating_sub(size);
+        self.evict(&mut usage, |used| used <= target)
+    }
+
+    /// Evicts until it is enough or nothing is left, what was used longest ago first.
+    fn evict(&self, usage: &mut Usage<'_>, is_enough: impl Fn(u64) -> bool) -> Result<usize> {
+        if is_enough(usage.used()) {
+            return Ok(0);
+        }
+        let mut candidates = Vec::new();
+        for entry in files::entries(&self.content)? {
+            if let Some(digest) = files::content(&entry)
+                && let Ok(about) = entry.metadata()
+                && about.is_file()
+            {
+                candidates.push((about.modified().ok(), digest));
+            }
+        }
+        candidates.sort_unstable();
+        let mut evicted = 0;
+        for (_, digest) in candidates {
+            if is_enough(usage.used()) {
+                break;
+            }
+            if self.unlink(usage, &digest)? {
+                debug!(%digest, "evicted content");
+                evicted += 1;
+            }
+        }
+        self.sources
+            .sweep(usage, |digest| self.path(digest).exists())?;
+        Ok(evicted)
+    }
+
+    /// Removes content, unless somebody has a lock on it.
+    pub(super) fn remove(&self, digest: &Digest) -> Result<()> {
+        let mut usage = self.state.lock()?;
+        if !self.unlink(&mut usage, digest)? {
+            return Err(Error::Held { digest: *digest });
+        }
+        self.sources.sweep(&usage, |target| target != digest)
+    }
+
+    /// Gives whether the content is gone now.
+    fn unlink(&self, usage: &mut Usage<'_>, digest: &Digest) -> Result<bool> {
+        let path = self.path(digest);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+            file => file.map_err(Error::file("open", &path))?,
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(Error::file("lock", path)(error)),
+        }
+        let size = file
+            .metadata()
+            .map_err(Error::file("examine", &path))?
+            .len();
+        fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+        usage.set(usage.used().saturating_sub(size))?;
+        Ok(true)
+    }
+
+    /// Removes content that is not what it should be, even from under those who hold it, unless it has been replaced
+    /// since this file was opened.
+    pub(super) fn discard(&self, digest: &Digest, damaged: &File) -> Result<()> {
+        let mut usage = self.state.lock()?;
+        let path = self.path(digest);
+        if files::is_at(damaged, &path) {
+            fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+            let used = self.measure()?;
+            usage.set(used)?;
+            self.sources.sweep(&usage, |target| target != digest)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what crashes left behind, and what else does not belong here.
+    fn sweep(&self) -> Result<()> {
+        let mut usage = self.state.lock()?;
+        for entry in files::entries(&self.temp)? {
+            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+            let is_free = |file: io::Result<File>| file.is_ok_and(|file| file.try_lock().is_ok());
+            // What is no file nobody is writing: links are made by those who have the usage.
+            if !is_file || is_free(File::open(entry.path())) {
+                files::remove(&entry);
+            }
+        }
+        for entry in files::entries(&self.content)? {
+            if files::content(&entry).is_none() {
+                files::remove(&entry);
+            }
+        }
+        self.sources
+            .sweep(&usage, |digest| self.path(digest).exists())?;
+        let used = self.measure()?;
+        usage.set(used)
+    }
+
+    /// The bytes in use, by looking.
+    fn measure(&self) -> Result<u64> {
+        Ok(files::size(&self.content)? + files::size(&self.temp)?)
+    }
+}
