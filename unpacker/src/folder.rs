@@ -104,7 +104,11 @@ impl Survey {
                 failure: &failure,
             },
         });
-        let written = pack::write(files, Format::Tar, writer);
+        let out = Guarded {
+            writer,
+            failure: &failure,
+        };
+        let written = pack::write(files, Format::Tar, out);
         match failure.take() {
             Some(failure) => Err(failure),
             None => written,
@@ -179,5 +183,24 @@ impl Read for Exact<'_> {
             self.failure.replace(Some(error));
             io::Error::other("a file cannot be read")
         })
+    }
+}
+
+/// Takes nothing more behind a failure: the tar would still be given an end.
+struct Guarded<'a, W> {
+    writer: W,
+    failure: &'a RefCell<Option<Error>>,
+}
+
+impl<W: Write> Write for Guarded<'_, W> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        if self.failure.borrow().is_some() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        self.writer.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
     }
 }

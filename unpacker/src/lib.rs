@@ -47,8 +47,8 @@ mod digest;
 mod error;
 #[cfg(feature = "sources")]
 pub mod fetch;
-#[allow(dead_code)] // streaming comes next
 mod folder;
+pub mod job;
 #[cfg(feature = "sources")]
 pub mod oci;
 mod pack;
@@ -64,6 +64,7 @@ pub mod store;
 pub mod tree;
 #[cfg(feature = "sources")]
 pub mod web;
+pub mod wire;
 
 use std::{
     fs,

@@ -1,0 +1,217 @@
+//! The command line.
+
+use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
+
+use lexopt::{Arg, ValueExt as _};
+use unpacker::{
+    Options, Selection,
+    job::{Address, Receiver},
+};
+
+use crate::report::Report;
+
+pub(crate) const HELP: &str = "\
+Hands the bundle in a folder over, as a tar.gz that is made while it is sent.
+
+Usage: unpack --bundle-dir DIR --to URL|- [OPTIONS]
+       unpack --install DIR
+
+  --bundle-dir DIR           the folder, or / for a whole image
+  --to URL                   the receiver, https:// or http:// (PUT)
+  --to -                     standard output
+  --only PATH                what to take, relative to DIR; more than once for more
+                             [default: manifests, metadata and tests]
+  --all                      take everything
+  --token-file FILE          the bearer token, read again for each try
+  --ca-file FILE             whom to trust [default: the system's, or $SSL_CERT_FILE]
+  --tries N                  how often to try [default: 6]
+  --timeout SECONDS          how long all tries may take together [default: 600]
+  --idle-timeout SECONDS     how long nothing may move [default: 60]
+  --termination-message FILE where to say why it failed [default: /dev/termination-log]
+  --max-size SIZE            all files together, in bytes or as 64Ki, 32Mi, 1Gi [default: 32Mi]
+  --max-file-size SIZE       one file [default: 16Mi]
+  --max-entries N            files, folders and links [default: 10000]
+  --max-path-length BYTES    [default: 1024]
+  --max-path-depth N         folders above a file, and the file [default: 32]
+  --install DIR              copy this program to DIR/unpack, and end
+  --help, --version
+
+Exit status: 0 done, 1 failed, 2 usage.
+";
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Help,
+    Version,
+    Install(PathBuf),
+    Unpack(Box<Unpack>),
+}
+
+/// All about handing over.
+#[derive(Debug)]
+pub(crate) struct Unpack {
+    pub(crate) folder: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) target: Target,
+    pub(crate) report: Report,
+}
+
+/// Where to.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Stdout,
+    Receiver(Receiver),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("standard output"),
+            Self::Receiver(receiver) => write!(f, "{}", receiver.address),
+        }
+    }
+}
+
+pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command, lexopt::Error> {
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let (mut folder, mut to) = (None, None);
+    let (mut token_file, mut ca_file) = (None, None);
+    let (mut tries, mut total, mut idle) = (6, 600, 60);
+    let mut only: Vec<String> = Vec::new();
+    let mut all = false;
+    let mut options = Options::default();
+    let mut report = Report::default();
+    while let Some(argument) = parser.next()? {
+        let Arg::Long(name) = argument else {
+            return Err(argument.unexpected());
+        };
+        match name {
+            "help" => return Ok(Command::Help),
+            "version" => return Ok(Command::Version),
+            "install" => return Ok(Command::Install(parser.value()?.into())),
+            "bundle-dir" => folder = Some(PathBuf::from(parser.value()?)),
+            "to" => to = Some(parser.value()?.string()?),
+            "only" => only.push(parser.value()?.string()?),
+            "all" => all = true,
+            "token-file" => token_file = Some(parser.value()?.into()),
+            "ca-file" => ca_file = Some(parser.value()?.into()),
+            "tries" => tries = parser.value()?.parse_with(positive)?,
+            "timeout" => total = parser.value()?.parse_with(positive)?,
+            "idle-timeout" => idle = parser.value()?.parse_with(positive)?,
+            "termination-message" => report.file = Some(parser.value()?.into()),
+            "max-size" => options.limits.total = parser.value()?.parse_with(size)?,
+            "max-file-size" => options.limits.file = parser.value()?.parse_with(size)?,
+            "max-entries" => options.limits.entries = parser.value()?.parse()?,
+            "max-path-length" => options.limits.path = parser.value()?.parse()?,
+            "max-path-depth" => options.limits.depth = parser.value()?.parse()?,
+            _ => return Err(argument.unexpected()),
+        }
+    }
+    let folder = folder.ok_or("--bundle-dir is missing")?;
+    let to = to.ok_or("--to is missing")?;
+    options.select = match (all, only.is_empty()) {
+        (true, false) => return Err("--all and --only exclude each other".into()),
+        (true, true) => Selection::All,
+        (false, false) => Selection::Only(only),
+        (false, true) => Selection::Only(
+            ["manifests", "metadata", "tests"]
+                .map(str::to_owned)
+                .to_vec(),
+        ),
+    };
+    let target = if to != "-" {
+        let address: Address = to
+            .parse()
+            .map_err(|error| lexopt::Error::Custom(Box::new(error)))?;
+        Target::Receiver(Receiver {
+            address,
+            token_file,
+            ca_file,
+            tries,
+            total: Duration::from_secs(total.into()),
+            idle: Duration::from_secs(idle.into()),
+        })
+    } else if crate::shows_output() {
+        return Err("--to - would write an archive to a terminal; redirect it".into());
+    } else {
+        Target::Stdout
+    };
+    Ok(Command::Unpack(Box::new(Unpack {
+        folder,
+        options,
+        target,
+        report,
+    })))
+}
+
+fn positive(text: &str) -> Result<u32, &'static str> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("write a whole number above 0"),
+        Ok(number) => Ok(number),
+    }
+}
+
+/// Reads a size as Kubernetes writes one.
+fn size(text: &str) -> Result<u64, &'static str> {
+    const PROBLEM: &str = "write a number of bytes, or one with Ki, Mi, Gi, k, M or G behind it";
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match text.strip_prefix(digits) {
+        Some("") => 1,
+        Some("k") => 1000,
+        Some("M") => 1000 * 1000,
+        Some("G") => 1000 * 1000 * 1000,
+        Some("Ki") => 1 << 10,
+        Some("Mi") => 1 << 20,
+        Some("Gi") => 1 << 30,
+        _ => return Err(PROBLEM),
+    };
+    let number: u64 = digits.parse().map_err(|_| PROBLEM)?;
+    number
+        .checked_mul(unit)
+        .ok_or("this is more than any machine has")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_named_and_the_rest_is_taken() {
+        for (line, problem) in [
+            ("--bundle-dir / --to http://h/x", None),
+            ("--bundle-dir=/ --to=http://h/x --only a --only b/c", None),
+            (
+                "--bundle-dir / --to http://h --all --tries 1 --timeout 1 --max-size 1Gi",
+                None,
+            ),
+            ("--help --nonsense", None),
+            ("--to -", Some("--bundle-dir is missing")),
+            ("--bundle-dir /", Some("--to is missing")),
+            ("--bundle-dir / --to x", Some("is no URL with a scheme")),
+            (
+                "--bundle-dir / --to http://h --all --only a",
+                Some("exclude each other"),
+            ),
+            ("--bundle-dir / --to http://h --tries 0", Some("above 0")),
+            (
+                "--bundle-dir / --to http://h --max-size 1Ti",
+                Some("Ki, Mi, Gi"),
+            ),
+            ("--bundle-dir / --to http://h extra", Some("extra")),
+            ("--bundle-dir / --to http://h --token x", Some("--token")),
+            ("--install", Some("--install")),
+        ] {
+            let found = parse(line.split(' ').map(OsString::from))
+                .err()
+                .map(|e| e.to_string());
+            match (problem, found) {
+                (None, found) => assert_eq!(found, None, "{line}"),
+                (Some(problem), found) => {
+                    let found = found.unwrap_or_default();
+                    assert!(found.contains(problem), "{line}: {found}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The unpack Job: hands a folder of its container over, as [`wire`](crate::wire) says, with no file in memory.
+//!
+//! ```
+//! use unpacker::{Options, Selection, job::Load};
+//!
+//! let folder = tempfile::tempdir()?;
+//! std::fs::create_dir(folder.path().join("manifests"))?;
+//! std::fs::write(folder.path().join("manifests/csv.yaml"), "kind: ClusterServiceVersion")?;
+//! let options = Options { select: Selection::Only(vec!["manifests".to_owned()]), ..Options::default() };
+//! let load = Load::new(folder.path(), &options)?;
+//! let mut archive = Vec::new();
+//! let packed = load.write(&mut archive)?;
+//! let unpacked = unpacker::stream(archive.as_slice(), &Options::default())?;
+//! assert_eq!(packed.digest, unpacker::pack(&unpacked.content, unpacker::Format::Tar, std::io::sink())?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod address;
+mod connect;
+mod error;
+mod install;
+mod load;
+mod send;
+mod upload;
+
+pub use address::Address;
+pub use error::{Error, chain};
+pub use install::install;
+pub use load::{Load, Packed};
+pub use send::{Receiver, Sent, send};

@@ -1,0 +1,119 @@
+//! Where to send.
+
+use std::{fmt, str::FromStr};
+
+use http::{Uri, uri::Scheme};
+
+use super::Error;
+
+/// A URL of a receiver: `https://` or `http://`, without credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    pub(super) secure: bool,
+    /// As it stands in `Host`.
+    pub(super) authority: String,
+    /// Without the brackets of IPv6.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// What stands in the request line.
+    pub(super) path: String,
+}
+
+impl Address {
+    /// Host and port, for messages.
+    pub(super) fn shown(&self) -> &str {
+        &self.authority
+    }
+}
+
+/// Without the query, in which there may be what is not for logs.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.secure { "https" } else { "http" };
+        let path = self.path.split('?').next().unwrap_or_default();
+        write!(f, "{scheme}://{}{path}", self.authority)
+    }
+}
+
+impl FromStr for Address {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let fail = |problem| Error::Address {
+            // Nothing behind an @, for a password might stand before it.
+            text: if text.contains('@') {
+                "the URL".to_owned()
+            } else {
+                text.chars().take(200).collect()
+            },
+            problem,
+        };
+        let url: Uri = text.parse().map_err(|_| fail("is no URL"))?;
+        let (Some(scheme), Some(authority)) = (url.scheme(), url.authority()) else {
+            return Err(fail("is no URL with a scheme and a host"));
+        };
+        let secure = match scheme {
+            scheme if *scheme == Scheme::HTTPS => true,
+            scheme if *scheme == Scheme::HTTP => false,
+            _ => return Err(fail("is neither https:// nor http://")),
+        };
+        if authority.as_str().contains('@') {
+            return Err(fail("holds credentials, which belong into --token-file"));
+        }
+        let host = authority.host().trim_matches(['[', ']']);
+        if host.is_empty() {
+            return Err(fail("names no host"));
+        }
+        Ok(Self {
+            secure,
+            authority: authority.to_string(),
+            host: host.to_owned(),
+            port: authority
+                .port_u16()
+                .unwrap_or(if secure { 443 } else { 80 }),
+            path: url
+                .path_and_query()
+                .map_or("/", |path| path.as_str())
+                .to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart_and_none_with_credentials_or_of_another_scheme_is_taken() {
+        for (text, parts) in [
+            ("https://h/a?b=c", Some((true, "h", "h", 443, "/a?b=c"))),
+            ("http://h:8080", Some((false, "h:8080", "h", 8080, "/"))),
+            (
+                "https://[::1]:8443/x",
+                Some((true, "[::1]:8443", "::1", 8443, "/x")),
+            ),
+            ("https://user:word@h/", None),
+            ("https:///x", None),
+            ("ftp://h/", None),
+            ("h/x", None),
+            ("/x", None),
+            ("", None),
+        ] {
+            let address = text.parse::<Address>();
+            if let Err(error) = &address {
+                assert!(!error.to_string().contains("word"), "{error}");
+            }
+            let found = address.ok();
+            let found = found.as_ref().map(|a| {
+                (
+                    a.secure,
+                    a.authority.as_str(),
+                    a.host.as_str(),
+                    a.port,
+                    a.path.as_str(),
+                )
+            });
+            assert_eq!(found, parts, "{text}");
+        }
+    }
+}
