@@ -12,6 +12,9 @@ use crate::{Error, Result};
 /// The size of a header, and what bodies are padded to.
 const BLOCK: u64 = 512;
 
+/// What is passed over at once.
+const PASSED: usize = 64 << 10;
+
 // === Meter ===
 
 /// Counts what is read and fails behind the limit.
@@ -33,6 +36,28 @@ impl fmt::Display for Overrun {
 
 impl std::error::Error for Overrun {}
 
+/// A failure of the reader itself, told from those of decoders above it.
+#[derive(Debug)]
+struct Failed(io::Error);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Failed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// Whether an error comes from a [`Meter`] or from what it reads.
+pub(crate) fn is_marked(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner.is_some_and(|inner| inner.is::<Overrun>() || inner.is::<Failed>())
+}
+
 impl<R> Meter<R> {
     pub(crate) fn new(reader: R, limit: u64) -> Self {
         Self {
@@ -41,11 +66,23 @@ impl<R> Meter<R> {
             limit,
         }
     }
+
+    /// The bytes that were read.
+    #[cfg(feature = "sources")]
+    pub(crate) fn count(&self) -> u64 {
+        self.read
+    }
 }
 
 impl<R: Read> Read for Meter<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.reader.read(buffer)?;
+        let count = self.reader.read(buffer).map_err(|error| {
+            if error.kind() == io::ErrorKind::Other && !is_marked(&error) {
+                io::Error::other(Failed(error))
+            } else {
+                error
+            }
+        })?;
         self.read = self.read.saturating_add(count as u64);
         if self.read > self.limit {
             return Err(io::Error::other(Overrun(self.limit)));
@@ -59,6 +96,9 @@ pub(crate) fn explain(source: io::Error, at: String) -> Error {
     if let Some(Overrun(limit)) = source.get_ref().and_then(|inner| inner.downcast_ref()) {
         return Error::TooLong { limit: *limit };
     }
+    let source = source
+        .downcast::<Failed>()
+        .map_or_else(|source| source, |Failed(source)| source);
     match source.kind() {
         io::ErrorKind::UnexpectedEof => Error::Truncated { at },
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Error::Corrupt {
@@ -99,12 +139,17 @@ pub(crate) enum Wrapping {
     Plain,
     /// Gzip, which ends with a checksum and a length.
     Gzip,
+    /// Zstd, whose frames say where they end.
+    Zstd,
 }
 
 /// A tar, block by block.
 pub(crate) struct Blocks<R> {
     reader: Meter<R>,
     wrapping: Wrapping,
+    /// Whether something outside vouches for the last byte, so that no end marker is needed.
+    vouched: bool,
+    passed: Vec<u8>,
 }
 
 impl<R: Read> Blocks<R> {
@@ -112,7 +157,25 @@ impl<R: Read> Blocks<R> {
         Self {
             reader: Meter::new(reader, limit),
             wrapping,
+            // Go reads an archive without an end marker too, and the checksum vouches for the rest.
+            vouched: wrapping != Wrapping::Plain,
+            passed: Vec::new(),
         }
+    }
+
+    /// A tar whose digest or size is known besides.
+    #[cfg(feature = "sources")]
+    pub(crate) fn vouched(self) -> Self {
+        Self {
+            vouched: true,
+            ..self
+        }
+    }
+
+    /// The bytes of tar that were read.
+    #[cfg(feature = "sources")]
+    pub(crate) fn count(&self) -> u64 {
+        self.reader.count()
     }
 
     /// Where the next byte stands in the tar.
@@ -132,8 +195,8 @@ impl<R: Read> Blocks<R> {
         if count == 0 && start == 0 {
             return Err(Error::Empty);
         }
-        if count == 0 && self.wrapping == Wrapping::Gzip {
-            return Ok(None); // Go reads an archive without an end marker too, and the checksum vouches for the rest
+        if count == 0 && self.vouched {
+            return Ok(None);
         }
         if count == BLOCK && header.as_bytes().iter().all(|byte| *byte == 0) {
             self.expect_zeros()?;
@@ -165,8 +228,19 @@ impl<R: Read> Blocks<R> {
     /// Passes over a body, or over the rest of one, without keeping it.
     pub(crate) fn pass(&mut self, size: u64) -> Result<()> {
         let at = self.place();
-        let copied = io::copy(&mut self.body(size), &mut io::sink());
-        copied.map(|_| ()).map_err(|error| explain(error, at))
+        let mut body = Body {
+            reader: &mut self.reader,
+            left: size,
+        };
+        self.passed.resize(PASSED, 0);
+        loop {
+            match body.read(&mut self.passed) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(explain(error, at)),
+            }
+        }
     }
 
     /// Passes over what fills the last block of a body.
@@ -268,5 +342,6 @@ fn looks_like(head: &[u8], wrapping: Wrapping) -> &'static str {
         (Wrapping::Plain, None) => "of an unknown format",
         (Wrapping::Gzip, Some((b"\x1f\x8b", _))) => "compressed with gzip twice",
         (Wrapping::Gzip, _) => "something else compressed with gzip",
+        (Wrapping::Zstd, _) => "something else compressed with zstd",
     }
 }

@@ -59,7 +59,7 @@ pub enum Error {
     Empty,
     /// Something else than a tar.
     #[error(
-        "this is neither a tar nor a gzip-compressed tar, but {found}; pack the bundle with \"tar czf\""
+        "this is neither a tar nor one compressed with gzip or zstd, but {found}; pack the bundle with \"tar czf\""
     )]
     NotArchive {
         /// What it looks like.
@@ -91,6 +91,25 @@ pub enum Error {
         kind: &'static str,
         /// What to do about it.
         remedy: &'static str,
+    },
+    /// A layer of an image cannot be taken.
+    #[error("failed to read layer {name}")]
+    Layer {
+        /// Usually its digest.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<Error>,
+    },
+    /// An image is larger than any that is gone through.
+    #[error(
+        "the image has more than {limit} {problem} in its layers; build the bundle's image from scratch"
+    )]
+    ImageTooLarge {
+        /// Of what there is too much.
+        problem: &'static str,
+        /// See [`crate::ImageLimits`].
+        limit: u64,
     },
     /// The archive inflates to far more than any content allowed.
     #[error(
@@ -148,7 +167,7 @@ impl Error {
                 "ReadFailed"
             }
             Self::Kind { .. } | Self::NotArchive { .. } => "UnknownFormat",
-            Self::Unpack { source, .. } => source.reason(),
+            Self::Unpack { source, .. } | Self::Layer { source, .. } => source.reason(),
             #[cfg(feature = "sources")]
             Self::Oci(error) => error.reason(),
             Self::Content(
@@ -157,6 +176,7 @@ impl Error {
                 | content::Error::TooLarge { .. }
                 | content::Error::TooManyEntries { .. },
             )
+            | Self::ImageTooLarge { .. }
             | Self::TooLong { .. } => "LimitExceeded",
             Self::Content(_) | Self::Name { .. } => "InvalidPath",
             Self::Empty | Self::Truncated { .. } => "ArchiveTruncated",
@@ -184,7 +204,7 @@ impl Error {
             | Self::Empty
             | Self::Truncated { .. }
             | Self::Content(content::Error::Read { .. }) => false,
-            Self::Unpack { source, .. } => source.is_terminal(),
+            Self::Unpack { source, .. } | Self::Layer { source, .. } => source.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Oci(error) => error.is_terminal(),
             #[cfg(feature = "sources")]

@@ -48,7 +48,10 @@ mod error;
 #[cfg(feature = "sources")]
 pub mod fetch;
 mod folder;
+mod inflate;
 pub mod job;
+#[cfg(feature = "sources")]
+pub mod layers;
 #[cfg(feature = "sources")]
 pub mod oci;
 mod pack;
@@ -100,6 +103,30 @@ pub struct Options {
     /// The folder of the unnamed file in which content waits that is too large for memory; the system's folder for
     /// temporary files if there is none.
     pub spool: Option<PathBuf>,
+    /// How much of an image may be gone through in search of what is selected.
+    pub image: ImageLimits,
+}
+
+/// How much of an image may be gone through: what is not selected costs nothing but time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageLimits {
+    /// Uncompressed bytes of all layers.
+    pub bytes: u64,
+    /// Entries of all layers.
+    pub entries: u64,
+    /// Layers.
+    pub layers: usize,
+}
+
+impl Default for ImageLimits {
+    /// More than any image with an operating system in it.
+    fn default() -> Self {
+        Self {
+            bytes: 8 << 30,
+            entries: 2_000_000,
+            layers: 256,
+        }
+    }
 }
 
 /// Which part of a source is read.
@@ -144,7 +171,7 @@ pub struct Skipped {
     pub unselected: usize,
 }
 
-/// Reads a folder, a tar or a gzip-compressed tar, told apart by what they hold and not by their names.
+/// Reads a folder, or a tar that may be compressed with gzip or zstd, told apart by what they hold and not by their names.
 ///
 /// # Errors
 /// When the source cannot be read, is none of these, holds what is refused, or exceeds a limit.
@@ -181,7 +208,7 @@ fn open_in(path: &Path, options: &Options, room: Room) -> Result<(Tree, Skipped)
     })
 }
 
-/// Reads a tar or a gzip-compressed tar from standard input or an upload, to its end.
+/// Reads a tar, which may be compressed with gzip or zstd, from standard input or an upload, to its end.
 ///
 /// # Errors
 /// When the stream cannot be read, is neither, holds what is refused, or exceeds a limit.

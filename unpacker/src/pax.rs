@@ -9,6 +9,8 @@ use crate::{Error, Result};
 pub(crate) struct Extended {
     /// The path, in place of the header's.
     pub(crate) path: Option<Vec<u8>>,
+    /// The target of a link, in place of the header's.
+    pub(crate) link: Option<Vec<u8>>,
     /// The size, in place of the header's.
     pub(crate) size: Option<u64>,
     /// Whether the body is a map of a sparse file.
@@ -29,6 +31,7 @@ pub(crate) fn parse(mut body: &[u8]) -> Option<Extended> {
         let (key, value) = (record.get(..equals)?, record.get(equals + 1..)?);
         match key {
             b"path" => extended.path = (!value.is_empty()).then(|| value.to_vec()),
+            b"linkpath" => extended.link = (!value.is_empty()).then(|| value.to_vec()),
             b"size" => {
                 extended.size = if value.is_empty() {
                     None
@@ -55,8 +58,8 @@ fn number(digits: &[u8]) -> Option<u64> {
 pub(crate) struct Before {
     /// GNU's name for a path of more than 100 bytes.
     pub(crate) long_name: Option<Vec<u8>>,
-    /// Whether there was GNU's name for a link's target, which is not needed.
-    pub(crate) long_link: bool,
+    /// GNU's name for a link's target of more than 100 bytes.
+    pub(crate) long_link: Option<Vec<u8>>,
     /// POSIX' own way.
     pub(crate) extended: Option<Extended>,
 }
@@ -64,29 +67,34 @@ pub(crate) struct Before {
 impl Before {
     /// Whether an entry must follow.
     pub(crate) fn is_pending(&self) -> bool {
-        self.long_name.is_some() || self.long_link || self.extended.is_some()
+        self.long_name.is_some() || self.long_link.is_some() || self.extended.is_some()
     }
 
     /// The one path of the entry. Readers differ in which of two they prefer, so two must agree.
-    pub(crate) fn path(&self, header: &Header) -> Result<String> {
-        let extended = self
-            .extended
-            .as_ref()
-            .and_then(|extended| extended.path.as_ref());
-        let bytes = match (&self.long_name, extended) {
-            (Some(long), Some(extended)) if long != extended => {
-                return Err(Error::Refused {
-                    path: lossy(extended),
-                    kind: "named differently by two extended headers",
-                    remedy: "pack the bundle again with one tar program",
-                });
-            }
-            (Some(path), _) | (None, Some(path)) => path.clone(),
-            (None, None) => header.path_bytes().into_owned(),
-        };
-        String::from_utf8(bytes).map_err(|error| Error::Name {
-            path: lossy(error.as_bytes()),
-        })
+    pub(crate) fn path(&self, header: &Header) -> Result<Vec<u8>> {
+        let extended = self.extended.as_ref().and_then(|all| all.path.as_ref());
+        let named = one_of(self.long_name.as_ref(), extended)?;
+        Ok(named.unwrap_or_else(|| header.path_bytes().into_owned()))
+    }
+
+    /// The one target of a link.
+    #[cfg(feature = "sources")]
+    pub(crate) fn link(&self, header: &Header) -> Result<Vec<u8>> {
+        let extended = self.extended.as_ref().and_then(|all| all.link.as_ref());
+        let named = one_of(self.long_link.as_ref(), extended)?;
+        let short = || header.link_name_bytes().unwrap_or_default().into_owned();
+        Ok(named.unwrap_or_else(short))
+    }
+}
+
+fn one_of(long: Option<&Vec<u8>>, extended: Option<&Vec<u8>>) -> Result<Option<Vec<u8>>> {
+    match (long, extended) {
+        (Some(long), Some(extended)) if long != extended => Err(Error::Refused {
+            path: lossy(extended),
+            kind: "named differently by two extended headers",
+            remedy: "pack the bundle again with one tar program",
+        }),
+        (long, extended) => Ok(long.or(extended).cloned()),
     }
 }
 

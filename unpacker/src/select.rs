@@ -29,7 +29,7 @@ impl Select {
     /// Whether something in this folder may be wanted.
     pub(crate) fn enters(&self, folder: &str) -> bool {
         let above = |only: &Vec<String>| only.iter().any(|wanted| is_at_or_below(wanted, folder));
-        self.takes(folder) || self.0.as_ref().is_some_and(above)
+        folder.is_empty() || self.takes(folder) || self.0.as_ref().is_some_and(above)
     }
 }
 

@@ -200,6 +200,19 @@ impl Builder {
         Ok(self.gate.skip(path)?)
     }
 
+    /// Adds a file under a second name, if there is one under the first. It counts as if it was read again, which it
+    /// is whenever the tree is packed.
+    #[cfg(feature = "sources")]
+    pub(crate) fn link(&mut self, path: &str, target: &str) -> Result<bool> {
+        let Some(Kept { piece, mode }) = self.gate.get(target) else {
+            return Ok(false);
+        };
+        let (piece, mode) = (piece.clone(), *mode);
+        let size = piece.size();
+        self.gate.note(path, size, Kept { piece, mode })?;
+        Ok(true)
+    }
+
     pub(crate) fn finish(self) -> Tree {
         Tree {
             files: self.gate.finish(),

@@ -52,7 +52,7 @@ impl<T> Gate<T> {
         Ok(self.settle(path, size, value)?)
     }
 
-    /// Lets one regular file in whose size is known, and which is not read yet.
+    /// Lets one regular file in whose size is known: one that is not read yet, or was read under another name.
     ///
     /// # Errors
     /// When the path is not acceptable, a limit is reached or the path exists already.
@@ -61,6 +61,11 @@ impl<T> Gate<T> {
         self.count()?;
         self.check_folders(&path)?;
         self.settle(path, size, value)
+    }
+
+    /// What stands for a file that was let in.
+    pub fn get(&self, path: &str) -> Option<&T> {
+        self.files.get(path)
     }
 
     fn settle(&mut self, path: String, size: u64, value: T) -> Result<(), Error> {

@@ -1,0 +1,78 @@
+//! Compression, told by the first bytes. What a media type says about it is not asked: registries are full of images
+//! whose layers were compressed anew, and every reader of them looks at the bytes.
+
+use std::io::{self, Cursor, Read};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::block::{Wrapping, fill};
+
+/// The bytes that tell.
+const MAGIC: usize = 4;
+
+/// The largest window of zstd that is given memory, as an exponent of two: 128 MiB, the format's own recommendation.
+#[cfg(feature = "sources")]
+const WINDOW: u32 = 27;
+
+type Whole<R> = io::Chain<Cursor<Vec<u8>>, R>;
+
+/// A stream, inflated if it is compressed. Gzip members and zstd frames one behind the other are one stream.
+pub(crate) enum Inflate<R: Read> {
+    Plain(Whole<R>),
+    Gzip(Box<MultiGzDecoder<Whole<R>>>),
+    #[cfg(feature = "sources")]
+    Zstd(zstd::Decoder<'static, io::BufReader<Whole<R>>>),
+}
+
+impl<R: Read> Inflate<R> {
+    pub(crate) fn new(mut reader: R) -> io::Result<Self> {
+        let mut magic = [0; MAGIC];
+        let count = fill(&mut reader, &mut magic)?;
+        let head: Vec<u8> = magic.into_iter().take(count).collect();
+        let wrapping = match head.as_slice() {
+            [0x1f, 0x8b, ..] => Wrapping::Gzip,
+            // A frame, or one that is skipped.
+            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Wrapping::Zstd,
+            _ => Wrapping::Plain,
+        };
+        let whole = Cursor::new(head).chain(reader);
+        Ok(match wrapping {
+            Wrapping::Gzip => Self::Gzip(Box::new(MultiGzDecoder::new(whole))),
+            #[cfg(feature = "sources")]
+            Wrapping::Zstd => {
+                let mut zstd = zstd::Decoder::new(whole)?;
+                zstd.window_log_max(WINDOW)?;
+                Self::Zstd(zstd)
+            }
+            _ => Self::Plain(whole),
+        })
+    }
+
+    pub(crate) fn wrapping(&self) -> Wrapping {
+        match self {
+            Self::Plain(_) => Wrapping::Plain,
+            Self::Gzip(_) => Wrapping::Gzip,
+            #[cfg(feature = "sources")]
+            Self::Zstd(_) => Wrapping::Zstd,
+        }
+    }
+}
+
+impl<R: Read> Read for Inflate<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(reader) => reader.read(buffer),
+            Self::Gzip(reader) => reader.read(buffer),
+            #[cfg(feature = "sources")]
+            Self::Zstd(reader) => reader.read(buffer).map_err(|error| {
+                // Zstd has no kinds of errors. One of the reader below was marked where it was metered.
+                let own = error.kind() == io::ErrorKind::Other && !crate::block::is_marked(&error);
+                if own {
+                    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+                } else {
+                    error
+                }
+            }),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A stack of layers, read from the top down: what an upper layer has, hides or deletes, a lower one no longer adds.
+//! So nothing is ever kept that loses, and what lies outside the folders that are wanted is not even remembered.
+//!
+//! | entry in a layer                 | inside the wanted folders                        | outside            |
+//! | -------------------------------- | ------------------------------------------------ | ------------------ |
+//! | regular file                     | read, unless an upper layer hides it             | skipped, counted   |
+//! | folder                           | hides a lower file of its name                   | passed over        |
+//! | symbolic link                    | hides what is below; skipped and counted         | skipped, counted   |
+//! | hard link                        | read if it links to a file read from this layer  | skipped, counted   |
+//! | whiteout, opaque folder          | hides what is below                              | skipped, counted   |
+//! | device, fifo, sparse file, other | refused, unless an upper layer hides it          | skipped, counted   |
+//! | name that is not UTF-8           | refused                                          | skipped, counted   |
+//! | the same path twice              | refused: tools differ in which they take         | passed over        |
+//! | name with `..`, or with a zero   | refused                                          | refused            |
+//!
+//! A leading `/` or `./` means the root of the image, as everywhere.
+//!
+//! ```
+//! use unpacker::{layers::Layers, Options};
+//! let layer = |name| {
+//!     let mut tar = tar::Builder::new(Vec::new());
+//!     let mut header = tar::Header::new_gnu();
+//!     header.set_size(0);
+//!     tar.append_data(&mut header, name, std::io::empty())?;
+//!     tar.into_inner()
+//! };
+//! let mut layers = Layers::new(&Options::default())?;
+//! layers.push("upper", layer("manifests/.wh.old.yaml")?.as_slice())?;
+//! layers.push("lower", layer("manifests/old.yaml")?.as_slice())?;
+//! let (tree, _) = layers.finish();
+//! assert!(tree.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod name;
+mod stack;
+
+use std::io::Read;
+
+use manifests::content;
+
+use crate::{
+    Error, ImageLimits, Options, Result, Skipped,
+    archive::{self, EXTENDED, Entry},
+    block::{Blocks, Meter, explain},
+    inflate::Inflate,
+    pax::lossy,
+    select::Select,
+    tree::{Builder, Tree},
+};
+
+use name::{Change, Name};
+use stack::{Fresh, Stack};
+
+/// The files of an image, as they come in layer by layer.
+#[derive(Debug)]
+pub struct Layers {
+    limits: ImageLimits,
+    left: Left,
+    select: Select,
+    stack: Stack,
+    files: Builder,
+    skipped: Skipped,
+}
+
+/// What may still be read.
+#[derive(Debug)]
+struct Left {
+    layers: usize,
+    entries: u64,
+    bytes: u64,
+    compressed: u64,
+}
+
+impl Layers {
+    /// No layer yet. [`Selection::Natural`](crate::Selection::Natural) selects everything here: what the labels of an
+    /// image name is known to [`oci::select`](crate::oci::select).
+    ///
+    /// # Errors
+    /// When a selected path cannot be in an image.
+    pub fn new(options: &Options) -> Result<Self> {
+        let limits = options.image;
+        Ok(Self {
+            limits,
+            left: Left {
+                layers: limits.layers,
+                entries: limits.entries,
+                bytes: limits.bytes,
+                compressed: limits.bytes,
+            },
+            select: Select::new(options)?,
+            stack: Stack::default(),
+            files: Builder::new(options.limits, options.room()),
+            skipped: Skipped::default(),
+        })
+    }
+
+    /// Reads the next lower layer to its end: a tar, plain or compressed with gzip or zstd. The name, usually its
+    /// digest, is for messages. After an error nothing more can be pushed.
+    ///
+    /// # Errors
+    /// When the layer cannot be read, holds what is refused, or exceeds a limit.
+    pub fn push(&mut self, name: &str, reader: impl Read) -> Result<()> {
+        self.read(reader).map_err(|error| match error {
+            Error::TooLong { .. } => self.too_much(),
+            error => Error::Layer {
+                name: name.chars().take(100).collect(),
+                source: Box::new(error),
+            },
+        })
+    }
+
+    /// The files that are left, and what was skipped.
+    pub fn finish(self) -> (Tree, Skipped) {
+        (self.files.finish(), self.skipped)
+    }
+
+    fn too_much(&self) -> Error {
+        Error::ImageTooLarge {
+            problem: "uncompressed bytes",
+            limit: self.limits.bytes,
+        }
+    }
+
+    fn read(&mut self, reader: impl Read) -> Result<()> {
+        self.left.layers = self
+            .left
+            .layers
+            .checked_sub(1)
+            .ok_or(Error::ImageTooLarge {
+                problem: "layers",
+                limit: self.limits.layers as u64,
+            })?;
+        let mut metered = Meter::new(reader, self.left.compressed);
+        let inflated = Inflate::new(&mut metered)
+            .map_err(|error| explain(error, "at its start".to_owned()))?;
+        let wrapping = inflated.wrapping();
+        let mut blocks = Blocks::new(inflated, wrapping, self.left.bytes).vouched();
+        let mut layer = Layer {
+            layers: self,
+            fresh: Fresh::default(),
+        };
+        archive::each(&mut blocks, EXTENDED, |blocks, entry| {
+            layer.entry(blocks, entry)
+        })?;
+        let fresh = layer.fresh;
+        self.stack.put_below(fresh);
+        self.left.bytes -= blocks.count().min(self.left.bytes);
+        drop(blocks);
+        self.left.compressed -= metered.count().min(self.left.compressed);
+        Ok(())
+    }
+}
+
+/// One layer while it is read. Its own whiteouts are for lower layers, so they wait in `fresh` until its end.
+struct Layer<'a> {
+    layers: &'a mut Layers,
+    fresh: Fresh,
+}
+
+impl Layer<'_> {
+    fn entry<R: Read>(&mut self, blocks: &mut Blocks<R>, entry: &Entry) -> Result<()> {
+        let limit = self.layers.limits.entries;
+        let left = &mut self.layers.left.entries;
+        *left = left.checked_sub(1).ok_or(Error::ImageTooLarge {
+            problem: "entries",
+            limit,
+        })?;
+        let bytes = entry.before.path(&entry.header)?;
+        let kind = entry.kind(&bytes);
+        let lossy_path = || lossy(&bytes);
+        entry.check_size(&lossy_path(), kind)?;
+        if matches!(kind, b'1' | b'3' | b'4' | b'6') && entry.size > 0 {
+            return archive::refuse(
+                &lossy_path(),
+                "a link or a device with content",
+                "build the image again with another tool",
+            );
+        }
+        let name = Name::read(&bytes)?;
+        let change = name.change()?;
+        let select = &self.layers.select;
+        let is_of_interest = match &change {
+            Change::Nothing => false,
+            Change::Add(path) | Change::Hide(path) | Change::Opaque(path) => select.enters(path),
+        };
+        if !is_of_interest {
+            self.layers.skipped.unselected += usize::from(kind != b'5');
+            return pass(blocks, entry, kind);
+        }
+        if !name.is_text {
+            return Err(Error::Name { path: lossy_path() });
+        }
+        match change {
+            Change::Nothing => Ok(()),
+            Change::Hide(path) => {
+                self.layers.files.skip(&path)?;
+                self.fresh.hide(path);
+                pass(blocks, entry, kind)
+            }
+            Change::Opaque(folder) => {
+                self.layers.files.skip(&folder)?;
+                self.fresh.opaque(folder);
+                pass(blocks, entry, kind)
+            }
+            Change::Add(path) if path.is_empty() => match kind {
+                b'5' => Ok(()),
+                _ => archive::refuse(
+                    &lossy_path(),
+                    "the root of the image, and no folder",
+                    "build the image again with another tool",
+                ),
+            },
+            Change::Add(path) if kind == b'5' => {
+                self.layers.files.skip(&path)?;
+                Ok(self.fresh.folder(path)?)
+            }
+            Change::Add(path) => self.add(blocks, entry, kind, path),
+        }
+    }
+
+    /// Anything but a folder.
+    fn add<R: Read>(
+        &mut self,
+        blocks: &mut Blocks<R>,
+        entry: &Entry,
+        kind: u8,
+        path: String,
+    ) -> Result<()> {
+        let Layers {
+            select,
+            stack,
+            files,
+            skipped,
+            ..
+        } = &mut *self.layers;
+        let is_hidden = stack.hides(&path);
+        let is_wanted = select.takes(&path);
+        self.fresh.file(&path)?;
+        if is_hidden || !is_wanted {
+            skipped.unselected += usize::from(!is_wanted);
+            files.skip(&path)?;
+            return pass(blocks, entry, kind);
+        }
+        match kind {
+            b'0' if !entry.is_sparse() => archive::add(files, blocks, &path, entry)?,
+            b'2' => {
+                skipped.symlinks += 1;
+                files.skip(&path)?;
+            }
+            b'1' => {
+                let target = entry.before.link(&entry.header)?;
+                let target = Name::read(&target)?;
+                // Only what this very layer added before can be meant: a layer below is not known yet.
+                let is_known = self.fresh.has_file(&target.path);
+                if !(is_known && files.link(&path, &target.path)?) {
+                    return archive::refuse(
+                        &path,
+                        "a hard link to a file that is not read",
+                        "copy the file instead of linking it",
+                    );
+                }
+            }
+            kind => return entry.refuse(&path, kind),
+        }
+        self.fresh.keep(path);
+        Ok(())
+    }
+}
+
+/// Passes over a body that nobody wants.
+fn pass<R: Read>(blocks: &mut Blocks<R>, entry: &Entry, kind: u8) -> Result<()> {
+    if kind == b'S' {
+        // GNU's sparse files may have more of their map in blocks that the size does not count.
+        const FIRST: usize = 482;
+        const OTHERS: usize = 504;
+        let mut more = entry.header.as_bytes().get(FIRST) == Some(&1);
+        while more {
+            let mut map = [0; 512];
+            let at = blocks.place();
+            blocks
+                .body(512)
+                .read_exact(&mut map)
+                .map_err(|error| explain(error, at))?;
+            more = map.get(OTHERS) == Some(&1);
+        }
+    }
+    blocks.pass(entry.size)
+}
+
+impl From<stack::Conflict> for Error {
+    fn from(conflict: stack::Conflict) -> Self {
+        Self::Content(match conflict {
+            stack::Conflict::Twice(path) => content::Error::Duplicate { path },
+            stack::Conflict::FileAsFolder(path, other) => {
+                content::Error::FileAsFolder { path, other }
+            }
+        })
+    }
+}
