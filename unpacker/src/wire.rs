@@ -49,6 +49,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Digest;
 
+#[cfg(feature = "sources")]
+mod check;
+#[cfg(feature = "sources")]
+mod receive;
+#[cfg(feature = "sources")]
+mod refusal;
+
+#[cfg(feature = "sources")]
+pub use receive::{Demand, Received, Terms, answer, receive};
+#[cfg(feature = "sources")]
+pub use refusal::Refusal;
+
 /// What a body is.
 pub const CONTENT_TYPE: &str = "application/gzip";
 /// RFC 9530: the digest of the body.
