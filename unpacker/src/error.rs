@@ -123,6 +123,10 @@ pub enum Error {
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Web(#[from] crate::web::Error),
+    /// A git repository gives no content.
+    #[cfg(feature = "sources")]
+    #[error(transparent)]
+    Git(#[from] crate::git::Error),
     /// A registry does not give an image, or does not take one.
     #[cfg(feature = "sources")]
     #[error(transparent)]
@@ -185,6 +189,8 @@ impl Error {
             #[cfg(feature = "sources")]
             Self::Web(error) => error.reason(),
             #[cfg(feature = "sources")]
+            Self::Git(error) => error.reason(),
+            #[cfg(feature = "sources")]
             Self::Registry(error) => error.reason(),
             #[cfg(feature = "sources")]
             Self::Store(error) => error.reason(),
@@ -209,6 +215,8 @@ impl Error {
             Self::Oci(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Web(error) => error.is_terminal(),
+            #[cfg(feature = "sources")]
+            Self::Git(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Registry(error) => error.is_terminal(),
             #[cfg(feature = "sources")]

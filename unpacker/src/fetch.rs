@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    Access, Digest, Error, Options, Result, Skipped, Source, Tree, open_tree, source::Local,
+    Access, Digest, Error, Options, Result, Skipped, Source, Tree, git, open_tree, source::Local,
     stream_tree,
 };
 
@@ -32,15 +32,16 @@ pub struct Fetched {
 /// When it cannot be reached or read, holds what is refused, or exceeds a limit.
 pub async fn fetch(
     source: &Source,
-    _access: &Access,
+    access: &Access,
     options: &Options,
-    _progress: &Progress,
+    progress: &Progress,
 ) -> Result<Fetched> {
     match source {
         Source::Local(at) => {
             let (at, options) = (at.clone(), options.clone());
             blocking(move || local(&at, &options)).await
         }
+        Source::Git(at) => git::fetch(at, access, options, progress).await,
         source => Err(unknown(source)),
     }
 }
@@ -50,9 +51,10 @@ pub async fn fetch(
 ///
 /// # Errors
 /// When it cannot be reached, or there is no such thing.
-pub async fn resolve(source: &Source, _access: &Access) -> Result<Source> {
+pub async fn resolve(source: &Source, access: &Access) -> Result<Source> {
     match source {
         Source::Http(_) | Source::Local(_) => Ok(source.clone()),
+        Source::Git(at) => git::resolve(at, access).await.map(Source::Git),
         source => Err(unknown(source)),
     }
 }

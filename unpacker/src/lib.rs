@@ -48,6 +48,8 @@ mod error;
 #[cfg(feature = "sources")]
 pub mod fetch;
 mod folder;
+#[cfg(feature = "sources")]
+pub mod git;
 mod inflate;
 pub mod job;
 #[cfg(feature = "sources")]

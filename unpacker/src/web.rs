@@ -38,6 +38,7 @@ pub use body::{Reader, reader};
 pub use error::{Error, Result, Untrusted};
 pub use proxies::Proxies;
 pub use show::Shown;
+pub(crate) use show::printable;
 
 use crate::access::{Secret, Trust, Verify};
 use body::{Body, Upload};
@@ -338,8 +339,8 @@ impl Response {
         }
         let text = String::from_utf8_lossy(&bytes);
         match authorization {
-            Some(secret) => show::printable(&show::without(&text, &secret), 200),
-            None => show::printable(&text, 200),
+            Some(secret) => printable(&show::without(&text, &secret), 200),
+            None => printable(&text, 200),
         }
     }
 

@@ -1,0 +1,250 @@
+//! The lines of `known_hosts` that are about one host.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use russh::keys::{Algorithm, PublicKey};
+
+/// Keys of one host.
+#[derive(Debug, Default)]
+pub(super) struct KnownHosts {
+    name: String,
+    keys: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    kind: String,
+    key: Vec<u8>,
+    is_revoked: bool,
+}
+
+/// What the lines say about a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Known,
+    /// Nothing is known of the host.
+    Unknown,
+    /// The host should have another key.
+    Changed,
+    Revoked,
+}
+
+impl KnownHosts {
+    /// Reads the lines that match. What cannot be read matches nothing, as in OpenSSH.
+    pub(super) fn new(lines: &str, host: &str, port: u16) -> Self {
+        let name = match port {
+            22 => host.to_owned(),
+            port => format!("[{host}]:{port}"),
+        };
+        // OpenSSH takes a line without a port for any port.
+        let names = [name.as_str(), host];
+        let keys = lines.lines().filter_map(|line| known(line, &names));
+        Self {
+            keys: keys.collect(),
+            name,
+        }
+    }
+
+    /// Whether a key is known that this algorithm uses.
+    pub(super) fn has_kind(&self, algorithm: &Algorithm) -> bool {
+        let kind = match algorithm {
+            Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
+            other => other.to_string(),
+        };
+        let mut good = self.keys.iter().filter(|known| !known.is_revoked);
+        good.any(|known| known.kind == kind)
+    }
+
+    pub(super) fn check(&self, key: &PublicKey) -> Verdict {
+        let Ok(bytes) = key.to_bytes() else {
+            return Verdict::Unknown;
+        };
+        let mut same = self
+            .keys
+            .iter()
+            .filter(|known| known.key == bytes)
+            .peekable();
+        if same.peek().is_some() {
+            return if same.any(|known| known.is_revoked) {
+                Verdict::Revoked
+            } else {
+                Verdict::Known
+            };
+        }
+        if self.keys.iter().any(|known| !known.is_revoked) {
+            Verdict::Changed
+        } else {
+            Verdict::Unknown
+        }
+    }
+
+    /// The line that would make a key known.
+    pub(super) fn line(&self, key: &PublicKey) -> String {
+        let key = key.to_openssh().unwrap_or_default();
+        format!("{} {}", self.name, key.trim_end())
+    }
+}
+
+fn known(line: &str, names: &[&str]) -> Option<Known> {
+    let mut words = line.split_whitespace().peekable();
+    let is_revoked = match words.peek() {
+        Some(&"@revoked") => words.next().is_some(),
+        // Authorities sign certificates, and those are not asked for.
+        Some(first) if first.starts_with(['@', '#']) => return None,
+        _ => false,
+    };
+    let (hosts, kind, key) = (words.next()?, words.next()?, words.next()?);
+    let key = BASE64_STANDARD.decode(key).ok()?;
+    matches(hosts, names).then(|| Known {
+        kind: kind.to_owned(),
+        key,
+        is_revoked,
+    })
+}
+
+/// Whether a list of patterns, or a hashed name, is about a host. One negated pattern outweighs all others.
+fn matches(hosts: &str, names: &[&str]) -> bool {
+    if let Some(hashed) = hosts.strip_prefix("|1|") {
+        let parts = hashed.split_once('|').and_then(|(salt, hash)| {
+            let salt = BASE64_STANDARD.decode(salt).ok()?;
+            Some((salt, BASE64_STANDARD.decode(hash).ok()?))
+        });
+        return parts.is_some_and(|(salt, hash)| {
+            let is_it = |name: &&str| hmac(&salt, name.as_bytes()).is_some_and(|mac| hash == mac);
+            names.iter().any(is_it)
+        });
+    }
+    let fits = |pattern: &str| {
+        names
+            .iter()
+            .any(|name| glob(pattern.as_bytes(), name.as_bytes()))
+    };
+    let negated = hosts.split(',').filter_map(|host| host.strip_prefix('!'));
+    !negated.into_iter().any(&fits) && hosts.split(',').any(fits)
+}
+
+/// `*` and `?`, without regard to case.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    // Where the last star stood, and how much of the text it has eaten.
+    let mut star: Option<(usize, usize)> = None;
+    while let Some(byte) = text.get(from) {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(p) if *p == b'?' || p.eq_ignore_ascii_case(byte) => {
+                at += 1;
+                from += 1;
+            }
+            _ => match &mut star {
+                Some((stood, eaten)) => {
+                    *eaten += 1;
+                    (at, from) = (*stood + 1, *eaten);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern
+        .get(at..)
+        .is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+}
+
+/// HMAC-SHA1: what OpenSSH hides names with. Nothing rests on its strength.
+fn hmac(key: &[u8], text: &[u8]) -> Option<[u8; 20]> {
+    let padded = |with: u8| {
+        let mut block = [with; 64];
+        for (byte, key) in block.iter_mut().zip(key) {
+            *byte ^= key;
+        }
+        block
+    };
+    if key.len() > 64 {
+        return None;
+    }
+    let sha1 = |a: &[u8], b: &[u8]| -> Option<[u8; 20]> {
+        let mut hasher = sha1dc::Hasher::new();
+        hasher.update(a);
+        hasher.update(b);
+        Some(hasher.finalize().ok()?.into())
+    };
+    sha1(&padded(0x5c), &sha1(&padded(0x36), text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
+    const OTHER: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA6rWI3G2sz07DnfFlrouTcysQlj2P+jpNSOEWD9OJ3X";
+
+    #[test]
+    fn the_lines_about_a_host_are_found_however_they_name_it() {
+        let key = PublicKey::from_openssh(KEY).unwrap();
+        // Of "git.example.com".
+        let hashed = {
+            let mac = hmac(b"01234567890123456789", b"git.example.com").unwrap();
+            let salt = BASE64_STANDARD.encode("01234567890123456789");
+            format!("|1|{salt}|{}", BASE64_STANDARD.encode(mac))
+        };
+        for (lines, port, verdict) in [
+            (format!("git.example.com {KEY}"), 22, Verdict::Known),
+            (format!("GIT.example.com {KEY} me@home"), 22, Verdict::Known),
+            (
+                format!("other,git.example.com,10.0.0.1 {KEY}"),
+                22,
+                Verdict::Known,
+            ),
+            (format!("*.example.com {KEY}"), 22, Verdict::Known),
+            (format!("git?example.c* {KEY}"), 22, Verdict::Known),
+            (format!("*.example.com,!git.* {KEY}"), 22, Verdict::Unknown),
+            (format!("{hashed} {KEY}"), 22, Verdict::Known),
+            (
+                format!("[git.example.com]:2222 {KEY}"),
+                2222,
+                Verdict::Known,
+            ),
+            (
+                format!("[git.example.com]:2222 {KEY}"),
+                22,
+                Verdict::Unknown,
+            ),
+            (format!("git.example.com {KEY}"), 2222, Verdict::Known),
+            (format!("git.example.com {OTHER}"), 22, Verdict::Changed),
+            (
+                format!("git.example.com {OTHER}\ngit.example.com {KEY}"),
+                22,
+                Verdict::Known,
+            ),
+            (
+                format!("@revoked * {KEY}\ngit.example.com {KEY}"),
+                22,
+                Verdict::Revoked,
+            ),
+            (format!("@revoked * {OTHER}"), 22, Verdict::Unknown),
+            (format!("@cert-authority * {KEY}"), 22, Verdict::Unknown),
+            (format!("# git.example.com {KEY}"), 22, Verdict::Unknown),
+            (
+                "git.example.com ssh-ed25519 !!".to_owned(),
+                22,
+                Verdict::Unknown,
+            ),
+            ("git.example.com".to_owned(), 22, Verdict::Unknown),
+            ("|1|x git.example.com x".to_owned(), 22, Verdict::Unknown),
+            (String::new(), 22, Verdict::Unknown),
+        ] {
+            let known = KnownHosts::new(&lines, "git.example.com", port);
+            assert_eq!(known.check(&key), verdict, "{lines}");
+        }
+    }
+
+    #[test]
+    fn hmac_is_the_one_that_everybody_computes() {
+        let mac = hmac(b"key", b"The quick brown fox jumps over the lazy dog").unwrap();
+        let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
+    }
+}

@@ -1,0 +1,145 @@
+//! What a folder of a commit lists, and which names may be in it.
+
+use std::collections::HashSet;
+
+use super::{
+    error::{Problem, Result},
+    id::Id,
+};
+
+/// One name in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) sort: Sort,
+    pub(super) id: Id,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sort {
+    Folder,
+    /// With permission bits, of which git keeps one.
+    File(u32),
+    Link,
+    /// A commit of another repository.
+    Submodule,
+}
+
+/// The entries of a folder. Every one has a name, and none the name of another.
+pub(super) fn entries(bytes: &[u8]) -> Result<Vec<Entry<'_>>> {
+    const DAMAGED: Problem = Problem::Damaged {
+        problem: "a folder is not well formed",
+    };
+    let mut entries = Vec::new();
+    let mut names = HashSet::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (entry, after) = entry(rest).ok_or(DAMAGED)?;
+        if !names.insert(entry.name) {
+            return Err(Problem::Damaged {
+                problem: "a folder lists a name twice",
+            });
+        }
+        entries.push(entry);
+        rest = after;
+    }
+    Ok(entries)
+}
+
+fn entry(bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
+    let space = bytes.iter().position(|byte| *byte == b' ')?;
+    let (mode, rest) = bytes.split_at_checked(space)?;
+    let rest = rest.get(1..)?;
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let (name, rest) = rest.split_at_checked(end)?;
+    let id = rest.get(1..=Id::LEN)?;
+    // Old programs wrote a zero before the mode of folders, and the group's right to write.
+    let sort = match mode {
+        b"40000" | b"040000" => Sort::Folder,
+        b"100644" | b"100664" => Sort::File(0o644),
+        b"100755" => Sort::File(0o755),
+        b"120000" => Sort::Link,
+        b"160000" => Sort::Submodule,
+        _ => return None,
+    };
+    let id = Id::from_bytes(id)?;
+    (!name.is_empty()).then_some((Entry { name, sort, id }, rest.get(Id::LEN + 1..)?))
+}
+
+/// What is wrong with a name that no git would have put into a folder.
+///
+/// Content is a map from paths to bytes, so that such a name could do no harm here; but content may be written to a
+/// disk one day, and whoever made this repository meant harm. Names that differ only in case are innocent, and taken.
+pub(super) fn problem_of(name: &[u8]) -> Option<&'static str> {
+    match name {
+        b"." | b".." => return Some("leaves the folder that it is in"),
+        name if name.contains(&b'/') => return Some("has a slash within a name"),
+        _ => {}
+    }
+    // File systems of macOS leave out these characters, those of Windows dots and spaces at the end.
+    let text = String::from_utf8_lossy(name);
+    let text = text.split(|c| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}'));
+    let text = text.collect::<String>().to_ascii_lowercase();
+    let text = text.split(':').next().unwrap_or_default();
+    let is_git = matches!(text.trim_end_matches([' ', '.']), ".git" | "git~1");
+    is_git.then_some("is a name that git keeps for itself")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_git_keeps_for_itself_are_found_in_every_spelling() {
+        for (name, is_bad) in [
+            ("..", true),
+            (".", true),
+            ("a/b", true),
+            ("../a", true),
+            (".git", true),
+            (".GIT", true),
+            (".gIt", true),
+            (".git ", true),
+            (".git...", true),
+            (".git. .", true),
+            (".git::$INDEX_ALLOCATION", true),
+            ("git~1", true),
+            ("GIT~1", true),
+            (".g\u{200c}it", true),
+            ("\u{feff}.git", true),
+            (".gitignore", false),
+            (".gitmodules", false),
+            ("git", false),
+            ("a.git", false),
+            ("...", false),
+            ("..a", false),
+        ] {
+            assert_eq!(problem_of(name.as_bytes()).is_some(), is_bad, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn folders_that_are_not_well_formed_are_refused() {
+        let line = |mode: &str, name: &str| {
+            let mut line = format!("{mode} {name}\0").into_bytes();
+            line.extend([7; 20]);
+            line
+        };
+        for (bytes, good) in [
+            (vec![], true),
+            (line("100644", "a"), true),
+            ([line("100644", "a"), line("40000", "b")].concat(), true),
+            ([line("100644", "a"), line("40000", "a")].concat(), false),
+            ([line("100644", "a"), line("100644", "A")].concat(), true),
+            (line("100644", ""), false),
+            (line("100600", "a"), false),
+            (line("", "a"), false),
+            (b"100644 a".to_vec(), false),
+            (b"100644 a\0short".to_vec(), false),
+            (vec![0; 40], false),
+        ] {
+            assert_eq!(entries(&bytes).is_ok(), good, "{bytes:?}");
+        }
+    }
+}

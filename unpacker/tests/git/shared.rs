@@ -1,0 +1,128 @@
+//! What the tests ask, and how they look at the answer.
+
+use std::{error::Error as _, fmt::Write as _, fs, path::Path};
+
+use tests::{GitServer, Repository, User};
+use unpacker::{
+    Access, Error, Options, Progress, Source,
+    access::{Basic, Ssh, Trust},
+    fetch::Fetched,
+    source::Git,
+};
+
+/// A source as people write it: a URL, and what stands behind the `#`.
+pub(crate) fn source(url: &str, fragment: &str) -> Git {
+    match Source::parse(&format!("git+{url}#{fragment}"), |_| false).unwrap() {
+        Source::Git(git) => git,
+        other => panic!("{other}"),
+    }
+}
+
+pub(crate) async fn fetch(git: &Git, access: &Access) -> Result<Fetched, Error> {
+    unpacker::git::fetch(git, access, &Options::default(), &Progress::default()).await
+}
+
+/// The files as `path=text`, or the message.
+pub(crate) async fn outcome(url: &str, fragment: &str, access: &Access) -> String {
+    show(fetch(&source(url, fragment), access).await)
+}
+
+pub(crate) fn show(fetched: Result<Fetched, Error>) -> String {
+    let fetched = match fetched {
+        Ok(fetched) => fetched,
+        Err(error) => return chain(&error),
+    };
+    let content = fetched.tree.into_content().unwrap();
+    let files = content.files().map(|(path, file)| {
+        let text: String = String::from_utf8_lossy(&file.bytes)
+            .chars()
+            .take(20)
+            .collect();
+        let mark = if file.mode & 0o100 == 0 { "" } else { "*" };
+        format!("{path}{mark}={text}")
+    });
+    files.collect::<Vec<_>>().join(" ")
+}
+
+/// The message with all its causes, as a user sees it.
+pub(crate) fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        write!(text, ": {error}").unwrap();
+        cause = error.source();
+    }
+    text
+}
+
+/// Files below a folder, and a commit of them.
+pub(crate) fn commit(repository: &Repository, branch: &str, files: &[(&str, &str)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        write(folder.path(), path, text);
+    }
+    repository.commit(branch, folder.path())
+}
+
+pub(crate) fn write(folder: &Path, path: &str, text: &str) {
+    let path = folder.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+pub(crate) fn as_user(user: User) -> Access {
+    Access {
+        basic: Some(Basic {
+            username: user.name.to_owned(),
+            password: user.password.to_owned().into(),
+        }),
+        ..Access::default()
+    }
+}
+
+pub(crate) fn believing(roots: String) -> Access {
+    Access {
+        trust: Trust {
+            roots,
+            ..Trust::default()
+        },
+        ..Access::default()
+    }
+}
+
+#[allow(dead_code)]
+pub(crate) fn with_key(key: String, known_hosts: String) -> Access {
+    Access {
+        ssh: Some(Ssh {
+            key: key.into(),
+            passphrase: None,
+            known_hosts,
+        }),
+        ..Access::default()
+    }
+}
+
+/// A repository with a branch, two kinds of tags, folders and a file that runs.
+pub(crate) fn usual(server: &GitServer) -> (Repository, String, String) {
+    let repository = server.repository("repo.git");
+    let (first, second) = fill(&repository);
+    (repository, first, second)
+}
+
+pub(crate) fn fill(repository: &Repository) -> (String, String) {
+    let first = commit(
+        repository,
+        "main",
+        &[("bundle/manifests/a.yaml", "one"), ("README", "r")],
+    );
+    repository.git(&["tag", "light", &first]);
+    repository.git(&["tag", "--annotate", "--message", "m", "v1", &first]);
+    repository.git(&["tag", "--annotate", "--message", "m", "again", "v1"]);
+    let second = commit(
+        repository,
+        "main",
+        &[("bundle/manifests/a.yaml", "two"), ("README", "r")],
+    );
+    repository.git(&["branch", "dev", &first]);
+    (first, second)
+}
