@@ -135,6 +135,10 @@ pub enum Error {
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Store(#[from] crate::store::Error),
+    /// The same failure for all who waited for one fetch.
+    #[cfg(feature = "sources")]
+    #[error(transparent)]
+    Shared(std::sync::Arc<Error>),
     /// What was given does not say where a bundle is.
     #[cfg(feature = "sources")]
     #[error(transparent)]
@@ -195,6 +199,8 @@ impl Error {
             #[cfg(feature = "sources")]
             Self::Store(error) => error.reason(),
             #[cfg(feature = "sources")]
+            Self::Shared(error) => error.reason(),
+            #[cfg(feature = "sources")]
             Self::Source(_) => "UnknownSource",
             Self::Spool { .. } | Self::Write { .. } => "WriteFailed",
         }
@@ -221,6 +227,8 @@ impl Error {
             Self::Registry(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Store(error) => error.is_terminal(),
+            #[cfg(feature = "sources")]
+            Self::Shared(error) => error.is_terminal(),
             _ => true,
         }
     }

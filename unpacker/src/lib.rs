@@ -68,6 +68,8 @@ mod spool;
 pub mod store;
 pub mod tree;
 #[cfg(feature = "sources")]
+pub mod unpack;
+#[cfg(feature = "sources")]
 pub mod web;
 pub mod wire;
 
@@ -90,6 +92,8 @@ pub use source::Source;
 #[cfg(feature = "sources")]
 pub use store::Store;
 pub use tree::{FileInfo, Tree};
+#[cfg(feature = "sources")]
+pub use unpack::{Pinned, unpack};
 
 use manifests::content::Paths;
 use spool::Room;

@@ -49,7 +49,7 @@ use std::{
 use manifests::content::{Content, Limits};
 use tracing::warn;
 
-use crate::{Access, Digest, Format, Options, Source, Tree};
+use crate::{Access, Digest, Format, Options, Source, Tree, unpack};
 use disk::Disk;
 use flight::Flights;
 use hold::Holds;
@@ -84,6 +84,7 @@ struct Inner {
     memory: Memory,
     holds: Holds,
     reads: Flights<(Digest, Limits), Result<Arc<Content>>>,
+    fetches: unpack::Flights,
     counts: Counts,
 }
 
@@ -110,6 +111,7 @@ impl Store {
             memory: Memory::new(budget.memory),
             holds: Holds::default(),
             reads: Flights::default(),
+            fetches: unpack::Flights::default(),
             counts: Counts::default(),
         };
         Ok(Self {
@@ -292,6 +294,16 @@ impl Store {
     /// What a source is known by once it has been fetched; nothing for one that may change.
     pub fn key(&self, source: &Source, options: &Options, access: &Access) -> Option<Key> {
         Key::new(&self.inner.disk.state.salt, source, options, access)
+    }
+
+    /// What is asked for, by a source that may change too.
+    pub(crate) fn asked(&self, source: &Source, options: &Options, access: &Access) -> Option<Key> {
+        Key::of(&self.inner.disk.state.salt, source, options, access)
+    }
+
+    /// What is being fetched.
+    pub(crate) fn fetches(&self) -> &unpack::Flights {
+        &self.inner.fetches
     }
 
     /// Notes which content a source has.

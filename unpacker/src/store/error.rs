@@ -94,8 +94,8 @@ pub enum Error {
     /// Content is whole, but not for this caller: it exceeds the limits given. Or what should be stored cannot be read.
     #[error(transparent)]
     Content(Arc<crate::Error>),
-    /// Nobody waits for it any more.
-    #[error("storing was given up, since nobody waits for it any more; ask again")]
+    /// Whoever waited for it has gone, or the program is about to end.
+    #[error("the content store gave up, since nobody waited for it any more; ask again")]
     Cancelled,
 }
 

@@ -30,11 +30,19 @@ impl Key {
             Source::Image(image) => image.reference.is_pinned(),
             Source::Git(git) => matches!(git.revision, Revision::Commit(_)),
             Source::Http(http) => http.sha256.is_some(),
-            Source::Local(_) => false,
+            Source::Local(_) => return None,
         };
-        if !is_pinned {
-            return None;
-        }
+        let key = Self::of(salt, source, options, access);
+        key.filter(|_| is_pinned)
+    }
+
+    /// What is asked for, pinned or not. None for what must always be asked for itself.
+    pub(super) fn of(
+        salt: &[u8],
+        source: &Source,
+        options: &Options,
+        access: &Access,
+    ) -> Option<Self> {
         let mut fields = Fields::new(salt);
         fields.source(source);
         match &options.select {
@@ -116,7 +124,7 @@ impl Fields {
                 None
             }
             Source::Git(_) | Source::Http(_) => access.basic.as_ref(),
-            Source::Local(_) => None,
+            Source::Local(_) => return None,
         };
         if let Some(basic) = basic {
             self.add("basic");
