@@ -156,7 +156,8 @@ async fn backend(root: &Path, request: Request<Bytes>) -> Response<Bytes> {
         .env("REMOTE_ADDR", "127.0.0.1")
         .env("CONTENT_LENGTH", request.body().len().to_string())
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     for (variable, name) in [
         ("CONTENT_TYPE", "Content-Type"),
         ("HTTP_CONTENT_ENCODING", "Content-Encoding"),

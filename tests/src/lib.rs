@@ -22,6 +22,7 @@
 )]
 
 mod authority;
+mod buildah;
 mod corpus;
 mod files;
 mod git;
@@ -32,6 +33,7 @@ mod ssh;
 mod tokens;
 
 pub use authority::Authority;
+pub use buildah::Buildah;
 pub use corpus::{Case, Corpus, corpus};
 pub use files::FileServer;
 pub use git::{GitServer, Repository};

@@ -5,7 +5,10 @@ use std::{
     io::{BufRead as _, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{self, Receiver},
+    sync::{
+        Mutex,
+        mpsc::{self, Receiver},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -31,7 +34,7 @@ rm -rf -- "$folder"
 pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
-    lines: Receiver<String>,
+    lines: Mutex<Receiver<String>>,
     folder: TempDir,
     name: String,
 }
@@ -50,7 +53,7 @@ impl Process {
             .spawn()
             .unwrap();
         let stdin = child.stdin.take();
-        let lines = lines(child.stderr.take().unwrap());
+        let lines = Mutex::new(lines(child.stderr.take().unwrap()));
         Self {
             child,
             stdin,
@@ -67,8 +70,9 @@ impl Process {
     /// Waits until the program has said what `find` looks for in the lines of its log.
     pub(crate) fn wait_for<T>(&self, find: impl Fn(&str) -> Option<T>) -> T {
         let end = Instant::now() + PATIENCE;
+        let lines = self.lines.lock().unwrap();
         let mut log = String::new();
-        while let Ok(line) = self.lines.recv_timeout(end - Instant::now()) {
+        while let Ok(line) = lines.recv_timeout(end - Instant::now()) {
             if let Some(found) = find(&line) {
                 return found;
             }

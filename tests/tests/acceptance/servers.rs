@@ -4,13 +4,13 @@ use std::{
     fs,
     io::{Read as _, Write as _},
     net::TcpStream,
-    path::Path,
     process::Command,
 };
 
 use tempfile::TempDir;
 use tests::{
-    Auth, Authority, FileServer, GitServer, OWNER, Registry, Sshd, TENANT, TokenServer, User,
+    Auth, Authority, Buildah, FileServer, GitServer, OWNER, Registry, Sshd, TENANT, TokenServer,
+    User,
 };
 
 fn folder(text: &str) -> TempDir {
@@ -30,42 +30,23 @@ fn run(command: &mut Command) -> (bool, String) {
     )
 }
 
-fn buildah(store: &Path) -> Command {
-    let mut command = Command::new("buildah");
-    let text = store.to_str().unwrap();
-    command.args(["--storage-driver", "vfs"]);
-    command.args([
-        "--root",
-        &format!("{text}/root"),
-        "--runroot",
-        &format!("{text}/run"),
-    ]);
-    command
-}
-
-/// Builds an image with one file and pushes it.
+/// Whether an image with one file can be pushed, and what is said.
 fn push(image: &str, user: Option<User>, ca: Option<&str>) -> (bool, String) {
-    let store = tempfile::tempdir().unwrap();
+    let buildah = Buildah::new();
     let content = folder("kind: Test");
-    fs::write(
-        content.path().join("Dockerfile"),
-        "FROM scratch\nCOPY manifests /manifests\n",
-    )
-    .unwrap();
-    let built = run(buildah(store.path())
-        .args(["build", "--isolation", "chroot", "--tag", "built"])
-        .arg(content.path()));
-    assert!(built.0, "{}", built.1);
-    let certificates = store.path().join("certificates");
-    fs::create_dir(&certificates).unwrap();
-    fs::write(certificates.join("ca.crt"), ca.unwrap_or_default()).unwrap();
-    let mut command = buildah(store.path());
-    command.arg("push").arg("--cert-dir").arg(&certificates);
+    let built = buildah.build("FROM scratch\nCOPY . /\n", content.path(), &[]);
+    let certificates = tempfile::tempdir().unwrap();
+    fs::write(certificates.path().join("ca.crt"), ca.unwrap_or_default()).unwrap();
+    let mut command = buildah.command();
+    command
+        .arg("push")
+        .arg("--cert-dir")
+        .arg(certificates.path());
     command.arg(format!("--tls-verify={}", ca.is_some()));
     if let Some(user) = user {
         command.arg(format!("--creds={}:{}", user.name, user.password));
     }
-    run(command.args(["built", &format!("docker://{image}")]))
+    run(command.args([&built, &format!("docker://{image}")]))
 }
 
 #[test]

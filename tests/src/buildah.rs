@@ -1,0 +1,99 @@
+//! Images by the builder that most people have.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use tempfile::TempDir;
+
+use crate::process::program;
+
+/// `buildah` with a storage of its own. Dropping it removes its images.
+#[derive(Debug)]
+pub struct Buildah {
+    storage: TempDir,
+    built: AtomicUsize,
+}
+
+impl Default for Buildah {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Buildah {
+    /// One without images.
+    pub fn new() -> Self {
+        let storage = tempfile::Builder::new().prefix("buildah-").tempdir();
+        Self {
+            storage: storage.unwrap(),
+            built: AtomicUsize::new(0),
+        }
+    }
+
+    /// Builds a Dockerfile over a folder and tells the image's name.
+    pub fn build(&self, file: &str, context: &Path, flags: &[&str]) -> String {
+        let number = self.built.fetch_add(1, Ordering::Relaxed);
+        let path = self.storage.path().join(format!("Dockerfile-{number}"));
+        fs::write(&path, file).unwrap();
+        let name = format!("localhost/built-{number}");
+        let path = path.to_str().unwrap();
+        let mut args = vec!["build", "--quiet", "--tag", &name, "--file", path];
+        args.extend(flags);
+        args.push(context.to_str().unwrap());
+        self.run(&args);
+        name
+    }
+
+    /// Sends an image to where buildah can: `docker://…`, `oci:…`, `docker-archive:…`.
+    pub fn push(&self, image: &str, to: &str, flags: &[&str]) {
+        self.run(&[&["push", "--quiet"], flags, &[image, to]].concat());
+    }
+
+    /// A small system in which `RUN` works: this machine's shell and what it is linked with.
+    pub fn base(&self) -> String {
+        let root = tempfile::tempdir().unwrap();
+        let mut files = BTreeSet::new();
+        for tool in ["sh", "rm"].map(program) {
+            let output = Command::new("ldd").arg(&tool).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            let paths = text.split_whitespace().filter(|word| word.starts_with('/'));
+            files.extend(paths.map(str::to_owned));
+            let name = tool.file_name().unwrap().to_str().unwrap();
+            files.insert(format!("/usr/bin/{name}"));
+        }
+        for file in files {
+            let to = root.path().join(file.trim_start_matches('/'));
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(&file, &to).unwrap();
+        }
+        std::os::unix::fs::symlink("usr/bin", root.path().join("bin")).unwrap();
+        self.build("FROM scratch\nCOPY . /\n", root.path(), &[])
+    }
+
+    /// Runs a command of buildah.
+    pub fn run(&self, args: &[&str]) {
+        let mut command = self.command();
+        let output = command.args(args).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {error}");
+    }
+
+    /// Buildah itself, for what may fail.
+    pub fn command(&self) -> Command {
+        let folder = |name: &str| self.storage.path().join(name);
+        let mut command = Command::new(program("buildah"));
+        command
+            .args(["--storage-driver", "vfs", "--root"])
+            .arg(folder("root"))
+            .arg("--runroot")
+            .arg(folder("run"))
+            .env("BUILDAH_ISOLATION", "chroot")
+            .stdin(Stdio::null());
+        command
+    }
+}
