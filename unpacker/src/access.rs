@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+
 use crate::{
     registry::{Credentials, Mirrors},
     web::Patience,
@@ -37,6 +39,14 @@ pub struct Basic {
     pub username: String,
     /// With what.
     pub password: Secret,
+}
+
+impl Basic {
+    /// The value of the `Authorization` header that carries it.
+    pub fn authorization(&self) -> Secret {
+        let pair = format!("{}:{}", self.username, self.password.reveal());
+        Secret(format!("Basic {}", BASE64.encode(pair)))
+    }
 }
 
 /// How ssh proves who we are, and who the server is.

@@ -91,7 +91,7 @@ impl<R: Read> Read for Meter<R> {
     }
 }
 
-/// Tells a cut archive from a damaged one, an endless one, and a reader that failed.
+/// Tells a cut archive from a damaged one, an endless one, a transfer that broke, and a reader that failed.
 pub(crate) fn explain(source: io::Error, at: String) -> Error {
     if let Some(Overrun(limit)) = source.get_ref().and_then(|inner| inner.downcast_ref()) {
         return Error::TooLong { limit: *limit };
@@ -99,6 +99,11 @@ pub(crate) fn explain(source: io::Error, at: String) -> Error {
     let source = source
         .downcast::<Failed>()
         .map_or_else(|source| source, |Failed(source)| source);
+    #[cfg(feature = "sources")]
+    let source = match source.downcast() {
+        Ok(error) => return Error::Web(error),
+        Err(source) => source,
+    };
     match source.kind() {
         io::ErrorKind::UnexpectedEof => Error::Truncated { at },
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => Error::Corrupt {

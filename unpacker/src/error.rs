@@ -127,6 +127,14 @@ pub enum Error {
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Git(#[from] crate::git::Error),
+    /// A URL does not give a bundle.
+    #[cfg(feature = "sources")]
+    #[error(transparent)]
+    Http(#[from] crate::http::Error),
+    /// ConfigMaps do not make up a bundle.
+    #[cfg(feature = "sources")]
+    #[error(transparent)]
+    ConfigMaps(#[from] crate::configmaps::Error),
     /// A registry does not give an image, or does not take one.
     #[cfg(feature = "sources")]
     #[error(transparent)]
@@ -195,6 +203,10 @@ impl Error {
             #[cfg(feature = "sources")]
             Self::Git(error) => error.reason(),
             #[cfg(feature = "sources")]
+            Self::Http(error) => error.reason(),
+            #[cfg(feature = "sources")]
+            Self::ConfigMaps(error) => error.reason(),
+            #[cfg(feature = "sources")]
             Self::Registry(error) => error.reason(),
             #[cfg(feature = "sources")]
             Self::Store(error) => error.reason(),
@@ -223,6 +235,8 @@ impl Error {
             Self::Web(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Git(error) => error.is_terminal(),
+            #[cfg(feature = "sources")]
+            Self::Http(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Registry(error) => error.is_terminal(),
             #[cfg(feature = "sources")]

@@ -9,8 +9,8 @@ use std::{
 };
 
 use crate::{
-    Access, Digest, Error, Options, Result, Skipped, Source, Tree, git, open_tree, source::Local,
-    stream_tree,
+    Access, Digest, Error, Options, Result, Skipped, Source, Tree, git, http, open_tree,
+    source::Local, stream_tree,
 };
 
 /// A source that has been read to its end and checked.
@@ -42,7 +42,8 @@ pub async fn fetch(
             blocking(move || local(&at, &options)).await
         }
         Source::Git(at) => git::fetch(at, access, options, progress).await,
-        source => Err(unknown(source)),
+        Source::Http(at) => http::fetch(at, access, options, progress).await,
+        Source::Image(_) => Err(unknown(source)),
     }
 }
 
@@ -55,7 +56,7 @@ pub async fn resolve(source: &Source, access: &Access) -> Result<Source> {
     match source {
         Source::Http(_) | Source::Local(_) => Ok(source.clone()),
         Source::Git(at) => git::resolve(at, access).await.map(Source::Git),
-        source => Err(unknown(source)),
+        Source::Image(_) => Err(unknown(source)),
     }
 }
 
@@ -125,6 +126,11 @@ impl Progress {
     /// Counts bytes that have arrived.
     pub fn add(&self, bytes: u64) {
         self.counts.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Forgets what has arrived, when a transfer begins once more.
+    pub fn restart(&self) {
+        self.counts.done.store(0, Ordering::Relaxed);
     }
 
     /// States how many bytes there will be, as soon as that is known.

@@ -43,6 +43,8 @@
 pub mod access;
 mod archive;
 mod block;
+#[cfg(feature = "sources")]
+pub mod configmaps;
 mod digest;
 mod error;
 #[cfg(feature = "sources")]
@@ -50,6 +52,8 @@ pub mod fetch;
 mod folder;
 #[cfg(feature = "sources")]
 pub mod git;
+#[cfg(feature = "sources")]
+pub mod http;
 mod inflate;
 pub mod job;
 #[cfg(feature = "sources")]

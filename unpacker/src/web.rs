@@ -38,6 +38,7 @@ pub use body::{Reader, reader};
 pub use error::{Error, Result, Untrusted};
 pub use proxies::Proxies;
 pub use show::Shown;
+pub(crate) use show::is_markup;
 pub(crate) use show::printable;
 
 use crate::access::{Secret, Trust, Verify};
@@ -68,6 +69,13 @@ impl Default for Patience {
             tries: 5,
             pause: Duration::from_millis(500),
         }
+    }
+}
+
+impl Patience {
+    /// How long to wait before trying once more what has failed so often.
+    pub(crate) fn pause_after(&self, tries: u32) -> Duration {
+        retry::pause(self, tries, None)
     }
 }
 
@@ -113,6 +121,7 @@ pub struct Response {
     pub headers: HeaderMap,
     /// Where the answer came from, behind all redirects.
     pub url: Url,
+    method: Method,
     body: Body,
     /// What was sent to get it, and must not come back in a message.
     authorization: Option<Secret>,
@@ -265,6 +274,7 @@ impl Client {
             status: response.status(),
             headers: response.headers().clone(),
             url: request.url.clone(),
+            method: request.method.clone(),
             body: Body::new(response, url, wait),
             authorization: request.authorization.clone(),
         })
@@ -347,9 +357,10 @@ impl Response {
     /// What to say about an answer whose status is not the one that was asked for.
     pub async fn into_error(self) -> Error {
         Error::Status {
+            method: self.method.clone(),
             url: (&self.url).into(),
             status: self.status,
-            excerpt: self.excerpt().await,
+            excerpt: self.excerpt().await.into(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 
 use super::show::Shown;
 
@@ -183,14 +183,16 @@ pub enum Error {
         limit: u64,
     },
     /// A status that was not asked for.
-    #[error("{url}: unexpected status \"{status}\"{}; {}", said(.excerpt), remedy(*.status))]
+    #[error("{method} {url}: unexpected status \"{status}\"{}; {}", said(.excerpt), remedy(*.status))]
     Status {
+        /// What was asked.
+        method: Method,
         /// Which server.
         url: Shown,
         /// The status.
         status: StatusCode,
         /// The beginning of what it says about it.
-        excerpt: String,
+        excerpt: Box<str>,
     },
 }
 

@@ -10,7 +10,7 @@ use crate::access::Secret;
 /// A URL as messages show it: scheme, host, port and path. What else it has may be a secret, as the signature of a
 /// storage service in a query is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown(String);
+pub struct Shown(Box<str>);
 
 impl From<&Url> for Shown {
     fn from(url: &Url) -> Self {
@@ -19,7 +19,7 @@ impl From<&Url> for Shown {
             .port()
             .map_or_else(String::new, |port| format!(":{port}"));
         let path: String = url.path().chars().take(500).collect();
-        Self(format!("{}://{host}{port}{path}", url.scheme()))
+        Self(format!("{}://{host}{port}{path}", url.scheme()).into())
     }
 }
 

@@ -218,7 +218,7 @@ async fn unwelcome_answers_are_told_with_their_beginning_and_what_to_do() {
         request.authorization = Some(Secret::from("Basic bmFtZTp3b3Jk".to_owned()));
         let response = client(&brisk()).send(&request).await.unwrap();
         let error = response.into_error().await;
-        assert_eq!(chain(&error), format!("{}{expected}", server.url("/b")));
+        assert_eq!(chain(&error), format!("GET {}{expected}", server.url("/b")));
     }
 }
 

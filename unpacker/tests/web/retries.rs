@@ -154,6 +154,27 @@ async fn a_server_that_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_server_that_takes_its_time_with_a_large_upload_is_not_silent() {
+    let patience = Patience {
+        idle: Duration::from_millis(800),
+        ..brisk()
+    };
+    let server = failing(0, Answer::ok(b"")).await;
+    let mut request = Request::new(Method::PUT, server.url("/").parse().unwrap());
+    request.body = Some(vec![7; 96 << 20].into());
+    let begin = Instant::now();
+    let response = client(&patience).send(&request).await.unwrap();
+    assert!(
+        begin.elapsed() > patience.idle,
+        "the upload was too fast to show anything"
+    );
+    assert_eq!((response.status.as_u16(), server.seen().len()), (200, 1));
+    let seen = &server.seen()[0];
+    assert_eq!(seen.header("transfer-encoding"), None);
+    assert_eq!(seen.body.len(), 96 << 20);
+}
+
+#[tokio::test]
 async fn a_head_that_drips_is_given_up() {
     let patience = Patience {
         total: Duration::from_millis(200),

@@ -209,8 +209,14 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Seen> 
         let header = (name.to_owned(), value.trim().to_owned());
         seen.headers.push(header);
     }
-    let length = seen.header("content-length").unwrap_or("0");
+    let length = seen.header("content-length").unwrap_or("0").to_owned();
     seen.body = vec![0; length.parse().unwrap()];
-    stream.read_exact(&mut seen.body).await.ok()?;
+    // A large body is taken slowly.
+    for piece in seen.body.chunks_mut(1 << 16) {
+        if length.len() > 7 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stream.read_exact(piece).await.ok()?;
+    }
     Some(seen)
 }

@@ -1,0 +1,354 @@
+//! Content that lies in ConfigMaps, as values: reading them from a cluster is for those who have a client.
+//!
+//! ```
+//! use unpacker::{Options, configmaps::{ConfigMap, read}};
+//!
+//! let manifests = ConfigMap {
+//!     name: "manifests".to_owned(),
+//!     data: [("csv.yaml".to_owned(), "kind: ClusterServiceVersion".to_owned())].into(),
+//!     path: Some("manifests".to_owned()),
+//!     ..ConfigMap::default()
+//! };
+//! let (tree, _) = read(&[manifests], &Options::default())?;
+//! assert!(tree.read("manifests/csv.yaml").is_some());
+//! # Ok::<(), unpacker::Error>(())
+//! ```
+
+use std::collections::BTreeMap;
+
+use manifests::content;
+
+use crate::{Options, Result, Skipped, Tree, select::Select, spool::Room, tree::Builder};
+
+/// A ConfigMap whose keys are files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfigMap {
+    /// What it is called.
+    pub name: String,
+    /// Files of text.
+    pub data: BTreeMap<String, String>,
+    /// Files of any bytes.
+    pub binary_data: BTreeMap<String, Vec<u8>>,
+    /// The folder that the files belong in; the root if there is none.
+    pub path: Option<String>,
+}
+
+/// Why ConfigMaps do not make up a bundle.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not one ConfigMap.
+    #[error("no configmap is named; name at least one that holds manifests")]
+    None,
+    /// A ConfigMap without keys.
+    #[error(
+        "configmap {name:?} is empty: at least one object is required; add one, or leave the configmap out"
+    )]
+    Empty {
+        /// Which.
+        name: String,
+    },
+    /// A folder outside the bundle.
+    #[error(
+        "the path of configmap {name:?} is invalid: {path:?} is outside bundle root; write a relative path without \"..\""
+    )]
+    Path {
+        /// Which ConfigMap.
+        name: String,
+        /// Its path.
+        path: String,
+        /// Why.
+        #[source]
+        source: Box<content::Error>,
+    },
+    /// A key that no ConfigMap can have.
+    #[error(
+        "key {key:?} of configmap {name:?} is no file name; use letters, digits, \".\", \"-\" and \"_\""
+    )]
+    Key {
+        /// Which ConfigMap.
+        name: String,
+        /// The key, cut to a readable length.
+        key: String,
+    },
+    /// One file in several ConfigMaps, or in both parts of one.
+    #[error("duplicate path {path:?} found in configmaps [{}]; keep one of them", .names.join(", "))]
+    Duplicate {
+        /// The file.
+        path: String,
+        /// The ConfigMaps.
+        names: Vec<String>,
+    },
+}
+
+impl Error {
+    /// The kind of failure in one word, for conditions, events and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::None | Self::Empty { .. } => "ConfigMapEmpty",
+            Self::Path { .. } | Self::Key { .. } => "InvalidPath",
+            Self::Duplicate { .. } => "DuplicatePath",
+        }
+    }
+}
+
+/// A file, and which ConfigMap has it.
+struct Entry<'a> {
+    name: &'a str,
+    bytes: &'a [u8],
+}
+
+/// Puts all files together, each under its ConfigMap's path.
+///
+/// # Errors
+/// When there is nothing to put together, a file stands in several ConfigMaps, a path or a key names no file in the
+/// bundle, or a limit is exceeded.
+pub fn read(configmaps: &[ConfigMap], options: &Options) -> Result<(Tree, Skipped)> {
+    if configmaps.is_empty() {
+        return Err(Error::None.into());
+    }
+    let mut files: BTreeMap<String, Vec<Entry<'_>>> = BTreeMap::new();
+    for configmap in configmaps {
+        for (path, entry) in entries(configmap)? {
+            files.entry(path).or_default().push(entry);
+        }
+    }
+    let select = Select::new(options)?;
+    let mut skipped = Skipped::default();
+    let mut builder = Builder::new(options.limits, Room::Memory);
+    for (path, entries) in files {
+        let [entry] = entries.as_slice() else {
+            let names = entries.iter().map(|entry| entry.name.to_owned()).collect();
+            return Err(Error::Duplicate { path, names }.into());
+        };
+        if select.takes(&path) {
+            builder.add(&path, 0o644, &mut &*entry.bytes)?;
+        } else {
+            builder.skip(&path)?;
+            skipped.unselected += 1;
+        }
+    }
+    Ok((builder.finish(), skipped))
+}
+
+fn entries(configmap: &ConfigMap) -> Result<Vec<(String, Entry<'_>)>, Error> {
+    let name = configmap.name.as_str();
+    let texts = configmap
+        .data
+        .iter()
+        .map(|(key, text)| (key, text.as_bytes()));
+    let binaries = configmap
+        .binary_data
+        .iter()
+        .map(|(key, bytes)| (key, bytes.as_slice()));
+    let folder = folder(configmap)?;
+    let entries: Vec<_> = texts
+        .chain(binaries)
+        .map(|(key, bytes)| {
+            if !is_key(key) {
+                return Err(Error::Key {
+                    name: name.to_owned(),
+                    key: key.chars().take(80).collect(),
+                });
+            }
+            let path = match &folder {
+                Some(folder) => format!("{folder}/{key}"),
+                None => key.clone(),
+            };
+            Ok((path, Entry { name, bytes }))
+        })
+        .collect::<Result<_, _>>()?;
+    if entries.is_empty() {
+        let name = name.to_owned();
+        return Err(Error::Empty { name });
+    }
+    Ok(entries)
+}
+
+/// The folder that a ConfigMap's files belong in, unless that is the root.
+fn folder(configmap: &ConfigMap) -> Result<Option<String>, Error> {
+    let path = configmap.path.as_deref().unwrap_or_default();
+    if path.split('/').all(|part| matches!(part, "" | ".")) && !path.starts_with('/') {
+        return Ok(None);
+    }
+    match content::normalise(path) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(source) => Err(Error::Path {
+            name: configmap.name.clone(),
+            path: path.chars().take(200).collect(),
+            source: source.into(),
+        }),
+    }
+}
+
+/// What Kubernetes allows as a key. Values may come from elsewhere.
+fn is_key(key: &str) -> bool {
+    let is_plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+    (1..=253).contains(&key.len())
+        && key != "."
+        && !key.starts_with("..")
+        && key.bytes().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+    use crate::{Limits, Selection};
+
+    fn configmap(name: &str, path: Option<&str>, files: &[(&str, &str)]) -> ConfigMap {
+        let files = files.iter();
+        ConfigMap {
+            name: name.to_owned(),
+            data: files
+                .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
+                .collect(),
+            binary_data: BTreeMap::new(),
+            path: path.map(str::to_owned),
+        }
+    }
+
+    /// The paths and sizes, or the message.
+    fn outcome(configmaps: &[ConfigMap], options: &Options) -> String {
+        match read(configmaps, options) {
+            Ok((tree, _)) => {
+                let files = tree
+                    .files()
+                    .map(|(path, file)| format!("{path} {}", file.size));
+                files.collect::<Vec<_>>().join(", ")
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_configmap_goes_under_its_path() {
+        let mut crds = configmap("crds", Some("./manifests//crds/"), &[("a.yaml", "aa")]);
+        crds.binary_data.insert("logo.png".to_owned(), vec![0, 255]);
+        let configmaps = [
+            configmap("csv", Some("manifests"), &[("csv.yaml", "c")]),
+            crds,
+            configmap("root", None, &[("README.md", "")]),
+            configmap("here", Some("."), &[("b", "")]),
+            configmap("empty", Some(""), &[("c", "")]),
+        ];
+        assert_eq!(
+            outcome(&configmaps, &Options::default()),
+            "README.md 0, b 0, c 0, manifests/crds/a.yaml 2, manifests/crds/logo.png 2, manifests/csv.yaml 1"
+        );
+        let (tree, _) = read(&configmaps, &Options::default()).unwrap();
+        let content = tree.into_content().unwrap();
+        assert_eq!(
+            content.read("manifests/crds/logo.png").unwrap().as_ref(),
+            [0, 255]
+        );
+    }
+
+    #[test]
+    fn a_path_in_several_configmaps_is_refused_with_their_names() {
+        let file = [("x", "1")];
+        let mut both = configmap("both", None, &file);
+        both.binary_data.insert("x".to_owned(), vec![1]);
+        for (configmaps, path, names) in [
+            (
+                vec![
+                    configmap("b", Some("manifests"), &file),
+                    configmap("c", None, &file),
+                    configmap("a", Some("manifests/."), &file),
+                ],
+                "manifests/x",
+                "b, a",
+            ),
+            (
+                vec![configmap("a", None, &file), configmap("a", None, &file)],
+                "x",
+                "a, a",
+            ),
+            (vec![both], "x", "both, both"),
+        ] {
+            assert_eq!(
+                outcome(&configmaps, &Options::default()),
+                format!("duplicate path {path:?} found in configmaps [{names}]; keep one of them")
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_of_one_configmap_is_no_folder_of_another() {
+        let configmaps = [
+            configmap("a", None, &[("manifests", "")]),
+            configmap("b", Some("manifests"), &[("x", "")]),
+        ];
+        let text = outcome(&configmaps, &Options::default());
+        assert!(text.contains("needs it to be a folder"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_no_bundle() {
+        let none = outcome(&[], &Options::default());
+        assert!(none.contains("no configmap is named"), "{none}");
+        let configmaps = [
+            configmap("a", None, &[("x", "")]),
+            configmap("b", None, &[]),
+        ];
+        let empty = outcome(&configmaps, &Options::default());
+        assert!(empty.starts_with("configmap \"b\" is empty"), "{empty}");
+    }
+
+    #[test]
+    fn keys_and_paths_stay_in_the_bundle() {
+        let long = "x".repeat(254);
+        for key in [
+            "", ".", "..", "..x", "a/b", "/a", "a\\b", "a b", "ä", "a\0", &long,
+        ] {
+            let text = outcome(&[configmap("a", None, &[(key, "")])], &Options::default());
+            assert!(text.contains("is no file name"), "{key:?}: {text}");
+        }
+        for path in ["..", "../x", "a/../..", "/", "/a", "a\\b", "a\nb"] {
+            let configmap = configmap("a", Some(path), &[("x", "")]);
+            let error = read(&[configmap], &Options::default()).unwrap_err();
+            assert!(error.to_string().contains("outside bundle root"), "{error}");
+            assert!(error.source().is_some() && error.is_terminal());
+        }
+    }
+
+    #[test]
+    fn limits_hold_for_configmaps_too() {
+        let limits = Limits {
+            total: 5,
+            file: 4,
+            entries: 2,
+            path: 9,
+            depth: 2,
+        };
+        let options = Options {
+            limits,
+            ..Options::default()
+        };
+        for (path, files, problem) in [
+            ("", &[("x", "1234")][..], "x 4"),
+            ("", &[("x", "12345")], "--max-file-size"),
+            ("", &[("x", "123"), ("y", "123")], "--max-size"),
+            ("", &[("x", ""), ("y", ""), ("z", "")], "--max-entries"),
+            ("", &[("1234567890", "")], "--max-path-length"),
+            ("a/b", &[("c", "")], "--max-path-depth"),
+        ] {
+            let text = outcome(&[configmap("a", Some(path), files)], &options);
+            assert!(text.contains(problem), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_selected_is_counted() {
+        let options = Options {
+            select: Selection::Only(vec!["manifests".to_owned()]),
+            ..Options::default()
+        };
+        let configmaps = [
+            configmap("a", Some("manifests"), &[("x", "")]),
+            configmap("b", None, &[("y", "")]),
+        ];
+        let (tree, skipped) = read(&configmaps, &options).unwrap();
+        assert_eq!((tree.len(), skipped.unselected), (1, 1));
+    }
+}
