@@ -151,6 +151,10 @@ pub enum Error {
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Source(#[from] crate::source::Error),
+    /// An image on this machine cannot be read.
+    #[cfg(feature = "sources")]
+    #[error(transparent)]
+    Local(#[from] crate::local::Error),
     /// An image's manifest, index or configuration cannot be taken.
     #[cfg(feature = "sources")]
     #[error(transparent)]
@@ -186,6 +190,8 @@ impl Error {
             Self::Unpack { source, .. } | Self::Layer { source, .. } => source.reason(),
             #[cfg(feature = "sources")]
             Self::Oci(error) => error.reason(),
+            #[cfg(feature = "sources")]
+            Self::Local(error) => error.reason(),
             Self::Content(
                 content::Error::PathTooLong { .. }
                 | content::Error::FileTooLarge { .. }
@@ -231,6 +237,8 @@ impl Error {
             Self::Unpack { source, .. } | Self::Layer { source, .. } => source.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Oci(error) => error.is_terminal(),
+            #[cfg(feature = "sources")]
+            Self::Local(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Web(error) => error.is_terminal(),
             #[cfg(feature = "sources")]

@@ -82,7 +82,7 @@ pub fn local(local: &Local, options: &Options) -> Result<Fetched> {
                 (tree.strip_top_folder(), skipped)
             }
         }
-        other => return Err(unknown(&Source::Local(other.clone()))),
+        image => return crate::local::image(image, None, options),
     };
     Ok(Fetched {
         resolved: Source::Local(local.clone()),

@@ -49,7 +49,8 @@ use crate::{
     tree::{Builder, Tree},
 };
 
-use name::{Change, Name};
+use name::Change;
+pub(crate) use name::Name;
 use stack::{Fresh, Stack};
 
 /// The files of an image, as they come in layer by layer.

@@ -59,6 +59,8 @@ pub mod job;
 #[cfg(feature = "sources")]
 pub mod layers;
 #[cfg(feature = "sources")]
+pub mod local;
+#[cfg(feature = "sources")]
 pub mod oci;
 mod pack;
 mod pax;

@@ -9,6 +9,8 @@ use std::{
 
 use bytes::Bytes;
 
+#[cfg(feature = "sources")]
+use crate::block::explain;
 use crate::{Error, Result};
 
 /// What is kept in memory before the rest goes to disk.
@@ -21,6 +23,47 @@ pub(crate) enum Room {
     Memory,
     /// In memory as far as they are few, else in an unnamed file in this folder.
     Disk(PathBuf),
+}
+
+impl Room {
+    /// An unnamed file of all that a reader gives, which goes when it is closed.
+    #[cfg(feature = "sources")]
+    pub(crate) fn file(&self, reader: &mut dyn Read) -> Result<File> {
+        let folder = match self {
+            Self::Memory => std::env::temp_dir(),
+            Self::Disk(folder) => folder.clone(),
+        };
+        let failed = |source| Error::Spool {
+            folder: folder.clone(),
+            source,
+        };
+        let mut file = tempfile::tempfile_in(&folder).map_err(failed)?;
+        copy(reader, |bytes| file.write_all(bytes).map_err(failed)).map_err(
+            |failure| match failure {
+                Failure::Write(error) => error,
+                Failure::Read(source) => explain(source, "in its compressed part".to_owned()),
+            },
+        )?;
+        Ok(file)
+    }
+}
+
+/// Passes on all that a reader gives.
+fn copy(
+    reader: &mut dyn Read,
+    mut write: impl FnMut(&[u8]) -> Result<()>,
+) -> std::result::Result<(), Failure> {
+    let mut buffer = vec![0; 128 << 10];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                write(buffer.get(..count).unwrap_or_default()).map_err(Failure::Write)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failure::Read(error)),
+        }
+    }
 }
 
 /// Bytes one behind the other. The file behind them is unlinked from its beginning, so that it goes with the process
@@ -87,17 +130,7 @@ impl Spool {
         }
         let at = self.end;
         self.write(&bytes).map_err(Failure::Write)?;
-        let mut buffer = vec![0; 128 << 10];
-        loop {
-            match reader.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => self
-                    .write(buffer.get(..count).unwrap_or_default())
-                    .map_err(Failure::Write)?,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Failure::Read(error)),
-            }
-        }
+        copy(reader, |bytes| self.write(bytes))?;
         let size = self.end - at;
         Ok(Piece::Disk { at, size })
     }

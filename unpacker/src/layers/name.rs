@@ -4,11 +4,11 @@ use crate::{Result, archive::refuse, pax::lossy};
 
 /// A path from the root of the image.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Name {
+pub(crate) struct Name {
     /// Without `.`, doubled slashes, a leading or a trailing one; empty for the root. What is no text is replaced.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// Whether nothing was replaced.
-    pub(super) is_text: bool,
+    pub(crate) is_text: bool,
 }
 
 /// What an entry does.
@@ -30,7 +30,7 @@ const OPAQUE: &str = ".wh..wh..opq";
 
 impl Name {
     /// Refuses what a reader could take for a path elsewhere: `..`, and a zero, at which some end.
-    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self> {
         const REMEDY: &str = "build the image again with another tool";
         if bytes.contains(&0) {
             return refuse(&lossy(bytes), "named with a zero byte", REMEDY);
