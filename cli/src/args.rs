@@ -1,17 +1,38 @@
 //! The command line.
 
+mod access;
+mod conversion;
+mod limits;
+mod transfer;
+
 use std::{ffi::OsString, path::PathBuf};
 
-use anyhow::Context;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
-use convert::{NamespaceObject, overlay::DeploymentConfig};
-use manifests::{content::Limits, names, version::KubeVersion, yaml};
-use serde_json::Value;
+use clap::{
+    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint,
+    error::ErrorKind,
+};
+
+pub(crate) use self::{
+    access::AccessArgs,
+    conversion::Conversion,
+    limits::{FileLimitArgs, LimitArgs},
+    transfer::UnpackArgs,
+};
+
+/// What every command that reads bundles says of them.
+const SOURCES: &str = "\
+A bundle is one of:
+  FOLDER, FILE.tgz, FILE.tar     on this machine; \"-\" is a tar or tar.gz on standard input
+  quay.io/org/bundle:v1          an image in a registry; docker://busybox, too
+  git+https://HOST/REPO#REF:DIR  a branch, tag or commit of a git repository, and the folder in it;
+                                 git+ssh://git@HOST/REPO, too
+  https://HOST/FILE.tgz          an archive; #sha256:... behind it pins what it must be
+  oci:FOLDER[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]";
 
 /// The name by which `kubectl` finds its plugins.
 const PLUGIN: &str = "kubectl-rukpak";
 
-/// Convert, validate and inspect operator bundles.
+/// Convert, validate, inspect, fetch and publish operator bundles.
 ///
 /// Nothing here talks to a cluster.
 #[derive(Debug, Parser)]
@@ -31,6 +52,7 @@ pub(crate) enum Command {
     Convert(ConvertArgs),
     Validate(ValidateArgs),
     Inspect(InspectArgs),
+    Unpack(UnpackArgs),
     Completion(CompletionArgs),
     Version(VersionArgs),
 }
@@ -44,6 +66,7 @@ pub(crate) enum Command {
 /// its ClusterServiceVersion, "converted", "refused" or "failed", and why, separated by tabs. Their manifests are
 /// written only with --output-dir.
 #[derive(Debug, Args)]
+#[command(after_help = SOURCES)]
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) bundles: Bundles,
@@ -68,6 +91,8 @@ pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) conversion: Conversion,
     #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
 
@@ -75,6 +100,7 @@ pub(crate) struct ConvertArgs {
 ///
 /// Fails when there are errors: such a bundle cannot be converted.
 #[derive(Debug, Args)]
+#[command(after_help = SOURCES)]
 pub(crate) struct ValidateArgs {
     #[command(flatten)]
     pub(crate) bundles: Bundles,
@@ -87,6 +113,8 @@ pub(crate) struct ValidateArgs {
     #[command(flatten)]
     pub(crate) conversion: Conversion,
     #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
 
@@ -95,15 +123,18 @@ pub(crate) struct ValidateArgs {
 /// Rights that let an operator take over more than it was given are marked. A bundle that cannot be converted is
 /// described as far as it is known.
 #[derive(Debug, Args)]
+#[command(after_help = SOURCES)]
 pub(crate) struct InspectArgs {
-    /// A folder, a tar or tar.gz file, or "-" for a tar on standard input.
-    #[arg(value_name = "BUNDLE")]
-    pub(crate) bundle: PathBuf,
+    /// A folder, an archive, an image, a git repository or a URL; see below.
+    #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
+    pub(crate) bundle: OsString,
     /// Format of the description.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Description,
     #[command(flatten)]
     pub(crate) conversion: Conversion,
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
@@ -126,9 +157,9 @@ pub(crate) struct VersionArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Bundles {
-    /// Folders, tar or tar.gz files, or "-" for a tar on standard input.
-    #[arg(required = true, value_name = "BUNDLE")]
-    pub(crate) bundles: Vec<PathBuf>,
+    /// Folders, archives, images, git repositories and URLs; see below.
+    #[arg(required = true, value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
+    pub(crate) bundles: Vec<OsString>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -152,144 +183,6 @@ pub(crate) enum Description {
     Text,
     Json,
     Yaml,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Class {
-    /// registry+v1: a ClusterServiceVersion with what belongs to it
-    Registry,
-    /// plain+v0: a folder of manifests
-    Plain,
-}
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Conversion")]
-pub(crate) struct Conversion {
-    /// Install into this namespace rather than the one that the bundle suggests.
-    #[arg(long, value_name = "NAME", value_parser = namespace)]
-    install_namespace: Option<String>,
-    /// Leave out the install namespace's own object.
-    #[arg(long)]
-    no_namespace: bool,
-    /// Release of the cluster that will run the result.
-    #[arg(long, value_name = "VERSION", default_value_t = KubeVersion::NEWEST)]
-    kube_version: KubeVersion,
-    /// YAML or JSON file with the deploymentConfig to lay over the operator's pods, as in a Subscription's spec.config.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Format of the bundle; told by its content when not given.
-    #[arg(long, value_enum)]
-    class: Option<Class>,
-}
-
-impl Conversion {
-    pub(crate) fn options(&self, limits: LimitArgs) -> anyhow::Result<convert::Options> {
-        let Self {
-            install_namespace,
-            no_namespace,
-            kube_version,
-            config,
-            class,
-        } = self;
-        Ok(convert::Options {
-            class: class.map(|class| match class {
-                Class::Registry => convert::Class::Registry,
-                Class::Plain => convert::Class::Plain,
-            }),
-            install_namespace: install_namespace.clone(),
-            namespace_object: if *no_namespace {
-                NamespaceObject::Omit
-            } else {
-                NamespaceObject::Emit
-            },
-            kube_version: *kube_version,
-            deployment_config: config.as_ref().map(deployment_config).transpose()?,
-            limits: yaml::Limits {
-                values: limits.values,
-                ..yaml::Limits::default()
-            },
-        })
-    }
-}
-
-fn deployment_config(path: &PathBuf) -> anyhow::Result<DeploymentConfig> {
-    let about = || format!("failed to read the configuration {}", path.display());
-    let bytes = std::fs::read(path).with_context(about)?;
-    let mut documents = yaml::documents(&bytes);
-    let value = documents
-        .next()
-        .transpose()
-        .with_context(about)?
-        .unwrap_or(Value::Null);
-    if documents.next().is_some() {
-        anyhow::bail!(
-            "the configuration {} has more than one document; keep one",
-            path.display()
-        );
-    }
-    DeploymentConfig::try_from(value).with_context(about)
-}
-
-#[derive(Debug, Clone, Copy, Args)]
-#[command(next_help_heading = "Limits (sizes are bytes, or 64Ki, 32Mi, 1Gi, 5M and the like)")]
-pub(crate) struct LimitArgs {
-    /// Size of all files together.
-    #[arg(long = "max-size", value_name = "SIZE", value_parser = size, default_value = "32Mi")]
-    size: u64,
-    /// Size of one file.
-    #[arg(long = "max-file-size", value_name = "SIZE", value_parser = size, default_value = "16Mi")]
-    file_size: u64,
-    /// Number of files, folders and links.
-    #[arg(long = "max-entries", value_name = "COUNT", default_value_t = Limits::default().entries)]
-    entries: usize,
-    /// Length of a path in bytes.
-    #[arg(long = "max-path-length", value_name = "BYTES", default_value_t = Limits::default().path)]
-    path_length: usize,
-    /// Depth of a path in folders.
-    #[arg(long = "max-path-depth", value_name = "COUNT", default_value_t = Limits::default().depth)]
-    path_depth: usize,
-    /// Values in all manifests of a bundle together.
-    #[arg(long = "max-values", value_name = "COUNT", default_value_t = yaml::Limits::default().values)]
-    values: usize,
-}
-
-impl From<LimitArgs> for unpacker::Options {
-    fn from(args: LimitArgs) -> Self {
-        Self {
-            limits: Limits {
-                total: args.size,
-                file: args.file_size,
-                entries: args.entries,
-                path: args.path_length,
-                depth: args.path_depth,
-            },
-            ..Self::default()
-        }
-    }
-}
-
-/// Reads a size as Kubernetes writes one.
-fn size(text: &str) -> Result<u64, &'static str> {
-    const PROBLEM: &str = "write a number of bytes, or one with Ki, Mi, Gi, k, M or G behind it";
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit: u64 = match text.strip_prefix(digits) {
-        Some("") => 1,
-        Some("k") => 1000,
-        Some("M") => 1000 * 1000,
-        Some("G") => 1000 * 1000 * 1000,
-        Some("Ki") => 1 << 10,
-        Some("Mi") => 1 << 20,
-        Some("Gi") => 1 << 30,
-        _ => return Err(PROBLEM),
-    };
-    let number: u64 = digits.parse().map_err(|_| PROBLEM)?;
-    number
-        .checked_mul(unit)
-        .ok_or("this is more than any machine has")
-}
-
-fn namespace(text: &str) -> Result<String, &'static str> {
-    names::dns_label(text).map(|()| text.to_owned())
 }
 
 /// Reads the process's arguments; prints help or what is wrong with them and exits.
@@ -348,39 +241,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn default_limits_are_those_of_the_library() {
-        let cli = Cli::try_parse_from(["rukpak", "validate", "x"]).unwrap();
-        let Command::Validate(args) = cli.command else {
-            panic!("another command");
-        };
-        assert_eq!(
-            unpacker::Options::from(args.limits),
-            unpacker::Options::default()
-        );
-    }
-
-    #[test]
-    fn sizes_are_read_as_kubernetes_writes_them() {
-        for (text, bytes) in [
-            ("0", Some(0)),
-            ("512", Some(512)),
-            ("5k", Some(5000)),
-            ("64Ki", Some(65536)),
-            ("64Mi", Some(64 << 20)),
-            ("2Gi", Some(2 << 30)),
-            ("1M", Some(1_000_000)),
-            ("", None),
-            ("Mi", None),
-            ("1.5Mi", None),
-            ("-1", None),
-            ("1mi", None),
-            ("1 Mi", None),
-            ("18446744073709551615Gi", None),
-        ] {
-            assert_eq!(size(text).ok(), bytes, "{text:?}");
-        }
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     folder::{self, Before, Staged},
     message::{self, count},
     output,
+    reach::Reach,
     source::{self, Source},
 };
 
@@ -20,16 +21,17 @@ use crate::{
 const WARNINGS: usize = 10;
 
 pub(crate) fn run(args: &ConvertArgs) -> anyhow::Result<Exit> {
-    let sources = source::all(&args.bundles.bundles);
+    let sources = source::all(&args.bundles.bundles, &args.access);
+    let reach = Reach::new(&args.access, &sources, args.quiet)?;
     match sources.as_slice() {
-        [source] => one(source, args),
-        several => several::run(several, args),
+        [source] => one(source, &reach, args),
+        several => several::run(several, &reach, args),
     }
 }
 
-fn one(source: &Source, args: &ConvertArgs) -> anyhow::Result<Exit> {
+fn one(source: &Source, reach: &Reach, args: &ConvertArgs) -> anyhow::Result<Exit> {
     let options = args.conversion.options(args.limits)?;
-    let content = source.read(&args.limits.into())?;
+    let content = reach.content(source, &args.limits.into())?;
     let Conversion {
         objects,
         mut report,
@@ -58,7 +60,7 @@ fn one(source: &Source, args: &ConvertArgs) -> anyhow::Result<Exit> {
     let staged = stage(path, args)?;
     for (position, object) in objects.iter().enumerate() {
         let name = folder::file_name(position, objects.len(), object, args.output);
-        staged.write(name, &output::manifest(object, args.output)?)?;
+        staged.write(&name, &output::manifest(object, args.output)?)?;
     }
     let written = staged.publish(folder::is_file_name)?;
     if !args.quiet {
@@ -98,10 +100,7 @@ fn warn(source: &Source, report: &Report) {
             "{}: {} validate {}",
             count(more, "more warning"),
             args::name(),
-            source
-                .path
-                .as_ref()
-                .map_or("-".into(), |path| path.to_string_lossy()),
+            source.text(),
         ));
     }
 }

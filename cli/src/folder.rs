@@ -1,15 +1,24 @@
 //! A folder of results that appear all at once, or not at all.
 
 use std::{
-    fs, io,
+    ffi::OsString,
+    fs,
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use anyhow::Context;
 use manifests::object::Object;
 
-use crate::args::Manifests;
+use crate::{
+    args::Manifests,
+    interrupt::{self, Guard},
+};
+
+/// The mode of files that are no programs.
+pub(crate) const FILE: u32 = 0o644;
 
 /// What may be in the folder already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,99 +34,160 @@ pub(crate) enum Before {
 #[derive(Debug)]
 pub(crate) struct Staged {
     folder: PathBuf,
+    /// Holds what is new and, while it is replaced, what is old.
     waiting: PathBuf,
-    names: Mutex<Vec<String>>,
-    /// Whether the folder is ours to remove when nothing comes of it.
-    is_new: bool,
+    /// How many files wait.
+    files: AtomicUsize,
+    // Dropped in this order.
+    _waiting: Guard,
+    /// Given when the folder is ours to remove if nothing comes of it.
+    new: Option<Guard>,
 }
 
 impl Staged {
     pub(crate) fn new(folder: &Path, before: Before) -> anyhow::Result<Self> {
         let failed = || format!("failed to create the folder {}", folder.display());
-        let is_new = match fs::create_dir(folder) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        let new = match Guard::empty_folder(folder) {
+            Ok(guard) => Some(guard),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(folder).with_context(failed)?;
-                true
+                let parent = folder.parent().unwrap_or(folder);
+                fs::create_dir_all(parent).with_context(failed)?;
+                Some(Guard::empty_folder(folder).with_context(failed)?)
             }
             Err(error) => return Err(error).with_context(failed),
         };
-        if before == Before::Nothing && !is_new && !visible(folder)?.is_empty() {
+        if before == Before::Nothing && new.is_none() && !visible(folder)?.is_empty() {
             anyhow::bail!(
                 "the folder {} is not empty; choose another one, or give --force",
                 folder.display()
             );
         }
         let waiting = folder.join(format!(".rukpak-{}", std::process::id()));
-        fs::create_dir(&waiting).with_context(failed)?;
+        let guard = Guard::folder(&waiting).with_context(failed)?;
+        for side in [NEW, OLD] {
+            fs::create_dir(waiting.join(side)).with_context(failed)?;
+        }
         Ok(Self {
             folder: folder.to_owned(),
             waiting,
-            names: Mutex::default(),
-            is_new,
+            files: AtomicUsize::new(0),
+            _waiting: guard,
+            new,
         })
     }
 
-    /// Adds a file.
-    pub(crate) fn write(&self, name: String, text: &str) -> anyhow::Result<()> {
-        fs::write(self.waiting.join(&name), text)
-            .with_context(|| format!("failed to write {}", self.folder.join(&name).display()))?;
-        self.names
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .push(name);
+    /// Adds a file under a normalised relative path, in the folders that it needs.
+    pub(crate) fn add(&self, path: &str, mode: u32, reader: &mut impl Read) -> anyhow::Result<()> {
+        let at = self.waiting.join(NEW).join(path);
+        let create = || {
+            if let Some(parent) = at.parent().filter(|_| path.contains('/')) {
+                fs::create_dir_all(parent)?;
+            }
+            let mut options = fs::OpenOptions::new();
+            options.write(true).create_new(true).mode(mode).open(&at)
+        };
+        let place = || self.folder.join(path).display().to_string();
+        let mut file = create().with_context(|| {
+            let hint = if at.exists() {
+                "; there is one whose name differs only in capital letters, which this file system does not tell apart"
+            } else {
+                ""
+            };
+            format!("failed to create {}{hint}", place())
+        })?;
+        io::copy(reader, &mut file).with_context(|| format!("failed to write {}", place()))?;
+        self.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Lets the files appear, and those of an earlier run, told by `is_old`, disappear.
+    /// Adds a text.
+    pub(crate) fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        self.add(name, FILE, &mut text.as_bytes())
+    }
+
+    /// Lets everything appear, in the place of what has the same names, and files of an earlier run, told by `is_old`,
+    /// disappear. If that fails, everything is as it was.
     pub(crate) fn publish(mut self, is_old: impl Fn(&str) -> bool) -> anyhow::Result<usize> {
-        let names = std::mem::take(
-            self.names
-                .get_mut()
-                .unwrap_or_else(std::sync::PoisonError::into_inner),
-        );
-        if !self.is_new {
-            for old in visible(&self.folder)?.iter().filter(|name| is_old(name)) {
-                let old = self.folder.join(old);
-                fs::remove_file(&old)
-                    .with_context(|| format!("failed to remove {}", old.display()))?;
-            }
+        let new = listed(&self.waiting.join(NEW))?;
+        let old: Vec<OsString> = visible(&self.folder)?
+            .into_iter()
+            .filter(|name| !new.contains(name) && name.to_str().is_some_and(&is_old))
+            .collect();
+        interrupt::uninterrupted(|| self.exchange(&old, &new))?;
+        if let Some(folder) = self.new.take() {
+            folder.keep();
         }
-        for name in &names {
+        Ok(self.files.load(Ordering::Relaxed))
+    }
+
+    fn exchange(&self, old: &[OsString], new: &[OsString]) -> anyhow::Result<()> {
+        let mut moves = Moves::default();
+        for name in old.iter().chain(new) {
             let place = self.folder.join(name);
-            fs::rename(self.waiting.join(name), &place)
+            let failed = || format!("failed to replace {}", place.display());
+            let Ok(found) = fs::symlink_metadata(&place) else {
+                continue;
+            };
+            let next = fs::symlink_metadata(self.waiting.join(NEW).join(name));
+            if next.is_ok_and(|next| next.is_dir() != found.is_dir()) {
+                anyhow::bail!(
+                    "{} is in the way: of a file and a folder one cannot replace the other; remove it",
+                    place.display()
+                );
+            }
+            moves
+                .rename(&place, &self.waiting.join(OLD).join(name))
+                .with_context(failed)?;
+        }
+        for name in new {
+            let place = self.folder.join(name);
+            moves
+                .rename(&self.waiting.join(NEW).join(name), &place)
                 .with_context(|| format!("failed to write {}", place.display()))?;
         }
-        self.is_new = false;
-        Ok(names.len())
+        moves.0.clear();
+        Ok(())
     }
 }
 
-impl Drop for Staged {
+const NEW: &str = "new";
+const OLD: &str = "old";
+
+/// Changes of names that are taken back unless they are forgotten.
+#[derive(Debug, Default)]
+struct Moves(Vec<(PathBuf, PathBuf)>);
+
+impl Moves {
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)?;
+        self.0.push((from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+}
+
+impl Drop for Moves {
     fn drop(&mut self) {
-        // Whatever made this fail was said already, or will be by the next run.
-        let _ = fs::remove_dir_all(&self.waiting);
-        if self.is_new {
-            let _ = fs::remove_dir(&self.folder);
+        while let Some((from, to)) = self.0.pop() {
+            let _ = fs::rename(to, from); // the first failure is the one that is told
         }
     }
 }
 
 /// What a listing shows: hidden files (`.git`, `.gitkeep`) are nobody's results.
-fn visible(folder: &Path) -> anyhow::Result<Vec<String>> {
+fn visible(folder: &Path) -> anyhow::Result<Vec<OsString>> {
+    let mut names = listed(folder)?;
+    names.retain(|name| !name.as_encoded_bytes().starts_with(b"."));
+    Ok(names)
+}
+
+fn listed(folder: &Path) -> anyhow::Result<Vec<OsString>> {
     let failed = || format!("failed to list the folder {}", folder.display());
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).with_context(failed)? {
-        let name = entry
-            .with_context(failed)?
-            .file_name()
-            .to_string_lossy()
-            .into_owned();
-        if !name.starts_with('.') {
-            names.push(name);
-        }
+        names.push(entry.with_context(failed)?.file_name());
     }
+    names.sort();
     Ok(names)
 }
 

@@ -10,7 +10,7 @@ use convert::{
 use manifests::object::{Identity, Object};
 use serde::Serialize;
 
-use crate::{Exit, args::InspectArgs, output, source};
+use crate::{Exit, args::InspectArgs, output, reach::Reach, source};
 
 /// A bundle, as programs read it; people get the same from [`text`].
 #[derive(Serialize)]
@@ -48,12 +48,10 @@ impl<'a> Reference<'a> {
 }
 
 pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Exit> {
-    let sources = source::all(std::slice::from_ref(&args.bundle));
-    let Some(source) = sources.into_iter().next() else {
-        return Ok(Exit::Done); // there is one
-    };
+    let source = source::one(&args.bundle, &args.access);
+    let reach = Reach::new(&args.access, std::slice::from_ref(&source), false)?;
     let options = args.conversion.options(args.limits)?;
-    let content = source.read(&args.limits.into())?;
+    let content = reach.content(&source, &args.limits.into())?;
     let class = options.class.unwrap_or_else(|| convert::class(&content));
     let Conversion {
         objects,

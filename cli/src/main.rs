@@ -13,11 +13,15 @@ mod args;
 mod conversion;
 mod folder;
 mod inspection;
+mod interrupt;
 mod message;
 mod output;
 mod parallel;
+mod progress;
+mod reach;
 mod source;
 mod table;
+mod unpacking;
 mod validation;
 mod version;
 
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         Command::Convert(args) => conversion::run(&args),
         Command::Validate(args) => validation::run(&args),
         Command::Inspect(args) => inspection::run(&args),
+        Command::Unpack(args) => unpacking::run(&args),
         Command::Completion(args) => version::completion(&args),
         Command::Version(args) => version::run(&args),
     };

@@ -7,6 +7,8 @@ use std::{fmt::Display, io::Write};
 use anstyle::{AnsiColor, Style};
 use convert::{Finding, Level};
 
+use crate::progress;
+
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
@@ -14,6 +16,14 @@ pub(crate) const CHANGE: Style = AnsiColor::Cyan.on_default();
 /// `error: …`
 pub(crate) fn error(text: &str) {
     line(&format_args!("{ERROR}error:{ERROR:#} {}", clean(text)));
+}
+
+/// `warning: …`
+pub(crate) fn warning(text: &str) {
+    line(&format_args!(
+        "{WARNING}warning:{WARNING:#} {}",
+        clean(text)
+    ));
 }
 
 /// `error[Webhooks]: manifests/csv.yaml:12:7 (spec.webhookdefinitions): …`
@@ -61,5 +71,5 @@ pub(crate) fn count(number: usize, one: &str) -> String {
 }
 
 fn line(text: &dyn Display) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let _ = progress::aside(|| writeln!(anstream::stderr(), "{text}"));
 }

@@ -3,14 +3,18 @@
 use std::{
     fs,
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::Context;
 use manifests::{object::Object, yaml};
 use serde::Serialize;
 
-use crate::args::{Description, Manifests};
+use crate::{
+    args::{Description, Manifests},
+    interrupt::Guard,
+    progress,
+};
 
 /// Marks a failure to write to standard output.
 #[derive(Debug)]
@@ -24,47 +28,105 @@ impl std::fmt::Display for Stdout {
 
 /// Writes data to standard output.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context(Stdout)
+    to_stdout(|| io::stdout().lock(), text)
 }
 
 /// Writes data with styles, which only a terminal sees.
 pub(crate) fn print_styled(text: &str) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
+    to_stdout(|| anstream::stdout().lock(), text)
+}
+
+/// Lets something write data to standard output that no terminal should get.
+pub(crate) fn stream(
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    write(&mut out)
+        .and_then(|()| Ok(out.flush()?))
         .context(Stdout)
+}
+
+fn to_stdout<W: Write>(open: impl FnOnce() -> W, text: &str) -> anyhow::Result<()> {
+    let write = || {
+        let mut out = open();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    };
+    progress::aside(write).context(Stdout)
 }
 
 /// Whether an error only says that nobody reads standard output any more.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
-    error.is::<Stdout>()
-        && error
+    let is_pipe = |cause: &(dyn std::error::Error + 'static)| {
+        cause
             .downcast_ref::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    };
+    error.is::<Stdout>() && error.chain().any(is_pipe)
 }
 
 /// A file that takes the place of an older one only when it is complete; a device or a pipe is written to.
 pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let failed = || format!("failed to write {}", path.display());
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return fs::write(path, text).with_context(failed);
-    }
-    let name = path
-        .file_name()
-        .with_context(|| format!("{} names no file", path.display()))?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}", std::process::id()));
-    let hidden = path.with_file_name(hidden);
-    fs::write(&hidden, text)
-        .and_then(|()| fs::rename(&hidden, path))
-        .with_context(|| {
-            let _ = fs::remove_file(&hidden);
-            failed()
+    let mut draft = Draft::new(path)?;
+    draft.write_all(text.as_bytes()).with_context(failed)?;
+    draft.publish()
+}
+
+/// A file on its way: it has another name until it is complete, and is gone if that never happens.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    file: fs::File,
+    path: PathBuf,
+    /// The other name; none for a device or a pipe, which is written to as it is.
+    hidden: Option<(PathBuf, Guard)>,
+}
+
+impl Draft {
+    pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
+        let failed = || format!("failed to write {}", path.display());
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let file = fs::OpenOptions::new().write(true).open(path);
+            return Ok(Self {
+                file: file.with_context(failed)?,
+                path: path.to_owned(),
+                hidden: None,
+            });
+        }
+        let name = path
+            .file_name()
+            .with_context(|| format!("{} names no file", path.display()))?;
+        let mut other = std::ffi::OsString::from(".");
+        other.push(name);
+        other.push(format!(".{}", std::process::id()));
+        let other = path.with_file_name(other);
+        // Never through a link that somebody left there.
+        let (file, guard) = Guard::file(&other).with_context(failed)?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            hidden: Some((other, guard)),
         })
+    }
+
+    /// Gives the file its name.
+    pub(crate) fn publish(self) -> anyhow::Result<()> {
+        if let Some((hidden, guard)) = self.hidden {
+            fs::rename(&hidden, &self.path)
+                .with_context(|| format!("failed to write {}", self.path.display()))?;
+            guard.keep();
+        }
+        Ok(())
+    }
+}
+
+impl Write for Draft {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.file.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 /// Several objects as one text.

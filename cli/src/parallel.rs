@@ -13,19 +13,23 @@ use std::{
 /// What the main thread has, for documents as deep as any that are read there.
 const STACK: usize = 8 << 20;
 
-/// Does `work` for every item on all processors, and gives `done` the results in the order of the items, each as soon
+/// As many threads as there are processors.
+pub(crate) fn processors() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Does `work` for every item, for `width` of them at a time, and gives `done` the results in the order of the items, each as soon
 /// as it and all before it are there. Stops early when `done` fails.
 ///
 /// # Errors
 /// That of `done`, or when threads cannot be started.
 pub(crate) fn each<'a, T: Sync, R: Send, E: From<io::Error>>(
     items: &'a [T],
+    width: usize,
     work: impl Fn(&'a T) -> R + Sync,
     mut done: impl FnMut(R) -> Result<(), E>,
 ) -> Result<(), E> {
-    let threads = thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(items.len());
+    let threads = width.clamp(1, items.len().max(1));
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     thread::scope(|scope| {
@@ -71,7 +75,7 @@ mod tests {
             thread::sleep(Duration::from_micros((50 - item) * 20));
             item * 2
         };
-        let outcome: io::Result<()> = each(&items, work, |double| {
+        let outcome: io::Result<()> = each(&items, 4, work, |double| {
             seen.push(double);
             Ok(())
         });
@@ -85,6 +89,7 @@ mod tests {
         let mut seen = 0;
         let outcome = each(
             &items,
+            2,
             |item| *item,
             |item| {
                 seen += 1;

@@ -13,6 +13,7 @@ use crate::{
     args::{Findings, ValidateArgs},
     message::{self, count, level, style},
     output, parallel,
+    reach::Reach,
     source::{self, Source},
     table,
 };
@@ -34,13 +35,15 @@ struct Verdict {
 }
 
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<Exit> {
-    let sources = source::all(&args.bundles.bundles);
+    let sources = source::all(&args.bundles.bundles, &args.access);
+    let reach = Reach::new(&args.access, &sources, false)?;
     let options = args.conversion.options(args.limits)?;
     let limits = args.limits.into();
     let mut verdicts = Vec::with_capacity(sources.len());
     parallel::each(
         &sources,
-        |source| judge(source, &options, &limits),
+        reach.width(),
+        |source| judge(source, &reach, &options, &limits),
         |verdict| -> anyhow::Result<()> {
             verdicts.push(verdict);
             Ok(())
@@ -55,7 +58,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<Exit> {
     Ok(conclude(&verdicts, args))
 }
 
-fn judge(source: &Source, options: &Options, limits: &unpacker::Options) -> Verdict {
+fn judge(source: &Source, reach: &Reach, options: &Options, limits: &unpacker::Options) -> Verdict {
     let verdict = |report: Report, error, content: &unpacker::Content| Verdict {
         bundle: source.name.clone(),
         csv: report.facts.name,
@@ -63,7 +66,7 @@ fn judge(source: &Source, options: &Options, limits: &unpacker::Options) -> Verd
         error,
         place: sarif::Base::new(source, content),
     };
-    match source.read(limits).context("cannot be read") {
+    match reach.content(source, limits).context("cannot be read") {
         Ok(content) => {
             let mut report = convert::validate(&content, options);
             report.locate(&content);

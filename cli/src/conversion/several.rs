@@ -14,6 +14,7 @@ use crate::{
     folder::{self, Staged},
     message::{self, clean, count},
     output, parallel,
+    reach::Reach,
     source::Source,
 };
 
@@ -44,7 +45,7 @@ struct Tally {
     warnings: usize,
 }
 
-pub(super) fn run(sources: &[Source], args: &ConvertArgs) -> anyhow::Result<Exit> {
+pub(super) fn run(sources: &[Source], reach: &Reach, args: &ConvertArgs) -> anyhow::Result<Exit> {
     let options = args.conversion.options(args.limits)?;
     let folder = args
         .output_dir
@@ -54,22 +55,27 @@ pub(super) fn run(sources: &[Source], args: &ConvertArgs) -> anyhow::Result<Exit
     let mut tally = Tally::default();
     let mut reports: BTreeMap<String, Entry> = BTreeMap::new();
     let mut is_read = true;
-    let work = |source| convert_one(source, &options, args, folder.as_ref());
-    parallel::each(sources, work, |outcome| -> anyhow::Result<()> {
-        let outcome = outcome?;
-        tally.add(&outcome);
-        if is_read && let Err(error) = output::print(&outcome.line()) {
-            // The files are still wanted.
-            if !output::is_closed(&error) || folder.is_none() && args.report.is_none() {
-                return Err(error);
+    let work = |source| convert_one(source, reach, &options, args, folder.as_ref());
+    parallel::each(
+        sources,
+        reach.width(),
+        work,
+        |outcome| -> anyhow::Result<()> {
+            let outcome = outcome?;
+            tally.add(&outcome);
+            if is_read && let Err(error) = output::print(&outcome.line()) {
+                // The files are still wanted.
+                if !output::is_closed(&error) || folder.is_none() && args.report.is_none() {
+                    return Err(error);
+                }
+                is_read = false;
             }
-            is_read = false;
-        }
-        if args.report.is_some() {
-            reports.insert(outcome.source.name.clone(), outcome.into_entry());
-        }
-        Ok(())
-    })?;
+            if args.report.is_some() {
+                reports.insert(outcome.source.name.clone(), outcome.into_entry());
+            }
+            Ok(())
+        },
+    )?;
     if let Some(path) = &args.report {
         output::write(path, &output::json(&reports)?)?;
     }
@@ -89,11 +95,12 @@ pub(super) fn run(sources: &[Source], args: &ConvertArgs) -> anyhow::Result<Exit
 
 fn convert_one<'a>(
     source: &'a Source,
+    reach: &Reach,
     options: &Options,
     args: &ConvertArgs,
     folder: Option<&Staged>,
 ) -> anyhow::Result<Outcome<'a>> {
-    let content = match source.read(&args.limits.into()) {
+    let content = match reach.content(source, &args.limits.into()) {
         Ok(content) => content,
         Err(error) => {
             return Ok(Outcome {
@@ -129,10 +136,8 @@ fn write(
     args: &ConvertArgs,
 ) -> anyhow::Result<()> {
     let text = output::manifests(objects, args.output)?;
-    folder.write(
-        format!("{}.{}", source.name, folder::ending(args.output)),
-        &text,
-    )
+    let name = format!("{}.{}", source.name, folder::ending(args.output));
+    folder.write(&name, &text)
 }
 
 impl Outcome<'_> {

@@ -25,10 +25,10 @@ pub(super) struct Base {
 
 impl Base {
     pub(super) fn new(source: &Source, content: &Content) -> Self {
-        let uri = source
-            .path
-            .as_deref()
-            .map(|path| uri(path, std::env::current_dir().ok().as_deref()));
+        let uri = match source.path() {
+            Some(path) => Some(uri(path, std::env::current_dir().ok().as_deref())),
+            None => source.uri(),
+        };
         let (prefix, archive) = match uri {
             Some(uri) if source.is_folder() => (
                 if uri.is_empty() {

@@ -107,7 +107,11 @@ fn what_cannot_be_read_is_told_once() {
     let place = Place::new();
     place.write("noise.tar", "this is no archive");
     for (bundle, text) in [
-        ("missing", "error: failed to open \"missing\""),
+        (
+            "missing",
+            "error: \"missing\" does not exist here, and names no registry; check the path",
+        ),
+        ("./missing", "error: failed to open \"./missing\""),
         (
             "noise.tar",
             "error: failed to unpack \"noise.tar\": this is neither a tar",

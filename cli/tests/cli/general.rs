@@ -18,7 +18,21 @@ fn wrong_usage_exits_with_2() {
         &["convert", "tide", "--max-size", "much"],
         &["convert", "tide", "--class", "helm"],
         &["convert", "-", "-"],
+        &["convert", "ftp://example.com/tide.tgz"],
+        &["convert", "https://user:word@example.com/tide.tgz"],
+        &["convert", "git+ext::sh"],
+        &["convert", "oci:"],
+        &["convert", "tide", "--platform", "linux"],
+        &["convert", "tide", "--tls-verify=maybe"],
+        &["convert", "tide", "--timeout", "0"],
+        &["convert", "tide", "--password-file", "word"],
+        &["convert", "-", "--username", "me", "--password-file", "-"],
         &["inspect", "tide", "tide"],
+        &["unpack"],
+        &["unpack", "tide", "tide"],
+        &["unpack", "tide", "--force"],
+        &["unpack", "tide", "--all", "--only", "manifests"],
+        &["unpack", "tide", "--output", "-", "--format", "json"],
         &["completion", "tcsh"],
     ] {
         let run = place.run(args).exits(2);
@@ -61,7 +75,9 @@ fn completions_are_there_for_every_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = place.run(&["completion", shell]).exits(0).out;
         assert!(
-            script.contains("rukpak") && script.contains("install-namespace"),
+            ["install-namespace", "unpack", "tls-verify"]
+                .iter()
+                .all(|word| script.contains(word)),
             "{shell}"
         );
     }

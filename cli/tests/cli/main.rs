@@ -11,4 +11,5 @@ mod convert;
 mod general;
 mod inspect;
 mod several;
+mod unpack;
 mod validate;

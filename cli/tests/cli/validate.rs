@@ -62,7 +62,7 @@ fn json_has_an_entry_for_each_bundle() {
         list[2]["error"]
             .as_str()
             .unwrap()
-            .contains("failed to open")
+            .contains("does not exist here")
     );
     assert_eq!(run.err.lines().count(), 1, "{}", run.err);
 }

@@ -1,6 +1,10 @@
 //! The files in which a user's tools keep credentials.
 
-use std::{ffi::OsString, fs, io, path::PathBuf};
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use super::{Config, Credentials, Error};
 
@@ -16,16 +20,24 @@ impl Credentials {
         Self::from_variables(|name| std::env::var_os(name))
     }
 
+    /// The credentials in one file of the user's, where helpers may be named.
+    ///
+    /// # Errors
+    /// When it cannot be read, or makes no sense.
+    pub fn from_user_file(path: &Path) -> Result<Self, Error> {
+        let config = read(path.to_owned())?.ok_or_else(|| Error::Read {
+            path: path.to_owned(),
+            source: io::ErrorKind::NotFound.into(),
+        })?;
+        Ok(Self {
+            configs: vec![config],
+        })
+    }
+
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
         let folder = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         if let Some(path) = folder("REGISTRY_AUTH_FILE") {
-            let config = read(path.clone())?.ok_or_else(|| Error::Read {
-                path,
-                source: io::ErrorKind::NotFound.into(),
-            })?;
-            return Ok(Self {
-                configs: vec![config],
-            });
+            return Self::from_user_file(&path);
         }
         let home = folder("HOME");
         let at_home = |rest: &str| home.as_ref().map(|home| home.join(rest));
@@ -75,8 +87,6 @@ fn read(path: PathBuf) -> Result<Option<Config>, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn write(folder: &Path, path: &str, registry: &str) {

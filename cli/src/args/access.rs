@@ -1,0 +1,306 @@
+//! With what servers are reached, and whom to believe.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    fs,
+    io::{self, IsTerminal, Read},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::{ArgAction, Args, ValueHint};
+use manifests::image::Reference;
+use serde_json::{Value, json};
+use unpacker::{
+    Access, Source,
+    access::{Basic, Secret, Ssh, Trust, Verify},
+    registry::{Credentials, Mirrors},
+    web::Patience,
+};
+
+/// Where a password may stand that nobody wants in a file.
+const PASSWORD: &str = "RUKPAK_PASSWORD";
+
+/// A file with credentials is small; anything larger is something else.
+const MOST: u64 = 4 << 20;
+
+/// With what servers are reached. Nothing of it is read while all bundles are on this machine.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Access to registries, git and web servers")]
+pub(crate) struct AccessArgs {
+    /// Which image to take of an index that has several: linux/amd64, linux/arm64/v8 and the like.
+    #[arg(long, value_name = "OS/ARCH", value_parser = platform)]
+    pub(crate) platform: Option<String>,
+    /// Whether servers must prove who they are, by a certificate or a known host key. With false, plain HTTP will do,
+    /// too.
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_value_t = true, default_missing_value = "true")]
+    tls_verify: bool,
+    /// PEM file with certificates of authorities to believe beside those of the system; may be repeated.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    cacert: Vec<PathBuf>,
+    /// Mirrors to ask instead of registries, as podman's registries.conf(5). Otherwise podman's own: that of the user, else
+    /// that of the system, and what is in their registries.conf.d.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    registries_conf: Option<PathBuf>,
+    /// JSON file with credentials for registries. Otherwise $REGISTRY_AUTH_FILE, those of podman and docker, and their
+    /// credential helpers.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    authfile: Option<PathBuf>,
+    /// User name for registries, git over https, and web servers.
+    #[arg(long, value_name = "NAME")]
+    username: Option<String>,
+    /// File with the password or token of that user, "-" for standard input; without it, $RUKPAK_PASSWORD.
+    #[arg(long, value_name = "FILE", requires = "username", value_hint = ValueHint::FilePath)]
+    password_file: Option<PathBuf>,
+    /// Private key for git over ssh. Otherwise ~/.ssh/id_ed25519, id_ecdsa or id_rsa.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    ssh_key: Option<PathBuf>,
+    /// File with what that key is encrypted with.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    ssh_passphrase_file: Option<PathBuf>,
+    /// Keys of ssh servers; may be repeated. Otherwise ~/.ssh/known_hosts and /etc/ssh/ssh_known_hosts.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    known_hosts: Vec<PathBuf>,
+    /// For how long a server may keep us waiting with one transfer.
+    #[arg(long, value_name = "SECONDS", default_value_t = Patience::default().total.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+}
+
+impl AccessArgs {
+    /// Reads all that these places need.
+    ///
+    /// # Errors
+    /// When a file that was named cannot be read, or there is a user without a password.
+    pub(crate) fn read(&self, places: &[&Source]) -> anyhow::Result<Access> {
+        let Self {
+            tls_verify,
+            cacert,
+            timeout,
+            ..
+        } = self;
+        let basic = self.basic()?;
+        let images: Vec<&Reference> = places.iter().filter_map(|place| image(place)).collect();
+        let (registries, mirrors) = if images.is_empty() {
+            Default::default()
+        } else {
+            (self.registries(basic.as_ref(), &images)?, self.mirrors()?)
+        };
+        let is_ssh =
+            |place: &&Source| matches!(place, Source::Git(git) if git.repository.scheme() == "ssh");
+        let ssh = if places.iter().any(is_ssh) {
+            Some(self.ssh()?)
+        } else {
+            None
+        };
+        let mut roots = String::new();
+        for path in cacert {
+            roots.push_str(&text(path, "certificates")?);
+            roots.push('\n');
+        }
+        let total = Duration::from_secs(*timeout);
+        let usual = Patience::default();
+        Ok(Access {
+            basic,
+            ssh,
+            trust: Trust {
+                roots,
+                verify: if *tls_verify {
+                    Verify::Always
+                } else {
+                    Verify::Never
+                },
+            },
+            patience: Patience {
+                connect: usual.connect.min(total),
+                idle: usual.idle.min(total),
+                total,
+                ..usual
+            },
+            registries,
+            mirrors,
+        })
+    }
+
+    /// Whether the password comes from standard input, so that a bundle cannot.
+    pub(crate) fn reads_stdin(&self) -> bool {
+        self.password_file.as_deref() == Some(Path::new("-"))
+    }
+
+    fn basic(&self) -> anyhow::Result<Option<Basic>> {
+        let Some(username) = &self.username else {
+            return Ok(None);
+        };
+        let password = match &self.password_file {
+            Some(_) if self.reads_stdin() => stdin()?,
+            Some(path) => line(&text(path, "the password")?),
+            None => std::env::var(PASSWORD).with_context(|| {
+                format!("--username needs a password; name a file by --password-file, or set ${PASSWORD}")
+            })?,
+        };
+        Ok(Some(Basic {
+            username: username.clone(),
+            password: Secret::from(password),
+        }))
+    }
+
+    /// A user that was named is who we are to the registries of these images; the rest of the world is asked with the
+    /// user's own credentials.
+    fn registries(
+        &self,
+        basic: Option<&Basic>,
+        images: &[&Reference],
+    ) -> anyhow::Result<Credentials> {
+        if let Some(Basic { username, password }) = basic {
+            let auth = json!({"username": username, "password": password.reveal()});
+            let auths: BTreeMap<&str, &Value> =
+                images.iter().map(|image| (image.domain(), &auth)).collect();
+            return Ok(Credentials::from_docker_config(
+                json!({"auths": auths}).to_string().as_bytes(),
+            )?);
+        }
+        Ok(match &self.authfile {
+            Some(path) => Credentials::from_user_file(path)?,
+            None => Credentials::from_user_environment()?,
+        })
+    }
+
+    /// Of two rules for one registry the first holds, and of podman's files the last: what a user or a folder adds.
+    fn mirrors(&self) -> anyhow::Result<Mirrors> {
+        let files = match &self.registries_conf {
+            Some(path) => vec![path.clone()],
+            None => registries_confs(),
+        };
+        let mut rules = Vec::new();
+        for path in files.iter().rev() {
+            let mirrors =
+                Mirrors::from_registries_conf(&text(path, "mirrors")?).with_context(|| {
+                    format!(
+                        "{} cannot be used; correct it, or name another file by --registries-conf",
+                        path.display()
+                    )
+                })?;
+            rules.extend_from_slice(mirrors.rules());
+        }
+        Ok(Mirrors::new(rules)?)
+    }
+
+    /// Keys and hosts that were named must be there; those of the user may be missing.
+    fn ssh(&self) -> anyhow::Result<Ssh> {
+        let home = std::env::home_dir().map(|home| home.join(".ssh"));
+        let own = |name: &str| home.as_ref().map(|home| home.join(name));
+        let key = match &self.ssh_key {
+            Some(path) => Some(text(path, "the ssh key")?),
+            None => ["id_ed25519", "id_ecdsa", "id_rsa"]
+                .iter()
+                .find_map(|name| text(&own(name)?, "the ssh key").ok()),
+        };
+        let mut known_hosts = String::new();
+        for path in &self.known_hosts {
+            known_hosts.push_str(&text(path, "known hosts")?);
+            known_hosts.push('\n');
+        }
+        if self.known_hosts.is_empty() {
+            let usual = [own("known_hosts"), Some("/etc/ssh/ssh_known_hosts".into())];
+            for path in usual.iter().flatten() {
+                known_hosts.push_str(&text(path, "known hosts").unwrap_or_default());
+                known_hosts.push('\n');
+            }
+        }
+        let passphrase = self
+            .ssh_passphrase_file
+            .as_ref()
+            .map(|path| Ok::<_, anyhow::Error>(line(&text(path, "the passphrase")?).into()));
+        Ok(Ssh {
+            key: key.unwrap_or_default().into(),
+            passphrase: passphrase.transpose()?,
+            known_hosts,
+        })
+    }
+}
+
+fn image(place: &Source) -> Option<&Reference> {
+    match place {
+        Source::Image(image) => Some(&image.reference),
+        _ => None,
+    }
+}
+
+/// The files that podman reads, in its order.
+fn registries_confs() -> Vec<PathBuf> {
+    let named = std::env::var_os("CONTAINERS_REGISTRIES_CONF").filter(|name| !name.is_empty());
+    if let Some(named) = named {
+        return vec![named.into()];
+    }
+    let config = match std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()) {
+        Some(config) => Some(PathBuf::from(config)),
+        None => std::env::home_dir().map(|home| home.join(".config")),
+    };
+    let roots = ["/etc".into()].into_iter().chain(config);
+    let roots: Vec<PathBuf> = roots.map(|root: PathBuf| root.join("containers")).collect();
+    let mains = roots.iter().map(|root| root.join("registries.conf"));
+    let mut files: Vec<PathBuf> = mains.filter(|path| path.is_file()).collect();
+    // The user's file takes the place of the system's; what the folders hold is added.
+    files.drain(..files.len().saturating_sub(1));
+    for root in &roots {
+        let entries = fs::read_dir(root.join("registries.conf.d"))
+            .into_iter()
+            .flatten();
+        let mut more: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .collect();
+        more.retain(|path| path.extension().is_some_and(|ending| ending == "conf"));
+        more.sort();
+        files.append(&mut more);
+    }
+    files
+}
+
+fn platform(text: &str) -> Result<String, &'static str> {
+    let is_word = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
+    };
+    let parts: Vec<&str> = text.split('/').collect();
+    if matches!(parts.len(), 2 | 3) && parts.into_iter().all(is_word) {
+        Ok(text.to_owned())
+    } else {
+        Err("write os/architecture or os/architecture/variant, like linux/amd64")
+    }
+}
+
+fn text(path: &Path, what: impl Display) -> anyhow::Result<String> {
+    let failed = || format!("failed to read {what} from {}", path.display());
+    let file = fs::File::open(path).with_context(failed)?;
+    bounded(file).with_context(failed)
+}
+
+fn stdin() -> anyhow::Result<String> {
+    if io::stdin().is_terminal() {
+        anyhow::bail!(
+            "--password-file - reads standard input, which is a terminal and would show the password; pipe it in"
+        );
+    }
+    let text =
+        bounded(io::stdin().lock()).context("failed to read the password from standard input")?;
+    Ok(line(&text))
+}
+
+fn bounded(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(MOST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST {
+        return Err(io::Error::other("this is too large for what it should be"));
+    }
+    Ok(text)
+}
+
+/// Editors end a file with a line break that no password has.
+fn line(text: &str) -> String {
+    text.trim_end_matches(['\r', '\n']).to_owned()
+}

@@ -1,0 +1,201 @@
+//! `rukpak unpack`.
+
+mod destination;
+
+use serde::Serialize;
+use unpacker::{Digest, Fetched, Options, Selection, Skipped};
+
+use crate::{
+    Exit,
+    args::{self, Description, UnpackArgs},
+    message::{self, clean, count},
+    output,
+    progress::size,
+    reach::Reach,
+    source,
+};
+use destination::Destination;
+
+/// What was found, as programs read it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Found {
+    /// As given.
+    source: String,
+    /// The same, named for good.
+    resolved: String,
+    /// Of the content.
+    digest: String,
+    /// Of what was transferred.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transferred: Option<String>,
+    files: usize,
+    size: u64,
+    #[serde(skip_serializing_if = "Left::is_nothing")]
+    skipped: Left,
+}
+
+/// What is not part of the content.
+#[derive(Serialize)]
+struct Left {
+    symlinks: usize,
+    special: usize,
+    unselected: usize,
+}
+
+pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
+    let destination = args.output.as_deref().map(Destination::of);
+    if destination == Some(Destination::Stdout) {
+        if args
+            .format
+            .is_some_and(|format| format != Description::Text)
+        {
+            args::usage(
+                "standard output cannot have both the archive and the description; write the latter with --report FILE",
+            );
+        }
+        if destination::is_terminal() {
+            args::usage(
+                "--output - writes an archive, and standard output is a terminal; pipe it into something",
+            );
+        }
+    }
+    let source = source::one(&args.source, &args.access);
+    let reach = Reach::new(&args.access, std::slice::from_ref(&source), args.quiet)?;
+    // Says no before anything is fetched.
+    let draft = destination.map(|to| to.prepare(args.force)).transpose()?;
+    let Fetched {
+        resolved,
+        digest: transferred,
+        tree,
+        skipped,
+    } = reach.fetch(&source, &options(args))?;
+    drop(reach);
+    if !args.quiet {
+        warn_of_case(tree.files().map(|(path, _)| path));
+    }
+    let found = |digest: Digest| Found {
+        source: source.text(),
+        resolved: resolved.to_string(),
+        digest: digest.to_string(),
+        transferred: transferred.map(|digest| digest.to_string()),
+        files: tree.len(),
+        size: tree.size(),
+        skipped: skipped.into(),
+    };
+    let found = found(tree.write_tar(std::io::sink())?);
+    let is_written = draft.is_some();
+    if let Some(draft) = draft {
+        draft.write(&tree)?;
+    }
+    if let Some(path) = &args.report {
+        output::write(path, &output::json(&found)?)?;
+    }
+    match output::described(&found, args.format.unwrap_or_default())? {
+        Some(text) => output::print(&text)?,
+        None if !is_written => output::print(&found.text())?,
+        None if !args.quiet => found.text().lines().for_each(message::note),
+        None => {}
+    }
+    Ok(Exit::Done)
+}
+
+fn options(args: &UnpackArgs) -> Options {
+    Options {
+        select: match args.only.as_slice() {
+            [] if args.all => Selection::All,
+            [] => Selection::Natural,
+            only => Selection::Only(only.to_vec()),
+        },
+        ..args.limits.into()
+    }
+}
+
+/// Names that some file systems cannot tell apart. Here both stay.
+fn warn_of_case<'a>(paths: impl Iterator<Item = &'a str>) {
+    for (one, other) in same_but_case(paths) {
+        message::warning(&format!(
+            "{one:?} and {other:?} differ only in capital letters: not every file system can hold both"
+        ));
+    }
+}
+
+fn same_but_case<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<(&'a str, &'a str)> {
+    let mut folded: Vec<(String, &str)> = paths.map(|path| (path.to_lowercase(), path)).collect();
+    folded.sort_unstable();
+    let pairs = folded.iter().zip(folded.iter().skip(1));
+    pairs
+        .filter(|(one, other)| one.0 == other.0)
+        .map(|(one, other)| (one.1, other.1))
+        .collect()
+}
+
+impl Found {
+    fn text(&self) -> String {
+        let mut rows = vec![
+            ("Resolved", self.resolved.clone()),
+            ("Digest", self.digest.clone()),
+        ];
+        rows.extend(
+            self.transferred
+                .clone()
+                .map(|digest| ("Transferred", digest)),
+        );
+        let content = format!("{}, {}", count(self.files, "file"), size(self.size));
+        rows.push(("Content", content));
+        if !self.skipped.is_nothing() {
+            rows.push(("Skipped", self.skipped.text()));
+        }
+        let line = |(title, text): &(&str, String)| format!("{title:<12} {}\n", clean(text));
+        rows.iter().map(line).collect()
+    }
+}
+
+impl From<Skipped> for Left {
+    fn from(skipped: Skipped) -> Self {
+        let Skipped {
+            symlinks,
+            special,
+            unselected,
+        } = skipped;
+        Self {
+            symlinks,
+            special,
+            unselected,
+        }
+    }
+}
+
+impl Left {
+    fn text(&self) -> String {
+        let &Self {
+            symlinks,
+            special,
+            unselected,
+        } = self;
+        let left = [
+            (symlinks, count(symlinks, "link")),
+            (special, count(special, "special file")),
+            (unselected, format!("{unselected} outside the selection")),
+        ];
+        let left = left.into_iter().filter(|(number, _)| *number > 0);
+        let left: Vec<String> = left.map(|(_, text)| text).collect();
+        left.join(", ")
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.symlinks + self.special + self.unselected == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_differ_in_case_alone_are_found_in_folders_too() {
+        let paths = ["a/B", "A/b", "a/c", "b", "ß/x"];
+        assert_eq!(same_but_case(paths.into_iter()), [("A/b", "a/B")]);
+        assert_eq!(same_but_case(["a", "b", "a/b"].into_iter()), []);
+    }
+}

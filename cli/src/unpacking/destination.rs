@@ -1,0 +1,140 @@
+//! Where unpacked content goes.
+
+use std::{
+    io::{self, BufWriter, IsTerminal, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use unpacker::{Format, Tree};
+
+use crate::{
+    folder::{Before, FILE, Staged},
+    output::{self, Draft},
+};
+
+const PROGRAM: u32 = 0o755;
+
+/// Told by its name alone, so that the same command does the same tomorrow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Destination {
+    Stdout,
+    File(PathBuf, Archive),
+    Folder(PathBuf),
+}
+
+/// What ends a file's name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Archive {
+    Tar,
+    TarGz,
+}
+
+/// Somewhere that can be written to, where nothing is to be seen yet.
+pub(super) enum Prepared {
+    Stdout,
+    File(Draft, Archive),
+    Folder(Staged),
+}
+
+/// Whether an archive would end up before somebody's eyes.
+pub(super) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+impl Destination {
+    pub(super) fn of(path: &Path) -> Self {
+        let name = path.as_os_str().as_encoded_bytes();
+        let is = |ending: &str| name.ends_with(ending.as_bytes());
+        if name == b"-" {
+            Self::Stdout
+        } else if is(".tgz") || is(".tar.gz") {
+            Self::File(path.to_owned(), Archive::TarGz)
+        } else if is(".tar") {
+            Self::File(path.to_owned(), Archive::Tar)
+        } else {
+            Self::Folder(path.to_owned())
+        }
+    }
+
+    pub(super) fn prepare(self, force: bool) -> anyhow::Result<Prepared> {
+        Ok(match self {
+            Self::Stdout => Prepared::Stdout,
+            Self::File(path, _) if path.is_dir() => anyhow::bail!(
+                "{} is a folder with the name of an archive; write it with a slash behind it, or choose another name",
+                path.display()
+            ),
+            Self::File(path, archive) => Prepared::File(Draft::new(&path)?, archive),
+            Self::Folder(path) if path.is_file() => anyhow::bail!(
+                "{} is a file; name a folder, or a file that ends in .tgz, .tar.gz or .tar",
+                path.display()
+            ),
+            Self::Folder(path) => {
+                let before = if force {
+                    Before::Anything
+                } else {
+                    Before::Nothing
+                };
+                Prepared::Folder(Staged::new(&path, before).context("failed to prepare --output")?)
+            }
+        })
+    }
+}
+
+impl Prepared {
+    /// Writes all files, and lets them appear.
+    pub(super) fn write(self, tree: &Tree) -> anyhow::Result<()> {
+        match self {
+            Self::Stdout => output::stream(|out| Ok(tree.pack(Format::TarGz, out).map(drop)?)),
+            Self::File(mut draft, archive) => {
+                let mut out = BufWriter::with_capacity(1 << 16, &mut draft);
+                let format = match archive {
+                    Archive::Tar => Format::Tar,
+                    Archive::TarGz => Format::TarGz,
+                };
+                tree.pack(format, &mut out)?;
+                out.flush().context("failed to write the archive")?;
+                drop(out);
+                draft.publish()
+            }
+            Self::Folder(staged) => {
+                for (path, info) in tree.files() {
+                    let mode = if info.mode & 0o111 == 0 {
+                        FILE
+                    } else {
+                        PROGRAM
+                    };
+                    let mut reader = tree
+                        .read(path)
+                        .with_context(|| format!("{path:?} is gone"))?;
+                    staged.add(path, mode, &mut reader)?;
+                }
+                staged.publish(|_| false)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_says_what_is_written() {
+        for (name, expected) in [
+            ("-", Destination::Stdout),
+            ("a.tgz", Destination::File("a.tgz".into(), Archive::TarGz)),
+            (
+                "a.tar.gz",
+                Destination::File("a.tar.gz".into(), Archive::TarGz),
+            ),
+            ("x/a.tar", Destination::File("x/a.tar".into(), Archive::Tar)),
+            ("a.tar/", Destination::Folder("a.tar/".into())),
+            ("a", Destination::Folder("a".into())),
+            ("v1.0", Destination::Folder("v1.0".into())),
+        ] {
+            assert_eq!(Destination::of(Path::new(name)), expected, "{name}");
+        }
+    }
+}
