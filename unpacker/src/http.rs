@@ -20,6 +20,14 @@ use crate::{
 /// Why a URL does not give a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// A URL that would show a password wherever it is repeated.
+    #[error(
+        "{url} is given with credentials in it; take them out, and pass them by --username and --password-file, or in a Secret"
+    )]
+    Credentials {
+        /// Where it leads to.
+        url: Shown,
+    },
     /// What came is not what was pinned.
     #[error(
         "{url} gives {actual}, but is pinned to {expected}; find out who has changed it, and pin the new digest if it is right"
@@ -58,6 +66,7 @@ impl Error {
     /// The kind of failure in one word, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
+            Self::Credentials { .. } => "CredentialsInvalid",
             Self::Digest { .. } => "DigestMismatch",
             Self::Page { .. } => "UnknownFormat",
             Self::Unpack { source, .. } => source.reason(),
@@ -67,7 +76,7 @@ impl Error {
     /// Whether the same URL fails again however often it is asked.
     pub fn is_terminal(&self) -> bool {
         match self {
-            Self::Digest { .. } | Self::Page { .. } => true,
+            Self::Credentials { .. } | Self::Digest { .. } | Self::Page { .. } => true,
             Self::Unpack { source, .. } => source.is_terminal(),
         }
     }
@@ -86,6 +95,10 @@ pub async fn fetch(
     options: &Options,
     progress: &Progress,
 ) -> Result<Fetched> {
+    if !http.url.username().is_empty() || http.url.password().is_some() {
+        let url = Shown::from(&http.url);
+        return Err(Error::Credentials { url }.into());
+    }
     let patience = &access.patience;
     let client = Client::new(&access.trust, patience)?;
     let begin = Instant::now();

@@ -1,7 +1,7 @@
 //! Where a server sends us, and whether we go there.
 
 use http::{Method, StatusCode, header};
-use url::{Position, Url};
+use url::Url;
 
 use super::{Error, Request, Response, Result};
 
@@ -78,10 +78,12 @@ fn is_same_server(a: &Url, b: &Url) -> bool {
 }
 
 /// The URL without what a client turns into credentials, and without what is not sent.
-pub(super) fn bare(url: Url) -> Url {
-    let before = &url[..Position::BeforeUsername];
-    let after = &url[Position::BeforeHost..Position::AfterQuery];
-    Url::parse(&format!("{before}{after}")).unwrap_or(url)
+pub(super) fn bare(mut url: Url) -> Url {
+    // These fail for URLs that cannot have any, which is as good.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_fragment(None);
+    url
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::{Error, Patience, Result, Shown};
 
@@ -60,9 +60,9 @@ impl Wait {
         let mut future = std::pin::pin!(future);
         let last = || Duration::from_millis(self.last.load(Ordering::Relaxed));
         loop {
-            let until = last().saturating_add(self.idle);
-            let end = self.begin + until.min(self.total);
-            if let Ok(done) = timeout_at(end, &mut future).await {
+            let until = last().saturating_add(self.idle).min(self.total);
+            let still = until.saturating_sub(self.begin.elapsed());
+            if let Ok(done) = timeout(still, &mut future).await {
                 self.touch();
                 return Ok(done);
             }

@@ -351,6 +351,24 @@ async fn an_archive_that_drips_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_url_with_credentials_in_it_is_refused_without_them() {
+    for url in [
+        "https://name:word@h.example/b.tgz",
+        "https://word@h.example/b.tgz",
+    ] {
+        let http = Http {
+            url: url.parse().unwrap(),
+            sha256: None,
+        };
+        let fetched = fetch(&http, &access(), &small(), &Progress::default()).await;
+        let text = fetched.unwrap_err().to_string();
+        let expected = "https://h.example/b.tgz is given with credentials in it; take them out";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(!text.replace("--password", "").contains("word"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn credentials_go_to_the_server_of_the_url_alone() {
     let answer = Answer::ok(&archive("", Format::TarGz));
     let authority = Authority::new();

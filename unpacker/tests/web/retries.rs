@@ -175,6 +175,21 @@ async fn a_server_that_takes_its_time_with_a_large_upload_is_not_silent() {
 }
 
 #[tokio::test]
+async fn patience_without_end_is_no_problem() {
+    let patience = Patience {
+        connect: Duration::MAX,
+        idle: Duration::MAX,
+        total: Duration::MAX,
+        tries: u32::MAX,
+        ..brisk()
+    };
+    let server = failing(2, Answer::new("503 Busy", &[], b"")).await;
+    let request = Request::get(server.url("/").parse().unwrap());
+    let response = client(&patience).send(&request).await.unwrap();
+    assert_eq!(response.bytes(10).await.unwrap(), "content");
+}
+
+#[tokio::test]
 async fn a_head_that_drips_is_given_up() {
     let patience = Patience {
         total: Duration::from_millis(200),
