@@ -138,7 +138,7 @@ pub enum Error {
     /// A registry does not give an image, or does not take one.
     #[cfg(feature = "sources")]
     #[error(transparent)]
-    Registry(#[from] crate::registry::Error),
+    Registry(#[from] Box<crate::registry::Error>),
     /// The content store cannot do its part.
     #[cfg(feature = "sources")]
     #[error(transparent)]
@@ -177,6 +177,13 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+}
+
+#[cfg(feature = "sources")]
+impl From<crate::registry::Error> for Error {
+    fn from(error: crate::registry::Error) -> Self {
+        Self::Registry(Box::new(error))
+    }
 }
 
 impl Error {

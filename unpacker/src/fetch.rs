@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    Access, Digest, Error, Options, Result, Skipped, Source, Tree, git, http, open_tree,
+    Access, Digest, Error, Options, Result, Skipped, Source, Tree, git, http, image, open_tree,
     source::Local, stream_tree,
 };
 
@@ -43,7 +43,7 @@ pub async fn fetch(
         }
         Source::Git(at) => git::fetch(at, access, options, progress).await,
         Source::Http(at) => http::fetch(at, access, options, progress).await,
-        Source::Image(_) => Err(unknown(source)),
+        Source::Image(at) => image::fetch(at, access, options, progress).await,
     }
 }
 
@@ -56,7 +56,7 @@ pub async fn resolve(source: &Source, access: &Access) -> Result<Source> {
     match source {
         Source::Http(_) | Source::Local(_) => Ok(source.clone()),
         Source::Git(at) => git::resolve(at, access).await.map(Source::Git),
-        Source::Image(_) => Err(unknown(source)),
+        Source::Image(at) => image::resolve(at, access).await.map(Source::Image),
     }
 }
 
@@ -100,13 +100,6 @@ async fn blocking(work: impl FnOnce() -> Result<Fetched> + Send + 'static) -> Re
             path: "the source".into(),
             source: io::Error::other(error),
         }),
-    }
-}
-
-fn unknown(source: &Source) -> Error {
-    Error::Open {
-        path: source.to_string().into(),
-        source: io::ErrorKind::Unsupported.into(),
     }
 }
 

@@ -35,7 +35,7 @@
 mod name;
 mod stack;
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use manifests::content;
 
@@ -109,6 +109,23 @@ impl Layers {
                 source: Box::new(error),
             },
         })
+    }
+
+    /// Reads a single file as if it stood alone in the next lower layer.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push), and when there are not `size` bytes.
+    pub fn push_file(&mut self, path: &str, size: u64, reader: impl Read) -> Result<()> {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(size);
+        header.set_mode(0o644);
+        let mut head = tar::Builder::new(Vec::new());
+        // The body follows from elsewhere.
+        let written = head.append_data(&mut header, path, io::empty());
+        written.map_err(|source| Error::Write { source })?;
+        let padding = size.next_multiple_of(512) - size;
+        let tail = io::repeat(0).take(padding.saturating_add(1024));
+        self.push(path, head.get_ref().as_slice().chain(reader).chain(tail))
     }
 
     /// The files that are left, and what was skipped.

@@ -54,6 +54,8 @@ mod folder;
 pub mod git;
 #[cfg(feature = "sources")]
 pub mod http;
+#[cfg(feature = "sources")]
+pub mod image;
 mod inflate;
 pub mod job;
 #[cfg(feature = "sources")]

@@ -58,8 +58,10 @@ pub enum Document {
 pub struct Manifest {
     /// Where its labels are.
     pub config: Descriptor,
-    /// From the lowest to the topmost; each a tar, which may be compressed.
+    /// From the lowest to the topmost; each a tar, which may be compressed, or in an artifact a file.
     pub layers: Vec<Descriptor>,
+    /// Its type, if it is an artifact and no image.
+    pub artifact: Option<String>,
 }
 
 /// Several images, or indexes of images.
@@ -215,7 +217,14 @@ impl Manifest {
         Ok(Self {
             config: config.check()?,
             layers,
+            artifact: kind,
         })
+    }
+
+    /// The name of a layer that is a single file, as ORAS pushes it.
+    pub fn file<'a>(&self, layer: &'a Descriptor) -> Option<&'a str> {
+        self.artifact.as_ref()?;
+        file_name(Some(&layer.annotations))
     }
 
     /// The bytes of all layers, as they are transferred.
@@ -235,7 +244,20 @@ fn is_image_config(media_type: &str) -> bool {
     )
 }
 
-/// Whether the layer is a tar that is in the same place as the manifest.
+/// The title of a layer, if that names a file and no archive. ORAS pushes folders as tars with their name.
+fn file_name(annotations: Option<&BTreeMap<String, String>>) -> Option<&str> {
+    let annotations = annotations?;
+    let title = annotations.get("org.opencontainers.image.title")?;
+    let is_folder = annotations
+        .get("io.deis.oras.content.unpack")
+        .is_some_and(|unpack| unpack == "true");
+    let is_archive = [".tar", ".tgz", ".tar.gz"]
+        .iter()
+        .any(|end| title.ends_with(end));
+    (!is_folder && !is_archive).then_some(title)
+}
+
+/// Whether the layer can be read, and is in the same place as the manifest.
 fn check_layer(number: usize, layer: &RawDescriptor, artifact: Option<&str>) -> Result<(), Error> {
     let kind = layer.media_type.as_str();
     let has_urls = layer.urls.as_ref().is_some_and(|urls| !urls.is_empty());
@@ -248,11 +270,17 @@ fn check_layer(number: usize, layer: &RawDescriptor, artifact: Option<&str>) -> 
     ]
     .iter()
     .any(|known| kind.starts_with(known));
-    let annotation = |key| layer.annotations.as_ref().and_then(|all| all.get(key));
-    // ORAS pushes single files as layers of an image, and folders as tars.
-    let is_file = annotation("org.opencontainers.image.title").is_some()
-        && annotation("io.deis.oras.content.unpack").is_none_or(|unpack| unpack != "true");
-    if artifact.is_some() && is_file || !of_image {
+    let is_archive = [
+        "application/tar",
+        "application/x-tar",
+        "application/gzip",
+        "application/x-gzip",
+    ]
+    .iter()
+    .any(|known| kind.starts_with(known));
+    let is_file = is_archive || file_name(layer.annotations.as_ref()).is_some();
+    let of_artifact = artifact.is_some() && is_file;
+    if !(of_image || of_artifact) {
         return Err(Error::NoFileSystem {
             number,
             kind: excerpt(kind),

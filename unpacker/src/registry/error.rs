@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{credentials, mirrors};
-use crate::web;
+use crate::{oci, web};
 
 /// The result of talking to a registry.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -123,7 +123,7 @@ pub enum Error {
     },
     /// A transfer that broke off too often.
     #[error(
-        "{what} broke off {tries} times, the last time after {read} bytes; try again later, or over a better connection"
+        "{what} broke off after {read} bytes, in try {tries}; try again later, or over a better connection"
     )]
     Interrupted {
         /// What.
@@ -134,45 +134,24 @@ pub enum Error {
         read: u64,
         /// Why, the last time.
         #[source]
-        source: Option<web::Error>,
+        source: web::Error,
     },
-    /// A manifest, index or configuration that breaks the rules.
+    /// A manifest, index or configuration that cannot be taken.
+    #[error("{what} cannot be unpacked")]
+    Document {
+        /// Which image.
+        what: String,
+        /// Why.
+        #[source]
+        source: oci::Error,
+    },
+    /// Something that breaks the rules.
     #[error("{what} {problem}; push it again, with a current tool")]
     Invalid {
         /// What.
         what: String,
         /// Which rule.
         problem: String,
-    },
-    /// The format before 2016.
-    #[error(
-        "{what} is in the format of Docker's schema 1, which is not read any more; rebuild it, or push it again with a current tool"
-    )]
-    Schema1 {
-        /// Which image.
-        what: String,
-    },
-    /// A layer that is not in the registry.
-    #[error(
-        "layer {digest} of {what} is a foreign layer, which is kept outside of registries and is not fetched; rebuild the image on another base"
-    )]
-    Foreign {
-        /// Of which image.
-        what: String,
-        /// Which layer.
-        digest: String,
-    },
-    /// Nothing fits.
-    #[error(
-        "{what} has nothing for the platform {platform:?}, only for {found}; choose one of these by --platform"
-    )]
-    Platform {
-        /// Which index.
-        what: String,
-        /// What was asked for.
-        platform: String,
-        /// What there is.
-        found: String,
     },
     /// More than anybody needs.
     #[error("{what} has {problem}, and the limit is {limit}; make the image smaller")]
@@ -183,17 +162,6 @@ pub enum Error {
         problem: String,
         /// How much is taken.
         limit: u64,
-    },
-    /// The content of a layer cannot be taken.
-    #[error("failed to unpack layer {digest} of {what}")]
-    Layer {
-        /// Which image.
-        what: String,
-        /// Which layer.
-        digest: String,
-        /// Why.
-        #[source]
-        source: Box<crate::Error>,
     },
     /// The content of an image cannot be taken.
     #[error("failed to unpack {what}")]
@@ -214,6 +182,15 @@ pub enum Error {
         /// Why.
         #[source]
         source: io::Error,
+    },
+    /// The thread that reads layers is gone.
+    #[error("unpacking {what} was stopped; try again")]
+    Stopped {
+        /// Which image.
+        what: String,
+        /// Why.
+        #[source]
+        source: tokio::task::JoinError,
     },
     /// All of several places failed.
     #[error("{image} cannot be had from any of {} places: {}", .failures.len(), all(.failures))]
@@ -260,11 +237,11 @@ impl Error {
             Self::Digest { .. } | Self::Size { .. } => "ContentMismatch",
             Self::Interrupted { .. } => "ConnectionBroken",
             Self::Invalid { .. } => "ImageInvalid",
-            Self::Schema1 { .. } | Self::Foreign { .. } => "ImageUnsupported",
-            Self::Platform { .. } => "PlatformMissing",
+            Self::Document { source, .. } => source.reason(),
             Self::TooMuch { .. } => "LimitExceeded",
-            Self::Layer { source, .. } | Self::Content { source, .. } => source.reason(),
+            Self::Content { source, .. } => source.reason(),
             Self::Disk { .. } => "WriteFailed",
+            Self::Stopped { .. } => "Stopped",
             Self::Everywhere { failures, .. } => failures
                 .last()
                 .map_or("NotFound", |(_, error)| error.reason()),
@@ -280,12 +257,10 @@ impl Error {
             Self::Web { source, .. } => source.is_terminal(),
             Self::Mirrors(_)
             | Self::Invalid { .. }
-            | Self::Schema1 { .. }
-            | Self::Foreign { .. }
-            | Self::Platform { .. }
+            | Self::Document { .. }
             | Self::TooMuch { .. }
             | Self::NoBundle { .. } => true,
-            Self::Layer { source, .. } | Self::Content { source, .. } => source.is_terminal(),
+            Self::Content { source, .. } => source.is_terminal(),
             Self::Everywhere { failures, .. } => {
                 failures.iter().all(|(_, error)| error.is_terminal())
             }
@@ -298,13 +273,11 @@ impl Error {
         !matches!(
             self,
             Self::Mirrors(_)
-                | Self::Schema1 { .. }
-                | Self::Foreign { .. }
-                | Self::Platform { .. }
+                | Self::Document { .. }
                 | Self::TooMuch { .. }
-                | Self::Layer { .. }
                 | Self::Content { .. }
                 | Self::Disk { .. }
+                | Self::Stopped { .. }
                 | Self::NoBundle { .. }
         )
     }

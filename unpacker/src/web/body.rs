@@ -69,7 +69,7 @@ const WAITING: usize = 16;
 
 /// A body as [`Read`]. Dropping it ends the transfer.
 ///
-/// Its errors wrap an [`Error`].
+/// Its errors wrap those of the body: an [`Error`], if it is an answer's.
 #[derive(Debug)]
 pub struct Reader {
     parts: mpsc::Receiver<Part>,
@@ -79,16 +79,20 @@ pub struct Reader {
 
 #[derive(Debug)]
 enum Part {
-    Bytes(Result<Bytes>),
+    Bytes(io::Result<Bytes>),
     /// So that a transfer that was given up is not taken for one that came to its end.
     End,
 }
 
 /// Lets a body be read where blocking is allowed: in `spawn_blocking`. Must be called within the runtime.
-pub fn reader(mut body: impl Stream<Item = Result<Bytes>> + Send + Unpin + 'static) -> Reader {
+pub fn reader<E>(mut body: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static) -> Reader
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+{
     let (sender, parts) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         while let Some(part) = body.next().await {
+            let part = part.map_err(io::Error::other);
             let failed = part.is_err();
             if sender.send(Part::Bytes(part)).await.is_err() || failed {
                 return;
@@ -108,7 +112,7 @@ impl Read for Reader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.part.is_empty() && !self.ended && !buffer.is_empty() {
             match self.parts.blocking_recv() {
-                Some(Part::Bytes(part)) => self.part = part.map_err(io::Error::other)?,
+                Some(Part::Bytes(part)) => self.part = part?,
                 Some(Part::End) => self.ended = true,
                 None => {
                     return Err(io::Error::other("the transfer was given up before its end"));

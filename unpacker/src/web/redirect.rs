@@ -53,6 +53,14 @@ pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Requ
                 super::Shown::from(&url)
             )));
         }
+        // The body may hold what the other server must not see, as the token in a form.
+        _ if !reads && !is_same_server(&request.url, &url) => {
+            return Err(fail(format!(
+                "a {} to another server, {}; use that address if it is to be trusted",
+                request.method,
+                super::Shown::from(&url)
+            )));
+        }
         _ => {}
     }
     if !is_same_server(&request.url, &url) {

@@ -165,7 +165,7 @@ async fn a_reader_tells_a_broken_body_from_a_whole_one() {
 #[test]
 fn a_reader_whose_runtime_has_gone_has_not_reached_the_end() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let part = || Ok(bytes::Bytes::from_static(b"abc"));
+    let part = || Ok::<_, Error>(bytes::Bytes::from_static(b"abc"));
     let body = futures::stream::once(async move { part() }).chain(futures::stream::pending());
     let mut reader = runtime.block_on(async { reader(Box::pin(body)) });
     reader.read_exact(&mut [0; 3]).unwrap();
@@ -180,7 +180,7 @@ async fn a_reader_that_is_dropped_ends_the_transfer() {
     let body = futures::stream::unfold(sender, async |sender| {
         let part = bytes::Bytes::from_static(&[0; 1024]);
         tokio::task::yield_now().await;
-        Some((Ok(part), sender))
+        Some((Ok::<_, Error>(part), sender))
     });
     drop(reader(Box::pin(body)));
     // Closed as soon as the body, which holds the other end, has been dropped.

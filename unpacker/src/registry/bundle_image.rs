@@ -1,0 +1,238 @@
+//! A bundle's folder as an image. The same files give the same image, on any machine and at any time.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use manifests::{content::Content, yaml};
+use serde_json::{Value, json};
+
+use super::{Error, Result};
+use crate::{Digest, Format, pack};
+
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// What may stand in one label. Registries and runtimes refuse or cut more.
+const MAX_LABELS: usize = 1 << 20;
+
+/// An image that holds one bundle: a layer with its files, and its annotations as labels.
+///
+/// ```
+/// use unpacker::{Content, Limits, registry::BundleImage};
+/// let mut files = manifests::content::Builder::new(Limits::default());
+/// files.add("manifests/csv.yaml", 0o644, &mut "kind: ClusterServiceVersion".as_bytes())?;
+/// files.add("metadata/annotations.yaml", 0o644, &mut "annotations: {a.example/key: value}".as_bytes())?;
+/// let image = BundleImage::new(&files.finish())?;
+/// assert_eq!(image.labels()["a.example/key"], "value");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleImage {
+    labels: BTreeMap<String, String>,
+    layer: Bytes,
+    config: Bytes,
+    manifest: Bytes,
+}
+
+impl BundleImage {
+    /// Makes an image of a bundle's files.
+    ///
+    /// # Errors
+    /// When there are no annotations in `metadata/`, or one is no text.
+    pub fn new(content: &Content) -> Result<Self> {
+        let labels = labels(content)?;
+        let failed = |source| Error::Content {
+            what: "the bundle".to_owned(),
+            source: Box::new(source),
+        };
+        let plain = pack(content, Format::Tar, std::io::sink()).map_err(failed)?;
+        let mut layer = Vec::new();
+        pack(content, Format::TarGz, &mut layer).map_err(failed)?;
+        let layer = Bytes::from(layer);
+        // Files of a bundle run nowhere; some tools want a platform all the same.
+        let config = json!({
+            "architecture": "amd64",
+            "os": "linux",
+            "created": BEGINNING,
+            "config": { "Labels": labels },
+            "rootfs": { "type": "layers", "diff_ids": [plain.to_string()] },
+            "history": [{ "created": BEGINNING, "created_by": "rukpak push" }],
+        });
+        let config = Bytes::from(config.to_string());
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": descriptor(CONFIG, &config),
+            "layers": [descriptor(LAYER, &layer)],
+        });
+        Ok(Self {
+            labels,
+            layer,
+            config,
+            manifest: Bytes::from(manifest.to_string()),
+        })
+    }
+
+    /// The annotations of the bundle.
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        &self.labels
+    }
+
+    /// The digest of the manifest, by which the image can be pulled wherever it was pushed to.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.manifest)
+    }
+
+    /// What the manifest names.
+    pub(super) fn blobs(&self) -> [&Bytes; 2] {
+        [&self.layer, &self.config]
+    }
+
+    pub(super) fn manifest(&self) -> &Bytes {
+        &self.manifest
+    }
+}
+
+/// When everything was made: a clock would give another digest every time.
+const BEGINNING: &str = "1970-01-01T00:00:00Z";
+
+fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
+    json!({
+        "mediaType": media_type,
+        "digest": Digest::of(bytes).to_string(),
+        "size": bytes.len(),
+    })
+}
+
+/// All annotations, as the bundle format wants them on the image.
+fn labels(content: &Content) -> Result<BTreeMap<String, String>> {
+    let fail = |problem: String| Error::NoBundle { problem };
+    let usual = ["annotations.yaml", "annotations.yml"];
+    let mut files: Vec<_> = content.folder("metadata").collect();
+    files.sort_by_key(|(name, _)| !usual.contains(name));
+    if files.is_empty() {
+        return Err(fail(
+            "it has no metadata/annotations.yaml; create one, or name the folder that holds manifests/ and metadata/"
+                .to_owned(),
+        ));
+    }
+    for (name, file) in files {
+        let documents = yaml::documents(&file.bytes);
+        let documents: Vec<Value> = match documents.collect() {
+            Ok(documents) => documents,
+            Err(error) if usual.contains(&name) => {
+                return Err(fail(format!("metadata/{name} cannot be read: {error}")));
+            }
+            Err(_) => continue,
+        };
+        let annotations = documents
+            .iter()
+            .find_map(|document| document.get("annotations")?.as_object());
+        let Some(annotations) = annotations.filter(|annotations| !annotations.is_empty()) else {
+            continue;
+        };
+        let mut labels = BTreeMap::new();
+        for (key, value) in annotations {
+            let value = value.as_str().ok_or_else(|| {
+                fail(format!(
+                    "annotation {key:?} in metadata/{name} is no text; put it in quotes"
+                ))
+            })?;
+            labels.insert(key.clone(), value.to_owned());
+        }
+        if labels
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum::<usize>()
+            > MAX_LABELS
+        {
+            return Err(fail(format!(
+                "the annotations in metadata/{name} have more than {MAX_LABELS} bytes; shorten them"
+            )));
+        }
+        return Ok(labels);
+    }
+    Err(fail(
+        "no file in metadata/ has annotations; write them below \"annotations:\" in metadata/annotations.yaml".to_owned(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use manifests::content::{Builder, Limits};
+
+    use super::*;
+
+    fn content(files: &[(&str, &str)]) -> Content {
+        let mut builder = Builder::new(Limits::default());
+        for (path, text) in files {
+            builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
+        }
+        builder.finish()
+    }
+
+    const ANNOTATIONS: (&str, &str) = (
+        "metadata/annotations.yaml",
+        "annotations:\n  b: two\n  a: \"1\"\n",
+    );
+
+    #[test]
+    fn the_same_files_give_the_same_image_on_every_machine() {
+        let text = "kind: ConfigMap\n".repeat(10_000);
+        let image = |files: &[(&str, &str)]| BundleImage::new(&content(files)).unwrap();
+        let one = image(&[("manifests/a.yaml", &text), ANNOTATIONS]);
+        let two = image(&[ANNOTATIONS, ("manifests/a.yaml", &text)]);
+        assert_eq!(one, two);
+        // Written down, so that another machine or compressor is noticed.
+        assert_eq!(
+            one.digest().to_string(),
+            "sha256:2954ce0272abb6f2929512ac41277949766a62108e0b222c20f724e11de902a3"
+        );
+        let other = image(&[("manifests/a.yaml", "kind: Secret"), ANNOTATIONS]);
+        assert_ne!(one.digest(), other.digest());
+        let labels: Vec<_> = one
+            .labels()
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(labels, [("a", "1"), ("b", "two")]);
+    }
+
+    #[test]
+    fn annotations_are_found_or_their_absence_is_explained() {
+        for (files, problem) in [
+            (
+                vec![("manifests/a.yaml", "a: b")],
+                Some("has no metadata/annotations.yaml"),
+            ),
+            (
+                vec![("metadata/annotations.yaml", "a: b")],
+                Some("no file in metadata/ has annotations"),
+            ),
+            (
+                vec![("metadata/annotations.yaml", "annotations: {}")],
+                Some("no file in metadata/ has annotations"),
+            ),
+            (
+                vec![("metadata/annotations.yaml", "annotations: [")],
+                Some("cannot be read"),
+            ),
+            (
+                vec![("metadata/annotations.yaml", "annotations: {a: 1}")],
+                Some("\"a\" in metadata/annotations.yaml is no text"),
+            ),
+            (vec![("metadata/x.yaml", "annotations: {a: b}")], None),
+            (vec![("metadata/a.yaml", "["), ANNOTATIONS], None),
+        ] {
+            let image = BundleImage::new(&content(&files));
+            match (image, problem) {
+                (Ok(_), None) => {}
+                (Err(error), Some(problem)) => {
+                    assert!(error.to_string().contains(problem), "{error}");
+                }
+                (outcome, _) => panic!("{files:?}: {outcome:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Digests as registries use them: SHA-256, and SHA-512 where somebody has asked for it.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256, Sha512};
+
+use super::{Error, Result};
+
+/// A digest by one of two algorithms, with its algorithm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Checksum {
+    algorithm: Algorithm,
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Algorithm {
+    Sha256,
+    Sha512,
+}
+
+impl Checksum {
+    /// Reads `sha256:…` or `sha512:…`, as it stands in `what`.
+    pub(crate) fn parse(text: &str, what: &str) -> Result<Self> {
+        let invalid = || Error::Invalid {
+            what: what.to_owned(),
+            problem: format!(
+                "has the digest {:?}, which is neither a SHA-256 nor a SHA-512",
+                text.chars().take(150).collect::<String>()
+            ),
+        };
+        let (algorithm, digits, length) = match text.split_once(':') {
+            Some(("sha256", digits)) => (Algorithm::Sha256, digits, 64),
+            Some(("sha512", digits)) => (Algorithm::Sha512, digits, 128),
+            _ => return Err(invalid()),
+        };
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if digits.len() != length || !digits.bytes().all(is_digit) {
+            return Err(invalid());
+        }
+        Ok(Self {
+            algorithm,
+            text: text.to_owned(),
+        })
+    }
+
+    /// Starts to check what should have this digest.
+    pub(crate) fn hasher(&self) -> Hasher {
+        match self.algorithm {
+            Algorithm::Sha256 => Hasher::Sha256(Sha256::new()),
+            Algorithm::Sha512 => Hasher::Sha512(Sha512::new()),
+        }
+    }
+
+    /// Checks that these bytes have this digest.
+    pub(crate) fn check(&self, bytes: &[u8], what: &str) -> Result<()> {
+        let mut hasher = self.hasher();
+        hasher.update(bytes);
+        self.expect(hasher, what)
+    }
+
+    /// Checks what has gone through the hasher.
+    pub(crate) fn expect(&self, hasher: Hasher, what: &str) -> Result<()> {
+        let found = hasher.finish();
+        if found == self.text {
+            return Ok(());
+        }
+        Err(Error::Digest {
+            what: what.to_owned(),
+            expected: self.text.clone(),
+            found,
+        })
+    }
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What has been read so far.
+#[derive(Debug, Clone)]
+pub(crate) enum Hasher {
+    Sha256(Sha256),
+    Sha512(Sha512),
+}
+
+impl Hasher {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(hash) => hash.update(bytes),
+            Self::Sha512(hash) => hash.update(bytes),
+        }
+    }
+
+    fn finish(self) -> String {
+        match self {
+            Self::Sha256(hash) => format!("sha256:{}", hex(&hash.finalize())),
+            Self::Sha512(hash) => format!("sha512:{}", hex(&hash.finalize())),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    digits.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_algorithms_are_checked_and_others_are_none() {
+        let sha512 = "sha512:cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce\
+                      47d0d13c5d85f2b0ff8318d2877eec2f63b931bd47417a81a538327af927da3e";
+        let sha256 = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        for text in [sha256, sha512] {
+            let checksum = Checksum::parse(text, "x").unwrap();
+            assert_eq!(checksum.to_string(), text);
+            checksum.check(b"", "x").unwrap();
+            let error = checksum.check(b"y", "the thing").unwrap_err();
+            assert!(
+                error.to_string().starts_with("the thing is not what"),
+                "{error}"
+            );
+        }
+        for text in [
+            "",
+            "sha256:",
+            "sha256:abc",
+            &sha256.to_uppercase(),
+            &sha256.replace("sha256", "sha384"),
+            &sha256.replace("sha256", "sha512"),
+            &sha256.replace("sha256:", "md5:"),
+            &sha256.replace('e', "é"),
+        ] {
+            assert!(Checksum::parse(text, "x").is_err(), "{text}");
+        }
+    }
+}
