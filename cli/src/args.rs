@@ -16,7 +16,7 @@ pub(crate) use self::{
     access::AccessArgs,
     conversion::Conversion,
     limits::{FileLimitArgs, LimitArgs},
-    transfer::UnpackArgs,
+    transfer::{PushArgs, UnpackArgs},
 };
 
 /// What every command that reads bundles says of them.
@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     Inspect(InspectArgs),
     Unpack(UnpackArgs),
+    Push(PushArgs),
     Completion(CompletionArgs),
     Version(VersionArgs),
 }

@@ -18,6 +18,7 @@ mod message;
 mod output;
 mod parallel;
 mod progress;
+mod pushing;
 mod reach;
 mod source;
 mod table;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Validate(args) => validation::run(&args),
         Command::Inspect(args) => inspection::run(&args),
         Command::Unpack(args) => unpacking::run(&args),
+        Command::Push(args) => pushing::run(&args),
         Command::Completion(args) => version::completion(&args),
         Command::Version(args) => version::run(&args),
     };

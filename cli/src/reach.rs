@@ -1,10 +1,14 @@
 //! The way to bundles: past files at once, over networks only when one is needed.
 
-use std::io;
+use std::{fmt::Display, io};
 
 use anyhow::Context;
+use manifests::image::Reference;
 use tokio::runtime::{Builder, Runtime};
-use unpacker::{Access, Content, Error, Fetched, Options, Result};
+use unpacker::{
+    Access, Content, Digest, Error, Fetched, Options, Result,
+    registry::{self, BundleImage},
+};
 
 use crate::{args::AccessArgs, parallel, progress::Board, source::Source};
 
@@ -15,6 +19,7 @@ const TRANSFERS: usize = 8;
 pub(crate) struct Reach {
     /// Nothing is read, started or drawn while all bundles are on this machine.
     remote: Option<Remote>,
+    platform: Option<String>,
 }
 
 struct Remote {
@@ -37,16 +42,10 @@ impl Reach {
         let places: Vec<&unpacker::Source> = remote
             .filter_map(|source| source.place.as_ref().ok())
             .collect();
-        if places.is_empty() {
-            return Ok(Self { remote: None });
-        }
-        let runtime = Builder::new_multi_thread().enable_all().build();
+        let remote = (!places.is_empty()).then(|| Remote::new(args, &places, is_quiet));
         Ok(Self {
-            remote: Some(Remote {
-                access: args.read(&places)?,
-                runtime: runtime.context("failed to start what talks to networks")?,
-                board: Board::new(is_quiet),
-            }),
+            remote: remote.transpose()?,
+            platform: args.platform.clone(),
         })
     }
 
@@ -64,11 +63,28 @@ impl Reach {
         self.fetch(source, options)?.tree.into_content()
     }
 
+    /// Publishes a bundle in a registry that this was made for.
+    pub(crate) fn push(&self, image: &Reference, bundle: &BundleImage) -> Result<Digest> {
+        let Some(Remote {
+            access,
+            runtime,
+            board,
+        }) = &self.remote
+        else {
+            return Err(unprepared(image));
+        };
+        board.during(&image.to_string(), |_| {
+            Ok(runtime.block_on(registry::push(image, bundle, access))?)
+        })
+    }
+
     /// Reads a bundle to its end, and says what it was.
     pub(crate) fn fetch(&self, source: &Source, options: &Options) -> Result<Fetched> {
         let place = source.place.clone()?;
         match (&place, &self.remote) {
-            (unpacker::Source::Local(local), _) => unpacker::local(local, options),
+            (unpacker::Source::Local(local), _) => {
+                unpacker::local(local, self.platform.as_deref(), options)
+            }
             (place, Some(remote)) => {
                 let Remote {
                     access,
@@ -79,11 +95,30 @@ impl Reach {
                     runtime.block_on(unpacker::fetch(place, access, options, progress))
                 })
             }
-            // Never so: whoever asks for it was made for it.
-            (place, None) => Err(Error::Open {
-                path: place.to_string().into(),
-                source: io::ErrorKind::NotConnected.into(),
-            }),
+            (place, None) => Err(unprepared(place)),
         }
+    }
+}
+
+impl Remote {
+    fn new(
+        args: &AccessArgs,
+        places: &[&unpacker::Source],
+        is_quiet: bool,
+    ) -> anyhow::Result<Self> {
+        let runtime = Builder::new_multi_thread().enable_all().build();
+        Ok(Self {
+            access: args.read(places)?,
+            runtime: runtime.context("failed to start what talks to networks")?,
+            board: Board::new(is_quiet),
+        })
+    }
+}
+
+/// Never so: whoever asks for something remote has said so before.
+fn unprepared(place: &impl Display) -> Error {
+    Error::Open {
+        path: place.to_string().into(),
+        source: io::ErrorKind::NotConnected.into(),
     }
 }

@@ -39,7 +39,7 @@ pub async fn fetch(
     match source {
         Source::Local(at) => {
             let (at, options) = (at.clone(), options.clone());
-            blocking(move || local(&at, &options)).await
+            blocking(move || local(&at, None, &options)).await
         }
         Source::Git(at) => git::fetch(at, access, options, progress).await,
         Source::Http(at) => http::fetch(at, access, options, progress).await,
@@ -60,11 +60,11 @@ pub async fn resolve(source: &Source, access: &Access) -> Result<Source> {
     }
 }
 
-/// Reads what is on this machine.
+/// Reads what is on this machine. The platform matters if it holds several images.
 ///
 /// # Errors
 /// As [`fetch`].
-pub fn local(local: &Local, options: &Options) -> Result<Fetched> {
+pub fn local(local: &Local, platform: Option<&str>, options: &Options) -> Result<Fetched> {
     let (tree, skipped) = match local {
         Local::Stdin => {
             let (tree, skipped) =
@@ -82,7 +82,7 @@ pub fn local(local: &Local, options: &Options) -> Result<Fetched> {
                 (tree.strip_top_folder(), skipped)
             }
         }
-        image => return crate::local::image(image, None, options),
+        image => return crate::local::image(image, platform, options),
     };
     Ok(Fetched {
         resolved: Source::Local(local.clone()),

@@ -137,8 +137,10 @@ impl AccessArgs {
         let password = match &self.password_file {
             Some(_) if self.reads_stdin() => stdin()?,
             Some(path) => line(&text(path, "the password")?),
-            None => std::env::var(PASSWORD).with_context(|| {
-                format!("--username needs a password; name a file by --password-file, or set ${PASSWORD}")
+            None => std::env::var(PASSWORD).map_err(|_| {
+                anyhow::anyhow!(
+                    "--username needs a password; name a file by --password-file, or set ${PASSWORD}"
+                )
             })?,
         };
         Ok(Some(Basic {

@@ -1,8 +1,9 @@
-//! `rukpak unpack`.
+//! `rukpak unpack` and `rukpak push`.
 
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, ValueHint};
+use manifests::image::Reference;
 
 use super::{AccessArgs, Description, FileLimitArgs, SOURCES};
 
@@ -41,6 +42,33 @@ pub(crate) struct UnpackArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
     /// Print no progress, no notes and, with --output, no description.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    #[command(flatten)]
+    pub(crate) limits: FileLimitArgs,
+}
+
+/// Publish a bundle as an image.
+///
+/// The image has manifests, metadata and tests of the bundle in one layer, and its annotations as labels. The same bundle
+/// gives the same image, byte by byte, and so the same digest; what is printed names the image by it.
+#[derive(Debug, Args)]
+pub(crate) struct PushArgs {
+    /// A folder, a tar or tar.gz file, or "-" for one on standard input.
+    #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
+    pub(crate) bundle: OsString,
+    /// Where it goes: registry/repository:tag.
+    #[arg(value_name = "IMAGE")]
+    pub(crate) image: Reference,
+    /// Only say what its digest would be; nothing is sent.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Format of the result.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) output: Description,
+    /// Print no progress and no warnings.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]

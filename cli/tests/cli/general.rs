@@ -33,6 +33,9 @@ fn wrong_usage_exits_with_2() {
         &["unpack", "tide", "--force"],
         &["unpack", "tide", "--all", "--only", "manifests"],
         &["unpack", "tide", "--output", "-", "--format", "json"],
+        &["push", "tide"],
+        &["push", "tide", "Not/An/Image"],
+        &["push", "quay.io/acme/tide:v1", "quay.io/acme/other:v1"],
         &["completion", "tcsh"],
     ] {
         let run = place.run(args).exits(2);
@@ -75,7 +78,7 @@ fn completions_are_there_for_every_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = place.run(&["completion", shell]).exits(0).out;
         assert!(
-            ["install-namespace", "unpack", "tls-verify"]
+            ["install-namespace", "unpack", "tls-verify", "dry-run"]
                 .iter()
                 .all(|word| script.contains(word)),
             "{shell}"

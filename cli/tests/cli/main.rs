@@ -10,6 +10,7 @@ mod bundle;
 mod convert;
 mod general;
 mod inspect;
+mod push;
 mod several;
 mod unpack;
 mod validate;
