@@ -141,7 +141,7 @@ async fn what_is_not_what_was_pinned_is_refused_with_both_digests() {
     let expected = Digest::of(b"another");
     for (bytes, source) in [
         (archive("", Format::TarGz), ""),
-        (b"<html>".to_vec(), "neither a tar"),
+        (b"<html>".repeat(100_000), "neither a tar"),
         (b"".to_vec(), "the archive is empty"),
     ] {
         let answer = Answer::ok(&bytes);
