@@ -116,16 +116,17 @@ impl Layers {
     /// # Errors
     /// As [`push`](Self::push), and when there are not `size` bytes.
     pub fn push_file(&mut self, path: &str, size: u64, reader: impl Read) -> Result<()> {
+        let path = content::normalise(path)?;
         let mut header = tar::Header::new_gnu();
         header.set_size(size);
         header.set_mode(0o644);
         let mut head = tar::Builder::new(Vec::new());
         // The body follows from elsewhere.
-        let written = head.append_data(&mut header, path, io::empty());
+        let written = head.append_data(&mut header, &path, io::empty());
         written.map_err(|source| Error::Write { source })?;
         let padding = size.next_multiple_of(512) - size;
         let tail = io::repeat(0).take(padding.saturating_add(1024));
-        self.push(path, head.get_ref().as_slice().chain(reader).chain(tail))
+        self.push(&path, head.get_ref().as_slice().chain(reader).chain(tail))
     }
 
     /// The files that are left, and what was skipped.
