@@ -1,9 +1,12 @@
-//! The `rukpak` command: what a bundle becomes, what is wrong with it, and what it may do, without a cluster.
+//! The `rukpak` command: what a bundle becomes, what is wrong with it, and what it may do, without a cluster; and the
+//! way of bundles from registries, repositories and URLs, and into registries.
 //!
 //! ```text
-//!           args ─ source ─┬─ conversion ─ output ── manifests: standard output, or a staged folder
-//!  BUNDLE...               ├─ validation ─────────── findings: table, JSON, SARIF
-//!                          └─ inspection ─────────── facts and rights: text, JSON, YAML
+//!                           ┌─ conversion ─ output ── manifests: standard output, or a staged folder
+//!  BUNDLE... ─ args ─ source├─ validation ─────────── findings: table, JSON, SARIF
+//!                       │   ├─ inspection ─────────── facts and rights: text, JSON, YAML
+//!                     reach ┼─ unpacking ──────────── content: a staged folder, an archive
+//!                 (networks)└─ pushing ────────────── an image in a registry
 //! ```
 //!
 //! Data goes to standard output and everything else to standard error. The exit code is 0 when all went well, 1 when

@@ -125,7 +125,7 @@ fn within(content: &Content, folders: &[&str], limits: Limits) -> Result<Content
             path.strip_prefix(*folder)
                 .is_some_and(|rest| rest.starts_with('/'))
         };
-        if folders.iter().any(|folder| is_below(folder)) {
+        if folders.iter().any(is_below) {
             builder.add(path, file.mode, &mut file.bytes.as_ref())?;
         }
     }

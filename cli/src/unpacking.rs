@@ -71,6 +71,12 @@ pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
         skipped,
     } = reach.fetch(&source, &options(args))?;
     drop(reach);
+    if tree.is_empty() {
+        anyhow::bail!(
+            "nothing of {} is selected, or it holds no files; check --only, or take everything by --all",
+            source.text()
+        );
+    }
     if !args.quiet {
         warn_of_case(tree.files().map(|(path, _)| path));
     }

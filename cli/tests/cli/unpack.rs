@@ -156,6 +156,11 @@ fn part_of_a_source_can_be_taken() {
     assert_eq!(place.list("out/manifests"), ["csv.yaml"]);
     assert_eq!(place.list("out/metadata"), ["annotations.yaml"]);
     assert_eq!(told(&run.err, "Skipped"), "1 outside the selection");
+    let run = place
+        .run(&["unpack", "tide", "--only", "catalog", "-o", "none"])
+        .exits(1);
+    assert!(run.err.contains("nothing of tide is selected"), "{run:?}");
+    assert!(!place.path("none").exists());
     for only in ["../x", "/etc"] {
         let run = place.run(&["unpack", "tide", "--only", only]).exits(1);
         assert!(

@@ -256,7 +256,7 @@ pub enum Problem {
         idle: Duration,
     },
     /// Something came, but all of it took too long.
-    #[error("fetching took longer than {} s; try again over a faster connection", .total.as_secs_f64())]
+    #[error("fetching took longer than {} s; try again over a faster connection, or raise --timeout", .total.as_secs_f64())]
     Slow {
         /// How long.
         total: Duration,

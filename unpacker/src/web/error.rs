@@ -148,7 +148,7 @@ pub enum Error {
         idle: Duration,
     },
     /// Something came, but all of it took too long.
-    #[error("{url} took longer than {} s; try again over a faster connection", .total.as_secs_f64())]
+    #[error("{url} took longer than {} s; try again over a faster connection, or raise --timeout", .total.as_secs_f64())]
     Slow {
         /// Which server.
         url: Shown,
