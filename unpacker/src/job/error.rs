@@ -1,6 +1,9 @@
 //! Why a Job fails.
 
-use std::{error, fmt::Write as _, fs, io, os::unix::fs::MetadataExt, path::Path, path::PathBuf};
+use std::{
+    error, fmt::Write as _, fs, io, os::unix::fs::MetadataExt, path::Path, path::PathBuf,
+    time::Duration,
+};
 
 /// Why a folder was not handed over.
 #[derive(Debug, thiserror::Error)]
@@ -86,12 +89,12 @@ pub enum Error {
         source: hyper::Error,
     },
     /// Nothing moves.
-    #[error("{to} neither takes nor says anything any more; waited {seconds} s")]
+    #[error("{to} neither takes nor says anything any more; waited {after:?}")]
     Silent {
         /// Host and port.
         to: String,
         /// How long at least.
-        seconds: u64,
+        after: Duration,
     },
     /// The receiver has something against the content or its sender. Its own words.
     #[error("{message} (answer {status} of {to})")]
@@ -128,7 +131,7 @@ pub enum Error {
         problem: String,
     },
     /// The time is up.
-    #[error("gave up after {tries} tries in {seconds} s")]
+    #[error("gave up (tries: {tries}, seconds: {seconds})")]
     GaveUp {
         /// How often it was tried.
         tries: u32,

@@ -134,7 +134,7 @@ async fn attempt(load: &Arc<Load>, receiver: &Receiver) -> Result<(Packed, bool)
         answered = exchange => answered.map_err(broken),
         () = movement.end(receiver.idle) => Err(Error::Silent {
             to: address.shown().to_owned(),
-            seconds: receiver.idle.as_secs(),
+            after: receiver.idle,
         }),
     };
     // Ends the body as well, and with it the making of the archive.

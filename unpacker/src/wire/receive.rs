@@ -70,7 +70,7 @@ pub struct Received {
 }
 
 /// Takes content in: checks all of it and all that is claimed about it, and stores it then. Who sends what, and may,
-/// is for the caller to check before.
+/// is for the caller to check before; and how many do at once, for each takes a thread and some MiB while it comes.
 ///
 /// # Errors
 /// When it is not taken; nothing is kept of it then.
@@ -142,9 +142,7 @@ where
     let (parts, inlet) = mpsc::channel(WAITING);
     let reading = task::spawn_blocking(move || check::read(Inlet::new(inlet), &options));
 
-    let late = |_| Refusal::Late {
-        seconds: terms.total.as_secs(),
-    };
+    let late = |_| Refusal::Late { after: terms.total };
     let trailers = time::timeout(terms.total, pump(body, &parts, terms.idle)).await;
     let trailers = match trailers.map_err(late).and_then(|result| result) {
         Ok(Some(trailers)) => {
@@ -216,9 +214,7 @@ where
             frame = time::timeout(idle, body.frame()) => frame,
             () = parts.closed() => return Ok(None),
         };
-        let frame = frame.map_err(|_| Refusal::Stalled {
-            seconds: idle.as_secs(),
-        })?;
+        let frame = frame.map_err(|_| Refusal::Stalled { after: idle })?;
         let Some(frame) = frame else {
             return Ok(Some(trailers));
         };

@@ -1,5 +1,7 @@
 //! Why content is not taken.
 
+use std::time::Duration;
+
 use http::{HeaderName, StatusCode};
 
 use super::{BadClaim, Problem};
@@ -55,18 +57,16 @@ pub enum Refusal {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Nothing comes any more.
-    #[error("nothing came for {seconds} s; send it again from the start")]
+    #[error("nothing came for {after:?}; send it again from the start")]
     Stalled {
         /// How long that was waited for.
-        seconds: u64,
+        after: Duration,
     },
     /// It comes for ever.
-    #[error(
-        "the upload was not complete after {seconds} s; send it again over a faster connection"
-    )]
+    #[error("the upload was not complete after {after:?}; send it again over a faster connection")]
     Late {
         /// How long it may take.
-        seconds: u64,
+        after: Duration,
     },
     /// The content is fine, and cannot be kept.
     #[error(transparent)]
