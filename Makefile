@@ -3,7 +3,7 @@ CARGO ?= cargo
 SECONDS_TO_FUZZ ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test generate bench fuzz
+.PHONY: help demo test generate bench fuzz unpack
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -16,6 +16,9 @@ test: ## everything CI runs: format, lints, licences, generated files, all tests
 
 generate: ## rewrite the files that are made from others
 	tests/cluster/gotypes/generate.sh
+
+unpack: ## build the static binary of unpack Jobs, and print where it is
+	@CARGO="$(CARGO)" unpacker/build-static.sh
 
 bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
 	$(CARGO) bench -p manifests -p convert
