@@ -15,7 +15,7 @@ pub enum Error {
         folder: PathBuf,
         /// Why.
         #[source]
-        source: crate::Error,
+        source: Box<crate::Error>,
     },
     /// A file or a folder is closed to the user that the Job runs as.
     #[error(
@@ -237,7 +237,7 @@ pub(super) fn explain(folder: &Path, error: crate::Error) -> Error {
         crate::Error::Write { source } => Error::Write { source },
         source => Error::Folder {
             folder: folder.to_owned(),
-            source,
+            source: Box::new(source),
         },
     }
 }
