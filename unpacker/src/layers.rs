@@ -104,6 +104,7 @@ impl Layers {
     pub fn push(&mut self, name: &str, reader: impl Read) -> Result<()> {
         self.read(reader).map_err(|error| match error {
             Error::TooLong { .. } => self.too_much(),
+            too_large @ Error::ImageTooLarge { .. } => too_large,
             error => Error::Layer {
                 name: name.chars().take(100).collect(),
                 source: Box::new(error),

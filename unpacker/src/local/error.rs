@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::Digest;
-
 /// Why an image on this machine cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -61,25 +59,15 @@ pub enum Error {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A file has other bytes than its digest says.
-    #[error("{path:?} has the digest {found}, and not {wanted}; write the image again")]
-    Digest {
+    /// A file has other bytes than its name or the manifest says.
+    #[error("{path:?} has {found}, and not {wanted}; write the image again")]
+    Lie {
         /// Its path.
         path: String,
-        /// What it should have.
-        wanted: Digest,
-        /// What it has.
-        found: Digest,
-    },
-    /// A file is larger or smaller than it is said to be.
-    #[error("{path:?} has {found} bytes, and not {wanted}; write the image again")]
-    Size {
-        /// Its path.
-        path: String,
-        /// What it should have.
-        wanted: u64,
-        /// What it has.
-        found: u64,
+        /// The digest or size that it should have.
+        wanted: String,
+        /// What it has instead.
+        found: String,
     },
     /// An image's configuration speaks of other layers than there are.
     #[error(
@@ -108,7 +96,7 @@ impl Error {
             Self::Several { .. } | Self::Unknown { .. } => "ImageUnknown",
             Self::Missing { .. } => "ImageIncomplete",
             Self::Path { .. } => "InvalidPath",
-            Self::Digest { .. } | Self::Size { .. } => "DigestMismatch",
+            Self::Lie { .. } => "DigestMismatch",
             Self::TooManyEntries { .. } => "LimitExceeded",
         }
     }

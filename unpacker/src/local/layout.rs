@@ -121,12 +121,11 @@ fn manifest(
 fn push(shelf: &Shelf, layer: &Descriptor, stack: &mut crate::layers::Layers) -> Result<()> {
     let path = path(layer.digest);
     let (reader, found) = shelf.need(&path)?;
-    let wanted = layer.size;
-    if found != wanted {
-        return Err(Error::Size {
+    if found != layer.size {
+        return Err(Error::Lie {
             path,
-            wanted,
-            found,
+            wanted: layer.size.to_string(),
+            found: format!("{found} bytes"),
         }
         .into());
     }

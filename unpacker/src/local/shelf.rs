@@ -181,11 +181,10 @@ pub(super) fn check(path: &str, wanted: Digest, found: Digest) -> Result<()> {
     if wanted == found {
         return Ok(());
     }
-    let path = oci::excerpt(path);
-    Err(Error::Digest {
-        path,
-        wanted,
-        found,
+    Err(Error::Lie {
+        path: oci::excerpt(path),
+        wanted: wanted.to_string(),
+        found: format!("the digest {found}"),
     }
     .into())
 }

@@ -28,13 +28,13 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// The same bytes again and again: gzip members make one stream, so this inflates without end.
-struct Endless {
+pub(crate) struct Endless {
     bytes: Vec<u8>,
     at: usize,
 }
 
 impl Endless {
-    fn of(bytes: Vec<u8>) -> Self {
+    pub(crate) fn of(bytes: Vec<u8>) -> Self {
         Self { bytes, at: 0 }
     }
 }
@@ -48,13 +48,19 @@ impl Read for Endless {
     }
 }
 
-/// The message, and how many bytes were read to come to it.
-fn refused(reader: impl Read, options: &Options) -> (String, u64) {
+/// A reader, and how many bytes were read of it.
+pub(crate) fn counted<R: Read>(reader: R) -> (impl Read, Rc<Cell<u64>>) {
     let read = Rc::new(Cell::new(0));
     let counted = Counted {
         reader,
         read: Rc::clone(&read),
     };
+    (counted, read)
+}
+
+/// The message, and how many bytes were read to come to it.
+fn refused(reader: impl Read, options: &Options) -> (String, u64) {
+    let (counted, read) = counted(reader);
     let error = stream(counted, options).unwrap_err();
     assert!(
         error.is_terminal() || matches!(error, Error::Truncated { .. }),

@@ -5,6 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::json;
+use unpacker::{
+    Digest, Error, ImageLimits, Skipped, Tree,
+    layers::Layers,
+    oci::{self, Document},
+};
 use unpacker::{Format, Limits, Options, Selection, pack, stream};
 
 use crate::raw::{Tar, gzip};
@@ -169,4 +175,158 @@ fn changed_archives_never_panic_and_never_exceed_the_limits() {
         taken > rounds / 100,
         "{taken} of {rounds} were taken: the changes are too wild to test anything"
     );
+}
+
+/// As many rounds as asked for, or for as long as asked for.
+fn rounds(count: usize) -> impl Iterator<Item = usize> {
+    let seconds = env::var("RUKPAK_FUZZ_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    (0..).take_while(move |round| until.map_or(*round < count, |until| Instant::now() < until))
+}
+
+fn layer_seeds() -> Vec<Vec<u8>> {
+    let tar = Tar::default;
+    let mut seeds = seeds();
+    seeds.extend([
+        tar()
+            .file("a/.wh.b", "")
+            .file("a/.wh..wh..opq", "")
+            .file("a/c", "1")
+            .end(),
+        tar()
+            .with(b'5', "./a/", b"")
+            .file("/a/b", "2")
+            .pax(b'x', &[("linkpath", "a/b")])
+            .with(b'1', "a/d", b"")
+            .end(),
+        tar()
+            .with(b'2', "a", b"")
+            .with(b'3', "dev", b"")
+            .file(".wh.a", "")
+            .end(),
+        tar()
+            .file("a/b", "3")
+            .file("a/b/c", "")
+            .file(".wh..wh.plnk/a", "")
+            .end(),
+    ]);
+    seeds
+}
+
+#[test]
+fn changed_layers_never_panic_and_never_give_what_is_not_selected() {
+    let options = Options {
+        limits: Limits {
+            total: 1500,
+            file: 1000,
+            entries: 12,
+            path: 64,
+            depth: 4,
+        },
+        select: Selection::Only(vec!["a".to_owned()]),
+        image: ImageLimits {
+            bytes: 64 << 10,
+            entries: 30,
+            layers: 3,
+        },
+        ..Options::default()
+    };
+    let seeds = layer_seeds();
+    let mut random = Random(0x0123_4567_89ab_cdef);
+    let (mut done, mut taken) = (0, 0);
+    for _ in rounds(20_000) {
+        done += 1;
+        let mut read = || -> Result<(Tree, Skipped), Error> {
+            let mut layers = Layers::new(&options)?;
+            for _ in 0..=random.below(3) {
+                let mut bytes = seeds[random.below(seeds.len())].clone();
+                for _ in 0..random.below(4) {
+                    random.change(&mut bytes);
+                }
+                if random.below(4) > 0 {
+                    mend(&mut bytes);
+                }
+                match random.below(8) {
+                    0 => bytes = gzip(&bytes),
+                    1 => bytes = zstd::encode_all(bytes.as_slice(), 1).unwrap(),
+                    _ => {}
+                }
+                if random.below(8) == 0 {
+                    random.change(&mut bytes);
+                }
+                layers.push("layer", bytes.as_slice())?;
+            }
+            Ok(layers.finish())
+        };
+        let Ok((tree, _)) = read() else {
+            continue;
+        };
+        taken += 1;
+        assert!(tree.size() <= 1500 && tree.len() <= 12);
+        let content = tree.into_content().unwrap();
+        for (path, _) in content.files() {
+            assert_eq!(manifests::content::normalise(path).unwrap(), path);
+            assert!(path == "a" || path.starts_with("a/"), "{path}");
+            assert!(!path.contains(".wh."), "{path}");
+        }
+        let mut packed = Vec::new();
+        pack(&content, Format::Tar, &mut packed).unwrap();
+        let again = stream(packed.as_slice(), &Options::default()).unwrap();
+        assert_eq!(again.content.len(), content.len());
+    }
+    assert!(taken > done / 100, "{taken} of {done} were taken");
+}
+
+#[test]
+fn changed_documents_never_panic_and_messages_stay_short() {
+    let blob =
+        |kind: &str| json!({"mediaType": kind, "digest": Digest::of(b"").to_string(), "size": 3});
+    let layer = blob("application/vnd.oci.image.layer.v1.tar+gzip");
+    let config = blob("application/vnd.oci.image.config.v1+json");
+    let mut entry = blob("application/vnd.oci.image.manifest.v1+json");
+    entry["platform"] = json!({"os": "linux", "architecture": "arm64", "variant": "v8"});
+    let labels = json!({"operators.operatorframework.io.bundle.manifests.v1": "manifests/"});
+    let seeds = [
+        json!({"schemaVersion": 2, "config": config, "layers": [layer.clone(), layer]}),
+        json!({"schemaVersion": 2, "manifests": [entry.clone(), entry]}),
+        json!({"config": {"Labels": labels}}),
+    ];
+    let mut random = Random(0xfeed_beef_0bad_f00d);
+    let (mut done, mut taken) = (0, 0);
+    for _ in rounds(30_000) {
+        done += 1;
+        let mut bytes = seeds[random.below(seeds.len())].to_string().into_bytes();
+        for _ in 0..=random.below(4) {
+            random.change(&mut bytes);
+        }
+        let mut judge = |result: Result<(), oci::Error>| match result {
+            Ok(()) => taken += 1,
+            Err(error) => {
+                let text = error.to_string();
+                assert!(
+                    text.len() < 1000 && !text.contains(char::is_control),
+                    "{text:?}"
+                );
+            }
+        };
+        judge(
+            Document::read(&bytes, None).and_then(|document| match document {
+                Document::Index(index) => index.choose(Some("linux/arm64")).map(|_| ()),
+                Document::Manifest(manifest) => {
+                    assert!(
+                        manifest.size() > 0 || manifest.layers.iter().all(|layer| layer.size == 0)
+                    );
+                    Ok(())
+                }
+            }),
+        );
+        judge(
+            oci::labels(&bytes)
+                .and_then(|labels| oci::select(&labels))
+                .map(|_| ()),
+        );
+    }
+    assert!(taken > done / 100, "{taken} of {done} were taken");
 }

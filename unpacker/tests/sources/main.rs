@@ -7,6 +7,8 @@ mod archives;
 mod bombs;
 mod folders;
 mod fuzz;
+mod layers;
+mod layouts;
 mod packing;
 mod raw;
 

@@ -1,0 +1,105 @@
+//! Reading the layer of an image into a tree, in bytes of tar per second.
+//!
+//! The layers are generated: manifests that compress as real ones do, and files as an operating system has them. One
+//! is read for a folder of it, as bundles on top of base images are, and one for everything.
+
+#![allow(clippy::unwrap_used, missing_docs)] // a benchmark may fail loudly, and its macros document nothing
+
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io::{BufWriter, Write},
+    path::Path,
+};
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use flate2::{Compression, write::GzEncoder};
+use unpacker::{Limits, Options, Selection, layers::Layers};
+
+/// Bytes of tar before compression: those of a bundle, and those of a base image.
+const SIZES: [(&str, u64); 2] = [("1MB", 1 << 20), ("200MB", 200 << 20)];
+
+fn unpacking(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, size) in SIZES {
+        let gzip = folder.path().join(format!("{name}.gz"));
+        let zstd = folder.path().join(format!("{name}.zst"));
+        let file = |path: &Path| BufWriter::new(File::create(path).unwrap());
+        let encoder = GzEncoder::new(file(&gzip), Compression::default());
+        let mut done = layer(encoder, size).finish().unwrap();
+        done.flush().unwrap();
+        let encoder = zstd::Encoder::new(file(&zstd), 3).unwrap();
+        layer(encoder, size).finish().unwrap().flush().unwrap();
+
+        let mut group = criterion.benchmark_group(name);
+        group.throughput(Throughput::Bytes(size)).sample_size(10);
+        for (format, path) in [("gzip", &gzip), ("zstd", &zstd)] {
+            let only = Selection::Only(vec!["manifests".to_owned()]);
+            for (what, select) in [("one folder", only), ("everything", Selection::All)] {
+                group.bench_function(format!("{format}, {what}"), |bencher| {
+                    bencher.iter(|| read(path, &select));
+                });
+            }
+        }
+        group.finish();
+    }
+}
+
+fn read(path: &Path, select: &Selection) -> u64 {
+    let options = Options {
+        limits: Limits {
+            total: 1 << 30,
+            entries: 1_000_000,
+            ..Limits::default()
+        },
+        select: select.clone(),
+        ..Options::default()
+    };
+    let mut layers = Layers::new(&options).unwrap();
+    layers.push("layer", File::open(path).unwrap()).unwrap();
+    layers.finish().0.size()
+}
+
+/// Writes a bundle and, behind it, as many other files as fill the size.
+fn layer<W: Write>(writer: W, size: u64) -> W {
+    let mut tar = tar::Builder::new(writer);
+    let mut written = 0;
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut number = 0;
+    while written < size {
+        let path = if number < 10 {
+            format!("manifests/{number}.yaml")
+        } else {
+            format!("usr/lib/{}/{number}.so", number % 100)
+        };
+        let bytes = file(&mut random, 20_000);
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, path, bytes.as_slice())
+            .unwrap();
+        written += bytes.len() as u64 + 1024;
+        number += 1;
+    }
+    tar.into_inner().unwrap()
+}
+
+/// Text with numbers in it, which gzip makes about four times smaller.
+fn file(random: &mut u64, size: usize) -> Vec<u8> {
+    let mut text = String::with_capacity(size + 200);
+    while text.len() < size {
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        let (line, value) = (text.len(), *random);
+        writeln!(
+            text,
+            "    - name: field-{line}\n      description: what it is for\n      value: {value:x}"
+        )
+        .unwrap();
+    }
+    text.into_bytes()
+}
+
+criterion_group!(benches, unpacking);
+criterion_main!(benches);

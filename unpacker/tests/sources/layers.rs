@@ -1,0 +1,681 @@
+//! Layers of images as strangers make them, from the topmost to the lowest.
+
+use std::io::{self, Read};
+
+use unpacker::{
+    Error, ImageLimits, Limits, Options, Result, Selection, Skipped, Tree, layers::Layers,
+};
+
+use crate::{
+    bombs::{Endless, counted},
+    chain,
+    raw::{Tar, gzip},
+};
+
+fn tar() -> Tar {
+    Tar::default()
+}
+
+fn options() -> Options {
+    Options {
+        select: Selection::Only(vec!["manifests".to_owned(), "app/metadata".to_owned()]),
+        ..Options::default()
+    }
+}
+
+fn push(layers: &mut Layers, layer: impl Read) -> Result<()> {
+    layers.push("sha256:0", layer)
+}
+
+fn read(layers: &[Vec<u8>], options: &Options) -> Result<(Tree, Skipped)> {
+    let mut stack = Layers::new(options)?;
+    for layer in layers {
+        push(&mut stack, layer.as_slice())?;
+    }
+    Ok(stack.finish())
+}
+
+/// Paths with what the files hold, or the message.
+fn outcome(result: Result<(Tree, Skipped)>) -> String {
+    match result {
+        Ok((tree, _)) => {
+            let content = tree.into_content().unwrap();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let files = content.files();
+            let files: Vec<_> = files
+                .map(|(path, file)| format!("{path}={}", text(&file.bytes)))
+                .collect();
+            files.join(" ")
+        }
+        Err(error) => chain(&error),
+    }
+}
+
+#[track_caller]
+fn assert_outcome(layers: Vec<Tar>, expected: &str) {
+    let layers: Vec<_> = layers.into_iter().map(Tar::end).collect();
+    let zstd = |tar: &Vec<u8>| zstd::encode_all(tar.as_slice(), 1).unwrap();
+    for layers in [
+        layers.clone(),
+        layers.iter().map(|tar| gzip(tar)).collect(),
+        layers.iter().map(zstd).collect(),
+    ] {
+        let found = outcome(read(&layers, &options()));
+        let is_message = expected.contains(' ') && !expected.contains('=');
+        let fits = if is_message {
+            found.contains(expected)
+        } else {
+            found == expected
+        };
+        assert!(fits, "\n found {found}\nwanted {expected}");
+    }
+}
+
+#[test]
+fn upper_layers_win_and_hide() {
+    let lower = || {
+        tar()
+            .file("manifests/a", "1")
+            .file("manifests/b/c", "2")
+            .file("app/metadata/m", "3")
+    };
+    for (upper, expected) in [
+        (tar(), "app/metadata/m=3 manifests/a=1 manifests/b/c=2"),
+        (
+            tar().file("manifests/a", "new"),
+            "app/metadata/m=3 manifests/a=new manifests/b/c=2",
+        ),
+        (
+            tar().file("/manifests/.wh.a", ""),
+            "app/metadata/m=3 manifests/b/c=2",
+        ),
+        (tar().file(".wh.manifests", ""), "app/metadata/m=3"),
+        (tar().file("./.wh.app", ""), "manifests/a=1 manifests/b/c=2"),
+        (
+            tar().file("manifests/.wh.b", "").file("manifests/b/d", "4"),
+            "app/metadata/m=3 manifests/a=1 manifests/b/d=4",
+        ),
+        (
+            tar().file("manifests/b/d", "4").file("manifests/.wh.b", ""),
+            "app/metadata/m=3 manifests/a=1 manifests/b/d=4",
+        ),
+        (
+            tar()
+                .file("manifests/.wh..wh..opq", "")
+                .file("manifests/d", "4"),
+            "app/metadata/m=3 manifests/d=4",
+        ),
+        (tar().file(".wh..wh..opq", ""), ""),
+        // A link to elsewhere hides what is below, and is not followed.
+        (tar().with(b'2', "manifests", b""), "app/metadata/m=3"),
+        (
+            tar().with(b'2', "app", b""),
+            "manifests/a=1 manifests/b/c=2",
+        ),
+        // A file where a folder was, a folder where a file was.
+        (
+            tar().file("manifests/b", "5"),
+            "app/metadata/m=3 manifests/a=1 manifests/b=5",
+        ),
+        (
+            tar().file("manifests/a/x", "5"),
+            "app/metadata/m=3 manifests/a/x=5 manifests/b/c=2",
+        ),
+        (
+            tar().with(b'5', "manifests/a/", b""),
+            "app/metadata/m=3 manifests/b/c=2",
+        ),
+        (
+            tar().with(b'5', "manifests/", b""),
+            "app/metadata/m=3 manifests/a=1 manifests/b/c=2",
+        ),
+        // Notes of aufs, and whiteouts of what is not selected.
+        (
+            tar()
+                .file(".wh..wh.aufs", "")
+                .file(".wh..wh.plnk/1.2", "")
+                .file("etc/.wh.x", ""),
+            "app/metadata/m=3 manifests/a=1 manifests/b/c=2",
+        ),
+        (
+            tar()
+                .file("manifests/.wh..wh..opq", "")
+                .file("manifests/a", "6")
+                .with(b'5', "manifests/b/", b""),
+            "app/metadata/m=3 manifests/a=6",
+        ),
+    ] {
+        assert_outcome(vec![upper, lower()], expected);
+    }
+    let deleted_and_back = vec![
+        tar().file("manifests/a", "back"),
+        tar().file("manifests/.wh.a", ""),
+        lower(),
+    ];
+    assert_outcome(
+        deleted_and_back,
+        "app/metadata/m=3 manifests/a=back manifests/b/c=2",
+    );
+    let file_between = vec![
+        tar().with(b'5', "manifests/b/", b""),
+        tar().file("manifests/b", ""),
+        lower(),
+    ];
+    assert_outcome(file_between, "app/metadata/m=3 manifests/a=1");
+}
+
+#[test]
+fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
+    for (layer, expected) in [
+        (tar().file("/manifests/a", "1"), "manifests/a=1"),
+        (
+            tar()
+                .with(b'5', "/", b"")
+                .with(b'5', "./", b"")
+                .file("./manifests//a", "1"),
+            "manifests/a=1",
+        ),
+        (
+            tar()
+                .file("manifests/a", "1")
+                .file("manifests/A", "2")
+                .file("Manifests/a", "3"),
+            "manifests/A=2 manifests/a=1",
+        ),
+        (
+            tar()
+                .file("manifests/a", "1")
+                .entry(b'0', b"etc/\xff", 0, b""),
+            "manifests/a=1",
+        ),
+        (
+            tar()
+                .file("manifests/a", "1")
+                .file("etc/a\\x2db", "")
+                .file("etc/a\nb", ""),
+            "manifests/a=1",
+        ),
+        (
+            tar().entry(b'0', b"manifests/\xff", 0, b""),
+            "is not UTF-8; rename the file",
+        ),
+        (tar().file("manifests/a\\b", ""), "contains a backslash"),
+        (
+            tar().file("../a", ""),
+            "named with \"..\"; build the image again",
+        ),
+        (tar().file("etc/../../a", ""), "named with \"..\""),
+        (tar().file("etc/../manifests/a", ""), "named with \"..\""),
+        (tar().with(b'5', "..", b""), "named with \"..\""),
+        (
+            tar().pax(b'x', &[("path", "manifests\0/a")]).file("a", ""),
+            "named with a zero byte",
+        ),
+        (tar().file("manifests", "a file"), "manifests=a file"),
+        (
+            tar().file("./", "").file(".", ""),
+            "the root of the image, and no folder",
+        ),
+        // whiteouts
+        (tar().file("manifests/.wh.", ""), "a whiteout of no name"),
+        (tar().file(".wh.", ""), "a whiteout of no name"),
+        (tar().file(".wh..", ""), "a whiteout of no name"),
+        (tar().file("etc/.wh...", ""), "a whiteout of no name"),
+        (tar().file(".wh.manifests/a", ""), "below a whiteout"),
+        (tar().file("manifests/.wh.a/../b", ""), "named with \"..\""),
+        (tar().file("../.wh.manifests", ""), "named with \"..\""),
+        (
+            tar().file(&format!("manifests/{}", "d/".repeat(40)), ""),
+            "limit of 32 folders",
+        ),
+    ] {
+        assert_outcome(vec![layer], expected);
+    }
+}
+
+#[test]
+fn what_two_tools_would_read_differently_is_refused() {
+    for (layer, expected) in [
+        (
+            tar().file("manifests/a", "1").file("manifests/a", "2"),
+            "\"manifests/a\" appears twice; keep one",
+        ),
+        (tar().file("etc/a", "1").file("etc/a", "2"), ""),
+        (
+            tar()
+                .with(b'5', "manifests/", b"")
+                .with(b'5', "manifests/", b"")
+                .file("manifests/a", "1"),
+            "manifests/a=1",
+        ),
+        (
+            tar().with(b'2', "manifests", b"").file("manifests/a", "1"),
+            "\"manifests\" is a file, and \"manifests/a\" needs it",
+        ),
+        (
+            tar().file("manifests/a", "1").with(b'2', "manifests", b""),
+            "\"manifests\" is a file, and \"manifests/a\" needs it",
+        ),
+        (
+            tar().with(b'2', "app", b"").file("app/metadata/m", ""),
+            "\"app\" is a file, and",
+        ),
+        (
+            tar()
+                .file("manifests/a", "")
+                .with(b'5', "manifests/a/", b""),
+            "\"manifests/a\" is a file, and \"manifests/a/\"",
+        ),
+        (
+            tar()
+                .file("manifests/a", "1")
+                .file("manifests/a/.wh..wh..opq", ""),
+            "manifests/a=1",
+        ),
+        (
+            tar().file("manifests/a", "1").file("manifests/a/.wh.b", ""),
+            "manifests/a=1",
+        ),
+        (
+            tar().with(b'5', "etc/", b"12345"),
+            "a folder or a symbolic link with content",
+        ),
+        (
+            tar().with(b'1', "etc/hard", b"12345"),
+            "a link or a device with content",
+        ),
+        (
+            tar().with(b'3', "dev/x", b"12345"),
+            "a link or a device with content",
+        ),
+        (
+            tar().pax(b'x', &[("size", "2")]).file("etc/a", "1"),
+            "is given two sizes",
+        ),
+        (
+            tar()
+                .with(b'L', "l", b"one")
+                .pax(b'x', &[("path", "two")])
+                .file("a", ""),
+            "named differently by two",
+        ),
+    ] {
+        assert_outcome(vec![layer], expected);
+    }
+}
+
+/// A hard link, whose target stands in the header.
+fn link(tar: Tar, name: &str, target: &str) -> Tar {
+    tar.pax(b'x', &[("linkpath", target)]).with(b'1', name, b"")
+}
+
+#[test]
+fn hard_links_lead_to_files_of_the_same_layer_or_are_refused() {
+    let refused = "a hard link to a file that is not read; copy the file";
+    let file = || tar().file("manifests/a", "1");
+    for (layers, expected) in [
+        (
+            vec![link(file(), "manifests/b", "manifests/a")],
+            "manifests/a=1 manifests/b=1",
+        ),
+        (
+            vec![link(file(), "app/metadata/b", "/manifests/./a")],
+            "app/metadata/b=1 manifests/a=1",
+        ),
+        (
+            vec![link(
+                link(file(), "manifests/b", "manifests/a"),
+                "manifests/c",
+                "manifests/b",
+            )],
+            "manifests/a=1 manifests/b=1 manifests/c=1",
+        ),
+        (
+            vec![
+                file()
+                    .with(b'K', "k", b"manifests/a\0")
+                    .with(b'1', "manifests/b", b""),
+            ],
+            "manifests/a=1 manifests/b=1",
+        ),
+        (vec![link(tar().file("etc/a", "1"), "etc/b", "etc/a")], ""),
+        (
+            vec![link(tar().file("etc/a", "1"), "manifests/b", "etc/a")],
+            refused,
+        ),
+        (
+            vec![link(tar(), "manifests/b", "manifests/a").file("manifests/a", "1")],
+            refused,
+        ),
+        (vec![link(tar(), "manifests/b", "manifests/b")], refused),
+        (
+            vec![link(file(), "manifests/b", "../../etc/shadow")],
+            "named with \"..\"",
+        ),
+        (vec![link(file(), "manifests/b", "/etc/shadow")], refused),
+        (
+            vec![
+                file()
+                    .with(b'2', "manifests/l", b"")
+                    .with(b'1', "manifests/b", b""),
+            ],
+            refused,
+        ),
+        // The file is in another layer, hidden, or the link itself is hidden.
+        (
+            vec![link(tar(), "manifests/b", "manifests/a"), file()],
+            refused,
+        ),
+        (
+            vec![file(), link(file(), "manifests/b", "manifests/a")],
+            refused,
+        ),
+        (
+            vec![
+                tar().file("manifests/.wh.b", ""),
+                link(tar(), "manifests/b", "none"),
+            ],
+            "",
+        ),
+        (
+            vec![
+                file()
+                    .with(b'K', "k", b"one")
+                    .pax(b'x', &[("linkpath", "two")])
+                    .with(b'1', "manifests/b", b""),
+            ],
+            "named differently by two",
+        ),
+    ] {
+        assert_outcome(layers, expected);
+    }
+    let mut layer = tar().file("manifests/0", &"x".repeat(1000));
+    for number in 1..100 {
+        layer = link(layer, &format!("manifests/{number}"), "manifests/0");
+    }
+    let limits = Limits {
+        total: 50_000,
+        ..Limits::default()
+    };
+    let found = outcome(read(
+        &[layer.end()],
+        &Options {
+            limits,
+            ..options()
+        },
+    ));
+    assert!(
+        found.contains("limit of 50000 bytes"),
+        "links cost what they unpack to: {found}"
+    );
+}
+
+#[test]
+fn what_is_no_file_is_skipped_outside_and_refused_inside_unless_it_is_hidden() {
+    let mut sparse = tar().entry(b'S', b"etc/sparse", 512, b"");
+    sparse.0[482] = 1;
+    let sum: u32 = (0..512)
+        .map(|at| {
+            if (148..156).contains(&at) {
+                32
+            } else {
+                u32::from(sparse.0[at])
+            }
+        })
+        .sum();
+    sparse.0[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    for more in [1, 0] {
+        let mut map = [0; 512];
+        map[504] = more;
+        sparse.0.extend(map);
+    }
+    sparse.0.extend([b'x'; 512]);
+    let outside = sparse
+        .with(b'3', "dev/null", b"")
+        .with(b'4', "dev/disk", b"")
+        .with(b'6', "run/pipe", b"")
+        .with(b'2', "lib", b"")
+        .with(b'V', "etc/volume", b"12345")
+        .pax(
+            b'x',
+            &[
+                ("GNU.sparse.major", "1"),
+                ("SCHILY.xattr.security.capability", "="),
+            ],
+        )
+        .file("usr/holes", "12345");
+    let (tree, skipped) = read(&[outside.file("manifests/a", "1").end()], &options()).unwrap();
+    assert_eq!((tree.len(), skipped.unselected), (1, 7));
+    assert_eq!((skipped.special, skipped.symlinks), (0, 0));
+    for (kind, expected) in [
+        (b'3', "is a device"),
+        (b'4', "is a device"),
+        (b'6', "is a fifo"),
+        (b'S', "is a sparse file"),
+        (b'V', "is of an unknown kind"),
+    ] {
+        let lower = || tar().with(kind, "manifests/x", b"");
+        assert_outcome(vec![lower()], expected);
+        assert_outcome(vec![tar().file("manifests/.wh.x", ""), lower()], "");
+    }
+    let (tree, skipped) = read(&[tar().with(b'2', "manifests/l", b"").end()], &options()).unwrap();
+    assert_eq!((tree.len(), skipped.symlinks), (0, 1));
+}
+
+#[test]
+fn what_is_no_layer_is_called_what_it_is() {
+    let mut wide = b"\x28\xb5\x2f\xfd\x00\xa8".to_vec(); // a window of two gigabytes
+    wide.extend([0; 100]);
+    for (bytes, expected) in [
+        (
+            b"".to_vec(),
+            "failed to read layer sha256:0: the archive is empty",
+        ),
+        (gzip(b""), "the archive is empty"),
+        (b"{\"kind\": 1}".to_vec(), "but JSON"),
+        (vec![b'x'; 4096], "of an unknown format"),
+        (gzip(b"x"), "something else compressed with gzip"),
+        (
+            zstd::encode_all(&b"x"[..], 1).unwrap(),
+            "something else compressed with zstd",
+        ),
+        (gzip(&gzip(&tar().end())), "compressed with gzip twice"),
+        (
+            wide,
+            "cannot be decompressed; fetch it again or pack it again: Frame requires too much memory",
+        ),
+        (b"\x28\xb5\x2f\xfd".to_vec(), "cut short"),
+        (
+            [
+                tar().file("a", "").end(),
+                tar().file("manifests/a", "").end(),
+            ]
+            .concat(),
+            "data follows the end marker",
+        ),
+    ] {
+        let found = outcome(read(&[bytes], &options()));
+        assert!(
+            found.contains(expected),
+            "\n found {found}\nwanted {expected}"
+        );
+    }
+    let whole = zstd::encode_all(tar().file("manifests/a", "1").end().as_slice(), 3).unwrap();
+    for end in 1..whole.len() {
+        assert!(read(&[whole[..end].to_vec()], &options()).is_err(), "{end}");
+    }
+}
+
+/// Gives one byte at a time.
+struct Dripping<R>(R);
+
+impl<R: Read> Read for Dripping<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let end = buffer.len().min(1);
+        self.0.read(&mut buffer[..end])
+    }
+}
+
+#[test]
+fn streams_of_single_bytes_frames_and_members_are_read_alike() {
+    let tar = tar()
+        .file("manifests/a", &"text ".repeat(500))
+        .file("b", "2")
+        .end();
+    let (head, tail) = tar.split_at(700);
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+    let skipped = b"\x53\x2a\x4d\x18\x05\0\0\0notes".to_vec();
+    let plain = outcome(read(std::slice::from_ref(&tar), &options()));
+    assert!(plain.starts_with("manifests/a=text"), "{plain}");
+    for layer in [
+        tar.clone(),
+        gzip(&tar),
+        [gzip(head), gzip(b""), gzip(tail)].concat(),
+        zstd(&tar),
+        [zstd(head), zstd(b""), skipped.clone(), zstd(tail)].concat(),
+        [skipped.clone(), zstd(&tar), skipped].concat(),
+    ] {
+        assert_eq!(
+            outcome(read(std::slice::from_ref(&layer), &options())),
+            plain
+        );
+        let mut stack = Layers::new(&options()).unwrap();
+        push(&mut stack, Dripping(layer.as_slice())).unwrap();
+        assert_eq!(outcome(Ok(stack.finish())), plain);
+    }
+}
+
+#[test]
+fn bombs_end_at_the_limits_of_images() {
+    let options = Options {
+        image: ImageLimits {
+            bytes: 8 << 20,
+            entries: 1000,
+            layers: 3,
+        },
+        ..options()
+    };
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+    let bomb = || tar().entry(b'0', b"etc/bomb", 10 << 30, b"").open();
+    let zeros = vec![0; 1 << 20];
+    let chained = |start: Vec<u8>, endless: Vec<u8>| -> Box<dyn Read> {
+        Box::new(io::Cursor::new(start).chain(Endless::of(endless)))
+    };
+    let end = || tar().end();
+    let entry = || tar().file("etc/a", "").open();
+    for (reader, expected, most) in [
+        (
+            chained(bomb(), zeros.clone()),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+        (
+            chained(gzip(&bomb()), gzip(&zeros)),
+            "8388608 uncompressed bytes",
+            1 << 20,
+        ),
+        (
+            chained(zstd(&bomb()), zstd(&zeros)),
+            "8388608 uncompressed bytes",
+            1 << 20,
+        ),
+        (
+            chained(end(), zeros.clone()),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+        (
+            chained(gzip(&end()), gzip(b"")),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+        (
+            chained(zstd(&end()), zstd(b"")),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+        (
+            chained(zstd(&end()), b"\x50\x2a\x4d\x18\0\0\0\0".to_vec()),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+        (
+            chained(Vec::new(), entry()),
+            "more than 1000 entries in its layers",
+            1 << 20,
+        ),
+        (
+            chained(Vec::new(), tar().pax(b'g', &[("comment", "x")]).open()),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+    ] {
+        let (reader, read) = counted(reader);
+        let mut stack = Layers::new(&options).unwrap();
+        let error = push(&mut stack, reader).unwrap_err();
+        assert!(error.to_string().contains(expected), "{}", chain(&error));
+        assert_eq!(
+            (error.reason(), error.is_terminal()),
+            ("LimitExceeded", true)
+        );
+        assert!(read.get() <= most, "{} bytes read", read.get());
+    }
+    // The limits are those of all layers together.
+    let large = tar().file("etc/a", &"x".repeat(3 << 20)).end();
+    let found = outcome(read(&[large.clone(), gzip(&large), large], &options));
+    assert!(found.contains("8388608 uncompressed bytes"), "{found}");
+    let many = (0..400).fold(tar(), |tar, _| tar.file("etc/a", "")).end();
+    let found = outcome(read(&[many.clone(), many.clone(), many], &options));
+    assert!(found.contains("1000 entries"), "{found}");
+    let found = outcome(read(&vec![end(); 4], &options));
+    assert!(found.contains("more than 3 layers"), "{found}");
+}
+
+#[test]
+fn limits_of_content_hold_for_what_is_selected_alone() {
+    let limits = Limits {
+        total: 20,
+        file: 15,
+        entries: 3,
+        ..Limits::default()
+    };
+    let options = Options {
+        limits,
+        ..options()
+    };
+    let outside = (0..100).fold(tar(), |tar, number| {
+        tar.file(&format!("etc/{number}"), &"x".repeat(100))
+    });
+    for (layer, expected) in [
+        (outside.clone().file("manifests/a", "1"), "manifests/a=1"),
+        (
+            tar().file("manifests/a", &"x".repeat(16)),
+            "larger than the limit of 15 bytes",
+        ),
+        (
+            tar()
+                .file("manifests/a", &"x".repeat(11))
+                .file("manifests/b", &"x".repeat(11)),
+            "limit of 20 bytes",
+        ),
+        (
+            tar()
+                .with(b'5', "manifests/a/", b"")
+                .with(b'5', "manifests/b/", b"")
+                .file("manifests/.wh.x", "")
+                .file("manifests/c", ""),
+            "more than 3 entries",
+        ),
+    ] {
+        let found = outcome(read(&[layer.end()], &options));
+        assert!(
+            found.contains(expected),
+            "\n found {found}\nwanted {expected}"
+        );
+    }
+    let bad = Options {
+        select: Selection::Only(vec!["../etc".to_owned()]),
+        ..Options::default()
+    };
+    assert!(matches!(Layers::new(&bad), Err(Error::Content(_))));
+}
