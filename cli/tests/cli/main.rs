@@ -11,6 +11,7 @@ mod convert;
 mod general;
 mod inspect;
 mod push;
+mod remote;
 mod several;
 mod unpack;
 mod validate;

@@ -1,0 +1,138 @@
+//! What only the command line does with sources that are elsewhere: names, flags, passwords, progress.
+
+use std::fs;
+
+use tests::{FileServer, OWNER, Registry};
+
+use crate::bundle::{Place, binary};
+
+#[test]
+fn bundles_from_everywhere_are_named_and_converted_together() {
+    let place = Place::new();
+    place.good("tide");
+    place.good("wave");
+    let (registry, files) = (Registry::plain(), FileServer::start(None, None));
+    let image = registry.image("acme/tide:v1");
+    let push = place.run(&["push", "tide", &image, "--tls-verify=false", "-q"]);
+    let pushed = push.exits(0).out;
+    place
+        .run(&["unpack", "wave", "-q", "-o", "wave.tgz"])
+        .exits(0);
+    let url = files.add("wave-1.0.tgz", fs::read(place.path("wave.tgz")).unwrap());
+    let gone = url.replace("wave", "gone");
+    let sources = [image.as_str(), &url, &gone, "wave"];
+    let args = [
+        &["convert", "--tls-verify=false", "--output-dir", "out"],
+        &sources[..],
+    ]
+    .concat();
+    let run = place.run(&args).exits(1);
+    let rows: Vec<Vec<&str>> = run
+        .out
+        .lines()
+        .map(|line| line.split('\t').take(3).collect())
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ["tide-v1", "tide.v1.2.3", "converted"],
+            ["wave-1.0", "wave.v1.2.3", "converted"],
+            ["gone-1.0", "", "failed"],
+            ["wave", "wave.v1.2.3", "converted"],
+        ],
+        "{run:?}"
+    );
+    assert_eq!(
+        place.list("out"),
+        ["tide-v1.yaml", "wave-1.0.yaml", "wave.yaml"]
+    );
+    for (file, bundle) in [("tide-v1", "tide"), ("wave-1.0", "wave"), ("wave", "wave")] {
+        let local = place.run(&["convert", bundle]).exits(0).out;
+        assert_eq!(place.read(&format!("out/{file}.yaml")), local);
+    }
+    // What a tag was resolved to is what was pushed.
+    let args = ["unpack", &image, "--tls-verify=false", "--format", "json"];
+    let json = place.run(&args).exits(0).json();
+    assert_eq!(json["resolved"], pushed.trim_end());
+    assert_eq!(
+        json["digest"],
+        place.run(&["unpack", "tide", "--format", "json"]).json()["digest"]
+    );
+}
+
+#[test]
+fn passwords_come_from_files_pipes_and_the_environment() {
+    let place = Place::new();
+    place.good("tide");
+    place
+        .run(&["unpack", "tide", "-q", "-o", "tide.tgz"])
+        .exits(0);
+    let files = FileServer::start(Some(OWNER), None);
+    let url = files.add("tide.tgz", fs::read(place.path("tide.tgz")).unwrap());
+    place.write("word", format!("{}\n", OWNER.password));
+    let user = ["inspect", &url, "--username", OWNER.name];
+    let with = |more: &[&'static str]| [&user[..], more].concat();
+
+    place.run(&with(&["--password-file", "word"])).exits(0);
+    let piped = with(&["--password-file", "-"]);
+    place.run_with(&piped, OWNER.password.as_bytes()).exits(0);
+    let named = place
+        .command(&binary())
+        .args(user)
+        .env("RUKPAK_PASSWORD", OWNER.password)
+        .output()
+        .unwrap();
+    assert!(named.status.success());
+
+    let none = place.run(&user).exits(1);
+    assert!(
+        none.err.contains("--password-file") && none.err.contains("RUKPAK_PASSWORD"),
+        "{none:?}"
+    );
+    place.write("wrong", "incorrect donkey");
+    for args in [with(&["--password-file", "wrong"]), vec!["inspect", &url]] {
+        let run = place.run(&args).exits(1);
+        assert!(
+            run.err.contains("401") && !run.err.contains("donkey"),
+            "{run:?}"
+        );
+    }
+}
+
+#[test]
+fn what_names_credentials_or_trust_must_be_there() {
+    let place = Place::new();
+    for (flag, what) in [
+        ("--cacert", "certificates"),
+        ("--authfile", "credentials"),
+        ("--registries-conf", "mirrors"),
+    ] {
+        let run = place
+            .run(&["convert", "registry.invalid/acme/tide:v1", flag, "missing"])
+            .exits(1);
+        assert!(
+            run.err.contains(what) && run.err.contains("missing"),
+            "{run:?}"
+        );
+    }
+    let git = "git+ssh://git@host.invalid/acme/tide";
+    for flag in ["--ssh-key", "--known-hosts"] {
+        let run = place.run(&["convert", git, flag, "missing"]).exits(1);
+        assert!(run.err.contains("from missing"), "{run:?}");
+    }
+    // Nothing of it is read for what is here.
+    place.good("tide");
+    place
+        .run(&["convert", "tide", "--cacert", "missing"])
+        .exits(0);
+}
+
+#[test]
+fn a_time_limit_is_kept_and_named() {
+    let place = Place::new();
+    // Takes connections and never says a word.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/tide.tgz", silent.local_addr().unwrap());
+    let run = place.run(&["convert", &url, "--timeout", "1"]).exits(1);
+    assert!(run.err.contains("1 s"), "{run:?}");
+}
