@@ -45,14 +45,15 @@ async fn the_token_is_sent_and_read_again_for_each_try() {
     let bundle = bundle();
     let token = bundle.path().join("token");
     std::fs::write(&token, "first\n").unwrap();
-    let receiver = Receiver::after([Day::Answer("503", "", String::new())]).await;
+    let busy = Day::Answer("503", "Retry-After: 2", String::new());
+    let receiver = Receiver::after([busy]).await;
     let run = Run::from_to(bundle.path(), &receiver.url())
         .args(["--token-file".as_ref(), token.as_os_str()]);
     let run = tokio::spawn(run.run());
     while receiver.seen().is_empty() {
         tokio::task::yield_now().await;
     }
-    // Before the answer to the first try is worked on, which is followed by a wait.
+    // Within the two seconds that the receiver asks for.
     std::fs::write(&token, "second\n").unwrap();
     run.await.unwrap();
     let tokens = receiver.seen();
