@@ -196,3 +196,6 @@ async fn blocking<T: Send + 'static>(
     let done = spawn_blocking(move || work(store)).await;
     done.map_err(|_| store::Error::Cancelled) // the runtime ends
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,6 +38,19 @@ pub(super) struct Disk {
     budget: u64,
 }
 
+/// Content that is about to be evicted, with an exclusive lock on it.
+struct Victim {
+    path: PathBuf,
+    file: File,
+    size: u64,
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.file.unlock(); // as whoever holds content does
+    }
+}
+
 impl Disk {
     /// Makes the folders where they are missing, and sweeps.
     pub(super) fn open(root: &Path, budget: u64) -> Result<Self> {
@@ -93,29 +106,26 @@ impl Disk {
         }
     }
 
-    /// Makes room for so many bytes, by evicting if need be, and opens a file for them. Also gives how much was
-    /// evicted.
+    /// Makes room for so many bytes, by evicting if need be, and opens a file for them. Also gives how much content
+    /// was evicted.
     pub(super) fn reserve(&self, size: u64) -> Result<(Writing<'_>, usize)> {
         let mut usage = self.state.lock()?;
-        let fits = |used: u64| used.checked_add(size).is_some_and(|sum| sum <= self.budget);
-        if !fits(usage.used()) {
+        let over = |used: u64| used.saturating_add(size).saturating_sub(self.budget);
+        if over(usage.used()) > 0 {
             // Only now it matters whether all that was counted is there: somebody may have been killed.
             let used = self.measure()?;
             usage.set(used)?;
         }
-        let is_possible = size <= self.budget;
-        let evicted = if is_possible {
-            self.evict(&mut usage, fits)?
-        } else {
-            0
-        };
-        if !fits(usage.used()) {
+        let victims = self.victims(over(usage.used()))?;
+        let freed = victims.iter().map(|victim| victim.size).sum();
+        if over(usage.used()) > freed {
             return Err(Error::OverBudget {
                 size,
-                used: usage.used(),
+                used: usage.used().saturating_sub(freed),
                 budget: self.budget,
             });
         }
+        let evicted = self.evict(&mut usage, &victims)?;
         let used = usage.used() + size;
         usage.set(used)?;
         let made = NamedTempFile::new_in(&self.temp).and_then(|temp| {
@@ -145,17 +155,18 @@ impl Disk {
         }
     }
 
-    /// Evicts as much as this, if there is as much, whatever the budget says. Gives how much content went.
+    /// Evicts as much as this, or all there is, whatever the budget says. Gives how much content went.
     pub(super) fn free(&self, size: u64) -> Result<usize> {
         let mut usage = self.state.lock()?;
-        let target = usage.used().saturating_sub(size);
-        self.evict(&mut usage, |used| used <= target)
+        let victims = self.victims(size)?;
+        self.evict(&mut usage, &victims)
     }
 
-    /// Evicts until it is enough or nothing is left, what was used longest ago first.
-    fn evict(&self, usage: &mut Usage<'_>, is_enough: impl Fn(u64) -> bool) -> Result<usize> {
-        if is_enough(usage.used()) {
-            return Ok(0);
+    /// Content that nobody has a lock on, what was used longest ago first, until it is enough. It is locked, so that
+    /// it can either be evicted or let go, all of it.
+    fn victims(&self, enough: u64) -> Result<Vec<Victim>> {
+        if enough == 0 {
+            return Ok(Vec::new());
         }
         let mut candidates = Vec::new();
         for entry in files::entries(&self.content)? {
@@ -167,49 +178,61 @@ impl Disk {
             }
         }
         candidates.sort_unstable();
-        let mut evicted = 0;
+        let (mut victims, mut sum) = (Vec::new(), 0);
         for (_, digest) in candidates {
-            if is_enough(usage.used()) {
+            if sum >= enough {
                 break;
             }
-            if self.unlink(usage, &digest)? {
-                debug!(%digest, "evicted content");
-                evicted += 1;
+            if let Some(victim) = self.victim(&digest)? {
+                sum += victim.size;
+                victims.push(victim);
             }
         }
+        Ok(victims)
+    }
+
+    /// Content alone, unless somebody has a lock on it.
+    fn victim(&self, digest: &Digest) -> Result<Option<Victim>> {
+        let path = self.path(digest);
+        let file = File::open(&path).map_err(Error::file("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(Error::file("lock", path)(error)),
+        }
+        let about = file.metadata().map_err(Error::file("examine", &path))?;
+        Ok(Some(Victim {
+            path,
+            file,
+            size: about.len(),
+        }))
+    }
+
+    fn evict(&self, usage: &mut Usage<'_>, victims: &[Victim]) -> Result<usize> {
+        if victims.is_empty() {
+            return Ok(0);
+        }
+        let count = victims.len();
+        for Victim { path, size, .. } in victims {
+            fs::remove_file(path).map_err(Error::file("remove", path))?;
+            usage.set(usage.used().saturating_sub(*size))?;
+        }
+        debug!(count, "evicted content");
         self.sources
             .sweep(usage, |digest| self.path(digest).exists())?;
-        Ok(evicted)
+        Ok(count)
     }
 
     /// Removes content, unless somebody has a lock on it.
     pub(super) fn remove(&self, digest: &Digest) -> Result<()> {
         let mut usage = self.state.lock()?;
-        if !self.unlink(&mut usage, digest)? {
-            return Err(Error::Held { digest: *digest });
+        if !self.path(digest).exists() {
+            return Ok(());
         }
-        self.sources.sweep(&usage, |target| target != digest)
-    }
-
-    /// Gives whether the content is gone now.
-    fn unlink(&self, usage: &mut Usage<'_>, digest: &Digest) -> Result<bool> {
-        let path = self.path(digest);
-        let file = match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
-            file => file.map_err(Error::file("open", &path))?,
-        };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(false),
-            Err(TryLockError::Error(error)) => return Err(Error::file("lock", path)(error)),
+        match self.victim(digest)? {
+            Some(victim) => self.evict(&mut usage, &[victim]).map(drop),
+            None => Err(Error::Held { digest: *digest }),
         }
-        let size = file
-            .metadata()
-            .map_err(Error::file("examine", &path))?
-            .len();
-        fs::remove_file(&path).map_err(Error::file("remove", &path))?;
-        usage.set(usage.used().saturating_sub(size))?;
-        Ok(true)
     }
 
     /// Removes content that is not what it should be, even from under those who hold it, unless it has been replaced

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use super::{Result, disk::Disk, files, reading::Reading};
+use super::{Error, Result, disk::Disk, files, reading::Reading};
 use crate::Digest;
 
 /// Content in use: neither this process nor another one evicts it while a clone of this lives. The kernel ends it with
@@ -22,6 +22,13 @@ struct Held {
     digest: Digest,
     file: File,
     size: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Closing alone would not do while another thread is starting a program: until that runs, it has a copy.
+        let _ = self.file.unlock();
+    }
 }
 
 /// What this process holds, with one descriptor for each, however many hold it.
@@ -54,26 +61,41 @@ impl Hold {
 impl Holds {
     /// Holds what is in the store.
     pub(super) fn hold(&self, disk: &Disk, digest: &Digest) -> Result<Hold> {
-        let path = disk.path(digest);
-        let mut map = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // What has been removed as damaged is held by whoever has it, and no longer given to others.
-        if let Some(held) = map.get(digest).and_then(Weak::upgrade)
-            && files::is_at(&held.file, &path)
-        {
+        if let Some(held) = self.get(disk, digest) {
             files::touch(&held.file);
             return Ok(Hold { held });
         }
-        let file = disk.content(digest)?;
-        insert(&mut map, digest, file)
+        // Not under the mutex: locking may wait for another process.
+        self.add(disk, digest, disk.content(digest)?)
     }
 
     /// Holds what has just been opened, unless it is held already.
     pub(super) fn add(&self, disk: &Disk, digest: &Digest, file: File) -> Result<Hold> {
+        let about = file.metadata();
+        let size = about
+            .map_err(Error::file("examine", disk.path(digest)))?
+            .len();
+        let new = Arc::new(Held {
+            digest: *digest,
+            file,
+            size,
+        });
         let mut map = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        match map.get(digest).and_then(Weak::upgrade) {
-            Some(held) if files::is_at(&held.file, &disk.path(digest)) => Ok(Hold { held }),
-            _ => insert(&mut map, digest, file),
+        let old = map.get(digest).and_then(Weak::upgrade);
+        if let Some(held) = old.filter(|held| files::is_at(&held.file, &disk.path(digest))) {
+            return Ok(Hold { held });
         }
+        map.retain(|_, held| held.strong_count() > 0);
+        map.insert(*digest, Arc::downgrade(&new));
+        Ok(Hold { held: new })
+    }
+
+    /// What is held already. What has been removed as damaged is held by whoever has it, and not given to others.
+    fn get(&self, disk: &Disk, digest: &Digest) -> Option<Arc<Held>> {
+        let map = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = map.get(digest)?.upgrade()?;
+        drop(map);
+        files::is_at(&held.file, &disk.path(digest)).then_some(held)
     }
 
     /// How many there are.
@@ -81,18 +103,4 @@ impl Holds {
         let map = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         map.values().filter(|held| held.strong_count() > 0).count()
     }
-}
-
-fn insert(map: &mut HashMap<Digest, Weak<Held>>, digest: &Digest, file: File) -> Result<Hold> {
-    let about = file
-        .metadata()
-        .map_err(super::Error::file("examine", files::name(digest)))?;
-    map.retain(|_, held| held.strong_count() > 0);
-    let held = Arc::new(Held {
-        digest: *digest,
-        file,
-        size: about.len(),
-    });
-    map.insert(*digest, Arc::downgrade(&held));
-    Ok(Hold { held })
 }

@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-use super::{Error, Result, disk::Disk};
+use super::{Error, Result, disk::Disk, files};
 use crate::{Digest, Tree};
 
 /// Between the many small pieces of a tar and its file.
@@ -109,6 +109,8 @@ impl<'a> Writing<'a> {
                 return Err(Error::file("write", path)(error.error));
             }
         };
+        // Writing marks it only to the tick of a coarse clock, and so perhaps as older than what was used before.
+        files::touch(&file);
         // What was reserved for it is now in use by it, and whoever held the old one holds something damaged.
         let replaced = old.map_or(0, |old| old.len());
         usage.set((usage.used() + size.len()).saturating_sub(reserved.size + replaced))?;

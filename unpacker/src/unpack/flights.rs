@@ -49,6 +49,19 @@ impl Flights {
         outcome.map_err(|error| Arc::try_unwrap(error).unwrap_or_else(Error::Shared))
     }
 
+    /// How many callers wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = |other: &Running| other.flight.upgrade()?.strong_count();
+        // Less the one that was made for counting.
+        running
+            .values()
+            .filter_map(waiting)
+            .map(|count| count - 1)
+            .sum()
+    }
+
     fn board(
         &self,
         id: Id,

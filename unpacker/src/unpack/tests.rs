@@ -1,0 +1,275 @@
+use std::{
+    path::Path,
+    sync::atomic::AtomicUsize,
+    time::{Duration, Instant},
+};
+
+use manifests::content::Builder;
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::{Limits, access::Basic, store::Budget};
+
+/// A place to fetch from that waits until it is told to go on, and counts.
+#[derive(Clone)]
+struct Origin {
+    begun: Arc<AtomicUsize>,
+    ended: Arc<AtomicUsize>,
+    gate: Arc<Semaphore>,
+}
+
+impl Origin {
+    fn new() -> Self {
+        Self {
+            begun: Arc::default(),
+            ended: Arc::default(),
+            gate: Arc::new(Semaphore::new(0)),
+        }
+    }
+
+    async fn fetch(self, wanted: Arc<Wanted>, size: usize) -> Result<Fetched> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.gate.acquire().await.unwrap().forget();
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        wanted.progress.set_total(size as u64);
+        wanted.progress.add(size as u64);
+        let mut files = Builder::new(wanted.options.limits);
+        files.add(
+            "manifests/csv.yaml",
+            0o644,
+            &mut vec![b'x'; size].as_slice(),
+        )?;
+        Ok(Fetched {
+            resolved: wanted.source.clone(),
+            digest: None,
+            tree: crate::Tree::from_content(files.finish()),
+            skipped: Skipped::default(),
+        })
+    }
+
+    /// Begins a fetch like any other's, on a task of its own.
+    fn ask(&self, store: &Store, wanted: &Arc<Wanted>, size: usize) -> Asked {
+        let (store, wanted, origin) = (store.clone(), Arc::clone(wanted), self.clone());
+        tokio::spawn(async move {
+            find_or_fetch(&store, wanted, move |wanted| origin.fetch(wanted, size)).await
+        })
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (
+            self.begun.load(Ordering::SeqCst),
+            self.ended.load(Ordering::SeqCst),
+        )
+    }
+}
+
+type Asked = tokio::task::JoinHandle<Result<Pinned>>;
+
+fn wanted(text: &str, password: Option<&str>, limits: Limits) -> Arc<Wanted> {
+    let basic = password.map(|password| Basic {
+        username: "tenant".to_owned(),
+        password: password.to_owned().into(),
+    });
+    Arc::new(Wanted {
+        source: Source::parse(text, |_| false).unwrap(),
+        access: Access {
+            basic,
+            ..Access::default()
+        },
+        options: Options {
+            limits,
+            ..Options::default()
+        },
+        progress: Progress::default(),
+    })
+}
+
+fn pinned(password: Option<&str>) -> Arc<Wanted> {
+    let text = format!("https://example.com/b.tgz#{}", Digest::of(b""));
+    wanted(&text, password, Limits::default())
+}
+
+fn open(folder: &TempDir) -> Store {
+    let budget = Budget {
+        disk: 1 << 30,
+        memory: 0,
+    };
+    Store::open(folder.path(), budget).unwrap()
+}
+
+fn count(folder: &Path) -> usize {
+    folder.read_dir().unwrap().count()
+}
+
+async fn until(what: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !what() {
+        assert!(Instant::now() < deadline, "it never came to that");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_who_want_the_same_share_one_fetch_and_find_it_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, origin) = (open(&folder), Origin::new());
+    let asked: Vec<_> = (0..8).map(|_| pinned(None)).collect();
+    let asked: Vec<_> = asked
+        .into_iter()
+        .map(|wanted| (origin.ask(&store, &wanted, 1000), wanted))
+        .collect();
+    // All of them have come to the one fetch.
+    until(|| store.fetches().waiting() == 8).await;
+    origin.gate.add_permits(1);
+    for (outcome, wanted) in asked {
+        let outcome = outcome.await.unwrap().unwrap();
+        assert!(outcome.skipped.is_some());
+        assert_eq!(
+            (wanted.progress.done(), wanted.progress.total()),
+            (1000, 1000)
+        );
+    }
+    assert_eq!(origin.counts(), (1, 1));
+    let found = origin
+        .ask(&store, &pinned(None), 1000)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(found.skipped.is_none());
+    assert_eq!((origin.counts(), store.stats().written), ((1, 1), 1));
+    // What was damaged is fetched again.
+    let digest = found.digest;
+    drop(found);
+    let file = folder.path().join(format!("content/{}.tar", digest.hex()));
+    std::fs::write(file, "x").unwrap();
+    store.get(&digest, &Limits::default()).unwrap_err();
+    origin.gate.add_permits(1);
+    origin
+        .ask(&store, &pinned(None), 1000)
+        .await
+        .unwrap()
+        .unwrap();
+    store.get(&digest, &Limits::default()).unwrap();
+    assert_eq!(origin.counts(), (2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn others_credentials_and_limits_and_sources_that_change_are_fetched_for_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, origin) = (open(&folder), Origin::new());
+    origin.gate.add_permits(100);
+    let mut fetches = 0;
+    for (wanted, is_fetched) in [
+        (pinned(Some("mine")), true),
+        (pinned(Some("mine")), false),
+        (pinned(Some("wrong")), true),
+        (pinned(None), true),
+        (pinned(None), false),
+        (
+            wanted("https://example.com/b", None, Limits::default()),
+            true,
+        ),
+        (
+            wanted("https://example.com/b", None, Limits::default()),
+            true,
+        ),
+        (wanted("./b", None, Limits::default()), true),
+        (wanted("./b", None, Limits::default()), true),
+    ] {
+        fetches += usize::from(is_fetched);
+        let digest = origin
+            .ask(&store, &wanted, 1000)
+            .await
+            .unwrap()
+            .unwrap()
+            .digest;
+        assert_eq!(origin.counts().0, fetches, "{wanted:?}");
+        store.get(&digest, &Limits::default()).unwrap();
+    }
+    // All of it was the same content.
+    assert_eq!(
+        (store.stats().written, count(&folder.path().join("content"))),
+        (1, 1)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_is_told_to_all_who_wait_and_not_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, origin) = (open(&folder), Origin::new());
+    let small = Limits {
+        total: 10,
+        ..Limits::default()
+    };
+    let text = format!("https://example.com/b.tgz#{}", Digest::of(b""));
+    let asked = [0, 1].map(|_| origin.ask(&store, &wanted(&text, None, small), 1000));
+    let roomy = origin.ask(&store, &pinned(None), 1000);
+    until(|| store.fetches().waiting() == 3).await;
+    origin.gate.add_permits(2);
+    for outcome in asked {
+        let error = outcome.await.unwrap().unwrap_err();
+        assert_eq!(
+            (error.reason(), error.is_terminal()),
+            ("LimitExceeded", true)
+        );
+    }
+    roomy.await.unwrap().unwrap();
+    assert_eq!((origin.counts(), store.fetches().waiting()), ((2, 2), 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_takes_nothing_from_the_others_and_the_last_one_ends_the_fetch() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, origin) = (open(&folder), Origin::new());
+    let first = origin.ask(&store, &pinned(None), 1000);
+    until(|| origin.counts() == (1, 0)).await;
+    let second = origin.ask(&store, &pinned(None), 1000);
+    until(|| store.fetches().waiting() == 2).await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    origin.gate.add_permits(1);
+    second.await.unwrap().unwrap();
+    assert_eq!(origin.counts(), (1, 1));
+
+    let alone = origin.ask(&store, &pinned(Some("x")), 1000);
+    until(|| origin.counts() == (2, 1)).await;
+    alone.abort();
+    assert!(alone.await.unwrap_err().is_cancelled());
+    assert_eq!(store.fetches().waiting(), 0);
+    // The next one begins anew.
+    origin.gate.add_permits(1);
+    origin
+        .ask(&store, &pinned(Some("x")), 1000)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(origin.counts(), (3, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_while_it_is_written_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, origin) = (open(&folder), Origin::new());
+    origin.gate.add_permits(1);
+    // The store's lock in other hands: writing cannot begin before it is given back.
+    let state = std::fs::File::open(folder.path().join("state")).unwrap();
+    state.lock().unwrap();
+    let asked = origin.ask(
+        &store,
+        &wanted("https://h/b", None, Limits::default()),
+        8 << 20,
+    );
+    until(|| origin.counts() == (1, 1)).await;
+    asked.abort();
+    assert!(asked.await.unwrap_err().is_cancelled());
+    state.unlock().unwrap();
+    until(|| count(&folder.path().join("tmp")) == 0 && store.stats().disk == 0).await;
+    assert_eq!(
+        (count(&folder.path().join("content")), store.stats().written),
+        (0, 0)
+    );
+    origin.gate.add_permits(1);
+    let again = wanted("https://h/b", None, Limits::default());
+    origin.ask(&store, &again, 8 << 20).await.unwrap().unwrap();
+}

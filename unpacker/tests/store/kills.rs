@@ -1,0 +1,91 @@
+//! SIGKILL at any moment.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::Stdio,
+    thread,
+    time::Duration,
+};
+
+use unpacker::{Access, Limits, Options, Source, Store};
+
+use crate::{Dice, alone, assert_whole, listed, open, role, tree};
+
+const NAME: &str = "kills::two_hundred_kills_leave_whole_content_or_none";
+const KILLS: u64 = 200;
+const DISK: u64 = 16 << 20;
+
+/// Writes, notes, reads and evicts until it is killed.
+fn write_for_ever(store: &Store, seed: u64) {
+    let mut dice = Dice(seed);
+    println!("ready");
+    for round in 0.. {
+        let size = 1000 << dice.below(12); // up to 2 MB
+        let stored = store.put(&tree(dice.below(50), size)).unwrap();
+        let url = format!("https://example.com/{}#{}", dice.below(100), stored.digest);
+        let source = Source::parse(&url, |_| false).unwrap();
+        let key = store.key(&source, &Options::default(), &Access::default());
+        store.remember(&key.unwrap(), &stored.digest).unwrap();
+        if round % 3 == 0 {
+            store.get(&stored.digest, &Limits::default()).unwrap();
+        }
+        drop(stored.hold);
+        if round % 7 == 0 {
+            store.remove(&stored.digest).unwrap();
+        }
+    }
+}
+
+#[test]
+fn two_hundred_kills_leave_whole_content_or_none() {
+    if let Some((seed, folder)) = role() {
+        return write_for_ever(&open(&folder, DISK, 1 << 20), seed.parse().unwrap());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let survivor = open(folder, DISK, 0);
+    let mut dice = Dice(4);
+    let (mut interrupted, mut kept) = (0, 0);
+    let mut kills = 0;
+    // On a busy machine a process may be killed before it comes to anything; then there are more kills.
+    while kills < KILLS || interrupted < KILLS / 4 || kept < KILLS / 8 {
+        kills += 1;
+        assert!(
+            kills < 10 * KILLS,
+            "{interrupted} interrupted a write, {kept} came after one"
+        );
+        let before = listed(folder, "content");
+        let mut child = alone(NAME, &kills.to_string(), folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Some are killed while they start, the others while they work.
+        if kills % 8 != 0 {
+            let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+            assert!(
+                lines
+                    .map_while(Result::ok)
+                    .any(|line| line.ends_with("ready"))
+            );
+        }
+        let longest = 1 << (8 + dice.below(11)); // 256 µs to 262 ms
+        thread::sleep(Duration::from_micros(dice.below(longest)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        interrupted += u64::from(!listed(folder, "tmp").is_empty());
+        kept += u64::from(listed(folder, "content") != before);
+        let store = open(folder, DISK, 0);
+        assert_whole(&store, folder);
+        assert!(store.stats().disk <= DISK);
+        // Nor does it stand in the way of others.
+        let stored = survivor.put(&tree(1000 + kills, 5000)).unwrap();
+        survivor.get(&stored.digest, &Limits::default()).unwrap();
+    }
+    println!("of {kills} kills {interrupted} interrupted a write, and {kept} came after one");
+    let stored = open(folder, DISK, 0).put(&tree(7, 100_000)).unwrap();
+    let bytes = fs::read(Path::new(&crate::file(folder, &stored.digest))).unwrap();
+    assert_eq!(unpacker::Digest::of(&bytes), stored.digest);
+}

@@ -1,0 +1,124 @@
+//! The content store on real disks, among real processes, and with whatever may happen to either.
+
+// clippy.toml allows these in functions marked as tests, and not in what the tests share.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod damage;
+mod eviction;
+mod folders;
+mod full;
+mod kills;
+mod memory;
+mod model;
+mod processes;
+mod sources;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use manifests::content::Builder;
+use unpacker::{Content, Digest, Limits, Store, Tree, store::Budget};
+
+/// In a process that a test starts from its own binary: what it is there for.
+const ROLE: &str = "STORE_TEST_ROLE";
+/// And where.
+const FOLDER: &str = "STORE_TEST_FOLDER";
+
+/// Numbers that look random, and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// Content of about this size, the same for the same seed.
+fn content(seed: u64, size: usize) -> Content {
+    let mut dice = Dice(seed);
+    let mut files = Builder::new(Limits::default());
+    let mut bytes = Vec::with_capacity(size);
+    while bytes.len() < size {
+        bytes.extend_from_slice(&dice.next().to_le_bytes());
+    }
+    let (first, second) = bytes.split_at(size / 3);
+    let long = format!("manifests/{}.yaml", "long".repeat(30));
+    files
+        .add("manifests/csv.yaml", 0o644, &mut &*first)
+        .unwrap();
+    files.add(&long, 0o755, &mut &*second).unwrap();
+    files.finish()
+}
+
+fn tree(seed: u64, size: usize) -> Tree {
+    Tree::from_content(content(seed, size))
+}
+
+fn open(folder: &Path, disk: u64, memory: u64) -> Store {
+    Store::open(folder, Budget { disk, memory }).unwrap()
+}
+
+/// The file of content.
+fn file(folder: &Path, digest: &Digest) -> PathBuf {
+    folder.join(format!("content/{}.tar", digest.hex()))
+}
+
+/// What lies in one of the store's folders, with the sizes.
+fn listed(folder: &Path, name: &str) -> BTreeMap<String, u64> {
+    let entries = fs::read_dir(folder.join(name)).unwrap();
+    let entry = |entry: fs::DirEntry| {
+        let size = fs::symlink_metadata(entry.path()).unwrap().len();
+        (entry.file_name().into_string().unwrap(), size)
+    };
+    entries.map(|found| entry(found.unwrap())).collect()
+}
+
+/// All content in a folder, by its names.
+fn digests(folder: &Path) -> Vec<Digest> {
+    let names = listed(folder, "content");
+    let digest = |name: &String| format!("sha256:{}", name.strip_suffix(".tar").unwrap());
+    names
+        .keys()
+        .map(|name| digest(name).parse().unwrap())
+        .collect()
+}
+
+/// A store that has just been opened is whole: everything verifies, nothing is left over, and the count is right.
+fn assert_whole(store: &Store, folder: &Path) {
+    assert_eq!(listed(folder, "tmp"), BTreeMap::new());
+    for digest in digests(folder) {
+        store.reader(&digest).unwrap();
+    }
+    let content = listed(folder, "content");
+    assert_eq!(store.stats().disk, content.values().sum::<u64>());
+    for link in listed(folder, "sources").keys() {
+        assert!(folder.join("sources").join(link).exists(), "{link} dangles");
+    }
+}
+
+/// One test of this binary, alone in a process of its own.
+fn alone(test: &str, role: &str, folder: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .env(FOLDER, folder);
+    command
+}
+
+/// What this process is there for, if a test started it.
+fn role() -> Option<(String, PathBuf)> {
+    let folder = std::env::var_os(FOLDER)?;
+    Some((std::env::var(ROLE).ok()?, folder.into()))
+}

@@ -1,0 +1,125 @@
+//! What is kept in memory, and read once for many.
+
+use std::{
+    fs,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use unpacker::{Limits, store::Error};
+
+use crate::{file, open, tree};
+
+#[test]
+fn memory_gives_what_was_read_last_and_keeps_to_its_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), 1 << 30, 250_000);
+    let limits = Limits::default();
+    let [first, second, third, large] =
+        [100_000, 100_001, 100_002, 300_000].map(|size| store.put(&tree(1, size)).unwrap().digest);
+    for (digest, reads) in [
+        (&first, 1),
+        (&first, 1),
+        (&second, 2),
+        (&first, 2),
+        (&third, 3), // second goes
+        (&first, 3),
+        (&second, 4),
+        (&large, 5), // more than all of the budget: nothing goes for it
+        (&large, 6),
+        (&second, 6),
+        (&first, 6),
+    ] {
+        store.get(digest, &limits).unwrap();
+        assert_eq!(store.stats().reads, reads);
+        assert!(store.stats().memory <= 250_000);
+    }
+    assert_eq!((store.stats().hits, store.stats().misses), (5, 6));
+    // What is in memory needs no disk, and what is removed is not.
+    fs::remove_file(file(folder.path(), &first)).unwrap();
+    store.get(&first, &limits).unwrap();
+    store.remove(&first).unwrap();
+    assert!(matches!(
+        store.get(&first, &limits),
+        Err(Error::Missing { .. })
+    ));
+}
+
+#[test]
+fn limits_hold_for_content_in_memory_as_for_content_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let [cold, warm] = [0, 1 << 20].map(|memory| open(folder.path(), 1 << 30, memory));
+    let digest = cold.put(&tree(1, 30_000)).unwrap().digest;
+    let wide = Limits::default();
+    let exact = Limits {
+        total: 30_000,
+        file: 20_000,
+        entries: 2,
+        path: 135,
+        depth: 2,
+    };
+    warm.get(&digest, &wide).unwrap();
+    warm.get(&digest, &exact).unwrap();
+    cold.get(&digest, &exact).unwrap();
+    for limits in [
+        Limits {
+            total: 29_999,
+            ..exact
+        },
+        Limits {
+            file: 19_999,
+            ..exact
+        },
+        Limits {
+            entries: 1,
+            ..exact
+        },
+        Limits { path: 134, ..exact },
+        Limits { depth: 1, ..exact },
+    ] {
+        let refusals = [&cold, &warm].map(|store| store.get(&digest, &limits).unwrap_err());
+        let [on_disk, in_memory] = &refusals;
+        assert_eq!(on_disk.to_string(), in_memory.to_string());
+        assert!(on_disk.is_terminal() && in_memory.reason() == "LimitExceeded");
+    }
+    assert_eq!(warm.stats().reads, 1);
+}
+
+#[test]
+fn callers_who_ask_at_the_same_time_share_one_read_and_its_outcome() {
+    for is_damaged in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path(), 1 << 30, 0); // so that nothing but the read can be shared
+        let digest = store.put(&tree(1, 30_000)).unwrap().digest;
+        let path = file(folder.path(), &digest);
+        if is_damaged {
+            fs::write(&path, "x").unwrap();
+        }
+        let file = fs::File::open(&path).unwrap();
+        file.lock().unwrap(); // the reader waits for it
+        let outcomes = thread::scope(|scope| {
+            let get = || store.get(&digest, &Limits::default());
+            let threads: Vec<_> = (0..16).map(|_| scope.spawn(get)).collect();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while store.stats().shared < 15 {
+                assert!(Instant::now() < deadline, "{:?}", store.stats());
+                thread::yield_now();
+            }
+            file.unlock().unwrap();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect::<Vec<_>>()
+        });
+        assert_eq!((store.stats().reads, store.stats().misses), (1, 16));
+        for outcome in &outcomes {
+            match (outcome, &outcomes[0]) {
+                (Ok(content), Ok(first)) => assert!(!is_damaged && Arc::ptr_eq(content, first)),
+                (outcome, _) => {
+                    assert!(is_damaged && matches!(outcome, Err(Error::Damaged { .. })));
+                }
+            }
+        }
+    }
+}

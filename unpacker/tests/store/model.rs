@@ -1,0 +1,153 @@
+//! Any order of operations, against a list that does the same.
+
+use std::collections::BTreeSet;
+
+use unpacker::{
+    Digest, Limits,
+    store::{Error, Hold},
+};
+
+use crate::{Dice, assert_whole, digests, open, tree};
+
+const DISK: u64 = 300_000;
+
+/// What should be there, what was used longest ago first, with how often it is held.
+#[derive(Default)]
+struct Model(Vec<(Digest, u64, usize)>);
+
+impl Model {
+    fn used(&self) -> u64 {
+        self.0.iter().map(|(_, size, _)| size).sum()
+    }
+
+    fn entry(&mut self, digest: &Digest) -> Option<&mut (Digest, u64, usize)> {
+        self.0.iter_mut().find(|(found, ..)| found == digest)
+    }
+
+    fn touch(&mut self, digest: &Digest) {
+        let at = self
+            .0
+            .iter()
+            .position(|(found, ..)| found == digest)
+            .unwrap();
+        let entry = self.0.remove(at);
+        self.0.push(entry);
+    }
+
+    /// Whether there is room now.
+    fn make_room(&mut self, size: u64) -> bool {
+        let held: u64 = self
+            .0
+            .iter()
+            .filter(|entry| entry.2 > 0)
+            .map(|entry| entry.1)
+            .sum();
+        if held + size > DISK {
+            return false;
+        }
+        while self.used() + size > DISK {
+            let at = self.0.iter().position(|entry| entry.2 == 0).unwrap();
+            self.0.remove(at);
+        }
+        true
+    }
+}
+
+#[test]
+fn any_order_of_operations_leaves_what_a_simple_list_would() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut store = open(folder, DISK, 0);
+    let mut dice = Dice(11);
+    let mut model = Model::default();
+    let mut holds: Vec<Hold> = Vec::new();
+    let mut known: Vec<Digest> = Vec::new();
+    let mut counts = [0; 4];
+    for _ in 0..1500 {
+        let pick = |dice: &mut Dice, known: &[Digest]| {
+            let recent = &known[known.len().saturating_sub(8)..];
+            let at = dice.below(recent.len().max(1) as u64);
+            recent.get(usize::try_from(at).unwrap()).copied()
+        };
+        match dice.below(20) {
+            0..8 => {
+                let what = dice.below(30);
+                let tree = tree(what, usize::try_from(what).unwrap() * 4000);
+                let mut tar = Vec::new();
+                let digest = tree.write_tar(&mut tar).unwrap();
+                known.push(digest);
+                let has_room = model.make_room(tar.len() as u64);
+                match store.put(&tree) {
+                    Ok(stored) => {
+                        assert!(has_room && stored.digest == digest);
+                        if model.entry(&digest).is_none() {
+                            model.0.push((digest, tar.len() as u64, 0));
+                        }
+                        model.touch(&digest);
+                    }
+                    Err(error) => {
+                        assert!(
+                            !has_room && matches!(error, Error::OverBudget { .. }),
+                            "{error}"
+                        );
+                        counts[0] += 1;
+                    }
+                }
+            }
+            8..11 => {
+                let Some(digest) = pick(&mut dice, &known) else {
+                    continue;
+                };
+                let found = store.get(&digest, &Limits::default());
+                assert_eq!(found.is_ok(), model.entry(&digest).is_some());
+                if found.is_ok() {
+                    model.touch(&digest);
+                    counts[1] += 1;
+                }
+            }
+            11..15 => {
+                let Some(digest) = pick(&mut dice, &known) else {
+                    continue;
+                };
+                let hold = store.hold(&digest);
+                assert_eq!(hold.is_ok(), model.entry(&digest).is_some());
+                if let Ok(hold) = hold {
+                    model.touch(&digest);
+                    model.entry(&digest).unwrap().2 += 1;
+                    holds.push(hold);
+                }
+            }
+            15 | 16 if !holds.is_empty() => {
+                let at = usize::try_from(dice.below(holds.len() as u64)).unwrap();
+                let hold = holds.swap_remove(at);
+                model.entry(&hold.digest()).unwrap().2 -= 1;
+            }
+            17 | 18 => {
+                let Some(digest) = pick(&mut dice, &known) else {
+                    continue;
+                };
+                let held = model.entry(&digest).is_some_and(|entry| entry.2 > 0);
+                assert_eq!(store.remove(&digest).is_err(), held);
+                if held {
+                    counts[2] += 1;
+                } else {
+                    model.0.retain(|entry| entry.0 != digest);
+                }
+            }
+            _ if holds.len() > 9 => {
+                holds.clear();
+                model.0.iter_mut().for_each(|entry| entry.2 = 0);
+            }
+            _ => {
+                store = open(folder, DISK, 0); // while holds of the one before live on
+                counts[3] += 1;
+            }
+        }
+        let there: BTreeSet<_> = model.0.iter().map(|entry| entry.0).collect();
+        assert!(digests(folder).into_iter().eq(there));
+        assert_eq!(store.stats().disk, model.used());
+    }
+    assert!(counts.iter().all(|count| *count > 10), "{counts:?}");
+    drop(holds);
+    assert_whole(&store, folder);
+}
