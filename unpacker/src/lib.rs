@@ -1,13 +1,14 @@
 //! Reads folders and archives from strangers into checked [`Content`], and packs content into archives.
 //!
-//! Nothing is ever written to disk, no link is followed, and everything is bounded while it is read: the number of
+//! No path of a source ever becomes a path on disk: what is too large for memory waits in a file without a name. No
+//! link is followed, and everything is bounded while it is read: the number of
 //! entries, the length and depth of paths, the size of a file and of all files ([`Limits`]), and with them the
 //! bytes that an archive may inflate to ([`Options::stream_limit`]), skipped entries, headers and padding included.
 //!
 //! ```text
-//!  folder ────────────────────────── walk ──┐
-//!                                           ├── Builder (paths, limits) ──> Unpacked { content, skipped }
-//!  file, stream ── gunzip? ── meter ── tar ─┘
+//!  folder ─────────────────────────── walk ─┐
+//!  file, stream ── inflate ── meter ── tar ─┼── Gate (paths, limits) ──> Tree ──> Content
+//!  layers ──────── inflate ── meter ── tar ─┘
 //!
 //!  Content ── pack ──> the same bytes for the same content, and their digest
 //! ```
@@ -23,6 +24,7 @@
 //!
 //! Wherever two readers of tar could see different content, the archive is refused: two names for one entry, two
 //! sizes for one file, data behind the end, a folder with a body.
+//! Layers of images have rules of their own.
 //!
 //! ```
 //! use unpacker::{Format, Options};
