@@ -65,7 +65,7 @@ impl Body {
 // === Reader ===
 
 /// How many parts may wait for the reader: some are always on their way, and few are kept.
-const WAITING: usize = 16;
+const WAITING: usize = 4;
 
 /// A body as [`Read`]. Dropping it ends the transfer.
 ///
