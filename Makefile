@@ -16,12 +16,13 @@ test: ## everything CI runs: format, lints, licences, generated files, all tests
 
 generate: ## rewrite the files that are made from others
 	tests/cluster/gotypes/generate.sh
+	RUKPAK_DOCS=write $(CARGO) test -p cli --test cli docs
 
 unpack: ## build the static binary of unpack Jobs, and print where it is
 	@CARGO="$(CARGO)" unpacker/build-static.sh
 
 bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
-	$(CARGO) bench -p manifests -p convert
+	$(CARGO) bench -p manifests -p unpacker -p convert
 
 fuzz: ## mutate YAML, archives and bundles for SECONDS_TO_FUZZ seconds each
 	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --profile fuzz -p manifests -p unpacker -p convert fuzz -- --nocapture --test-threads=1

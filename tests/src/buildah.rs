@@ -38,15 +38,25 @@ impl Buildah {
     /// Builds a Dockerfile over a folder and tells the image's name.
     pub fn build(&self, file: &str, context: &Path, flags: &[&str]) -> String {
         let number = self.built.fetch_add(1, Ordering::Relaxed);
-        let path = self.storage.path().join(format!("Dockerfile-{number}"));
-        fs::write(&path, file).unwrap();
         let name = format!("localhost/built-{number}");
-        let path = path.to_str().unwrap();
-        let mut args = vec!["build", "--quiet", "--tag", &name, "--file", path];
+        self.build_as(&name, file, context, flags);
+        name
+    }
+
+    /// Builds straight into a registry without TLS.
+    pub fn publish(&self, file: &str, context: &Path, image: &str, flags: &[&str]) {
+        let flags = [&["--tls-verify=false"], flags].concat();
+        self.build_as(&format!("docker://{image}"), file, context, &flags);
+    }
+
+    fn build_as(&self, name: &str, file: &str, context: &Path, flags: &[&str]) {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        fs::write(path.path(), file).unwrap();
+        let path = path.path().to_str().unwrap();
+        let mut args = vec!["build", "--quiet", "--tag", name, "--file", path];
         args.extend(flags);
         args.push(context.to_str().unwrap());
         self.run(&args);
-        name
     }
 
     /// Sends an image to where buildah can: `docker://…`, `oci:…`, `docker-archive:…`.

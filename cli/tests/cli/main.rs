@@ -8,10 +8,12 @@
 
 mod bundle;
 mod convert;
+mod docs;
 mod general;
 mod inspect;
 mod push;
 mod remote;
 mod several;
+mod sources;
 mod unpack;
 mod validate;

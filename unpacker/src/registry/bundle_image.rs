@@ -134,12 +134,17 @@ fn labels(content: &Content) -> Result<BTreeMap<String, String>> {
         };
         let mut labels = BTreeMap::new();
         for (key, value) in annotations {
-            let value = value.as_str().ok_or_else(|| {
-                fail(format!(
-                    "annotation {key:?} in metadata/{name} is no text; put it in quotes"
-                ))
-            })?;
-            labels.insert(key.clone(), value.to_owned());
+            let value = match value {
+                Value::String(text) => text.clone(),
+                // As Go reads a key without a value.
+                Value::Null => String::new(),
+                _ => {
+                    return Err(fail(format!(
+                        "annotation {key:?} in metadata/{name} is no text; put it in quotes"
+                    )));
+                }
+            };
+            labels.insert(key.clone(), value);
         }
         if labels
             .iter()
@@ -197,6 +202,13 @@ mod tests {
             .map(|(key, value)| (key.as_str(), value.as_str()))
             .collect();
         assert_eq!(labels, [("a", "1"), ("b", "two")]);
+    }
+
+    #[test]
+    fn annotations_without_a_value_are_empty_labels() {
+        let annotations = ("metadata/annotations.yaml", "annotations:\n  a: x\n  b:\n");
+        let image = BundleImage::new(&content(&[annotations])).unwrap();
+        assert_eq!(image.labels()["b"], "");
     }
 
     #[test]

@@ -1,0 +1,112 @@
+//! Bundles from real servers, with the user's own credentials.
+
+mod corpus;
+mod file;
+mod git;
+mod image;
+mod login;
+mod registry;
+
+use std::{env, process::Command};
+
+use serde_json::Value;
+
+use crate::bundle::{Place, Run, binary};
+
+/// A user with a home, who has nothing else set up, and a bundle in the folder `tide`.
+pub(crate) struct Desk {
+    pub(crate) place: Place,
+}
+
+/// What a bundle is, wherever it comes from.
+#[derive(Debug, PartialEq, Eq)]
+struct Same {
+    digest: String,
+    manifests: String,
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        let place = Place::new();
+        place.good("tide");
+        place.write("home/.keep", "");
+        Self { place }
+    }
+
+    /// The command, in an environment of its own.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = self.place.command(&binary());
+        let bin = self.place.path("bin").into_os_string();
+        let mut path = bin.into_string().unwrap();
+        path = format!("{path}:{}", env::var("PATH").unwrap());
+        command
+            .env_clear()
+            .env("HOME", self.place.path("home"))
+            .env("PATH", path);
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Run {
+        self.run_with(args, &[])
+    }
+
+    pub(crate) fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Run {
+        let env = env.iter().copied();
+        self.command().args(args).envs(env).output().unwrap().into()
+    }
+
+    /// Writes a file and tells its path.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        self.place.write(name, text);
+        self.place.path(name).to_str().unwrap().to_owned()
+    }
+
+    /// What a source resolves to; and it must hold the bundle of this desk, to unpack and to convert.
+    pub(crate) fn resolves(&self, source: &str, access: &[&str], env: &[(&str, &str)]) -> String {
+        let (found, resolved) = self.same(source, access, env);
+        assert_eq!(found, self.same("tide", &[], &[]).0, "{source}");
+        resolved
+    }
+
+    fn same(&self, source: &str, access: &[&str], env: &[(&str, &str)]) -> (Same, String) {
+        let run = |args: &[&str]| self.run_with(&[args, access].concat(), env).exits(0);
+        let unpacked = run(&["unpack", source, "--format", "json"]).json();
+        let text = |field: &str| unpacked[field].as_str().unwrap().to_owned();
+        let same = Same {
+            digest: text("digest"),
+            manifests: run(&["convert", "--quiet", source]).out,
+        };
+        (same, text("resolved"))
+    }
+
+    /// What is said when a source cannot be had.
+    pub(crate) fn fails(&self, source: &str, access: &[&str], env: &[(&str, &str)]) -> String {
+        let args = [&["unpack", source][..], access].concat();
+        let unpacked = self.run_with(&args, env).exits(1);
+        let args = [&["convert", source][..], access].concat();
+        let converted = self.run_with(&args, env).exits(1);
+        assert!(
+            unpacked.out.is_empty() && converted.out.is_empty(),
+            "{unpacked:?} {converted:?}"
+        );
+        unpacked.err
+    }
+
+    /// Publishes the bundle and tells the reference that is good for ever.
+    pub(crate) fn push(&self, image: &str, access: &[&str], env: &[(&str, &str)]) -> String {
+        let args = [&["push", "tide", image, "-o", "json"][..], access].concat();
+        let pushed: Value = self.run_with(&args, env).exits(0).json();
+        pushed["reference"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Fails unless a message says all of this, and nothing of that.
+#[track_caller]
+pub(crate) fn says(message: &str, parts: &[&str], secrets: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+    for secret in secrets {
+        assert!(!message.contains(secret), "{secret:?} is in: {message}");
+    }
+}

@@ -1,0 +1,144 @@
+//! The places where users keep their passwords for registries.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use tests::{Auth, OWNER, Registry, TENANT, User};
+
+use super::{Desk, says};
+
+const PLAIN: &str = "--tls-verify=false";
+
+/// A registry that knows its users, with a bundle in it.
+fn guarded(desk: &Desk) -> (Registry, String) {
+    let registry = Registry::start(Auth::Basic, None);
+    let image = registry.image("org/tide:v1");
+    let login = desk.file("owner.json", &registry.docker_config(OWNER));
+    desk.push(&image, &[PLAIN, "--authfile", &login], &[]);
+    (registry, image)
+}
+
+#[test]
+fn nobody_and_strangers_are_told_what_to_do() {
+    let desk = Desk::new();
+    let (registry, image) = guarded(&desk);
+    says(
+        &desk.fails(&image, &[PLAIN], &[]),
+        &[registry.host(), "log"],
+        &[],
+    );
+    let wrong = desk.file("word", "not the word\n");
+    let access = [PLAIN, "--username", OWNER.name, "--password-file", &wrong];
+    says(
+        &desk.fails(&image, &access, &[]),
+        &[registry.host()],
+        &["not the word"],
+    );
+}
+
+#[test]
+fn logins_are_found_where_other_programs_leave_them() {
+    let desk = Desk::new();
+    let (registry, image) = guarded(&desk);
+    let login = registry.docker_config(TENANT);
+    let path = |name: &str| desk.place.path(name).to_str().unwrap().to_owned();
+    for (file, env) in [
+        ("home/.docker/config.json", None),
+        (
+            "docker/config.json",
+            Some(("DOCKER_CONFIG", path("docker"))),
+        ),
+        (
+            "some/auth.json",
+            Some(("REGISTRY_AUTH_FILE", path("some/auth.json"))),
+        ),
+        ("home/.config/containers/auth.json", None),
+        (
+            "run/containers/auth.json",
+            Some(("XDG_RUNTIME_DIR", path("run"))),
+        ),
+    ] {
+        let env: Vec<(&str, &str)> = env
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        desk.fails(&image, &[PLAIN], &env);
+        desk.place.write(file, &login);
+        desk.resolves(&image, &[PLAIN], &env);
+        fs::remove_file(desk.place.path(file)).unwrap();
+    }
+    let file = desk.file("auth.json", &login);
+    desk.resolves(&image, &[PLAIN, "--authfile", &file], &[]);
+}
+
+#[test]
+fn a_user_can_be_named_on_the_command_line() {
+    let desk = Desk::new();
+    let (_registry, image) = guarded(&desk);
+    let User { name, password, .. } = TENANT;
+    let word = desk.file("word", &format!("{password}\n"));
+    desk.resolves(
+        &image,
+        &[PLAIN, "--username", name, "--password-file", &word],
+        &[],
+    );
+    desk.resolves(
+        &image,
+        &[PLAIN, "--username", name],
+        &[("RUKPAK_PASSWORD", password)],
+    );
+}
+
+#[test]
+fn the_longest_repository_wins() {
+    let desk = Desk::new();
+    let (registry, image) = guarded(&desk);
+    let wrong = serde_json::json!({"username": OWNER.name, "password": TENANT.password});
+    let right = serde_json::json!({"username": TENANT.name, "password": TENANT.password});
+    let host = registry.host();
+    for (place, may) in [
+        ("org", true),
+        ("org/tide", true),
+        ("org/ti", false),
+        ("org/tide/more", false),
+    ] {
+        let config = serde_json::json!({"auths": {host: wrong, format!("{host}/{place}"): right}});
+        let file = desk.file("auth.json", &config.to_string());
+        let access = [PLAIN, "--authfile", &file];
+        if may {
+            desk.resolves(&image, &access, &[]);
+        } else {
+            desk.fails(&image, &access, &[]);
+        }
+    }
+}
+
+/// A program as docker and podman call them: it knows one registry.
+#[test]
+fn credential_helpers_are_asked() {
+    let desk = Desk::new();
+    let (registry, image) = guarded(&desk);
+    let host = registry.host();
+    let answer =
+        serde_json::json!({"ServerURL": host, "Username": TENANT.name, "Secret": TENANT.password});
+    let script = format!(
+        "#!/bin/sh\nread -r server\n[ \"$1 $server\" = 'get {host}' ] || {{ echo 'credentials not found in native keychain'; exit 1; }}\ncat <<'END'\n{answer}\nEND\n"
+    );
+    let path = desk.file("bin/docker-credential-drawer", &script);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    for config in [
+        serde_json::json!({"credsStore": "drawer"}),
+        serde_json::json!({"credHelpers": {host: "drawer"}}),
+    ] {
+        desk.place
+            .write("home/.docker/config.json", config.to_string());
+        desk.resolves(&image, &[PLAIN], &[]);
+    }
+    let config = serde_json::json!({"credHelpers": {host: "missing"}});
+    desk.place
+        .write("home/.docker/config.json", config.to_string());
+    says(
+        &desk.fails(&image, &[PLAIN], &[]),
+        &["docker-credential-missing"],
+        &[],
+    );
+}
