@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     Digest, Options, Result,
+    layers::Layers,
     oci::{self, DEPTH_LIMIT, DOCUMENT_LIMIT, Descriptor, Document, Index, Manifest},
 };
 
@@ -43,11 +44,19 @@ pub(super) fn read(
 
     let path = path(manifest.config.digest);
     let config = shelf.verified(&path, manifest.config.digest)?;
-    let mut stack = layers(&config, options)?;
+    let mut stack = match manifest.artifact {
+        // What is pushed as an artifact is all meant to be there.
+        Some(_) => Layers::new(options)?,
+        None => layers(&config, options)?,
+    };
     for layer in manifest.layers.iter().rev() {
-        push(shelf, layer, &mut stack)?;
+        push(shelf, layer, manifest.file(layer), &mut stack)?;
     }
     let (tree, skipped) = stack.finish();
+    let tree = match manifest.artifact {
+        Some(_) => tree.strip_top_folder(),
+        None => tree,
+    };
     Ok(Image {
         name: Some(entry.digest.to_string()),
         manifest: Some(digest),
@@ -118,7 +127,7 @@ fn manifest(
     Err(oci::Error::TooDeep.into())
 }
 
-fn push(shelf: &Shelf, layer: &Descriptor, stack: &mut crate::layers::Layers) -> Result<()> {
+fn push(shelf: &Shelf, layer: &Descriptor, file: Option<&str>, stack: &mut Layers) -> Result<()> {
     let path = path(layer.digest);
     let (reader, found) = shelf.need(&path)?;
     if found != layer.size {
@@ -130,7 +139,10 @@ fn push(shelf: &Shelf, layer: &Descriptor, stack: &mut crate::layers::Layers) ->
         .into());
     }
     let mut summed = Summed::new(reader);
-    stack.push(&layer.digest.to_string(), &mut summed)?;
+    match file {
+        Some(name) => stack.push_file(name, layer.size, &mut summed)?,
+        None => stack.push(&layer.digest.to_string(), &mut summed)?,
+    }
     let (digest, _) = sum(&path, summed)?;
     check(&path, layer.digest, digest)
 }

@@ -369,3 +369,25 @@ fn archives_of_images_are_bounded_and_leave_nothing_behind() {
         "failed to write to a temporary file in",
     );
 }
+
+#[test]
+fn files_of_an_artifact_are_taken_under_their_titles() {
+    for (title, found) in [
+        ("manifests/a.yaml", "b manifests/a.yaml"),
+        ("../a.yaml", "path \"../a.yaml\""),
+    ] {
+        let layout = Layout::new();
+        let config = layout.blob("application/vnd.oci.empty.v1+json", b"{}");
+        let titled = |title: &str, bytes: &[u8]| {
+            let mut file = layout.blob("text/plain", bytes);
+            file["annotations"] = json!({"org.opencontainers.image.title": title});
+            file
+        };
+        let files = [titled(title, b"kind: A"), titled("b", &[0; 512])];
+        layout.index(&[layout.document(
+            MANIFEST,
+            &json!({"schemaVersion": 2, "artifactType": "application/x", "config": config, "layers": files}),
+        )]);
+        assert_contains(&layout.read(), found);
+    }
+}
