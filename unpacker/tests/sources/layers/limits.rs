@@ -1,0 +1,147 @@
+//! Layers that are too many, too large, or become so.
+
+use std::io::{self, Read};
+
+use unpacker::{Error, ImageLimits, Limits, Options, Selection, layers::Layers};
+
+use super::{options, outcome, push, read, tar};
+use crate::{
+    bombs::{Endless, counted},
+    chain,
+    raw::gzip,
+};
+
+#[test]
+fn bombs_end_at_the_limits_of_images() {
+    let options = Options {
+        image: ImageLimits {
+            bytes: 8 << 20,
+            entries: 1000,
+            layers: 3,
+        },
+        ..options()
+    };
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+    let bomb = || tar().entry(b'0', b"etc/bomb", 10 << 30, b"").open();
+    let zeros = vec![0; 1 << 20];
+    let chained = |start: Vec<u8>, endless: Vec<u8>| -> Box<dyn Read> {
+        Box::new(io::Cursor::new(start).chain(Endless::of(endless)))
+    };
+    let end = || tar().end();
+    let entry = || tar().file("etc/a", "").open();
+    for (reader, expected, most) in [
+        (
+            chained(bomb(), zeros.clone()),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+        (
+            chained(gzip(&bomb()), gzip(&zeros)),
+            "8388608 uncompressed bytes",
+            1 << 20,
+        ),
+        (
+            chained(zstd(&bomb()), zstd(&zeros)),
+            "8388608 uncompressed bytes",
+            1 << 20,
+        ),
+        (
+            chained(end(), zeros.clone()),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+        (
+            chained(gzip(&end()), gzip(b"")),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+        (
+            chained(zstd(&end()), zstd(b"")),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+        (
+            chained(zstd(&end()), b"\x50\x2a\x4d\x18\0\0\0\0".to_vec()),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+        (
+            chained(Vec::new(), entry()),
+            "more than 1000 entries in its layers",
+            1 << 20,
+        ),
+        (
+            chained(Vec::new(), tar().pax(b'g', &[("comment", "x")]).open()),
+            "8388608 uncompressed bytes",
+            9 << 20,
+        ),
+    ] {
+        let (reader, read) = counted(reader);
+        let mut stack = Layers::new(&options).unwrap();
+        let error = push(&mut stack, reader).unwrap_err();
+        assert!(error.to_string().contains(expected), "{}", chain(&error));
+        assert_eq!(
+            (error.reason(), error.is_terminal()),
+            ("LimitExceeded", true)
+        );
+        assert!(read.get() <= most, "{} bytes read", read.get());
+    }
+    // The limits are those of all layers together.
+    let large = tar().file("etc/a", &"x".repeat(3 << 20)).end();
+    let found = outcome(read(&[large.clone(), gzip(&large), large], &options));
+    assert!(found.contains("8388608 uncompressed bytes"), "{found}");
+    let many = (0..400).fold(tar(), |tar, _| tar.file("etc/a", "")).end();
+    let found = outcome(read(&[many.clone(), many.clone(), many], &options));
+    assert!(found.contains("1000 entries"), "{found}");
+    let found = outcome(read(&vec![end(); 4], &options));
+    assert!(found.contains("more than 3 layers"), "{found}");
+}
+
+#[test]
+fn limits_of_content_hold_for_what_is_selected_alone() {
+    let limits = Limits {
+        total: 20,
+        file: 15,
+        entries: 3,
+        ..Limits::default()
+    };
+    let options = Options {
+        limits,
+        ..options()
+    };
+    let outside = (0..100).fold(tar(), |tar, number| {
+        tar.file(&format!("etc/{number}"), &"x".repeat(100))
+    });
+    for (layer, expected) in [
+        (outside.clone().file("manifests/a", "1"), "manifests/a=1"),
+        (
+            tar().file("manifests/a", &"x".repeat(16)),
+            "larger than the limit of 15 bytes",
+        ),
+        (
+            tar()
+                .file("manifests/a", &"x".repeat(11))
+                .file("manifests/b", &"x".repeat(11)),
+            "limit of 20 bytes",
+        ),
+        (
+            tar()
+                .with(b'5', "manifests/a/", b"")
+                .with(b'5', "manifests/b/", b"")
+                .file("manifests/.wh.x", "")
+                .file("manifests/c", ""),
+            "more than 3 entries",
+        ),
+    ] {
+        let found = outcome(read(&[layer.end()], &options));
+        assert!(
+            found.contains(expected),
+            "\n found {found}\nwanted {expected}"
+        );
+    }
+    let bad = Options {
+        select: Selection::Only(vec!["../etc".to_owned()]),
+        ..Options::default()
+    };
+    assert!(matches!(Layers::new(&bad), Err(Error::Content(_))));
+}
