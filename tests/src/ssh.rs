@@ -38,8 +38,13 @@ exec git upload-pack "FOLDER/$2"
 impl Sshd {
     /// A server with keys of its own.
     pub fn start() -> Self {
+        Self::with("ed25519", "AcceptEnv GIT_PROTOCOL")
+    }
+
+    /// A server whose keys, and those of its clients, are of that type, and which has this setting besides.
+    pub fn with(key_type: &str, setting: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("sshd-").tempdir().unwrap();
-        let config = configure(folder.path());
+        let config = configure(folder.path(), key_type, setting);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
@@ -108,10 +113,10 @@ impl Drop for Sshd {
 }
 
 /// Writes keys and settings into the folder and tells where the settings are.
-fn configure(folder: &Path) -> PathBuf {
+fn configure(folder: &Path, key_type: &str, setting: &str) -> PathBuf {
     for name in ["host", "client", "stranger"] {
         let mut command = Command::new("ssh-keygen");
-        command.args(["-q", "-t", "ed25519", "-N", "", "-C", name, "-f", name]);
+        command.args(["-q", "-t", key_type, "-N", "", "-C", name, "-f", name]);
         let status = command.current_dir(folder).status().unwrap();
         assert!(status.success(), "{command:?}");
     }
@@ -141,7 +146,7 @@ fn configure(folder: &Path) -> PathBuf {
              PermitRootLogin yes\n\
              StrictModes no\n\
              UsePAM no\n\
-             AcceptEnv GIT_PROTOCOL\n\
+             {setting}\n\
              PidFile none\n"
         ),
     )

@@ -28,6 +28,8 @@
 //! # }
 //! ```
 
+#[cfg(test)]
+mod attacks;
 mod delta;
 mod error;
 mod id;

@@ -97,6 +97,8 @@ struct Base {
     /// Absent when too much would be held; then it is made again.
     bytes: Option<Vec<u8>>,
     waiting: Vec<usize>,
+    /// How many deltas it rests on itself.
+    depth: usize,
 }
 
 impl Pack {
@@ -221,13 +223,17 @@ impl Pack {
             index: root,
             bytes,
             waiting,
+            depth: 0,
         }];
         while let Some(base) = bases.last_mut() {
-            let index = base.index;
+            let (index, depth) = (base.index, base.depth + 1);
             let Some(next) = base.waiting.pop() else {
                 bases.pop();
                 continue;
             };
+            if depth > self.bounds.depth {
+                return Err(TOO_DEEP);
+            }
             let is_last = base.waiting.is_empty();
             let bytes = match base.bytes.take() {
                 Some(bytes) => bytes,
@@ -255,13 +261,11 @@ impl Pack {
             if waiting.is_empty() {
                 continue;
             }
-            if bases.len() > self.bounds.depth {
-                return Err(TOO_DEEP);
-            }
             bases.push(Base {
                 index: next,
                 bytes: Some(made),
                 waiting,
+                depth,
             });
             self.let_go(&mut bases);
         }

@@ -154,18 +154,22 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<Talk> {
         .map_err(late)?
         .map_err(failed)?;
 
-    let hash = match key.algorithm() {
-        Algorithm::Rsa { .. } => {
-            let best = timeout(idle, handle.best_supported_rsa_hash());
-            // Servers that do not tell know one of these by now; SHA-1 is not offered.
-            let best = best.await.map_err(late)?.map_err(failed)?.flatten();
-            best.or(Some(HashAlg::Sha256))
-        }
-        _ => None,
+    // What a server says of the algorithms that it takes is not always what it takes. SHA-1 is not offered.
+    let hashes = match key.algorithm() {
+        Algorithm::Rsa { .. } => vec![Some(HashAlg::Sha512), Some(HashAlg::Sha256)],
+        _ => vec![None],
     };
-    let key = PrivateKeyWithHashAlg::new(Arc::new(key), hash);
-    let login = timeout(idle, handle.authenticate_publickey(&address.user, key));
-    if !login.await.map_err(late)?.map_err(failed)?.success() {
+    let key = Arc::new(key);
+    let mut is_in = false;
+    for hash in hashes {
+        let key = PrivateKeyWithHashAlg::new(Arc::clone(&key), hash);
+        let login = timeout(idle, handle.authenticate_publickey(&address.user, key));
+        is_in = login.await.map_err(late)?.map_err(failed)?.success();
+        if is_in {
+            break;
+        }
+    }
+    if !is_in {
         return Err(Problem::KeyRefused {
             host: shown,
             user: printable(&address.user, 100),

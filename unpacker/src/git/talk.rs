@@ -16,8 +16,8 @@ use crate::Progress;
 const AGENT: &str = concat!("agent=rukpak-rs/", env!("CARGO_PKG_VERSION"));
 /// Bytes in which a server lists its branches and tags.
 const LISTED: u64 = 32 << 20;
-/// What else may come along with a pack: progress, and the frames.
-const BESIDE: u64 = 32 << 20;
+/// What else may come along with a pack: progress.
+const BESIDE: u64 = 8 << 20;
 
 /// A server that has greeted us.
 pub(super) struct Talk {
@@ -213,7 +213,9 @@ impl Talk {
             Version::Two => self.ask_new(wants, depth),
             Version::Old => self.ask_old(wants, depth),
         };
-        let most = most.saturating_add(BESIDE);
+        // Frames are a tenth at worst; how small they are is up to the server.
+        let most = most.saturating_add(most / 8).saturating_add(BESIDE);
+        let mut beside = BESIDE;
         self.ask(ask, most, "the bytes to transfer").await?;
         let is_framed = match self.version {
             Version::Two => self.skip_to_pack().await.map(|()| true)?,
@@ -223,7 +225,7 @@ impl Talk {
             }
         };
         while let Some(bytes) = if is_framed {
-            self.band().await?
+            self.band(&mut beside).await?
         } else {
             self.lines.raw().await?
         } {
@@ -301,12 +303,18 @@ impl Talk {
     }
 
     /// The next bytes of the pack; progress is not shown, and errors are told.
-    async fn band(&mut self) -> Result<Option<Bytes>> {
+    async fn band(&mut self, beside: &mut u64) -> Result<Option<Bytes>> {
         loop {
             match self.lines.next().await? {
                 Line::Data(mut line) => match line.first() {
                     Some(1) => return Ok(Some(line.split_off(1))),
-                    Some(2) => {}
+                    Some(2) => {
+                        let size = line.len() as u64;
+                        *beside = beside.checked_sub(size).ok_or(Problem::TooLarge {
+                            what: "its messages beside the pack",
+                            limit: BESIDE,
+                        })?;
+                    }
                     Some(3) => return Err(line::refused(&line.split_off(1))),
                     _ => {
                         return Err(Problem::Protocol {

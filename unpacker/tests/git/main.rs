@@ -3,6 +3,9 @@
 // clippy.toml allows these in functions marked as tests, and not in what the tests share.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
+mod hostile;
 mod http;
-#[allow(dead_code)]
+mod old;
+
 mod shared;
+mod ssh;

@@ -1,6 +1,13 @@
 //! What the tests ask, and how they look at the answer.
 
-use std::{error::Error as _, fmt::Write as _, fs, path::Path};
+use std::{
+    error::Error as _,
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use tests::{GitServer, Repository, User};
 use unpacker::{
@@ -125,4 +132,37 @@ pub(crate) fn fill(repository: &Repository) -> (String, String) {
     );
     repository.git(&["branch", "dev", &first]);
     (first, second)
+}
+
+/// A commit of a folder that is written as `git ls-tree` prints it, which a tag leads to.
+pub(crate) fn commit_of(repository: &Repository, listed: &str) -> String {
+    let tree = pipe(repository, &["mktree", "--missing"], listed.as_bytes());
+    commit_tree(repository, &tree)
+}
+
+/// A commit of a folder in the bytes of its object: as no git would make it.
+pub(crate) fn commit_raw(repository: &Repository, tree: &[u8]) -> String {
+    let args = ["hash-object", "-t", "tree", "-w", "--literally", "--stdin"];
+    let tree = pipe(repository, &args, tree);
+    commit_tree(repository, &tree)
+}
+
+fn commit_tree(repository: &Repository, tree: &str) -> String {
+    let commit = repository.git(&["commit-tree", "-m", "made by hand", tree]);
+    repository.git(&["update-ref", &format!("refs/tags/at-{commit}"), &commit]);
+    commit
+}
+
+fn pipe(repository: &Repository, args: &[&str], input: &[u8]) -> String {
+    let mut child = Command::new("git")
+        .args(args)
+        .current_dir(repository.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{args:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

@@ -1,0 +1,514 @@
+//! Packs and frames as no good server sends them.
+
+use std::io::{self, Read, Write as _};
+
+use bytes::Bytes;
+use flate2::{Compression, write::ZlibEncoder};
+use futures::{StreamExt as _, stream};
+
+use super::{
+    error::{Problem, Result},
+    id::{Id, Kind},
+    line::{Input, Line, Lines},
+    pack::{Bounds, Pack},
+    receive::receive,
+};
+
+const BOUNDS: Bounds = Bounds {
+    received: 1 << 20,
+    memory: 1 << 10,
+    objects: 100,
+    object: 1 << 12,
+    work: 1 << 16,
+    depth: 4,
+};
+
+/// Writes packs, right or wrong.
+#[derive(Default)]
+struct Writer {
+    bytes: Vec<u8>,
+    starts: Vec<usize>,
+}
+
+impl Writer {
+    fn blob(self, bytes: &[u8]) -> Self {
+        self.entry(3, bytes.len(), &[], bytes)
+    }
+
+    /// A change to the entry of that number.
+    fn on(self, base: usize, delta: &[u8]) -> Self {
+        let distance = self.bytes.len() - self.starts[base];
+        let mut written = vec![u8::try_from(distance & 0x7f).unwrap()];
+        let mut rest = distance >> 7;
+        while rest > 0 {
+            rest -= 1;
+            written.insert(0, u8::try_from(rest & 0x7f).unwrap() | 0x80);
+            rest >>= 7;
+        }
+        self.entry(6, delta.len(), &written, delta)
+    }
+
+    fn on_id(self, base: [u8; 20], delta: &[u8]) -> Self {
+        self.entry(7, delta.len(), &base, delta)
+    }
+
+    fn entry(mut self, kind: u8, size: usize, base: &[u8], bytes: &[u8]) -> Self {
+        self.starts.push(self.bytes.len());
+        let mut first = kind << 4 | u8::try_from(size & 15).unwrap();
+        let mut rest = size >> 4;
+        while rest > 0 {
+            self.bytes.push(first | 0x80);
+            first = u8::try_from(rest & 0x7f).unwrap();
+            rest >>= 7;
+        }
+        self.bytes.push(first);
+        self.bytes.extend(base);
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        self.bytes.extend(encoder.finish().unwrap());
+        self
+    }
+
+    fn end(self) -> Vec<u8> {
+        let count = u32::try_from(self.starts.len()).unwrap();
+        self.end_with(count)
+    }
+
+    fn end_with(self, count: u32) -> Vec<u8> {
+        let mut pack = [b"PACK\0\0\0\x02", &count.to_be_bytes()[..], &self.bytes].concat();
+        seal(&mut pack, 0);
+        pack
+    }
+}
+
+/// Writes the checksum, over as many bytes as are not to be replaced by it.
+fn seal(pack: &mut Vec<u8>, replaced: usize) {
+    pack.truncate(pack.len() - replaced);
+    let mut hasher = sha1dc::Hasher::new();
+    hasher.update(pack);
+    pack.extend(hasher.finalize().unwrap().as_ref());
+}
+
+/// A delta: the two sizes and the orders.
+fn delta(base: usize, result: usize, orders: &[u8]) -> Vec<u8> {
+    let mut delta = Vec::new();
+    for size in [base, result] {
+        let mut rest = size;
+        while rest > 0x7f {
+            delta.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
+            rest >>= 7;
+        }
+        delta.push(u8::try_from(rest).unwrap());
+    }
+    delta.extend(orders);
+    delta
+}
+
+/// Copies these first bytes of the base.
+fn copy(count: u16) -> [u8; 3] {
+    let [low, high] = count.to_le_bytes();
+    [0xb0, low, high]
+}
+
+fn id(bytes: &[u8]) -> Id {
+    Id::of(Kind::Blob, bytes).unwrap()
+}
+
+fn raw(bytes: &[u8]) -> [u8; 20] {
+    let hasher = {
+        let mut hasher = sha1dc::Hasher::new();
+        hasher.update(format!("blob {}\0", bytes.len()).as_bytes());
+        hasher.update(bytes);
+        hasher
+    };
+    hasher.finalize().unwrap().into()
+}
+
+fn resolved(pack: &[u8], bounds: Bounds) -> Result<Pack> {
+    let mut pack = receive(pack, bounds)?;
+    pack.resolve(&[Kind::Blob, Kind::Tree, Kind::Commit, Kind::Tag], None)?;
+    Ok(pack)
+}
+
+fn message(result: Result<Pack>) -> String {
+    match result {
+        Ok(_) => "taken".to_owned(),
+        Err(problem) => problem.to_string(),
+    }
+}
+
+#[test]
+fn whole_objects_and_both_kinds_of_deltas_are_found_by_their_hashes() {
+    let twice = delta(3, 6, &[copy(3), copy(3)].concat());
+    let more = delta(6, 7, &[&copy(6)[..], b"\x01!"].concat());
+    let pack = Writer::default()
+        .on_id(raw(b"abcabc"), &more)
+        .on_id(raw(b"abc"), &twice)
+        .blob(b"abc")
+        .blob(b"abc")
+        .on(2, &delta(3, 2, &copy(2)))
+        .end();
+    let mut pack = resolved(&pack, BOUNDS).unwrap();
+    for bytes in [&b"abc"[..], b"abcabc", b"abcabc!", b"ab"] {
+        assert_eq!(pack.read(id(bytes), Kind::Blob).unwrap(), bytes);
+    }
+    assert!(matches!(
+        pack.read(id(b"abc"), Kind::Tree),
+        Err(Problem::Missing { .. })
+    ));
+    assert!(matches!(
+        pack.read(id(b"other"), Kind::Blob),
+        Err(Problem::Missing { .. })
+    ));
+}
+
+#[test]
+fn a_bomb_of_deltas_makes_no_more_than_is_allowed() {
+    // Each is sixteen times its base.
+    let mut size = 1 << 8;
+    let mut writer = Writer::default().blob(&vec![b'x'; size]);
+    for base in 0..4 {
+        let count = u16::try_from(size).unwrap_or(u16::MAX);
+        writer = writer.on(base, &delta(size, size * 16, &copy(count).repeat(16)));
+        size *= 16;
+    }
+    let pack = resolved(&writer.end(), BOUNDS).unwrap();
+    assert!(pack.has_oversized());
+    // Many at once, each as large as may be.
+    let mut writer = Writer::default().blob(&vec![b'x'; 1 << 8]);
+    for _ in 0..50 {
+        writer = writer.on(0, &delta(1 << 8, 1 << 12, &copy(1 << 8).repeat(16)));
+    }
+    assert!(
+        message(resolved(&writer.end(), BOUNDS))
+            .contains("its unpacked bytes exceed the limit of 65536")
+    );
+}
+
+#[test]
+fn bases_that_are_let_go_are_made_again() {
+    let large = vec![b'x'; 4000];
+    let mut writer = Writer::default().blob(&large);
+    let mut expected = vec![large.clone()];
+    // A comb: each has two changes, and the first of them two again.
+    for base in 0..4_u8 {
+        for mark in [base, 100 + base] {
+            let from = usize::from(base) * 2;
+            let from = if from == 0 { 0 } else { from - 1 };
+            let orders = [&copy(3999)[..], &[1, mark]].concat();
+            writer = writer.on(from, &delta(4000, 4000, &orders));
+            expected.push([&large[..3999], &[mark]].concat());
+        }
+    }
+    let bounds = Bounds {
+        object: 4000,
+        work: 1 << 20,
+        depth: 10,
+        ..BOUNDS
+    };
+    let mut pack = resolved(&writer.end(), bounds).unwrap();
+    for bytes in expected {
+        assert_eq!(pack.read(id(&bytes), Kind::Blob).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn sizes_that_lie_are_found_before_anything_is_made() {
+    let huge = 1 << 55;
+    for (writer, expected) in [
+        (
+            Writer::default().entry(3, 2, &[], b"abc"),
+            "larger than it says",
+        ),
+        (
+            Writer::default().entry(3, 4, &[], b"abc"),
+            "smaller than it says",
+        ),
+        (
+            Writer::default().entry(3, huge, &[], b"abc"),
+            "its unpacked bytes exceed",
+        ),
+        (
+            Writer::default().entry(3, 70_000, &[], &[0; 70_000]),
+            "its unpacked bytes exceed",
+        ),
+        (
+            Writer::default().entry(5, 3, &[], b"abc"),
+            "of an unknown kind",
+        ),
+        (
+            Writer::default().entry(0, 3, &[], b"abc"),
+            "of an unknown kind",
+        ),
+        (
+            Writer::default().blob(b"abc").on(0, &delta(4, 3, &copy(3))),
+            "does not fit its base",
+        ),
+        (
+            Writer::default().blob(b"abc").on(0, &delta(3, 3, &copy(4))),
+            "does not fit its base",
+        ),
+        (
+            Writer::default().blob(b"abc").on(0, &delta(3, 2, &copy(3))),
+            "does not fit its base",
+        ),
+        (
+            Writer::default().blob(b"abc").on(0, &delta(3, 4, &copy(3))),
+            "does not fit its base",
+        ),
+        (
+            Writer::default().blob(b"abc").on(0, &delta(3, 3, &[0])),
+            "does not fit its base",
+        ),
+        (
+            Writer::default().blob(b"abc").on(0, &delta(3, 3, &[5, 1])),
+            "does not fit its base",
+        ),
+        (
+            Writer::default().blob(b"abc").on(0, &delta(3, 3, &[0xff])),
+            "does not fit its base",
+        ),
+        (
+            Writer::default().blob(b"abc").on(0, &[0xff; 12]),
+            "does not fit its base",
+        ),
+        (
+            Writer::default().blob(b"abc").on(0, &[]),
+            "does not fit its base",
+        ),
+        (
+            Writer::default().entry(6, 3, &[1], b"abc"),
+            "base of a delta is nowhere",
+        ),
+        (
+            Writer::default().blob(b"a").entry(6, 3, &[3], b"abc"),
+            "base of a delta is nowhere",
+        ),
+        (
+            Writer::default().entry(6, 3, &[0xff; 12], b"abc"),
+            "base of a delta is nowhere",
+        ),
+        (
+            Writer::default().entry(6, 3, &[0], b"abc"),
+            "base of a delta is nowhere",
+        ),
+    ] {
+        let found = message(resolved(&writer.end(), BOUNDS));
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+    // One that would make more than may be held is not made, and what rests on it is not known.
+    let pack = Writer::default()
+        .blob(b"abc")
+        .on(0, &delta(3, huge, &copy(3)))
+        .end();
+    assert!(resolved(&pack, BOUNDS).unwrap().has_oversized());
+}
+
+#[test]
+fn deltas_that_rest_upon_each_other_in_a_circle_or_too_deeply_end() {
+    let same = delta(3, 3, &copy(3));
+    let circle = Writer::default()
+        .on_id(raw(b"one"), &same)
+        .on_id(raw(b"two"), &same)
+        .end();
+    let mut pack = resolved(&circle, BOUNDS).unwrap();
+    assert!(matches!(
+        pack.read(id(b"one"), Kind::Blob),
+        Err(Problem::Missing { .. })
+    ));
+    // One that makes its own base.
+    let own = Writer::default()
+        .blob(b"abc")
+        .on_id(raw(b"abc"), &same)
+        .end();
+    let mut pack = resolved(&own, BOUNDS).unwrap();
+    assert_eq!(pack.read(id(b"abc"), Kind::Blob).unwrap(), b"abc");
+
+    let chain = |count: usize| {
+        let mut writer = Writer::default().blob(b"abc");
+        for base in 0..count {
+            let mark = u8::try_from(base).unwrap();
+            writer = writer.on(base, &delta(3, 3, &[&copy(2)[..], &[1, mark]].concat()));
+        }
+        writer.end()
+    };
+    assert_eq!(message(resolved(&chain(4), BOUNDS)), "taken");
+    assert!(message(resolved(&chain(9), BOUNDS)).contains("too deeply"));
+}
+
+#[test]
+fn a_pack_is_taken_whole_and_unchanged_or_not_at_all() {
+    let good = Writer::default()
+        .blob(b"abc")
+        .on(0, &delta(3, 2, &copy(2)))
+        .blob(&[7; 300])
+        .end();
+    assert_eq!(message(resolved(&good, BOUNDS)), "taken");
+    for end in 0..good.len() {
+        let found = resolved(&good[..end], BOUNDS);
+        assert!(
+            matches!(found, Err(Problem::CutShort { .. })),
+            "{end}: {}",
+            message(found)
+        );
+    }
+    for at in 0..good.len() {
+        let mut changed = good.clone();
+        changed[at] ^= 0x10;
+        assert!(resolved(&changed, BOUNDS).is_err(), "{at}");
+    }
+    let followed = [&good[..], b"x"].concat();
+    assert!(message(resolved(&followed, BOUNDS)).contains("bytes follow the end"));
+    let fewer = Writer::default().blob(b"abc").end_with(0);
+    assert!(resolved(&fewer, BOUNDS).is_err());
+    let more = Writer::default().blob(b"abc").end_with(2);
+    assert!(resolved(&more, BOUNDS).is_err());
+    let millions = Writer::default().end_with(u32::MAX);
+    assert!(message(resolved(&millions, BOUNDS)).contains("its objects exceed the limit of 100"));
+}
+
+#[test]
+fn a_pack_that_never_ends_is_left_at_the_limit() {
+    // Empty blocks of a zlib stream: they make nothing, for ever.
+    let head = [b"PACK\0\0\0\x02\0\0\0\x01\x33\x78\x01"];
+    let blocks = io::repeat(0).take(u64::MAX);
+    let stored = Stored(0);
+    let found = message(receive(head[0].chain(stored), BOUNDS));
+    assert!(
+        found.contains("the bytes to transfer exceed the limit of 1048576"),
+        "{found}"
+    );
+    let found = message(receive(head[0].chain(blocks), BOUNDS));
+    assert!(found.contains("damaged"), "{found}");
+}
+
+/// Stored blocks without content.
+struct Stored(usize);
+
+impl Read for Stored {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        for byte in buffer.iter_mut() {
+            *byte = [0, 0, 0, 0xff, 0xff][self.0 % 5];
+            self.0 += 1;
+        }
+        Ok(buffer.len())
+    }
+}
+
+fn lines(parts: &[&[u8]]) -> Lines {
+    let parts: Vec<_> = parts
+        .iter()
+        .map(|part| Ok(Bytes::copy_from_slice(part)))
+        .collect();
+    let mut lines = Lines::new(Input::Http(stream::iter(parts).boxed()));
+    lines.allow(1000, "the lines");
+    lines
+}
+
+#[tokio::test]
+async fn frames_are_read_whatever_they_are_cut_into_and_lies_about_their_length_are_refused() {
+    let mut good = lines(&[b"00", b"06a", b"b0001", b"0000000200", b"04"]);
+    for expected in [
+        Line::Data(Bytes::from_static(b"ab")),
+        Line::Delimiter,
+        Line::Flush,
+        Line::End,
+        Line::Data(Bytes::new()),
+        Line::Eof,
+        Line::Eof,
+    ] {
+        assert_eq!(good.next().await.unwrap(), expected);
+    }
+    for (bytes, expected) in [
+        (&b"0003"[..], "a line has an impossible length"),
+        (b"ffff", "a line has an impossible length"),
+        (b"fff1", "a line has an impossible length"),
+        (b"+005a", "answers with something else than git's lines"),
+        (b"<html>", "answers with something else than git's lines"),
+        (b"000", "ended within a line"),
+        (b"0006a", "ended within a line"),
+        (b"0010ERR bad\x1b[2Jly", "the server refuses: bad [2Jly"),
+        (&[b'a'; 1001], "the lines exceed the limit of 1000"),
+    ] {
+        let found = lines(&[bytes]).next().await.unwrap_err().to_string();
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+}
+
+#[tokio::test]
+async fn frames_without_end_are_left_at_the_limit() {
+    let endless = stream::repeat_with(|| Ok(Bytes::from_static(b"0005\x020000"))).boxed();
+    let mut lines = Lines::new(Input::Http(endless));
+    lines.allow(1 << 16, "the lines");
+    let mut count = 0;
+    let problem = loop {
+        match lines.next().await {
+            Ok(_) => count += 1,
+            Err(problem) => break problem,
+        }
+        assert!(count < 1 << 16);
+    };
+    assert!(matches!(problem, Problem::TooLarge { limit: 65_536, .. }));
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % (end.max(1) as u64)).unwrap()
+    }
+}
+
+/// From a fixed seed. `RUKPAK_FUZZ_SECONDS` runs it for that long.
+#[test]
+fn changed_packs_never_panic_and_never_give_what_has_another_hash() {
+    use std::time::{Duration, Instant};
+    let seconds = std::env::var("RUKPAK_FUZZ_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut rounds, mut taken) = (0, 0);
+    while until.map_or(rounds < 20_000, |until| Instant::now() < until) {
+        rounds += 1;
+        // The orders are changed before they are compressed: afterwards hardly anything would get so far.
+        let mut orders = delta(9, 12, &[&copy(9)[..], b"\x03end"].concat());
+        let mut base = b"some base".to_vec();
+        for _ in 0..random.below(3) {
+            let (which, value) = (random.below(2), u8::try_from(random.below(256)).unwrap());
+            let bytes = if which == 0 { &mut orders } else { &mut base };
+            let at = random.below(bytes.len());
+            bytes[at] = value;
+        }
+        let mut pack = Writer::default()
+            .blob(&base)
+            .on(0, &orders)
+            .on_id(raw(b"some base"), &orders)
+            .entry(2, 0, &[], b"")
+            .on(1, &delta(12, 3, &copy(3)))
+            .end();
+        if random.below(2) == 0 {
+            for _ in 0..=random.below(3) {
+                let at = random.below(pack.len());
+                pack[at] = u8::try_from(random.below(256)).unwrap();
+            }
+            seal(&mut pack, 20);
+        }
+        let Ok(mut pack) = resolved(&pack, BOUNDS) else {
+            continue;
+        };
+        taken += 1;
+        for known in [&b"some base"[..], b"some baseend", b"som"] {
+            let Some(kind) = pack.kind(id(known)) else {
+                continue;
+            };
+            if let Ok(bytes) = pack.read(id(known), kind) {
+                assert_eq!(bytes, known);
+            }
+        }
+    }
+    assert!(taken > rounds / 20, "{taken} of {rounds} were taken");
+}
