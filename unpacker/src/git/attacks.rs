@@ -229,7 +229,7 @@ fn sizes_that_lie_are_found_before_anything_is_made() {
             "its unpacked bytes exceed",
         ),
         (
-            Writer::default().entry(3, 70_000, &[], &[0; 70_000]),
+            Writer::default().entry(3, 70_000, &[], &vec![0; 70_000]),
             "its unpacked bytes exceed",
         ),
         (
@@ -427,7 +427,7 @@ async fn frames_are_read_whatever_they_are_cut_into_and_lies_about_their_length_
         (b"<html>", "answers with something else than git's lines"),
         (b"000", "ended within a line"),
         (b"0006a", "ended within a line"),
-        (b"0010ERR bad\x1b[2Jly", "the server refuses: bad [2Jly"),
+        (b"0011ERR bad\x1b[2Jly", "the server refuses: bad [2Jly"),
         (&[b'a'; 1001], "the lines exceed the limit of 1000"),
     ] {
         let found = lines(&[bytes]).next().await.unwrap_err().to_string();

@@ -57,6 +57,12 @@ pub enum Problem {
         /// Its words.
         said: String,
     },
+    /// The server had begun, and could not go on.
+    #[error("the server gives up: {said}; try again, or ask who runs it")]
+    GivenUp {
+        /// Its words.
+        said: String,
+    },
     /// The server does not keep to the protocol.
     #[error("the server breaks the rules of git: {problem}; try again, or ask who runs it")]
     Protocol {
@@ -317,6 +323,7 @@ impl Problem {
             Self::NotGit { .. } => "NotGit",
             Self::Refused { .. } => "Refused",
             Self::Protocol { .. } => "ProtocolViolated",
+            Self::GivenUp { .. } => "ServerFailed",
             Self::CutShort { .. } => "ConnectionBroken",
             Self::Sha256 => "Unsupported",
             Self::NoReference { .. }
@@ -346,6 +353,7 @@ impl Problem {
         match self {
             Self::Web(error) => error.is_terminal(),
             Self::CutShort { .. }
+            | Self::GivenUp { .. }
             | Self::Connect { .. }
             | Self::Ssh { .. }
             | Self::Idle { .. }

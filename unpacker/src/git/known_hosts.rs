@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn hmac_is_the_one_that_everybody_computes() {
         let mac = hmac(b"key", b"The quick brown fox jumps over the lazy dog").unwrap();
-        let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
+        let mac = crate::git::id::Id::from_bytes(&mac).unwrap();
+        assert_eq!(mac.to_string(), "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9");
     }
 }

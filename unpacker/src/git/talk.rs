@@ -11,7 +11,7 @@ use super::{
     smart::Smart,
     ssh,
 };
-use crate::Progress;
+use crate::{Progress, web::printable};
 
 const AGENT: &str = concat!("agent=rukpak-rs/", env!("CARGO_PKG_VERSION"));
 /// Bytes in which a server lists its branches and tags.
@@ -315,7 +315,11 @@ impl Talk {
                             limit: BESIDE,
                         })?;
                     }
-                    Some(3) => return Err(line::refused(&line.split_off(1))),
+                    Some(3) => {
+                        let said = String::from_utf8_lossy(&line.split_off(1)).into_owned();
+                        let said = printable(&said, 300);
+                        return Err(Problem::GivenUp { said });
+                    }
                     _ => {
                         return Err(Problem::Protocol {
                             problem: "a part of the pack has no band",

@@ -186,28 +186,37 @@ fn ok(kind: &str, body: &[u8]) -> Answer {
     Answer([head.as_bytes(), body].concat(), b"")
 }
 
+/// A greeting to a GET, and this to anything else.
+fn either(request: &str, other: Answer) -> Answer {
+    if request.starts_with("GET") {
+        ok("advertisement", GREETING)
+    } else {
+        other
+    }
+}
+
+const LINE: &[u8] = b"00400123456789012345678901234567890123456789 refs/heads/another\n";
+const OTHER: &[u8] = b"003e0123456789012345678901234567890123456789 refs/pull/1/head\n";
+const GOOD: &str = "application/x-git-upload-pack-advertisement";
+const CHATTER: &[u8] = b"0064\x02...............................................................................................";
+const EMPTY: &[u8] = b"PACK\0\0\0\x02\0\0\0\0\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e";
 const GREETING: &[u8] = b"000eversion 2\n000cls-refs\n0012fetch=shallow\n0000";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_of_branches_without_end_is_left_at_the_limit() {
-    const LINE: &[u8] = b"00400123456789012345678901234567890123456789 refs/heads/another\n";
     let old = Server::start(|_| Answer(ok("advertisement", b"").0, LINE)).await;
     let found = outcome(&old.url(), "main", &Access::default()).await;
     assert!(
         found.contains("its branches and tags exceed the limit of"),
         "{found}"
     );
-    let new = Server::start(|request| match request.starts_with("GET") {
-        true => ok("advertisement", GREETING),
-        false => Answer(ok("result", b"").0, LINE),
-    });
+    let new = Server::start(|request| either(request, Answer(ok("result", b"").0, LINE)));
     let found = outcome(&new.await.url(), "main", &Access::default()).await;
     assert!(
         found.contains("its branches and tags exceed the limit of"),
         "{found}"
     );
     // Heads of pull requests are not kept, and do not last for ever either.
-    const OTHER: &[u8] = b"003e0123456789012345678901234567890123456789 refs/pull/1/head\n";
     let other = Server::start(|_| Answer(ok("advertisement", b"").0, OTHER)).await;
     let found = outcome(&other.url(), "main", &Access::default()).await;
     assert!(
@@ -219,11 +228,8 @@ async fn a_list_of_branches_without_end_is_left_at_the_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_is_redirected_to_gets_no_credentials() {
     let hash = "0123456789012345678901234567890123456789";
-    let other = Server::start(move |request| match request.starts_with("GET") {
-        true => ok("advertisement", GREETING),
-        false => ok("result", b"0010ERR go away\n"),
-    })
-    .await;
+    let other =
+        Server::start(move |request| either(request, ok("result", b"0010ERR go away\n"))).await;
     let to = other.url();
     let first = Server::start(move |_| {
         let head = format!(
@@ -267,7 +273,6 @@ async fn servers_that_do_not_speak_as_git_does_are_told_as_such() {
             Answer([head.as_bytes(), body].concat(), b"")
         }
     };
-    const GOOD: &str = "application/x-git-upload-pack-advertisement";
     for (kind, body, expected) in [
         (
             "text/html; charset=utf-8",
@@ -313,19 +318,17 @@ async fn servers_that_do_not_speak_as_git_does_are_told_as_such() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_the_commit_that_was_asked_for_gives_nothing() {
     // An empty pack and its checksum.
-    const EMPTY: &[u8] = b"PACK\0\0\0\x02\0\0\0\0\x02\x9d\x08\x82\x3b\xd8\xa8\xea\xb5\x10\xad\x6a\xc7\x5c\x82\x3c\xfd\x3e\xd3\x1e";
     let hash = "0123456789012345678901234567890123456789";
     let mut answer = b"000dpackfile\n".to_vec();
     answer.extend(format!("{:04x}\x01", EMPTY.len() + 5).as_bytes());
     answer.extend(EMPTY);
     let whole = [&answer[..], b"0000"].concat();
     let told = b"000dpackfile\n000f\x03disk full\x070000".to_vec();
-    const CHATTER: &[u8] = b"0064\x02...............................................................................................";
     let stuck = b"000dpackfile\n0006\x02.".to_vec();
     for (body, expected) in [
         (whole, "there is no commit"),
         (answer, "the connection ended within the pack"),
-        (told, "the server refuses: disk full"),
+        (told, "the server gives up: disk full"),
         (b"0008NAK\n0000".to_vec(), "its answer has no pack"),
         (b"000dpackfile\n0006\x07x0000".to_vec(), "has no band"),
         (
@@ -333,19 +336,13 @@ async fn an_answer_without_the_commit_that_was_asked_for_gives_nothing() {
             "the connection ended within the pack",
         ),
     ] {
-        let server = Server::start(move |request| match request.starts_with("GET") {
-            true => ok("advertisement", GREETING),
-            false => ok("result", &body),
-        })
-        .await;
+        let server = Server::start(move |request| either(request, ok("result", &body))).await;
         let found = outcome(&server.url(), hash, &Access::default()).await;
         assert!(found.contains(expected), "{expected}: {found}");
     }
-    let server = Server::start(move |request| match request.starts_with("GET") {
-        true => ok("advertisement", GREETING),
-        false => Answer(ok("result", &stuck).0, CHATTER),
-    })
-    .await;
+    let server =
+        Server::start(move |request| either(request, Answer(ok("result", &stuck).0, CHATTER)))
+            .await;
     let found = outcome(&server.url(), hash, &Access::default()).await;
     assert!(
         found.contains("its messages beside the pack exceed the limit"),
