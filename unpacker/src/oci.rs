@@ -19,6 +19,10 @@ mod labels;
 
 use std::collections::BTreeMap;
 
+use oci_client::manifest::{
+    IMAGE_MANIFEST_LIST_MEDIA_TYPE as DOCKER_INDEX, IMAGE_MANIFEST_MEDIA_TYPE as DOCKER_MANIFEST,
+    OCI_IMAGE_INDEX_MEDIA_TYPE as INDEX, OCI_IMAGE_MEDIA_TYPE as MANIFEST,
+};
 use serde::Deserialize;
 
 use crate::Digest;
@@ -38,10 +42,6 @@ pub const DEPTH_LIMIT: usize = 4;
 /// The media types of manifests and indexes, for a request's `Accept`.
 pub const ACCEPTED: [&str; 4] = [MANIFEST, DOCKER_MANIFEST, INDEX, DOCKER_INDEX];
 
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
-const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 const SCHEMA_1: &str = "application/vnd.docker.distribution.manifest.v1+";
 
 /// An image, or a choice of images.

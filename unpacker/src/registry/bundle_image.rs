@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use manifests::{content::Content, yaml};
+use oci_client::manifest::{
+    IMAGE_CONFIG_MEDIA_TYPE, IMAGE_LAYER_GZIP_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE, OciDescriptor,
+    OciImageManifest,
+};
 use serde_json::{Value, json};
 
 use super::{Error, Result};
 use crate::{Digest, Format, pack};
-
-const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
-const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
-pub(super) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// What may stand in one label. Registries and runtimes refuse or cut more.
 const MAX_LABELS: usize = 1 << 20;
@@ -60,17 +60,17 @@ impl BundleImage {
             "history": [{ "created": BEGINNING, "created_by": "rukpak push" }],
         });
         let config = Bytes::from(config.to_string());
-        let manifest = json!({
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": descriptor(CONFIG, &config),
-            "layers": [descriptor(LAYER, &layer)],
-        });
+        let manifest = OciImageManifest {
+            media_type: Some(OCI_IMAGE_MEDIA_TYPE.to_owned()),
+            config: descriptor(IMAGE_CONFIG_MEDIA_TYPE, &config),
+            layers: vec![descriptor(IMAGE_LAYER_GZIP_MEDIA_TYPE, &layer)],
+            ..OciImageManifest::default()
+        };
         Ok(Self {
             labels,
             layer,
             config,
-            manifest: Bytes::from(manifest.to_string()),
+            manifest: Bytes::from(json!(manifest).to_string()),
         })
     }
 
@@ -97,12 +97,13 @@ impl BundleImage {
 /// When everything was made: a clock would give another digest every time.
 const BEGINNING: &str = "1970-01-01T00:00:00Z";
 
-fn descriptor(media_type: &str, bytes: &[u8]) -> Value {
-    json!({
-        "mediaType": media_type,
-        "digest": Digest::of(bytes).to_string(),
-        "size": bytes.len(),
-    })
+fn descriptor(media_type: &str, bytes: &[u8]) -> OciDescriptor {
+    OciDescriptor {
+        media_type: media_type.to_owned(),
+        digest: Digest::of(bytes).to_string(),
+        size: i64::try_from(bytes.len()).unwrap_or(i64::MAX),
+        ..OciDescriptor::default()
+    }
 }
 
 /// All annotations, as the bundle format wants them on the image.

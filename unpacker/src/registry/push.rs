@@ -6,7 +6,7 @@ use manifests::image::Reference;
 use url::Url;
 
 use super::{
-    BundleImage, Error, Result, bundle_image,
+    BundleImage, Error, Result,
     mirrors::Place,
     session::{Action, Session},
 };
@@ -43,7 +43,7 @@ pub async fn push(image: &Reference, bundle: &BundleImage, access: &Access) -> R
         .tag()
         .map_or_else(|| digest.to_string(), str::to_owned);
     let mut request = Request::new(Method::PUT, session.url(&format!("manifests/{name}"))?);
-    let kind = HeaderValue::from_static(bundle_image::MANIFEST);
+    let kind = HeaderValue::from_static(oci_client::manifest::OCI_IMAGE_MEDIA_TYPE);
     request.headers.insert(header::CONTENT_TYPE, kind);
     request.body = Some(bundle.manifest().clone());
     let response = session.send(request).await?;
