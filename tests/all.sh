@@ -24,6 +24,9 @@ tests/cluster/gotypes/generate.sh --check
 step "lints"
 $cargo clippy --locked --workspace --all-targets -- -D warnings
 
+step "the static binary of unpack Jobs"
+tests/static.sh
+
 step "control plane"
 tests/cluster/build.sh >/dev/null
 

@@ -35,6 +35,8 @@ need git git "install git"
 if [ "${1:-}" = servers ]; then
 	need docker-registry docker-registry "install the registry that tests push to (Debian: docker-registry)"
 	need buildah buildah "install buildah, which builds images for the tests"
+	need skopeo skopeo "install skopeo, which copies images for the tests"
+	need zstd zstd "install zstd, which compresses for the tests"
 	need sshd openssh-server "install OpenSSH's server, which tests fetch git repositories from (Debian: openssh-server)"
 fi
 

@@ -14,7 +14,7 @@ use crate::block::explain;
 use crate::{Error, Result};
 
 /// What is kept in memory before the rest goes to disk.
-const MEMORY: u64 = 4 << 20;
+const MEMORY: u64 = 1 << 20;
 
 /// Where bytes are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@ mod file;
 mod git;
 mod image;
 mod login;
+mod memory;
 mod registry;
 
 use std::{env, process::Command};

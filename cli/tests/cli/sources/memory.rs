@@ -1,0 +1,81 @@
+//! What an image takes of memory, however large it is.
+
+use std::{fs, process::Stdio, thread, time::Duration};
+
+use tests::{Buildah, Registry};
+
+use super::Desk;
+
+/// More than fits into what a command may take, many times over.
+const SIZE: usize = 200 << 20;
+/// In KiB, without the program's own file, which is large where it is not optimised.
+const ALLOWED: u64 = 32 << 10;
+
+/// Bytes that no compression makes smaller, the same every time.
+fn noise(size: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.take(size / 8).flatten().collect()
+}
+
+#[test]
+fn memory_does_not_grow_with_the_image() {
+    let desk = Desk::new();
+    let registry = Registry::plain();
+    let buildah = Buildah::new();
+    for (folder, file) in [("system", "usr/large"), ("catalog", "configs/large")] {
+        let path = desk.place.path(folder).join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, noise(SIZE)).unwrap();
+    }
+    // One after the other, so that there are layers to be fetched ahead.
+    let layered = "FROM scratch\nCOPY catalog /\nCOPY system /\nCOPY tide /\n";
+    let image = registry.image("large:v1");
+    buildah.publish(layered, &desk.place.path(""), &image, &["--layers"]);
+    for args in [
+        &["unpack", &image][..],
+        &["convert", &image],
+        &[
+            "unpack",
+            &image,
+            "--only",
+            "configs",
+            "--max-size=300Mi",
+            "--max-file-size=300Mi",
+            "-o",
+            "out.tar",
+        ],
+    ] {
+        let peak = peak(&desk, args);
+        assert!(peak < ALLOWED, "{args:?} took {peak} KiB");
+    }
+    let size = fs::metadata(desk.place.path("out.tar")).unwrap().len();
+    assert!(size > SIZE as u64, "{size}");
+}
+
+/// The most that the process was seen to have in memory, which the kernel tells as long as it runs.
+fn peak(desk: &Desk, args: &[&str]) -> u64 {
+    let mut command = desk.command();
+    command.args(args).arg("--tls-verify=false");
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    let ended = loop {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let now = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        peak = now.map_or(peak, |now| peak.max(now.trim().parse().unwrap()));
+        if let Some(ended) = child.try_wait().unwrap() {
+            break ended;
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    assert!(ended.success(), "{args:?}");
+    assert!(peak > 0, "the kernel told nothing");
+    peak
+}
