@@ -123,6 +123,18 @@ pub enum Error {
     #[cfg(feature = "sources")]
     #[error(transparent)]
     Web(#[from] crate::web::Error),
+    /// A source takes longer than it may, all requests together.
+    #[cfg(feature = "sources")]
+    #[error(
+        "{what} took longer than {} s; try again later, or allow more by --timeout",
+        total.as_secs()
+    )]
+    Slow {
+        /// Which source.
+        what: String,
+        /// How long was waited.
+        total: std::time::Duration,
+    },
     /// A git repository gives no content.
     #[cfg(feature = "sources")]
     #[error(transparent)]
@@ -214,6 +226,8 @@ impl Error {
             #[cfg(feature = "sources")]
             Self::Web(error) => error.reason(),
             #[cfg(feature = "sources")]
+            Self::Slow { .. } => "TimedOut",
+            #[cfg(feature = "sources")]
             Self::Git(error) => error.reason(),
             #[cfg(feature = "sources")]
             Self::Http(error) => error.reason(),
@@ -248,6 +262,8 @@ impl Error {
             Self::Local(error) => error.is_terminal(),
             #[cfg(feature = "sources")]
             Self::Web(error) => error.is_terminal(),
+            #[cfg(feature = "sources")]
+            Self::Slow { .. } => false,
             #[cfg(feature = "sources")]
             Self::Git(error) => error.is_terminal(),
             #[cfg(feature = "sources")]

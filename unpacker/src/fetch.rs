@@ -42,8 +42,12 @@ pub async fn fetch(
             blocking(move || local(&at, None, &options)).await
         }
         Source::Git(at) => git::fetch(at, access, options, progress).await,
-        Source::Http(at) => http::fetch(at, access, options, progress).await,
-        Source::Image(at) => image::fetch(at, access, options, progress).await,
+        Source::Http(at) => {
+            in_time(source, access, http::fetch(at, access, options, progress)).await
+        }
+        Source::Image(at) => {
+            in_time(source, access, image::fetch(at, access, options, progress)).await
+        }
     }
 }
 
@@ -56,8 +60,27 @@ pub async fn resolve(source: &Source, access: &Access) -> Result<Source> {
     match source {
         Source::Http(_) | Source::Local(_) => Ok(source.clone()),
         Source::Git(at) => git::resolve(at, access).await.map(Source::Git),
-        Source::Image(at) => image::resolve(at, access).await.map(Source::Image),
+        Source::Image(at) => {
+            let resolved = in_time(source, access, image::resolve(at, access)).await;
+            resolved.map(Source::Image)
+        }
     }
+}
+
+/// Waits no longer than is allowed for everything: each of many requests may stay just within its own time.
+async fn in_time<T>(
+    source: &Source,
+    access: &Access,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let total = access.patience.total;
+    let done = tokio::time::timeout(total, work).await;
+    done.unwrap_or_else(|_| {
+        Err(Error::Slow {
+            what: source.to_string(),
+            total,
+        })
+    })
 }
 
 /// Reads what is on this machine. The platform matters if it holds several images.

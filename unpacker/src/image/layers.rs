@@ -23,6 +23,8 @@ use crate::{
 const AHEAD: usize = 2;
 /// A layer that waits is kept in memory up to this size, and on disk beyond.
 const IN_MEMORY: usize = 1 << 20;
+/// A larger layer waits where it is until it is read, so that what a fetch needs of the disk has a bound.
+const ON_DISK: u64 = 64 << 20;
 /// How much is read of a layer that was given up, to learn whether it is the transfer that has damaged it.
 const AUTOPSY: u64 = 16 << 20;
 
@@ -80,7 +82,8 @@ impl Fetch<'_> {
         })?
     }
 
-    /// The topmost layer is read as it arrives. Others arrive while it is read, and wait.
+    /// The topmost layer is read as it arrives, and so is one that is too large to be kept. Others arrive while it is
+    /// read, and wait.
     async fn open(
         &self,
         layer: Descriptor,
@@ -95,7 +98,7 @@ impl Fetch<'_> {
             what,
         };
         let (mut reader, failure) = blob.reader(self.session, self.patience, self.progress);
-        let input = if waits {
+        let input = if waits && layer.size <= ON_DISK {
             let folder = self.options.spool.clone().unwrap_or_else(env::temp_dir);
             let what = self.what.to_owned();
             let kept = spawn_blocking(move || keep(&mut reader, &failure, folder)).await;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 mod attacks;
+mod deadline;
 mod images;
 mod mirrors;
 mod proofs;
