@@ -58,9 +58,9 @@ pub struct Pinned {
     pub hold: Hold,
 }
 
-/// Brings what a source holds into the store, unless it is there. Callers who want the same with the same credentials
-/// and under the same limits at the same time share one fetch, which goes on as long as one of them waits, and all
-/// get its outcome. Who joins one sees its progress only at the end.
+/// Brings what a source holds into the store, unless it is there. Callers who want the same with the same credentials,
+/// trust and patience and under the same limits at the same time share one fetch, which goes on as long as one of them
+/// waits, and all get its outcome. Who joins one sees its progress only at the end.
 ///
 /// Content that is there is neither read nor checked against the limits; [`Store::get`] does both. Without
 /// [`Options::spool`], what is too large for memory waits beside the store.
@@ -125,7 +125,8 @@ where
         return Ok(Pinned::new(source.clone(), stored, None));
     }
     let asked = store.asked(source, options, access);
-    let (limits, progress) = (options.limits, progress.clone());
+    let asked = asked.map(|key| flights::Id::new(key, source, access, options));
+    let progress = progress.clone();
     let work = {
         let store = store.clone();
         async move {
@@ -134,7 +135,7 @@ where
         }
     };
     match asked {
-        Some(key) => store.fetches().join((key, limits), &progress, work).await,
+        Some(id) => store.fetches().join(id, &progress, work).await,
         None => work.await,
     }
 }

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     future::Future,
+    hash::{Hash, Hasher},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -13,10 +14,46 @@ use futures::{
 };
 
 use super::Pinned;
-use crate::{Error, Limits, Progress, Result, store::Key};
+use crate::{
+    Access, Error, ImageLimits, Limits, Options, Progress, Result, Source, registry::Credentials,
+    store::Key,
+};
 
-/// The same source, selection and credentials, under the same limits: another's refusal is none of ours.
-type Id = (Key, Limits);
+/// The same source, selection and credentials, under the same limits, and reached on the same terms: another's refusal
+/// is none of ours, and what another takes from a server that proves nothing is not for us.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Id {
+    key: Key,
+    limits: Limits,
+    image: ImageLimits,
+    /// Trust, patience, mirrors and known hosts.
+    terms: Access,
+}
+
+impl Id {
+    pub(super) fn new(key: Key, source: &Source, access: &Access, options: &Options) -> Self {
+        let is_ssh = matches!(source, Source::Git(git) if git.repository.scheme() == "ssh");
+        Self {
+            key,
+            limits: options.limits,
+            image: options.image,
+            terms: Access {
+                // The key knows those that this source is fetched with; others do not matter.
+                basic: None,
+                registries: Credentials::default(),
+                ssh: access.ssh.clone().filter(|_| is_ssh),
+                ..access.clone()
+            },
+        }
+    }
+}
+
+impl Hash for Id {
+    /// What differs in the rest alone is rare, and told apart by comparing.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key.hash(state);
+    }
+}
 
 /// A fetch that whoever waits for it drives; it is dropped with the last of them.
 type Flight = BoxFuture<'static, Result<Pinned, Arc<Error>>>;

@@ -9,7 +9,12 @@ use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::{Limits, access::Basic, store::Budget};
+use crate::{
+    Limits,
+    access::{Basic, Ssh, Verify},
+    registry::Mirrors,
+    store::Budget,
+};
 
 /// A place to fetch from that waits until it is told to go on, and counts.
 #[derive(Clone)]
@@ -192,6 +197,51 @@ async fn others_credentials_and_limits_and_sources_that_change_are_fetched_for_t
         (store.stats().written, count(&folder.path().join("content"))),
         (1, 1)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_asks_on_the_same_terms_shares_a_fetch() {
+    let lax = |access: &mut Access, _: &mut Options| access.trust.verify = Verify::Never;
+    let roots = |access: &mut Access, _: &mut Options| access.trust.roots = "another".to_owned();
+    let hasty = |access: &mut Access, _: &mut Options| access.patience.tries = 1;
+    let mirrored = |access: &mut Access, _: &mut Options| {
+        let text = "[[registry]]\nprefix = \"quay.io\"\nlocation = \"quay.io\"\ninsecure = true";
+        access.mirrors = Mirrors::from_registries_conf(text).unwrap();
+    };
+    let known = |access: &mut Access, _: &mut Options| {
+        access.ssh = Some(Ssh {
+            known_hosts: "h KEY".to_owned(),
+            ..Ssh::default()
+        });
+    };
+    let layers = |_: &mut Access, options: &mut Options| options.image.layers = 1;
+    let spool = |_: &mut Access, options: &mut Options| options.spool = Some("elsewhere".into());
+    type Change<'a> = &'a dyn Fn(&mut Access, &mut Options);
+    let changes: [(&str, Change<'_>, bool); 9] = [
+        ("https://h/b.tgz", &|_, _| {}, true),
+        ("https://h/b.tgz", &lax, false),
+        ("https://h/b.tgz", &roots, false),
+        ("https://h/b.tgz", &hasty, false),
+        ("https://h/b.tgz", &known, true),
+        ("https://h/b.tgz", &spool, true),
+        ("git+ssh://h/r", &known, false),
+        ("quay.io/org/app:v1", &mirrored, false),
+        ("quay.io/org/app:v1", &layers, false),
+    ];
+    for (number, (text, change, shares)) in changes.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, origin) = (open(&folder), Origin::new());
+        let ours = wanted(text, None, Limits::default());
+        let mut other = Arc::into_inner(wanted(text, None, Limits::default())).unwrap();
+        change(&mut other.access, &mut other.options);
+        let asked = [ours, Arc::new(other)].map(|wanted| origin.ask(&store, &wanted, 10));
+        until(|| store.fetches().waiting() == 2).await;
+        origin.gate.add_permits(2);
+        for outcome in asked {
+            outcome.await.unwrap().unwrap();
+        }
+        assert_eq!(origin.counts().0 == 1, shares, "{number}: {text}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
