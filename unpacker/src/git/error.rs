@@ -216,7 +216,7 @@ pub enum Problem {
     },
     /// An ssh server that nobody vouches for.
     #[error(
-        "{host} is not among the known hosts; if {fingerprint} is its key's fingerprint, add this line to them (ssh-knownhosts): {line}"
+        "{host} is not among the known hosts; if {fingerprint} is its key's fingerprint, add this line to the file of --known-hosts (in a cluster: to ssh-knownhosts): {line}"
     )]
     HostUnknown {
         /// Host and port.

@@ -7,7 +7,11 @@ use russh::keys::{Algorithm, PublicKey};
 #[derive(Debug, Default)]
 pub(super) struct KnownHosts {
     name: String,
+    /// Of the host at this port.
     keys: Vec<Known>,
+    /// Of the host without a port. As in OpenSSH they count only where nothing is known of the port, and only in
+    /// favour of a key: what listens at another port may be something else.
+    bare: Vec<Known>,
 }
 
 #[derive(Debug)]
@@ -35,11 +39,14 @@ impl KnownHosts {
             22 => host.to_owned(),
             port => format!("[{host}]:{port}"),
         };
-        // OpenSSH takes a line without a port for any port.
-        let names = [name.as_str(), host];
-        let keys = lines.lines().filter_map(|line| known(line, &names));
+        let about = |name: &str| lines.lines().filter_map(|line| known(line, name)).collect();
         Self {
-            keys: keys.collect(),
+            keys: about(&name),
+            bare: if name == host {
+                Vec::new()
+            } else {
+                about(host)
+            },
             name,
         }
     }
@@ -50,7 +57,13 @@ impl KnownHosts {
             Algorithm::Rsa { .. } => "ssh-rsa".to_owned(),
             other => other.to_string(),
         };
-        let mut good = self.keys.iter().filter(|known| !known.is_revoked);
+        let is_known = |keys: &[Known]| keys.iter().any(|known| !known.is_revoked);
+        let keys = if is_known(&self.keys) {
+            &self.keys
+        } else {
+            &self.bare
+        };
+        let mut good = keys.iter().filter(|known| !known.is_revoked);
         good.any(|known| known.kind == kind)
     }
 
@@ -58,22 +71,12 @@ impl KnownHosts {
         let Ok(bytes) = key.to_bytes() else {
             return Verdict::Unknown;
         };
-        let mut same = self
-            .keys
-            .iter()
-            .filter(|known| known.key == bytes)
-            .peekable();
-        if same.peek().is_some() {
-            return if same.any(|known| known.is_revoked) {
-                Verdict::Revoked
-            } else {
-                Verdict::Known
-            };
-        }
-        if self.keys.iter().any(|known| !known.is_revoked) {
-            Verdict::Changed
-        } else {
-            Verdict::Unknown
+        match verdict(&self.keys, &bytes) {
+            Verdict::Unknown => match verdict(&self.bare, &bytes) {
+                Verdict::Changed => Verdict::Unknown,
+                other => other,
+            },
+            known => known,
         }
     }
 
@@ -84,7 +87,24 @@ impl KnownHosts {
     }
 }
 
-fn known(line: &str, names: &[&str]) -> Option<Known> {
+/// What one list of keys says about a key.
+fn verdict(keys: &[Known], key: &[u8]) -> Verdict {
+    let mut same = keys.iter().filter(|known| known.key == key).peekable();
+    if same.peek().is_some() {
+        return if same.any(|known| known.is_revoked) {
+            Verdict::Revoked
+        } else {
+            Verdict::Known
+        };
+    }
+    if keys.iter().any(|known| !known.is_revoked) {
+        Verdict::Changed
+    } else {
+        Verdict::Unknown
+    }
+}
+
+fn known(line: &str, name: &str) -> Option<Known> {
     let mut words = line.split_whitespace().peekable();
     let is_revoked = match words.peek() {
         Some(&"@revoked") => words.next().is_some(),
@@ -94,7 +114,7 @@ fn known(line: &str, names: &[&str]) -> Option<Known> {
     };
     let (hosts, kind, key) = (words.next()?, words.next()?, words.next()?);
     let key = BASE64_STANDARD.decode(key).ok()?;
-    matches(hosts, names).then(|| Known {
+    matches(hosts, name).then(|| Known {
         kind: kind.to_owned(),
         key,
         is_revoked,
@@ -102,22 +122,17 @@ fn known(line: &str, names: &[&str]) -> Option<Known> {
 }
 
 /// Whether a list of patterns, or a hashed name, is about a host. One negated pattern outweighs all others.
-fn matches(hosts: &str, names: &[&str]) -> bool {
+fn matches(hosts: &str, name: &str) -> bool {
     if let Some(hashed) = hosts.strip_prefix("|1|") {
         let parts = hashed.split_once('|').and_then(|(salt, hash)| {
             let salt = BASE64_STANDARD.decode(salt).ok()?;
             Some((salt, BASE64_STANDARD.decode(hash).ok()?))
         });
         return parts.is_some_and(|(salt, hash)| {
-            let is_it = |name: &&str| hmac(&salt, name.as_bytes()).is_some_and(|mac| hash == mac);
-            names.iter().any(is_it)
+            hmac(&salt, name.as_bytes()).is_some_and(|mac| hash == mac)
         });
     }
-    let fits = |pattern: &str| {
-        names
-            .iter()
-            .any(|name| glob(pattern.as_bytes(), name.as_bytes()))
-    };
+    let fits = |pattern: &str| glob(pattern.as_bytes(), name.as_bytes());
     let negated = hosts.split(',').filter_map(|host| host.strip_prefix('!'));
     !negated.into_iter().any(&fits) && hosts.split(',').any(fits)
 }
@@ -214,6 +229,33 @@ mod tests {
             ),
             (format!("git.example.com {KEY}"), 2222, Verdict::Known),
             (format!("git.example.com {OTHER}"), 22, Verdict::Changed),
+            // What is known of port 22 says nothing against a key at another port.
+            (format!("git.example.com {OTHER}"), 2222, Verdict::Unknown),
+            (
+                format!("[git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"),
+                2222,
+                Verdict::Changed,
+            ),
+            (
+                format!("git.example.com {OTHER}\n[git.example.com]:2222 {KEY}"),
+                2222,
+                Verdict::Known,
+            ),
+            (
+                format!("[git.example.com]:2222 {KEY}\n!git.example.com,* {OTHER}"),
+                2222,
+                Verdict::Known,
+            ),
+            (
+                format!("git.example.com {KEY}\n@revoked git.example.com {KEY}"),
+                2222,
+                Verdict::Revoked,
+            ),
+            (
+                format!("@revoked [git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"),
+                2222,
+                Verdict::Known,
+            ),
             (
                 format!("git.example.com {OTHER}\ngit.example.com {KEY}"),
                 22,
@@ -238,6 +280,22 @@ mod tests {
         ] {
             let known = KnownHosts::new(&lines, "git.example.com", port);
             assert_eq!(known.check(&key), verdict, "{lines}");
+        }
+    }
+
+    #[test]
+    fn the_kinds_of_the_port_outweigh_those_of_the_host() {
+        let ecdsa = "ecdsa-sha2-nistp256 AAAA";
+        for (lines, port, ed25519) in [
+            (format!("h {KEY}"), 22, true),
+            (format!("h {KEY}"), 2222, true),
+            (format!("h {KEY}\n[h]:2222 {ecdsa}"), 2222, false),
+            (format!("h {ecdsa}\n[h]:2222 {KEY}"), 2222, true),
+            (format!("h {KEY}\n@revoked [h]:2222 {ecdsa}"), 2222, true),
+            (format!("@revoked h {KEY}"), 22, false),
+        ] {
+            let known = KnownHosts::new(&lines, "h", port);
+            assert_eq!(known.has_kind(&Algorithm::Ed25519), ed25519, "{lines}");
         }
     }
 

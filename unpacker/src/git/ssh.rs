@@ -221,17 +221,14 @@ fn key(ssh: &Ssh) -> Result<keys::PrivateKey> {
     })
 }
 
-/// The algorithms of the keys that are known, so that the server shows one of those; SHA-1 never.
+/// The algorithms of the keys that are known come first, so that the server shows one of those; SHA-1 never.
 fn algorithms(known: &KnownHosts) -> Vec<Algorithm> {
-    let all = Preferred::DEFAULT.key.iter();
+    let all = Preferred::DEFAULT.key.iter().cloned();
     let all = all.filter(|algorithm| !matches!(algorithm, Algorithm::Rsa { hash: None }));
-    let matching = all.clone().filter(|algorithm| known.has_kind(algorithm));
-    let matching: Vec<Algorithm> = matching.cloned().collect();
-    if matching.is_empty() {
-        all.cloned().collect()
-    } else {
-        matching
-    }
+    let (mut matching, others): (Vec<_>, Vec<_>) =
+        all.partition(|algorithm| known.has_kind(algorithm));
+    matching.extend(others);
+    matching
 }
 
 /// Looks at the server's key.

@@ -76,6 +76,10 @@ async fn only_a_host_that_is_known_is_told_anything() {
     };
     assert!(hashed.starts_with("|1|"), "{hashed}");
     let good = "README=r bundle/manifests/a.yaml=two";
+    let bare = |lines: &str| {
+        let of = |line: &str| Some(format!("127.0.0.1 {}\n", line.split_once(' ')?.1));
+        lines.lines().filter_map(of).collect::<String>()
+    };
     for (known_hosts, expected) in [
         (known.clone(), good),
         (hashed, good),
@@ -84,6 +88,16 @@ async fn only_a_host_that_is_known_is_told_anything() {
         (
             known.replacen("127.0.0.1", "127.0.0.2", 1),
             "is not among the known hosts",
+        ),
+        (
+            // Of this host's port 22, where another server may listen.
+            bare(&server.mistaken_hosts()),
+            "is not among the known hosts; if SHA256:",
+        ),
+        (bare(&known), good),
+        (
+            format!("{}{}", bare(&known), server.mistaken_hosts()),
+            "has not the key that the known hosts have for it",
         ),
         (
             server.mistaken_hosts(),
@@ -96,7 +110,7 @@ async fn only_a_host_that_is_known_is_told_anything() {
     }
     // The line that the message offers is the one to add.
     let found = outcome(&url, "", &with_key(server.key(), String::new())).await;
-    let (_, line) = found.split_once("(ssh-knownhosts): ").unwrap();
+    let (_, line) = found.split_once("to ssh-knownhosts): ").unwrap();
     assert_eq!(
         outcome(&url, "", &with_key(server.key(), line.to_owned())).await,
         good
