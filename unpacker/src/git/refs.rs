@@ -93,6 +93,9 @@ impl Refs {
                 (Some(_), Some(_)) => Err(Problem::Ambiguous {
                     name: printable(name, 200),
                 }),
+                (None, None) if is_short_hash(name) => Err(Problem::NotACommit {
+                    text: printable(name, 100),
+                }),
                 (branch, tag) => or(branch.or(tag), "branch or tag", name),
             },
             Revision::Commit(text) => {
@@ -160,6 +163,13 @@ pub(super) fn prefixes(revision: &Revision) -> Vec<String> {
 /// All branches and tags.
 pub(super) fn everything() -> Vec<String> {
     vec!["refs/heads/".to_owned(), "refs/tags/".to_owned()]
+}
+
+/// Whether git would look for a commit whose hash begins like this. A server cannot be asked for one.
+fn is_short_hash(name: &str) -> bool {
+    (7..40).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_hexdigit())
+        && name.bytes().any(|b| b.is_ascii_digit())
 }
 
 /// The hash of a commit.

@@ -91,6 +91,16 @@ impl Fields {
                 self.add(reference.digest().unwrap_or_default());
                 self.add(platform.as_deref().unwrap_or_default());
             }
+            // What is displayed lacks the query, which may choose between archives.
+            Source::Http(http) => {
+                self.add("http");
+                self.add(http.url.as_str());
+                self.add(
+                    &http
+                        .sha256
+                        .map_or_else(String::new, |digest| digest.to_string()),
+                );
+            }
             other => self.add(&other.to_string()),
         }
     }

@@ -13,7 +13,7 @@ use unpacker::{
 };
 
 use crate::shared::{
-    as_user, believing, chain, commit_of, fetch, outcome, show, source, usual, write,
+    as_user, believing, chain, commit, commit_of, fetch, outcome, show, source, usual, write,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,6 +89,25 @@ async fn a_subdirectory_is_the_root_of_the_content() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn branches_and_folders_may_have_spaces_and_letters_of_all_languages() {
+    let server = GitServer::start(None, None);
+    let repository = server.repository("repo.git");
+    let files = [("my folder/a", "one"), ("größe/100%/a", "two")];
+    let commit = commit(&repository, "main", &files);
+    repository.git(&["branch", "übung#1", &commit]);
+    let access = Access::default();
+    for (fragment, expected) in [
+        ("main:my folder", "a=one"),
+        ("main:my%20folder", "a=one"),
+        ("übung#1:größe/100%", "a=two"),
+        ("%C3%BCbung%231:gr%C3%B6%C3%9Fe/100%25", "a=two"),
+    ] {
+        let found = outcome(&server.url("repo.git"), fragment, &access).await;
+        assert_eq!(found, expected, "{fragment}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn names_that_do_not_exist_or_mean_two_things_are_told_with_those_that_do() {
     let server = GitServer::start(None, None);
     let (repository, first, _) = usual(&server);
@@ -131,6 +150,7 @@ async fn names_that_do_not_exist_or_mean_two_things_are_told_with_those_that_do(
             &format!("there is no commit {none}; check the hash"),
         ),
         ("repo.git", &"0123".repeat(16), "named by SHA-256"),
+        ("repo.git", "0123456", "write all 40 digits of its hash"),
         ("empty.git", "", "it has no commit at its HEAD"),
         (
             "empty.git",

@@ -126,6 +126,16 @@ fn content_is_not_found_with_other_credentials_another_selection_or_in_another_s
 }
 
 #[test]
+fn urls_that_differ_in_what_is_not_displayed_are_two_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), 1 << 20, 0);
+    let pinned = |query: &str| format!("https://h/get?{query}#{}", unpacker::Digest::of(b""));
+    let name = |query: &str| name(&store, &pinned(query), &Access::default());
+    assert_eq!(name("file=a"), name("file=a"));
+    assert_ne!(name("file=a"), name("file=b"));
+}
+
+#[test]
 fn a_source_is_found_after_a_restart_until_its_content_is_gone() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
