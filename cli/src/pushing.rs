@@ -7,7 +7,7 @@ use manifests::{
     image::Reference,
 };
 use serde::Serialize;
-use unpacker::{Options, Selection, registry::BundleImage, source::Image};
+use unpacker::{Options, Selection, registry::BundleImage};
 
 use crate::{
     Exit,
@@ -38,12 +38,11 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
             "push publishes what is on this machine; unpack the bundle into a folder first",
         );
     }
+    let to = source::target(&args.image);
+    let reference = to.reference.clone();
     let target = Source {
-        name: args.image.to_string(),
-        place: Ok(unpacker::Source::Image(Image {
-            reference: args.image.clone(),
-            platform: None,
-        })),
+        name: reference.to_string(),
+        place: Ok(unpacker::Source::Image(to)),
     };
     let targets: &[Source] = if args.dry_run { &[] } else { &[target] };
     let reach = Reach::new(&args.access, targets, args.quiet)?;
@@ -60,12 +59,12 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
     let digest = if args.dry_run {
         image.digest()
     } else {
-        reach.push(&args.image, &image)?
+        reach.push(&reference, &image)?
     };
     let published = Published {
-        image: args.image.to_string(),
+        image: reference.to_string(),
         digest: digest.to_string(),
-        reference: pinned(&args.image, &digest),
+        reference: pinned(&reference, &digest),
     };
     match output::described(&published, args.output)? {
         Some(text) => output::print(&text)?,

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use unpacker::source::Local;
+use unpacker::source::{Image, Local};
 
 use crate::args::{self, AccessArgs};
 
@@ -49,6 +49,12 @@ pub(crate) fn one(text: &OsString, access: &AccessArgs) -> Source {
         args::usage("name a bundle"); // there is one
     };
     source
+}
+
+/// An image that is to be published; ends the process if the text names none. Not a parser of the flags' library,
+/// which would repeat a text with a password in it.
+pub(crate) fn target(text: &str) -> Image {
+    Image::parse(text).unwrap_or_else(|error| args::usage(&error.to_string()))
 }
 
 fn place(
@@ -98,6 +104,14 @@ impl Source {
         match self.place.as_ref().ok()? {
             unpacker::Source::Image(image) => Some(format!("docker://{}", image.reference)),
             unpacker::Source::Local(_) => None,
+            // A query may be a secret.
+            unpacker::Source::Http(http) => {
+                let mut url = http.url.clone();
+                url.set_query(None);
+                let digest = http.sha256.map(|digest| digest.to_string());
+                url.set_fragment(digest.as_deref());
+                Some(url.into())
+            }
             place => Some(place.to_string()),
         }
     }

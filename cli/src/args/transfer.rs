@@ -3,7 +3,6 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, ValueHint};
-use manifests::image::Reference;
 
 use super::{AccessArgs, Description, FileLimitArgs, SOURCES};
 
@@ -21,12 +20,12 @@ pub(crate) struct UnpackArgs {
     /// A folder, an archive, an image, a git repository or a URL; see below.
     #[arg(value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
     pub(crate) source: OsString,
-    /// Where the content goes: a folder that is new or empty; a file that ends in .tgz, .tar.gz or .tar; or "-" for a
-    /// tar.gz on standard output. Either all of it appears or nothing.
+    /// Where the content goes: a folder that is new or empty; a file that ends in .tgz, .tar.gz or .tar, which is
+    /// replaced if there is one; or "-" for a tar.gz on standard output. Either all of it appears or nothing.
     #[arg(short, long, value_name = "DIR|FILE|-", value_hint = ValueHint::AnyPath)]
     pub(crate) output: Option<PathBuf>,
     /// Write into a folder that is not empty. Files and folders that the content has at its top are replaced as a
-    /// whole, all others stay.
+    /// whole, all others stay. A .git is never replaced.
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
     /// Take this folder or file only; may be repeated.
@@ -59,9 +58,9 @@ pub(crate) struct PushArgs {
     /// A folder, a tar or tar.gz file, or "-" for one on standard input.
     #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
     pub(crate) bundle: OsString,
-    /// Where it goes: registry/repository:tag.
+    /// Where it goes: registry/repository:tag, with docker:// before it or not.
     #[arg(value_name = "IMAGE")]
-    pub(crate) image: Reference,
+    pub(crate) image: String,
     /// Only say what its digest would be; nothing is sent.
     #[arg(long)]
     pub(crate) dry_run: bool,

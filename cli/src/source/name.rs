@@ -18,7 +18,7 @@ pub(super) fn all<E>(
     texts: &[OsString],
     places: &[Result<Source, E>],
 ) -> Result<Vec<String>, String> {
-    let parts: Vec<Vec<String>> = texts
+    let mut parts: Vec<Vec<String>> = texts
         .iter()
         .zip(places)
         .map(|(text, place)| match place {
@@ -26,6 +26,11 @@ pub(super) fn all<E>(
             Err(_) => path(Path::new(text)),
         })
         .collect();
+    for (parts, place) in parts.iter_mut().zip(places) {
+        if let Ok(Source::Http(http)) = place {
+            number(parts, http, places);
+        }
+    }
     let deepest = parts.iter().map(Vec::len).max().unwrap_or(0);
     for depth in 1..=deepest.max(1) {
         let names: Vec<String> = parts.iter().map(|parts| end(parts, depth)).collect();
@@ -97,10 +102,30 @@ fn of_git(git: &Git) -> Vec<String> {
 fn of_http(Http { url, .. }: &Http) -> Vec<String> {
     let mut parts = vec![plain(url.host_str().unwrap_or_default())];
     parts.extend(segments(url.path(), ARCHIVES));
-    if let Some(query) = url.query() {
-        extend_last(&mut parts, &plain(query));
-    }
     parts
+}
+
+/// Tells URLs apart that differ in their queries alone, which may be secrets: by their order.
+fn number<E>(parts: &mut [String], http: &Http, places: &[Result<Source, E>]) {
+    let place = |http: &Http| {
+        let mut url = http.url.clone();
+        url.set_query(None);
+        url
+    };
+    let here = place(http);
+    let mut queries = Vec::new();
+    for other in places {
+        if let Ok(Source::Http(other)) = other
+            && place(other) == here
+            && !queries.contains(&other.url.query())
+        {
+            queries.push(other.url.query());
+        }
+    }
+    let before = queries.iter().position(|query| *query == http.url.query());
+    if let Some(before @ 1..) = before {
+        extend_last(parts, &(before + 1).to_string());
+    }
 }
 
 fn segments(path: &str, endings: &[&str]) -> Vec<String> {
@@ -227,8 +252,17 @@ mod tests {
                     "https://h/get?file=b.tgz",
                     "oci:layout:v1",
                 ],
-                Some(&["a", "get-file-b.tgz", "layout-v1"]),
+                Some(&["a", "get", "layout-v1"]),
             ),
+            (
+                &[
+                    "https://h/b.tgz?sig=1",
+                    "https://h/b.tgz?sig=2",
+                    "https://h/c?sig=2",
+                ],
+                Some(&["b", "b-2", "c"]),
+            ),
+            (&["https://h/b.tgz?sig=1", "https://h/b.tgz?sig=1"], None),
             (&["https://h/", "https://i/"], Some(&["h", "i"])),
             (&["quay.io/org/app:v1", "docker://quay.io/org/app:v1"], None),
         ] {

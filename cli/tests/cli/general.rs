@@ -47,6 +47,23 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
+fn credentials_in_a_source_are_refused_and_not_repeated() {
+    let place = Place::new();
+    for source in [
+        "user:sekret@quay.io/acme/tide:v1",
+        "docker://user:sekret@quay.io/acme/tide:v1",
+        "https://user:se/kret@example.com/tide.tgz",
+        "git+https://user:sekret@example.com/tide",
+        "git+https://example.com/tide?token=sekret",
+    ] {
+        for command in ["convert", "unpack"] {
+            let run = place.run(&[command, source]).exits(2);
+            assert!(!run.err.contains("kret"), "{source}: {run:?}");
+        }
+    }
+}
+
+#[test]
 fn help_goes_to_standard_output() {
     let place = Place::new();
     for args in [&["--help"][..], &["help", "convert"], &["convert", "-h"]] {

@@ -53,6 +53,30 @@ fn programs_are_told_image_and_digest() {
 }
 
 #[test]
+fn the_image_must_name_its_registry() {
+    let place = Place::new();
+    place.good("tide");
+    let digest = dry(&place, "tide").exits(0).out;
+    let named = format!("docker://{IMAGE}");
+    let run = place.run(&["push", "--dry-run", "tide", &named]);
+    assert_eq!(run.exits(0).out, digest);
+    for (image, problem) in [
+        ("tide:v1", "names no registry"),
+        ("acme/tide:v1", "names no registry"),
+        ("https://quay.io/acme/tide", "is no image"),
+        ("user:sekret@quay.io/acme/tide:v1", "take them out"),
+    ] {
+        let run = place
+            .run(&["push", "--dry-run", "tide", image])
+            .exits(2);
+        assert!(
+            run.err.contains(problem) && !run.err.contains("sekret"),
+            "{image}: {run:?}"
+        );
+    }
+}
+
+#[test]
 fn what_is_no_bundle_is_not_published() {
     let place = Place::new();
     place.write("empty/readme", "x");

@@ -100,6 +100,39 @@ fn passwords_come_from_files_pipes_and_the_environment() {
 }
 
 #[test]
+fn what_signs_a_url_is_nowhere_to_be_read() {
+    let place = Place::new();
+    place.good("tide");
+    place
+        .run(&["unpack", "tide", "-q", "-o", "tide.tgz"])
+        .exits(0);
+    let files = FileServer::start(None, None);
+    let url = files.add("tide.tgz", fs::read(place.path("tide.tgz")).unwrap());
+    let signed = format!("{url}?X-Sig=sekret");
+    let gone = signed.replace("tide.tgz", "gone.tgz");
+    let mut said = String::new();
+    for args in [
+        &["unpack", &signed][..],
+        &["unpack", &signed, "--format", "json", "--report", "unpack"],
+        &["unpack", &gone],
+        &["validate", &signed, "-o", "sarif"],
+        &["validate", &signed, "-o", "json"],
+        &["inspect", &signed],
+        &["convert", &signed, "--report", "convert", "--output-dir", "out"],
+        &["convert", &gone, &signed],
+    ] {
+        let run = place.run(args);
+        assert!(run.code != Some(2), "{args:?}: {run:?}");
+        said = said + &run.out + &run.err;
+    }
+    said += &place.read("unpack");
+    said += &place.read("convert");
+    said += &place.list("out").join(" ");
+    assert!(said.contains(&format!("{url}?…#sha256:")), "{said}");
+    assert!(!said.contains("sekret"), "{said}");
+}
+
+#[test]
 fn what_names_credentials_or_trust_must_be_there() {
     let place = Place::new();
     for (flag, what) in [
