@@ -48,6 +48,7 @@ mod walk;
 use std::{
     future::Future,
     io::{self, Read},
+    time::Instant,
 };
 
 use bytes::{Buf as _, Bytes};
@@ -59,6 +60,7 @@ use crate::{
     Access, Options, Progress, Source,
     fetch::Fetched,
     source::{Git, Revision},
+    web,
 };
 use error::Result;
 use id::{Id, Kind};
@@ -89,13 +91,13 @@ pub async fn resolve(git: &Git, access: &Access) -> crate::Result<Git> {
         refs::commit(commit).map_err(|problem| at(git, problem))?;
         return Ok(git.clone());
     }
-    let found = async {
+    let found = || async {
         let mut talk = connect(git, access).await?;
         let target = choose(git, &mut talk).await?;
         talk.end().await;
         Ok(target)
     };
-    let target = bounded(git, access, found).await?;
+    let target = bounded(git, access, persist(access, &Progress::default(), found)).await?;
     // Without a commit of their own only commits are chosen, and those were dealt with.
     let commit = target.map(|target| target.commit.to_string());
     let commit = commit.ok_or_else(|| at(git, Problem::Aborted))?;
@@ -169,18 +171,8 @@ async fn transfer(
     options: &Options,
     progress: &Progress,
 ) -> Result<Fetched, Blame> {
-    let bounds = Bounds::new(options.limits.file);
-    let mut talk = connect(git, access).await?;
-    let (pack, start) = if let Revision::Commit(text) = &git.revision {
-        let commit = refs::commit(text)?;
-        by_hash(git, access, &mut talk, commit, bounds, progress).await?
-    } else {
-        let target = choose(git, &mut talk).await?;
-        let want = target.ok_or(Problem::Aborted)?.want;
-        let pack = receive(&mut talk, &[want], Depth::One, bounds, progress).await?;
-        (pack, want)
-    };
-    talk.end().await;
+    let attempt = || download(git, access, options, progress);
+    let (pack, start) = persist(access, progress, attempt).await?;
     let (git, options) = (git.clone(), options.clone());
     let read = spawn_blocking(move || {
         let mut pack = pack;
@@ -204,6 +196,56 @@ async fn transfer(
         })
     });
     read.await.unwrap_or(Err(Problem::Aborted.into()))
+}
+
+/// Begins anew when the connection breaks, as often as is allowed.
+async fn persist<T, F: Future<Output = Result<T, Blame>>>(
+    access: &Access,
+    progress: &Progress,
+    attempt: impl Fn() -> F,
+) -> Result<T, Blame> {
+    let patience = &access.patience;
+    let (begin, mut tries) = (Instant::now(), 1);
+    loop {
+        let outcome = attempt().await;
+        let Err(Blame::Repository(
+            problem @ (Problem::CutShort { .. } | Problem::Web(web::Error::Broken { .. })),
+        )) = &outcome
+        else {
+            return outcome;
+        };
+        let pause = patience.pause_after(tries);
+        let is_in_time = begin.elapsed().saturating_add(pause) < patience.total;
+        if tries >= patience.tries || !is_in_time {
+            return outcome;
+        }
+        tracing::debug!(error = %problem, "asking a git server again");
+        progress.restart();
+        tokio::time::sleep(pause).await;
+        tries += 1;
+    }
+}
+
+/// Receives what the revision stands for, over one connection.
+async fn download(
+    git: &Git,
+    access: &Access,
+    options: &Options,
+    progress: &Progress,
+) -> Result<(Pack, Id), Blame> {
+    let bounds = Bounds::new(options.limits.file);
+    let mut talk = connect(git, access).await?;
+    let received = if let Revision::Commit(text) = &git.revision {
+        let commit = refs::commit(text)?;
+        by_hash(git, access, &mut talk, commit, bounds, progress).await?
+    } else {
+        let target = choose(git, &mut talk).await?;
+        let want = target.ok_or(Problem::Aborted)?.want;
+        let pack = receive(&mut talk, &[want], Depth::One, bounds, progress).await?;
+        (pack, want)
+    };
+    talk.end().await;
+    Ok(received)
 }
 
 /// Fetches a commit of which only the hash is known.

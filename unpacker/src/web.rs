@@ -85,6 +85,8 @@ impl Patience {
 pub struct Request {
     /// What to do. GET, HEAD and PUT are tried again if they fail for a reason that may pass.
     pub method: Method,
+    /// Whether any other method is, too: for questions that are asked by POST, and for what does no harm if done twice.
+    pub repeatable: bool,
     /// Where.
     pub url: Url,
     /// Sent along with every redirect: no credentials.
@@ -105,6 +107,7 @@ impl Request {
     pub fn new(method: Method, url: Url) -> Self {
         Self {
             method,
+            repeatable: false,
             url,
             headers: HeaderMap::new(),
             authorization: None,
@@ -235,7 +238,7 @@ impl Client {
             };
             let pause = retry::pause(&self.patience, *tries, headers);
             let is_last = *tries >= self.patience.tries || pause >= wait.left();
-            if is_last || !retry::is_repeatable(&request.method) {
+            if is_last || !retry::is_repeatable(request) {
                 return answer;
             }
             tracing::debug!(

@@ -67,6 +67,8 @@ impl Smart {
         }
         let request = Request {
             method: Method::POST,
+            // It changes nothing on the server.
+            repeatable: true,
             url: below(&self.base, "git-upload-pack"),
             headers,
             authorization: self.authorization.clone(),

@@ -65,6 +65,8 @@ async fn send_blob(session: &Session, blob: &Bytes) -> Result<()> {
     }
     let mut request = Request::new(Method::POST, session.url("blobs/uploads/")?);
     request.body = Some(Bytes::new());
+    // An upload that is begun and left is forgotten by the registry.
+    request.repeatable = true;
     let response = session.send(request).await?;
     let response = taken(session, response, &[StatusCode::ACCEPTED]).await?;
     let mut url = upload(session, &response)?;

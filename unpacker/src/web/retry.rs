@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, Method, StatusCode, header::RETRY_AFTER};
 
-use super::{Error, Patience};
+use super::{Error, Patience, Request};
 
 /// The longest wait that a server can ask for, and the longest that doubling leads to.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Whether a request that may have reached the server can be made once more without doing something twice.
-pub(super) fn is_repeatable(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD | Method::PUT)
+pub(super) fn is_repeatable(request: &Request) -> bool {
+    request.repeatable || matches!(request.method, Method::GET | Method::HEAD | Method::PUT)
 }
 
 /// Whether a status tells of something that passes.

@@ -10,7 +10,7 @@ use tokio::{
 };
 use unpacker::Access;
 
-use crate::shared::{as_user, commit, commit_raw, outcome};
+use crate::shared::{as_user, brisk, commit, commit_raw, outcome};
 
 /// A line of a folder, in the bytes of its object.
 fn line(mode: &str, name: &str, hash: &str) -> Vec<u8> {
@@ -337,13 +337,13 @@ async fn an_answer_without_the_commit_that_was_asked_for_gives_nothing() {
         ),
     ] {
         let server = Server::start(move |request| either(request, ok("result", &body))).await;
-        let found = outcome(&server.url(), hash, &Access::default()).await;
+        let found = outcome(&server.url(), hash, &brisk()).await;
         assert!(found.contains(expected), "{expected}: {found}");
     }
     let server =
         Server::start(move |request| either(request, Answer(ok("result", &stuck).0, CHATTER)))
             .await;
-    let found = outcome(&server.url(), hash, &Access::default()).await;
+    let found = outcome(&server.url(), hash, &brisk()).await;
     assert!(
         found.contains("its messages beside the pack exceed the limit"),
         "{found}"

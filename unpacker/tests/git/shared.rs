@@ -7,6 +7,7 @@ use std::{
     io::Write as _,
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use tests::{GitServer, Repository, User};
@@ -15,6 +16,7 @@ use unpacker::{
     access::{Basic, Ssh, Trust},
     fetch::Fetched,
     source::Git,
+    web::Patience,
 };
 
 /// A source as people write it: a URL, and what stands behind the `#`.
@@ -92,6 +94,17 @@ pub(crate) fn believing(roots: String) -> Access {
         trust: Trust {
             roots,
             ..Trust::default()
+        },
+        ..Access::default()
+    }
+}
+
+/// As many tries as ever, without the waits between them.
+pub(crate) fn brisk() -> Access {
+    Access {
+        patience: Patience {
+            pause: Duration::from_millis(1),
+            ..Patience::default()
         },
         ..Access::default()
     }

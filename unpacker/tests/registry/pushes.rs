@@ -1,5 +1,7 @@
 //! What is sent to a registry, and where to.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use unpacker::{Digest, registry::BundleImage};
 
 use crate::{
@@ -81,6 +83,27 @@ async fn uploads_go_nowhere_unencrypted() {
             .unwrap_err();
         assert!(error.contains(problem), "{location}: {error}");
     }
+}
+
+#[tokio::test]
+async fn an_upload_that_a_busy_registry_did_not_begin_is_begun_again() {
+    let posts = AtomicUsize::new(0);
+    let registry = Registry::start(move |seen| match seen.method.as_str() {
+        "POST" if posts.fetch_add(1, Ordering::Relaxed) < 2 => {
+            Answer::new("429 Too Many Requests", &[("Retry-After", "0")], b"")
+        }
+        "POST" => Answer::new("202 Accepted", &[("Location", "/upload")], b""),
+        "PUT" => Answer::new("201 Created", &[], b""),
+        _ => Answer::new("404 Not Found", &[], b""),
+    })
+    .await;
+    pushed(&registry.image("org/bundle:v1"), &registry.access())
+        .await
+        .unwrap();
+    let seen = registry.server.seen();
+    let posts = seen.iter().filter(|seen| seen.method == "POST").count();
+    // Two blobs, the first one in three tries.
+    assert_eq!(posts, 4);
 }
 
 #[tokio::test]

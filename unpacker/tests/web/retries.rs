@@ -100,16 +100,18 @@ async fn a_wait_that_there_is_no_time_for_is_not_begun() {
 
 #[tokio::test]
 async fn what_may_have_been_done_is_not_done_again() {
-    for (method, requests) in [
-        (Method::POST, 1),
-        (Method::PATCH, 1),
-        (Method::DELETE, 1),
-        (Method::PUT, 5),
-        (Method::HEAD, 5),
+    for (method, repeatable, requests) in [
+        (Method::POST, false, 1),
+        (Method::PATCH, false, 1),
+        (Method::DELETE, false, 1),
+        (Method::PUT, false, 5),
+        (Method::HEAD, false, 5),
+        (Method::POST, true, 5),
     ] {
         let server = failing(usize::MAX, Answer::new("503 Busy", &[], b"")).await;
         let mut request = Request::new(method.clone(), server.url("/").parse().unwrap());
         request.body = Some("content".into());
+        request.repeatable = repeatable;
         let response = client(&brisk()).send(&request).await.unwrap();
         assert_eq!(response.status, 503);
         let seen = server.seen();
