@@ -134,7 +134,8 @@ pub struct Response {
 /// A client for one set of authorities and proxies. Clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Client {
-    client: reqwest::Client,
+    http: reqwest::Client,
+    proxies: Arc<Proxies>,
     patience: Arc<Patience>,
 }
 
@@ -142,9 +143,9 @@ impl Client {
     /// A client that goes through the proxies that the environment names.
     ///
     /// # Errors
-    /// When the certificates to believe or the proxies are malformed.
+    /// When the certificates to believe are malformed.
     pub fn new(trust: &Trust, patience: &Patience) -> Result<Self> {
-        Self::with_proxies(trust, patience, &Proxies::from_environment()?)
+        Self::with_proxies(trust, patience, &Proxies::from_environment())
     }
 
     /// A client that goes through these proxies, whatever the environment says.
@@ -158,15 +159,18 @@ impl Client {
             let _ = rustls::crypto::ring::default_provider().install_default();
         });
         let roots = roots(trust)?;
+        let proxies = Arc::new(proxies.clone());
         let builder = || {
-            let proxies = proxies.clone();
+            let proxies = Arc::clone(&proxies);
+            // Without one that can be used no request is sent at all.
+            let proxy = move |url: &Url| proxies.of(url).ok().flatten().cloned();
             reqwest::Client::builder()
                 .connect_timeout(patience.connect)
                 .redirect(reqwest::redirect::Policy::none())
                 .retry(reqwest::retry::never())
                 .referer(false)
                 .http1_only()
-                .proxy(reqwest::Proxy::custom(move |url| proxies.of(url).cloned()))
+                .proxy(reqwest::Proxy::custom(proxy))
                 .tls_danger_accept_invalid_certs(trust.verify == Verify::Never)
                 .user_agent(concat!("rukpak-rs/", env!("CARGO_PKG_VERSION")))
         };
@@ -175,7 +179,7 @@ impl Client {
             Err(_) if trust.roots.trim().is_empty() => builder().tls_certs_only([]).build(),
             built => built,
         };
-        let client = built.map_err(|error| {
+        let http = built.map_err(|error| {
             let source = explain::cause(&error);
             if trust.roots.trim().is_empty() {
                 Error::Client { source }
@@ -186,7 +190,8 @@ impl Client {
             }
         })?;
         Ok(Self {
-            client,
+            http,
+            proxies,
             patience: Arc::new(patience.clone()),
         })
     }
@@ -258,8 +263,9 @@ impl Client {
         if !matches!(request.url.scheme(), "https" | "http") {
             return Err(Error::Scheme { url });
         }
+        self.proxies.of(&request.url)?;
         let mut sent = self
-            .client
+            .http
             .request(request.method.clone(), request.url.clone())
             .headers(request.headers.clone());
         if let Some(authorization) = &request.authorization {

@@ -100,7 +100,7 @@ pub enum Error {
     },
     /// A proxy that does not connect us with the server.
     #[error(
-        "the proxy does not let through to {url}; check the credentials in HTTPS_PROXY, or name the host in NO_PROXY"
+        "the proxy refuses to connect to {url}; check what it allows and the credentials in HTTPS_PROXY, or name the host in NO_PROXY"
     )]
     Tunnel {
         /// Where to.

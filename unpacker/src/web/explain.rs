@@ -24,7 +24,7 @@ pub(super) fn explain(error: &reqwest::Error, url: &Url, tries: u32) -> Error {
         None => {}
     }
     let text = source.to_string();
-    if text.ends_with("proxy authorization required") || text.ends_with("unsuccessful tunnel") {
+    if text.ends_with("proxy authorization required") || text == "tunnel error: unsuccessful" {
         return Error::Tunnel { url, source };
     }
     // The libraries of C word it differently, and say "try again" where that is meant.

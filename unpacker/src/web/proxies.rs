@@ -9,9 +9,17 @@ use super::{Error, Result};
 /// The proxies for plain and for encrypted requests, and the hosts that are reached without them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Proxies {
-    http: Option<Url>,
-    https: Option<Url>,
+    http: Option<Result<Url, Unusable>>,
+    https: Option<Result<Url, Unusable>>,
     direct: Vec<Direct>,
+}
+
+/// A variable that names no proxy. That is an error only for what would go through it: a SOCKS proxy for browsers is
+/// none of what is reached directly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Unusable {
+    variable: &'static str,
+    problem: &'static str,
 }
 
 /// An entry of `NO_PROXY`.
@@ -26,51 +34,47 @@ enum Direct {
 
 impl Proxies {
     /// Reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, or the same in lower case, from this process's
-    /// environment.
-    ///
-    /// # Errors
-    /// When one of them names no HTTP proxy.
-    pub fn from_environment() -> Result<Self> {
+    /// environment. One that names no HTTP proxy fails the requests that should go through it.
+    pub fn from_environment() -> Self {
         Self::new(|name| std::env::var(name).ok())
     }
 
     /// The same from any place that knows these names. The hosts of this machine itself are always reached directly.
-    ///
-    /// # Errors
-    /// When one of them names no HTTP proxy.
-    pub fn new(variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    pub fn new(variable: impl Fn(&str) -> Option<String>) -> Self {
         let value = |name: &str| {
             let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
             set(name).or_else(|| set(&name.to_ascii_lowercase()))
         };
         let proxy = |name| match value(name) {
-            Some(address) => parse(name, address.trim()).map(Some),
-            None => match value("ALL_PROXY") {
-                Some(address) => parse("ALL_PROXY", address.trim()).map(Some),
-                None => Ok(None),
-            },
+            Some(address) => Some(parse(name, address.trim())),
+            None => value("ALL_PROXY").map(|address| parse("ALL_PROXY", address.trim())),
         };
         let entries = value("NO_PROXY").unwrap_or_default();
-        Ok(Self {
-            http: proxy("HTTP_PROXY")?,
-            https: proxy("HTTPS_PROXY")?,
+        Self {
+            http: proxy("HTTP_PROXY"),
+            https: proxy("HTTPS_PROXY"),
             direct: entries.split([',', ' ']).filter_map(direct).collect(),
-        })
+        }
     }
 
-    /// The proxy for a URL.
-    pub(super) fn of(&self, url: &Url) -> Option<&Url> {
+    /// The proxy for a URL, if there is one; an error if it is none that can be used.
+    pub(super) fn of(&self, url: &Url) -> Result<Option<&Url>> {
         let proxy = match url.scheme() {
-            "https" => self.https.as_ref()?,
-            _ => self.http.as_ref()?,
+            "https" => self.https.as_ref(),
+            _ => self.http.as_ref(),
         };
         let port = url.port_or_known_default();
-        let is_direct = match url.host()? {
-            Host::Domain(name) => self.is_direct_name(name.trim_end_matches('.'), port),
-            Host::Ipv4(ip) => self.is_direct_address(ip.into(), port),
-            Host::Ipv6(ip) => self.is_direct_address(ip.into(), port),
+        let is_direct = match url.host() {
+            Some(Host::Domain(name)) => self.is_direct_name(name.trim_end_matches('.'), port),
+            Some(Host::Ipv4(ip)) => self.is_direct_address(ip.into(), port),
+            Some(Host::Ipv6(ip)) => self.is_direct_address(ip.into(), port),
+            None => true,
         };
-        (!is_direct).then_some(proxy)
+        match proxy.filter(|_| !is_direct) {
+            Some(Ok(proxy)) => Ok(Some(proxy)),
+            Some(Err(Unusable { variable, problem })) => Err(Error::Proxy { variable, problem }),
+            None => Ok(None),
+        }
     }
 
     fn is_direct_name(&self, name: &str, port: Option<u16>) -> bool {
@@ -101,7 +105,10 @@ impl Proxies {
 
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |url: &Option<Url>| url.as_ref().map(|url| super::Shown::from(url).to_string());
+        let shown = |proxy: &Option<Result<Url, Unusable>>| {
+            let proxy = proxy.as_ref().map(|proxy| proxy.as_ref().map_err(|bad| *bad));
+            proxy.map(|proxy| proxy.map(|url| super::Shown::from(url).to_string()))
+        };
         f.debug_struct("Proxies")
             .field("http", &shown(&self.http))
             .field("https", &shown(&self.https))
@@ -111,8 +118,8 @@ impl fmt::Debug for Proxies {
 }
 
 /// `http://host:port`, or only `host:port`, with a name and a password before the host if it wants them.
-fn parse(variable: &'static str, address: &str) -> Result<Url> {
-    let fail = |problem| Error::Proxy { variable, problem };
+fn parse(variable: &'static str, address: &str) -> Result<Url, Unusable> {
+    let fail = |problem| Unusable { variable, problem };
     let whole = match address.split_once("://") {
         Some(_) => address.to_owned(),
         None => format!("http://{address}"),
@@ -176,7 +183,7 @@ fn shares(ip: IpAddr, network: IpAddr, bits: u32) -> bool {
 mod tests {
     use super::*;
 
-    fn proxies(variables: &[(&str, &str)]) -> Result<Proxies> {
+    fn proxies(variables: &[(&str, &str)]) -> Proxies {
         Proxies::new(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
@@ -184,8 +191,8 @@ mod tests {
     }
 
     fn chosen(variables: &[(&str, &str)], url: &str) -> Option<String> {
-        let proxies = proxies(variables).unwrap();
-        let proxy = proxies.of(&url.parse().unwrap());
+        let proxies = proxies(variables);
+        let proxy = proxies.of(&url.parse().unwrap()).unwrap();
         proxy.map(|proxy| proxy.host_str().unwrap().to_owned())
     }
 
@@ -274,23 +281,36 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_names_no_proxy_is_an_error_without_its_value() {
-        for (variable, value) in [
-            ("HTTP_PROXY", "http://"),
-            ("HTTPS_PROXY", "name:word@:3128:x"),
-            ("ALL_PROXY", "socks5://name:word@h"),
-            ("ALL_PROXY", "ftp://name:word@h"),
+    fn a_variable_that_names_no_proxy_fails_what_goes_through_it_without_its_value() {
+        for (variable, value, fails) in [
+            ("HTTP_PROXY", "http://", [true, false]),
+            ("HTTPS_PROXY", "name:word@:3128:x", [false, true]),
+            ("https_proxy", "socks5h://name:word@h", [false, true]),
+            ("ALL_PROXY", "socks5://name:word@h", [true, true]),
+            ("ALL_PROXY", "ftp://name:word@h", [true, true]),
         ] {
-            let error = proxies(&[(variable, value)]).unwrap_err();
-            let text = error.to_string();
-            assert!(text.contains(variable) && !text.contains("word"), "{text}");
-            assert!(error.is_terminal());
+            let proxies = proxies(&[(variable, value), ("NO_PROXY", "direct,10.0.0.0/8")]);
+            assert!(!format!("{proxies:?}").contains("word"));
+            for url in ["http://direct/", "https://10.0.0.1/", "https://localhost/"] {
+                let url = url.parse().unwrap();
+                assert!(matches!(proxies.of(&url), Ok(None)), "{variable} {url}");
+            }
+            for (url, fails) in ["http://h/", "https://h/"].into_iter().zip(fails) {
+                let url = url.parse().unwrap();
+                let outcome = proxies.of(&url);
+                assert_eq!(outcome.is_err(), fails, "{variable} {url}");
+                let Err(error) = outcome else { continue };
+                let text = error.to_string();
+                let variable = variable.to_ascii_uppercase();
+                assert!(text.contains(&variable) && !text.contains("word"), "{text}");
+                assert!(error.is_terminal());
+            }
         }
     }
 
     #[test]
     fn passwords_of_proxies_do_not_show() {
-        let proxies = proxies(&[("ALL_PROXY", "http://name:word@h:1")]).unwrap();
+        let proxies = proxies(&[("ALL_PROXY", "http://name:word@h:1")]);
         assert!(!format!("{proxies:?}").contains("word"));
     }
 }

@@ -90,7 +90,7 @@ fn environment(variables: &[(&str, &str)]) -> Proxies {
         let found = variables.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    Proxies::new(value).unwrap()
+    Proxies::new(value)
 }
 
 async fn body(trust: &Trust, proxies: &Proxies, url: &str) -> Result<bytes::Bytes, Error> {
@@ -155,6 +155,44 @@ async fn a_proxy_that_wants_another_password_is_not_asked_again() {
         assert_eq!(proxy.seen().len(), 1);
     }
     assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_proxy_that_lets_nobody_through_is_told_and_not_asked_again() {
+    let refusal = Answer::new("403 Forbidden", &[], b"not from here");
+    let proxy = Server::plain(move |_| refusal.clone()).await;
+    let proxies = environment(&[("HTTPS_PROXY", &proxy.url(""))]);
+    let url = "https://bundles.example/";
+    let error = body(&Trust::default(), &proxies, url).await.unwrap_err();
+    assert_eq!(error.reason(), "ProxyRefused", "{}", chain(&error));
+    assert!(error.to_string().contains("the proxy refuses"), "{error}");
+    assert_eq!(proxy.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_proxy_that_cannot_be_used_stops_only_what_goes_through_it() {
+    let server = Server::plain(|_| Answer::ok(b"content")).await;
+    let any = format!("http://0.0.0.0:{}/", server.address.port());
+    for (variable, no_proxy, url, passes) in [
+        ("HTTPS_PROXY", "", any.as_str(), true),
+        ("ALL_PROXY", "0.0.0.0", &any, true),
+        ("ALL_PROXY", "", &server.url("/"), true),
+        ("ALL_PROXY", "", &any, false),
+    ] {
+        let proxies = [(variable, "socks5://127.0.0.1:1"), ("NO_PROXY", no_proxy)];
+        let before = server.connections();
+        let outcome = body(&Trust::default(), &environment(&proxies), url).await;
+        assert_eq!(server.connections() > before, passes, "{variable} {url}");
+        match outcome {
+            Ok(body) => assert_eq!(body, "content"),
+            Err(error) => {
+                assert!(
+                    !passes && error.to_string().contains("ALL_PROXY"),
+                    "{error}"
+                );
+            }
+        }
+    }
 }
 
 #[tokio::test]
