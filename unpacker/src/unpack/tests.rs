@@ -69,6 +69,7 @@ impl Origin {
     }
 }
 
+type Change<'a> = &'a dyn Fn(&mut Access, &mut Options);
 type Asked = tokio::task::JoinHandle<Result<Pinned>>;
 
 fn wanted(text: &str, password: Option<&str>, limits: Limits) -> Arc<Wanted> {
@@ -216,7 +217,6 @@ async fn only_who_asks_on_the_same_terms_shares_a_fetch() {
     };
     let layers = |_: &mut Access, options: &mut Options| options.image.layers = 1;
     let spool = |_: &mut Access, options: &mut Options| options.spool = Some("elsewhere".into());
-    type Change<'a> = &'a dyn Fn(&mut Access, &mut Options);
     let changes: [(&str, Change<'_>, bool); 9] = [
         ("https://h/b.tgz", &|_, _| {}, true),
         ("https://h/b.tgz", &lax, false),
