@@ -6,7 +6,7 @@
 //! | regular file                     | read, unless an upper layer hides it             | skipped, counted   |
 //! | folder                           | hides a lower file of its name                   | passed over        |
 //! | symbolic link                    | hides what is below; skipped and counted         | skipped, counted   |
-//! | hard link                        | read if it links to a file read from this layer  | skipped, counted   |
+//! | hard link                        | read if it links to a file of this layer in them | skipped, counted   |
 //! | whiteout, opaque folder          | hides what is below                              | skipped, counted   |
 //! | device, fifo, sparse file, other | refused, unless an upper layer hides it          | skipped, counted   |
 //! | name that is not UTF-8           | refused                                          | skipped, counted   |
@@ -46,6 +46,7 @@ use crate::{
     inflate::Inflate,
     pax::lossy,
     select::Select,
+    spool::Failure,
     tree::{Builder, Tree},
 };
 
@@ -165,6 +166,7 @@ impl Layers {
         })?;
         let fresh = layer.fresh;
         self.stack.put_below(fresh);
+        self.files.forget_aside();
         self.left.bytes -= blocks.count().min(self.left.bytes);
         drop(blocks);
         self.left.compressed -= metered.count().min(self.left.compressed);
@@ -260,6 +262,17 @@ impl Layer<'_> {
         if is_hidden || !is_wanted {
             skipped.unselected += usize::from(!is_wanted);
             files.skip(&path)?;
+            let may_be_linked = is_wanted && kind == b'0' && !entry.is_sparse();
+            if may_be_linked && files.has_room_aside(entry.size) {
+                // An upper layer has removed this name of the file, and perhaps not its others.
+                let mut body = blocks.body(entry.size);
+                let kept = files.set_aside(&path, entry.mode(), &mut body);
+                self.fresh.keep(path.clone());
+                return kept.map_err(|failure| match failure {
+                    Failure::Write(error) => error,
+                    Failure::Read(source) => explain(source, format!("in {path:?}")),
+                });
+            }
             return pass(blocks, entry, kind);
         }
         match kind {
@@ -274,11 +287,18 @@ impl Layer<'_> {
                 // Only what this very layer added before can be meant: a layer below is not known yet.
                 let is_known = self.fresh.has_file(&target.path);
                 if !(is_known && files.link(&path, &target.path)?) {
-                    return archive::refuse(
-                        &path,
-                        "a hard link to a file that is not read",
-                        "copy the file instead of linking it",
-                    );
+                    let (kind, remedy) = if target.path.is_empty() || select.takes(&target.path) {
+                        (
+                            "a hard link to a file that is not read",
+                            "copy the file instead of linking it",
+                        )
+                    } else {
+                        (
+                            "a hard link to a file outside of the folders that are read",
+                            "copy the file instead of linking it, or take everything with --all",
+                        )
+                    };
+                    return archive::refuse(&path, kind, remedy);
                 }
             }
             kind => return entry.refuse(&path, kind),

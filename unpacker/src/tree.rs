@@ -13,6 +13,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "sources")]
+use std::collections::BTreeMap;
 use std::{
     env,
     io::{Read, Write},
@@ -169,6 +171,18 @@ pub(crate) fn top_folder<T>(files: &Paths<T>) -> Option<String> {
 pub(crate) struct Builder {
     gate: Gate<Kept>,
     spool: Spool,
+    #[cfg(feature = "sources")]
+    aside: Aside,
+}
+
+/// Files that are no content themselves, but may get a second name that is.
+#[cfg(feature = "sources")]
+#[derive(Debug)]
+struct Aside {
+    files: BTreeMap<String, Kept>,
+    /// Of each file, and of all there ever were: their bytes stay in the spool.
+    limits: Limits,
+    size: u64,
 }
 
 impl Builder {
@@ -176,6 +190,12 @@ impl Builder {
         Self {
             gate: Gate::new(limits),
             spool: Spool::new(room),
+            #[cfg(feature = "sources")]
+            aside: Aside {
+                files: BTreeMap::new(),
+                limits,
+                size: 0,
+            },
         }
     }
 
@@ -204,13 +224,45 @@ impl Builder {
     /// is whenever the tree is packed.
     #[cfg(feature = "sources")]
     pub(crate) fn link(&mut self, path: &str, target: &str) -> Result<bool> {
-        let Some(Kept { piece, mode }) = self.gate.get(target) else {
+        // What is set aside is of the layer that is read; under its name there may be another file by now.
+        let aside = self.aside.files.get(target);
+        let Some(Kept { piece, mode }) = aside.or_else(|| self.gate.get(target)) else {
             return Ok(false);
         };
         let (piece, mode) = (piece.clone(), *mode);
         let size = piece.size();
         self.gate.note(path, size, Kept { piece, mode })?;
         Ok(true)
+    }
+
+    /// Whether so many bytes more can be set aside.
+    #[cfg(feature = "sources")]
+    pub(crate) fn has_room_aside(&self, size: u64) -> bool {
+        let Aside {
+            limits, size: used, ..
+        } = &self.aside;
+        size <= limits.file && used.saturating_add(size) <= limits.total
+    }
+
+    /// Keeps a file for [`Self::link`] alone.
+    #[cfg(feature = "sources")]
+    pub(crate) fn set_aside(
+        &mut self,
+        path: &str,
+        mode: u32,
+        reader: &mut dyn Read,
+    ) -> Result<(), Failure> {
+        let piece = self.spool.keep(reader)?;
+        self.aside.size += piece.size();
+        let mode = mode & 0o777;
+        self.aside.files.insert(path.to_owned(), Kept { piece, mode });
+        Ok(())
+    }
+
+    /// Forgets what was set aside.
+    #[cfg(feature = "sources")]
+    pub(crate) fn forget_aside(&mut self) {
+        self.aside.files.clear();
     }
 
     pub(crate) fn finish(self) -> Tree {

@@ -340,7 +340,7 @@ fn hard_links_lead_to_files_of_the_same_layer_or_are_refused() {
         (vec![link(tar().file("etc/a", "1"), "etc/b", "etc/a")], ""),
         (
             vec![link(tar().file("etc/a", "1"), "manifests/b", "etc/a")],
-            refused,
+            "outside of the folders that are read; copy the file instead of linking it, or take everything with --all",
         ),
         (
             vec![link(tar(), "manifests/b", "manifests/a").file("manifests/a", "1")],
@@ -351,7 +351,10 @@ fn hard_links_lead_to_files_of_the_same_layer_or_are_refused() {
             vec![link(file(), "manifests/b", "../../etc/shadow")],
             "named with \"..\"",
         ),
-        (vec![link(file(), "manifests/b", "/etc/shadow")], refused),
+        (
+            vec![link(file(), "manifests/b", "/etc/shadow")],
+            "outside of the folders that are read",
+        ),
         (
             vec![
                 file()
@@ -366,7 +369,25 @@ fn hard_links_lead_to_files_of_the_same_layer_or_are_refused() {
             refused,
         ),
         (
-            vec![file(), link(file(), "manifests/b", "manifests/a")],
+            vec![
+                tar().file("manifests/a", "2"),
+                link(file(), "manifests/b", "manifests/a"),
+            ],
+            "manifests/a=2 manifests/b=1",
+        ),
+        (
+            vec![
+                tar().file("manifests/.wh.a", ""),
+                link(file(), "manifests/b", "manifests/a"),
+            ],
+            "manifests/b=1",
+        ),
+        (
+            vec![
+                tar().file("manifests/.wh.a", ""),
+                link(tar(), "manifests/b", "manifests/a"),
+                file(),
+            ],
             refused,
         ),
         (
