@@ -9,19 +9,20 @@
 //! # Ok::<(), unpacker::registry::credentials::Error>(())
 //! ```
 
+mod auth;
 mod environment;
 mod helper;
 mod key;
 
 use std::collections::BTreeMap;
 
-use base64::{
-    Engine as _, alphabet,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
-};
 use serde::Deserialize;
+use serde_json::Value;
+use tracing::warn;
 
 use crate::access::{Basic, Secret};
+use auth::Auth;
+use helper::Asked;
 use key::Key;
 
 /// What a file or Secret with credentials may have in bytes: the same as a whole Secret.
@@ -152,36 +153,29 @@ impl Error {
 /// One file or Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Config {
-    auths: BTreeMap<Key, Credential>,
+    /// One that makes no sense is a problem only for those whom it is for.
+    auths: BTreeMap<Key, Result<Credential, Bad>>,
     helpers: BTreeMap<Key, String>,
     store: Option<String>,
     /// Whether helpers may be run: they are programs of the user's machine.
     runs_helpers: bool,
 }
 
+/// An entry that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Bad {
+    key: String,
+    problem: &'static str,
+}
+
 #[derive(Deserialize)]
 struct DockerConfig {
     #[serde(default)]
-    auths: Option<BTreeMap<String, Auth>>,
+    auths: Option<BTreeMap<String, Value>>,
     #[serde(default, rename = "credHelpers")]
     helpers: Option<BTreeMap<String, String>>,
     #[serde(default, rename = "credsStore")]
     store: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Auth {
-    /// Name, colon and password in base64.
-    #[serde(default, rename = "auth")]
-    basic: String,
-    #[serde(default)]
-    username: String,
-    #[serde(default)]
-    password: String,
-    #[serde(default, rename = "identitytoken")]
-    identity: String,
-    #[serde(default, rename = "registrytoken")]
-    token: String,
 }
 
 // === impl Credentials ===
@@ -190,7 +184,7 @@ impl Credentials {
     /// Reads what a Secret of type `kubernetes.io/dockerconfigjson` or `kubernetes.io/dockercfg` holds.
     ///
     /// # Errors
-    /// When it is neither, or an entry makes no sense. Helpers are refused as soon as one would be needed.
+    /// When it is neither. Entries that make no sense, and helpers, are refused as soon as one would be needed.
     pub fn from_docker_config(json: &[u8]) -> Result<Self, Error> {
         Ok(Self {
             configs: vec![Config::parse(json)?],
@@ -209,7 +203,10 @@ impl Credentials {
         for config in &self.configs {
             match config.find(registry, repository) {
                 None => {}
-                Some(Found::Helper(helper)) => ["helper", helper].into_iter().for_each(&mut tell),
+                Some(Found::Helper(helper) | Found::Store(helper)) => {
+                    ["helper", helper].into_iter().for_each(&mut tell);
+                }
+                Some(Found::Bad(bad)) => ["bad", bad.problem].into_iter().for_each(&mut tell),
                 Some(Found::Credential(credential)) => match credential {
                     Credential::Basic(basic) => ["basic", &basic.username, basic.password.reveal()]
                         .into_iter()
@@ -237,18 +234,30 @@ impl Credentials {
             match config.find(registry, repository) {
                 None => {}
                 Some(Found::Credential(credential)) => return Ok(Some(credential.clone())),
-                Some(Found::Helper(helper)) if !config.runs_helpers => {
+                Some(Found::Bad(Bad { key, problem })) => {
+                    return Err(Error::Entry {
+                        key: key.clone(),
+                        problem,
+                    });
+                }
+                Some(Found::Helper(helper) | Found::Store(helper)) if !config.runs_helpers => {
                     return Err(Error::HelperInSecret {
                         registry: registry.to_owned(),
                         helper: cut(helper),
                     });
                 }
-                Some(Found::Helper(helper)) => {
-                    // The program may know nothing about this registry; another file still may.
-                    if let Some(credential) = helper::get(helper, registry).await? {
-                        return Ok(Some(credential));
-                    }
-                }
+                // The program may know nothing about this registry; another file still may.
+                Some(Found::Helper(helper)) => match helper::get(helper, registry).await? {
+                    Asked::Known(credential) => return Ok(Some(credential)),
+                    Asked::Unknown => {}
+                    Asked::Missing(error) => return Err(error),
+                },
+                Some(Found::Store(helper)) => match helper::get(helper, registry).await? {
+                    Asked::Known(credential) => return Ok(Some(credential)),
+                    Asked::Unknown => {}
+                    // The file may come from another machine, and most images are for everybody.
+                    Asked::Missing(error) => warn!(%error, "doing without credentials"),
+                },
             }
         }
         Ok(None)
@@ -259,7 +268,11 @@ impl Credentials {
 
 enum Found<'a> {
     Credential(&'a Credential),
+    Bad(&'a Bad),
+    /// A program for this very registry.
     Helper(&'a str),
+    /// A program for all registries.
+    Store(&'a str),
 }
 
 impl Config {
@@ -279,24 +292,34 @@ impl Config {
             ..Self::default()
         };
         for (key, helper) in config.helpers.unwrap_or_default() {
-            parsed.helpers.insert(Key::parse(&key)?, helper);
+            if let Some(key) = usable(&key) {
+                parsed.helpers.insert(key, helper);
+            }
         }
         let auths = if let Some(auths) = config.auths {
             auths
         } else if parsed.helpers.is_empty() && parsed.store.is_none() {
             // The older format has the entries at the top; what else the file of a docker client has is no entry.
-            let entries: BTreeMap<String, serde_json::Value> =
+            let mut entries: BTreeMap<String, Value> =
                 serde_json::from_slice(json).map_err(|e| not_json(&e))?;
-            let entry = |(key, value)| Some((key, serde_json::from_value(value).ok()?));
-            entries.into_iter().filter_map(entry).collect()
+            entries.retain(|_, entry| Auth::deserialize(&*entry).is_ok());
+            entries
         } else {
             BTreeMap::new()
         };
         for (name, auth) in auths {
-            let key = Key::parse(&name)?;
+            let Some(key) = usable(&name) else { continue };
+            let credential = match serde_json::from_value::<Option<Auth>>(auth) {
+                Ok(auth) => auth.unwrap_or_default().credential(),
+                Err(_) => Err("have fields that are no text"),
+            };
             // Docker leaves an empty entry behind when a helper keeps the password.
-            if let Some(credential) = auth.credential(&name)? {
-                parsed.auths.insert(key, credential);
+            if let Some(credential) = credential.transpose() {
+                let bad = |problem| Bad {
+                    key: cut(&name),
+                    problem,
+                };
+                parsed.auths.insert(key, credential.map_err(bad));
             }
         }
         Ok(parsed)
@@ -313,61 +336,24 @@ impl Config {
             return Some(Found::Helper(helper));
         }
         if let Some(found) = best(&mut self.auths.keys()).and_then(|k| self.auths.get(&k)) {
-            return Some(Found::Credential(found));
+            return Some(match found {
+                Ok(credential) => Found::Credential(credential),
+                Err(bad) => Found::Bad(bad),
+            });
         }
-        self.store.as_deref().map(Found::Helper)
+        self.store.as_deref().map(Found::Store)
     }
 }
 
-impl Auth {
-    fn credential(self, key: &str) -> Result<Option<Credential>, Error> {
-        let fail = |problem| Error::Entry {
-            key: cut(key),
-            problem,
-        };
-        let (username, password) = if self.basic.is_empty() {
-            (self.username, self.password)
-        } else {
-            let bytes = BASE64.decode(self.basic.trim_end().as_bytes());
-            let bytes = bytes.map_err(|_| fail("have an \"auth\" that is not base64"))?;
-            let text =
-                String::from_utf8(bytes).map_err(|_| fail("have an \"auth\" that is not text"))?;
-            let (username, password) = text
-                .split_once(':')
-                .ok_or_else(|| fail("have an \"auth\" without the \":\" after the name"))?;
-            (
-                username.to_owned(),
-                password.trim_end_matches('\0').to_owned(),
-            )
-        };
-        if [&username, &password, &self.identity, &self.token]
-            .iter()
-            .any(|text| text.chars().any(char::is_control))
-        {
-            return Err(fail("contain line breaks or other control characters"));
-        }
-        Ok(if !self.token.is_empty() {
-            Some(Credential::Token(self.token.into()))
-        } else if !self.identity.is_empty() {
-            Some(Credential::Identity(self.identity.into()))
-        } else if username.is_empty() && password.is_empty() {
-            None
-        } else if username.contains(':') {
-            return Err(fail("have a name with a \":\" in it"));
-        } else {
-            Some(Credential::Basic(Basic {
-                username,
-                password: password.into(),
-            }))
-        })
+/// What names no registry is for none, and no reason to do without the rest.
+fn usable(key: &str) -> Option<Key> {
+    let found = Key::parse(key);
+    if found.is_none() {
+        // It may be a name and a password.
+        warn!("credentials whose key names no registry are not used");
     }
+    found
 }
-
-/// Padded or not: both are found in the wild.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// Short enough for a message.
 fn cut(text: &str) -> String {

@@ -216,6 +216,19 @@ async fn an_identity_token_is_exchanged_and_follows_no_redirect() {
 }
 
 #[tokio::test]
+async fn a_service_that_echoes_an_identity_token_is_not_quoted() {
+    for (status, part) in [("418 I'm a teapot", "418"), ("500 Oops", "500")] {
+        let (registry, _service, roots) =
+            guarded(move |seen| Answer::new(status, &[], &seen.body)).await;
+        let host = registry.server.address.to_string();
+        let config = format!(r#"{{"auths": {{"{host}": {{"identitytoken": "open/sesame"}}}}}}"#);
+        let access = with(trusting(roots), &config);
+        let error = outcome(pull(&registry.image("app:v1"), &access).await).unwrap_err();
+        assert!(error.contains(part) && !error.contains("sesame"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn no_tenant_is_served_with_what_another_was_given() {
     let (registry, service, roots) = guarded(|seen| {
         let login = seen.header("authorization").unwrap_or_default().to_owned();

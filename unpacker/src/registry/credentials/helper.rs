@@ -1,6 +1,10 @@
 //! Programs that keep credentials: `docker-credential-NAME get`, with the registry on standard input.
 
-use std::{ffi::OsStr, process::Stdio, time::Duration};
+use std::{
+    ffi::OsStr,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
 use serde::Deserialize;
 use tokio::{
@@ -10,7 +14,7 @@ use tokio::{
 };
 
 use super::{Credential, Error, cut};
-use crate::access::Basic;
+use crate::{access::Basic, web::printable};
 
 /// How long a user is given to unlock a keychain.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,8 +28,25 @@ struct Answer {
     secret: String,
 }
 
-/// Asks a helper by its name; `None` if it knows nothing about the registry.
-pub(super) async fn get(name: &str, registry: &str) -> Result<Option<Credential>, Error> {
+/// What came of asking a program.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Known(Credential),
+    /// It knows nothing about the registry.
+    Unknown,
+    /// It is not on this machine, or not for it.
+    Missing(Error),
+}
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq)]
+enum Failure {
+    Start(String),
+    Answer(String),
+}
+
+/// Asks a helper by its name.
+pub(super) async fn get(name: &str, registry: &str) -> Result<Asked, Error> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_name) {
         return Err(Error::HelperName { helper: cut(name) });
@@ -36,16 +57,19 @@ pub(super) async fn get(name: &str, registry: &str) -> Result<Option<Credential>
         helper: name.to_owned(),
         problem,
     };
-    run(program.as_ref(), registry, PATIENCE)
-        .await
-        .map_err(fail)
+    match run(program.as_ref(), registry, PATIENCE).await {
+        Ok(Some(credential)) => Ok(Asked::Known(credential)),
+        Ok(None) => Ok(Asked::Unknown),
+        Err(Failure::Start(problem)) => Ok(Asked::Missing(fail(problem))),
+        Err(Failure::Answer(problem)) => Err(fail(problem)),
+    }
 }
 
 async fn run(
     program: &OsStr,
     registry: &str,
     patience: Duration,
-) -> Result<Option<Credential>, String> {
+) -> Result<Option<Credential>, Failure> {
     let server = match registry {
         "docker.io" => "https://index.docker.io/v1/",
         registry => registry,
@@ -57,9 +81,11 @@ async fn run(
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| format!("cannot be started ({error})"))?;
+        .map_err(|error| Failure::Start(format!("cannot be started ({error})")))?;
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err("has no standard input and output".to_owned());
+        return Err(Failure::Answer(
+            "has no standard input and output".to_owned(),
+        ));
     };
     let talk = async {
         // A program that does not read its input says why in its answer.
@@ -77,19 +103,29 @@ async fn run(
             .map_err(|error| format!("cannot be waited for ({error})"))?;
         Ok((status, answer))
     };
-    let (status, answer) = timeout(patience, talk)
-        .await
-        .map_err(|_| format!("took longer than {} s", patience.as_secs_f64()))??;
+    let talked = timeout(patience, talk).await;
+    let talked =
+        talked.unwrap_or_else(|_| Err(format!("took longer than {} s", patience.as_secs_f64())));
+    let (status, answer) = talked.map_err(Failure::Answer)?;
+    understood(status, &answer).map_err(Failure::Answer)
+}
+
+fn understood(status: ExitStatus, answer: &[u8]) -> Result<Option<Credential>, String> {
     if !status.success() {
         // The only way in which the protocol says that there are none.
-        let unknown = String::from_utf8_lossy(&answer).contains("credentials not found");
-        return if unknown {
-            Ok(None)
+        let said = String::from_utf8_lossy(answer);
+        if said.contains("credentials not found") {
+            return Ok(None);
+        }
+        // Programs explain themselves where they otherwise answer; what looks like an answer may hold a secret.
+        let explained = printable(&said, 200);
+        return Err(if explained.is_empty() || said.contains('{') {
+            format!("failed with {status}")
         } else {
-            Err(format!("failed with {status}"))
-        };
+            format!("failed with {status} ({explained})")
+        });
     }
-    let answer: Answer = serde_json::from_slice(&answer)
+    let answer: Answer = serde_json::from_slice(answer)
         .map_err(|_| "answered with something else than a Username and a Secret".to_owned())?;
     if [&answer.username, &answer.secret]
         .iter()
@@ -119,7 +155,11 @@ mod tests {
         let path = folder.path().join("helper");
         fs::write(&path, format!("#!/bin/sh\nhost=$(cat)\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        run(path.as_ref(), "docker.io", Duration::from_millis(1500)).await
+        let answer = run(path.as_ref(), "docker.io", Duration::from_millis(1500)).await;
+        answer.map_err(|failure| match failure {
+            Failure::Start(problem) => panic!("{problem}"),
+            Failure::Answer(problem) => problem,
+        })
     }
 
     #[tokio::test]
@@ -142,7 +182,11 @@ mod tests {
     #[tokio::test]
     async fn helpers_that_fail_stall_or_babble_are_ended_and_explained() {
         for (script, problem) in [
-            ("echo locked; exit 3", "failed with exit status: 3"),
+            (
+                "printf 'the keychain is\\nlocked'; exit 3",
+                "failed with exit status: 3 (the keychain is",
+            ),
+            ("exit 3", "failed with exit status: 3"),
             ("echo no", "something else"),
             ("exec sleep 30", "took longer"),
             ("exec cat /dev/zero", "more than 65536 bytes"),
@@ -154,8 +198,13 @@ mod tests {
             let error = answer(script).await.unwrap_err();
             assert!(error.contains(problem), "{script}: {error}");
         }
-        let missing = run("docker-credential-of-nobody".as_ref(), "h", PATIENCE).await;
-        assert!(missing.unwrap_err().contains("cannot be started"));
+        let answered = answer(r#"echo '{"Secret": "hunter2"}'; exit 3"#).await;
+        assert_eq!(answered.unwrap_err(), "failed with exit status: 3");
+        let missing = get("of-nobody", "h").await.unwrap();
+        assert!(
+            matches!(&missing, Asked::Missing(error) if error.to_string().contains("cannot be started")),
+            "{missing:?}"
+        );
     }
 
     #[tokio::test]

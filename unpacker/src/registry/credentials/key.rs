@@ -1,7 +1,5 @@
 //! The keys under which credentials are kept: `host`, `host:port`, `host/path`, `https://host/v1/`, `*.host`.
 
-use super::{Error, cut};
-
 /// A registry, or the beginning of repositories in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
@@ -10,7 +8,8 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn parse(text: &str) -> Result<Self, Error> {
+    /// `None` if this names no registry.
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let bare = ["https://", "http://"]
             .iter()
             .find_map(|scheme| text.strip_prefix(scheme))
@@ -24,16 +23,13 @@ impl Key {
         };
         let host = host.to_ascii_lowercase();
         if host.is_empty() || host.contains(['@', '\\']) || host.chars().any(char::is_whitespace) {
-            return Err(Error::Entry {
-                key: cut(text.rsplit('@').next().unwrap_or_default()),
-                problem: "do not name a registry",
-            });
+            return None;
         }
         let host = match host.as_str() {
             "index.docker.io" | "registry-1.docker.io" => "docker.io".to_owned(),
             _ => host,
         };
-        Ok(Self {
+        Some(Self {
             host,
             path: path.to_owned(),
         })

@@ -96,36 +96,11 @@ async fn every_way_to_write_an_entry_is_read() {
 }
 
 #[test]
-fn bad_entries_are_named_and_what_is_secret_is_not() {
+fn what_is_no_config_is_refused() {
     for (json, problem) in [
         ("hunter2", "line 1"),
         ("[]", "not JSON as in"),
         (r#"{"auths": []}"#, "not JSON as in"),
-        (
-            r#"{"auths": {"h": {"auth": "hunter2!"}}}"#,
-            "\"h\" have an \"auth\" that is not base64",
-        ),
-        (
-            r#"{"auths": {"h": {"auth": "aHVudGVyMg=="}}}"#,
-            "without the \":\"",
-        ),
-        (r#"{"auths": {"h": {"auth": "/////w=="}}}"#, "not text"),
-        (
-            r#"{"auths": {"h": {"username": "u", "password": "hunter2\n"}}}"#,
-            "control characters",
-        ),
-        (
-            r#"{"auths": {"h": {"username": "u:v", "password": "hunter2"}}}"#,
-            "a name with",
-        ),
-        (
-            r#"{"auths": {"hunter2@h": {"username": "u", "password": "p"}}}"#,
-            "do not name a registry",
-        ),
-        (
-            r#"{"auths": {"": {"username": "u", "password": "p"}}}"#,
-            "do not name a registry",
-        ),
     ] {
         let error = Credentials::from_docker_config(json.as_bytes()).unwrap_err();
         let text = error.to_string();
@@ -142,6 +117,73 @@ fn bad_entries_are_named_and_what_is_secret_is_not() {
     ));
     let shown = format!("{:?}", auths(&["h"])).replace("host: \"h\"", "");
     assert!(!shown.contains("\"h\""), "{shown}");
+}
+
+#[tokio::test]
+async fn bad_entries_are_named_to_those_whom_they_are_for_and_what_is_secret_is_not() {
+    for (entry, problem) in [
+        (
+            r#"{"auth": "hunter2!"}"#,
+            "\"h\" have an \"auth\" that is not base64",
+        ),
+        (r#"{"auth": "aHVudGVyMg=="}"#, "without the \":\""),
+        (r#"{"auth": "/////w=="}"#, "not text"),
+        (r#"{"auth": 1, "password": "hunter2"}"#, "no text"),
+        (r#""hunter2""#, "no text"),
+        (
+            r#"{"username": "u", "password": "hunter2\n"}"#,
+            "control characters",
+        ),
+        (
+            r#"{"username": "u:v", "password": "hunter2"}"#,
+            "a name with",
+        ),
+    ] {
+        let json = format!(r#"{{"auths": {{"h": {entry}, "other": {{"auth": "dTpw"}}}}}}"#);
+        let credentials = Credentials::from_docker_config(json.as_bytes()).unwrap();
+        let error = credentials.find("h", "app").await.unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains(problem) && error.is_terminal(),
+            "{json}: {text}"
+        );
+        assert!(!text.contains("hunter2"), "{text}");
+        let other = credentials.find("other", "app").await.unwrap();
+        assert_eq!(other, Some(basic("u", "p")), "{json}");
+        assert_eq!(credentials.find("third", "app").await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn entries_with_nothing_in_them_and_keys_for_nobody_are_passed_over() {
+    for entry in [
+        r#""h": null"#,
+        r#""h": {"auth": null, "identitytoken": null}"#,
+        r#""": {"auth": "dTpw"}"#,
+        r#""u:hunter2@h": {"auth": "dTpw"}"#,
+    ] {
+        let json = format!(r#"{{"auths": {{{entry}, "other": {{"auth": "dTpw"}}}}}}"#);
+        let credentials = Credentials::from_docker_config(json.as_bytes()).unwrap();
+        assert_eq!(credentials.find("h", "app").await.unwrap(), None, "{entry}");
+        let other = credentials.find("other", "app").await.unwrap();
+        assert_eq!(other, Some(basic("u", "p")), "{entry}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_for_all_registries_may_be_missing_and_one_for_this_registry_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    for (json, fails) in [
+        (r#"{"credsStore": "of-nobody"}"#, false),
+        (r#"{"credHelpers": {"h": "of-nobody"}}"#, true),
+        (r#"{"credHelpers": {"other": "of-nobody"}}"#, false),
+    ] {
+        std::fs::write(&path, json).unwrap();
+        let credentials = Credentials::from_user_file(&path).unwrap();
+        let found = credentials.find("h", "app").await;
+        assert_eq!(found.is_err(), fails, "{json}: {found:?}");
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use url::{Url, form_urlencoded};
 use super::{Action, Credential, Error, Result, Session, header};
 use crate::{
     access::{Secret, Verify},
-    web::Request,
+    web::{self, Request},
 };
 
 /// What a service may answer. Tokens are a few KiB.
@@ -111,7 +111,21 @@ impl Session {
             _ => {
                 return Err(Error::Web {
                     action: format!("get a token for the registry {registry}"),
-                    source: response.into_error().await,
+                    source: match response.into_error().await {
+                        // A service may echo what was posted, which is a secret however it is encoded.
+                        web::Error::Status {
+                            method,
+                            url,
+                            status,
+                            ..
+                        } if request.method == Method::POST => web::Error::Status {
+                            method,
+                            url,
+                            status,
+                            excerpt: Box::default(),
+                        },
+                        error => error,
+                    },
                 });
             }
         }
