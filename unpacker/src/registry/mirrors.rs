@@ -77,6 +77,14 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// Nothing may be sent there.
+    #[error("{image} may not be pushed: {source_name:?} is blocked; change the list of mirrors")]
+    NoPush {
+        /// Which image.
+        image: String,
+        /// The rule's source.
+        source_name: String,
+    },
     /// Nothing is left to ask.
     #[error(
         "{image} may not be pulled: {source_name:?} is blocked, and no mirror is for it; change the list of mirrors"
@@ -129,55 +137,103 @@ impl Mirrors {
 
     /// Where to ask for an image, in order.
     pub(crate) fn places(&self, image: &Reference) -> Result<Vec<Place>, Error> {
-        let name = format!("{}/{}", image.domain(), image.path());
-        let matching = |rule: &Rule| Some((matched(&rule.source, &name)?, rule.clone()));
-        let own = |insecure| Place {
-            registry: image.domain().to_owned(),
-            repository: image.path().to_owned(),
-            insecure,
-            is_mirror: false,
-        };
-        // Of two rules for the same source the first one holds.
-        let best = self.rules.iter().rev().filter_map(matching);
-        let Some((length, rule)) = best.max_by_key(|(length, _)| *length) else {
-            return Ok(vec![own(false)]);
-        };
-        let rest = name.get(length..).unwrap_or_default();
-        let moved = |location: &str, insecure, is_mirror| {
-            let moved = format!("{location}{rest}");
-            let (registry, repository) = moved.split_once('/').ok_or_else(|| Error::Place {
-                text: moved.clone(),
-                problem: "names a registry and no repository",
-            })?;
-            Ok(Place {
-                registry: registry.to_owned(),
-                repository: repository.to_owned(),
-                insecure,
-                is_mirror,
-            })
+        let Some(chosen) = self.chosen(image) else {
+            return Ok(vec![own(image, false)]);
         };
         let serves = |mirror: &&Mirror| match mirror.pull {
             Pull::All => true,
             Pull::Digests => image.is_pinned(),
             Pull::Tags => !image.is_pinned(),
         };
-        let mirrors = rule.mirrors.iter().filter(serves);
+        let mirrors = chosen.rule.mirrors.iter().filter(serves);
         let mut places: Vec<Place> = mirrors
-            .map(|mirror| moved(&mirror.location, mirror.insecure, true))
+            .map(|mirror| chosen.moved(&mirror.location, mirror.insecure, true))
             .collect::<Result<_, _>>()?;
-        if !rule.blocked {
-            places.push(match &rule.location {
-                Some(location) => moved(location, rule.insecure, false)?,
-                None => own(rule.insecure),
-            });
+        if !chosen.rule.blocked {
+            places.push(chosen.source(image)?);
         }
         if places.is_empty() {
             return Err(Error::Blocked {
                 image: image.to_string(),
-                source_name: rule.source,
+                source_name: chosen.rule.source.clone(),
             });
         }
         Ok(places)
+    }
+
+    /// Where to send an image: never to a mirror, which has what the source has.
+    pub(crate) fn target(&self, image: &Reference) -> Result<Place, Error> {
+        match self.chosen(image) {
+            None => Ok(own(image, false)),
+            Some(chosen) if chosen.rule.blocked => Err(Error::NoPush {
+                image: image.to_string(),
+                source_name: chosen.rule.source.clone(),
+            }),
+            Some(chosen) => chosen.source(image),
+        }
+    }
+
+    fn chosen(&self, image: &Reference) -> Option<Chosen<'_>> {
+        let name = format!("{}/{}", image.domain(), image.path());
+        // Of two rules for the same source the first one holds.
+        let rules = self.rules.iter().rev();
+        let matching = rules.filter_map(|rule| Some((matched(&rule.source, &name)?, rule)));
+        let (length, rule) = matching.max_by_key(|(length, _)| *length)?;
+        Some(Chosen {
+            rule,
+            rest: name.get(length..).unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+/// Of several lists the first one goes before the others.
+impl FromIterator<Mirrors> for Mirrors {
+    fn from_iter<I: IntoIterator<Item = Mirrors>>(lists: I) -> Self {
+        Self {
+            rules: lists.into_iter().flat_map(|list| list.rules).collect(),
+        }
+    }
+}
+
+/// The rule that holds for an image.
+struct Chosen<'a> {
+    rule: &'a Rule,
+    /// What of the image's name is behind the rule's source.
+    rest: String,
+}
+
+impl Chosen<'_> {
+    fn source(&self, image: &Reference) -> Result<Place, Error> {
+        match &self.rule.location {
+            Some(location) => self.moved(location, self.rule.insecure, false),
+            None => Ok(own(image, self.rule.insecure)),
+        }
+    }
+
+    fn moved(&self, location: &str, insecure: bool, is_mirror: bool) -> Result<Place, Error> {
+        // What podman's file says is judged where it is needed.
+        check(location, false)?;
+        let moved = format!("{location}{}", self.rest);
+        let (registry, repository) = moved.split_once('/').ok_or_else(|| Error::Place {
+            text: moved.clone(),
+            problem: "names a registry and no repository",
+        })?;
+        Ok(Place {
+            registry: registry.to_owned(),
+            repository: repository.to_owned(),
+            insecure,
+            is_mirror,
+        })
+    }
+}
+
+/// Where an image is by its name.
+fn own(image: &Reference, insecure: bool) -> Place {
+    Place {
+        registry: image.domain().to_owned(),
+        repository: image.path().to_owned(),
+        insecure,
+        is_mirror: false,
     }
 }
 
@@ -207,8 +263,13 @@ fn check(text: &str, wildcard: bool) -> Result<(), Error> {
     if text.contains("://") {
         return Err(fail("has a scheme"));
     }
-    // Read as an image's name, so that the same characters are allowed as there. A host without a dot or port would
-    // be taken for a part of Docker Hub.
+    // Read as an image's name, so that the same characters are allowed as there. A source without a dot or port would
+    // be taken for a part of Docker Hub; a location is a host in any case.
+    let plain = if wildcard || plain.contains(['.', ':']) || plain == "localhost" {
+        plain
+    } else {
+        format!("{plain}.any")
+    };
     let path = text.get(host.len()..).unwrap_or_default();
     let image = format!("{plain}{path}/x").parse::<Reference>();
     let same_host = |image: &Reference| image.domain() == plain;
@@ -331,9 +392,21 @@ mod tests {
         ] {
             assert!(Mirrors::new([rule(source, vec![])]).is_err(), "{source}");
         }
-        for location in ["", "*.io", "quay.io/app:v1/x", "quay.io//app"] {
+        for location in [
+            "",
+            "*.io",
+            "quay.io/app:v1/x",
+            "quay.io//app",
+            "a b",
+            "../x",
+            "Mirror/x!",
+        ] {
             let rule = rule("quay.io", vec![mirror(location, Pull::All)]);
             assert!(Mirrors::new([rule]).is_err(), "{location}");
+        }
+        for location in ["mirror", "mirror/x", "mirror:5000", "localhost/x"] {
+            let rule = rule("quay.io", vec![mirror(location, Pull::All)]);
+            assert!(Mirrors::new([rule]).is_ok(), "{location}");
         }
         let whole = Mirrors::new([rule(
             "quay.io/org/app",

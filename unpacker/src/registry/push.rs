@@ -7,7 +7,6 @@ use url::Url;
 
 use super::{
     BundleImage, Error, Result,
-    mirrors::Place,
     session::{Action, Session},
 };
 use crate::{
@@ -29,12 +28,7 @@ pub async fn push(image: &Reference, bundle: &BundleImage, access: &Access) -> R
             problem: format!("its digest is {digest}, and not that of {image}; name a tag instead"),
         });
     }
-    let place = Place {
-        registry: image.domain().to_owned(),
-        repository: image.path().to_owned(),
-        insecure: false,
-        is_mirror: false,
-    };
+    let place = access.mirrors.target(image)?;
     let session = Session::open(&place, access, Action::Push).await?;
     for blob in bundle.blobs() {
         send_blob(&session, blob).await?;

@@ -134,3 +134,27 @@ async fn only_an_insecure_mirror_is_believed_without_proof() {
         assert_eq!(fetched.is_ok(), insecure, "{:?}", fetched.map(drop));
     }
 }
+
+#[tokio::test]
+async fn what_is_pushed_goes_where_the_rule_says() {
+    let real = Registry::plain();
+    let pushing = |settings: &str| {
+        let conf = format!("[[registry]]\nprefix = \"source.example/org/\"\n{settings}");
+        Access {
+            mirrors: Mirrors::from_registries_conf(&conf).unwrap(),
+            ..crate::trusting(String::new())
+        }
+    };
+    let location = real.image("real/");
+    let conf = format!("location = \"{location}\"\ninsecure = true\n");
+    let digest = pushed("source.example/org/app:v1", &pushing(&conf))
+        .await
+        .unwrap();
+    let pinned = real.image(&format!("real/app@{digest}"));
+    pull(&pinned, &plain()).await.unwrap();
+
+    let blocked = pushing("blocked = true\n");
+    let error = pushed("source.example/org/app:v1", &blocked).await;
+    let error = error.unwrap_err();
+    assert!(error.contains("may not be pushed"), "{error}");
+}

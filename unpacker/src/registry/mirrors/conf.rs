@@ -37,10 +37,11 @@ struct Endpoint {
 }
 
 impl Mirrors {
-    /// Reads a `registries.conf` of version 2. What it says about other things is not looked at.
+    /// Reads a `registries.conf` of version 2. What it says about other things is not looked at; a place that is none
+    /// is told to those whom its rule is for.
     ///
     /// # Errors
-    /// When it is none, or names a place that is none.
+    /// When it is none, or names a place by a URL.
     pub fn from_registries_conf(text: &str) -> Result<Self, Error> {
         let fail = |problem: String| Error::Conf { problem };
         if text.len() > MAX_FILE {
@@ -59,14 +60,30 @@ impl Mirrors {
             .map(rule)
             .collect::<Result<_, _>>()
             .map_err(fail)?;
-        Self::new(rules)
+        for rule in &rules {
+            let mirrors = rule.mirrors.iter().map(|mirror| &mirror.location);
+            let mut places = mirrors.chain(&rule.location).chain([&rule.source]);
+            if let Some(url) = places.find(|place| place.contains("://")) {
+                return Err(Error::Place {
+                    text: url.chars().take(200).collect(),
+                    problem: "has a scheme",
+                });
+            }
+        }
+        Ok(Self { rules })
     }
 }
 
+/// As podman reads it.
+fn place(text: &str) -> String {
+    text.trim_end_matches('/').to_owned()
+}
+
 fn rule(registry: Registry) -> Result<Rule, String> {
-    let location = registry.location.filter(|location| !location.is_empty());
-    let source = match (registry.prefix, &location) {
-        (Some(prefix), _) if !prefix.is_empty() => prefix,
+    let written = |text: Option<String>| text.map(|t| place(&t)).filter(|text| !text.is_empty());
+    let location = written(registry.location);
+    let source = match (written(registry.prefix), &location) {
+        (Some(prefix), _) => prefix,
         (_, Some(location)) => location.clone(),
         _ => {
             return Err(
@@ -88,7 +105,7 @@ fn rule(registry: Registry) -> Result<Rule, String> {
             }
         };
         Ok(Mirror {
-            location: endpoint.location,
+            location: place(&endpoint.location),
             pull,
             insecure: endpoint.insecure,
         })
@@ -158,6 +175,37 @@ mod tests {
             },
         ];
         assert_eq!(Mirrors::from_registries_conf(text).unwrap().rules(), rules);
+    }
+
+    #[test]
+    fn slashes_at_the_end_mean_nothing_and_only_the_rule_that_matches_is_judged() {
+        let text = r#"
+            [[registry]]
+            prefix = "quay.io/org/"
+            location = "quay.io/org/"
+            [[registry.mirror]]
+            location = "mirror/copies/"
+            [[registry]]
+            location = "bad.example"
+            [[registry.mirror]]
+            location = "No Place"
+            [[registry]]
+            prefix = "shorthand"
+            location = "registry.example/Shorthand"
+        "#;
+        let mirrors = Mirrors::from_registries_conf(text).unwrap();
+        let mirrors: Mirrors = [mirrors].into_iter().collect();
+        let places = |image: &str| {
+            let places = mirrors.places(&image.parse().unwrap())?;
+            Ok::<_, Error>(places.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            places("quay.io/org/app").unwrap(),
+            ["mirror/copies/app", "quay.io/org/app"]
+        );
+        assert_eq!(places("ghcr.io/app").unwrap(), ["ghcr.io/app"]);
+        let error = places("bad.example/app").unwrap_err().to_string();
+        assert!(error.contains("\"No Place\" is no registry"), "{error}");
     }
 
     #[test]
