@@ -52,7 +52,8 @@ impl Basic {
 /// How ssh proves who we are, and who the server is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Ssh {
-    /// A private key as OpenSSH writes it, PKCS#8 or PEM: `ssh-privatekey` of a Secret.
+    /// A private key as OpenSSH writes it, PKCS#8 or PEM: `ssh-privatekey` of a Secret. Of several, one behind the other,
+    /// the first one that the server takes is used.
     pub key: Secret,
     /// What the key is encrypted with, if it is.
     pub passphrase: Option<Secret>,

@@ -204,15 +204,19 @@ pub enum Problem {
         /// Why, and the remedy.
         problem: &'static str,
     },
-    /// A key that does not open the door.
+    /// No key opens the door.
     #[error(
-        "{host} refuses this key for user {user:?}; check that its public half may read the repository"
+        "{host} refuses {} for user {user:?}; check that its public half may read the repository{}", shown_keys(*.keys), left_out(*.unread)
     )]
     KeyRefused {
         /// Host and port.
         host: String,
         /// As whom.
         user: String,
+        /// How many keys it was shown.
+        keys: usize,
+        /// Why another key could not be shown.
+        unread: Option<&'static str>,
     },
     /// An ssh server that nobody vouches for.
     #[error(
@@ -307,6 +311,19 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         std::error::Error::source(&*self.problem)
     }
+}
+
+fn shown_keys(keys: usize) -> String {
+    match keys {
+        1 => "this key".to_owned(),
+        keys => format!("each of these {keys} keys"),
+    }
+}
+
+fn left_out(problem: Option<&str>) -> String {
+    problem.map_or_else(String::new, |problem| {
+        format!("; another key cannot be read: {problem}")
+    })
 }
 
 impl Problem {

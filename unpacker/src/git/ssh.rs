@@ -1,5 +1,7 @@
 //! Git over ssh: one command on the server, whose input and output are ours.
 
+mod login;
+
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError},
@@ -11,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use russh::{
     ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Disconnect, Preferred,
     client::{self, Handle, Msg},
-    keys::{self, Algorithm, HashAlg, PrivateKeyWithHashAlg, PublicKeyOrCertificate},
+    keys::{Algorithm, HashAlg, PrivateKeyWithHashAlg, PublicKeyOrCertificate},
 };
 use tokio::{net::TcpStream, time::timeout};
 use url::Url;
@@ -22,11 +24,8 @@ use super::{
     line::{self, Input},
     talk::{Talk, Way},
 };
-use crate::{
-    Access,
-    access::{Ssh, Verify},
-    web::printable,
-};
+use crate::{Access, access::Verify, web::printable};
+use login::Keys;
 
 /// How much of what a server says beside its answer is kept for messages.
 const BESIDE: usize = 2000;
@@ -111,7 +110,7 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<Talk> {
     let shown = address.shown();
     let patience = &access.patience;
     let ssh = access.ssh.as_ref().ok_or(Problem::KeyNeeded)?;
-    let key = key(ssh)?;
+    let keys = Keys::read(ssh)?;
     let check = Check {
         known: KnownHosts::new(&ssh.known_hosts, &address.host, address.port),
         verify: access.trust.verify,
@@ -154,18 +153,17 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<Talk> {
         .map_err(late)?
         .map_err(failed)?;
 
-    // What a server says of the algorithms that it takes is not always what it takes. SHA-1 is not offered.
-    let hashes = match key.algorithm() {
-        Algorithm::Rsa { .. } => vec![Some(HashAlg::Sha512), Some(HashAlg::Sha256)],
-        _ => vec![None],
-    };
-    let key = Arc::new(key);
     let mut is_in = false;
-    for hash in hashes {
-        let key = PrivateKeyWithHashAlg::new(Arc::clone(&key), hash);
+    for (tried, (key, hash)) in keys.ways().enumerate() {
+        let key = PrivateKeyWithHashAlg::new(key, hash);
         let login = timeout(idle, handle.authenticate_publickey(&address.user, key));
-        is_in = login.await.map_err(late)?.map_err(failed)?.success();
-        if is_in {
+        is_in = match login.await.map_err(late)? {
+            Ok(answer) => answer.success(),
+            // A server may hang up when too many keys do not fit.
+            Err(_) if tried > 0 => false,
+            Err(error) => return Err(failed(error)),
+        };
+        if is_in || handle.is_closed() {
             break;
         }
     }
@@ -173,6 +171,8 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<Talk> {
         return Err(Problem::KeyRefused {
             host: shown,
             user: printable(&address.user, 100),
+            keys: keys.usable.len(),
+            unread: keys.unread,
         });
     }
     let channel = timeout(idle, handle.channel_open_session());
@@ -199,26 +199,6 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<Talk> {
         idle,
     };
     Talk::begin(Way::Ssh(writer), Input::Ssh(reader)).await
-}
-
-fn key(ssh: &Ssh) -> Result<keys::PrivateKey> {
-    let text = ssh.key.reveal();
-    if text.trim().is_empty() {
-        return Err(Problem::KeyNeeded);
-    }
-    let passphrase = ssh
-        .passphrase
-        .as_ref()
-        .map(super::super::access::Secret::reveal);
-    keys::decode_secret_key(text, passphrase).map_err(|error| Problem::Key {
-        problem: match (error, passphrase) {
-            (keys::Error::KeyIsEncrypted, None) => "it is encrypted; pass its passphrase too",
-            (_, Some(_)) => {
-                "check that it is complete, as OpenSSH, PKCS#8 or PEM, and that the passphrase is right"
-            }
-            (_, None) => "check that it is complete, as OpenSSH, PKCS#8 or PEM",
-        },
-    })
 }
 
 /// The algorithms of the keys that are known come first, so that the server shows one of those; SHA-1 never.

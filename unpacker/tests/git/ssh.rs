@@ -153,7 +153,7 @@ async fn keys_are_read_in_the_formats_that_ssh_keygen_writes() {
         (
             written("RFC4716", secret),
             None,
-            "it is encrypted; pass its passphrase too",
+            "it is encrypted; pass its passphrase too, by --ssh-passphrase-file",
         ),
         (
             written("RFC4716", secret),
@@ -161,6 +161,26 @@ async fn keys_are_read_in_the_formats_that_ssh_keygen_writes() {
             "and that the passphrase is right",
         ),
         (server.strange_key(), None, "refuses this key for user"),
+        (
+            format!("{}\n{}", server.strange_key(), server.key()),
+            None,
+            "two",
+        ),
+        (
+            format!("{}{}", written("RFC4716", secret), server.key()),
+            None,
+            "two",
+        ),
+        (
+            format!("{}{}", server.strange_key(), written("PEM", secret)),
+            None,
+            "another key cannot be read: it is encrypted; pass its passphrase too",
+        ),
+        (
+            server.strange_key().repeat(2),
+            None,
+            "refuses each of these 2 keys for user",
+        ),
         (
             "no key".to_owned(),
             None,
