@@ -1,8 +1,11 @@
 //! Servers and networks that fail for a moment.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tests::{GitServer, Sshd};
@@ -96,6 +99,14 @@ fn first(posts: usize, fate: Fate) -> (Arc<AtomicUsize>, impl Fn(&[u8]) -> Fate)
     (seen, judge)
 }
 
+/// A text that does not become small when it is packed.
+fn large() -> String {
+    (0..20_000u32).fold(String::new(), |mut text, n| {
+        write!(text, "{:x}", n.wrapping_mul(2_654_435_761)).unwrap();
+        text
+    })
+}
+
 const BUSY: &str =
     "HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
@@ -131,10 +142,7 @@ async fn a_server_that_is_busy_or_breaks_off_is_asked_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pack_that_is_cut_off_each_time_is_given_up_in_the_end() {
     let server = GitServer::start(None, None);
-    let large: String = (0..20_000u32)
-        .map(|n| format!("{:x}", n.wrapping_mul(2_654_435_761)))
-        .collect();
-    let hash = commit(&server.repository("repo.git"), "main", &[("a", &large)]);
+    let hash = commit(&server.repository("repo.git"), "main", &[("a", &large())]);
     let (seen, judge) = first(usize::MAX, Fate::Cut(30_000));
     let between = Between::to(server.host(), judge).await;
     let git = source(&format!("http://{}/repo.git", between.host), &hash);
@@ -160,10 +168,7 @@ async fn a_pack_that_is_cut_off_each_time_is_given_up_in_the_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ssh_connection_that_breaks_off_is_made_again() {
     let server = Sshd::start();
-    let large: String = (0..20_000u32)
-        .map(|n| format!("{:x}", n.wrapping_mul(2_654_435_761)))
-        .collect();
-    commit(&server.repository("repo.git"), "main", &[("a", &large)]);
+    commit(&server.repository("repo.git"), "main", &[("a", &large())]);
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
     let judge = move |_: &[u8]| match count.fetch_add(1, Ordering::SeqCst) {
