@@ -112,7 +112,7 @@ impl Source {
                 url.set_fragment(digest.as_deref());
                 Some(url.into())
             }
-            place => Some(place.to_string()),
+            place @ unpacker::Source::Git(_) => Some(place.to_string()),
         }
     }
 

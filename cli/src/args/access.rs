@@ -33,8 +33,8 @@ pub(crate) struct AccessArgs {
     /// Which image to take of an index that has several: linux/amd64, linux/arm64/v8 and the like.
     #[arg(long, value_name = "OS/ARCH", value_parser = platform)]
     pub(crate) platform: Option<String>,
-    /// Whether servers must prove who they are, by a certificate or a known host key. With false, plain HTTP will do,
-    /// too.
+    /// Whether servers must prove who they are, by a certificate or a known host key. With false, registries may also
+    /// speak plain HTTP; in URLs that is what http:// is for.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_value_t = true, default_missing_value = "true")]
     tls_verify: bool,

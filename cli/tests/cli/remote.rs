@@ -118,7 +118,14 @@ fn what_signs_a_url_is_nowhere_to_be_read() {
         &["validate", &signed, "-o", "sarif"],
         &["validate", &signed, "-o", "json"],
         &["inspect", &signed],
-        &["convert", &signed, "--report", "convert", "--output-dir", "out"],
+        &[
+            "convert",
+            &signed,
+            "--report",
+            "convert",
+            "--output-dir",
+            "out",
+        ],
         &["convert", &gone, &signed],
     ] {
         let run = place.run(args);
@@ -158,6 +165,25 @@ fn what_names_credentials_or_trust_must_be_there() {
     place
         .run(&["convert", "tide", "--cacert", "missing"])
         .exits(0);
+}
+
+#[test]
+fn plain_http_is_asked_for_as_the_source_takes_it() {
+    let place = Place::new();
+    let files = FileServer::start(None, None);
+    let host = files.host();
+    for (source, flag) in [
+        (format!("https://{host}/tide.tgz"), "--tls-verify=false"),
+        (format!("git+https://{host}/tide"), "--tls-verify=false"),
+        (format!("{host}/tide:v1"), "--tls-verify=true"),
+    ] {
+        let run = place.run(&["unpack", &source, flag]).exits(1);
+        assert!(
+            run.err.contains("--tls-verify=false for a registry")
+                && run.err.contains("write http:// in a URL"),
+            "{run:?}"
+        );
+    }
 }
 
 #[test]

@@ -122,7 +122,7 @@ pub enum Error {
     },
     /// An https URL of a server that does not speak it. Whoever may use plain HTTP instead asks again by it.
     #[error(
-        "{url} does not answer in TLS; if the server speaks plain HTTP, pass --tls-verify=false, or write http:// where there is a URL"
+        "{url} does not answer in TLS; if the server speaks plain HTTP, pass --tls-verify=false for a registry, or write http:// in a URL"
     )]
     NotTls {
         /// Which server.
