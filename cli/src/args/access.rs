@@ -5,6 +5,7 @@ use std::{
     fmt::Display,
     fs,
     io::{self, IsTerminal, Read},
+    net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -19,6 +20,8 @@ use unpacker::{
     registry::{Credentials, Mirrors},
     web::Patience,
 };
+
+use super::usage;
 
 /// Where a password may stand that nobody wants in a file.
 const PASSWORD: &str = "RUKPAK_PASSWORD";
@@ -49,13 +52,14 @@ pub(crate) struct AccessArgs {
     /// credential helpers.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     authfile: Option<PathBuf>,
-    /// User name for registries, git over https, and web servers.
-    #[arg(long, value_name = "NAME")]
+    /// User name for the registry, for git over https, or for the web server; only one of them gets the password.
+    #[arg(long, value_name = "NAME", conflicts_with = "authfile")]
     username: Option<String>,
     /// File with the password or token of that user, "-" for standard input; without it, $RUKPAK_PASSWORD.
     #[arg(long, value_name = "FILE", requires = "username", value_hint = ValueHint::FilePath)]
     password_file: Option<PathBuf>,
-    /// Private key for git over ssh. Otherwise ~/.ssh/id_ed25519, id_ecdsa or id_rsa.
+    /// Private key for git over ssh. Otherwise ~/.ssh/id_ed25519, id_ecdsa and id_rsa, one after the other; neither
+    /// ssh-agent nor ~/.ssh/config is asked.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     ssh_key: Option<PathBuf>,
     /// File with what that key is encrypted with.
@@ -82,6 +86,9 @@ impl AccessArgs {
             timeout,
             ..
         } = self;
+        if self.username.is_some() {
+            self.guard(places).unwrap_or_else(|problem| usage(&problem));
+        }
         let basic = self.basic()?;
         let images: Vec<&Reference> = places.iter().filter_map(|place| image(place)).collect();
         let (registries, mirrors) = if images.is_empty() {
@@ -125,6 +132,43 @@ impl AccessArgs {
         })
     }
 
+    /// A password is for one server, and for nobody who listens on the way.
+    fn guard(&self, places: &[&Source]) -> Result<(), String> {
+        let mut servers: Vec<String> = Vec::new();
+        for place in places {
+            let url = match place {
+                Source::Image(image) => {
+                    servers.push(image.reference.domain().to_owned());
+                    continue;
+                }
+                Source::Git(git) if git.repository.scheme() != "ssh" => &git.repository,
+                Source::Http(http) => &http.url,
+                _ => continue,
+            };
+            let host = url.host_str().unwrap_or_default();
+            let server = match url.port() {
+                Some(port) => format!("{host}:{port}"),
+                None => host.to_owned(),
+            };
+            if url.scheme() == "http" && self.tls_verify && !is_loopback(host) {
+                return Err(format!(
+                    "the password would be sent to {server} unencrypted; write https://, or pass --tls-verify=false to send it nevertheless"
+                ));
+            }
+            servers.push(server);
+        }
+        servers.sort();
+        servers.dedup();
+        if servers.len() < 2 {
+            return Ok(());
+        }
+        Err(format!(
+            "--username is for one server, and these are {}: {}; name bundles of one server at a time, or log in to registries instead",
+            servers.len(),
+            servers.join(", ")
+        ))
+    }
+
     /// Whether the password comes from standard input, so that a bundle cannot.
     pub(crate) fn reads_stdin(&self) -> bool {
         self.password_file.as_deref() == Some(Path::new("-"))
@@ -143,6 +187,11 @@ impl AccessArgs {
                 )
             })?,
         };
+        if password.is_empty() {
+            anyhow::bail!(
+                "the password for --username is empty; write it into the file of --password-file, or into ${PASSWORD}"
+            );
+        }
         Ok(Some(Basic {
             username: username.clone(),
             password: Secret::from(password),
@@ -176,29 +225,27 @@ impl AccessArgs {
             Some(path) => vec![path.clone()],
             None => registries_confs(),
         };
-        let mut rules = Vec::new();
-        for path in files.iter().rev() {
-            let mirrors =
-                Mirrors::from_registries_conf(&text(path, "mirrors")?).with_context(|| {
-                    format!(
-                        "{} cannot be used; correct it, or name another file by --registries-conf",
-                        path.display()
-                    )
-                })?;
-            rules.extend_from_slice(mirrors.rules());
-        }
-        Ok(Mirrors::new(rules)?)
+        let lists = files.iter().rev().map(|path| {
+            Mirrors::from_registries_conf(&text(path, "mirrors")?).with_context(|| {
+                format!(
+                    "{} cannot be used; correct it, or name another file by --registries-conf",
+                    path.display()
+                )
+            })
+        });
+        lists.collect()
     }
 
     /// Keys and hosts that were named must be there; those of the user may be missing.
     fn ssh(&self) -> anyhow::Result<Ssh> {
         let home = std::env::home_dir().map(|home| home.join(".ssh"));
         let own = |name: &str| home.as_ref().map(|home| home.join(name));
-        let key = match &self.ssh_key {
-            Some(path) => Some(text(path, "the ssh key")?),
-            None => ["id_ed25519", "id_ecdsa", "id_rsa"]
-                .iter()
-                .find_map(|name| text(&own(name)?, "the ssh key").ok()),
+        let key = if let Some(path) = &self.ssh_key {
+            text(path, "the ssh key")?
+        } else {
+            let keys = ["id_ed25519", "id_ecdsa", "id_rsa"].iter();
+            let keys = keys.filter_map(|name| text(&own(name)?, "the ssh key").ok());
+            keys.collect::<Vec<_>>().join("\n")
         };
         let mut known_hosts = String::new();
         for path in &self.known_hosts {
@@ -217,7 +264,7 @@ impl AccessArgs {
             .as_ref()
             .map(|path| Ok::<_, anyhow::Error>(line(&text(path, "the passphrase")?).into()));
         Ok(Ssh {
-            key: key.unwrap_or_default().into(),
+            key: key.into(),
             passphrase: passphrase.transpose()?,
             known_hosts,
         })
@@ -229,6 +276,11 @@ fn image(place: &Source) -> Option<&Reference> {
         Source::Image(image) => Some(&image.reference),
         _ => None,
     }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
+    host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// The files that podman reads, in its order.

@@ -161,4 +161,13 @@ fn ssh_with_a_key_and_known_hosts() {
     desk.file("home/.ssh/id_ed25519", &server.key());
     desk.file("home/.ssh/known_hosts", &server.known_hosts());
     desk.resolves(&source, &[], &[]);
+    // The first key that the server takes is used.
+    desk.file("home/.ssh/id_ed25519", &server.strange_key());
+    says(
+        &desk.fails(&source, &[], &[]),
+        &["refuses this key"],
+        &["PRIVATE KEY"],
+    );
+    desk.file("home/.ssh/id_rsa", &server.key());
+    desk.resolves(&source, &[], &[]);
 }

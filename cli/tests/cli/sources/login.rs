@@ -89,6 +89,80 @@ fn a_user_can_be_named_on_the_command_line() {
 }
 
 #[test]
+fn a_password_is_for_one_server_and_for_nobody_on_the_way() {
+    let desk = Desk::new();
+    let (registry, image) = guarded(&desk);
+    let word = desk.file("word", TENANT.password);
+    let user = ["--username", TENANT.name, "--password-file", &word];
+    let refused = |bundles: &[&str], access: &[&str]| {
+        let args = [&["convert"], bundles, &user, access].concat();
+        desk.run(&args).exits(2).err
+    };
+    let (port, login) = (
+        registry.host().rsplit(':').next(),
+        registry.docker_config(OWNER),
+    );
+    let other = format!("127.0.0.2:{}", port.unwrap());
+    for (bundle, server) in [
+        (format!("http://{other}/tide.tgz"), &*other),
+        (format!("git+http://{other}/tide.git"), &*other),
+        (format!("{other}/tide:v1"), &*other),
+    ] {
+        let message = refused(&[&image, &bundle], &[PLAIN]);
+        says(
+            &message,
+            &["one server", registry.host(), server],
+            &[TENANT.password],
+        );
+    }
+    for source in [
+        "http://h.example/tide.tgz?k=hidden",
+        "git+http://h.example/r",
+    ] {
+        let message = refused(&[source], &[]);
+        says(&message, &["h.example", "unencrypted"], &["hidden"]);
+    }
+    let file = desk.file("auth.json", &login);
+    let wave = registry.image("org/wave:v1");
+    desk.push(&wave, &[PLAIN, "--authfile", &file], &[]);
+    let args = [&["validate", &*image, &*wave, PLAIN][..], &user].concat();
+    desk.run(&args).exits(0);
+
+    let message = refused(&[&image], &[PLAIN, "--authfile", &file]);
+    says(&message, &["--authfile", "--username"], &[]);
+    let message = desk.fails(
+        &image,
+        &[PLAIN, "--username", TENANT.name],
+        &[("RUKPAK_PASSWORD", "")],
+    );
+    says(&message, &["empty", "RUKPAK_PASSWORD"], &[]);
+}
+
+#[test]
+fn a_bad_login_for_one_registry_does_not_end_pulls_from_others() {
+    let desk = Desk::new();
+    let registry = Registry::plain();
+    let image = registry.image("tide:v1");
+    desk.push(&image, &[PLAIN], &[]);
+    for config in [
+        r#"{"auths": {"quay.io": null}}"#,
+        r#"{"auths": {"quay.io": {"auth": "no base64"}, "": {}}}"#,
+        r#"{"credsStore": "missing"}"#,
+    ] {
+        desk.place.write("home/.docker/config.json", config);
+        desk.resolves(&image, &[PLAIN], &[]);
+    }
+    let config = serde_json::json!({"auths": {registry.host(): {"auth": "no base64"}}});
+    desk.place
+        .write("home/.docker/config.json", config.to_string());
+    says(
+        &desk.fails(&image, &[PLAIN], &[]),
+        &[registry.host(), "not base64"],
+        &[],
+    );
+}
+
+#[test]
 fn the_longest_repository_wins() {
     let desk = Desk::new();
     let (registry, image) = guarded(&desk);
