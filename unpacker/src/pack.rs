@@ -18,6 +18,8 @@ pub enum Format {
 
 /// Writes all files in order, owned by nobody in particular, from the beginning of time, and executable or not.
 ///
+/// The layers of published images are made by this, so that the bytes stay the same from version to version.
+///
 /// # Errors
 /// When writing fails.
 pub fn pack(content: &Content, format: Format, writer: impl Write) -> Result<Digest> {
@@ -27,7 +29,8 @@ pub fn pack(content: &Content, format: Format, writer: impl Write) -> Result<Dig
         size: file.bytes.len() as u64,
         reader: file.bytes.as_ref(),
     });
-    write(files, format, writer)
+    // The level that images have always been compressed with: another one would change their digests.
+    compressed(files, format, Compression::default(), writer)
 }
 
 /// A file that is to be written.
@@ -39,19 +42,27 @@ pub(crate) struct Packed<'a, R> {
     pub(crate) reader: R,
 }
 
-/// Writes files in the order given, which is that of their paths.
+/// Writes files in the order given, which is that of their paths. Whatever is compressed is so in a hurry: somebody
+/// waits for it, and only the tar inside has a digest that matters.
 pub(crate) fn write<'a, R: Read>(
     files: impl Iterator<Item = Packed<'a, R>>,
     format: Format,
+    writer: impl Write,
+) -> Result<Digest> {
+    compressed(files, format, Compression::fast(), writer)
+}
+
+fn compressed<'a, R: Read>(
+    files: impl Iterator<Item = Packed<'a, R>>,
+    format: Format,
+    level: Compression,
     writer: impl Write,
 ) -> Result<Digest> {
     let writer = Hashed::new(writer);
     let written = match format {
         Format::Tar => tar(files, writer),
         Format::TarGz => {
-            let gzip = GzBuilder::new()
-                .mtime(0)
-                .write(writer, Compression::default());
+            let gzip = GzBuilder::new().mtime(0).write(writer, level);
             tar(files, gzip).and_then(flate2::write::GzEncoder::finish)
         }
     };
@@ -77,4 +88,23 @@ fn tar<'a, R: Read, W: Write>(
         archive.append_data(&mut header, file.path, file.reader)?;
     }
     archive.into_inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tree;
+
+    /// `XFL` of the header says what level was used: 4 is the fastest.
+    #[test]
+    fn archives_are_packed_in_a_hurry_and_images_as_ever() {
+        let mut builder = manifests::content::Builder::new(manifests::content::Limits::default());
+        builder.add("a", 0o644, &mut b"aaaa".as_slice()).unwrap();
+        let content = builder.finish();
+        let (mut image, mut archive) = (Vec::new(), Vec::new());
+        pack(&content, Format::TarGz, &mut image).unwrap();
+        let tree = Tree::from_content(content);
+        tree.pack(Format::TarGz, &mut archive).unwrap();
+        assert_eq!((image[8], archive[8]), (0, 4));
+    }
 }
