@@ -1,5 +1,9 @@
 //! `rukpak push`.
 
+mod left;
+
+use std::path::PathBuf;
+
 use anyhow::Context;
 use convert::{Level, Report};
 use manifests::{
@@ -7,7 +11,7 @@ use manifests::{
     image::Reference,
 };
 use serde::Serialize;
-use unpacker::{Options, Selection, registry::BundleImage};
+use unpacker::{Fetched, Options, Selection, Skipped, registry::BundleImage};
 
 use crate::{
     Exit,
@@ -20,6 +24,15 @@ use crate::{
 
 const MANIFESTS: &str = "operators.operatorframework.io.bundle.manifests.v1";
 const METADATA: &str = "operators.operatorframework.io.bundle.metadata.v1";
+
+/// The part of a bundle that belongs into its image.
+struct Bundle {
+    content: Content,
+    /// The folders that it was taken from.
+    folders: Vec<String>,
+    /// What was in them, or in the archive, besides.
+    skipped: Skipped,
+}
 
 /// What was published.
 #[derive(Serialize)]
@@ -46,11 +59,17 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
     };
     let targets: &[Source] = if args.dry_run { &[] } else { &[target] };
     let reach = Reach::new(&args.access, targets, args.quiet)?;
-    let content = bundle(&source, &reach, &args.limits.into())
+    let Bundle {
+        content,
+        folders,
+        skipped,
+    } = bundle(&source, &reach, &args.limits.into())
         .with_context(|| format!("failed to make an image of {}", source.text()))?;
     let image = BundleImage::new(&content)
         .with_context(|| format!("failed to make an image of {}", source.text()))?;
     if !args.quiet {
+        let folder = source.path().filter(|_| source.is_folder());
+        left::warn(skipped, folder.map(PathBuf::as_path), &folders);
         warn(
             &source,
             &convert::validate(&content, &convert::Options::default()),
@@ -79,17 +98,22 @@ fn pinned(image: &Reference, digest: &unpacker::Digest) -> String {
 
 /// The files that belong into the image: what the annotations call manifests and metadata, and tests. Whatever else lies
 /// beside them stays where it is.
-fn bundle(source: &Source, reach: &Reach, options: &Options) -> anyhow::Result<Content> {
+fn bundle(source: &Source, reach: &Reach, options: &Options) -> anyhow::Result<Bundle> {
+    let read = |options: &Options| -> unpacker::Result<_> {
+        let Fetched { tree, skipped, .. } = reach.fetch(source, options)?;
+        Ok((tree.into_content()?, skipped))
+    };
     let only = |folders: &[&str]| Options {
         select: Selection::Only(folders.iter().map(|&folder| folder.to_owned()).collect()),
         ..options.clone()
     };
     // A folder may hold a whole repository; an archive can be read only once.
-    let is_folder = source.is_folder();
-    let content = if is_folder {
-        reach.content(source, &only(&["metadata"]))?
+    let folder = source.path().filter(|_| source.is_folder());
+    let (content, skipped) = if let Some(path) = folder {
+        left::check(path, "metadata")?;
+        read(&only(&["metadata"]))?
     } else {
-        reach.content(source, options)?
+        read(options)?
     };
     let image = BundleImage::new(&content)?;
     let named = |key, usual: &str| {
@@ -103,17 +127,27 @@ fn bundle(source: &Source, reach: &Reach, options: &Options) -> anyhow::Result<C
     let manifests = named(MANIFESTS, "manifests");
     let metadata = named(METADATA, "metadata");
     let folders = ["metadata", &metadata, &manifests, "tests"];
-    let content = if is_folder {
-        reach.content(source, &only(&folders))?
+    let (content, skipped) = if let Some(path) = folder {
+        left::check(path, &metadata)?;
+        left::check(path, &manifests)?;
+        read(&only(&folders))?
     } else {
-        within(&content, &folders, options.limits)?
+        (within(&content, &folders, options.limits)?, skipped)
     };
     if !content.has_folder(&manifests) {
+        let besides = left::number(skipped)
+            .map(|number| format!(" (its {number} do not count)"))
+            .unwrap_or_default();
         anyhow::bail!(
-            "it has no files in {manifests}/; put its manifests there, or name their folder by the annotation {MANIFESTS}"
+            "it has no files in {manifests}/{besides}; put its manifests there, or name their folder by the annotation {MANIFESTS}"
         );
     }
-    Ok(content)
+    let folders = folders.map(str::to_owned).to_vec();
+    Ok(Bundle {
+        content,
+        folders,
+        skipped,
+    })
 }
 
 /// The part of the content that is in these folders.
