@@ -1,7 +1,7 @@
 //! A folder of results that appear all at once, or not at all.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
@@ -23,9 +23,9 @@ pub(crate) const FILE: u32 = 0o644;
 /// What may be in the folder already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// Nothing but hidden files.
+    /// Nothing but hidden files, none of which is replaced.
     Nothing,
-    /// Anything.
+    /// Anything. What is new takes its place.
     Anything,
 }
 
@@ -34,46 +34,40 @@ pub(crate) enum Before {
 #[derive(Debug)]
 pub(crate) struct Staged {
     folder: PathBuf,
+    before: Before,
     /// Holds what is new and, while it is replaced, what is old.
     waiting: PathBuf,
     /// How many files wait.
     files: AtomicUsize,
     // Dropped in this order.
     _waiting: Guard,
-    /// Given when the folder is ours to remove if nothing comes of it.
-    new: Option<Guard>,
+    /// The folder and those that it is in, as far as they are ours to remove if nothing comes of it.
+    made: Made,
 }
 
 impl Staged {
     pub(crate) fn new(folder: &Path, before: Before) -> anyhow::Result<Self> {
+        let folder: PathBuf = folder.components().collect(); // without what cannot be created: a dot at the end
         let failed = || format!("failed to create the folder {}", folder.display());
-        let new = match Guard::empty_folder(folder) {
-            Ok(guard) => Some(guard),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let parent = folder.parent().unwrap_or(folder);
-                fs::create_dir_all(parent).with_context(failed)?;
-                Some(Guard::empty_folder(folder).with_context(failed)?)
-            }
-            Err(error) => return Err(error).with_context(failed),
-        };
-        if before == Before::Nothing && new.is_none() && !visible(folder)?.is_empty() {
+        let made = Made::new(&folder).with_context(failed)?;
+        if before == Before::Nothing && !visible(&folder)?.is_empty() {
             anyhow::bail!(
                 "the folder {} is not empty; choose another one, or give --force",
                 folder.display()
             );
         }
-        let waiting = folder.join(format!(".rukpak-{}", std::process::id()));
-        let guard = Guard::folder(&waiting).with_context(failed)?;
+        let (waiting, guard) = waiting(&folder)?;
+        let failed = || format!("failed to create a folder in {}", waiting.display());
         for side in [NEW, OLD] {
             fs::create_dir(waiting.join(side)).with_context(failed)?;
         }
         Ok(Self {
-            folder: folder.to_owned(),
+            folder,
+            before,
             waiting,
             files: AtomicUsize::new(0),
             _waiting: guard,
-            new,
+            made,
         })
     }
 
@@ -108,17 +102,15 @@ impl Staged {
 
     /// Lets everything appear, in the place of what has the same names, and files of an earlier run, told by `is_old`,
     /// disappear. If that fails, everything is as it was.
-    pub(crate) fn publish(mut self, is_old: impl Fn(&str) -> bool) -> anyhow::Result<usize> {
+    pub(crate) fn publish(self, is_old: impl Fn(&str) -> bool) -> anyhow::Result<usize> {
         let new = listed(&self.waiting.join(NEW))?;
         let old: Vec<OsString> = visible(&self.folder)?
             .into_iter()
             .filter(|name| !new.contains(name) && name.to_str().is_some_and(&is_old))
             .collect();
         interrupt::uninterrupted(|| self.exchange(&old, &new))?;
-        if let Some(folder) = self.new.take() {
-            folder.keep();
-        }
-        Ok(self.files.load(Ordering::Relaxed))
+        self.made.keep();
+        Ok(self.files.into_inner())
     }
 
     fn exchange(&self, old: &[OsString], new: &[OsString]) -> anyhow::Result<()> {
@@ -126,16 +118,12 @@ impl Staged {
         for name in old.iter().chain(new) {
             let place = self.folder.join(name);
             let failed = || format!("failed to replace {}", place.display());
-            let Ok(found) = fs::symlink_metadata(&place) else {
-                continue;
+            let found = match fs::symlink_metadata(&place) {
+                Ok(found) => found,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error).with_context(failed),
             };
-            let next = fs::symlink_metadata(self.waiting.join(NEW).join(name));
-            if next.is_ok_and(|next| next.is_dir() != found.is_dir()) {
-                anyhow::bail!(
-                    "{} is in the way: of a file and a folder one cannot replace the other; remove it",
-                    place.display()
-                );
-            }
+            self.may_replace(name, &place, &found)?;
             moves
                 .rename(&place, &self.waiting.join(OLD).join(name))
                 .with_context(failed)?;
@@ -149,10 +137,96 @@ impl Staged {
         moves.0.clear();
         Ok(())
     }
+
+    /// Says what of that which is there already has to stay.
+    fn may_replace(&self, name: &OsStr, place: &Path, found: &fs::Metadata) -> anyhow::Result<()> {
+        let shown = place.display();
+        // Nothing brings back commits that were nowhere else.
+        if name.eq_ignore_ascii_case(".git") {
+            anyhow::bail!(
+                "{shown} belongs to a git repository and is never replaced; choose another folder, or leave it out by --only"
+            );
+        }
+        if self.before == Before::Nothing {
+            anyhow::bail!("{shown} exists already; choose another folder, or give --force");
+        }
+        let next = fs::symlink_metadata(self.waiting.join(NEW).join(name));
+        if next.is_ok_and(|next| next.is_dir() != found.is_dir()) {
+            if found.is_symlink() {
+                anyhow::bail!(
+                    "{shown} is in the way: it is a symbolic link, which a folder cannot replace; remove it"
+                );
+            }
+            anyhow::bail!(
+                "{shown} is in the way: of a file and a folder one cannot replace the other; remove it"
+            );
+        }
+        Ok(())
+    }
 }
 
 const NEW: &str = "new";
 const OLD: &str = "old";
+
+/// A folder of our own inside another one. An earlier run that was killed may have left its own behind, and in a
+/// container every run has the same number.
+fn waiting(folder: &Path) -> anyhow::Result<(PathBuf, Guard)> {
+    let mut attempt = 0;
+    loop {
+        let number = std::process::id();
+        let path = folder.join(match attempt {
+            0 => format!(".rukpak-{number}"),
+            more => format!(".rukpak-{number}-{more}"),
+        });
+        match Guard::folder(&path) {
+            Ok(guard) => return Ok((path, guard)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {
+                attempt += 1;
+            }
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("failed to create the folder {}", path.display()));
+            }
+        }
+    }
+}
+
+/// Names that are tried for a folder.
+const ATTEMPTS: u32 = 1000;
+
+/// Folders that were created, and go again, the innermost first, unless they are kept.
+#[derive(Debug)]
+struct Made(Vec<Guard>);
+
+impl Made {
+    /// Creates a folder and those that it is in, as far as they are missing.
+    fn new(folder: &Path) -> io::Result<Self> {
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+        let mut made = Self(Vec::new());
+        for path in missing.into_iter().rev() {
+            match Guard::empty_folder(path) {
+                Ok(guard) => made.0.push(guard),
+                // Somebody else was faster.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(made)
+    }
+
+    fn keep(mut self) {
+        self.0.drain(..).for_each(Guard::keep);
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        while let Some(guard) = self.0.pop() {
+            drop(guard);
+        }
+    }
+}
 
 /// Changes of names that are taken back unless they are forgotten.
 #[derive(Debug, Default)]

@@ -173,7 +173,7 @@ pub enum Error {
     Oci(#[from] crate::oci::Error),
     /// What waits on disk cannot be written there.
     #[error(
-        "failed to write to a temporary file in {folder:?}; free or add space there, or name another folder"
+        "failed to write to a temporary file in {folder:?}; free or add space there, or set TMPDIR to another folder"
     )]
     Spool {
         /// The folder of the file, which has no name itself.

@@ -11,6 +11,7 @@ mod convert;
 mod docs;
 mod general;
 mod inspect;
+mod places;
 mod push;
 mod remote;
 mod several;

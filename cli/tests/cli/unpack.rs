@@ -223,8 +223,7 @@ fn nothing_is_left_of_what_fails() {
             .run(&["unpack", "tide", "--max-file-size", "64Ki", "-o", output])
             .exits(1);
         assert!(run.err.contains("--max-file-size"), "{run:?}");
-        let after = place.list(".");
-        assert!(after == before || output == "deep/new", "{after:?}");
+        assert_eq!(place.list("."), before);
     }
     place.write("old.tgz", "old");
     place.run(&["unpack", "missing", "-o", "old.tgz"]).exits(1);
