@@ -27,6 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod clock;
 mod disk;
 mod error;
 mod files;
@@ -124,7 +125,7 @@ impl Store {
         &self.inner.disk.temp
     }
 
-    /// Stores content and holds it. Content that is there already is not written to its place again.
+    /// Stores content and holds it. Content that is there already, and whole, is not written to its place again.
     ///
     /// # Errors
     /// When it does not fit into the budget or onto the disk, even if all is evicted that nobody holds, or cannot be
@@ -257,12 +258,17 @@ impl Store {
     /// # Errors
     /// When it is missing, damaged, or cannot be read.
     pub fn reader(&self, digest: &Digest) -> Result<Reader> {
+        self.verified(digest).map(Reader::new)
+    }
+
+    /// Holds content, once all of it has been read and found right.
+    pub(crate) fn verified(&self, digest: &Digest) -> Result<Hold> {
         let hold = self.hold(digest)?;
         self.inner.counts.reads.add(1);
         let found = hold.read().finish();
         let found = found.map_err(Error::file("read", self.inner.disk.path(digest)))?;
         self.verify(&hold, &found)?;
-        Ok(Reader::new(hold))
+        Ok(hold)
     }
 
     /// Content in the form in which others want it, from [`Store::reader`]; compressed fast, while it is read.

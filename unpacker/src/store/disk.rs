@@ -18,15 +18,20 @@ use std::{
 };
 
 use tempfile::NamedTempFile;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{
-    Error, Result, files,
+    Error, Result,
+    clock::Clock,
+    files,
     sources::Sources,
     state::{State, Usage},
     writing::Writing,
 };
 use crate::Digest;
+
+/// Which part of the budget is freed, at most, beyond what is needed.
+const SPARE: u64 = 20;
 
 /// The folders and the state of a store.
 #[derive(Debug)]
@@ -35,6 +40,7 @@ pub(super) struct Disk {
     pub(super) temp: PathBuf,
     pub(super) sources: Sources,
     pub(super) state: State,
+    pub(super) clock: Clock,
     budget: u64,
 }
 
@@ -43,6 +49,13 @@ struct Victim {
     path: PathBuf,
     file: File,
     size: u64,
+}
+
+impl Victim {
+    fn evict(self, usage: &mut Usage<'_>) -> Result<()> {
+        fs::remove_file(&self.path).map_err(Error::file("remove", &self.path))?;
+        usage.set(usage.used().saturating_sub(self.size))
+    }
 }
 
 impl Drop for Victim {
@@ -76,6 +89,7 @@ impl Disk {
             content,
             temp,
             state,
+            clock: Clock::default(),
             budget,
         };
         disk.sweep()?;
@@ -100,7 +114,7 @@ impl Disk {
             file.lock_shared().map_err(Error::file("lock", &path))?;
             // It may have been unlinked between opening and locking. Then another one may stand there now.
             if files::is_at(&file, &path) {
-                files::touch(&file);
+                self.clock.touch(&file);
                 return Ok(file);
             }
         }
@@ -116,16 +130,23 @@ impl Disk {
             let used = self.measure()?;
             usage.set(used)?;
         }
-        let victims = self.victims(over(usage.used()))?;
-        let freed = victims.iter().map(|victim| victim.size).sum();
-        if over(usage.used()) > freed {
-            return Err(Error::OverBudget {
-                size,
-                used: usage.used().saturating_sub(freed),
-                budget: self.budget,
-            });
+        let mut evicted = 0;
+        loop {
+            let enough = over(usage.used());
+            if enough == 0 {
+                break;
+            }
+            // Some more goes at once, so that not everybody who comes now has to look through the whole folder.
+            let (victims, freed) = self.victims(enough, self.budget / SPARE)?;
+            if enough > freed {
+                return Err(Error::OverBudget {
+                    size,
+                    used: usage.used().saturating_sub(freed),
+                    budget: self.budget,
+                });
+            }
+            evicted += self.evict(&mut usage, &victims)?;
         }
-        let evicted = self.evict(&mut usage, &victims)?;
         let used = usage.used() + size;
         usage.set(used)?;
         let made = NamedTempFile::new_in(&self.temp).and_then(|temp| {
@@ -158,15 +179,17 @@ impl Disk {
     /// Evicts as much as this, or all there is, whatever the budget says. Gives how much content went.
     pub(super) fn free(&self, size: u64) -> Result<usize> {
         let mut usage = self.state.lock()?;
-        let victims = self.victims(size)?;
+        let (victims, _) = self.victims(size, 0)?;
         self.evict(&mut usage, &victims)
     }
 
-    /// Content that nobody has a lock on, what was used longest ago first, until it is enough. It is locked, so that
-    /// it can either be evicted or let go, all of it.
-    fn victims(&self, enough: u64) -> Result<Vec<Victim>> {
+    /// Content that nobody has a lock on, what was used longest ago first, until it is enough, and what more there is
+    /// in the spare bytes; and the bytes of all of it. It is not locked any more, since a process may not have as many
+    /// files open as there is content: whoever evicts it looks again.
+    fn victims(&self, enough: u64, spare: u64) -> Result<(Vec<Digest>, u64)> {
+        let (mut victims, mut sum) = (Vec::new(), 0);
         if enough == 0 {
-            return Ok(Vec::new());
+            return Ok((victims, sum));
         }
         let mut candidates = Vec::new();
         for entry in files::entries(&self.content)? {
@@ -174,21 +197,29 @@ impl Disk {
                 && let Ok(about) = entry.metadata()
                 && about.is_file()
             {
-                candidates.push((about.modified().ok(), digest));
+                let used = about.modified().ok();
+                self.clock.saw(used);
+                candidates.push((used, digest, about.len()));
             }
         }
         candidates.sort_unstable();
-        let (mut victims, mut sum) = (Vec::new(), 0);
-        for (_, digest) in candidates {
-            if sum >= enough {
+        for (_, digest, size) in candidates {
+            if sum >= enough && sum.saturating_add(size) > enough.saturating_add(spare) {
                 break;
             }
-            if let Some(victim) = self.victim(&digest)? {
-                sum += victim.size;
-                victims.push(victim);
+            match self.victim(&digest) {
+                Ok(Some(victim)) => {
+                    sum += victim.size;
+                    victims.push(digest);
+                }
+                Ok(None) => {}
+                // One that cannot be opened is no reason to keep all others.
+                Err(error) => {
+                    warn!(%digest, %error, "cannot evict content; passing it over");
+                }
             }
         }
-        Ok(victims)
+        Ok((victims, sum))
     }
 
     /// Content alone, unless somebody has a lock on it.
@@ -208,18 +239,21 @@ impl Disk {
         }))
     }
 
-    fn evict(&self, usage: &mut Usage<'_>, victims: &[Victim]) -> Result<usize> {
-        if victims.is_empty() {
-            return Ok(0);
+    /// Evicts content, one after the other, but not what somebody has come to hold since it was chosen. Gives how much
+    /// went.
+    fn evict(&self, usage: &mut Usage<'_>, victims: &[Digest]) -> Result<usize> {
+        let mut count = 0;
+        for digest in victims {
+            if let Some(victim) = self.victim(digest)? {
+                victim.evict(usage)?;
+                count += 1;
+            }
         }
-        let count = victims.len();
-        for Victim { path, size, .. } in victims {
-            fs::remove_file(path).map_err(Error::file("remove", path))?;
-            usage.set(usage.used().saturating_sub(*size))?;
+        if count > 0 {
+            debug!(count, "evicted content");
+            self.sources
+                .sweep(usage, |digest| self.path(digest).exists())?;
         }
-        debug!(count, "evicted content");
-        self.sources
-            .sweep(usage, |digest| self.path(digest).exists())?;
         Ok(count)
     }
 
@@ -229,9 +263,9 @@ impl Disk {
         if !self.path(digest).exists() {
             return Ok(());
         }
-        match self.victim(digest)? {
-            Some(victim) => self.evict(&mut usage, &[victim]).map(drop),
-            None => Err(Error::Held { digest: *digest }),
+        match self.evict(&mut usage, &[*digest])? {
+            0 => Err(Error::Held { digest: *digest }),
+            _ => Ok(()),
         }
     }
 
@@ -263,6 +297,8 @@ impl Disk {
         for entry in files::entries(&self.content)? {
             if files::content(&entry).is_none() {
                 files::remove(&entry);
+            } else if let Ok(about) = entry.metadata() {
+                self.clock.saw(about.modified().ok());
             }
         }
         self.sources

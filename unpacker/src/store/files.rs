@@ -5,7 +5,6 @@ use std::{
     io,
     os::unix::fs::MetadataExt,
     path::Path,
-    time::SystemTime,
 };
 
 use tracing::warn;
@@ -57,9 +56,4 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
         (Ok(open), Ok(there)) => at(open) == at(there),
         _ => false,
     }
-}
-
-/// Marks a file as used just now. On a read-only disk nothing is evicted either.
-pub(super) fn touch(file: &File) {
-    let _ = file.set_modified(SystemTime::now());
 }

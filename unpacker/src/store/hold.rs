@@ -62,7 +62,7 @@ impl Holds {
     /// Holds what is in the store.
     pub(super) fn hold(&self, disk: &Disk, digest: &Digest) -> Result<Hold> {
         if let Some(held) = self.get(disk, digest) {
-            files::touch(&held.file);
+            disk.clock.touch(&held.file);
             return Ok(Hold { held });
         }
         // Not under the mutex: locking may wait for another process.

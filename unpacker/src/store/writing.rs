@@ -10,8 +10,9 @@ use std::{
 };
 
 use tempfile::NamedTempFile;
+use tracing::warn;
 
-use super::{Error, Result, disk::Disk, files};
+use super::{Error, Result, disk::Disk, files, reading::Reading};
 use crate::{Digest, Tree};
 
 /// Between the many small pieces of a tar and its file.
@@ -78,8 +79,8 @@ impl<'a> Writing<'a> {
         Ok(digest)
     }
 
-    /// Gives the file the name of its content, unless that is there. What is there is judged by its size alone:
-    /// whether its bytes are right, every reader checks.
+    /// Gives the file the name of its content, unless that is there. What is there is read to its end first: who brings
+    /// the right bytes is not sent away for the sake of wrong ones.
     pub(super) fn keep(self, digest: &Digest) -> Result<Kept> {
         // In this order, so that early returns remove the file first and give back its space then.
         let Self {
@@ -88,20 +89,33 @@ impl<'a> Writing<'a> {
             temp,
         } = self;
         let path = disk.path(digest);
-        let mut usage = disk.state.lock()?;
         let size = temp
             .as_file()
             .metadata()
             .map_err(Error::file("examine", temp.path()))?;
-        let old = fs::symlink_metadata(&path)
-            .ok()
-            .filter(fs::Metadata::is_file);
-        if old.as_ref().is_some_and(|old| old.len() == size.len()) {
-            // Nobody can unlink it before it is opened: that takes the usage.
-            let file = disk.content(digest)?;
-            drop(usage);
-            return Ok(Kept::Old(file));
-        }
+        let mut damaged = None;
+        let (mut usage, old) = loop {
+            let usage = disk.state.lock()?;
+            let old = fs::symlink_metadata(&path)
+                .ok()
+                .filter(fs::Metadata::is_file);
+            let is_damaged = damaged
+                .as_ref()
+                .is_some_and(|file| files::is_at(file, &path));
+            if is_damaged || old.as_ref().is_none_or(|old| old.len() != size.len()) {
+                break (usage, old);
+            }
+            // Nobody can unlink it before it is opened: that takes the usage. What cannot even be opened is replaced.
+            let Ok(file) = disk.content(digest) else {
+                break (usage, old);
+            };
+            drop(usage); // reading takes its time
+            match Reading::new(&file).finish() {
+                Ok(found) if found == *digest => return Ok(Kept::Old(file)),
+                _ => warn!(%digest, "replacing content that was damaged on disk"),
+            }
+            damaged = Some(file);
+        };
         let file = match temp.persist(&path) {
             Ok(file) => file,
             Err(error) => {
@@ -110,7 +124,7 @@ impl<'a> Writing<'a> {
             }
         };
         // Writing marks it only to the tick of a coarse clock, and so perhaps as older than what was used before.
-        files::touch(&file);
+        disk.clock.touch(&file);
         // What was reserved for it is now in use by it, and whoever held the old one holds something damaged.
         let replaced = old.map_or(0, |old| old.len());
         usage.set((usage.used() + size.len()).saturating_sub(reserved.size + replaced))?;

@@ -91,8 +91,8 @@ fn damaged_content_is_told_removed_and_can_be_stored_again() {
 }
 
 #[test]
-fn content_of_the_wrong_size_is_replaced_when_it_is_stored_again() {
-    for damage in [cut, empty, extend] {
+fn damaged_content_is_replaced_when_it_is_stored_again() {
+    for damage in [flip, cut, empty, extend] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let store = open(folder, 1 << 20, 0);

@@ -1,10 +1,15 @@
 //! What goes when there is no room, and what does not.
 
-use std::fs;
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    process::Command,
+    time::{Duration, SystemTime},
+};
 
 use unpacker::{Limits, store::Error};
 
-use crate::{assert_whole, digests, listed, open, tree};
+use crate::{FOLDER, ROLE, assert_whole, digests, file, listed, open, role, tree};
 
 /// The bytes that content of 100 000 bytes takes.
 fn one() -> u64 {
@@ -112,4 +117,122 @@ fn the_same_content_is_stored_once_even_by_two_at_once() {
     assert_eq!(ours.written + theirs.written, 1);
     assert_eq!(ours.duplicates + theirs.duplicates, 7);
     assert_whole(&open(folder, 1 << 30, 0), folder);
+}
+
+/// Runs one test again, in a process that may open few files and must ask for leave to read them, root or not.
+fn restricted(test: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let as_user = "setpriv --bounding-set -dac_override,-dac_read_search";
+    let start = if is_root { as_user } else { "" };
+    let output = Command::new("sh")
+        .args(["-c", &format!("ulimit -n 64 && exec {start} \"$0\" \"$@\"")])
+        .arg(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(ROLE, "restricted")
+        .env(FOLDER, folder.path())
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+}
+
+#[test]
+fn more_content_goes_at_once_than_files_may_be_open() {
+    let Some((_, folder)) = role() else {
+        return restricted("eviction::more_content_goes_at_once_than_files_may_be_open");
+    };
+    let store = open(&folder, 1_000_000, 0);
+    for seed in 0..150 {
+        store.put(&tree(seed, 1000)).unwrap();
+    }
+    let large = store.put(&tree(1000, 950_000)).unwrap();
+    assert_eq!(
+        digests(&folder)
+            .iter()
+            .filter(|found| **found == large.digest)
+            .count(),
+        1
+    );
+    assert!(store.stats().evicted > 100, "{:?}", store.stats());
+    assert_whole(&store, &folder);
+}
+
+#[test]
+fn content_that_cannot_be_read_keeps_no_other_from_being_evicted() {
+    let Some((_, folder)) = role() else {
+        return restricted(
+            "eviction::content_that_cannot_be_read_keeps_no_other_from_being_evicted",
+        );
+    };
+    let store = open(&folder, 2 * one(), 0);
+    let [first, second] = [1, 2].map(|seed| store.put(&tree(seed, 100_000)).unwrap().digest);
+    fs::set_permissions(file(&folder, &first), fs::Permissions::from_mode(0o000)).unwrap();
+    assert!(fs::File::open(file(&folder, &first)).is_err());
+    let third = store.put(&tree(3, 100_000)).unwrap();
+    let mut left = [first, third.digest];
+    left.sort();
+    assert_eq!(digests(&folder), left);
+    assert!(matches!(store.hold(&second), Err(Error::Missing { .. })));
+    // And who brings it again repairs it.
+    let again = store.put(&tree(1, 50_000)).err();
+    assert!(matches!(again, Some(Error::OverBudget { .. })), "{again:?}");
+    drop(third);
+    store.put(&tree(1, 100_000)).unwrap();
+    store.reader(&first).unwrap();
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_turn_the_order_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for reopened in [false, true] {
+        let mut store = open(folder, 3 * one(), 0);
+        let stored = [1, 2, 3].map(|seed| store.put(&tree(seed, 100_000)).unwrap().digest);
+        // As if all that had been while the clock was an hour ahead.
+        for (at, digest) in (0..).zip(&stored) {
+            let file = fs::File::options().write(true).open(file(folder, digest));
+            let ahead = SystemTime::now() + Duration::from_secs(3600 + at);
+            file.unwrap().set_modified(ahead).unwrap();
+        }
+        if reopened {
+            store = open(folder, 3 * one(), 0);
+        } else {
+            store.hold(&stored[2]).unwrap(); // whoever used it last knows when that was
+        }
+        let [first, second, third] = stored;
+        store.hold(&first).unwrap();
+        for (seed, gone) in [(4, second), (5, third)] {
+            store.put(&tree(seed, 100_000)).unwrap();
+            assert!(matches!(store.hold(&gone), Err(Error::Missing { .. })));
+        }
+        assert!(store.hold(&first).is_ok());
+        for digest in digests(folder) {
+            store.remove(&digest).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_little_more_goes_than_must_so_that_this_is_rare() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let store = open(folder, 1_000_000, 0);
+    let mut seed = 0;
+    while store.stats().evicted == 0 {
+        seed += 1;
+        store.put(&tree(seed, 1000)).unwrap();
+    }
+    let evicted = store.stats().evicted;
+    let free = 1_000_000 - store.stats().disk;
+    assert!(
+        evicted > 5 && free > 40_000 && free <= 50_000,
+        "{evicted} {free}"
+    );
+    store.put(&tree(seed + 1, 1000)).unwrap();
+    assert_eq!(store.stats().evicted, evicted);
 }

@@ -45,9 +45,13 @@ impl Model {
         if held + size > DISK {
             return false;
         }
-        while self.used() + size > DISK {
-            let at = self.0.iter().position(|entry| entry.2 == 0).unwrap();
-            self.0.remove(at);
+        let enough = (self.used() + size).saturating_sub(DISK);
+        let mut freed = 0;
+        while enough > 0
+            && let Some(at) = self.0.iter().position(|entry| entry.2 == 0)
+            && (freed < enough || freed + self.0[at].1 <= enough + DISK / 20)
+        {
+            freed += self.0.remove(at).1;
         }
         true
     }
