@@ -100,6 +100,9 @@ pub(super) fn keep(
         body,
     } = taken;
     compare(demand, BODY_DIGEST, claims.body, &body)?;
+    if tree.is_empty() {
+        return Err(Refusal::Empty);
+    }
     if demand == Demand::Nothing && (claims.content, claims.size) == (None, None) {
         return put(store, &tree.strip_top_folder(), skipped);
     }
@@ -107,8 +110,9 @@ pub(super) fn keep(
     let digest = tree.write_tar(&mut size).map_err(Refusal::Archive)?;
     compare(demand, CONTENT_DIGEST, claims.content, &digest)?;
     compare(demand, CONTENT_SIZE, claims.size, &size.0)?;
-    // Not asked before the claims are known to be right: nobody learns what is here by claiming it.
-    let Ok(hold) = store.hold(&digest) else {
+    // Not asked before the claims are known to be right: nobody learns what is here by claiming it. What is here is
+    // read again: who has just sent the right bytes must not be sent away for the sake of damaged ones.
+    let Ok(hold) = store.verified(&digest) else {
         return put(store, &tree, skipped);
     };
     Ok(Received {

@@ -176,14 +176,17 @@ fn check_head(headers: &HeaderMap, limit: u64) -> Result<(), Refusal> {
     let media = |found: String| Refusal::Media {
         found: found.chars().take(100).collect(),
     };
-    if let Some(found) = text(header::CONTENT_TYPE)
-        && ![
+    // Parameters, as in `; charset=binary`, say nothing here.
+    let is_gzip = |found: &String| {
+        let kind = found.split(';').next().unwrap_or_default().trim();
+        [
             CONTENT_TYPE,
             "application/x-gzip",
             "application/octet-stream",
         ]
-        .contains(&found.as_str())
-    {
+        .contains(&kind)
+    };
+    if let Some(found) = text(header::CONTENT_TYPE).filter(|found| !is_gzip(found)) {
         return Err(media(found));
     }
     if let Some(found) = text(header::CONTENT_ENCODING)

@@ -30,6 +30,9 @@ pub enum Refusal {
     /// The archive cannot be taken.
     #[error(transparent)]
     Archive(Error),
+    /// The archive is well formed, and there is nothing in it that is taken.
+    #[error("there are no files in the upload; pack the folder with the bundle's manifests")]
+    Empty,
     /// A claim is not well formed.
     #[error(transparent)]
     BadClaim(#[from] BadClaim),
@@ -95,7 +98,9 @@ impl Refusal {
             Self::Archive(error) if error.reason() == "LimitExceeded" => {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
-            Self::Archive(_) | Self::WrongClaim { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Archive(_) | Self::Empty | Self::WrongClaim { .. } => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             Self::BadClaim(_) | Self::NoClaim { .. } | Self::Broken { .. } => {
                 StatusCode::BAD_REQUEST
             }
@@ -113,6 +118,7 @@ impl Refusal {
             Self::NotGzip => "NotGzip",
             Self::TooLong { .. } => "LimitExceeded",
             Self::Archive(error) => error.reason(),
+            Self::Empty => "NothingUploaded",
             Self::BadClaim(_) => "InvalidClaim",
             Self::NoClaim { .. } => "ClaimMissing",
             Self::WrongClaim { name, .. } if *name == super::BODY_DIGEST => "BodyDigestMismatch",

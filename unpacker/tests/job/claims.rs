@@ -10,17 +10,17 @@ use unpacker::{
 
 use crate::{bundle, content, receiver::Receiver, senders::Sender, tar};
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(bytes).unwrap();
     gzip.finish().unwrap()
 }
 
-fn small() -> Vec<u8> {
+pub(crate) fn small() -> Vec<u8> {
     tar(&content(bundle().path())).0
 }
 
-fn uploads() -> Terms {
+pub(crate) fn uploads() -> Terms {
     Terms {
         demand: Demand::Nothing,
         ..Terms::default()

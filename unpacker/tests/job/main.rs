@@ -18,6 +18,7 @@ mod senders;
 mod sending;
 mod slow;
 mod tls;
+mod uploads;
 
 use std::{fs, path::Path};
 
