@@ -25,7 +25,7 @@ use oci_client::manifest::{
 };
 use serde::Deserialize;
 
-use crate::Digest;
+use crate::{Digest, job::is_unprintable};
 
 pub use error::Error;
 pub use labels::{labels, select};
@@ -415,9 +415,9 @@ pub(crate) fn json<'a, T: Deserialize<'a>>(
     serde_json::from_slice(bytes).map_err(|error| failed(&error.to_string()))
 }
 
-/// A text of strangers for messages: short, and without control characters.
+/// A text of strangers for messages: short, and without what changes how the rest is shown.
 pub(crate) fn excerpt(text: &str) -> String {
-    let shown = text.chars().filter(|c| !c.is_control()).take(120);
+    let shown = text.chars().filter(|c| !is_unprintable(*c)).take(120);
     shown.collect()
 }
 

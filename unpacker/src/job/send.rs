@@ -9,7 +9,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::time::{self, Instant};
 
-use super::{Address, Error, Load, Packed, connect, upload};
+use super::{Address, Error, Load, Packed, connect, is_unprintable, upload};
 use crate::wire::{self, Accepted, Problem};
 
 /// What an answer may have at most.
@@ -127,11 +127,20 @@ async fn attempt(load: &Arc<Load>, receiver: &Receiver) -> Result<(Packed, bool)
     // The connection reads and writes by itself, so that an answer before the end of the body is seen.
     let mut connection = Connection(tokio::spawn(connection));
     let exchange = async {
-        let (head, body) = sender.send_request(request).await?.into_parts();
-        Ok((head, Limited::new(body, ANSWER).collect().await))
+        let sent = sender.send_request(request).await;
+        let (head, body) = sent.map_err(broken)?.into_parts();
+        let body = match Limited::new(body, ANSWER).collect().await {
+            Ok(body) => body.to_bytes(),
+            // Half an answer is none: what it would have been, only another try can tell.
+            Err(error) => match error.downcast() {
+                Ok(error) => return Err(broken(*error)),
+                Err(_) => Bytes::new(), // a longer one than any receiver gives
+            },
+        };
+        Ok((head, body))
     };
     let answered = tokio::select! {
-        answered = exchange => answered.map_err(broken),
+        answered = exchange => answered,
         () = movement.end(receiver.idle) => Err(Error::Silent {
             to: address.shown().to_owned(),
             after: receiver.idle,
@@ -151,9 +160,7 @@ async fn attempt(load: &Arc<Load>, receiver: &Receiver) -> Result<(Packed, bool)
     let answer = Answer {
         to: address.shown(),
         head,
-        body: body
-            .map(http_body_util::Collected::to_bytes)
-            .unwrap_or_default(),
+        body,
     };
     answer.judge(made)
 }
@@ -300,7 +307,7 @@ impl Answer<'_> {
 fn clean(text: &str, most: usize) -> String {
     let mut clean = String::new();
     for character in text.chars() {
-        let shown = if character.is_control() {
+        let shown = if is_unprintable(character) {
             ' '
         } else {
             character

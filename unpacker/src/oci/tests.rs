@@ -346,3 +346,13 @@ fn labels_name_the_folders_that_are_read() {
     );
     assert!(labels(b"{\"config\": {\"Labels\": {\"a\": 1}}}").is_err());
 }
+
+#[test]
+fn texts_of_strangers_cannot_change_how_the_rest_is_shown() {
+    for (text, shown) in [
+        ("a\u{1b}[31m\r\nb", "a[31mb"),
+        ("a\u{202e}b\u{2066}c\u{200f}d\u{2028}e", "abcde"),
+    ] {
+        assert_eq!(excerpt(text), shown);
+    }
+}

@@ -71,10 +71,13 @@ async fn a_refusal_is_seen_while_there_is_much_left_to_send() {
 #[tokio::test]
 async fn a_message_that_is_too_long_is_cut_between_characters_and_kept_on_one_line() {
     let bundle = bundle();
-    let body = problem("Long", &"é\n\u{1b}[31m".repeat(2000));
+    let body = problem(
+        "Long",
+        &"é\n\u{1b}[31m\u{202e}\u{2066}\u{2028}".repeat(2000),
+    );
     let receiver = Receiver::after([Day::Answer("400", "", body)]).await;
     let ran = Run::from_to(bundle.path(), &receiver.url()).run().await;
-    ran.failed("Long", "é  [31mé");
+    ran.failed("Long", "é  [31m   é");
     assert!(ran.message.len() <= 4096, "{}", ran.message.len());
     assert!(ran.message.chars().all(|character| !character.is_control()));
 }

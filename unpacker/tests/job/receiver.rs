@@ -36,6 +36,8 @@ pub(crate) enum Day {
     Answer(&'static str, &'static str, String),
     /// The head is read, this answer is sent, and the connection reset while the body still comes.
     Hasty(&'static str, String),
+    /// The whole body is read, and the connection ends in the middle of the answer.
+    Torn(&'static str),
     /// So many bytes are read, and the connection ends.
     Cut(usize),
     /// All is read, and nothing said.
@@ -159,6 +161,18 @@ async fn serve(
             let _ = stream.read(&mut buffer).await;
             let length = body.len();
             let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
+            let _ = stream.write_all(head.as_bytes()).await;
+        }
+        Day::Torn(status) => {
+            let mut end = Vec::new();
+            while !(end.ends_with(b"\r\n\r\n") && end.windows(5).any(|part| part == b"\r\n0\r\n")) {
+                match stream.read(&mut buffer).await {
+                    Ok(count) if count > 0 => end.extend(&buffer[..count]),
+                    _ => return,
+                }
+                end.drain(..end.len().saturating_sub(4096));
+            }
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: 100\r\n\r\n{{\"dig");
             let _ = stream.write_all(head.as_bytes()).await;
         }
         Day::Cut(most) => {

@@ -82,6 +82,10 @@ async fn what_passes_is_waited_for() {
         (vec![Day::Answer("408", "", no())], "answer 408"),
         (vec![Day::Cut(100_000)], "broke"),
         (vec![Day::Cut(1)], "broke"),
+        (
+            vec![Day::Torn("201 Created"), Day::Torn("400 Bad")],
+            "broke",
+        ),
         (vec![Day::Hasty("503 Busy", no())], "try 1 of 6 failed"),
     ] {
         let bundle = bundle();
