@@ -95,12 +95,24 @@ impl Draft {
         let name = path
             .file_name()
             .with_context(|| format!("{} names no file", path.display()))?;
-        let mut other = std::ffi::OsString::from(".");
-        other.push(name);
-        other.push(format!(".{}", std::process::id()));
-        let other = path.with_file_name(other);
+        // Somebody with the same number may have been killed here, which is likely where every process is the first.
         // Never through a link that somebody left there.
-        let (file, guard) = Guard::file(&other).with_context(failed)?;
+        let mut attempt = 0;
+        let (other, (file, guard)) = loop {
+            let mut other = std::ffi::OsString::from(".");
+            other.push(name);
+            other.push(match attempt {
+                0 => format!(".{}", std::process::id()),
+                more => format!(".{}-{more}", std::process::id()),
+            });
+            let other = path.with_file_name(other);
+            match Guard::file(&other) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1000 => {
+                    attempt += 1;
+                }
+                made => break (other, made.with_context(failed)?),
+            }
+        };
         Ok(Self {
             file,
             path: path.to_owned(),

@@ -179,3 +179,19 @@ fn manifests_that_are_a_link_are_called_one() {
         assert!(run.err.contains(&text), "{run:?}");
     }
 }
+
+#[test]
+fn what_a_killed_process_of_the_same_number_left_is_in_nobodys_way() {
+    let place = Place::new();
+    place.good("tide");
+    let out = place.path("out.tgz").to_str().unwrap().to_owned();
+    // The shell becomes the command, so that it has the number that the leftover is named by.
+    let script = format!(
+        "touch .out.tgz.$$ && exec '{}' unpack --quiet tide -o out.tgz",
+        binary().display()
+    );
+    let mut shell = place.command(std::path::Path::new("sh"));
+    let ran = shell.args(["-c", &script]).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    assert!(std::fs::metadata(out).unwrap().len() > 0);
+}
