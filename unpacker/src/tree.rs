@@ -120,7 +120,7 @@ impl Tree {
         }
     }
 
-    /// Writes the files as [`pack`](crate::pack) does.
+    /// Writes the files as [`pack`](crate::pack) does, but compresses fast rather than well: the tar within is the same.
     ///
     /// # Errors
     /// When writing fails, or the temporary file cannot be read.
@@ -255,7 +255,9 @@ impl Builder {
         let piece = self.spool.keep(reader)?;
         self.aside.size += piece.size();
         let mode = mode & 0o777;
-        self.aside.files.insert(path.to_owned(), Kept { piece, mode });
+        self.aside
+            .files
+            .insert(path.to_owned(), Kept { piece, mode });
         Ok(())
     }
 

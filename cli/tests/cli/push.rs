@@ -66,9 +66,7 @@ fn the_image_must_name_its_registry() {
         ("https://quay.io/acme/tide", "is no image"),
         ("user:sekret@quay.io/acme/tide:v1", "take them out"),
     ] {
-        let run = place
-            .run(&["push", "--dry-run", "tide", image])
-            .exits(2);
+        let run = place.run(&["push", "--dry-run", "tide", image]).exits(2);
         assert!(
             run.err.contains(problem) && !run.err.contains("sekret"),
             "{image}: {run:?}"

@@ -106,7 +106,9 @@ impl Proxies {
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |proxy: &Option<Result<Url, Unusable>>| {
-            let proxy = proxy.as_ref().map(|proxy| proxy.as_ref().map_err(|bad| *bad));
+            let proxy = proxy
+                .as_ref()
+                .map(|proxy| proxy.as_ref().map_err(|bad| *bad));
             proxy.map(|proxy| proxy.map(|url| super::Shown::from(url).to_string()))
         };
         f.debug_struct("Proxies")
