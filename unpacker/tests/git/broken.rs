@@ -80,9 +80,9 @@ async fn connection(
     let mut answer = from_server.take(most);
     tokio::select! {
         _ = copy(&mut answer, &mut to_client) => {}
-        _ = async {
+        () = async {
             let _ = copy(&mut from_client, &mut to_server).await;
-            std::future::pending::<()>().await
+            std::future::pending::<()>().await;
         } => {}
     }
     Some(())
