@@ -8,5 +8,6 @@ pub mod object;
 pub mod path;
 pub mod range;
 pub mod schema;
+pub mod size;
 pub mod version;
 pub mod yaml;

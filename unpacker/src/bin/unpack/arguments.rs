@@ -3,6 +3,7 @@
 use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 
 use lexopt::{Arg, ValueExt as _};
+use manifests::size;
 use unpacker::{
     Options, Selection,
     job::{Address, Receiver},
@@ -100,8 +101,8 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command
             "timeout" => total = parser.value()?.parse_with(positive)?,
             "idle-timeout" => idle = parser.value()?.parse_with(positive)?,
             "termination-message" => report.file = Some(parser.value()?.into()),
-            "max-size" => options.limits.total = parser.value()?.parse_with(size)?,
-            "max-file-size" => options.limits.file = parser.value()?.parse_with(size)?,
+            "max-size" => options.limits.total = parser.value()?.parse_with(size::bytes)?,
+            "max-file-size" => options.limits.file = parser.value()?.parse_with(size::bytes)?,
             "max-entries" => options.limits.entries = parser.value()?.parse()?,
             "max-path-length" => options.limits.path = parser.value()?.parse()?,
             "max-path-depth" => options.limits.depth = parser.value()?.parse()?,
@@ -150,26 +151,6 @@ fn positive(text: &str) -> Result<u32, &'static str> {
         Ok(0) | Err(_) => Err("write a whole number above 0"),
         Ok(number) => Ok(number),
     }
-}
-
-/// Reads a size as Kubernetes writes one.
-fn size(text: &str) -> Result<u64, &'static str> {
-    const PROBLEM: &str = "write a number of bytes, or one with Ki, Mi, Gi, k, M or G behind it";
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit: u64 = match text.strip_prefix(digits) {
-        Some("") => 1,
-        Some("k") => 1000,
-        Some("M") => 1000 * 1000,
-        Some("G") => 1000 * 1000 * 1000,
-        Some("Ki") => 1 << 10,
-        Some("Mi") => 1 << 20,
-        Some("Gi") => 1 << 30,
-        _ => return Err(PROBLEM),
-    };
-    let number: u64 = digits.parse().map_err(|_| PROBLEM)?;
-    number
-        .checked_mul(unit)
-        .ok_or("this is more than any machine has")
 }
 
 #[cfg(test)]

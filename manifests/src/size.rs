@@ -1,0 +1,55 @@
+//! Sizes as people write them.
+//!
+//! ```
+//! assert_eq!(manifests::size::bytes("64Ki"), Ok(65536));
+//! ```
+
+/// Reads a size as Kubernetes writes one: a number of bytes, or of a unit that stands behind it.
+///
+/// # Errors
+/// When it is written otherwise, or is more than 64 bits can count.
+pub fn bytes(text: &str) -> Result<u64, &'static str> {
+    const PROBLEM: &str = "write a number of bytes, or one with Ki, Mi, Gi, k, M or G behind it";
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match text.strip_prefix(digits) {
+        Some("") => 1,
+        Some("k") => 1000,
+        Some("M") => 1000 * 1000,
+        Some("G") => 1000 * 1000 * 1000,
+        Some("Ki") => 1 << 10,
+        Some("Mi") => 1 << 20,
+        Some("Gi") => 1 << 30,
+        _ => return Err(PROBLEM),
+    };
+    let number: u64 = digits.parse().map_err(|_| PROBLEM)?;
+    number
+        .checked_mul(unit)
+        .ok_or("this is more than any machine has")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_kubernetes_writes_them() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("512", Some(512)),
+            ("5k", Some(5000)),
+            ("64Ki", Some(65536)),
+            ("64Mi", Some(64 << 20)),
+            ("2Gi", Some(2 << 30)),
+            ("1M", Some(1_000_000)),
+            ("", None),
+            ("Mi", None),
+            ("1.5Mi", None),
+            ("-1", None),
+            ("1mi", None),
+            ("1 Mi", None),
+            ("18446744073709551615Gi", None),
+        ] {
+            assert_eq!(bytes(text).ok(), expected, "{text:?}");
+        }
+    }
+}
