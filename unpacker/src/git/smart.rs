@@ -1,6 +1,5 @@
 //! Git over HTTP.
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -34,7 +33,7 @@ pub(super) struct Smart {
 /// Asks a server whether it has the repository.
 pub(super) async fn connect(repository: &Url, access: &Access) -> Result<Talk> {
     let client = Client::new(&access.trust, &access.patience)?;
-    let authorization = access.basic.as_ref().map(authorization);
+    let authorization = access.basic.as_ref().map(Basic::authorization);
     let mut url = below(repository, "info/refs");
     url.set_query(Some("service=git-upload-pack"));
     let mut request = Request::get(url);
@@ -110,11 +109,6 @@ async fn accept(response: Response, kind: &str, has_credentials: bool) -> Result
 
 fn input(response: Response) -> Input {
     Input::Http(response.into_body().boxed())
-}
-
-fn authorization(basic: &Basic) -> Secret {
-    let pair = format!("{}:{}", basic.username, basic.password.reveal());
-    format!("Basic {}", BASE64_STANDARD.encode(pair)).into()
 }
 
 fn below(base: &Url, name: &str) -> Url {

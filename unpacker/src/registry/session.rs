@@ -5,7 +5,6 @@ mod token;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderMap, Method, StatusCode};
 use url::Url;
 
@@ -17,7 +16,7 @@ use super::{
 };
 use crate::{
     Access,
-    access::{Basic, Secret, Trust, Verify},
+    access::{Secret, Trust, Verify},
     web::{self, Client, Patience, Request, Response},
 };
 use token::Token;
@@ -233,7 +232,9 @@ impl Session {
             (Challenge::Bearer { realm, service }, _) => {
                 Proof::Bearer(self.token(realm, service.as_deref()).await?)
             }
-            (Challenge::Basic, Some(Credential::Basic(basic))) => Proof::Basic(header(basic)),
+            (Challenge::Basic, Some(Credential::Basic(basic))) => {
+                Proof::Basic(basic.authorization())
+            }
             (Challenge::Basic, _) => return Err(self.refused()),
         };
         let mut state = self.state();
@@ -286,12 +287,6 @@ impl Session {
             None => self.refused(),
         }
     }
-}
-
-/// The value of the `Authorization` header for a name and a password.
-fn header(basic: &Basic) -> Secret {
-    let pair = format!("{}:{}", basic.username, basic.password.reveal());
-    format!("Basic {}", STANDARD.encode(pair)).into()
 }
 
 fn address(place: &Place, scheme: &str) -> Result<Url> {

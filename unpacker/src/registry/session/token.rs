@@ -6,7 +6,7 @@ use http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE};
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
-use super::{Action, Credential, Error, Result, Session, header};
+use super::{Action, Credential, Error, Result, Session};
 use crate::{
     access::{Secret, Verify},
     web::{self, Request},
@@ -91,7 +91,7 @@ impl Session {
                 url.query_pairs_mut().extend_pairs(pairs);
                 let mut request = Request::get(url);
                 if let Some(Credential::Basic(basic)) = credential {
-                    request.authorization = Some(header(basic));
+                    request.authorization = Some(basic.authorization());
                 }
                 request
             }
