@@ -1,6 +1,8 @@
 //! Everything that is written down: the YAML codec, the object model, names, versions, and the checked set of
 //! files (`Content`) that every other crate passes on. Bytes in, values out; no I/O beyond the readers it is given.
 
+#[cfg(feature = "api")]
+pub mod api;
 pub mod content;
 pub mod image;
 pub mod names;

@@ -1,0 +1,36 @@
+//! Our custom resources, as they are written down: `core.rukpak.io/v1alpha1` with [`bundle::Bundle`] and
+//! [`instance::BundleInstance`], their conditions, labels and names, and the definitions and the install file that are
+//! generated from them.
+//!
+//! ```text
+//!  bundle, instance (Rust types) ── schema (bounds, CEL) ──> crds/*.yaml ─┐
+//!                                    install (rights, pods) ──────────────┴> install/rukpak.yaml
+//! ```
+
+pub mod bundle;
+pub mod condition;
+pub mod instance;
+pub mod labels;
+
+/// The API group of our resources.
+pub const GROUP: &str = "core.rukpak.io";
+
+/// What may be written for a class: `core.rukpak.io/registry` (rukpak before 0.9) and `core-rukpak-io-registry` (since).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// `plain+v0` content.
+    Plain,
+    /// `registry+v1` content.
+    Registry,
+}
+
+impl Class {
+    /// Reads a class name in either spelling; `None` is a class of somebody else.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "core.rukpak.io/plain" | "core-rukpak-io-plain" => Some(Self::Plain),
+            "core.rukpak.io/registry" | "core-rukpak-io-registry" => Some(Self::Registry),
+            _ => None,
+        }
+    }
+}

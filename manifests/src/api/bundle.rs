@@ -1,0 +1,238 @@
+//! `Bundle`: content from one source, fetched once.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which content to fetch, and how it is to be read.
+#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "core.rukpak.io",
+    version = "v1alpha1",
+    kind = "Bundle",
+    plural = "bundles",
+    status = "BundleStatus",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleSpec {
+    /// Who acts on this Bundle, and which format its content has.
+    pub provisioner_class_name: String,
+    /// Where the content comes from.
+    pub source: BundleSource,
+}
+
+/// Where content comes from: `type`, and the member of that name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleSource {
+    /// `image`, `git`, `http`, `configMaps` or `upload`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// An image in a registry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageSource>,
+    /// A folder of a git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<GitSource>,
+    /// An archive behind a URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpSource>,
+    /// ConfigMaps of the system namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_maps: Option<Vec<ConfigMapSource>>,
+    /// Content that is sent to the provisioner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<UploadSource>,
+}
+
+/// An image in a registry.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageSource {
+    /// Tag or digest.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// A pull secret in the system namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull_secret: Option<String>,
+    /// Whether the registry need not prove who it is.
+    #[serde(default, rename = "insecureSkipTLSVerify", skip_serializing_if = "is_false")]
+    pub insecure_skip_tls_verify: bool,
+    /// Certificates of authorities to believe besides, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_data: Option<String>,
+}
+
+/// A folder of a git repository.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GitSource {
+    /// Where to clone from.
+    pub repository: String,
+    /// The folder that is the bundle's root; the repository's root if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// What to take: exactly one of branch, tag and commit.
+    #[serde(rename = "ref")]
+    pub reference: GitRef,
+    /// How to prove who we are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Authorization>,
+}
+
+/// What names a commit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GitRef {
+    /// A branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// A tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// A commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+}
+
+/// An archive behind a URL.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpSource {
+    /// Where.
+    pub url: String,
+    /// How to prove who we are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Authorization>,
+}
+
+/// How to prove who we are.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Authorization {
+    /// A Secret in the system namespace: `username` and `password`, or `ssh-privatekey` and `ssh-knownhosts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<SecretName>,
+    /// Whether the server need not prove who it is.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub insecure_skip_verify: bool,
+}
+
+/// The name of a Secret.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SecretName {
+    /// Its name; rukpak's objects may have it empty, which means none.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// Files from one ConfigMap.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapSource {
+    /// Which.
+    pub config_map: ConfigMapName,
+    /// The folder its keys belong in; the root if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// The name of a ConfigMap.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigMapName {
+    /// Its name.
+    pub name: String,
+}
+
+/// Content that is sent to the provisioner; there is nothing to say about it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UploadSource {}
+
+/// How far a Bundle has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// Waiting.
+    Pending,
+    /// Fetching.
+    Unpacking,
+    /// Something is wrong; tried again.
+    Failing,
+    /// The content is stored.
+    Unpacked,
+}
+
+/// What has become of a Bundle.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleStatus {
+    /// In one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// The source in its immutable form: a digest, a commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_source: Option<BundleSource>,
+    /// The generation that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// `Unpacked`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Where the content can be had.
+    #[serde(default, rename = "contentURL", skip_serializing_if = "Option::is_none")]
+    pub content_url: Option<String>,
+    /// The SHA-256 of the content's deterministic tar: `sha256:…`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_digest: Option<String>,
+    /// What the content says of itself.
+    #[serde(flatten)]
+    pub facts: Facts,
+}
+
+/// What registry+v1 content says of itself; shared by Bundle and BundleInstance.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Facts {
+    /// The package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    /// Its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The newest OpenShift release it runs on: `4.12`, as the bundle wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_open_shift_version: Option<String>,
+    /// The oldest Kubernetes it runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_kube_version: Option<String>,
+    /// What else it needs: packages (`etcd >=0.9.0`) and APIs (`EtcdCluster etcd.database.coreos.com/v1beta2`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+    /// The APIs it brings: `EtcdCluster etcd.database.coreos.com/v1beta2`.
+    #[serde(default, rename = "providedAPIs", skip_serializing_if = "Vec::is_empty")]
+    pub provided_apis: Vec<String>,
+    /// What the conversion had to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversion: Option<ConversionSummary>,
+}
+
+/// The report of a conversion in short.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConversionSummary {
+    /// How many objects came out.
+    pub objects: i64,
+    /// How many places were changed.
+    pub changes: i64,
+    /// How many warnings there were.
+    pub warnings: i64,
+    /// The first of them, warnings before changes, shortened.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref)] // serde passes references
+pub(super) fn is_false(value: &bool) -> bool {
+    !*value
+}

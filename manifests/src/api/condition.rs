@@ -1,0 +1,58 @@
+//! Condition types and reasons (rukpak parity where rukpak has them).
+
+/// The content of a Bundle has been fetched, checked and stored.
+pub const UNPACKED: &str = "Unpacked";
+/// The Bundle of the current template can be installed.
+pub const HAS_VALID_BUNDLE: &str = "HasValidBundle";
+/// The objects of a bundle are in the cluster; the message says of which one.
+pub const INSTALLED: &str = "Installed";
+/// What was installed works.
+pub const HEALTHY: &str = "Healthy";
+/// Something is under way, or would be if nothing were in its way.
+pub const PROGRESSING: &str = "Progressing";
+
+/// Why a condition is what it is.
+pub mod reason {
+    /// Waiting for something before unpacking begins.
+    pub const UNPACK_PENDING: &str = "UnpackPending";
+    /// Fetching.
+    pub const UNPACKING: &str = "Unpacking";
+    /// The source or its content is no good.
+    pub const UNPACK_FAILED: &str = "UnpackFailed";
+    /// The content is stored.
+    pub const UNPACK_SUCCESSFUL: &str = "UnpackSuccessful";
+    /// Nobody here serves that class.
+    pub const UNKNOWN_CLASS: &str = "UnknownProvisionerClass";
+    /// Bundles could not be listed or created.
+    pub const RECONCILE_FAILED: &str = "ReconcileFailed";
+    /// Stored content could not be read back.
+    pub const BUNDLE_LOAD_FAILED: &str = "BundleLoadFailed";
+    /// The first installation failed.
+    pub const INSTALL_FAILED: &str = "InstallFailed";
+    /// A pivot failed.
+    pub const UPGRADE_FAILED: &str = "UpgradeFailed";
+    /// All objects are applied.
+    pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
+    /// Nothing has been installed yet.
+    pub const NOT_INSTALLED: &str = "NotInstalled";
+    /// `spec.paused`.
+    pub const PAUSED: &str = "Paused";
+    /// Preflights found something.
+    pub const PREFLIGHT_FAILED: &str = "PreflightFailed";
+    /// Applying, or waiting for something.
+    pub const APPLYING: &str = "Applying";
+    /// Nothing to do.
+    pub const UP_TO_DATE: &str = "UpToDate";
+    /// The previous bundle was brought back.
+    pub const ROLLED_BACK: &str = "RolledBack";
+    /// Somebody else changes what we apply, again and again.
+    pub const FIGHTING: &str = "FieldConflict";
+    /// Being deleted.
+    pub const UNINSTALLING: &str = "Uninstalling";
+    /// Every object is well.
+    pub const HEALTHY: &str = "Healthy";
+    /// Some object is not.
+    pub const UNHEALTHY: &str = "Unhealthy";
+    /// There is nothing to be healthy.
+    pub const INSTALLATION_STATUS_FALSE: &str = "InstallationStatusFalse";
+}

@@ -1,0 +1,211 @@
+//! `BundleInstance`: a bundle that is installed, and kept as it was declared.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::bundle::{BundleSource, Facts};
+
+/// What is to be installed, where and how.
+#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "core.rukpak.io",
+    version = "v1alpha1",
+    kind = "BundleInstance",
+    plural = "bundleinstances",
+    shortname = "bi",
+    shortname = "bis",
+    status = "BundleInstanceStatus",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleInstanceSpec {
+    /// Who installs.
+    pub provisioner_class_name: String,
+    /// The Bundle to make and to install.
+    pub template: BundleTemplate,
+    /// Where namespaced objects go; the bundle's own choice if there is none. Immutable once set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_namespace: Option<String>,
+    /// What the admin changes in the operator's pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Config>,
+    /// Whose rights the objects are applied with; the provisioner's own if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<ServiceAccountRef>,
+    /// What becomes of CRDs when they leave the bundle, or with the instance.
+    #[serde(default)]
+    pub crd_deletion_policy: CrdDeletionPolicy,
+    /// Which checks hold an installation back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<Preflight>,
+    /// Whether to return to the previous bundle when a new one fails.
+    #[serde(default)]
+    pub rollback: Rollback,
+    /// Whether to leave the cluster alone for now.
+    #[serde(default, skip_serializing_if = "super::bundle::is_false")]
+    pub paused: bool,
+}
+
+/// A Bundle in the making.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BundleTemplate {
+    /// Labels and annotations of the Bundle; its name is generated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<TemplateMetadata>,
+    /// The Bundle's spec.
+    pub spec: TemplateSpec,
+}
+
+/// Labels and annotations.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TemplateMetadata {
+    /// Labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// Annotations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<BTreeMap<String, String>>,
+}
+
+/// The spec of the Bundle to be made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateSpec {
+    /// The format of the content; the instance's own class if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisioner_class_name: Option<String>,
+    /// Where the content comes from.
+    pub source: BundleSource,
+}
+
+/// What the admin changes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Config {
+    /// As a Subscription's `spec.config`: env, resources, tolerations, nodeSelector, affinity, volumes and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment_config: Option<Value>,
+}
+
+/// A ServiceAccount.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceAccountRef {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
+/// What becomes of a CRD that is no longer wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CrdDeletionPolicy {
+    /// It stays.
+    Retain,
+    /// It goes, unless there are custom resources.
+    #[default]
+    DeleteIfUnused,
+    /// It goes, with all custom resources.
+    Delete,
+}
+
+/// Whether to return to the previous bundle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Rollback {
+    /// Never; what failed is tried again.
+    #[default]
+    Never,
+    /// When the new bundle cannot be applied, or does not become healthy.
+    OnFailure,
+}
+
+/// Which checks hold an installation back.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Preflight {
+    /// Whether a new version of a CRD must be safe for the custom resources there are.
+    #[serde(default)]
+    pub crd_upgrade_safety: Enforcement,
+    /// Whether `maxOpenShiftVersion` and `minKubeVersion` of the bundle are heeded.
+    #[serde(default)]
+    pub cluster_version: Enforcement,
+}
+
+/// Whether a check counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Enforcement {
+    /// It does.
+    #[default]
+    Enforce,
+    /// It does not.
+    Off,
+}
+
+/// What has become of a BundleInstance.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleInstanceStatus {
+    /// `HasValidBundle`, `Installed`, `Healthy`, `Progressing`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The Bundle whose objects are in the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installed_bundle_name: Option<String>,
+    /// The generation that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The source of the installed Bundle in its immutable form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_source: Option<BundleSource>,
+    /// The namespace that namespaced objects went to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_namespace: Option<String>,
+    /// The digest of what was applied last: content and everything that shaped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_digest: Option<String>,
+    /// What the installed bundle says of itself.
+    #[serde(flatten)]
+    pub facts: Facts,
+    /// Every object that was applied, or is about to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inventory: Option<Inventory>,
+    /// Objects that wait for an optional API to be served: `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<String>,
+    /// Objects that were left in the cluster on purpose, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub released: Vec<String>,
+    /// The template hash of a bundle that failed and was rolled back; it is not tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_template_hash: Option<String>,
+}
+
+/// The objects of an instance. What exceeds its bounds stands in ConfigMaps of the system namespace.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Inventory {
+    /// How many objects there are in all.
+    pub count: i64,
+    /// By kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<InventoryKind>,
+    /// How many ConfigMaps, `<instance>-inventory-<n>` of the system namespace, hold the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more: Option<i64>,
+}
+
+/// The objects of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InventoryKind {
+    /// API group and version they were applied in.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// `namespace/name`, or `name`; behind a space, once it was applied, the fingerprint of the fields that are ours.
+    pub objects: Vec<String>,
+}

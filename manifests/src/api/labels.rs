@@ -1,0 +1,15 @@
+//! Labels, annotations and finalizers.
+
+/// The kind of what an object belongs to: `BundleInstance` on installed objects and on Bundles, `Bundle` on what a Bundle
+/// needs (rukpak parity).
+pub const OWNER_KIND: &str = "core.rukpak.io/owner-kind";
+/// Its name.
+pub const OWNER_NAME: &str = "core.rukpak.io/owner-name";
+/// On a Bundle: the hash of the template it was made from.
+pub const TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
+/// On an existing object: `core.rukpak.io/adopt: <instance>` lets that BundleInstance take the object over.
+pub const ADOPT: &str = "core.rukpak.io/adopt";
+/// On a BundleInstance: its objects are removed, as its policies say, before it goes.
+pub const UNINSTALL: &str = "core.rukpak.io/uninstall";
+/// On an object of a bundle: it is not deleted when it leaves the bundle, or with the BundleInstance.
+pub const KEEP: &str = "core.rukpak.io/keep";

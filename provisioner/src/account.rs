@@ -1,0 +1,62 @@
+//! Whose rights requests are made with: the provisioner's own, or those of a ServiceAccount that an instance names.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use kube::{Client, Config};
+use manifests::api::instance::ServiceAccountRef;
+
+/// Clients, one for each account.
+pub struct Accounts {
+    config: Config,
+    own: Client,
+    others: Mutex<HashMap<ServiceAccountRef, Client>>,
+}
+
+impl Accounts {
+    /// `config` is what the provisioner's own client was made from.
+    ///
+    /// # Errors
+    /// When no client can be made of it.
+    pub fn new(config: Config) -> Result<Self, kube::Error> {
+        Ok(Self {
+            own: Client::try_from(config.clone())?,
+            config,
+            others: Mutex::default(),
+        })
+    }
+
+    /// The provisioner's own client.
+    pub fn own(&self) -> &Client {
+        &self.own
+    }
+
+    /// A client with the rights of an account, by impersonation; the provisioner's own when none is named.
+    ///
+    /// # Errors
+    /// When no client can be made.
+    pub fn client(&self, account: Option<&ServiceAccountRef>) -> Result<Client, kube::Error> {
+        let Some(account) = account else {
+            return Ok(self.own.clone());
+        };
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = others.get(account) {
+            return Ok(client.clone());
+        }
+        let mut config = self.config.clone();
+        config.auth_info.impersonate = Some(user(account));
+        let client = Client::try_from(config)?;
+        others.insert(account.clone(), client.clone());
+        Ok(client)
+    }
+}
+
+/// The user that a ServiceAccount is. The apiserver adds its groups by itself.
+pub fn user(account: &ServiceAccountRef) -> String {
+    format!(
+        "system:serviceaccount:{}:{}",
+        account.namespace, account.name
+    )
+}

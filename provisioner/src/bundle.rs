@@ -1,0 +1,1 @@
+//! The Bundle controller: content is resolved, fetched, checked and stored, once.

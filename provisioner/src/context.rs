@@ -1,0 +1,37 @@
+//! What the reconcilers share.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::Client;
+use unpacker::Store;
+
+use crate::{
+    account::Accounts, events::Events, kinds::Kinds, metrics::Metrics,
+    preflight::versions::Versions, settings::Settings, watches::Watches,
+};
+
+/// Handles to everything outside, the clock included. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    /// The provisioner's own client, with its own rights.
+    pub client: Client,
+    /// Clients with the rights of others.
+    pub accounts: Arc<Accounts>,
+    /// What was decided by flags.
+    pub settings: Arc<Settings>,
+    /// Bundles' content.
+    pub store: Arc<Store>,
+    /// Which APIs are served.
+    pub kinds: Arc<Kinds>,
+    /// What is going on with applied objects.
+    pub watches: Arc<Watches>,
+    /// Of the cluster and of OpenShift.
+    pub versions: Arc<Versions>,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Events for people.
+    pub events: Arc<Events>,
+    /// The clock.
+    pub now: fn() -> Timestamp,
+}

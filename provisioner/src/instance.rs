@@ -1,0 +1,1 @@
+//! The BundleInstance controller.

@@ -1,0 +1,3 @@
+//! The provisioner.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The process: flags, log, metrics, leadership, readiness, signals.

@@ -1,0 +1,53 @@
+//! What the provisioner was told at its start.
+
+use std::{collections::BTreeSet, time::Duration};
+
+/// Everything that flags decide and that more than one part needs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where Secrets, ConfigMaps and uploads live, and the provisioner itself.
+    pub system_namespace: String,
+    /// What contentURLs begin with: `https://core.rukpak-system.svc`.
+    pub external_address: String,
+    /// Kinds that a cluster may lack without harm, as `kind.group`, any version: `ServiceMonitor.monitoring.coreos.com`.
+    pub optional_kinds: BTreeSet<String>,
+    /// How much a bundle may hold.
+    pub unpack: unpacker::Options,
+    /// How often objects that nothing wakes are looked at again.
+    pub resync: Duration,
+    /// How many objects of one instance are applied at once.
+    pub concurrency: usize,
+    /// Whether the store survives the pod: uploads that are too large for the cluster need that.
+    pub persistent_store: bool,
+}
+
+/// The kinds that clusters may lack: monitoring, the console of OpenShift, the vertical autoscaler.
+pub const OPTIONAL_KINDS: &[&str] = &[
+    "ServiceMonitor.monitoring.coreos.com",
+    "PodMonitor.monitoring.coreos.com",
+    "PrometheusRule.monitoring.coreos.com",
+    "ConsoleCLIDownload.console.openshift.io",
+    "ConsoleExternalLogLink.console.openshift.io",
+    "ConsoleLink.console.openshift.io",
+    "ConsoleNotification.console.openshift.io",
+    "ConsolePlugin.console.openshift.io",
+    "ConsoleQuickStart.console.openshift.io",
+    "ConsoleSample.console.openshift.io",
+    "ConsoleYAMLSample.console.openshift.io",
+    "VerticalPodAutoscaler.autoscaling.k8s.io",
+    "VerticalPodAutoscalerCheckpoint.autoscaling.k8s.io",
+];
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            system_namespace: "rukpak-system".to_owned(),
+            external_address: "https://core.rukpak-system.svc".to_owned(),
+            optional_kinds: OPTIONAL_KINDS.iter().map(|&kind| kind.to_owned()).collect(),
+            unpack: unpacker::Options::default(),
+            resync: Duration::from_secs(600),
+            concurrency: 16,
+            persistent_store: false,
+        }
+    }
+}
