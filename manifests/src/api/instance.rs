@@ -155,6 +155,9 @@ pub struct BundleInstanceStatus {
     /// The Bundle whose objects are in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed_bundle_name: Option<String>,
+    /// The Bundle that was installed before, until the new one is healthy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_bundle_name: Option<String>,
     /// The generation that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
