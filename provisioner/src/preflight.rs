@@ -1,5 +1,6 @@
 //! Everything that can be known to go wrong before anything is changed, all of it at once.
 
+pub mod crd;
 pub mod versions;
 
 use kube::Client;

@@ -3,6 +3,8 @@
 use kube::Client;
 use manifests::version::KubeVersion;
 
+use super::{Findings, Input};
+
 /// The versions of the cluster, asked for now and then.
 pub struct Versions {}
 
@@ -19,4 +21,12 @@ impl Versions {
     pub async fn kubernetes(&self) -> Result<KubeVersion, kube::Error> {
         todo!()
     }
+}
+
+/// Compares what the bundle demands of the cluster with the cluster.
+///
+/// # Errors
+/// When the apiserver cannot be asked; to be tried again.
+pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
+    todo!()
 }
