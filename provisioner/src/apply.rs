@@ -21,8 +21,8 @@ pub struct Applied {
     pub uid: String,
     /// Its resourceVersion: equal to the one before when nothing changed.
     pub resource_version: String,
-    /// Which of its fields are ours.
-    pub fields: Fingerprint,
+    /// Which of its fields are ours; `None` where an admission webhook took away who set what.
+    pub fields: Option<Fingerprint>,
     /// Fields that others had set, and that were taken over.
     pub taken: Vec<Conflict>,
     /// Fields that were left to a scaler.
