@@ -1,0 +1,93 @@
+use manifests::api::bundle::{BundleSource, BundleSpec};
+
+use super::{
+    config_maps::{Index, belongs, chunk, chunk_map, chunk_name, index_name, is_ours},
+    *,
+};
+
+fn bundle(uid: &str) -> Bundle {
+    let spec = BundleSpec {
+        provisioner_class_name: "core.rukpak.io/plain".to_owned(),
+        source: BundleSource::default(),
+    };
+    let mut bundle = Bundle::new("etcd", spec);
+    bundle.metadata.uid = Some(uid.to_owned());
+    bundle
+}
+
+fn index(size: usize, chunks: usize) -> Index {
+    Index {
+        digest: Digest::of(b"content"),
+        archive: Digest::of(b"archive"),
+        size,
+        chunks,
+    }
+}
+
+#[test]
+fn an_index_is_read_as_it_was_written() {
+    for index in [index(0, 0), index(1, 1), index(LIMIT, CHUNKS)] {
+        let map = index.to_config_map(&bundle("1"), "system");
+        assert_eq!(map.name_any(), "etcd-upload");
+        assert_eq!(map.immutable, Some(true));
+        assert!(belongs(&map, "1") && is_ours(&map, "etcd"));
+        assert_eq!(Index::read(&map), Ok(index));
+    }
+}
+
+#[test]
+fn an_index_that_was_tampered_with_is_refused() {
+    for (key, value) in [
+        ("digest", "sha256:0"),
+        ("archive", ""),
+        ("size", "-1"),
+        ("size", "99999999999999999999999"),
+        ("size", "8388609"),
+        ("chunks", "2"),
+        ("chunks", "1000000000"),
+    ] {
+        let mut map = index(1, 1).to_config_map(&bundle("1"), "system");
+        if let Some(data) = &mut map.data {
+            data.insert(key.to_owned(), value.to_owned());
+        }
+        assert!(Index::read(&map).is_err(), "{key}: {value}");
+        if let Some(data) = &mut map.data {
+            data.remove(key);
+        }
+        assert!(Index::read(&map).is_err(), "no {key}");
+    }
+}
+
+#[test]
+fn what_belongs_to_an_earlier_bundle_of_the_name_is_not_taken_for_its_successors() {
+    let map = chunk_map(&bundle("1"), "system", 3, b"bytes");
+    assert_eq!(map.name_any(), chunk_name("etcd", 3));
+    assert!(belongs(&map, "1"));
+    assert!(!belongs(&map, "2"));
+    assert!(!belongs(&map, ""));
+    assert!(is_ours(&map, "etcd") && !is_ours(&map, "other"));
+    assert_eq!(chunk(map), Some(b"bytes".to_vec()));
+}
+
+#[test]
+fn no_two_bundles_share_a_name() {
+    let bundles = [
+        "a",
+        "a-upload",
+        "a-upload-0",
+        "a-upload-0-upload",
+        "a-upload-upload",
+    ];
+    let names: Vec<_> = bundles
+        .iter()
+        .flat_map(|bundle| {
+            [
+                index_name(bundle),
+                chunk_name(bundle, 0),
+                chunk_name(bundle, 10),
+            ]
+        })
+        .collect();
+    let unique: std::collections::BTreeSet<_> = names.iter().collect();
+    assert_eq!(unique.len(), names.len());
+}
