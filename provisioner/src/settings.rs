@@ -13,6 +13,9 @@ pub struct Settings {
     pub optional_kinds: BTreeSet<String>,
     /// How much a bundle may hold.
     pub unpack: unpacker::Options,
+    /// With what every source is reached: authorities to believe, patience, mirrors. Credentials come from Secrets, for
+    /// each source its own.
+    pub access: unpacker::Access,
     /// How often objects that nothing wakes are looked at again.
     pub resync: Duration,
     /// How many objects of one instance are applied at once.
@@ -45,6 +48,7 @@ impl Default for Settings {
             external_address: "https://core.rukpak-system.svc".to_owned(),
             optional_kinds: OPTIONAL_KINDS.iter().map(|&kind| kind.to_owned()).collect(),
             unpack: unpacker::Options::default(),
+            access: unpacker::Access::default(),
             resync: Duration::from_secs(600),
             concurrency: 16,
             persistent_store: false,

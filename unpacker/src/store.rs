@@ -297,6 +297,14 @@ impl Store {
         Ok(())
     }
 
+    /// All content that is there now, in no order.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn digests(&self) -> Result<Vec<Digest>> {
+        self.inner.disk.digests()
+    }
+
     /// What a source is known by once it has been fetched; nothing for one that may change.
     pub fn key(&self, source: &Source, options: &Options, access: &Access) -> Option<Key> {
         Key::new(&self.inner.disk.state.salt, source, options, access)

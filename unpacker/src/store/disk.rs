@@ -101,6 +101,12 @@ impl Disk {
         self.content.join(files::name(digest))
     }
 
+    /// All content that is there now.
+    pub(super) fn digests(&self) -> Result<Vec<Digest>> {
+        let entries = files::entries(&self.content)?;
+        Ok(entries.filter_map(|entry| files::content(&entry)).collect())
+    }
+
     /// Opens content for reading, with a shared lock on it.
     pub(super) fn content(&self, digest: &Digest) -> Result<File> {
         let path = self.path(digest);
