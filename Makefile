@@ -17,6 +17,7 @@ test: ## everything CI runs: format, lints, licences, generated files, all tests
 generate: ## rewrite the files that are made from others
 	tests/cluster/gotypes/generate.sh
 	RUKPAK_DOCS=write $(CARGO) test -p cli --test cli docs
+	RUKPAK_GENERATE=write $(CARGO) test -p manifests --features api --test generated
 
 unpack: ## build the static binary of unpack Jobs, and print where it is
 	@CARGO="$(CARGO)" unpacker/build-static.sh

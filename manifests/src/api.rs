@@ -7,10 +7,13 @@
 //!                                    install (rights, pods) ──────────────┴> install/rukpak.yaml
 //! ```
 
+pub mod bounds;
 pub mod bundle;
 pub mod condition;
+pub mod definitions;
 pub mod instance;
 pub mod labels;
+mod schema;
 
 /// The API group of our resources.
 pub const GROUP: &str = "core.rukpak.io";

@@ -5,7 +5,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which content to fetch, and how it is to be read.
+use super::{bounds, schema};
+
+/// Which content to fetch, and how it is to be read. It cannot be changed: other content is another Bundle.
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "core.rukpak.io",
@@ -13,11 +15,68 @@ use serde::{Deserialize, Serialize};
     kind = "Bundle",
     plural = "bundles",
     status = "BundleStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    category = "rukpak",
+    doc = "Content from one source, fetched once, checked and kept. BundleInstances make Bundles from their templates.",
+    printcolumn(
+        name = "Type",
+        type_ = "string",
+        json_path = ".spec.source.type",
+        description = "Where the content comes from"
+    ),
+    printcolumn(
+        name = "Phase",
+        type_ = "string",
+        json_path = ".status.phase",
+        description = "How far it has come"
+    ),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.version",
+        description = "What the content says its version is"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    ),
+    printcolumn(
+        name = "Resolved Source",
+        type_ = "string",
+        json_path = ".status.resolvedSource",
+        priority = 1,
+        description = "The source in its immutable form"
+    ),
+    printcolumn(
+        name = "Provisioner",
+        type_ = "string",
+        json_path = ".spec.provisionerClassName",
+        priority = 1,
+        description = "The format of the content"
+    ),
+    printcolumn(
+        name = "Package",
+        type_ = "string",
+        json_path = ".status.package",
+        priority = 1,
+        description = "What the content says its package is"
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Unpacked\")].message",
+        priority = 1,
+        description = "What is to be said about it"
+    )
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::bundle()))]
 pub struct BundleSpec {
-    /// Who acts on this Bundle, and which format its content has.
+    /// Who acts on this Bundle, and which format its content has: `core-rukpak-io-registry` for registry+v1 bundles
+    /// (manifests/ with a ClusterServiceVersion, and metadata/), `core-rukpak-io-plain` for plain manifests.
+    /// `core.rukpak.io/registry` and `core.rukpak.io/plain` mean the same.
+    #[schemars(length(min = 1, max = bounds::CLASS), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: String,
     /// Where the content comes from.
     pub source: BundleSource,
@@ -26,9 +85,11 @@ pub struct BundleSpec {
 /// Where content comes from: `type`, and the member of that name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("oneOf" = schema::one_of(schema::SOURCES)))]
 pub struct BundleSource {
-    /// `image`, `git`, `http`, `configMaps` or `upload`.
+    /// Which member says where: `image`, `git`, `http`, `configMaps` or `upload`.
     #[serde(rename = "type")]
+    #[schemars(extend("enum" = schema::SOURCES))]
     pub type_: String,
     /// An image in a registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,8 +102,9 @@ pub struct BundleSource {
     pub http: Option<HttpSource>,
     /// ConfigMaps of the system namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = bounds::CONFIG_MAPS))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
-    /// Content that is sent to the provisioner.
+    /// Content that is sent to the provisioner: `PUT /uploads/<bundle>.tgz` of its content service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadSource>,
 }
@@ -51,17 +113,24 @@ pub struct BundleSource {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageSource {
-    /// Tag or digest.
+    /// The image: `quay.io/example/operator-bundle:v1.2.3`, or `…@sha256:…`. A tag is resolved once.
     #[serde(rename = "ref")]
+    #[schemars(length(min = 1, max = bounds::REFERENCE), regex(pattern = schema::WORD))]
     pub reference: String,
-    /// A pull secret in the system namespace.
+    /// A pull secret (`kubernetes.io/dockerconfigjson` or `kubernetes.io/dockercfg`) in the system namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253), regex(pattern = schema::NAME_OR_NONE))]
     pub pull_secret: Option<String>,
     /// Whether the registry need not prove who it is.
-    #[serde(default, rename = "insecureSkipTLSVerify", skip_serializing_if = "is_false")]
+    #[serde(
+        default,
+        rename = "insecureSkipTLSVerify",
+        skip_serializing_if = "is_false"
+    )]
     pub insecure_skip_tls_verify: bool,
-    /// Certificates of authorities to believe besides, PEM.
+    /// Certificates of authorities to believe besides those that the provisioner knows, PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::CERTIFICATES))]
     pub certificate_data: Option<String>,
 }
 
@@ -69,10 +138,12 @@ pub struct ImageSource {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitSource {
-    /// Where to clone from.
+    /// Where to clone from: `https://…`, `http://…`, `ssh://…` or `user@host:path`; credentials belong in `auth`.
+    #[schemars(length(min = 1, max = bounds::URL), regex(pattern = schema::WORD))]
     pub repository: String,
-    /// The folder that is the bundle's root; the repository's root if there is none.
+    /// The folder that is the bundle's root, within the repository; the repository's root if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::PATH))]
     pub directory: Option<String>,
     /// What to take: exactly one of branch, tag and commit.
     #[serde(rename = "ref")]
@@ -82,18 +153,22 @@ pub struct GitSource {
     pub auth: Option<Authorization>,
 }
 
-/// What names a commit.
+/// What names a commit: exactly one of branch, tag and commit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("oneOf" = schema::one_of(&["branch", "commit", "tag"])))]
 pub struct GitRef {
-    /// A branch.
+    /// A branch. Its commit is resolved once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = bounds::GIT_REF), regex(pattern = schema::WORD))]
     pub branch: Option<String>,
-    /// A tag.
+    /// A tag. Its commit is resolved once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = bounds::GIT_REF), regex(pattern = schema::WORD))]
     pub tag: Option<String>,
-    /// A commit.
+    /// A commit, by all digits of its hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), regex(pattern = schema::COMMIT))]
     pub commit: Option<String>,
 }
 
@@ -101,7 +176,8 @@ pub struct GitRef {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpSource {
-    /// Where.
+    /// Where: `https://…` or `http://…`; credentials belong in `auth`.
+    #[schemars(length(max = bounds::URL), regex(pattern = schema::HTTP_URL))]
     pub url: String,
     /// How to prove who we are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,18 +200,21 @@ pub struct Authorization {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretName {
     /// Its name; rukpak's objects may have it empty, which means none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253), regex(pattern = schema::NAME_OR_NONE))]
     pub name: String,
 }
 
 /// Files from one ConfigMap.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::config_map()))]
 pub struct ConfigMapSource {
-    /// Which.
+    /// Which ConfigMap of the system namespace. It has to be immutable.
     pub config_map: ConfigMapName,
-    /// The folder its keys belong in; the root if there is none.
+    /// The folder of the bundle that its keys belong in: `manifests`; the root if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::PATH))]
     pub path: Option<String>,
 }
 
@@ -143,6 +222,7 @@ pub struct ConfigMapSource {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigMapName {
     /// Its name.
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub name: String,
 }
 
@@ -178,12 +258,19 @@ pub struct BundleStatus {
     pub observed_generation: Option<i64>,
     /// `Unpacked`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
     /// Where the content can be had.
-    #[serde(default, rename = "contentURL", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "contentURL",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(max = bounds::URL))]
     pub content_url: Option<String>,
     /// The SHA-256 of the content's deterministic tar: `sha256:…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
     pub content_digest: Option<String>,
     /// What the content says of itself.
     #[serde(flatten)]
@@ -196,21 +283,31 @@ pub struct BundleStatus {
 pub struct Facts {
     /// The package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
     pub package: Option<String>,
     /// Its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
     pub version: Option<String>,
     /// The newest OpenShift release it runs on: `4.12`, as the bundle wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
     pub max_open_shift_version: Option<String>,
     /// The oldest Kubernetes it runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
     pub min_kube_version: Option<String>,
     /// What else it needs: packages (`etcd >=0.9.0`) and APIs (`EtcdCluster etcd.database.coreos.com/v1beta2`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
     pub requires: Vec<String>,
     /// The APIs it brings: `EtcdCluster etcd.database.coreos.com/v1beta2`.
-    #[serde(default, rename = "providedAPIs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        rename = "providedAPIs",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
     pub provided_apis: Vec<String>,
     /// What the conversion had to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -229,6 +326,7 @@ pub struct ConversionSummary {
     pub warnings: i64,
     /// The first of them, warnings before changes, shortened.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::FINDINGS), inner(length(max = bounds::LINE)))]
     pub findings: Vec<String>,
 }
 

@@ -8,7 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::bundle::{BundleSource, Facts};
+use super::{
+    bounds,
+    bundle::{BundleSource, Facts},
+    schema,
+};
 
 /// What is to be installed, where and how.
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,30 +24,102 @@ use super::bundle::{BundleSource, Facts};
     shortname = "bi",
     shortname = "bis",
     status = "BundleInstanceStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    category = "rukpak",
+    doc = "A bundle that is installed, and kept as it was declared.",
+    printcolumn(
+        name = "Installed Bundle",
+        type_ = "string",
+        json_path = ".status.installedBundleName",
+        description = "The Bundle whose objects are in the cluster"
+    ),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.version",
+        description = "What the installed bundle says its version is"
+    ),
+    printcolumn(
+        name = "Installed",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Installed\")].status",
+        description = "Whether objects of a bundle are in the cluster"
+    ),
+    printcolumn(
+        name = "Install State",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Installed\")].reason",
+        description = "Why, in one word"
+    ),
+    printcolumn(
+        name = "Healthy",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Healthy\")].status",
+        description = "Whether what is installed works"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    ),
+    printcolumn(
+        name = "Provisioner",
+        type_ = "string",
+        json_path = ".spec.provisionerClassName",
+        priority = 1,
+        description = "Who installs"
+    ),
+    printcolumn(
+        name = "Package",
+        type_ = "string",
+        json_path = ".status.package",
+        priority = 1,
+        description = "What the installed bundle says its package is"
+    ),
+    printcolumn(
+        name = "Progressing",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Progressing\")].reason",
+        priority = 1,
+        description = "What is going on"
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Progressing\")].message",
+        priority = 1,
+        description = "What is to be said about it"
+    )
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::instance()))]
 pub struct BundleInstanceSpec {
-    /// Who installs.
+    /// Who installs: `core-rukpak-io-plain` or `core-rukpak-io-registry` (also written `core.rukpak.io/…`). Both install
+    /// any bundle; the template's class says which format the content has.
+    #[schemars(length(min = 1, max = bounds::CLASS), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: String,
     /// The Bundle to make and to install.
     pub template: BundleTemplate,
     /// Where namespaced objects go; the bundle's own choice if there is none. Immutable once set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63), regex(pattern = schema::NAMESPACE))]
     pub install_namespace: Option<String>,
     /// What the admin changes in the operator's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<Config>,
-    /// Whose rights the objects are applied with; the provisioner's own if there is none.
+    /// Whose rights the objects are applied with; the provisioner's own if there is none. Whoever names an account has to
+    /// be allowed to impersonate it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountRef>,
-    /// What becomes of CRDs when they leave the bundle, or with the instance.
+    /// What becomes of CRDs when they leave the bundle, or with the instance: `DeleteIfUnused` keeps those of which custom
+    /// resources exist, `Retain` keeps all, `Delete` deletes the custom resources, too.
     #[serde(default)]
     pub crd_deletion_policy: CrdDeletionPolicy,
     /// Which checks hold an installation back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<Preflight>,
-    /// Whether to return to the previous bundle when a new one fails.
+    /// Whether to return to the previous bundle when a new one fails: `Never` tries the new one again, `OnFailure` goes
+    /// back and tries no more until the template changes.
     #[serde(default)]
     pub rollback: Rollback,
     /// Whether to leave the cluster alone for now.
@@ -63,21 +139,27 @@ pub struct BundleTemplate {
 
 /// Labels and annotations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = schema::ignored_metadata)]
 pub struct TemplateMetadata {
     /// Labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = bounds::LABELS, "additionalProperties" = schema::label()))]
     pub labels: Option<BTreeMap<String, String>>,
     /// Annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = bounds::LABELS, "additionalProperties" = schema::annotation()))]
     pub annotations: Option<BTreeMap<String, String>>,
 }
 
 /// The spec of the Bundle to be made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = schema::template()))]
 pub struct TemplateSpec {
-    /// The format of the content; the instance's own class if there is none.
+    /// The format of the content: `core-rukpak-io-registry` or `core-rukpak-io-plain`; the instance's own class if there
+    /// is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = bounds::CLASS), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: Option<String>,
     /// Where the content comes from.
     pub source: BundleSource,
@@ -89,15 +171,20 @@ pub struct TemplateSpec {
 pub struct Config {
     /// As a Subscription's `spec.config`: env, resources, tolerations, nodeSelector, affinity, volumes and so on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::deployment_config")]
     pub deployment_config: Option<Value>,
 }
 
 /// A ServiceAccount.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct ServiceAccountRef {
     /// Its name.
+    #[schemars(length(min = 1, max = 253), regex(pattern = schema::NAME))]
     pub name: String,
     /// Its namespace.
+    #[schemars(length(min = 1, max = 63), regex(pattern = schema::NAMESPACE))]
     pub namespace: String,
 }
 
@@ -151,12 +238,15 @@ pub enum Enforcement {
 pub struct BundleInstanceStatus {
     /// `HasValidBundle`, `Installed`, `Healthy`, `Progressing`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
     /// The Bundle whose objects are in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
     pub installed_bundle_name: Option<String>,
     /// The Bundle that was installed before, until the new one is healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
     pub previous_bundle_name: Option<String>,
     /// The generation that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,9 +256,11 @@ pub struct BundleInstanceStatus {
     pub resolved_source: Option<BundleSource>,
     /// The namespace that namespaced objects went to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
     pub install_namespace: Option<String>,
     /// The digest of what was applied last: content and everything that shaped it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
     pub applied_digest: Option<String>,
     /// What the installed bundle says of itself.
     #[serde(flatten)]
@@ -178,12 +270,15 @@ pub struct BundleInstanceStatus {
     pub inventory: Option<Inventory>,
     /// Objects that wait for an optional API to be served: `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
     pub waiting: Vec<String>,
     /// Objects that were left in the cluster on purpose, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::LINES), inner(length(max = bounds::LINE)))]
     pub released: Vec<String>,
     /// The template hash of a bundle that failed and was rolled back; it is not tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
     pub failed_template_hash: Option<String>,
 }
 
@@ -195,6 +290,7 @@ pub struct Inventory {
     pub count: i64,
     /// By kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::INVENTORY_KINDS))]
     pub kinds: Vec<InventoryKind>,
     /// How many ConfigMaps, `<instance>-inventory-<n>` of the system namespace, hold the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -206,9 +302,12 @@ pub struct Inventory {
 #[serde(rename_all = "camelCase")]
 pub struct InventoryKind {
     /// API group and version they were applied in.
+    #[schemars(length(max = bounds::WORD))]
     pub api_version: String,
     /// Kind.
+    #[schemars(length(max = bounds::WORD))]
     pub kind: String,
     /// `namespace/name`, or `name`; behind a space, once it was applied, the fingerprint of the fields that are ours.
+    #[schemars(length(max = bounds::INVENTORY_OBJECTS), inner(length(max = bounds::WORD)))]
     pub objects: Vec<String>,
 }

@@ -1,0 +1,33 @@
+//! The files that are made from the types are fresh; `RUKPAK_GENERATE=write` (`make generate`) writes them anew.
+
+use std::{env, fs, path::Path};
+
+use manifests::{api::definitions, yaml};
+
+const HEADER: &str =
+    "# Made from the types in manifests/src/api by `make generate`: changes here are lost.\n";
+
+#[test]
+fn definitions_are_fresh() {
+    for definition in definitions::all() {
+        let name = definition
+            .metadata
+            .name
+            .clone()
+            .expect("every one has a name");
+        let text = yaml::to_string(&definition).expect("a definition is JSON");
+        fresh(&format!("crds/{name}.yaml"), &format!("{HEADER}{text}"));
+    }
+}
+
+fn fresh(path: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if env::var_os("RUKPAK_GENERATE").is_some_and(|value| value == "write") {
+        fs::create_dir_all(file.parent().expect("a file is in a folder"))
+            .expect("a folder can be made");
+        fs::write(&file, text).expect("the file can be written");
+        return;
+    }
+    let found = fs::read_to_string(&file).unwrap_or_default();
+    assert!(found == text, "{path} is stale: run `make generate`");
+}
