@@ -1,0 +1,292 @@
+//! Who asks, and whether they may: the apiserver is asked both, and its answers are believed for a few seconds.
+
+mod remember;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    authorization::v1::{
+        NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+        SubjectAccessReviewStatus,
+    },
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use tokio::{sync::Semaphore, time};
+use tracing::warn;
+use unpacker::Digest;
+
+use super::answer;
+use remember::Remember;
+
+/// How long an answer is believed: so long a withdrawn right still works.
+const BELIEVED: Duration = Duration::from_secs(10);
+/// How many answers are remembered.
+const REMEMBERED: usize = 1024;
+/// How many questions are asked at once, however many tokens somebody makes up.
+const QUESTIONS: usize = 16;
+/// How long a question may take, its wait for its turn included.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Tokens of ServiceAccounts have about one KiB.
+const TOKEN: usize = 16 << 10;
+
+/// What somebody wants to do, in the words of RBAC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Verb {
+    Get,
+    Update,
+}
+
+impl Verb {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Update => "update",
+        }
+    }
+}
+
+/// Why somebody does not get what they want.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// They do not say who they are.
+    Unknown(&'static str),
+    /// They are somebody who may not.
+    Forbidden {
+        user: String,
+        verb: Verb,
+        path: String,
+    },
+    /// The apiserver cannot tell.
+    Unavailable(String),
+}
+
+/// Whoever may.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Caller(Arc<UserInfo>);
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.username.as_deref().unwrap_or_default())
+    }
+}
+
+/// Asks the apiserver.
+pub(super) struct Access {
+    client: Client,
+    questions: Semaphore,
+    callers: Remember<Digest, Option<Caller>>,
+    rights: Remember<(Digest, Verb, String), bool>,
+}
+
+impl Access {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            questions: Semaphore::new(QUESTIONS),
+            callers: Remember::new(REMEMBERED, BELIEVED),
+            rights: Remember::new(REMEMBERED, BELIEVED),
+        }
+    }
+
+    /// Says who makes a request, if they may.
+    pub(super) async fn check(
+        &self,
+        headers: &HeaderMap,
+        verb: Verb,
+        path: &str,
+    ) -> Result<Caller, Denied> {
+        let token = token(headers)?;
+        // What is remembered is not the token itself: memory may be looked at.
+        let hash = Digest::of(token.as_bytes());
+        let work = self.ask(token, hash, verb, path);
+        match time::timeout(PATIENCE, work).await {
+            Ok(result) => result,
+            Err(_) => Err(Denied::Unavailable(
+                "the apiserver did not say in time who you are and what you may do; try again"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    async fn ask(
+        &self,
+        token: &str,
+        hash: Digest,
+        verb: Verb,
+        path: &str,
+    ) -> Result<Caller, Denied> {
+        let caller = match self.callers.get(&hash, Instant::now()) {
+            Some(caller) => caller,
+            None => {
+                let caller = self.who(token).await?;
+                self.callers.put(hash, caller.clone(), Instant::now());
+                caller
+            }
+        };
+        let Some(caller) = caller else {
+            return Err(Denied::Unknown(
+                "the token is not valid for this cluster, or no longer: get a new one, with \"kubectl create token\" \
+                 for a ServiceAccount",
+            ));
+        };
+        let key = (hash, verb, path.to_owned());
+        let may = match self.rights.get(&key, Instant::now()) {
+            Some(may) => may,
+            None => {
+                let may = self.may(&caller, verb, path).await?;
+                self.rights.put(key, may, Instant::now());
+                may
+            }
+        };
+        if may {
+            Ok(caller)
+        } else {
+            Err(Denied::Forbidden {
+                user: caller.to_string(),
+                verb,
+                path: path.to_owned(),
+            })
+        }
+    }
+
+    async fn who(&self, token: &str) -> Result<Option<Caller>, Denied> {
+        let review = TokenReview {
+            metadata: ObjectMeta::default(),
+            spec: TokenReviewSpec {
+                token: token.to_owned(),
+                audiences: None,
+            },
+            status: None,
+        };
+        let _turn = self.questions.acquire().await;
+        let api = Api::<TokenReview>::all(self.client.clone());
+        let answer = api.create(&PostParams::default(), &review).await;
+        let status = answer
+            .map_err(|error| failed("TokenReview", &error))?
+            .status;
+        Ok(status
+            .filter(|status| status.authenticated == Some(true))
+            .and_then(|status| status.user)
+            .map(|user| Caller(Arc::new(user))))
+    }
+
+    async fn may(&self, caller: &Caller, verb: Verb, path: &str) -> Result<bool, Denied> {
+        let Caller(user) = caller;
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: user.username.clone(),
+                groups: user.groups.clone(),
+                uid: user.uid.clone(),
+                extra: user.extra.clone(),
+                non_resource_attributes: Some(NonResourceAttributes {
+                    path: Some(path.to_owned()),
+                    verb: Some(verb.as_str().to_owned()),
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let _turn = self.questions.acquire().await;
+        let api = Api::<SubjectAccessReview>::all(self.client.clone());
+        let answer = api.create(&PostParams::default(), &review).await;
+        let status = answer
+            .map_err(|error| failed("SubjectAccessReview", &error))?
+            .status;
+        Ok(is_allowed(status.as_ref()))
+    }
+}
+
+fn is_allowed(status: Option<&SubjectAccessReviewStatus>) -> bool {
+    status.is_some_and(|status| status.allowed && status.denied != Some(true))
+}
+
+/// The bearer token of a request.
+fn token(headers: &HeaderMap) -> Result<&str, Denied> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        (Some(_), Some(_)) => None,
+        (None, _) => {
+            return Err(Denied::Unknown(
+                "say who you are: send \"Authorization: Bearer <token>\" with a token of this cluster",
+            ));
+        }
+    };
+    let token = value
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim());
+    match token {
+        Some(token)
+            if !token.is_empty()
+                && token.len() <= TOKEN
+                && token.bytes().all(|byte| byte.is_ascii_graphic()) =>
+        {
+            Ok(token)
+        }
+        _ => Err(Denied::Unknown(
+            "the Authorization header is not one \"Bearer <token>\"",
+        )),
+    }
+}
+
+fn failed(kind: &str, error: &kube::Error) -> Denied {
+    warn!(kind, %error, "asking the apiserver about a caller failed");
+    Denied::Unavailable(format!(
+        "the apiserver could not be asked for a {kind}; the log of the provisioner says why, try again"
+    ))
+}
+
+impl Denied {
+    pub(super) fn answer(&self) -> Response {
+        match self {
+            Self::Unknown(message) => {
+                let mut response =
+                    answer::problem(StatusCode::UNAUTHORIZED, "Unauthorized", *message);
+                let scheme = HeaderValue::from_static("Bearer");
+                response
+                    .headers_mut()
+                    .insert(header::WWW_AUTHENTICATE, scheme);
+                response
+            }
+            Self::Forbidden { user, verb, path } => answer::problem(
+                StatusCode::FORBIDDEN,
+                "Forbidden",
+                forbidden(user, *verb, path),
+            ),
+            Self::Unavailable(message) => answer::unavailable(message.as_str()),
+        }
+    }
+}
+
+/// Says what is missing, and what an administrator can do about it.
+fn forbidden(user: &str, verb: Verb, path: &str) -> String {
+    let role = match (verb, path.starts_with("/uploads/")) {
+        (Verb::Get, false) => "bundle-reader",
+        (Verb::Get | Verb::Update, _) => "bundle-uploader",
+    };
+    let verb = verb.as_str();
+    let subject = match user
+        .strip_prefix("system:serviceaccount:")
+        .and_then(|account| account.split_once(':'))
+    {
+        Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),
+        None => format!("--user={user}"),
+    };
+    format!(
+        "{user} may not {verb} {path}: ClusterRole {role} allows it. An administrator can grant it with \"kubectl create \
+         clusterrolebinding <name> --clusterrole={role} {subject}\""
+    )
+}

@@ -1,0 +1,111 @@
+//! A connection whose other end has to read.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{self, Sleep},
+};
+
+/// Fails once nothing could be written for a while. Reading has bounds elsewhere, by what is read.
+pub(super) struct Patient<S> {
+    stream: S,
+    patience: Duration,
+    /// There while something waits to be written.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Patient<S> {
+    pub(super) fn new(stream: S, patience: Duration) -> Self {
+        Self {
+            stream,
+            patience,
+            waiting: None,
+        }
+    }
+
+    fn written<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.waiting = None;
+            return outcome;
+        }
+        let patience = self.patience;
+        let waiting = self
+            .waiting
+            .get_or_insert_with(|| Box::pin(time::sleep(patience)));
+        match waiting.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(context, outcome)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_flush(context);
+        self.written(context, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.written(context, outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_does_not_read_is_given_up_on() {
+        let (near, _far) = tokio::io::duplex(4);
+        let mut near = Patient::new(near, Duration::from_millis(20));
+        let error = near.write_all(b"more than fits").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn the_wait_begins_anew_with_whatever_is_read() {
+        let (near, mut far) = tokio::io::duplex(4);
+        let mut near = Patient::new(near, Duration::from_secs(600));
+        near.write_all(b"fits").await.unwrap();
+        assert!(near.waiting.is_none());
+        let stuck = futures::poll!(std::pin::pin!(near.write_all(b"more")));
+        assert!(stuck.is_pending() && near.waiting.is_some());
+        let mut part = [0; 4];
+        far.read_exact(&mut part).await.unwrap();
+        near.write_all(b"more").await.unwrap();
+        assert!(near.waiting.is_none());
+    }
+}

@@ -1,0 +1,159 @@
+//! What each URL leads to.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    extract::{Path, Request, State},
+    response::Response,
+    routing,
+};
+use http::{HeaderMap, Method, StatusCode, Uri};
+use tokio::sync::Semaphore;
+
+use super::{
+    Options, Parts,
+    access::{Access, Verb},
+    answer,
+    bundles::{self, Wanted},
+    plain::Plain,
+    uploads,
+};
+
+/// What all requests share.
+pub(super) struct Shared {
+    pub(super) parts: Parts,
+    pub(super) access: Access,
+    pub(super) plain: Plain,
+    pub(super) downloads: Arc<Semaphore>,
+    pub(super) uploads: Arc<Semaphore>,
+    /// Bundles for which something is being uploaded.
+    pub(super) uploading: Arc<Mutex<HashSet<String>>>,
+}
+
+impl Shared {
+    pub(super) fn new(parts: Parts, options: &Options) -> Self {
+        Self {
+            access: Access::new(parts.client.clone()),
+            parts,
+            plain: Plain::new(),
+            downloads: Arc::new(Semaphore::new(options.downloads.max(1))),
+            uploads: Arc::new(Semaphore::new(options.uploads.max(1))),
+            uploading: Arc::default(),
+        }
+    }
+}
+
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    let elsewhere = || async {
+        answer::not_found(
+            "there are /bundles/<name>.tgz and /uploads/<name>.tgz here, and nothing else",
+        )
+    };
+    let otherwise = |method: Method| async move {
+        let message = format!("{method} is not possible here");
+        answer::problem(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    };
+    Router::new()
+        .route("/bundles/{file}", routing::get(bundle))
+        .route("/uploads/{file}", routing::get(upload).put(put))
+        .fallback(elsewhere)
+        .method_not_allowed_fallback(otherwise)
+        .with_state(shared)
+}
+
+async fn bundle(
+    State(shared): State<Arc<Shared>>,
+    Path(file): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let Some(name) = name(&file) else {
+        return nameless();
+    };
+    let path = format!("/bundles/{name}.tgz");
+    if let Err(denied) = shared.access.check(&headers, Verb::Get, &path).await {
+        return denied.answer();
+    }
+    let Some(wanted) = Wanted::parse(uri.query()) else {
+        let message = "ask for \"?content=original\" or \"?content=plain\", or nothing";
+        return answer::problem(StatusCode::BAD_REQUEST, "UnknownQuery", message);
+    };
+    bundles::get(&shared, name, wanted, &headers).await
+}
+
+async fn upload(
+    State(shared): State<Arc<Shared>>,
+    Path(file): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let Some(name) = name(&file) else {
+        return nameless();
+    };
+    let path = format!("/uploads/{name}.tgz");
+    if let Err(denied) = shared.access.check(&headers, Verb::Get, &path).await {
+        return denied.answer();
+    }
+    uploads::get(&shared, name, &headers).await
+}
+
+async fn put(
+    State(shared): State<Arc<Shared>>,
+    Path(file): Path<String>,
+    request: Request,
+) -> Response {
+    let Some(name) = name(&file) else {
+        return uploads::refuse(request, nameless());
+    };
+    let path = format!("/uploads/{name}.tgz");
+    match shared
+        .access
+        .check(request.headers(), Verb::Update, &path)
+        .await
+    {
+        Ok(caller) => uploads::put(&shared, name, &caller, request).await,
+        Err(denied) => uploads::refuse(request, denied.answer()),
+    }
+}
+
+fn nameless() -> Response {
+    answer::not_found("there is no Bundle of that name; ask for <name>.tgz")
+}
+
+/// The name of a Bundle in the name of a file. What cannot be a name is not looked for.
+fn name(file: &str) -> Option<&str> {
+    let name = file.strip_suffix(".tgz")?;
+    let is_end = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let fine = name.len() <= 253
+        && name.split('.').all(|label| {
+            let bytes = label.as_bytes();
+            bytes.first().copied().is_some_and(is_end)
+                && bytes.last().copied().is_some_and(is_end)
+                && bytes.iter().all(|&byte| is_end(byte) || byte == b'-')
+        });
+    fine.then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_the_name_of_a_bundle_is_looked_for() {
+        for good in ["a", "a-b", "a.b", "0", "my-instance-4h2k9x"] {
+            assert_eq!(name(&format!("{good}.tgz")), Some(good));
+        }
+        let long = "a".repeat(254);
+        for bad in [
+            "", ".", "..", "a..b", "A", "a_b", "-a", "a-", "a/b", "a b", "é", "a%2fb", &long,
+        ] {
+            assert_eq!(name(&format!("{bad}.tgz")), None, "{bad:?}");
+        }
+        for bad in ["a", "a.tar", ".tgz", "tgz"] {
+            assert_eq!(name(bad), None, "{bad:?}");
+        }
+    }
+}

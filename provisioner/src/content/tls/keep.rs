@@ -1,0 +1,384 @@
+//! Keeps the certificate, the Secret and the ConfigMap what they have to be.
+
+use std::{collections::BTreeMap, error::Error as _, sync::Arc, time::Duration};
+
+use futures::{Stream, StreamExt as _};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{
+    Api, ResourceExt,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event, watcher},
+    },
+};
+use tokio::time;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use super::{
+    authority::{self, Authorities, RENEWED},
+    certificate::{self, Certificate},
+    secret,
+};
+use crate::{
+    apply::MANAGER,
+    content::{AUTHORITY, Options, Parts},
+};
+
+/// How often all is looked at, whatever happens.
+const PAUSE: Duration = Duration::from_secs(3600);
+/// The pause after a first failure, and the longest one.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// How long the apiserver may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why the certificate cannot be kept.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(
+        "Secret {0}/{AUTHORITY} is not the provisioner's; delete it, or name it with --content-tls-secret to serve with it"
+    )]
+    Foreign(String),
+    #[error("there is no Secret {0}; make it, or leave --content-tls-secret out")]
+    Missing(String),
+    #[error("Secret {name} cannot be served with: {problem}")]
+    Unusable { name: String, problem: String },
+    #[error("failed to make an authority")]
+    Authority(#[from] authority::Error),
+    #[error("failed to {doing}")]
+    Api {
+        doing: &'static str,
+        source: Box<kube::Error>,
+    },
+    #[error("the apiserver did not answer in time, asked to {0}")]
+    Silent(&'static str),
+    #[error("another replica was faster")]
+    Race,
+}
+
+/// What is shown at the moment.
+#[derive(Clone, PartialEq, Eq)]
+struct Shown {
+    /// The signing certificate, or the Secret's version.
+    by: String,
+    renewed: Option<Timestamp>,
+}
+
+/// Looks after the certificate of one service.
+pub(in crate::content) struct Keeper {
+    secrets: Api<Secret>,
+    config_maps: Api<ConfigMap>,
+    namespace: String,
+    /// Somebody else's Secret.
+    given: Option<String>,
+    names: Vec<String>,
+    now: fn() -> Timestamp,
+    certificate: Arc<Certificate>,
+    shown: Option<Shown>,
+}
+
+impl Keeper {
+    pub(in crate::content) fn new(
+        parts: &Parts,
+        options: &Options,
+        certificate: Arc<Certificate>,
+    ) -> Self {
+        let namespace = parts.settings.system_namespace.clone();
+        Self {
+            secrets: Api::namespaced(parts.client.clone(), &namespace),
+            config_maps: Api::namespaced(parts.client.clone(), &namespace),
+            names: names(&namespace, &parts.settings.external_address),
+            namespace,
+            given: options.tls_secret.clone(),
+            now: parts.now,
+            certificate,
+            shown: None,
+        }
+    }
+
+    pub(in crate::content) async fn run(mut self, stop: CancellationToken) {
+        let name = self.given.as_deref().unwrap_or(AUTHORITY);
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let events = watcher(self.secrets.clone(), config).default_backoff();
+        let mut events = std::pin::pin!(events);
+        let mut failures = 0;
+        loop {
+            let pause = match self.look().await {
+                Ok(()) => {
+                    failures = 0;
+                    PAUSE
+                }
+                Err(Error::Race) => Duration::from_millis(fastrand::u64(10..100)),
+                Err(problem) => {
+                    failures += 1;
+                    let cause = problem.source().map(ToString::to_string);
+                    if self.shown.is_some() {
+                        warn!(error = %problem, cause, "the certificate of the content service cannot be looked after");
+                    } else {
+                        error!(error = %problem, cause, "the content service has no certificate");
+                    }
+                    backoff(failures)
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = time::sleep(pause) => {}
+                () = changed(events.as_mut()) => {}
+            }
+        }
+    }
+
+    /// Looks at all of it, and does what is to be done.
+    async fn look(&mut self) -> Result<(), Error> {
+        let now = (self.now)();
+        let believed = match self.given.clone() {
+            None => Some(self.own(now).await?),
+            Some(name) => self.given(&name).await?,
+        };
+        match believed {
+            Some(believed) => self.publish(believed).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Serves in the name of the own authority. Gives back what clients have to believe.
+    async fn own(&mut self, now: Timestamp) -> Result<String, Error> {
+        let found = ask("read the authority", self.secrets.get_opt(AUTHORITY)).await?;
+        let Some(found) = found else {
+            return self.replace(None, now).await;
+        };
+        if !secret::is_ours(&found) {
+            return Err(Error::Foreign(self.namespace.clone()));
+        }
+        let Some(before) = secret::read(&found) else {
+            warn!("the authority's Secret is damaged, and made anew");
+            return self.replace(Some(&found), now).await;
+        };
+        let authorities = match before.turn(now)? {
+            None => before,
+            Some(turned) => {
+                info!("the authority of the content service turns");
+                self.write(Some(&found), &turned).await?;
+                turned
+            }
+        };
+        match self.show(&authorities, now) {
+            Ok(()) => Ok(authorities.bundle()),
+            Err(error @ authority::Error::Make(_)) => Err(error.into()),
+            Err(authority::Error::Damaged) => {
+                warn!("the authority's certificate and key do not fit, and are made anew");
+                self.replace(Some(&found), now).await
+            }
+        }
+    }
+
+    async fn replace(&mut self, found: Option<&Secret>, now: Timestamp) -> Result<String, Error> {
+        let authorities = Authorities::new(now)?;
+        self.write(found, &authorities).await?;
+        info!("the content service has a new authority");
+        self.show(&authorities, now)?;
+        Ok(authorities.bundle())
+    }
+
+    /// Creates the Secret, or replaces just the one that was found, so that replicas agree.
+    async fn write(&self, found: Option<&Secret>, authorities: &Authorities) -> Result<(), Error> {
+        let params = PostParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let version = found.and_then(Secret::resource_version);
+        let secret = secret::write(authorities, AUTHORITY, &self.namespace, version);
+        let written = if found.is_some() {
+            let replacing = self.secrets.replace(AUTHORITY, &params, &secret);
+            ask("replace the authority", replacing).await
+        } else {
+            ask(
+                "create the authority",
+                self.secrets.create(&params, &secret),
+            )
+            .await
+        };
+        match written {
+            Ok(_) => Ok(()),
+            Err(Error::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if matches!(status.code, 404 | 409)) => {
+                Err(Error::Race)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Shows a certificate of the current authority, if the one that is shown is not good enough.
+    fn show(&mut self, authorities: &Authorities, now: Timestamp) -> Result<(), authority::Error> {
+        let current = &authorities.current;
+        let fine = self.shown.as_ref().is_some_and(|shown| {
+            shown.by == current.certificate && shown.renewed.is_some_and(|renewed| now < renewed)
+        });
+        if fine {
+            return Ok(());
+        }
+        let (certificate, ends) = current.issue(&self.names, now)?;
+        self.certificate.show(certificate);
+        info!(%ends, "the content service has a new certificate");
+        self.shown = Some(Shown {
+            by: current.certificate.clone(),
+            renewed: ends.checked_sub(RENEWED).ok(),
+        });
+        Ok(())
+    }
+
+    /// Serves with a Secret that somebody else keeps. Gives back what clients have to believe, if it says so.
+    async fn given(&mut self, name: &str) -> Result<Option<String>, Error> {
+        let full = format!("{}/{name}", self.namespace);
+        let found = ask("read the certificate's Secret", self.secrets.get_opt(name)).await?;
+        let found = found.ok_or_else(|| Error::Missing(full.clone()))?;
+        let shown = Shown {
+            by: found.resource_version().unwrap_or_default(),
+            renewed: None,
+        };
+        if self.shown.as_ref() != Some(&shown) {
+            let unusable = |problem: String| Error::Unusable {
+                name: full.clone(),
+                problem,
+            };
+            let field = |key: &str| {
+                let text = secret::text(&found, key);
+                text.ok_or_else(|| unusable(format!("it has no {key}")))
+            };
+            let (chain, key) = (field("tls.crt")?, field("tls.key")?);
+            let certificate =
+                certificate::read(chain.as_bytes(), key.as_bytes()).map_err(unusable)?;
+            self.certificate.show(certificate);
+            info!(secret = full, "the content service has a new certificate");
+            self.shown = Some(shown);
+        }
+        Ok(secret::text(&found, "ca.crt").filter(|text| !text.is_empty()))
+    }
+
+    /// Tells clients what to believe.
+    async fn publish(&self, believed: String) -> Result<(), Error> {
+        let found = self.config_maps.get_opt(AUTHORITY);
+        let found = ask("read the ConfigMap of the authority", found).await?;
+        let data = BTreeMap::from([("ca.crt".to_owned(), believed)]);
+        if found.is_some_and(|found| found.data.as_ref() == Some(&data)) {
+            return Ok(());
+        }
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(AUTHORITY.to_owned()),
+                namespace: Some(self.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data),
+            ..ConfigMap::default()
+        };
+        let params = PatchParams::apply(MANAGER).force();
+        let patch = Patch::Apply(&map);
+        let applied = self.config_maps.patch(AUTHORITY, &params, &patch);
+        ask("publish the authority", applied).await?;
+        Ok(())
+    }
+}
+
+/// All names that the service is asked by.
+fn names(namespace: &str, external: &str) -> Vec<String> {
+    let mut names = vec![
+        format!("core.{namespace}.svc"),
+        format!("core.{namespace}.svc.cluster.local"),
+        format!("core.{namespace}"),
+        // Through a port that is forwarded.
+        "localhost".to_owned(),
+        "127.0.0.1".to_owned(),
+    ];
+    let external = url::Url::parse(external).ok();
+    let host = external.and_then(|url| Some(url.host()?.to_string()));
+    // An address of version 6 stands in brackets there.
+    let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
+    names.extend(host.filter(|host| !host.is_empty()));
+    names.sort_by_key(|name| names_order(name));
+    names.dedup();
+    names
+}
+
+fn names_order(name: &str) -> (bool, String) {
+    (!name.starts_with("core."), name.to_owned())
+}
+
+/// Ends with the next change; what cannot be watched is looked at now and then.
+async fn changed(
+    mut events: std::pin::Pin<&mut impl Stream<Item = Result<Event<Secret>, watcher::Error>>>,
+) {
+    loop {
+        match events.next().await {
+            Some(Ok(Event::Apply(_) | Event::Delete(_) | Event::InitApply(_))) => return,
+            Some(Ok(Event::Init | Event::InitDone)) => {}
+            Some(Err(error)) => debug!(%error, "watching the certificate's Secret failed"),
+            None => return std::future::pending().await,
+        }
+    }
+}
+
+fn backoff(failures: u32) -> Duration {
+    let (first, longest) = RETRY;
+    let doubled = first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16)));
+    doubled.min(longest).mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+async fn ask<T>(
+    doing: &'static str,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Error> {
+    match time::timeout(PATIENCE, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(source)) => Err(Error::Api {
+            doing,
+            source: Box::new(source),
+        }),
+        Err(_) => Err(Error::Silent(doing)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_certificate_is_for_every_name_that_clients_may_use() {
+        let external = "https://core.rukpak-system.svc";
+        let own = [
+            "core.rukpak-system",
+            "core.rukpak-system.svc",
+            "core.rukpak-system.svc.cluster.local",
+        ];
+        let all = |others: &[&str]| -> Vec<String> {
+            own.iter()
+                .chain(others)
+                .map(|&name| name.to_owned())
+                .collect()
+        };
+        for (external, others) in [
+            (external, vec!["127.0.0.1", "localhost"]),
+            (
+                "https://bundles.example.com:8443/x",
+                vec!["127.0.0.1", "bundles.example.com", "localhost"],
+            ),
+            (
+                "https://10.0.0.1",
+                vec!["10.0.0.1", "127.0.0.1", "localhost"],
+            ),
+            ("https://[::1]:80", vec!["127.0.0.1", "::1", "localhost"]),
+            ("nonsense", vec!["127.0.0.1", "localhost"]),
+        ] {
+            assert_eq!(names("rukpak-system", external), all(&others), "{external}");
+        }
+    }
+
+    #[test]
+    fn failures_are_waited_for_longer_and_longer_within_a_bound() {
+        for (failures, most) in [(1, 500), (2, 1000), (5, 8000), (40, 60_000)] {
+            let wait = backoff(failures).as_millis();
+            assert!((most / 2..=most).contains(&wait), "{failures}: {wait}");
+        }
+    }
+}
