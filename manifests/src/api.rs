@@ -11,6 +11,7 @@ pub mod bounds;
 pub mod bundle;
 pub mod condition;
 pub mod definitions;
+pub mod install;
 pub mod instance;
 pub mod labels;
 mod schema;

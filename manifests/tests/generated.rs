@@ -2,7 +2,10 @@
 
 use std::{env, fs, path::Path};
 
-use manifests::{api::definitions, yaml};
+use manifests::{
+    api::{definitions, install},
+    yaml,
+};
 
 const HEADER: &str =
     "# Made from the types in manifests/src/api by `make generate`: changes here are lost.\n";
@@ -18,6 +21,12 @@ fn definitions_are_fresh() {
         let text = yaml::to_string(&definition).expect("a definition is JSON");
         fresh(&format!("crds/{name}.yaml"), &format!("{HEADER}{text}"));
     }
+}
+
+#[test]
+fn the_install_file_is_fresh() {
+    let text = install::file(&install::Options::default());
+    fresh("install/rukpak.yaml", &format!("{HEADER}{text}"));
 }
 
 fn fresh(path: &str, text: &str) {

@@ -17,58 +17,7 @@ use super::{bounds, schema};
     status = "BundleStatus",
     derive = "PartialEq",
     category = "rukpak",
-    doc = "Content from one source, fetched once, checked and kept. BundleInstances make Bundles from their templates.",
-    printcolumn(
-        name = "Type",
-        type_ = "string",
-        json_path = ".spec.source.type",
-        description = "Where the content comes from"
-    ),
-    printcolumn(
-        name = "Phase",
-        type_ = "string",
-        json_path = ".status.phase",
-        description = "How far it has come"
-    ),
-    printcolumn(
-        name = "Version",
-        type_ = "string",
-        json_path = ".status.version",
-        description = "What the content says its version is"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    ),
-    printcolumn(
-        name = "Resolved Source",
-        type_ = "string",
-        json_path = ".status.resolvedSource",
-        priority = 1,
-        description = "The source in its immutable form"
-    ),
-    printcolumn(
-        name = "Provisioner",
-        type_ = "string",
-        json_path = ".spec.provisionerClassName",
-        priority = 1,
-        description = "The format of the content"
-    ),
-    printcolumn(
-        name = "Package",
-        type_ = "string",
-        json_path = ".status.package",
-        priority = 1,
-        description = "What the content says its package is"
-    ),
-    printcolumn(
-        name = "Message",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Unpacked\")].message",
-        priority = 1,
-        description = "What is to be said about it"
-    )
+    doc = "Content from one source, fetched once, checked and kept. BundleInstances make Bundles from their templates."
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::bundle()))]

@@ -1,22 +1,123 @@
 //! The CustomResourceDefinitions, made from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps,
+    JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 
 use super::{bounds, bundle::Bundle, instance::BundleInstance};
 
+/// A column of `kubectl get`, or of `kubectl get -o wide`: name, path, what it says.
+type Column = (&'static str, &'static str, &'static str);
+
+const BUNDLE: &[Column] = &[
+    ("Type", ".spec.source.type", "Where the content comes from"),
+    ("Phase", ".status.phase", "How far it has come"),
+    ("Version", ".status.version", "The content's own version"),
+];
+const BUNDLE_WIDE: &[Column] = &[
+    (
+        "Resolved Source",
+        ".status.resolvedSource",
+        "The source in its immutable form",
+    ),
+    (
+        "Provisioner",
+        ".spec.provisionerClassName",
+        "The format of the content",
+    ),
+    ("Package", ".status.package", "The content's own package"),
+    (
+        "Message",
+        ".status.conditions[?(@.type==\"Unpacked\")].message",
+        "What is to be said about it",
+    ),
+];
+const INSTANCE: &[Column] = &[
+    (
+        "Installed Bundle",
+        ".status.installedBundleName",
+        "The Bundle whose objects are in the cluster",
+    ),
+    (
+        "Version",
+        ".status.version",
+        "The installed bundle's own version",
+    ),
+    (
+        "Installed",
+        ".status.conditions[?(@.type==\"Installed\")].status",
+        "Whether objects of a bundle are in the cluster",
+    ),
+    (
+        "Install State",
+        ".status.conditions[?(@.type==\"Installed\")].reason",
+        "Why, in one word",
+    ),
+    (
+        "Healthy",
+        ".status.conditions[?(@.type==\"Healthy\")].status",
+        "Whether what is installed works",
+    ),
+];
+const INSTANCE_WIDE: &[Column] = &[
+    ("Provisioner", ".spec.provisionerClassName", "Who installs"),
+    (
+        "Package",
+        ".status.package",
+        "The installed bundle's own package",
+    ),
+    (
+        "Progressing",
+        ".status.conditions[?(@.type==\"Progressing\")].reason",
+        "What is going on",
+    ),
+    (
+        "Message",
+        ".status.conditions[?(@.type==\"Progressing\")].message",
+        "What is to be said about it",
+    ),
+];
+
 /// Both definitions, as they are installed.
 pub fn all() -> [CustomResourceDefinition; 2] {
     [
-        finish(Bundle::crd(), bounds::BUNDLE_NAME),
-        finish(BundleInstance::crd(), bounds::INSTANCE_NAME),
+        finish(Bundle::crd(), bounds::BUNDLE_NAME, BUNDLE, BUNDLE_WIDE),
+        finish(
+            BundleInstance::crd(),
+            bounds::INSTANCE_NAME,
+            INSTANCE,
+            INSTANCE_WIDE,
+        ),
     ]
 }
 
 /// What the types cannot say.
-fn finish(mut definition: CustomResourceDefinition, name_length: u32) -> CustomResourceDefinition {
+fn finish(
+    mut definition: CustomResourceDefinition,
+    name_length: u32,
+    columns: &[Column],
+    wide: &[Column],
+) -> CustomResourceDefinition {
+    let age = CustomResourceColumnDefinition {
+        name: "Age".to_owned(),
+        type_: "date".to_owned(),
+        json_path: ".metadata.creationTimestamp".to_owned(),
+        ..CustomResourceColumnDefinition::default()
+    };
+    let columns: Vec<_> = columns
+        .iter()
+        .map(|&(name, path, description)| column(name, path, description, None))
+        .chain([age])
+        .chain(
+            wide.iter()
+                .map(|&(name, path, description)| column(name, path, description, Some(1))),
+        )
+        .collect();
+    for version in &mut definition.spec.versions {
+        version.additional_printer_columns = Some(columns.clone());
+    }
     let schemas = definition
         .spec
         .versions
@@ -29,6 +130,22 @@ fn finish(mut definition: CustomResourceDefinition, name_length: u32) -> CustomR
         }
     }
     definition
+}
+
+fn column(
+    name: &str,
+    path: &str,
+    description: &str,
+    priority: Option<i32>,
+) -> CustomResourceColumnDefinition {
+    CustomResourceColumnDefinition {
+        name: name.to_owned(),
+        type_: "string".to_owned(),
+        json_path: path.to_owned(),
+        description: Some(description.to_owned()),
+        priority,
+        ..CustomResourceColumnDefinition::default()
+    }
 }
 
 /// The apiserver takes restrictions of a name here, and words them as it does for its own kinds.

@@ -26,70 +26,7 @@ use super::{
     status = "BundleInstanceStatus",
     derive = "PartialEq",
     category = "rukpak",
-    doc = "A bundle that is installed, and kept as it was declared.",
-    printcolumn(
-        name = "Installed Bundle",
-        type_ = "string",
-        json_path = ".status.installedBundleName",
-        description = "The Bundle whose objects are in the cluster"
-    ),
-    printcolumn(
-        name = "Version",
-        type_ = "string",
-        json_path = ".status.version",
-        description = "What the installed bundle says its version is"
-    ),
-    printcolumn(
-        name = "Installed",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Installed\")].status",
-        description = "Whether objects of a bundle are in the cluster"
-    ),
-    printcolumn(
-        name = "Install State",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Installed\")].reason",
-        description = "Why, in one word"
-    ),
-    printcolumn(
-        name = "Healthy",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Healthy\")].status",
-        description = "Whether what is installed works"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    ),
-    printcolumn(
-        name = "Provisioner",
-        type_ = "string",
-        json_path = ".spec.provisionerClassName",
-        priority = 1,
-        description = "Who installs"
-    ),
-    printcolumn(
-        name = "Package",
-        type_ = "string",
-        json_path = ".status.package",
-        priority = 1,
-        description = "What the installed bundle says its package is"
-    ),
-    printcolumn(
-        name = "Progressing",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Progressing\")].reason",
-        priority = 1,
-        description = "What is going on"
-    ),
-    printcolumn(
-        name = "Message",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Progressing\")].message",
-        priority = 1,
-        description = "What is to be said about it"
-    )
+    doc = "A bundle that is installed, and kept as it was declared."
 )]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = schema::instance()))]

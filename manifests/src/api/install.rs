@@ -1,0 +1,111 @@
+//! What an admin applies: everything that the provisioner needs to run, in one file.
+
+mod admission;
+mod rights;
+mod workload;
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::definitions;
+use crate::yaml;
+
+/// What differs between installations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The namespace of the provisioner, and of the Secrets and ConfigMaps that Bundles name.
+    pub namespace: String,
+    /// The provisioner's image.
+    pub image: String,
+    /// How many provisioners run; one of them works, and all hand content out.
+    pub replicas: u32,
+}
+
+/// One object, and what an admin should know about it.
+struct Document {
+    comment: &'static str,
+    object: Value,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            namespace: "rukpak-system".to_owned(),
+            image: "quay.io/rukpak/provisioner:v0.1.0".to_owned(),
+            replicas: 1,
+        }
+    }
+}
+
+/// All objects, in the order in which they can be applied.
+pub fn objects(options: &Options) -> Vec<Value> {
+    documents(options)
+        .into_iter()
+        .map(|document| document.object)
+        .collect()
+}
+
+/// The file.
+pub fn file(options: &Options) -> String {
+    let mut text = String::new();
+    for Document { comment, object } in documents(options) {
+        text.push_str("---\n");
+        for line in comment.lines() {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "# {line}");
+        }
+        yaml::write(&mut text, &object);
+    }
+    text
+}
+
+fn documents(options: &Options) -> Vec<Document> {
+    let mut documents = vec![namespace(options)];
+    documents.extend(definitions::all().into_iter().filter_map(|definition| {
+        Some(Document {
+            comment: "",
+            object: serde_json::to_value(definition).ok()?,
+        })
+    }));
+    documents.extend(rights::documents(options));
+    documents.extend(admission::documents());
+    documents.extend(workload::documents(options));
+    documents
+}
+
+fn namespace(options: &Options) -> Document {
+    Document {
+        comment: "The provisioner's namespace. Secrets and ConfigMaps that Bundles name belong here, too.",
+        object: json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": options.namespace,
+                "labels": labels_and(&[
+                    ("pod-security.kubernetes.io/enforce", "restricted"),
+                    ("pod-security.kubernetes.io/enforce-version", "latest"),
+                    ("pod-security.kubernetes.io/audit", "restricted"),
+                    ("pod-security.kubernetes.io/warn", "restricted"),
+                ]),
+            },
+        }),
+    }
+}
+
+/// The labels of everything in the file, and more.
+fn labels_and(more: &[(&str, &str)]) -> Value {
+    [
+        ("app.kubernetes.io/name", "rukpak"),
+        ("app.kubernetes.io/part-of", "rukpak"),
+    ]
+    .iter()
+    .chain(more)
+    .map(|&(key, value)| (key.to_owned(), Value::from(value)))
+    .collect::<serde_json::Map<_, _>>()
+    .into()
+}
+
+fn labels() -> Value {
+    labels_and(&[])
+}

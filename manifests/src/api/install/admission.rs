@@ -1,0 +1,59 @@
+//! Nobody gets the rights of an account by naming it in a BundleInstance.
+
+use serde_json::json;
+
+use super::{Document, labels};
+use crate::api::GROUP;
+
+const NAME: &str = "bundleinstance-service-account";
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+
+pub(super) fn documents() -> [Document; 2] {
+    let account = "object.spec.serviceAccount";
+    [
+        Document {
+            comment: "Whoever names a ServiceAccount in a BundleInstance needs the right to impersonate it.",
+            object: json!({
+                "apiVersion": ADMISSION,
+                "kind": "ValidatingAdmissionPolicy",
+                "metadata": {"name": NAME, "labels": labels()},
+                "spec": {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": {"resourceRules": [{
+                        "apiGroups": [GROUP],
+                        "apiVersions": ["*"],
+                        "operations": ["CREATE", "UPDATE"],
+                        "resources": ["bundleinstances"],
+                    }]},
+                    "matchConditions": [
+                        {"name": "account-named", "expression": format!("has({account})")},
+                        {
+                            "name": "account-changed",
+                            "expression": format!(
+                                "oldObject == null || !has(oldObject.spec.serviceAccount) || oldObject.spec.serviceAccount != {account}"
+                            ),
+                        },
+                    ],
+                    "validations": [{
+                        "expression": format!(
+                            "authorizer.group('').resource('serviceaccounts').namespace({account}.namespace).name({account}.name).check('impersonate').allowed()"
+                        ),
+                        "messageExpression": format!(
+                            "'spec.serviceAccount: ' + request.userInfo.username + ' may not impersonate the ServiceAccount ' + {account}.namespace + '/' + {account}.name + ': ask for the verb impersonate on it (ClusterRole bundle-instance-impersonator, bound in the namespace ' + {account}.namespace + ')'"
+                        ),
+                        "reason": "Forbidden",
+                    }],
+                },
+            }),
+        },
+        Document {
+            comment: "",
+            object: json!({
+                "apiVersion": ADMISSION,
+                "kind": "ValidatingAdmissionPolicyBinding",
+                "metadata": {"name": NAME, "labels": labels()},
+                "spec": {"policyName": NAME, "validationActions": ["Deny"]},
+            }),
+        },
+    ]
+}

@@ -1,0 +1,261 @@
+//! What the provisioner may do, and roles for those who use it.
+
+use serde_json::{Value, json};
+
+use super::{Document, Options, labels, labels_and};
+use crate::api::GROUP;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// The provisioner's ServiceAccount.
+pub(super) const ACCOUNT: &str = "provisioner";
+
+pub(super) fn documents(options: &Options) -> Vec<Document> {
+    let mut documents = vec![Document {
+        comment: "",
+        object: json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": ACCOUNT, "namespace": options.namespace, "labels": labels()},
+            "automountServiceAccountToken": false,
+        }),
+    }];
+    documents.extend(own(options));
+    documents.extend(install_anything(options));
+    documents.extend(people());
+    documents
+}
+
+/// What the provisioner itself needs, and no more.
+fn own(options: &Options) -> [Document; 4] {
+    let cluster = json!([
+        rule(
+            GROUP,
+            &["bundles"],
+            &[
+                "get", "list", "watch", "create", "update", "patch", "delete"
+            ]
+        ),
+        rule(
+            GROUP,
+            &["bundleinstances"],
+            &["get", "list", "watch", "update", "patch"]
+        ),
+        rule(
+            GROUP,
+            &["bundles/status", "bundleinstances/status"],
+            &["get", "update", "patch"]
+        ),
+        rule(
+            GROUP,
+            &["bundles/finalizers", "bundleinstances/finalizers"],
+            &["update"]
+        ),
+        rule("events.k8s.io", &["events"], &["create", "patch"]),
+        rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
+        rule(
+            "authorization.k8s.io",
+            &["subjectaccessreviews"],
+            &["create"]
+        ),
+        rule(
+            "apiextensions.k8s.io",
+            &["customresourcedefinitions"],
+            &["get", "list", "watch"]
+        ),
+        rule(
+            "apiregistration.k8s.io",
+            &["apiservices"],
+            &["get", "list", "watch"]
+        ),
+        rule(
+            "config.openshift.io",
+            &["clusterversions"],
+            &["get", "list", "watch"]
+        ),
+        rule("", &["namespaces"], &["get"]),
+    ]);
+    let system = json!([
+        rule(
+            "",
+            &["secrets"],
+            &["get", "list", "watch", "create", "update", "patch"]
+        ),
+        rule(
+            "",
+            &["configmaps"],
+            &[
+                "get", "list", "watch", "create", "update", "patch", "delete"
+            ]
+        ),
+        rule(
+            "coordination.k8s.io",
+            &["leases"],
+            &["get", "list", "watch", "create", "update", "patch"]
+        ),
+    ]);
+    [
+        Document {
+            comment: "What the provisioner itself needs, in the whole cluster ...",
+            object: cluster_role(ACCOUNT, &labels(), &cluster),
+        },
+        Document {
+            comment: "",
+            object: cluster_binding(ACCOUNT, ACCOUNT, options),
+        },
+        Document {
+            comment: "... and in its own namespace: Secrets and ConfigMaps nowhere else.",
+            object: json!({
+                "apiVersion": format!("{RBAC}/v1"),
+                "kind": "Role",
+                "metadata": {"name": ACCOUNT, "namespace": options.namespace, "labels": labels()},
+                "rules": system,
+            }),
+        },
+        Document {
+            comment: "",
+            object: json!({
+                "apiVersion": format!("{RBAC}/v1"),
+                "kind": "RoleBinding",
+                "metadata": {"name": ACCOUNT, "namespace": options.namespace, "labels": labels()},
+                "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": ACCOUNT},
+                "subjects": [subject(options)],
+            }),
+        },
+    ]
+}
+
+/// What bundles are installed with when their BundleInstance names no account.
+fn install_anything(options: &Options) -> [Document; 2] {
+    const NAME: &str = "provisioner-install-anything";
+    // Everything that installing takes, but not the right to be somebody else: `*` would give that, too.
+    let verbs = [
+        "get",
+        "list",
+        "watch",
+        "create",
+        "update",
+        "patch",
+        "delete",
+        "deletecollection",
+        "bind",
+        "escalate",
+    ];
+    [
+        Document {
+            comment: "What BundleInstances without spec.serviceAccount are installed with. Bundles bring any kind of object, and roles of\n\
+                      any kind, so this is the whole cluster.",
+            object: cluster_role(NAME, &labels(), &json!([rule("*", &["*"], &verbs)])),
+        },
+        Document {
+            comment: "Remove this binding (kubectl delete clusterrolebinding provisioner-install-anything) when every BundleInstance\n\
+                      names a ServiceAccount: the provisioner then has no more rights than it needs for itself.",
+            object: cluster_binding(NAME, NAME, options),
+        },
+    ]
+}
+
+/// Roles to be bound by an admin.
+fn people() -> [Document; 5] {
+    [
+        Document {
+            comment: "Lets the provisioner act as the ServiceAccounts of one namespace, for BundleInstances with spec.serviceAccount. Bind it\n\
+                      a namespace at a time, never in the whole cluster:\n\
+                      kubectl create rolebinding provisioner --namespace NAMESPACE \\\n\
+                      \x20 --clusterrole bundle-instance-impersonator --serviceaccount rukpak-system:provisioner",
+            object: cluster_role(
+                "bundle-instance-impersonator",
+                &labels(),
+                &json!([rule("", &["serviceaccounts"], &["impersonate"])]),
+            ),
+        },
+        Document {
+            comment: "Who may download the content of Bundles (status.contentURL).",
+            object: cluster_role(
+                "bundle-reader",
+                &labels(),
+                &json!([{"nonResourceURLs": ["/bundles/*"], "verbs": ["get"]}]),
+            ),
+        },
+        Document {
+            comment: "Who may send the content of Bundles with the source upload: PUT is the verb update.",
+            object: cluster_role(
+                "bundle-uploader",
+                &labels(),
+                &json!([{"nonResourceURLs": ["/uploads/*"], "verbs": ["get", "update"]}]),
+            ),
+        },
+        Document {
+            comment: "Who has the role admin, or view, in the whole cluster has it for these as well. Whoever may create a BundleInstance can\n\
+                      have anything installed as long as provisioner-install-anything is bound.",
+            object: cluster_role(
+                "bundleinstances-admin",
+                &labels_and(&[(&format!("{RBAC}/aggregate-to-admin"), "true")]),
+                &json!([
+                    rule(
+                        GROUP,
+                        &["bundleinstances", "bundles"],
+                        &[
+                            "get",
+                            "list",
+                            "watch",
+                            "create",
+                            "update",
+                            "patch",
+                            "delete",
+                            "deletecollection"
+                        ]
+                    ),
+                    rule(
+                        GROUP,
+                        &["bundleinstances/status", "bundles/status"],
+                        &["get"]
+                    ),
+                ]),
+            ),
+        },
+        Document {
+            comment: "",
+            object: cluster_role(
+                "bundleinstances-view",
+                &labels_and(&[(&format!("{RBAC}/aggregate-to-view"), "true")]),
+                &json!([rule(
+                    GROUP,
+                    &[
+                        "bundleinstances",
+                        "bundles",
+                        "bundleinstances/status",
+                        "bundles/status"
+                    ],
+                    &["get", "list", "watch"]
+                )]),
+            ),
+        },
+    ]
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+fn cluster_role(name: &str, labels: &Value, rules: &Value) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": labels},
+        "rules": rules,
+    })
+}
+
+fn cluster_binding(name: &str, role: &str, options: &Options) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name, "labels": labels()},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [subject(options)],
+    })
+}
+
+fn subject(options: &Options) -> Value {
+    json!({"kind": "ServiceAccount", "name": ACCOUNT, "namespace": options.namespace})
+}
