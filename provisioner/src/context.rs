@@ -8,7 +8,7 @@ use unpacker::Store;
 
 use crate::{
     account::Accounts, events::Events, kinds::Kinds, metrics::Metrics,
-    preflight::versions::Versions, settings::Settings, watches::Watches,
+    preflight::versions::Versions, process::Ready, settings::Settings, watches::Watches,
 };
 
 /// Handles to everything outside, the clock included. Cheap to clone.
@@ -32,6 +32,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Events for people.
     pub events: Arc<Events>,
+    /// What has to be done before the process is ready: take a task when a watch starts, drop it at its first sync.
+    pub ready: Ready,
     /// The clock.
     pub now: fn() -> Timestamp,
 }

@@ -1,0 +1,13 @@
+//! The controllers against a real control plane.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "what goes wrong fails the test by panicking"
+)]
+
+mod process;
+mod support;

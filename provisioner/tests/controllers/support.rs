@@ -1,0 +1,262 @@
+//! What the tests of controllers share.
+//!
+//! ```text
+//!  world() ─┬─ cluster ── our CRDs, the system namespace
+//!           ├─ registry   (bundles are pushed to it as images)
+//!           └─ provisioner, started by whoever first asks for it
+//! ```
+//!
+//! There is one world in a test binary, so everything a test makes has names of its own ([`unique`]). Clients belong to
+//! the runtime of a test: take one by [`World::client`] in each.
+
+#![allow(dead_code, reason = "not every test needs everything")]
+#![allow(
+    unused_imports,
+    reason = "tests name what they need through this module"
+)]
+
+mod bundles;
+mod child;
+mod wait;
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use cluster::{Cluster, DryRun};
+use kube::{Api, Client, Resource};
+use manifests::{
+    api::{
+        bundle::{Bundle, BundleSource, BundleSpec, ImageSource},
+        instance::{BundleInstance, BundleInstanceSpec, BundleTemplate, TemplateSpec},
+    },
+    content::Content,
+    yaml,
+};
+use serde_json::{Value, json};
+use tests::Registry;
+use tokio::sync::OnceCell;
+use unpacker::{
+    Access,
+    access::{Trust, Verify},
+    registry::BundleImage,
+};
+
+pub(crate) use bundles::{config_map, content, crd, operator, plain};
+pub(crate) use child::{Options, Provisioner, storage};
+pub(crate) use wait::{PATIENCE, condition, eventually, gone, has, wait_for};
+
+/// Where the provisioner's own objects are.
+pub(crate) const SYSTEM: &str = "rukpak-system";
+
+/// What all tests share.
+pub(crate) struct World {
+    /// The control plane.
+    pub(crate) cluster: &'static Cluster,
+    /// A registry without TLS and without accounts.
+    pub(crate) registry: Registry,
+    provisioner: OnceCell<Provisioner>,
+}
+
+/// The one world of this test binary. Whoever asks first makes it.
+pub(crate) async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD.get_or_init(World::new).await
+}
+
+/// A name that nobody else in this cluster has.
+pub(crate) fn unique(prefix: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{prefix}-{:04x}{count}", fastrand::u16(..))
+}
+
+impl World {
+    async fn new() -> Self {
+        let cluster = Cluster::shared().await.expect("there is a control plane");
+        prepare(cluster).await;
+        Self {
+            cluster,
+            registry: Registry::plain(),
+            provisioner: OnceCell::new(),
+        }
+    }
+
+    /// A client with the administrator's rights, for this test.
+    pub(crate) fn client(&self) -> Client {
+        self.cluster.client().unwrap()
+    }
+
+    /// All objects of a cluster-scoped kind.
+    pub(crate) fn api<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.client())
+    }
+
+    /// The provisioner that reconciles all Bundles and BundleInstances of this cluster.
+    pub(crate) async fn provisioner(&self) -> &Provisioner {
+        let start = || Provisioner::start(self.cluster, Options::default());
+        self.provisioner.get_or_init(start).await
+    }
+
+    /// Publishes content as an image, `name:tag`, and tells the image's whole name.
+    pub(crate) async fn push(&self, name: &str, content: &Content) -> String {
+        let image = self.registry.image(name);
+        let bundle = BundleImage::new(content).unwrap();
+        unpacker::registry::push(&image.parse().unwrap(), &bundle, &insecure())
+            .await
+            .unwrap();
+        image
+    }
+
+    /// Applies any object as the administrator.
+    pub(crate) async fn apply(&self, object: &Value) {
+        self.cluster.apply(object, DryRun::No).await.unwrap();
+    }
+
+    /// Creates a Bundle of class `plain` or `registry`.
+    pub(crate) async fn bundle(&self, name: &str, class: &str, source: BundleSource) -> Bundle {
+        let spec = BundleSpec {
+            provisioner_class_name: format!("core-rukpak-io-{class}"),
+            source,
+        };
+        let api = self.api();
+        api.create(&kube::api::PostParams::default(), &Bundle::new(name, spec))
+            .await
+            .unwrap()
+    }
+
+    /// Creates a BundleInstance of class `plain` or `registry`.
+    pub(crate) async fn instance(
+        &self,
+        name: &str,
+        class: &str,
+        source: BundleSource,
+    ) -> BundleInstance {
+        self.create(&instance(name, class, source)).await
+    }
+
+    /// Creates a BundleInstance that a test has made ready.
+    pub(crate) async fn create(&self, instance: &BundleInstance) -> BundleInstance {
+        let api = self.api();
+        api.create(&kube::api::PostParams::default(), instance)
+            .await
+            .unwrap()
+    }
+
+    /// Waits until a BundleInstance has a condition with this status, and returns it.
+    pub(crate) async fn wait_instance(
+        &self,
+        name: &str,
+        type_: &str,
+        status: &str,
+    ) -> BundleInstance {
+        wait_for(
+            self.api(),
+            name,
+            &format!("{type_}={status}"),
+            |it: &BundleInstance| has(&it.status.as_ref()?.conditions, type_, status).then_some(()),
+        )
+        .await
+    }
+
+    /// Waits until a Bundle has a condition with this status, and returns it.
+    pub(crate) async fn wait_bundle(&self, name: &str, type_: &str, status: &str) -> Bundle {
+        wait_for(
+            self.api(),
+            name,
+            &format!("{type_}={status}"),
+            |it: &Bundle| has(&it.status.as_ref()?.conditions, type_, status).then_some(()),
+        )
+        .await
+    }
+}
+
+/// A BundleInstance of class `plain` or `registry`, to be changed and created.
+pub(crate) fn instance(name: &str, class: &str, source: BundleSource) -> BundleInstance {
+    let class = format!("core-rukpak-io-{class}");
+    let spec = BundleInstanceSpec {
+        provisioner_class_name: "core-rukpak-io-plain".to_owned(),
+        template: BundleTemplate {
+            metadata: None,
+            spec: TemplateSpec {
+                provisioner_class_name: Some(class),
+                source,
+            },
+        },
+        install_namespace: None,
+        config: None,
+        service_account: None,
+        crd_deletion_policy: manifests::api::instance::CrdDeletionPolicy::default(),
+        preflight: None,
+        rollback: manifests::api::instance::Rollback::default(),
+        paused: false,
+    };
+    BundleInstance::new(name, spec)
+}
+
+/// With what the registry of the tests is reached, which has neither TLS nor accounts.
+pub(crate) fn insecure() -> Access {
+    Access {
+        trust: Trust {
+            verify: Verify::Never,
+            ..Trust::default()
+        },
+        ..Access::default()
+    }
+}
+
+/// An image of [`World::push`] as source.
+pub(crate) fn image(image: &str) -> BundleSource {
+    BundleSource {
+        type_: "image".to_owned(),
+        image: Some(ImageSource {
+            reference: image.to_owned(),
+            insecure_skip_tls_verify: true,
+            ..ImageSource::default()
+        }),
+        ..BundleSource::default()
+    }
+}
+
+/// What an admin does first: our definitions, and the system namespace.
+pub(crate) async fn prepare(cluster: &Cluster) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds");
+    for definition in definitions(&folder) {
+        cluster.apply(&definition, DryRun::No).await.unwrap();
+        let name = definition["metadata"]["name"].as_str().unwrap();
+        cluster.wait_established(name).await.unwrap();
+    }
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}});
+    cluster.apply(&namespace, DryRun::No).await.unwrap();
+}
+
+/// The definitions that an admin would apply; made from the types as long as there are no files.
+fn definitions(folder: &Path) -> Vec<Value> {
+    use kube::CustomResourceExt as _;
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "yaml"))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        let made = [Bundle::crd(), BundleInstance::crd()];
+        let mut made = made.map(|crd| serde_json::to_value(crd).unwrap());
+        let deployment_config = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/config/properties/deploymentConfig";
+        if let Some(free) = made[1].pointer_mut(deployment_config) {
+            *free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        }
+        return made.to_vec();
+    }
+    let read = |path| {
+        let text = std::fs::read(path).unwrap();
+        let documents = yaml::documents(&text);
+        documents
+            .map(|document| document.unwrap())
+            .filter(|document| !document.is_null())
+            .collect::<Vec<_>>()
+    };
+    files.iter().flat_map(read).collect()
+}

@@ -1,0 +1,130 @@
+//! Bundles, made in memory.
+
+use manifests::content::{Builder, Content, Limits};
+use serde_json::{Value, json};
+
+/// Content of these files; what is no text is written as JSON, which is YAML too.
+pub(crate) fn content(files: &[(&str, Value)]) -> Content {
+    let mut builder = Builder::new(Limits::default());
+    for (path, value) in files {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
+    }
+    builder.finish()
+}
+
+/// A plain bundle of these objects.
+pub(crate) fn plain(objects: &[Value]) -> Content {
+    let named: Vec<String> = (0..objects.len())
+        .map(|number| format!("manifests/{number:05}.yaml"))
+        .collect();
+    let mut files: Vec<(&str, Value)> = named
+        .iter()
+        .map(String::as_str)
+        .zip(objects.iter().cloned())
+        .collect();
+    // An image needs labels, and they come from here.
+    files.push((
+        "metadata/annotations.yaml",
+        json!({"annotations": {
+            "operators.operatorframework.io.bundle.mediatype.v1": "plain+v0",
+            "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
+            "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
+        }}),
+    ));
+    content(&files)
+}
+
+/// A registry+v1 bundle: package `name`, one Deployment `<name>-operator`, rights to read and write its own API, and the
+/// definition of it: kind `Widget` of the group `<name>.example.com`. More files can be added, or these replaced.
+pub(crate) fn operator(name: &str, version: &str, more: &[(&str, Value)]) -> Content {
+    let group = format!("{name}.example.com");
+    let rules = json!([{"apiGroups": [group], "resources": ["widgets"], "verbs": ["get", "list", "watch", "update"]}]);
+    let labels = json!({"app": format!("{name}-operator")});
+    let csv = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "ClusterServiceVersion",
+        "metadata": {"name": format!("{name}.v{version}")},
+        "spec": {
+            "displayName": name,
+            "version": version,
+            "installModes": [
+                {"type": "OwnNamespace", "supported": false},
+                {"type": "SingleNamespace", "supported": false},
+                {"type": "MultiNamespace", "supported": false},
+                {"type": "AllNamespaces", "supported": true},
+            ],
+            "customresourcedefinitions": {"owned": [
+                {"name": format!("widgets.{group}"), "version": "v1", "kind": "Widget"},
+            ]},
+            "install": {"strategy": "deployment", "spec": {
+                "clusterPermissions": [{"serviceAccountName": format!("{name}-operator"), "rules": rules}],
+                "deployments": [{"name": format!("{name}-operator"), "spec": {
+                    "replicas": 1,
+                    "selector": {"matchLabels": labels},
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {
+                            "serviceAccountName": format!("{name}-operator"),
+                            "containers": [{"name": "operator", "image": format!("example.com/{name}:v{version}")}],
+                        },
+                    },
+                }}],
+            }},
+        },
+    });
+    let annotations = json!({"annotations": {
+        "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
+        "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
+        "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
+        "operators.operatorframework.io.bundle.package.v1": name,
+        "operators.operatorframework.io.bundle.channels.v1": "stable",
+        "operators.operatorframework.io.bundle.channel.default.v1": "stable",
+    }});
+    let mut files = vec![
+        ("manifests/csv.yaml", csv),
+        ("manifests/crd.yaml", crd(&group, "Widget")),
+        ("metadata/annotations.yaml", annotations),
+    ];
+    files.retain(|(path, _)| more.iter().all(|(other, _)| other != path));
+    files.extend(more.iter().cloned());
+    content(&files)
+}
+
+/// A definition with one version, `v1`, whose objects have a `spec.size` and a status. Namespaced.
+pub(crate) fn crd(group: &str, kind: &str) -> Value {
+    let singular = kind.to_lowercase();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{singular}s.{group}")},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": format!("{singular}s"), "singular": singular},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
+                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                }}},
+            }],
+        },
+    })
+}
+
+/// The simplest object there is.
+pub(crate) fn config_map(namespace: &str, name: &str, text: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {"text": text},
+    })
+}

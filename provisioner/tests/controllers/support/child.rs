@@ -1,0 +1,243 @@
+//! The provisioner as a process, with its real flags, signals and log.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{Mutex, PoisonError},
+};
+
+use cluster::Cluster;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::wait::eventually;
+
+/// How many lines of a log a failure quotes.
+const LINES: usize = 40;
+
+/// Runs a program until its own standard input ends, and then removes its folder: also when the tests were killed and
+/// cannot do so any more. In the folder are the program's log, its process id, and, once it has ended, how.
+const KEEPER: &str = r#"
+folder=$1; shift
+(
+	sh -c 'echo $$ >"$0/pid.new" && mv "$0/pid.new" "$0/pid"; exec "$@"' "$folder" "$@" </dev/null >>"$folder/log" 2>&1
+	echo $? >"$folder/exit.new" && mv "$folder/exit.new" "$folder/exit"
+) &
+exec >/dev/null 2>&1
+read -r end
+[ -e "$folder/exit" ] || kill -KILL "$(cat "$folder/pid")"
+wait
+rm -rf -- "$folder"
+"#;
+
+/// How to start a provisioner.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Options {
+    /// More flags; they come last.
+    pub(crate) flags: Vec<String>,
+    /// More environment.
+    pub(crate) environment: Vec<(&'static str, String)>,
+    /// A store that outlives this process, or one in its own folder.
+    pub(crate) storage: Option<PathBuf>,
+}
+
+/// A running provisioner. Dropping it kills it and removes its folder; so does the end of the tests.
+#[derive(Debug)]
+pub(crate) struct Provisioner {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    folder: TempDir,
+    addresses: BTreeMap<String, String>,
+}
+
+/// The logs of all provisioners that run now.
+static LOGS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+impl Provisioner {
+    /// Starts one and waits until it is ready.
+    pub(crate) async fn start(cluster: &Cluster, options: Options) -> Self {
+        let mut this = Self::launch(cluster, options);
+        this.addresses = eventually("ready", async || {
+            let addresses = this.addresses();
+            let probes = addresses.get("probes").ok_or("it serves no probes yet")?;
+            let answer = reqwest::get(format!("http://{probes}/readyz")).await;
+            let answer = answer.map_err(|error| error.to_string())?;
+            let status = answer.status();
+            let text = answer.text().await.unwrap_or_default();
+            if status.is_success() {
+                Ok(addresses)
+            } else {
+                Err(text)
+            }
+        })
+        .await;
+        this
+    }
+
+    /// Starts one and does not wait.
+    pub(crate) fn launch(cluster: &Cluster, options: Options) -> Self {
+        let folder = tempfile::Builder::new().prefix("provisioner-").tempdir();
+        let folder = folder.unwrap();
+        let storage = options
+            .storage
+            .unwrap_or_else(|| folder.path().join("store"));
+        let mut child = Command::new("sh")
+            .args(["-c", KEEPER, "provisioner"])
+            .arg(folder.path())
+            .arg(env!("CARGO_BIN_EXE_provisioner"))
+            .arg("--kubeconfig")
+            .arg(cluster.kubeconfig_path())
+            .arg("--storage-dir")
+            .arg(storage)
+            .args(["--health-probe-bind-address=127.0.0.1:0"])
+            .args(["--metrics-bind-address=127.0.0.1:0"])
+            .args(["--content-bind-address=127.0.0.1:0"])
+            .args(["--admin-bind-address=127.0.0.1:0"])
+            .args(["--log-format=json", "--log-level=info,provisioner=debug"])
+            .args(options.flags)
+            .envs(options.environment)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        LOGS.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(folder.path().join("log"));
+        Self {
+            stdin: child.stdin.take(),
+            child,
+            folder,
+            addresses: BTreeMap::new(),
+        }
+    }
+
+    /// `http://127.0.0.1:PORT` of `probes`, `metrics`, `admin`; `https://…` of `content`.
+    pub(crate) fn url(&self, service: &str) -> String {
+        let address = self
+            .addresses
+            .get(service)
+            .unwrap_or_else(|| panic!("{service} is not served:\n{}", self.log()));
+        let scheme = if service == "content" {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{address}")
+    }
+
+    /// The folder of its store, unless a test gave it another.
+    pub(crate) fn storage(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    /// Everything it has said.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Everything it has said, line by line.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        let log = self.log();
+        let lines = log.lines();
+        lines
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// Sends it a signal: `TERM`, `INT`, `KILL`, `STOP`, `CONT`.
+    pub(crate) async fn signal(&self, signal: &str) {
+        let pid = eventually("running", async || {
+            fs::read_to_string(self.folder.path().join("pid")).map_err(|error| error.to_string())
+        })
+        .await;
+        let sent = Command::new("kill")
+            .arg(format!("-{signal}"))
+            .arg(pid.trim())
+            .status();
+        assert!(sent.unwrap().success(), "kill -{signal}: {}", self.log());
+    }
+
+    /// Waits until it has ended, and tells its exit code: 128 and the signal's number when a signal ended it.
+    pub(crate) async fn ended(&self) -> i32 {
+        eventually("the end of the provisioner", async || {
+            let code = fs::read_to_string(self.folder.path().join("exit"));
+            let code = code.map_err(|_| self.log())?;
+            Ok(code.trim().parse().unwrap())
+        })
+        .await
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.folder.path().join("exit").exists()
+    }
+
+    /// Waits until a line of its log has this message, and returns the line.
+    pub(crate) async fn says(&self, message: &str) -> Value {
+        eventually(message, async || {
+            let lines = self.lines();
+            let found = lines.into_iter().find(|line| line["message"] == message);
+            found.ok_or_else(|| self.log())
+        })
+        .await
+    }
+
+    /// It logs where it listens, as the ports were its own choice.
+    fn addresses(&self) -> BTreeMap<String, String> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let lines = self.lines();
+        lines
+            .iter()
+            .filter(|line| line["message"] == "listening")
+            .filter_map(|line| Some((text(&line["service"])?, text(&line["address"])?)))
+            .collect()
+    }
+}
+
+impl Drop for Provisioner {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the provisioner's log ends with:\n{}", tail(&self.log()));
+        }
+        let log = self.folder.path().join("log");
+        LOGS.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|other| *other != log);
+        drop(self.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// What the running provisioners said about something last, warnings and errors besides.
+pub(crate) fn logs(about: &str) -> String {
+    let logs = LOGS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut quoted = String::new();
+    for log in &logs {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        let lines = text.lines().filter(|line| {
+            let plain = !line.starts_with('{');
+            plain || line.contains(about) || line.contains("\"ERROR\"") || line.contains("\"WARN\"")
+        });
+        let lines: Vec<_> = lines.collect();
+        quoted.push_str(&format!(
+            "{}:\n{}\n",
+            log.display(),
+            tail(&lines.join("\n"))
+        ));
+    }
+    quoted
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+/// The folder of a store that outlives provisioners.
+pub(crate) fn storage() -> TempDir {
+    tempfile::Builder::new().prefix("store-").tempdir().unwrap()
+}

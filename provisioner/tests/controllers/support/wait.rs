@@ -1,0 +1,101 @@
+//! Waiting for what is to come, with a message when it does not.
+
+use std::{fmt::Debug, time::Duration};
+
+use futures::StreamExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{Api, Resource, runtime::watcher};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::{Instant, interval, timeout_at};
+
+use super::child;
+
+/// How long anything may take on a machine with a lot to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until an object is as wanted, and returns it. `what` is said when that does not happen, with the object as it
+/// was then, and what the provisioners had to say about it.
+pub(crate) async fn wait_for<K>(
+    api: Api<K>,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&K) -> Option<()>,
+) -> K
+where
+    K: Resource<DynamicType: Default>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let end = Instant::now() + PATIENCE;
+    let mut seen = None;
+    let mut changes = std::pin::pin!(watcher::watch_object(api, name));
+    while let Ok(Some(change)) = timeout_at(end, changes.next()).await {
+        match change {
+            Ok(Some(object)) if wanted(&object).is_some() => return object,
+            Ok(object) => seen = object,
+            Err(_) => {}
+        }
+    }
+    let seen = seen.map(|object| serde_json::to_string_pretty(&object).unwrap());
+    let seen = seen.unwrap_or_else(|| "there is no such object".to_owned());
+    panic!(
+        "{name}: not {what} after {PATIENCE:?}: {seen}\n{}",
+        child::logs(name)
+    );
+}
+
+/// Waits until an object does not exist.
+pub(crate) async fn gone<K>(api: Api<K>, name: &str)
+where
+    K: Resource<DynamicType: Default>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    eventually(&format!("{name} is gone"), async || {
+        match api.get_opt(name).await.unwrap() {
+            Some(object) => Err(serde_json::to_string_pretty(&object).unwrap()),
+            None => Ok(()),
+        }
+    })
+    .await;
+}
+
+/// Tries until there is a result; the last reason why there was none is said when there never is.
+pub(crate) async fn eventually<T>(
+    what: &str,
+    mut attempt: impl AsyncFnMut() -> Result<T, String>,
+) -> T {
+    let end = Instant::now() + PATIENCE;
+    let mut tick = interval(Duration::from_millis(50));
+    loop {
+        tick.tick().await;
+        match attempt().await {
+            Ok(result) => return result,
+            Err(reason) if Instant::now() > end => {
+                panic!(
+                    "not {what} after {PATIENCE:?}: {reason}\n{}",
+                    child::logs(what)
+                )
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// A condition.
+pub(crate) fn condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Whether a condition has this status.
+pub(crate) fn has(conditions: &[Condition], type_: &str, status: &str) -> bool {
+    condition(conditions, type_).is_some_and(|condition| condition.status == status)
+}
