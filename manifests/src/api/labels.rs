@@ -13,3 +13,5 @@ pub const ADOPT: &str = "core.rukpak.io/adopt";
 pub const UNINSTALL: &str = "core.rukpak.io/uninstall";
 /// On an object of a bundle: it is not deleted when it leaves the bundle, or with the BundleInstance.
 pub const KEEP: &str = "core.rukpak.io/keep";
+/// On an incoming CustomResourceDefinition, with the value `"false"`: its upgrade is not checked (rukpak parity).
+pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";

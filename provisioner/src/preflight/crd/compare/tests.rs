@@ -1,0 +1,318 @@
+use serde_json::json;
+
+use super::*;
+
+fn between(old: &Value, new: &Value) -> Comparison {
+    let whole =
+        |spec: &Value| Schema::read(&json!({"type": "object", "properties": {"spec": spec}}));
+    compare(&whole(old), &whole(new))
+}
+
+/// What one change of `spec.a` takes away.
+fn change(old: Value, new: Value) -> Comparison {
+    between(
+        &json!({"type": "object", "properties": {"a": old}}),
+        &json!({"type": "object", "properties": {"a": new}}),
+    )
+}
+
+#[test]
+fn what_takes_something_away_is_told_with_its_place() {
+    let object = |required: &[&str]| {
+        json!({"type": "object", "required": required,
+               "properties": {"x": {"type": "string"}, "d": {"type": "string", "default": "d"}}})
+    };
+    let list = |items: Value| json!({"type": "array", "items": items});
+    let map = |values: Value| json!({"type": "object", "additionalProperties": values});
+    for (old, new, told) in [
+        (
+            json!({"type": "string"}),
+            json!({"type": "integer"}),
+            "type: changed from string to integer",
+        ),
+        (
+            json!({"type": "number"}),
+            json!({"type": "integer"}),
+            "type: changed from number to integer",
+        ),
+        (
+            json!({"x-kubernetes-int-or-string": true}),
+            json!({"type": "string"}),
+            "type: changed from integer or string to string",
+        ),
+        (
+            json!({"type": "string", "enum": ["a", "b", "c"]}),
+            json!({"type": "string", "enum": ["c", "d"]}),
+            "enum: \"a\", \"b\" removed",
+        ),
+        (
+            json!({"type": "string"}),
+            json!({"type": "string", "enum": ["a"]}),
+            "enum: added, only \"a\" remain",
+        ),
+        (
+            json!({"type": "integer"}),
+            json!({"type": "integer", "maximum": 5}),
+            "maximum: 5 added",
+        ),
+        (
+            json!({"type": "integer", "maximum": 10}),
+            json!({"type": "integer", "maximum": 5}),
+            "maximum: lowered from 10 to 5",
+        ),
+        (
+            json!({"type": "integer", "maximum": 5}),
+            json!({"type": "integer", "maximum": 5, "exclusiveMaximum": true}),
+            "maximum: 5 itself is no longer allowed",
+        ),
+        (
+            json!({"type": "number", "minimum": 0.5}),
+            json!({"type": "number", "minimum": 1, "exclusiveMinimum": true}),
+            "minimum: raised from 0.5 to 1, exclusive",
+        ),
+        (
+            json!({"type": "string", "maxLength": 10}),
+            json!({"type": "string", "maxLength": 9}),
+            "maxLength: lowered from 10 to 9",
+        ),
+        (
+            json!({"type": "string"}),
+            json!({"type": "string", "minLength": 1}),
+            "minLength: raised from 0 to 1",
+        ),
+        (
+            json!({"type": "string", "default": "a"}),
+            json!({"type": "string", "default": "b"}),
+            "default: changed from \"a\" to \"b\"",
+        ),
+        (
+            json!({"type": "string", "default": "a"}),
+            json!({"type": "string"}),
+            "default: \"a\" removed",
+        ),
+        (object(&[]), object(&["x", "d"]), ".x: required: added"),
+        (
+            object(&[]),
+            json!({"type": "object", "properties": {"x": {"type": "string"}}}),
+            ".d: existing field: removed",
+        ),
+        (
+            map(json!({"type": "string"})),
+            json!({"type": "object"}),
+            ".*: existing field: removed",
+        ),
+        (
+            map(json!({"type": "string"})),
+            map(json!({"type": "integer"})),
+            ".*: type: changed from string to integer",
+        ),
+        (
+            list(json!({"type": "string"})),
+            list(json!({"type": "string", "minLength": 2})),
+            "[]: minLength: raised from 0 to 2",
+        ),
+        (
+            list(json!({"type": "string"})),
+            json!({"type": "array", "items": {"type": "string"}, "maxItems": 3}),
+            "maxItems: 3 added",
+        ),
+    ] {
+        let comparison = change(old, new);
+        let separator = if told.starts_with(['.', '[']) {
+            ""
+        } else {
+            ": "
+        };
+        assert_eq!(comparison.narrowed, [format!("spec.a{separator}{told}")]);
+        assert!(comparison.can_invalidate, "{told}");
+    }
+}
+
+#[test]
+fn what_gives_more_room_needs_no_look_at_custom_resources() {
+    let string = || json!({"type": "string"});
+    for (old, new) in [
+        (
+            string(),
+            json!({"type": "string", "description": "new", "title": "new", "example": "x"}),
+        ),
+        (
+            json!({"type": "integer"}),
+            json!({"x-kubernetes-int-or-string": true}),
+        ),
+        (json!({"type": "integer"}), json!({"type": "number"})),
+        (
+            json!({"type": "string", "enum": ["a", "b"]}),
+            json!({"type": "string", "enum": ["c", "b", "a"]}),
+        ),
+        (json!({"type": "string", "enum": ["a"]}), string()),
+        (
+            json!({"type": "integer", "maximum": 5}),
+            json!({"type": "integer", "maximum": 10}),
+        ),
+        (
+            json!({"type": "integer", "maximum": 5}),
+            json!({"type": "integer"}),
+        ),
+        (json!({"type": "string", "pattern": "^a"}), string()),
+        (json!({"type": "string", "format": "uuid"}), string()),
+        (string(), json!({"type": "string", "nullable": true})),
+        (
+            json!({"type": "object", "properties": {"x": string()}, "required": ["x"]}),
+            json!({"type": "object", "properties": {"x": string(), "y": string()}}),
+        ),
+        // What is dropped nowhere is lost nowhere.
+        (
+            json!({"type": "object", "properties": {"x": string()}}),
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+        ),
+        (
+            json!({"type": "object", "properties": {"x": string()}}),
+            json!({"type": "object", "additionalProperties": string()}),
+        ),
+        (
+            json!({"type": "array", "items": string(), "x-kubernetes-list-type": "set"}),
+            json!({"type": "array", "items": string(), "x-kubernetes-list-type": "atomic"}),
+        ),
+    ] {
+        let text = new.to_string();
+        assert_eq!(change(old, new), Comparison::default(), "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_judged_by_itself_leads_to_the_custom_resources() {
+    let string = || json!({"type": "string"});
+    for (old, new) in [
+        (string(), json!({"type": "string", "pattern": "^a"})),
+        (string(), json!({"type": "string", "format": "uuid"})),
+        (json!({"type": "string", "nullable": true}), string()),
+        (
+            json!({"type": "integer"}),
+            json!({"type": "integer", "multipleOf": 2}),
+        ),
+        (
+            json!({"type": "array", "items": string()}),
+            json!({"type": "array", "items": string(), "x-kubernetes-list-type": "set"}),
+        ),
+        (
+            json!({"type": "object"}),
+            json!({"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+        ),
+        (
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"x": string()}}),
+        ),
+        (
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            json!({"type": "object"}),
+        ),
+        (
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "x-kubernetes-embedded-resource": true}),
+        ),
+    ] {
+        let text = new.to_string();
+        let comparison = change(old, new);
+        assert!(comparison.can_invalidate, "{text}");
+        assert_eq!(comparison.narrowed, Vec::<String>::new(), "{text}");
+    }
+}
+
+#[test]
+fn rules_and_expressions_that_nobody_here_can_evaluate_are_named() {
+    let rules = |rules: &[&str]| {
+        let rules: Vec<_> = rules
+            .iter()
+            .map(|rule| json!({"rule": rule, "message": "m"}))
+            .collect();
+        json!({"type": "string", "x-kubernetes-validations": rules})
+    };
+    let comparison = change(
+        rules(&["self != 'a'"]),
+        rules(&["self != 'b'", "self != 'a'"]),
+    );
+    assert_eq!(comparison.unchecked, ["spec.a: rule \"self != 'b'\""]);
+    assert!(!comparison.can_invalidate);
+    let comparison = change(
+        json!({"type": "string"}),
+        json!({"type": "string", "pattern": "(?!a)", "format": "isbn"}),
+    );
+    assert_eq!(
+        comparison.unchecked,
+        ["spec.a: pattern \"(?!a)\"", "spec.a: format \"isbn\""]
+    );
+    // What was there before does not get worse.
+    let same = || json!({"type": "string", "pattern": "(?!a)", "maxLength": 5});
+    let comparison = change(same(), json!({"type": "string", "pattern": "(?!a)"}));
+    assert_eq!(comparison, Comparison::default());
+}
+
+#[test]
+fn a_new_default_is_noted_and_holds_nothing_back() {
+    let comparison = change(
+        json!({"type": "string"}),
+        json!({"type": "string", "default": "a"}),
+    );
+    assert_eq!(comparison.notes, ["spec.a: default: \"a\" added"]);
+    assert_eq!(comparison.narrowed, Vec::<String>::new());
+    assert!(!comparison.can_invalidate);
+}
+
+#[test]
+fn a_schema_need_not_mention_what_every_object_has() {
+    let full = json!({"type": "object", "properties": {
+        "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
+        "spec": {"type": "object"},
+    }});
+    let short = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
+    let comparison = compare(&Schema::read(&full), &Schema::read(&short));
+    assert_eq!(comparison, Comparison::default());
+    // Further down it is a field as any other.
+    let comparison = between(&full, &short);
+    assert_eq!(
+        comparison.narrowed,
+        [
+            "spec.apiVersion: existing field: removed",
+            "spec.kind: existing field: removed",
+            "spec.metadata: existing field: removed"
+        ]
+    );
+}
+
+#[test]
+fn thousands_of_differences_are_counted_and_not_told() {
+    let fields = |type_: &str| {
+        let fields: serde_json::Map<_, _> = (0..3000)
+            .map(|index| (format!("f{index:04}"), json!({"type": type_})))
+            .collect();
+        json!({"type": "object", "properties": fields})
+    };
+    let comparison = between(&fields("string"), &fields("boolean"));
+    assert_eq!(comparison.narrowed.len(), MAX_TOLD);
+    assert_eq!(comparison.narrowed_in_all, 3000);
+}
+
+#[test]
+fn schemas_of_any_depth_and_shape_are_read() {
+    let mut deep = json!({"type": "string"});
+    for _ in 0..120 {
+        deep = json!({"type": "object", "properties": {"x": deep}});
+    }
+    let comparison = compare(
+        &Schema::read(&deep),
+        &Schema::read(&json!({"type": "object"})),
+    );
+    assert_eq!(comparison.narrowed, ["x: existing field: removed"]);
+    for junk in [
+        json!(null),
+        json!([]),
+        json!("x"),
+        json!({"type": 5, "properties": [], "required": {"a": 1}, "enum": "x", "items": 3}),
+        json!({"maximum": "x", "anyOf": {}, "not": null, "pattern": 4, "x-kubernetes-validations": [1, {}]}),
+    ] {
+        let junk = Schema::read(&junk);
+        compare(&junk, &Schema::read(&deep));
+        compare(&Schema::read(&deep), &junk);
+    }
+}

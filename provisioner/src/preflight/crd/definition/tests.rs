@@ -1,0 +1,196 @@
+use serde_json::json;
+
+use super::*;
+
+fn schema(size: &Value) -> Value {
+    json!({"openAPIV3Schema": {"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"size": size}},
+    }}})
+}
+
+fn version(name: &str, served: bool, size: &Value) -> Value {
+    json!({"name": name, "served": served, "storage": name == "v1", "schema": schema(size)})
+}
+
+fn crd(versions: &[Value], stored: &[&str]) -> Definition {
+    Definition::read(&json!({
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "etcds", "kind": "Etcd"},
+            "versions": versions,
+        },
+        "status": {"storedVersions": stored},
+    }))
+}
+
+fn targets(judgement: &Judgement) -> Vec<String> {
+    judgement
+        .targets
+        .iter()
+        .map(|target| {
+            let wanted: Vec<_> = target.new.iter().map(|w| w.version.as_str()).collect();
+            format!("{}: {}", target.version, wanted.join(" "))
+        })
+        .collect()
+}
+
+#[test]
+fn versions_decide_what_is_said_and_what_is_looked_at() {
+    let any = json!({"type": "integer"});
+    let narrow = json!({"type": "integer", "maximum": 5});
+    let lowered = "v1: spec.size: maximum: 5 added";
+    for (case, old, new, problems, notes, looked_at) in [
+        (
+            "nothing changes",
+            crd(&[version("v1", true, &any)], &["v1"]),
+            crd(&[version("v1", true, &any)], &[]),
+            vec![],
+            vec![],
+            vec![],
+        ),
+        (
+            "a version gets narrower",
+            crd(&[version("v1", true, &any)], &["v1"]),
+            crd(&[version("v1", true, &narrow)], &[]),
+            vec![lowered],
+            vec![],
+            vec!["v1: v1"],
+        ),
+        (
+            "a version that is stored and not served cannot be listed",
+            crd(&[version("v1", false, &any)], &["v1"]),
+            crd(&[version("v1", false, &narrow)], &[]),
+            vec![lowered],
+            vec![],
+            vec![],
+        ),
+        (
+            "a version that nobody uses may become what it likes",
+            crd(
+                &[version("v1", false, &any), version("v2", true, &any)],
+                &["v2"],
+            ),
+            crd(
+                &[version("v1", false, &narrow), version("v2", true, &any)],
+                &[],
+            ),
+            vec![],
+            vec![],
+            vec![],
+        ),
+        (
+            "a stored version goes",
+            crd(
+                &[version("v1", true, &any), version("v2", true, &any)],
+                &["v1", "v2"],
+            ),
+            crd(&[version("v2", true, &any)], &[]),
+            vec![
+                "cannot remove stored versions [v1]; move the custom resources to a version that remains and take these \
+                 out of status.storedVersions first",
+            ],
+            vec![],
+            vec![],
+        ),
+        (
+            "a version goes in which nothing is stored",
+            crd(
+                &[version("v1", true, &any), version("v2", true, &any)],
+                &["v2"],
+            ),
+            crd(&[version("v2", true, &any)], &[]),
+            vec![],
+            vec!["version v1 is no longer served"],
+            vec![],
+        ),
+        (
+            "a version is hidden",
+            crd(
+                &[version("v1", true, &any), version("v2", true, &any)],
+                &["v1"],
+            ),
+            crd(
+                &[version("v1", false, &any), version("v2", true, &any)],
+                &[],
+            ),
+            vec![],
+            vec!["version v1 is no longer served"],
+            vec![],
+        ),
+        (
+            "a version comes that is as wide",
+            crd(&[version("v1", true, &any)], &["v1"]),
+            crd(&[version("v1", true, &any), version("v2", true, &any)], &[]),
+            vec![],
+            vec![],
+            vec![],
+        ),
+        (
+            "a version comes that is narrower: what there is may not fit",
+            crd(
+                &[version("v1", true, &any), version("v1a", true, &any)],
+                &["v1"],
+            ),
+            crd(
+                &[
+                    version("v1", true, &any),
+                    version("v1a", true, &any),
+                    version("v2", true, &narrow),
+                ],
+                &[],
+            ),
+            vec![],
+            vec![],
+            vec!["v1: v2", "v1a: v2"],
+        ),
+    ] {
+        let judgement = judge(&old, &new);
+        assert_eq!(judgement.problems, problems, "{case}");
+        assert_eq!(judgement.notes, notes, "{case}");
+        assert_eq!(targets(&judgement), looked_at, "{case}");
+    }
+}
+
+#[test]
+fn a_webhook_makes_of_a_new_version_what_it_likes() {
+    let any = json!({"type": "integer"});
+    let narrow = json!({"type": "integer", "maximum": 5});
+    let old = crd(&[version("v1", true, &any)], &["v1"]);
+    let mut new = crd(
+        &[version("v1", true, &narrow), version("v2", true, &narrow)],
+        &[],
+    );
+    new.webhook = true;
+    assert_eq!(targets(&judge(&old, &new)), ["v1: v1"]);
+    new.webhook = false;
+    assert_eq!(targets(&judge(&old, &new)), ["v1: v1 v2"]);
+}
+
+#[test]
+fn scope_and_kind_stay() {
+    let any = json!({"type": "integer"});
+    let old = crd(&[version("v1", true, &any)], &["v1"]);
+    let mut new = crd(&[version("v1", true, &any)], &[]);
+    new.scope = "Cluster".into();
+    new.kind = "Etcdy".into();
+    assert_eq!(
+        judge(&old, &new).problems,
+        [
+            "scope changed from \"Namespaced\" to \"Cluster\"",
+            "kind changed from \"Etcd\" to \"Etcdy\"",
+        ]
+    );
+}
+
+#[test]
+fn definitions_of_any_shape_are_read() {
+    for junk in [
+        json!(null),
+        json!({"spec": []}),
+        json!({"spec": {"versions": {"name": "v1"}}, "status": "x"}),
+        json!({"spec": {"versions": [null, {"served": true}, {"name": 5}, {"name": "v1"}]}, "status": {"storedVersions": [1]}}),
+    ] {
+        let junk = Definition::read(&junk);
+        judge(&junk, &junk);
+        judge(&crd(&[version("v1", true, &json!({}))], &["v1"]), &junk);
+    }
+}

@@ -1,0 +1,237 @@
+//! A version's schema, read once: what the comparison and the validation ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::pattern::Pattern;
+
+/// How deep a schema may be; what is below accepts everything. JSON that the apiserver reads is not as deep.
+const MAX_DEPTH: usize = 100;
+
+/// A structural schema, without what only explains.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Schema {
+    pub(super) type_: Option<Type>,
+    pub(super) nullable: bool,
+    pub(super) int_or_string: bool,
+    /// Whether fields that it does not know are kept.
+    pub(super) preserve: bool,
+    /// Whether it is a Kubernetes object in itself.
+    pub(super) embedded: bool,
+    pub(super) properties: BTreeMap<String, Schema>,
+    /// The values of a mapping with free keys.
+    pub(super) additional: Option<Box<Schema>>,
+    pub(super) items: Option<Box<Schema>>,
+    pub(super) required: BTreeSet<String>,
+    pub(super) allowed: Option<Vec<Value>>,
+    pub(super) format: Option<String>,
+    pub(super) pattern: Option<Pattern>,
+    pub(super) bounds: Bounds,
+    pub(super) list: List,
+    pub(super) default: Option<Value>,
+    pub(super) junctors: Junctors,
+    /// CEL.
+    pub(super) rules: BTreeSet<String>,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Type {
+    Object,
+    Array,
+    String,
+    Integer,
+    Number,
+    Boolean,
+}
+
+/// The least and the most.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Bounds {
+    pub(super) maximum: Option<Limit>,
+    pub(super) minimum: Option<Limit>,
+    pub(super) multiple_of: Option<f64>,
+    pub(super) max_length: Option<u64>,
+    pub(super) min_length: Option<u64>,
+    pub(super) max_items: Option<u64>,
+    pub(super) min_items: Option<u64>,
+    pub(super) max_properties: Option<u64>,
+    pub(super) min_properties: Option<u64>,
+}
+
+/// A bound of a number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Limit {
+    pub(super) value: f64,
+    /// Whether the bound itself is out.
+    pub(super) exclusive: bool,
+}
+
+/// What makes the items of a list differ.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) enum List {
+    /// Nothing: some may be equal.
+    #[default]
+    Any,
+    /// Their values.
+    Set,
+    /// The values of these fields.
+    Map(Vec<String>),
+}
+
+/// Schemas of which some have to accept the value.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Junctors {
+    pub(super) all_of: Vec<Schema>,
+    pub(super) any_of: Vec<Schema>,
+    pub(super) one_of: Vec<Schema>,
+    pub(super) not: Option<Box<Schema>>,
+}
+
+impl Schema {
+    /// Reads a schema. What is not one accepts everything.
+    pub(super) fn read(value: &Value) -> Self {
+        Self::at_depth(value, 0)
+    }
+
+    fn at_depth(value: &Value, depth: usize) -> Self {
+        let Value::Object(map) = value else {
+            return Self::default();
+        };
+        if depth >= MAX_DEPTH {
+            return Self {
+                preserve: true,
+                ..Self::default()
+            };
+        }
+        let below = |value: &Value| Self::at_depth(value, depth + 1);
+        let list = |key: &'static str| -> Vec<Self> { entries(map, key).map(below).collect() };
+        Self {
+            type_: word(map, "type").and_then(Type::read),
+            nullable: flag(map, "nullable"),
+            int_or_string: flag(map, "x-kubernetes-int-or-string"),
+            preserve: flag(map, "x-kubernetes-preserve-unknown-fields"),
+            embedded: flag(map, "x-kubernetes-embedded-resource"),
+            properties: map
+                .get("properties")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+                .map(|(name, schema)| (name.clone(), below(schema)))
+                .collect(),
+            additional: match map.get("additionalProperties") {
+                None | Some(Value::Null | Value::Bool(false)) => None,
+                Some(Value::Bool(true)) => Some(Box::new(Self {
+                    preserve: true,
+                    ..Self::default()
+                })),
+                Some(schema) => Some(Box::new(below(schema))),
+            },
+            items: map.get("items").map(|items| Box::new(below(items))),
+            required: words(map, "required").collect(),
+            allowed: map
+                .get("enum")
+                .and_then(Value::as_array)
+                .filter(|allowed| !allowed.is_empty())
+                .cloned(),
+            format: word(map, "format")
+                .filter(|format| !format.is_empty())
+                .map(str::to_owned),
+            pattern: word(map, "pattern")
+                .filter(|pattern| !pattern.is_empty())
+                .map(Pattern::new),
+            bounds: Bounds::read(map),
+            list: match word(map, "x-kubernetes-list-type") {
+                Some("set") => List::Set,
+                Some("map") => List::Map(words(map, "x-kubernetes-list-map-keys").collect()),
+                _ => List::Any,
+            },
+            default: map.get("default").filter(|value| !value.is_null()).cloned(),
+            junctors: Junctors {
+                all_of: list("allOf"),
+                any_of: list("anyOf"),
+                one_of: list("oneOf"),
+                not: map.get("not").map(|not| Box::new(below(not))),
+            },
+            rules: entries(map, "x-kubernetes-validations")
+                .filter_map(|rule| rule.get("rule")?.as_str())
+                .map(str::to_owned)
+                .collect(),
+        }
+    }
+}
+
+impl Type {
+    fn read(text: &str) -> Option<Self> {
+        Some(match text {
+            "object" => Self::Object,
+            "array" => Self::Array,
+            "string" => Self::String,
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "boolean" => Self::Boolean,
+            _ => return None,
+        })
+    }
+
+    /// As schemas write it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+}
+
+impl Bounds {
+    fn read(map: &Map<String, Value>) -> Self {
+        let number = |key: &str| map.get(key).and_then(Value::as_f64);
+        let count = |key: &str| map.get(key).and_then(Value::as_u64);
+        let limit = |key: &str, exclusive: &str| {
+            Some(Limit {
+                value: number(key)?,
+                exclusive: flag(map, exclusive),
+            })
+        };
+        Self {
+            maximum: limit("maximum", "exclusiveMaximum"),
+            minimum: limit("minimum", "exclusiveMinimum"),
+            multiple_of: number("multipleOf"),
+            max_length: count("maxLength"),
+            min_length: count("minLength"),
+            max_items: count("maxItems"),
+            min_items: count("minItems"),
+            max_properties: count("maxProperties"),
+            min_properties: count("minProperties"),
+        }
+    }
+}
+
+fn flag(map: &Map<String, Value>, key: &str) -> bool {
+    map.get(key) == Some(&Value::Bool(true))
+}
+
+fn word<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    map.get(key).and_then(Value::as_str)
+}
+
+fn entries<'a>(
+    map: &'a Map<String, Value>,
+    key: &'static str,
+) -> impl Iterator<Item = &'a Value> + use<'a> {
+    map.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn words<'a>(
+    map: &'a Map<String, Value>,
+    key: &'static str,
+) -> impl Iterator<Item = String> + use<'a> {
+    entries(map, key)
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+}
