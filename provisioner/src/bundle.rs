@@ -1,3 +1,41 @@
 //! The Bundle controller: content is resolved, fetched, checked and stored, once.
+//!
+//! ```text
+//!  Bundle ── source ──> what to fetch ─┐
+//!            access ──> with what ─────┴─ fetch ──> store ── check (convert) ──> facts, or why not ── status ──> Bundle
+//!                                          ▲                                                              │ pin
+//!            load (the store lost it) ─────┴────────── the pinned source, and the same digest ◄───────────┘
+//! ```
+//!
+//! While a status and the store agree, nothing is fetched: a moved tag does not change a Bundle. What the store has lost
+//! is fetched from the pinned source, and has to be the same. Content that no Bundle names any more is removed.
 
+mod access;
+mod backoff;
+mod check;
+mod config_maps;
+mod controller;
+mod fetch;
+mod held;
+mod load;
+mod source;
+mod status;
+mod upkeep;
 pub mod upload;
+
+use kube::Resource as _;
+use manifests::api::{Class, bundle::Bundle};
+
+pub use controller::run;
+pub use load::{LoadError, load};
+pub use status::is_unpacked;
+
+/// The class of a Bundle; `None` is a class of somebody else.
+pub fn class_of(bundle: &Bundle) -> Option<Class> {
+    Class::parse(&bundle.spec.provisioner_class_name)
+}
+
+/// Tells a Bundle from a later one of the same name.
+fn uid(bundle: &Bundle) -> &str {
+    bundle.meta().uid.as_deref().unwrap_or_default()
+}

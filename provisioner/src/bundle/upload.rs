@@ -242,6 +242,19 @@ pub async fn keep(
     }
 }
 
+/// The digest of what was uploaded for a Bundle, if anything was; without reading all of it.
+///
+/// # Errors
+/// When it is damaged, or the apiserver cannot be asked.
+pub async fn digest(
+    client: &Client,
+    settings: &Settings,
+    bundle: &Bundle,
+) -> Result<Option<Digest>, Error> {
+    let index = Maps::new(client, settings, bundle).index().await?;
+    Ok(index.map(|index| index.digest))
+}
+
 /// What was uploaded for a Bundle, if anything was.
 ///
 /// # Errors

@@ -1,0 +1,374 @@
+//! With what a source is reached: what flags decide, what the Bundle says, and what its Secret holds.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt};
+use manifests::api::bundle::{Authorization, BundleSource};
+use unpacker::{
+    Access,
+    access::{Basic, Ssh, Verify},
+    registry::{Credentials, credentials},
+};
+
+use super::{fetch, source};
+use crate::settings::Settings;
+
+/// Why a Secret cannot be used. Nothing of what it holds shows.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is none of that name.
+    #[error(
+        "get secret {namespace}/{name}: Secret {name:?} not found; create it, or correct its name in the Bundle's source"
+    )]
+    NotFound {
+        /// Where.
+        namespace: String,
+        /// Which.
+        name: String,
+    },
+    /// It is of a type that holds something else.
+    #[error("secret {secret} has type {found:?}, and {wanted}")]
+    Type {
+        /// Which.
+        secret: String,
+        /// Its type.
+        found: String,
+        /// What is needed, and how to make it.
+        wanted: &'static str,
+    },
+    /// A key is missing or empty.
+    #[error("secret {secret} has no {key:?}, and {wanted}")]
+    Key {
+        /// Which.
+        secret: String,
+        /// What is missing.
+        key: &'static str,
+        /// What is needed, and how to make it.
+        wanted: &'static str,
+    },
+    /// A value is not text.
+    #[error("{key:?} of secret {secret} is not UTF-8; write it anew")]
+    Text {
+        /// Which.
+        secret: String,
+        /// Which key.
+        key: &'static str,
+    },
+    /// A pull secret makes no sense.
+    #[error("secret {secret} cannot be used to pull images")]
+    Pull {
+        /// Which.
+        secret: String,
+        /// Why.
+        #[source]
+        source: credentials::Error,
+    },
+    /// The apiserver does not give it.
+    #[error("failed to get secret {namespace}/{name}")]
+    Api {
+        /// Where.
+        namespace: String,
+        /// Which.
+        name: String,
+        /// What it said.
+        #[source]
+        source: fetch::ApiError,
+    },
+}
+
+impl Error {
+    /// Whether trying again is of no use while the Secret stays as it is.
+    pub(super) fn is_terminal(&self) -> bool {
+        !matches!(self, Self::Api { .. } | Self::NotFound { .. })
+    }
+}
+
+const PULL: &str = "a pull secret has one of kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg; create it with \
+                    \"kubectl create secret docker-registry\"";
+const BASIC: &str = "http and https take \"username\" and \"password\"; create it with \"kubectl create secret generic \
+                     --type=kubernetes.io/basic-auth\"";
+const SSH: &str = "ssh takes \"ssh-privatekey\" and \"ssh-knownhosts\"; create it with \"kubectl create secret generic \
+                   --type=kubernetes.io/ssh-auth\"";
+
+/// What reaching a source takes.
+pub(super) async fn of(
+    client: &Client,
+    settings: &Settings,
+    spec: &BundleSource,
+) -> Result<Access, Error> {
+    let secret = match source::secret(spec) {
+        Some(name) => Some(get(client, &settings.system_namespace, name).await?),
+        None => None,
+    };
+    with(settings.access.clone(), spec, secret.as_ref())
+}
+
+async fn get(client: &Client, namespace: &str, name: &str) -> Result<Secret, Error> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    match fetch::get(&api, &name).await {
+        Ok(Some(secret)) => Ok(secret),
+        Ok(None) => Err(Error::NotFound { namespace, name }),
+        Err(source) => Err(Error::Api {
+            namespace,
+            name,
+            source,
+        }),
+    }
+}
+
+/// Adds what the source and its Secret say to what flags decide.
+fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Result<Access, Error> {
+    let mut auth = None;
+    match spec.type_.as_str() {
+        "image" => {
+            if let Some(image) = &spec.image {
+                if let Some(certificates) = &image.certificate_data {
+                    access.trust.roots.push('\n');
+                    access.trust.roots.push_str(certificates);
+                }
+                if image.insecure_skip_tls_verify {
+                    access.trust.verify = Verify::Never;
+                }
+            }
+            if let Some(secret) = secret {
+                access.registries = pull(secret)?;
+            }
+        }
+        "git" => {
+            if let Some(git) = &spec.git {
+                auth = git.auth.as_ref();
+                let is_web = git.repository.starts_with("http");
+                match secret {
+                    Some(secret) if is_web => access.basic = Some(basic(secret)?),
+                    Some(secret) => access.ssh = Some(ssh(secret)?),
+                    None => {}
+                }
+            }
+        }
+        "http" => {
+            auth = spec.http.as_ref().and_then(|http| http.auth.as_ref());
+            access.basic = secret.map(basic).transpose()?;
+        }
+        _ => {}
+    }
+    if auth.is_some_and(|auth: &Authorization| auth.insecure_skip_verify) {
+        access.trust.verify = Verify::Never;
+    }
+    Ok(access)
+}
+
+fn pull(secret: &Secret) -> Result<Credentials, Error> {
+    let key = match type_of(secret) {
+        "kubernetes.io/dockerconfigjson" => ".dockerconfigjson",
+        "kubernetes.io/dockercfg" => ".dockercfg",
+        found => {
+            return Err(Error::Type {
+                secret: told(secret),
+                found: found.to_owned(),
+                wanted: PULL,
+            });
+        }
+    };
+    let json = bytes(secret, key, PULL)?;
+    Credentials::from_docker_config(json).map_err(|source| Error::Pull {
+        secret: told(secret),
+        source,
+    })
+}
+
+fn basic(secret: &Secret) -> Result<Basic, Error> {
+    typed(secret, "kubernetes.io/basic-auth", BASIC)?;
+    Ok(Basic {
+        username: text(secret, "username", BASIC)?,
+        password: text(secret, "password", BASIC)?.into(),
+    })
+}
+
+fn ssh(secret: &Secret) -> Result<Ssh, Error> {
+    typed(secret, "kubernetes.io/ssh-auth", SSH)?;
+    let known = secret
+        .data
+        .iter()
+        .any(|data| data.contains_key("ssh-knownhosts"));
+    Ok(Ssh {
+        key: text(secret, "ssh-privatekey", SSH)?.into(),
+        passphrase: None,
+        // Without it the unpacker tells what the server's key is, or need not know.
+        known_hosts: if known {
+            text(secret, "ssh-knownhosts", SSH)?
+        } else {
+            String::new()
+        },
+    })
+}
+
+/// The keys count; a type of which others are expected only explains better why they are missing.
+fn typed(secret: &Secret, wanted: &str, how: &'static str) -> Result<(), Error> {
+    match type_of(secret) {
+        "Opaque" => Ok(()),
+        found if found == wanted => Ok(()),
+        found if found.starts_with("kubernetes.io/") => Err(Error::Type {
+            secret: told(secret),
+            found: found.to_owned(),
+            wanted: how,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn type_of(secret: &Secret) -> &str {
+    secret.type_.as_deref().unwrap_or("Opaque")
+}
+
+fn told(secret: &Secret) -> String {
+    format!(
+        "{}/{}",
+        secret.namespace().unwrap_or_default(),
+        secret.name_any()
+    )
+}
+
+fn bytes<'a>(
+    secret: &'a Secret,
+    key: &'static str,
+    wanted: &'static str,
+) -> Result<&'a [u8], Error> {
+    let value = secret.data.as_ref().and_then(|data| data.get(key));
+    let value = value.map(|bytes| bytes.0.as_slice());
+    value
+        .filter(|bytes| !bytes.is_empty())
+        .ok_or_else(|| Error::Key {
+            secret: told(secret),
+            key,
+            wanted,
+        })
+}
+
+fn text(secret: &Secret, key: &'static str, wanted: &'static str) -> Result<String, Error> {
+    let bytes = bytes(secret, key, wanted)?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| Error::Text {
+        secret: told(secret),
+        key,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn secret(type_: &str, data: &[(&str, &[u8])]) -> Secret {
+        let data = data
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), k8s_openapi::ByteString(value.to_vec())));
+        Secret {
+            metadata: kube::api::ObjectMeta {
+                name: Some("s".to_owned()),
+                namespace: Some("ns".to_owned()),
+                ..kube::api::ObjectMeta::default()
+            },
+            type_: Some(type_.to_owned()),
+            data: Some(data.collect()),
+            ..Secret::default()
+        }
+    }
+
+    fn read(spec: Value, secret: Option<&Secret>) -> Result<Access, String> {
+        let spec: BundleSource = serde_json::from_value(spec).unwrap();
+        with(Access::default(), &spec, secret).map_err(|error| error.to_string())
+    }
+
+    const LOGIN: &[(&str, &[u8])] = &[("username", b"me"), ("password", b"hush")];
+    const KEY: &[(&str, &[u8])] = &[("ssh-privatekey", b"hush"), ("ssh-knownhosts", b"host key")];
+
+    fn git(repository: &str) -> Value {
+        json!({"type": "git", "git": {"repository": repository, "ref": {"branch": "b"}, "auth": {"insecureSkipVerify": true}}})
+    }
+
+    #[test]
+    fn each_source_takes_its_own_kind_of_secret() {
+        let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": "PEM", "insecureSkipTLSVerify": true}});
+        let config = br#"{"auths":{"quay.io":{"auth":"bWU6aHVzaA=="}}}"#;
+        let pull = secret(
+            "kubernetes.io/dockerconfigjson",
+            &[(".dockerconfigjson", config)],
+        );
+        let access = read(image.clone(), Some(&pull)).unwrap();
+        assert!(access.registries.names("quay.io", "a/b"));
+        assert_eq!(access.trust.verify, Verify::Never);
+        assert_eq!(access.trust.roots.trim(), "PEM");
+
+        let old = br#"{"quay.io":{"auth":"bWU6aHVzaA=="}}"#;
+        let pull = secret("kubernetes.io/dockercfg", &[(".dockercfg", old)]);
+        let access = read(image, Some(&pull)).unwrap();
+        assert!(access.registries.names("quay.io", "a/b"));
+
+        for type_ in ["Opaque", "kubernetes.io/basic-auth", "example.com/own"] {
+            let access = read(git("https://example.com/r"), Some(&secret(type_, LOGIN))).unwrap();
+            assert_eq!(access.basic.unwrap().username, "me");
+            assert!(access.ssh.is_none());
+            assert_eq!(access.trust.verify, Verify::Never);
+        }
+        let access = read(git("git@example.com:r"), Some(&secret("Opaque", KEY))).unwrap();
+        let ssh = access.ssh.unwrap();
+        assert_eq!(
+            (ssh.key.reveal(), ssh.known_hosts.as_str()),
+            ("hush", "host key")
+        );
+        assert!(access.basic.is_none());
+    }
+
+    #[test]
+    fn a_secret_of_the_wrong_kind_says_what_is_needed_and_nothing_it_holds() {
+        let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "pullSecret": "s"}});
+        let bad = b"hush is no JSON".as_slice();
+        for (spec, secret, expected) in [
+            (
+                image.clone(),
+                secret("Opaque", LOGIN),
+                "secret ns/s has type \"Opaque\", and a pull secret has one of kubernetes.io/dockerconfigjson",
+            ),
+            (
+                image.clone(),
+                secret(
+                    "kubernetes.io/dockerconfigjson",
+                    &[(".dockerconfigjson", b"")],
+                ),
+                "has no \".dockerconfigjson\"",
+            ),
+            (
+                image,
+                secret(
+                    "kubernetes.io/dockerconfigjson",
+                    &[(".dockerconfigjson", bad)],
+                ),
+                "secret ns/s cannot be used to pull images",
+            ),
+            (
+                git("https://example.com/r"),
+                secret("kubernetes.io/ssh-auth", KEY),
+                "has type \"kubernetes.io/ssh-auth\", and http and https take \"username\"",
+            ),
+            (
+                git("https://example.com/r"),
+                secret("Opaque", &[("username", b"me")]),
+                "secret ns/s has no \"password\"",
+            ),
+            (
+                git("ssh://git@example.com/r"),
+                secret("Opaque", LOGIN),
+                "has no \"ssh-privatekey\"",
+            ),
+            (
+                git("https://example.com/r"),
+                secret("Opaque", &[("username", b"\xff"), ("password", b"hush")]),
+                "is not UTF-8",
+            ),
+        ] {
+            let error = read(spec, Some(&secret)).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains("hush"), "{error}");
+        }
+    }
+}

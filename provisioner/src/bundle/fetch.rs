@@ -1,0 +1,249 @@
+//! Bringing a Bundle's content into the store.
+
+use std::{fmt::Debug, time::Duration};
+
+use kube::{Api, ResourceExt};
+use manifests::api::bundle::{Bundle, BundleSource, BundleStatus};
+use serde::de::DeserializeOwned;
+use tokio::{task::spawn_blocking, time};
+use unpacker::{Access, Digest, Progress, Source, Tree, configmaps, store::Stored};
+
+use super::{
+    access, config_maps,
+    source::{self, Wanted},
+    upload,
+};
+use crate::context::Context;
+
+/// How long the apiserver may take for one request.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Content that is in the store.
+#[derive(Debug)]
+pub(super) struct Brought {
+    /// The Bundle's source in its immutable form.
+    pub(super) resolved: BundleSource,
+    /// The content, held.
+    pub(super) stored: Stored,
+}
+
+/// Why content could not be brought into the store.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The source asks for nothing that could be fetched.
+    #[error(transparent)]
+    Source(#[from] source::Error),
+    /// A Secret cannot be used.
+    #[error(transparent)]
+    Access(#[from] access::Error),
+    /// A ConfigMap cannot be read.
+    #[error(transparent)]
+    ConfigMaps(#[from] config_maps::Error),
+    /// It cannot be fetched.
+    #[error(transparent)]
+    Unpack(#[from] unpacker::Error),
+    /// It cannot be had back.
+    #[error(transparent)]
+    Upload(#[from] upload::Error),
+    /// What was uploaded is gone.
+    #[error("the upload is gone from the cluster and from the store; upload the content again")]
+    Gone,
+    /// The store lost it, and the source gives something else by now.
+    #[error(
+        "the source gives {found} by now, and the content of this Bundle was {expected}; a Bundle does not change: bring \
+         the old content back, or create a new Bundle for the new one"
+    )]
+    Changed {
+        /// What the Bundle is pinned to.
+        expected: Digest,
+        /// What came.
+        found: Digest,
+    },
+    /// The process ends.
+    #[error("the provisioner is about to end")]
+    Cancelled,
+}
+
+impl Error {
+    /// The kind of failure in one word, for metrics.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Source(_) => "SourceInvalid",
+            Self::Access(_) => "SecretInvalid",
+            Self::ConfigMaps(_) => "ConfigMapMissing",
+            Self::Unpack(error) => error.reason(),
+            Self::Upload(_) | Self::Gone => "UploadUnavailable",
+            Self::Changed { .. } => "ContentChanged",
+            Self::Cancelled => "Cancelled",
+        }
+    }
+
+    /// Whether trying again is of no use while nothing else changes.
+    pub(super) fn is_terminal(&self) -> bool {
+        match self {
+            Self::Source(_) | Self::Changed { .. } | Self::Gone => true,
+            Self::Access(error) => error.is_terminal(),
+            Self::Unpack(error) => error.is_terminal(),
+            Self::Upload(error) => error.is_terminal(),
+            Self::ConfigMaps(_) | Self::Cancelled => false,
+        }
+    }
+}
+
+/// Why the apiserver did not tell.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// It said no.
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    /// It said nothing.
+    #[error("the apiserver did not answer within {} s", PATIENCE.as_secs())]
+    Silent,
+}
+
+/// An object, if there is one.
+pub(super) async fn get<K>(api: &Api<K>, name: &str) -> Result<Option<K>, ApiError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    match time::timeout(PATIENCE, api.get(name)).await {
+        Err(_) => Err(ApiError::Silent),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
+        Ok(found) => Ok(Some(found?)),
+    }
+}
+
+/// What a Bundle is known to hold, once it has been unpacked.
+struct Pin<'a> {
+    digest: Digest,
+    resolved: &'a BundleSource,
+}
+
+impl<'a> Pin<'a> {
+    fn of(status: &'a BundleStatus) -> Option<Self> {
+        Some(Self {
+            digest: status.content_digest.as_ref()?.parse().ok()?,
+            resolved: status.resolved_source.as_ref()?,
+        })
+    }
+}
+
+/// Brings a Bundle's content into the store, unless it is there. A Bundle that was unpacked before gets what it had, or
+/// nothing. `None`: it is still to be uploaded.
+pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<Option<Brought>, Error> {
+    let pin = bundle.status.as_ref().and_then(Pin::of);
+    if let Some(pin) = &pin
+        && let Some(stored) = hold(ctx, pin.digest).await?
+    {
+        let resolved = pin.resolved.clone();
+        return Ok(Some(Brought { resolved, stored }));
+    }
+    let spec = &bundle.spec.source;
+    let mut wanted = source::read(spec)?;
+    if let Some(pin) = &pin {
+        wanted = source::pinned(wanted, pin.resolved);
+    }
+    let brought = match wanted {
+        Wanted::Remote(from) => Some(remote(ctx, spec, &from).await?),
+        Wanted::ConfigMaps(listed) => {
+            let namespace = &ctx.settings.system_namespace;
+            let maps = config_maps::read(&ctx.client, namespace, listed).await?;
+            let options = ctx.settings.unpack.clone();
+            let stored = store(ctx, move || {
+                configmaps::read(&maps, &options).map(|(tree, _)| tree)
+            });
+            Some(Brought {
+                resolved: source::resolved(spec, None),
+                stored: stored.await?,
+            })
+        }
+        Wanted::Upload => uploaded(ctx, bundle).await?,
+    };
+    match (pin, brought) {
+        (Some(_), None) => Err(Error::Gone),
+        (Some(pin), Some(brought)) if brought.stored.digest != pin.digest => Err(Error::Changed {
+            expected: pin.digest,
+            found: brought.stored.digest,
+        }),
+        (Some(pin), Some(brought)) => Ok(Some(Brought {
+            resolved: pin.resolved.clone(),
+            ..brought
+        })),
+        (None, brought) => Ok(brought),
+    }
+}
+
+async fn remote(ctx: &Context, spec: &BundleSource, from: &Source) -> Result<Brought, Error> {
+    let access: Access = access::of(&ctx.client, &ctx.settings, spec).await?;
+    let progress = Progress::default();
+    let unpacked =
+        unpacker::unpack(&ctx.store, from, &access, &ctx.settings.unpack, &progress).await;
+    ctx.metrics.unpacked(progress.done());
+    let unpacker::Pinned {
+        resolved,
+        digest,
+        size,
+        hold,
+        ..
+    } = unpacked?;
+    Ok(Brought {
+        resolved: source::resolved(spec, Some(&resolved)),
+        stored: Stored { digest, size, hold },
+    })
+}
+
+async fn uploaded(ctx: &Context, bundle: &Bundle) -> Result<Option<Brought>, Error> {
+    let resolved = source::resolved(&bundle.spec.source, None);
+    let digest = upload::digest(&ctx.client, &ctx.settings, bundle).await?;
+    let Some(digest) = digest else {
+        return Ok(None);
+    };
+    // As a rule the store has it since it came; the pieces need not be read then.
+    if let Some(stored) = hold(ctx, digest).await? {
+        return Ok(Some(Brought { resolved, stored }));
+    }
+    let kept = upload::restore(&ctx.client, &ctx.settings, bundle).await?;
+    let Some(kept) = kept else {
+        return Ok(None);
+    };
+    let (store, options) = ((*ctx.store).clone(), ctx.settings.unpack.clone());
+    let stored = spawn_blocking(move || kept.store(&store, &options)).await;
+    let stored = stored.map_err(|_| Error::Cancelled)??;
+    Ok(Some(Brought { resolved, stored }))
+}
+
+/// Content that the store has.
+async fn hold(ctx: &Context, digest: Digest) -> Result<Option<Stored>, Error> {
+    let store = ctx.store.clone();
+    let held = spawn_blocking(move || store.hold(&digest)).await;
+    let held = held.map_err(|_| Error::Cancelled)?;
+    match held {
+        Ok(hold) => Ok(Some(Stored {
+            digest,
+            size: hold.size(),
+            hold,
+        })),
+        Err(unpacker::store::Error::Missing { .. }) => Ok(None),
+        Err(error) => Err(Error::Unpack(error.into())),
+    }
+}
+
+/// Stores what was read on a thread that may block.
+async fn store(
+    ctx: &Context,
+    read: impl FnOnce() -> unpacker::Result<Tree> + Send + 'static,
+) -> Result<Stored, Error> {
+    let store = ctx.store.clone();
+    let stored = spawn_blocking(move || {
+        let tree = read()?;
+        store.put(&tree).map_err(unpacker::Error::from)
+    });
+    Ok(stored.await.map_err(|_| Error::Cancelled)??)
+}
+
+/// The object as the apiserver has it now, unless it is gone or another one has taken its name.
+pub(super) async fn fresh(ctx: &Context, bundle: &Bundle) -> Result<Option<Bundle>, ApiError> {
+    let api: Api<Bundle> = Api::all(ctx.client.clone());
+    let found = get(&api, &bundle.name_any()).await?;
+    Ok(found.filter(|found| found.uid() == bundle.uid()))
+}

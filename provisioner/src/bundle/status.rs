@@ -1,0 +1,301 @@
+//! What has become of a Bundle, as its status says it.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt;
+use manifests::api::{
+    bundle::{Bundle, BundleSource, BundleStatus, Facts, Phase},
+    condition::{UNPACKED, reason},
+};
+use unpacker::Digest;
+
+use super::check::cut;
+
+/// What a condition's message may hold.
+const MESSAGE: usize = 32 << 10;
+
+/// What has become of a Bundle.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Outcome {
+    /// Nobody here serves its class.
+    UnknownClass,
+    /// Something has to happen elsewhere first.
+    Pending(String),
+    /// It is being fetched.
+    Unpacking,
+    /// It cannot be fetched, or is no good.
+    Failed(String),
+    /// Its content is stored and checked.
+    Unpacked {
+        /// The source in its immutable form.
+        resolved: BundleSource,
+        /// The content.
+        digest: Digest,
+        /// What it says of itself.
+        facts: Facts,
+    },
+}
+
+/// Whether the status says that the content of this very spec is stored.
+pub fn is_unpacked(bundle: &Bundle) -> bool {
+    let Some(status) = &bundle.status else {
+        return false;
+    };
+    let condition = status.conditions.iter().find(|one| one.type_ == UNPACKED);
+    status.phase == Some(Phase::Unpacked)
+        && status.observed_generation == bundle.metadata.generation
+        && status.content_digest.is_some()
+        && status.resolved_source.is_some()
+        && status.content_url.is_some()
+        && condition.is_some_and(|condition| condition.status == "True")
+}
+
+/// The status for an outcome. What a Bundle was pinned to once it stays pinned to, whatever happens to the store.
+pub(super) fn of(
+    bundle: &Bundle,
+    outcome: &Outcome,
+    external_address: &str,
+    now: Timestamp,
+) -> BundleStatus {
+    let before = bundle.status.clone().unwrap_or_default();
+    let (phase, holds, reason, message) = match outcome {
+        Outcome::UnknownClass => (
+            Phase::Failing,
+            false,
+            reason::UNKNOWN_CLASS,
+            format!(
+                "nobody here serves provisioner class {:?}; use core-rukpak-io-plain or core-rukpak-io-registry, or start \
+                 the provisioner that serves it",
+                cut(&bundle.spec.provisioner_class_name, 200)
+            ),
+        ),
+        Outcome::Pending(message) => (
+            Phase::Pending,
+            false,
+            reason::UNPACK_PENDING,
+            message.clone(),
+        ),
+        Outcome::Unpacking => (Phase::Unpacking, false, reason::UNPACKING, String::new()),
+        Outcome::Failed(message) => (
+            Phase::Failing,
+            false,
+            reason::UNPACK_FAILED,
+            message.clone(),
+        ),
+        Outcome::Unpacked { .. } => (
+            Phase::Unpacked,
+            true,
+            reason::UNPACK_SUCCESSFUL,
+            format!(
+                "Successfully unpacked the {} Bundle",
+                bundle.spec.source.type_
+            ),
+        ),
+    };
+    let condition = condition(bundle, &before, holds, reason, &message, now);
+    let status = BundleStatus {
+        phase: Some(phase),
+        observed_generation: bundle.metadata.generation,
+        conditions: vec![condition],
+        content_url: None,
+        ..before
+    };
+    match outcome {
+        Outcome::Unpacked {
+            resolved,
+            digest,
+            facts,
+        } => {
+            let address = external_address.trim_end_matches('/');
+            BundleStatus {
+                resolved_source: Some(resolved.clone()),
+                content_digest: Some(digest.to_string()),
+                content_url: Some(format!("{address}/bundles/{}.tgz", bundle.name_any())),
+                facts: facts.clone(),
+                ..status
+            }
+        }
+        _ => status,
+    }
+}
+
+fn condition(
+    bundle: &Bundle,
+    before: &BundleStatus,
+    holds: bool,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> Condition {
+    let status = if holds { "True" } else { "False" };
+    let before = before.conditions.iter().find(|one| one.type_ == UNPACKED);
+    let since = before.filter(|one| one.status == status);
+    Condition {
+        type_: UNPACKED.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: cut(message, MESSAGE),
+        observed_generation: bundle.metadata.generation,
+        last_transition_time: since.map_or(Time(now), |one| one.last_transition_time.clone()),
+    }
+}
+
+/// Whether a Bundle has this status already. Conditions of others do not count.
+pub(super) fn is_written(bundle: &Bundle, status: &BundleStatus) -> bool {
+    let Some(found) = &bundle.status else {
+        return false;
+    };
+    let ours = |status: &BundleStatus| {
+        let ours = status.conditions.iter().find(|one| one.type_ == UNPACKED);
+        ours.cloned()
+    };
+    let rest = |status: &BundleStatus| BundleStatus {
+        conditions: Vec::new(),
+        ..status.clone()
+    };
+    ours(found) == ours(status) && rest(found) == rest(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn bundle(class: &str) -> Bundle {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "Bundle",
+            "metadata": {"name": "b", "uid": "u", "generation": 1},
+            "spec": {"provisionerClassName": class, "source": {"type": "image", "image": {"ref": "quay.io/a/b:v1"}}},
+        }))
+        .unwrap()
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn unpacked() -> Outcome {
+        Outcome::Unpacked {
+            resolved: BundleSource {
+                type_: "image".to_owned(),
+                ..BundleSource::default()
+            },
+            digest: Digest::of(b"content"),
+            facts: Facts {
+                package: Some("p".to_owned()),
+                ..Facts::default()
+            },
+        }
+    }
+
+    /// Phase, status, reason and message.
+    fn told(status: &BundleStatus) -> (Phase, &str, &str, &str) {
+        let [condition] = status.conditions.as_slice() else {
+            panic!("{status:?}");
+        };
+        (
+            status.phase.unwrap(),
+            condition.status.as_str(),
+            condition.reason.as_str(),
+            condition.message.as_str(),
+        )
+    }
+
+    #[test]
+    fn every_outcome_has_its_phase_and_reason() {
+        let class = "core-rukpak-io-plain";
+        for (outcome, expected) in [
+            (
+                Outcome::Pending("wait".to_owned()),
+                (Phase::Pending, "False", "UnpackPending", "wait"),
+            ),
+            (
+                Outcome::Unpacking,
+                (Phase::Unpacking, "False", "Unpacking", ""),
+            ),
+            (
+                Outcome::Failed("why".to_owned()),
+                (Phase::Failing, "False", "UnpackFailed", "why"),
+            ),
+            (
+                unpacked(),
+                (
+                    Phase::Unpacked,
+                    "True",
+                    "UnpackSuccessful",
+                    "Successfully unpacked the image Bundle",
+                ),
+            ),
+        ] {
+            let mut bundle = bundle(class);
+            let status = of(&bundle, &outcome, "https://core.x.svc/", at(1));
+            assert_eq!(told(&status), expected);
+            assert_eq!(status.observed_generation, Some(1));
+            assert!(!is_written(&bundle, &status));
+            bundle.status = Some(status.clone());
+            assert!(is_written(&bundle, &status));
+            assert_eq!(is_unpacked(&bundle), expected.1 == "True");
+        }
+        let unknown = bundle("example.com/other");
+        let status = of(&unknown, &Outcome::UnknownClass, "", at(1));
+        let (phase, _, reason, message) = told(&status);
+        assert_eq!((phase, reason), (Phase::Failing, "UnknownProvisionerClass"));
+        assert!(
+            message.contains("\"example.com/other\"")
+                && message.contains("core-rukpak-io-registry")
+        );
+    }
+
+    #[test]
+    fn what_was_unpacked_stays_pinned_while_the_store_has_lost_it() {
+        let mut bundle = bundle("core-rukpak-io-plain");
+        bundle.status = Some(of(&bundle, &unpacked(), "https://core.x.svc/", at(1)));
+        let url = bundle.status.as_ref().unwrap().content_url.as_deref();
+        assert_eq!(url, Some("https://core.x.svc/bundles/b.tgz"));
+
+        let lost = of(&bundle, &Outcome::Failed("gone".to_owned()), "", at(2));
+        assert_eq!(lost.content_url, None);
+        assert_eq!(
+            lost.content_digest,
+            Some(Digest::of(b"content").to_string())
+        );
+        assert!(lost.resolved_source.is_some() && lost.facts.package.is_some());
+    }
+
+    #[test]
+    fn the_time_of_a_transition_moves_with_the_status_alone() {
+        let mut bundle = bundle("core-rukpak-io-plain");
+        for (second, outcome, since) in [
+            (1, Outcome::Unpacking, 1),
+            (2, Outcome::Failed("a".to_owned()), 1),
+            (3, Outcome::Failed("b".to_owned()), 1),
+            (4, unpacked(), 4),
+            (5, unpacked(), 4),
+            (6, Outcome::Failed("c".to_owned()), 6),
+        ] {
+            let status = of(&bundle, &outcome, "", at(second));
+            assert_eq!(status.conditions[0].last_transition_time, Time(at(since)));
+            bundle.status = Some(status);
+        }
+    }
+
+    #[test]
+    fn conditions_of_others_and_long_messages_do_no_harm() {
+        let mut bundle = bundle("core-rukpak-io-plain");
+        let long = Outcome::Failed("ä".repeat(40_000));
+        let status = of(&bundle, &long, "", at(1));
+        assert!(status.conditions[0].message.len() <= MESSAGE);
+        let mut with_other = status.clone();
+        with_other.conditions.insert(
+            0,
+            Condition {
+                type_: "Other".to_owned(),
+                ..status.conditions[0].clone()
+            },
+        );
+        bundle.status = Some(with_other);
+        assert!(is_written(&bundle, &status));
+    }
+}

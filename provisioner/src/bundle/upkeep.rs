@@ -1,0 +1,116 @@
+//! Content that no Bundle names any more leaves the store.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use kube::{ResourceExt, runtime::reflector::Store as Reader};
+use manifests::api::bundle::Bundle;
+use tokio::{sync::mpsc, task::spawn_blocking, time};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use unpacker::{Digest, store};
+
+use super::{controller::Shared, source, uid, upload};
+
+/// How long after content was in use it is tried again to remove it.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// What the watch has seen.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// All Bundles there are: those that went while nobody looked are not among them.
+    All,
+    /// A Bundle went.
+    Deleted(Arc<Bundle>),
+}
+
+/// Removes content as Bundles go, until the process ends.
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    reader: Reader<Bundle>,
+    mut seen: mpsc::UnboundedReceiver<Seen>,
+    stop: CancellationToken,
+) {
+    let mut leaving: BTreeSet<Digest> = BTreeSet::new();
+    loop {
+        let event = tokio::select! {
+            () = stop.cancelled() => return,
+            event = seen.recv() => match event {
+                Some(event) => Some(event),
+                None => return,
+            },
+            () = time::sleep(AGAIN), if !leaving.is_empty() => None,
+        };
+        match event {
+            Some(Seen::Deleted(bundle)) => {
+                shared.forget(uid(&bundle));
+                leaving.extend(digest(&bundle));
+            }
+            Some(Seen::All) => leaving.extend(unnamed(&shared, &reader).await),
+            None => {}
+        }
+        remove(&shared, &reader, &mut leaving).await;
+    }
+}
+
+/// The content of the store that no Bundle names: of those that were deleted while this process did not run, too.
+async fn unnamed(shared: &Shared, reader: &Reader<Bundle>) -> BTreeSet<Digest> {
+    let bundles = reader.state();
+    let exists = |wanted: &str| bundles.iter().any(|bundle| uid(bundle) == wanted);
+    shared.retain(exists);
+    let store = shared.ctx.store.clone();
+    // Before the uploads are looked at: what comes later is not in it.
+    let digests = match spawn_blocking(move || store.digests()).await {
+        Ok(Ok(digests)) => digests,
+        Ok(Err(error)) => {
+            warn!(%error, "cannot look for content that no Bundle names");
+            return BTreeSet::new();
+        }
+        Err(_) => return BTreeSet::new(),
+    };
+    let mut unnamed: BTreeSet<Digest> = digests.into_iter().collect();
+    for bundle in &bundles {
+        if source::is_upload(&bundle.spec.source) && digest(bundle).is_none() {
+            let ctx = &shared.ctx;
+            match upload::digest(&ctx.client, &ctx.settings, bundle).await {
+                Ok(uploaded) => {
+                    uploaded.map(|digest| unnamed.remove(&digest));
+                }
+                Err(upload::Error::Damaged { .. }) => {}
+                Err(error) => {
+                    warn!(bundle = bundle.name_any(), %error, "cannot tell whether content is an upload; keeping all");
+                    return BTreeSet::new();
+                }
+            }
+        }
+    }
+    unnamed
+}
+
+/// Removes what is leaving, save what is named again, and keeps in mind what is in use.
+async fn remove(shared: &Shared, reader: &Reader<Bundle>, leaving: &mut BTreeSet<Digest>) {
+    let bundles = reader.state();
+    let named: BTreeSet<Digest> = bundles.iter().filter_map(|bundle| digest(bundle)).collect();
+    leaving.retain(|digest| !named.contains(digest));
+    for digest in leaving.clone() {
+        let store = shared.ctx.store.clone();
+        let removed = spawn_blocking(move || store.remove(&digest)).await;
+        match removed {
+            // Somebody reads it, or a Bundle is about to name it.
+            Ok(Err(store::Error::Held { .. })) => continue,
+            Ok(Err(error)) => warn!(%digest, %error, "cannot remove content that no Bundle names"),
+            Ok(Ok(())) => info!(%digest, "removed content that no Bundle names"),
+            Err(_) => return,
+        }
+        leaving.remove(&digest);
+    }
+}
+
+fn digest(bundle: &Bundle) -> Option<Digest> {
+    bundle
+        .status
+        .as_ref()?
+        .content_digest
+        .as_ref()?
+        .parse()
+        .ok()
+}
