@@ -1,10 +1,22 @@
 //! Everything that can be known to go wrong before anything is changed, all of it at once.
 
+mod apis;
+mod ask;
 pub mod crd;
+mod namespaces;
+pub mod ownership;
+mod protected;
+mod rights;
 pub mod versions;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Client;
-use manifests::api::instance::BundleInstance;
+use manifests::{
+    api::{instance::BundleInstance, labels},
+    object::Identity,
+};
 
 use crate::{
     inventory::Inventory,
@@ -73,12 +85,116 @@ pub struct Findings {
     pub problems: Vec<Problem>,
     /// Worth knowing.
     pub warnings: Vec<Problem>,
+    /// Namespaces that other BundleInstances have brought: they are used as they are, and must not be applied.
+    pub shared: BTreeSet<Identity>,
 }
 
-/// Runs all checks.
+impl Findings {
+    fn merge(&mut self, mut other: Self) {
+        self.problems.append(&mut other.problems);
+        self.warnings.append(&mut other.warnings);
+        self.shared.append(&mut other.shared);
+    }
+}
+
+/// Runs all checks. What they find is in a stable order and bounded, so that it can be compared and written down.
 ///
 /// # Errors
 /// When the apiserver cannot be asked; to be tried again.
 pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
-    todo!()
+    let mut findings = at_once(input);
+    let access = rights::access(input).await?;
+    if let rights::Access::None(problem) = access {
+        // Whatever else is to be known would take the rights of the account.
+        findings.problems.push(problem);
+        return Ok(bounded(findings));
+    }
+    let namespaces = namespaces::find(input).await?;
+    findings
+        .problems
+        .extend(namespaces::check(&input.plan.steps, &namespaces));
+    let (rights, ownership, definitions, versions) = futures::join!(
+        async {
+            match access {
+                rights::Access::Everything => Ok(Findings::default()),
+                _ => rights::check(input).await,
+            }
+        },
+        ownership::check(input, &namespaces),
+        crd::check(input),
+        versions::check(input),
+    );
+    let (rights, ownership) = (rights?, ownership?);
+    let lacks_rights = !rights.problems.is_empty();
+    findings.merge(rights);
+    findings.merge(ownership.findings);
+    if !lacks_rights {
+        findings.problems.extend(ownership.unreadable);
+    }
+    for outcome in [definitions, versions] {
+        match outcome {
+            Ok(found) => findings.merge(found),
+            // The account could not read something, and the rights that it lacks are listed already.
+            Err(error) if lacks_rights && ask::code(&error) == Some(403) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bounded(findings))
 }
+
+/// What can be said without asking anybody.
+fn at_once(input: &Input<'_>) -> Findings {
+    let instance = input.instance.metadata.labels.as_ref();
+    let label = |key| {
+        instance
+            .and_then(|labels| labels.get(key))
+            .map(String::as_str)
+    };
+    let parent =
+        label(labels::OWNER_NAME).filter(|_| label(labels::OWNER_KIND) == Some("BundleInstance"));
+    let steps = &input.plan.steps;
+    Findings {
+        problems: protected::check(steps, input.owner, parent, input.system_namespace)
+            .chain(apis::check(&input.plan.missing))
+            .collect(),
+        ..Findings::default()
+    }
+}
+
+/// Sorted, each problem once, and of each check no more than somebody reads.
+fn bounded(findings: Findings) -> Findings {
+    Findings {
+        problems: few(findings.problems),
+        warnings: few(findings.warnings),
+        shared: findings.shared,
+    }
+}
+
+fn few(problems: Vec<Problem>) -> Vec<Problem> {
+    const MOST_OF_A_CHECK: usize = 20;
+    const MOST_BYTES: usize = 2 << 10;
+    let mut checks: BTreeMap<Check, BTreeSet<String>> = BTreeMap::new();
+    for problem in problems {
+        let messages = checks.entry(problem.check).or_default();
+        messages.insert(problem.message);
+    }
+    let mut few = Vec::new();
+    for (check, messages) in checks {
+        let more = messages.len().saturating_sub(MOST_OF_A_CHECK);
+        for mut message in messages.into_iter().take(MOST_OF_A_CHECK) {
+            // Rights bound themselves, so that what is left of them can still be applied.
+            if check != Check::Rights {
+                words::cut(&mut message, MOST_BYTES);
+            }
+            few.push(Problem { check, message });
+        }
+        if more > 0 {
+            let message = format!("and {more} more like these");
+            few.push(Problem { check, message });
+        }
+    }
+    few
+}
+
+#[cfg(test)]
+mod tests;

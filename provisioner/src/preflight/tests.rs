@@ -1,0 +1,39 @@
+use super::*;
+
+fn problem(check: Check, message: impl Into<String>) -> Problem {
+    Problem {
+        check,
+        message: message.into(),
+    }
+}
+
+#[test]
+fn problems_are_sorted_and_told_once() {
+    let found = few(vec![
+        problem(Check::Rights, "b"),
+        problem(Check::Apis, "z"),
+        problem(Check::Ownership, "b"),
+        problem(Check::Ownership, "a"),
+        problem(Check::Ownership, "b"),
+    ]);
+    assert_eq!(
+        found,
+        [
+            problem(Check::Ownership, "a"),
+            problem(Check::Ownership, "b"),
+            problem(Check::Apis, "z"),
+            problem(Check::Rights, "b"),
+        ]
+    );
+}
+
+#[test]
+fn many_and_long_problems_are_bounded() {
+    let many =
+        (0..10_000).map(|n| problem(Check::Ownership, format!("{n:05} {}", "ä".repeat(5_000))));
+    let found = few(many.collect());
+    assert_eq!(found.len(), 21);
+    assert!(found.iter().all(|problem| problem.message.len() <= 2_048));
+    assert_eq!(found.last().unwrap().message, "and 9980 more like these");
+    assert!(found[0].message.starts_with("00000 ä") && found[0].message.ends_with("ä …"));
+}
