@@ -1,5 +1,10 @@
 //! The files that are made from the types are fresh; `RUKPAK_GENERATE=write` (`make generate`) writes them anew.
 
+#![allow(
+    clippy::expect_used,
+    reason = "what goes wrong fails the test by panicking"
+)]
+
 use std::{env, fs, path::Path};
 
 use manifests::{

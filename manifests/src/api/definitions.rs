@@ -183,3 +183,67 @@ fn tidy(schema: &mut JSONSchemaProps) {
         tidy(values);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every place that could grow without end.
+    fn unbounded(schema: &JSONSchemaProps, path: &str, found: &mut Vec<String>) {
+        let bounded = match schema.type_.as_deref() {
+            Some("string") => {
+                schema.max_length.is_some() || schema.enum_.is_some() || schema.format.is_some()
+            }
+            Some("array") => schema.max_items.is_some(),
+            Some("object") => schema.properties.is_some() || schema.max_properties.is_some(),
+            Some("boolean" | "integer") => true,
+            _ => false,
+        };
+        // An upload has nothing to say.
+        if !bounded && !path.ends_with(".upload") {
+            found.push(path.to_owned());
+        }
+        for (name, property) in schema.properties.iter().flatten() {
+            unbounded(property, &format!("{path}.{name}"), found);
+        }
+        if let Some(JSONSchemaPropsOrArray::Schema(items)) = &schema.items {
+            unbounded(items, &format!("{path}[]"), found);
+        }
+        if let Some(JSONSchemaPropsOrBool::Schema(values)) = &schema.additional_properties {
+            unbounded(values, &format!("{path}.*"), found);
+        }
+    }
+
+    /// Every place that `kubectl explain` has nothing to say about.
+    fn undescribed(schema: &JSONSchemaProps, path: &str, found: &mut Vec<String>) {
+        for (name, property) in schema.properties.iter().flatten() {
+            let path = format!("{path}.{name}");
+            if property.description.as_ref().is_none_or(String::is_empty) {
+                found.push(path.clone());
+            }
+            undescribed(property, &path, found);
+        }
+        if let Some(JSONSchemaPropsOrArray::Schema(items)) = &schema.items {
+            undescribed(items, &format!("{path}[]"), found);
+        }
+    }
+
+    #[test]
+    fn everything_is_bounded_and_described() {
+        for definition in all() {
+            for version in &definition.spec.versions {
+                let schema = version.schema.as_ref().unwrap();
+                let mut schema = schema.open_api_v3_schema.clone().unwrap();
+                let properties = schema.properties.as_mut().unwrap();
+                assert!(properties.contains_key("spec") && properties.contains_key("status"));
+                properties.remove("metadata");
+                let kind = &definition.spec.names.kind;
+                let mut found = Vec::new();
+                unbounded(&schema, kind, &mut found);
+                assert_eq!(found, [""; 0], "without a bound");
+                undescribed(&schema, kind, &mut found);
+                assert_eq!(found, [""; 0], "without a description");
+            }
+        }
+    }
+}

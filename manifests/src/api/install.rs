@@ -4,7 +4,7 @@ mod admission;
 mod rights;
 mod workload;
 
-use std::fmt::Write;
+use std::{borrow::Cow, fmt::Write};
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub struct Options {
 
 /// One object, and what an admin should know about it.
 struct Document {
-    comment: &'static str,
+    comment: Cow<'static, str>,
     object: Value,
 }
 
@@ -64,7 +64,7 @@ fn documents(options: &Options) -> Vec<Document> {
     let mut documents = vec![namespace(options)];
     documents.extend(definitions::all().into_iter().filter_map(|definition| {
         Some(Document {
-            comment: "",
+            comment: "".into(),
             object: serde_json::to_value(definition).ok()?,
         })
     }));
@@ -76,7 +76,7 @@ fn documents(options: &Options) -> Vec<Document> {
 
 fn namespace(options: &Options) -> Document {
     Document {
-        comment: "The provisioner's namespace. Secrets and ConfigMaps that Bundles name belong here, too.",
+        comment: "The provisioner's namespace. Secrets and ConfigMaps that Bundles name belong here, too.".into(),
         object: json!({
             "apiVersion": "v1",
             "kind": "Namespace",
@@ -108,4 +108,36 @@ fn labels_and(more: &[(&str, &str)]) -> Value {
 
 fn labels() -> Value {
     labels_and(&[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(options: &Options) -> Vec<String> {
+        let kind = |object: &Value| object["kind"].as_str().unwrap().to_owned();
+        objects(options).iter().map(kind).collect()
+    }
+
+    #[test]
+    fn a_disruption_budget_needs_something_to_keep() {
+        let budget = "PodDisruptionBudget".to_owned();
+        assert!(!kinds(&Options::default()).contains(&budget));
+        let several = Options {
+            replicas: 2,
+            ..Options::default()
+        };
+        assert!(kinds(&several).contains(&budget));
+        assert_eq!(kinds(&several).len(), kinds(&Options::default()).len() + 1);
+    }
+
+    #[test]
+    fn another_namespace_leaves_nothing_of_the_usual_one() {
+        let options = Options {
+            namespace: "elsewhere".to_owned(),
+            ..Options::default()
+        };
+        let text = file(&options);
+        assert!(!text.contains("rukpak-system"), "{text}");
+    }
 }

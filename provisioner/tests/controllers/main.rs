@@ -9,5 +9,6 @@
     reason = "what goes wrong fails the test by panicking"
 )]
 
+mod api;
 mod process;
 mod support;

@@ -12,7 +12,7 @@ pub(super) fn documents() -> [Document; 2] {
     let account = "object.spec.serviceAccount";
     [
         Document {
-            comment: "Whoever names a ServiceAccount in a BundleInstance needs the right to impersonate it.",
+            comment: "Whoever names a ServiceAccount in a BundleInstance needs the right to impersonate it.".into(),
             object: json!({
                 "apiVersion": ADMISSION,
                 "kind": "ValidatingAdmissionPolicy",
@@ -47,7 +47,7 @@ pub(super) fn documents() -> [Document; 2] {
             }),
         },
         Document {
-            comment: "",
+            comment: "".into(),
             object: json!({
                 "apiVersion": ADMISSION,
                 "kind": "ValidatingAdmissionPolicyBinding",

@@ -11,7 +11,7 @@ pub(super) const ACCOUNT: &str = "provisioner";
 
 pub(super) fn documents(options: &Options) -> Vec<Document> {
     let mut documents = vec![Document {
-        comment: "",
+        comment: "".into(),
         object: json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
@@ -21,7 +21,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     }];
     documents.extend(own(options));
     documents.extend(install_anything(options));
-    documents.extend(people());
+    documents.extend(people(options));
     documents
 }
 
@@ -95,15 +95,15 @@ fn own(options: &Options) -> [Document; 4] {
     ]);
     [
         Document {
-            comment: "What the provisioner itself needs, in the whole cluster ...",
+            comment: "What the provisioner itself needs, in the whole cluster ...".into(),
             object: cluster_role(ACCOUNT, &labels(), &cluster),
         },
         Document {
-            comment: "",
+            comment: "".into(),
             object: cluster_binding(ACCOUNT, ACCOUNT, options),
         },
         Document {
-            comment: "... and in its own namespace: Secrets and ConfigMaps nowhere else.",
+            comment: "... and in its own namespace: Secrets and ConfigMaps nowhere else.".into(),
             object: json!({
                 "apiVersion": format!("{RBAC}/v1"),
                 "kind": "Role",
@@ -112,7 +112,7 @@ fn own(options: &Options) -> [Document; 4] {
             }),
         },
         Document {
-            comment: "",
+            comment: "".into(),
             object: json!({
                 "apiVersion": format!("{RBAC}/v1"),
                 "kind": "RoleBinding",
@@ -143,25 +143,29 @@ fn install_anything(options: &Options) -> [Document; 2] {
     [
         Document {
             comment: "What BundleInstances without spec.serviceAccount are installed with. Bundles bring any kind of object, and roles of\n\
-                      any kind, so this is the whole cluster.",
+                      any kind, so this is the whole cluster.".into(),
             object: cluster_role(NAME, &labels(), &json!([rule("*", &["*"], &verbs)])),
         },
         Document {
             comment: "Remove this binding (kubectl delete clusterrolebinding provisioner-install-anything) when every BundleInstance\n\
-                      names a ServiceAccount: the provisioner then has no more rights than it needs for itself.",
+                      names a ServiceAccount: the provisioner then has no more rights than it needs for itself.".into(),
             object: cluster_binding(NAME, NAME, options),
         },
     ]
 }
 
 /// Roles to be bound by an admin.
-fn people() -> [Document; 5] {
+fn people(options: &Options) -> [Document; 5] {
     [
         Document {
-            comment: "Lets the provisioner act as the ServiceAccounts of one namespace, for BundleInstances with spec.serviceAccount. Bind it\n\
-                      a namespace at a time, never in the whole cluster:\n\
-                      kubectl create rolebinding provisioner --namespace NAMESPACE \\\n\
-                      \x20 --clusterrole bundle-instance-impersonator --serviceaccount rukpak-system:provisioner",
+            comment: format!(
+                "Lets the provisioner act as the ServiceAccounts of one namespace, for BundleInstances with spec.serviceAccount.\n\
+                 Bind it a namespace at a time, never in the whole cluster:\n\
+                 kubectl create rolebinding provisioner --namespace NAMESPACE \\\n\
+                 \x20 --clusterrole bundle-instance-impersonator --serviceaccount {}:{ACCOUNT}",
+                options.namespace
+            )
+            .into(),
             object: cluster_role(
                 "bundle-instance-impersonator",
                 &labels(),
@@ -169,7 +173,7 @@ fn people() -> [Document; 5] {
             ),
         },
         Document {
-            comment: "Who may download the content of Bundles (status.contentURL).",
+            comment: "Who may download the content of Bundles (status.contentURL).".into(),
             object: cluster_role(
                 "bundle-reader",
                 &labels(),
@@ -177,7 +181,7 @@ fn people() -> [Document; 5] {
             ),
         },
         Document {
-            comment: "Who may send the content of Bundles with the source upload: PUT is the verb update.",
+            comment: "Who may send the content of Bundles with the source upload: PUT is the verb update.".into(),
             object: cluster_role(
                 "bundle-uploader",
                 &labels(),
@@ -186,7 +190,7 @@ fn people() -> [Document; 5] {
         },
         Document {
             comment: "Who has the role admin, or view, in the whole cluster has it for these as well. Whoever may create a BundleInstance can\n\
-                      have anything installed as long as provisioner-install-anything is bound.",
+                      have anything installed as long as provisioner-install-anything is bound.".into(),
             object: cluster_role(
                 "bundleinstances-admin",
                 &labels_and(&[(&format!("{RBAC}/aggregate-to-admin"), "true")]),
@@ -214,7 +218,7 @@ fn people() -> [Document; 5] {
             ),
         },
         Document {
-            comment: "",
+            comment: "".into(),
             object: cluster_role(
                 "bundleinstances-view",
                 &labels_and(&[(&format!("{RBAC}/aggregate-to-view"), "true")]),

@@ -14,11 +14,11 @@ const USER: u32 = 65532;
 pub(super) fn documents(options: &Options) -> Vec<Document> {
     let mut documents = vec![
         Document {
-            comment: "The provisioner. Its store is a cache: what is lost is fetched again.",
+            comment: "The provisioner. Its store is a cache: what is lost is fetched again.".into(),
             object: deployment(options),
         },
         Document {
-            comment: "Where content is downloaded from, and sent to.",
+            comment: "Where content is downloaded from, and sent to.".into(),
             object: json!({
                 "apiVersion": "v1",
                 "kind": "Service",
@@ -33,7 +33,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             }),
         },
         Document {
-            comment: "Nothing but these ports can be reached; the provisioner itself has to reach registries anywhere.",
+            comment: "Nothing but these ports can be reached; the provisioner itself has to reach registries anywhere.".into(),
             object: json!({
                 "apiVersion": "networking.k8s.io/v1",
                 "kind": "NetworkPolicy",
@@ -52,7 +52,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     ];
     if options.replicas > 1 {
         documents.push(Document {
-            comment: "Nodes are drained one after the other.",
+            comment: "Nodes are drained one after the other.".into(),
             object: json!({
                 "apiVersion": "policy/v1",
                 "kind": "PodDisruptionBudget",

@@ -1,0 +1,178 @@
+//! What the apiserver itself takes and refuses, and what an admin applies: on a control plane of its own, with the
+//! install file, because what that brings would reach into other tests. The rows are those of rukpak's own tests.
+
+mod admission;
+mod install;
+mod rows;
+mod rules;
+
+use std::{path::PathBuf, process::Stdio};
+
+use cluster::{Cluster, Controllers, Options};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt, process::Command, sync::OnceCell};
+
+/// An admin's cluster after `kubectl apply --server-side -f manifests/install/rukpak.yaml`.
+async fn installed() -> &'static Cluster {
+    static INSTALLED: OnceCell<Cluster> = OnceCell::const_new();
+    let start = || async {
+        let options = Options {
+            controllers: Controllers::Off,
+            ..Options::default()
+        };
+        let cluster = Cluster::start_with(&options)
+            .await
+            .expect("a control plane");
+        let file = manifests("install/rukpak.yaml");
+        kubectl(
+            &cluster,
+            &["apply", "--server-side", "--filename", &file],
+            "",
+        )
+        .await
+        .expect("the install file can be applied");
+        for plural in ["bundles", "bundleinstances"] {
+            let name = format!("{plural}.core.rukpak.io");
+            cluster.wait_established(&name).await.expect("a definition");
+        }
+        cluster
+    };
+    INSTALLED.get_or_init(start).await
+}
+
+/// A file of the folder `manifests`.
+fn manifests(path: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../manifests")
+        .join(path);
+    path.to_str().unwrap().to_owned()
+}
+
+/// What kubectl prints, or what it complains of.
+async fn kubectl(cluster: &Cluster, arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut child = Command::new(cluster.tools().unwrap().join("kubectl"))
+        .arg("--kubeconfig")
+        .arg(cluster.kubeconfig_path())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .await
+        .unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
+    }
+}
+
+fn api(client: Client, kind: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("core.rukpak.io", "v1alpha1", kind);
+    Api::all_with(client, &ApiResource::from_gvk(&kind))
+}
+
+/// Offers an object to the apiserver, which stores nothing. `Err` is its message.
+async fn offer(object: &Value) -> Result<DynamicObject, String> {
+    let client = installed().await.client().unwrap();
+    create(client, object, true).await
+}
+
+/// Stores an object.
+async fn create(client: Client, object: &Value, dry_run: bool) -> Result<DynamicObject, String> {
+    let params = PostParams {
+        dry_run,
+        ..PostParams::default()
+    };
+    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    let kind = object.types.as_ref().unwrap().kind.clone();
+    match api(client, &kind).create(&params, &object).await {
+        Ok(object) => Ok(object),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Changes an object by a merge patch.
+async fn change(
+    client: Client,
+    kind: &str,
+    name: &str,
+    patch: Value,
+) -> Result<DynamicObject, String> {
+    let patch = Patch::Merge(patch);
+    match api(client, kind)
+        .patch(name, &PatchParams::default(), &patch)
+        .await
+    {
+        Ok(object) => Ok(object),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn bundle(name: &str, source: &Value) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": name},
+        "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": source},
+    })
+}
+
+fn instance(name: &str, source: &Value) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleInstance",
+        "metadata": {"name": name},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain",
+            "template": {"spec": {"provisionerClassName": "core-rukpak-io-plain", "source": source}},
+        },
+    })
+}
+
+/// A Bundle with this source, and a BundleInstance with it in its template.
+fn both(source: &Value) -> [Value; 2] {
+    [bundle("both", source), instance("both", source)]
+}
+
+fn image() -> Value {
+    json!({"type": "image", "image": {"ref": "quay.io/example/bundle:v1"}})
+}
+
+fn git(reference: &Value) -> Value {
+    json!({"type": "git", "git": {"repository": "https://git.example.com/a.git", "ref": reference}})
+}
+
+/// Both are refused, with this in the message; `{source}` in it is where the source is.
+async fn refused(source: &Value, message: &str) {
+    for (object, path) in both(source)
+        .iter()
+        .zip(["spec.source", "spec.template.spec.source"])
+    {
+        refuse(object, &message.replace("{source}", path)).await;
+    }
+}
+
+/// This is refused, with this in the message.
+async fn refuse(object: &Value, message: &str) {
+    match offer(object).await {
+        Ok(_) => panic!("accepted, where {message:?} was to be said: {object}"),
+        Err(said) => assert!(said.contains(message), "{said}\nlacks: {message}"),
+    }
+}

@@ -1,0 +1,361 @@
+//! The install file and the samples.
+
+use std::fs;
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use serde_json::json;
+
+use super::*;
+use crate::support::eventually;
+
+const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
+
+#[tokio::test]
+async fn get_tells_the_story_in_columns() {
+    let cluster = installed().await;
+    let client = cluster.client().unwrap();
+    create(client.clone(), &instance("columns", &image()), false)
+        .await
+        .unwrap();
+    let condition = |type_: &str, status: &str, reason: &str, message: &str| json!({"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = json!({"status": {
+        "installedBundleName": "columns-abc", "version": "1.2.3", "package": "etcd",
+        "conditions": [
+            condition("Installed", "True", "InstallationSucceeded", ""),
+            condition("Healthy", "False", "Unhealthy", ""),
+            condition("Progressing", "True", "Applying", "2 of 3 objects"),
+        ],
+    }});
+    let patch = Patch::Merge(&status);
+    api(client, "BundleInstance")
+        .patch_status("columns", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+
+    let rows = |text: String| -> Vec<Vec<String>> {
+        let columns = |line: &str| {
+            line.split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .map(str::to_owned)
+                .collect()
+        };
+        text.lines().map(columns).collect()
+    };
+    let shown = rows(
+        kubectl(cluster, &["get", "bi", "columns"], "")
+            .await
+            .unwrap(),
+    );
+    assert_eq!(
+        shown[0],
+        [
+            "NAME",
+            "INSTALLED BUNDLE",
+            "VERSION",
+            "INSTALLED",
+            "INSTALL STATE",
+            "HEALTHY",
+            "AGE"
+        ]
+    );
+    assert_eq!(
+        shown[1][..6],
+        [
+            "columns",
+            "columns-abc",
+            "1.2.3",
+            "True",
+            "InstallationSucceeded",
+            "False"
+        ]
+    );
+    let shown = rows(
+        kubectl(cluster, &["get", "bis", "columns", "--output", "wide"], "")
+            .await
+            .unwrap(),
+    );
+    assert_eq!(
+        shown[0][7..],
+        ["PROVISIONER", "PACKAGE", "PROGRESSING", "MESSAGE"]
+    );
+    assert_eq!(
+        shown[1][7..],
+        ["core-rukpak-io-plain", "etcd", "Applying", "2 of 3 objects"]
+    );
+}
+
+#[tokio::test]
+async fn bundles_have_the_columns_of_rukpak() {
+    let cluster = installed().await;
+    let client = cluster.client().unwrap();
+    create(client.clone(), &bundle("columns", &image()), false)
+        .await
+        .unwrap();
+    let status =
+        json!({"status": {"phase": "Unpacked", "version": "1.2.3", "resolvedSource": image()}});
+    let patch = Patch::Merge(&status);
+    api(client, "Bundle")
+        .patch_status("columns", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let shown = kubectl(
+        cluster,
+        &["get", "bundles", "columns", "--output", "wide"],
+        "",
+    )
+    .await
+    .unwrap();
+    let heads: Vec<_> = shown.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(
+        heads.join(" "),
+        "NAME TYPE PHASE VERSION AGE RESOLVED SOURCE PROVISIONER PACKAGE MESSAGE"
+    );
+    for cell in [
+        "image",
+        "Unpacked",
+        "1.2.3",
+        r#""ref":"quay.io/example/bundle:v1""#,
+    ] {
+        assert!(shown.contains(cell), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn explain_tells_what_fields_are_for() {
+    let cluster = installed().await;
+    let said = kubectl(
+        cluster,
+        &["explain", "bundleinstance.spec.crdDeletionPolicy"],
+        "",
+    )
+    .await
+    .unwrap();
+    assert!(
+        said.contains("`DeleteIfUnused` keeps those of which custom resources exist"),
+        "{said}"
+    );
+    assert!(said.contains("ENUM:"), "{said}");
+}
+
+#[tokio::test]
+async fn the_install_file_can_be_applied_again_and_changes_nothing() {
+    let cluster = installed().await;
+    let file = manifests("install/rukpak.yaml");
+    let diff = kubectl(cluster, &["diff", "--server-side", "--filename", &file], "").await;
+    assert_eq!(diff, Ok(String::new()));
+}
+
+#[tokio::test]
+async fn every_sample_is_accepted() {
+    let cluster = installed().await;
+    kubectl(cluster, &["create", "namespace", "tenant-a"], "")
+        .await
+        .unwrap();
+    let mut kinds = Vec::new();
+    for entry in fs::read_dir(manifests("samples")).unwrap() {
+        let file = entry.unwrap().path();
+        let arguments = [
+            "apply",
+            "--server-side",
+            "--dry-run=server",
+            "--filename",
+            file.to_str().unwrap(),
+        ];
+        kubectl(cluster, &arguments, "").await.unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        kinds.extend(
+            text.lines()
+                .filter_map(|line| line.trim().strip_prefix("type: "))
+                .map(str::to_owned),
+        );
+    }
+    for kind in ["image", "git", "http", "configMaps", "upload"] {
+        assert!(
+            kinds.iter().any(|it| it == kind),
+            "there is a sample of {kind}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_provisioners_pod_is_as_restricted_as_its_namespace_demands() {
+    let cluster = installed().await;
+    let text = kubectl(
+        cluster,
+        &[
+            "get",
+            "deployment",
+            "core",
+            "--namespace",
+            "rukpak-system",
+            "--output",
+            "json",
+        ],
+        "",
+    )
+    .await
+    .unwrap();
+    let deployment: Value = serde_json::from_str(&text).unwrap();
+    let mut pod = deployment["spec"]["template"].clone();
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"] = json!({"name": "core", "namespace": "rukpak-system"});
+    let create = ["create", "--dry-run=server", "--filename", "-"];
+    kubectl(cluster, &create, &pod.to_string()).await.unwrap();
+
+    pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = true.into();
+    let said = kubectl(cluster, &create, &pod.to_string())
+        .await
+        .unwrap_err();
+    assert!(
+        said.contains("violates PodSecurity \"restricted:latest\""),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn the_provisioner_knows_the_flags_it_is_started_with() {
+    let cluster = installed().await;
+    let arguments = [
+        "get",
+        "deployment",
+        "core",
+        "--namespace",
+        "rukpak-system",
+        "--output",
+        "jsonpath={.spec.template.spec.containers[0].args}",
+    ];
+    let flags = kubectl(cluster, &arguments, "").await.unwrap();
+    let flags: Vec<String> = serde_json::from_str(&flags).unwrap();
+    assert!(
+        flags.iter().any(|flag| flag == "--leader-elect"),
+        "{flags:?}"
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_provisioner"))
+        .args(&flags)
+        .arg("--version")
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "{flags:?}: {output:?}");
+}
+
+/// Whether somebody may do something, in a namespace (empty: in the cluster).
+async fn may(client: &Client, user: &str, verb: &str, resource: &str, namespace: &str) -> bool {
+    let text = |value: &str| Some(value.to_owned()).filter(|value| !value.is_empty());
+    let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: text(user),
+            resource_attributes: Some(ResourceAttributes {
+                verb: text(verb),
+                group: text(group),
+                resource: text(resource),
+                subresource: text(subresource),
+                namespace: text(namespace),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    };
+    let review = Api::all(client.clone())
+        .create(&PostParams::default(), &review)
+        .await
+        .unwrap();
+    review.status.unwrap().allowed
+}
+
+#[tokio::test]
+async fn the_provisioner_may_install_anything_but_be_nobody_else() {
+    let client = installed().await.client().unwrap();
+    eventually("the install file's rights count", async || {
+        let may = may(
+            &client,
+            PROVISIONER,
+            "create",
+            "deployments.apps",
+            "default",
+        )
+        .await;
+        may.then_some(()).ok_or_else(String::new)
+    })
+    .await;
+    let escalate = "clusterroles.rbac.authorization.k8s.io";
+    assert!(may(&client, PROVISIONER, "escalate", escalate, "").await);
+    for (resource, namespace) in [
+        ("serviceaccounts", "default"),
+        ("users", ""),
+        ("groups", ""),
+    ] {
+        let may = may(&client, PROVISIONER, "impersonate", resource, namespace).await;
+        assert!(!may, "{resource}");
+    }
+}
+
+#[tokio::test]
+async fn without_the_second_binding_the_provisioner_has_the_rights_it_needs_and_no_more() {
+    // Somebody with the provisioner's first binding alone: the rest of this file needs the other one.
+    let cluster = installed().await;
+    let client = cluster.client().unwrap();
+    for (kind, role, namespace) in [
+        ("ClusterRoleBinding", "ClusterRole", Value::Null),
+        ("RoleBinding", "Role", json!("rukpak-system")),
+    ] {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": "modest", "namespace": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": "provisioner"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "modest"}],
+        });
+        kubectl(
+            cluster,
+            &["create", "--filename", "-"],
+            &binding.to_string(),
+        )
+        .await
+        .unwrap();
+    }
+    for (allowed, verb, resource, namespace) in [
+        (true, "watch", "bundleinstances.core.rukpak.io", ""),
+        (true, "delete", "bundles.core.rukpak.io", ""),
+        (true, "patch", "bundleinstances/status.core.rukpak.io", ""),
+        (false, "delete", "bundleinstances.core.rukpak.io", ""),
+        (true, "create", "tokenreviews.authentication.k8s.io", ""),
+        (
+            true,
+            "watch",
+            "customresourcedefinitions.apiextensions.k8s.io",
+            "",
+        ),
+        (
+            false,
+            "patch",
+            "customresourcedefinitions.apiextensions.k8s.io",
+            "",
+        ),
+        (true, "get", "secrets", "rukpak-system"),
+        (false, "get", "secrets", "default"),
+        (true, "delete", "configmaps", "rukpak-system"),
+        (false, "get", "configmaps", "default"),
+        (
+            true,
+            "update",
+            "leases.coordination.k8s.io",
+            "rukpak-system",
+        ),
+        (false, "impersonate", "serviceaccounts", "rukpak-system"),
+        (false, "create", "deployments.apps", "default"),
+    ] {
+        eventually(&format!("{verb} {resource} {allowed}"), async || {
+            let found = may(&client, "modest", verb, resource, namespace).await;
+            (found == allowed).then_some(()).ok_or_else(String::new)
+        })
+        .await;
+    }
+}
