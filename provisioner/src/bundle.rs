@@ -18,9 +18,11 @@ mod controller;
 mod fetch;
 mod held;
 mod load;
+mod reconcile;
 mod source;
 mod status;
 mod upkeep;
+mod write;
 pub mod upload;
 
 use kube::Resource as _;

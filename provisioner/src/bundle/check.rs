@@ -171,7 +171,7 @@ mod tests {
             ),
             (
                 &[("manifests/a.yaml", "just text")][..],
-                "json: cannot unmarshal string into Go value",
+                "the document is a text, not an object",
             ),
         ] {
             let error = outcome(Class::Plain, files).unwrap_err();

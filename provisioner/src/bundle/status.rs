@@ -26,14 +26,18 @@ pub(super) enum Outcome {
     /// It cannot be fetched, or is no good.
     Failed(String),
     /// Its content is stored and checked.
-    Unpacked {
-        /// The source in its immutable form.
-        resolved: BundleSource,
-        /// The content.
-        digest: Digest,
-        /// What it says of itself.
-        facts: Facts,
-    },
+    Unpacked(Box<Unpacked>),
+}
+
+/// Content that is stored and checked.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Unpacked {
+    /// The source in its immutable form.
+    pub(super) resolved: BundleSource,
+    /// By which the store gives it.
+    pub(super) digest: Digest,
+    /// What it says of itself.
+    pub(super) facts: Facts,
 }
 
 /// Whether the status says that the content of this very spec is stored.
@@ -82,7 +86,7 @@ pub(super) fn of(
             reason::UNPACK_FAILED,
             message.clone(),
         ),
-        Outcome::Unpacked { .. } => (
+        Outcome::Unpacked(_) => (
             Phase::Unpacked,
             true,
             reason::UNPACK_SUCCESSFUL,
@@ -100,22 +104,16 @@ pub(super) fn of(
         content_url: None,
         ..before
     };
-    match outcome {
-        Outcome::Unpacked {
-            resolved,
-            digest,
-            facts,
-        } => {
-            let address = external_address.trim_end_matches('/');
-            BundleStatus {
-                resolved_source: Some(resolved.clone()),
-                content_digest: Some(digest.to_string()),
-                content_url: Some(format!("{address}/bundles/{}.tgz", bundle.name_any())),
-                facts: facts.clone(),
-                ..status
-            }
-        }
-        _ => status,
+    let Outcome::Unpacked(unpacked) = outcome else {
+        return status;
+    };
+    let address = external_address.trim_end_matches('/');
+    BundleStatus {
+        resolved_source: Some(unpacked.resolved.clone()),
+        content_digest: Some(unpacked.digest.to_string()),
+        content_url: Some(format!("{address}/bundles/{}.tgz", bundle.name_any())),
+        facts: unpacked.facts.clone(),
+        ..status
     }
 }
 
@@ -177,7 +175,7 @@ mod tests {
     }
 
     fn unpacked() -> Outcome {
-        Outcome::Unpacked {
+        Outcome::Unpacked(Box::new(Unpacked {
             resolved: BundleSource {
                 type_: "image".to_owned(),
                 ..BundleSource::default()
@@ -187,7 +185,7 @@ mod tests {
                 package: Some("p".to_owned()),
                 ..Facts::default()
             },
-        }
+        }))
     }
 
     /// Phase, status, reason and message.

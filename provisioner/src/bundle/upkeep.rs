@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use unpacker::{Digest, store};
 
-use super::{controller::Shared, source, uid, upload};
+use super::{reconcile::Shared, source, uid, upload};
 
 /// How long after content was in use it is tried again to remove it.
 const AGAIN: Duration = Duration::from_secs(30);

@@ -1,0 +1,267 @@
+//! What is done for one Bundle.
+
+use std::sync::Arc;
+
+use kube::{ResourceExt, runtime::controller::Action};
+use manifests::api::{
+    Class,
+    bundle::{Bundle, Facts, Phase},
+};
+use tokio::{sync::Semaphore, task::spawn_blocking};
+use unpacker::{Digest, job::chain};
+
+use super::{
+    backoff::Backoff,
+    check, class_of,
+    fetch::{self, ApiError, Brought},
+    held::Held,
+    source,
+    status::{Outcome, Unpacked, is_unpacked},
+    uid,
+    write::write,
+};
+use crate::{context::Context, metrics};
+
+/// How many are fetched at once: a server that does not answer must not hold up all the others.
+const FETCHES: usize = 16;
+/// How many are converted at once: each takes a processor, and several times its size in memory.
+const CONVERSIONS: usize = 2;
+/// What the reconciles share.
+pub(super) struct Shared {
+    pub(super) ctx: Context,
+    backoff: Backoff,
+    held: Held,
+    fetches: Semaphore,
+    conversions: Semaphore,
+}
+
+impl Shared {
+    pub(super) fn new(ctx: Context) -> Self {
+        Self {
+            ctx,
+            backoff: Backoff::default(),
+            held: Held::default(),
+            fetches: Semaphore::new(FETCHES),
+            conversions: Semaphore::new(CONVERSIONS),
+        }
+    }
+
+    /// It has failed once more.
+    pub(super) fn again(&self, uid: &str, is_terminal: bool) -> Action {
+        Action::requeue(self.backoff.next(uid, is_terminal))
+    }
+
+    /// A Bundle is gone.
+    pub(super) fn forget(&self, uid: &str) {
+        self.backoff.forget(uid);
+        self.held.release(uid);
+    }
+
+    /// Forgets Bundles that do not exist.
+    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.backoff.retain(&exists);
+        self.held.retain(&exists);
+    }
+}
+
+/// Why a Bundle could not be looked at; what is wrong with the Bundle itself stands in its status.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The apiserver does not tell.
+    #[error("failed to read Bundle {bundle}")]
+    Read {
+        /// Which.
+        bundle: String,
+        /// Why.
+        #[source]
+        source: ApiError,
+    },
+    /// The apiserver does not take the status.
+    #[error("failed to write the status of Bundle {bundle}")]
+    Write {
+        /// Which.
+        bundle: String,
+        /// Why.
+        #[source]
+        source: ApiError,
+    },
+}
+
+/// Drives one Bundle towards content that is stored. Whatever is in its way stands in its status.
+pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<Action, Error> {
+    let ctx = &shared.ctx;
+    let _measure = ctx.metrics.reconcile(metrics::Controller::Bundle);
+    if is_settled(&shared, &seen).await {
+        return Ok(Action::requeue(ctx.settings.resync));
+    }
+    // What the watch shows may be older than our own last word: then something unpacked would be unpacked again.
+    let fresh = fetch::fresh(ctx, &seen).await;
+    let fresh = fresh.map_err(|source| Error::Read {
+        bundle: seen.name_any(),
+        source,
+    })?;
+    let Some(bundle) = fresh.filter(|bundle| bundle.metadata.deletion_timestamp.is_none()) else {
+        return Ok(Action::await_change());
+    };
+    let Some(class) = class_of(&bundle) else {
+        return unknown(ctx, &bundle).await;
+    };
+    if is_settled(&shared, &bundle).await {
+        return Ok(Action::requeue(ctx.settings.resync));
+    }
+    let uid = uid(&bundle);
+    let work = bring(&shared, &bundle, class).await?;
+    write(ctx, &bundle, &work.outcome).await?;
+    if matches!(work.outcome, Outcome::Failed(_)) {
+        ctx.metrics.failed(metrics::Controller::Bundle, work.reason);
+        return Ok(shared.again(uid, work.is_terminal));
+    }
+    shared.backoff.forget(uid);
+    Ok(Action::requeue(ctx.settings.resync))
+}
+
+/// Whether nothing is left to do: it is unpacked, or leaving, and the store has its content.
+async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
+    if bundle.metadata.deletion_timestamp.is_some() {
+        return true;
+    }
+    let digest = bundle
+        .status
+        .as_ref()
+        .and_then(|status| status.content_digest.as_ref());
+    let Some(digest) = digest.and_then(|digest| digest.parse::<Digest>().ok()) else {
+        return false;
+    };
+    if !is_unpacked(bundle) || class_of(bundle).is_none() {
+        return false;
+    }
+    // Held or not: somebody may have emptied the folder.
+    let store = shared.ctx.store.clone();
+    let Ok(Ok(hold)) = spawn_blocking(move || store.hold(&digest)).await else {
+        return false;
+    };
+    if !shared.held.has(uid(bundle), &digest) {
+        let can_be_fetched = !source::is_upload(&bundle.spec.source);
+        shared.held.keep(uid(bundle), hold, can_be_fetched);
+    }
+    true
+}
+
+/// Answers once; whoever serves the class has the last word.
+async fn unknown(ctx: &Context, bundle: &Bundle) -> Result<Action, Error> {
+    let is_untouched = bundle
+        .status
+        .as_ref()
+        .is_none_or(|status| status.phase.is_none() && status.conditions.is_empty());
+    if is_untouched {
+        write(ctx, bundle, &Outcome::UnknownClass).await?;
+    }
+    Ok(Action::await_change())
+}
+
+/// What came of fetching and checking.
+struct Work {
+    outcome: Outcome,
+    reason: &'static str,
+    is_terminal: bool,
+}
+
+impl Work {
+    fn done(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            reason: "",
+            is_terminal: false,
+        }
+    }
+
+    fn failed(message: String, reason: &'static str, is_terminal: bool) -> Self {
+        Self {
+            outcome: Outcome::Failed(message),
+            reason,
+            is_terminal,
+        }
+    }
+}
+
+/// Fetches and checks, and says in the status that it does, unless that tells more already.
+async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, Error> {
+    let ctx = &shared.ctx;
+    let phase = bundle.status.as_ref().and_then(|status| status.phase);
+    let is_new = matches!(phase, None | Some(Phase::Pending));
+    let mut permit = shared.fetches.try_acquire().ok();
+    if permit.is_none() {
+        if phase.is_none() {
+            let waits = "waiting for other Bundles to be unpacked first".to_owned();
+            write(ctx, bundle, &Outcome::Pending(waits)).await?;
+        }
+        permit = shared.fetches.acquire().await.ok();
+    }
+    // An upload that has not come is not being unpacked.
+    if is_new && !source::is_upload(&bundle.spec.source) {
+        write(ctx, bundle, &Outcome::Unpacking).await?;
+    }
+    let fetched = fetch::fetch(ctx, bundle).await;
+    drop(permit);
+    let Brought { resolved, stored } = match fetched {
+        Ok(Some(brought)) => brought,
+        Ok(None) => {
+            let waits = "waiting for bundle to be uploaded".to_owned();
+            return Ok(Work::done(Outcome::Pending(waits)));
+        }
+        Err(error) => {
+            let message = format!("source bundle content: {}", chain(&error));
+            return Ok(Work::failed(message, error.reason(), error.is_terminal()));
+        }
+    };
+    let digest = stored.digest;
+    let can_be_fetched = !source::is_upload(&bundle.spec.source);
+    let before = bundle.status.as_ref();
+    let facts = match before.filter(|status| status.content_digest == Some(digest.to_string())) {
+        // It was checked when it was pinned.
+        Some(status) => status.facts.clone(),
+        None => match checked(shared, class, digest).await {
+            Ok(facts) => facts,
+            Err(work) => return Ok(work),
+        },
+    };
+    shared.held.keep(uid(bundle), stored.hold, can_be_fetched);
+    Ok(Work::done(Outcome::Unpacked(Box::new(Unpacked {
+        resolved,
+        digest,
+        facts,
+    }))))
+}
+
+/// What content says of itself, once it turned out to be good.
+async fn checked(shared: &Shared, class: Class, digest: Digest) -> Result<Facts, Work> {
+    let ctx = &shared.ctx;
+    let version = ctx.versions.kubernetes().await.map_err(|error| {
+        let message = format!(
+            "failed to ask the apiserver for its version: {}",
+            chain(&error)
+        );
+        Work::failed(message, "ApiserverUnavailable", false)
+    })?;
+    let _permit = shared.conversions.acquire().await;
+    let (store, limits) = (ctx.store.clone(), ctx.settings.unpack.limits);
+    let checked = spawn_blocking(move || {
+        let content = store.get(&digest, &limits)?;
+        Ok::<_, unpacker::store::Error>(check::check(class, &content, version))
+    });
+    match checked.await {
+        Ok(Ok(Ok(facts))) => Ok(facts),
+        Ok(Ok(Err(refusal))) => Err(Work::failed(refusal, "ContentRefused", true)),
+        Ok(Err(error)) => {
+            let message = format!("persist bundle content: {}", chain(&error));
+            Err(Work::failed(message, error.reason(), error.is_terminal()))
+        }
+        Err(error) if error.is_panic() => Err(Work::failed(
+            "the conversion of the content failed in a way that nobody thought of; report it with the provisioner's log"
+                .to_owned(),
+            "Panicked",
+            true,
+        )),
+        Err(_) => Err(Work::failed("the provisioner is about to end".to_owned(), "Cancelled", false)),
+    }
+}

@@ -1,0 +1,81 @@
+//! Writing a Bundle's status, and telling people.
+
+use std::time::Duration;
+
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+    runtime::events::EventType,
+};
+use manifests::api::bundle::{Bundle, BundleStatus};
+use serde_json::json;
+use tokio::time;
+use tracing::info;
+
+use super::{
+    fetch::ApiError,
+    reconcile::Error,
+    status::{self, Outcome},
+    uid,
+};
+use crate::{apply::MANAGER, context::Context};
+
+/// How long the apiserver may take for one request.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Writes the status, if it says something new, and tells people.
+pub(super) async fn write(ctx: &Context, bundle: &Bundle, outcome: &Outcome) -> Result<(), Error> {
+    let status = status::of(bundle, outcome, &ctx.settings.external_address, (ctx.now)());
+    if status::is_written(bundle, &status) {
+        return Ok(());
+    }
+    match patch(ctx, bundle, &status).await {
+        Ok(()) => {}
+        // It is gone, or another one has its name.
+        Err(ApiError::Kube(kube::Error::Api(said))) if matches!(said.code, 404 | 409) => {
+            return Ok(());
+        }
+        Err(source) => {
+            return Err(Error::Write {
+                bundle: bundle.name_any(),
+                source,
+            });
+        }
+    }
+    let Some(condition) = status.conditions.first() else {
+        return Ok(());
+    };
+    info!(
+        bundle = bundle.name_any(),
+        reason = condition.reason,
+        "the status of a Bundle changed"
+    );
+    let (type_, action) = match outcome {
+        Outcome::Unpacked(_) => (EventType::Normal, "Unpack"),
+        Outcome::Failed(_) => (EventType::Warning, "Unpack"),
+        Outcome::UnknownClass => (EventType::Warning, "Reconcile"),
+        Outcome::Pending(_) | Outcome::Unpacking => return Ok(()),
+    };
+    let about = bundle.object_ref(&());
+    ctx.events
+        .publish(&about, type_, &condition.reason, action, &condition.message)
+        .await;
+    Ok(())
+}
+
+async fn patch(ctx: &Context, bundle: &Bundle, status: &BundleStatus) -> Result<(), ApiError> {
+    let api: Api<Bundle> = Api::all(ctx.client.clone());
+    let name = bundle.name_any();
+    let patch = json!({
+        "apiVersion": Bundle::api_version(&()),
+        "kind": Bundle::kind(&()),
+        // The uid makes sure that it is not a later one of the same name.
+        "metadata": {"name": name, "uid": uid(bundle)},
+        "status": status,
+    });
+    let params = PatchParams::apply(MANAGER).force();
+    let patch = Patch::Apply(&patch);
+    let patched = time::timeout(PATIENCE, api.patch_status(&name, &params, &patch)).await;
+    patched.map_err(|_| ApiError::Silent)??;
+    Ok(())
+}
