@@ -22,8 +22,8 @@ mod reconcile;
 mod source;
 mod status;
 mod upkeep;
-mod write;
 pub mod upload;
+mod write;
 
 use kube::Resource as _;
 use manifests::api::{Class, bundle::Bundle};

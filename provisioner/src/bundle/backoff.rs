@@ -7,6 +7,8 @@ use std::{
 };
 
 const FIRST: Duration = Duration::from_secs(1);
+/// For what fails again unless somebody corrects it, perhaps where nobody tells us: a tag that is pushed later.
+const FIRST_TERMINAL: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// The failures of each object in a row.
@@ -14,8 +16,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 pub(super) struct Backoff(Mutex<HashMap<String, u32>>);
 
 impl Backoff {
-    /// An object has failed once more: when to try again. What fails whenever it is tried is tried rarely; it may be
-    /// corrected where nobody tells us.
+    /// An object has failed once more: when to try again.
     pub(super) fn next(&self, uid: &str, is_terminal: bool) -> Duration {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = failures.entry(uid.to_owned()).or_default();
@@ -38,12 +39,9 @@ impl Backoff {
 
 /// Twice as long each time, and up to a quarter more or less, so that what failed together is not tried together.
 fn pause(failures: u32, is_terminal: bool, chance: f64) -> Duration {
-    let doubled = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    let pause = if is_terminal {
-        LONGEST
-    } else {
-        doubled.min(LONGEST)
-    };
+    let first = if is_terminal { FIRST_TERMINAL } else { FIRST };
+    let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    let pause = doubled.min(LONGEST);
     pause.mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0)
 }
 
@@ -61,7 +59,9 @@ mod tests {
             (9, false, 256),
             (10, false, 300),
             (u32::MAX, false, 300),
-            (1, true, 300),
+            (1, true, 15),
+            (3, true, 60),
+            (6, true, 300),
         ] {
             let expected = Duration::from_secs(seconds);
             assert_eq!(pause(failures, is_terminal, 0.5), expected);

@@ -10,5 +10,6 @@
 )]
 
 mod api;
+mod bundle;
 mod process;
 mod support;

@@ -16,7 +16,7 @@ fn told(value: Value) -> String {
     }
 }
 
-fn git(repository: &str, reference: Value, directory: Option<&str>) -> Value {
+fn git(repository: &str, reference: &Value, directory: Option<&str>) -> Value {
     json!({"type": "git", "git": {"repository": repository, "ref": reference, "directory": directory}})
 }
 
@@ -36,17 +36,17 @@ fn every_type_is_read() {
         (
             git(
                 "https://example.com/r.git",
-                json!({"tag": "v1"}),
+                &json!({"tag": "v1"}),
                 Some("./dev/deploy/"),
             ),
             "refs/tags/v1:dev/deploy",
         ),
         (
-            git("https://example.com/r.git", branch(), Some("./")),
+            git("https://example.com/r.git", &branch(), Some("./")),
             "git+https://example.com/r.git#refs/heads/main",
         ),
         (
-            git("git@example.com:org/r.git", json!({"commit": commit}), None),
+            git("git@example.com:org/r.git", &json!({"commit": commit}), None),
             "git+ssh://git@example.com/org/r.git#",
         ),
         (
@@ -87,40 +87,40 @@ fn what_cannot_be_fetched_is_explained() {
             "write [registry/]repository",
         ),
         (
-            git("https://example.com/r", branch(), Some("../x")),
+            git("https://example.com/r", &branch(), Some("../x")),
             "directory can not start with '../' or '/'",
         ),
         (
-            git("https://example.com/r", branch(), Some("/x")),
+            git("https://example.com/r", &branch(), Some("/x")),
             "get subdirectory \"/x\"",
         ),
         (
-            git("https://example.com/r", branch(), Some("/")),
+            git("https://example.com/r", &branch(), Some("/")),
             "get subdirectory \"/\"",
         ),
         (
-            git("https://example.com/r", json!({}), None),
+            git("https://example.com/r", &json!({}), None),
             "names 0 of branch, tag and commit",
         ),
         (
             git(
                 "https://example.com/r",
-                json!({"branch": "a", "tag": "b"}),
+                &json!({"branch": "a", "tag": "b"}),
                 None,
             ),
             "names 2 of branch, tag and commit",
         ),
         (
-            git("file:///etc", branch(), None),
+            git("file:///etc", &branch(), None),
             "has a scheme that is not used here",
         ),
-        (git("nonsense", branch(), None), "is no URL"),
+        (git("nonsense", &branch(), None), "is no URL"),
         (
-            git("https://me:hush@example.com/r", branch(), None),
+            git("https://me:hush@example.com/r", &branch(), None),
             "git.auth.secret names",
         ),
         (
-            git("ssh://git:hush@example.com/r", branch(), None),
+            git("ssh://git:hush@example.com/r", &branch(), None),
             "holds credentials",
         ),
         (

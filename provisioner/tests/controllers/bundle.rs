@@ -1,0 +1,336 @@
+//! Bundles: rows B and G of the acceptance list, and what can happen to the store and to what a Bundle is made from.
+
+mod access;
+mod refusals;
+mod store;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use manifests::api::bundle::{
+    Authorization, Bundle, BundleSource, BundleSpec, ConfigMapName, ConfigMapSource, GitRef,
+    GitSource, HttpSource, Phase, SecretName,
+};
+use serde_json::json;
+use tests::{FileServer, GitServer};
+use unpacker::{Content, Format};
+
+use crate::support::{
+    SYSTEM, World, condition, config_map, content, eventually, image, operator, plain, unique,
+    wait_for, world,
+};
+
+/// A plain bundle with one ConfigMap, with a text of its own.
+fn small(text: &str) -> Content {
+    plain(&[config_map("default", "small", text)])
+}
+
+/// A tar.gz of it.
+fn archive(content: &Content) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    unpacker::pack(content, Format::TarGz, &mut bytes).unwrap();
+    bytes
+}
+
+fn git(repository: &str, reference: GitRef, directory: Option<&str>) -> BundleSource {
+    BundleSource {
+        type_: "git".to_owned(),
+        git: Some(GitSource {
+            repository: repository.to_owned(),
+            directory: directory.map(str::to_owned),
+            reference,
+            auth: None,
+        }),
+        ..BundleSource::default()
+    }
+}
+
+fn branch(name: &str) -> GitRef {
+    GitRef {
+        branch: Some(name.to_owned()),
+        ..GitRef::default()
+    }
+}
+
+fn http(url: &str) -> BundleSource {
+    BundleSource {
+        type_: "http".to_owned(),
+        http: Some(HttpSource {
+            url: url.to_owned(),
+            auth: None,
+        }),
+        ..BundleSource::default()
+    }
+}
+
+fn config_maps(names: &[&str]) -> BundleSource {
+    let maps = names.iter().map(|name| ConfigMapSource {
+        config_map: ConfigMapName {
+            name: (*name).to_owned(),
+        },
+        path: Some("manifests".to_owned()),
+    });
+    BundleSource {
+        type_: "configMaps".to_owned(),
+        config_maps: Some(maps.collect()),
+        ..BundleSource::default()
+    }
+}
+
+fn with_secret(secret: &str) -> Authorization {
+    Authorization {
+        secret: Some(SecretName {
+            name: secret.to_owned(),
+        }),
+        insecure_skip_verify: false,
+    }
+}
+
+/// Makes a ConfigMap in the system namespace.
+async fn put_config_map(world: &World, name: &str, file: &str, text: &str) {
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": SYSTEM},
+        "data": {file: text},
+    });
+    world.apply(&map).await;
+}
+
+/// Creates a Bundle of class plain and waits until it is unpacked.
+async fn unpacked(name: &str, source: BundleSource) -> Bundle {
+    let world = world().await;
+    world.provisioner().await;
+    world.bundle(name, "plain", source).await;
+    world.wait_bundle(name, "Unpacked", "True").await
+}
+
+/// Creates a Bundle of class plain and waits until its condition says why it fails.
+async fn failing(name: &str, source: BundleSource, text: &str) -> Bundle {
+    let world = world().await;
+    world.provisioner().await;
+    world.bundle(name, "plain", source).await;
+    says(name, "UnpackFailed", text).await
+}
+
+/// Waits until the condition Unpacked has that reason and contains that text.
+async fn says(name: &str, reason: &str, text: &str) -> Bundle {
+    let world = world().await;
+    let what = format!("{reason}: {text}");
+    wait_for(world.api(), name, &what, |bundle: &Bundle| {
+        let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
+        (unpacked.reason == reason && unpacked.message.contains(text)).then_some(())
+    })
+    .await
+}
+
+/// Whether the provisioner's store has a Bundle's content.
+async fn is_stored(bundle: &Bundle) -> bool {
+    let provisioner = world().await.provisioner().await;
+    let digest = bundle.status.as_ref().unwrap().content_digest.clone();
+    let hex = digest.unwrap().trim_start_matches("sha256:").to_owned();
+    let file = provisioner.storage().join(format!("content/{hex}.tar"));
+    file.exists()
+}
+
+#[tokio::test]
+async fn b01_a_class_that_nobody_serves_is_answered_once() {
+    let world = world().await;
+    world.provisioner().await;
+    let name = unique("b1");
+    let spec = BundleSpec {
+        provisioner_class_name: "core-rukpak-io-helm".to_owned(),
+        source: image("quay.io/org/app:v1"),
+    };
+    let api: Api<Bundle> = world.api();
+    let new = Bundle::new(&name, spec);
+    api.create(&PostParams::default(), &new).await.unwrap();
+    let told = says(&name, "UnknownProvisionerClass", "core-rukpak-io-registry").await;
+    assert_eq!(told.status.unwrap().phase, Some(Phase::Failing));
+
+    // Whoever serves the class has the last word, and keeps it.
+    let theirs = json!({"status": {"phase": "Pending", "conditions": [{
+        "type": "Unpacked", "status": "False", "reason": "Theirs", "message": "we care",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]}});
+    let params = PatchParams::default();
+    let patch = Patch::Merge(&theirs);
+    api.patch_status(&name, &params, &patch).await.unwrap();
+    // The controller has seen that once a later Bundle has been answered.
+    unpacked(&unique("b1"), config_maps_of(world, "b1").await).await;
+    let found = api.get(&name).await.unwrap().status.unwrap();
+    assert_eq!(found.conditions[0].reason, "Theirs");
+}
+
+async fn config_maps_of(world: &World, prefix: &str) -> BundleSource {
+    let name = unique(prefix);
+    let object = config_map("default", &name, &name).to_string();
+    put_config_map(world, &name, "a.yaml", &object).await;
+    config_maps(&[&name])
+}
+
+#[tokio::test]
+async fn b02_an_image_is_unpacked_and_pinned_by_its_digest() {
+    let world = world().await;
+    let name = unique("b2");
+    let tag = world.push(&format!("{name}:v1"), &small(&name)).await;
+    let bundle = unpacked(&name, image(&tag)).await;
+    assert!(is_stored(&bundle).await);
+    let status = bundle.status.unwrap();
+    assert_eq!(status.phase, Some(Phase::Unpacked));
+    assert_eq!(status.observed_generation, bundle.metadata.generation);
+    let resolved = status.resolved_source.unwrap();
+    assert_eq!(resolved.type_, "image");
+    let reference = resolved.image.unwrap().reference;
+    let repository = tag.trim_end_matches(":v1");
+    assert!(
+        reference.starts_with(&format!("{repository}@sha256:")),
+        "{reference}"
+    );
+    let url = format!("https://core.rukpak-system.svc/bundles/{name}.tgz");
+    assert_eq!(status.content_url, Some(url));
+    let unpacked = condition(&status.conditions, "Unpacked").unwrap();
+    assert_eq!(unpacked.reason, "UnpackSuccessful");
+    assert_eq!(unpacked.message, "Successfully unpacked the image Bundle");
+    assert_eq!(unpacked.observed_generation, bundle.metadata.generation);
+}
+
+#[tokio::test]
+async fn b10_to_b13_and_b22_every_way_to_name_a_commit_is_pinned_to_it() {
+    let name = unique("b10");
+    let server = GitServer::start(None, None);
+    let repository = server.repository("bundle.git");
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(
+        "manifests/a.yaml",
+        &config_map("default", "a", &name).to_string(),
+    );
+    write(
+        "dev/deploy/manifests/a.yaml",
+        &config_map("default", "b", &name).to_string(),
+    );
+    let commit = repository.commit("main", folder.path());
+    repository.git(&["tag", "v0.0.1", &commit]);
+    let url = server.url("bundle.git");
+    let tag = GitRef {
+        tag: Some("v0.0.1".to_owned()),
+        ..GitRef::default()
+    };
+    let hash = GitRef {
+        commit: Some(commit.clone()),
+        ..GitRef::default()
+    };
+    for (row, reference, directory) in [
+        ("b10", hash, None),
+        ("b11", tag, None),
+        ("b12", branch("main"), None),
+        ("b13", branch("main"), Some("./dev/deploy")),
+    ] {
+        let bundle = unpacked(&unique(row), git(&url, reference, directory)).await;
+        assert!(is_stored(&bundle).await, "{row}");
+        let resolved = bundle.status.unwrap().resolved_source.unwrap().git.unwrap();
+        assert_eq!(
+            resolved.reference.commit.as_deref(),
+            Some(commit.as_str()),
+            "{row}"
+        );
+        assert_eq!(
+            (resolved.reference.branch, resolved.reference.tag),
+            (None, None)
+        );
+        assert_eq!(resolved.directory.as_deref(), directory, "{row}");
+        assert_eq!(resolved.repository, url);
+    }
+}
+
+#[tokio::test]
+async fn b16_config_maps_are_put_together_and_stay_their_owners() {
+    let world = world().await;
+    let (name, one, two) = (unique("b16"), unique("b16"), unique("b16"));
+    put_config_map(
+        world,
+        &one,
+        "a.yaml",
+        &config_map("default", "a", &one).to_string(),
+    )
+    .await;
+    put_config_map(
+        world,
+        &two,
+        "b.yaml",
+        &config_map("default", "b", &two).to_string(),
+    )
+    .await;
+    let bundle = unpacked(&name, config_maps(&[&one, &two])).await;
+    let conversion = bundle.status.as_ref().unwrap().facts.conversion.as_ref();
+    assert_eq!(conversion.unwrap().objects, 2);
+    let api: Api<Bundle> = world.api();
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    crate::support::gone(api, &name).await;
+    let maps: Api<ConfigMap> = Api::namespaced(world.client(), SYSTEM);
+    let map = maps.get(&one).await.unwrap();
+    assert!(map.metadata.owner_references.is_none());
+}
+
+#[tokio::test]
+async fn b17_a_config_map_that_is_missing_is_named_and_taken_as_soon_as_it_is_there() {
+    let world = world().await;
+    let (name, map) = (unique("b17"), unique("b17"));
+    let message = format!(
+        "source bundle content: get configmap {SYSTEM}/{map}: ConfigMap \"{map}\" not found"
+    );
+    failing(&name, config_maps(&[&map]), &message).await;
+    put_config_map(
+        world,
+        &map,
+        "a.yaml",
+        &config_map("default", "a", &map).to_string(),
+    )
+    .await;
+    world.wait_bundle(&name, "Unpacked", "True").await;
+}
+
+#[tokio::test]
+async fn an_archive_behind_a_url_is_unpacked_and_its_query_is_not_repeated() {
+    let name = unique("http");
+    let server = FileServer::start(None, None);
+    let url = server.add("bundle.tgz", archive(&small(&name)));
+    let bundle = unpacked(&name, http(&format!("{url}?token=hush"))).await;
+    let status = bundle.status.unwrap();
+    assert_eq!(
+        status
+            .resolved_source
+            .as_ref()
+            .unwrap()
+            .http
+            .as_ref()
+            .unwrap()
+            .url,
+        url
+    );
+    assert!(!serde_json::to_string(&status).unwrap().contains("hush"));
+}
+
+#[tokio::test]
+async fn r01_a_registry_bundle_tells_its_facts() {
+    let world = world().await;
+    world.provisioner().await;
+    let name = unique("r1");
+    let tag = world
+        .push(&format!("{name}:v1"), &operator(&name, "1.2.3", &[]))
+        .await;
+    world.bundle(&name, "registry", image(&tag)).await;
+    let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
+    let facts = bundle.status.unwrap().facts;
+    assert_eq!(facts.package.as_deref(), Some(name.as_str()));
+    assert_eq!(facts.version.as_deref(), Some("1.2.3"));
+    assert_eq!(
+        facts.provided_apis,
+        [format!("Widget {name}.example.com/v1")]
+    );
+    assert!(facts.conversion.unwrap().objects > 2);
+}
