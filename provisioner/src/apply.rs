@@ -1,14 +1,29 @@
 //! Doing what a plan says: server-side apply in waves, many objects at once, and deleting what leaves.
 
-use std::collections::BTreeMap;
+mod conflict;
+mod dry;
+mod established;
+mod failure;
+mod object;
+mod prune;
+mod request;
 
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use futures::{StreamExt, stream};
 use kube::Client;
-use manifests::{api::instance::CrdDeletionPolicy, object::Identity};
+use manifests::{
+    api::instance::CrdDeletionPolicy,
+    object::{Identity, text},
+};
 
 use crate::{
     drift::Fingerprint,
     kinds::Kinds,
-    plan::{Leaving, Owner, Plan, Step, Wave},
+    plan::{Leaving, Owner, Step, Wave},
 };
 
 /// The one field manager of applied objects.
@@ -94,25 +109,117 @@ pub struct Apply<'a> {
 }
 
 impl Apply<'_> {
-    /// Applies steps, wave by wave.
+    /// Applies steps, wave by wave. All failures of a wave are reported together; when the apiserver does not answer
+    /// again and again, the rest of the wave is not tried.
     pub async fn run(&self, steps: &[Step]) -> Report {
-        todo!()
+        let mut report = Report::default();
+        let mut batches: BTreeMap<(Wave, bool), Vec<&Step>> = BTreeMap::new();
+        for step in steps {
+            let late = is_late(step);
+            batches.entry((step.wave, late)).or_default().push(step);
+        }
+        for ((wave, _), batch) in batches {
+            let outcomes = self.each(&batch, |step| self.apply(step)).await;
+            for (step, outcome) in batch.iter().zip(outcomes) {
+                match outcome {
+                    Some(Ok(applied)) => {
+                        report.applied.insert(step.object.identity(), applied);
+                    }
+                    Some(Err(failure)) => report.failed.push(failure),
+                    None => {}
+                }
+            }
+            if wave == Wave::Definitions {
+                let in_place = |step: &&&Step| report.applied.contains_key(&step.object.identity());
+                let definitions: Vec<_> = batch.iter().filter(in_place).copied().collect();
+                report.failed.extend(self.established(&definitions).await);
+            }
+            if !report.failed.is_empty() {
+                report.stopped_in = Some(wave);
+                break;
+            }
+        }
+        report.failed.sort_by(|a, b| a.identity.cmp(&b.identity));
+        report
     }
 
     /// Asks the apiserver what it would say, without changing anything. Objects that it cannot judge yet (their
     /// namespace or definition comes with the same plan) are passed over.
     pub async fn dry_run(&self, steps: &[Step]) -> Vec<Failure> {
-        todo!()
+        let known = dry::Known::of(steps);
+        let judged: Vec<&Step> = steps
+            .iter()
+            .filter(|step| step.wave != Wave::Resources)
+            .collect();
+        let outcomes = self.each(&judged, |step| self.try_out(step)).await;
+        let failures = outcomes.into_iter().flatten().filter_map(Result::err);
+        let mut failures: Vec<_> = failures
+            .filter(|failure| !known.explains(failure))
+            .collect();
+        failures.sort_by(|a, b| a.identity.cmp(&b.identity));
+        failures
     }
 
     /// Deletes what leaves, in order. Only what still carries the owner's labels is touched.
+    ///
+    /// What the definitions define goes first, then the definitions, then who served them; what follows is not begun
+    /// before they are gone. Whatever is in none of the result's lists has not been begun.
     pub async fn prune(
         &self,
         leaving: &[Leaving],
         owner: &Owner,
         policy: CrdDeletionPolicy,
     ) -> Pruned {
-        todo!()
+        prune::run(self, leaving, owner, policy).await
+    }
+
+    /// Does something to each of many, a bounded number at once, results in order. `None` was not tried because the
+    /// apiserver did not answer for others.
+    async fn each<'s, T: 's, R, F>(
+        &self,
+        all: &[&'s T],
+        act: impl Fn(&'s T) -> F,
+    ) -> Vec<Option<Result<R, Failure>>>
+    where
+        F: Future<Output = Result<R, Failure>>,
+    {
+        let concurrency = self.concurrency.max(1);
+        let unanswered = AtomicUsize::new(0);
+        stream::iter(all.iter().copied())
+            .map(|one| {
+                let unanswered = &unanswered;
+                let act = &act;
+                async move {
+                    if unanswered.load(Ordering::Relaxed) >= 2 * concurrency {
+                        return None;
+                    }
+                    let outcome = act(one).await;
+                    match &outcome {
+                        Err(failure) if failure.cause == Cause::Transient => {
+                            unanswered.fetch_add(1, Ordering::Relaxed);
+                        }
+                        _ => unanswered.store(0, Ordering::Relaxed),
+                    }
+                    Some(outcome)
+                }
+            })
+            .buffered(concurrency)
+            .collect()
+            .await
+    }
+}
+
+/// Within a wave, what points at others by name, which the apiserver checks, comes after them.
+fn is_late(step: &Step) -> bool {
+    let object = &step.object;
+    match (object.group(), object.kind()) {
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding")
+        | ("admissionregistration.k8s.io", _)
+        | ("apiregistration.k8s.io", _) => true,
+        ("", "Secret") => {
+            text(object.value(), &["type"]) == Some("kubernetes.io/service-account-token")
+        }
+        _ => false,
     }
 }
 
@@ -123,6 +230,8 @@ pub struct Pruned {
     pub deleted: Vec<Identity>,
     /// Deleted, and still there because of finalizers: look again.
     pub going: Vec<Identity>,
+    /// What those that are going wait for, where that is known (`3 custom resources are being deleted (…)`).
+    pub waiting_for: BTreeMap<Identity, String>,
     /// Left in the cluster on purpose, released from the instance: which, and why (`CustomResourceDefinition x.y: 3
     /// custom resources are left (…); delete them and then it, or …`).
     pub released: BTreeMap<Identity, String>,

@@ -1,13 +1,33 @@
 //! Which kinds the apiserver serves: asked once, forgotten when definitions change.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod ask;
+pub(crate) mod definition;
+mod follow;
 
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, TryStreamExt, stream};
 use kube::{
     Client,
     core::{ApiResource, GroupVersionKind},
 };
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
+
+/// How long a "not served" is believed. Definitions are watched, but what they lead to appears in discovery a moment
+/// later, and aggregated APIs come and go with the pods behind them.
+const ABSENCE: Duration = Duration::from_secs(10);
+/// How many group versions are asked for at the same time.
+const CONCURRENCY: usize = 8;
+/// From so many unknown group versions on, the list of all groups is asked for first: a bundle may name thousands that
+/// do not exist.
+const MANY: usize = 4;
+/// How many group versions that are not served are remembered.
+const MOST_ABSENT: usize = 1024;
 
 /// A kind as the apiserver serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,12 +39,38 @@ pub struct Kind {
 }
 
 /// What is known about the kinds that were asked for, those that are not served included.
-pub struct Kinds {}
+pub struct Kinds {
+    client: Client,
+    known: Mutex<HashMap<GroupVersion, Arc<Slot>>>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct GroupVersion {
+    group: String,
+    version: String,
+}
+
+/// The answer for a group version; whoever asks while it is on its way waits for the same one.
+#[derive(Debug, Default)]
+struct Slot(OnceCell<Served>);
+
+/// What a group version holds.
+#[derive(Debug)]
+struct Served {
+    /// `None`: there is no such group version.
+    kinds: Option<HashMap<String, Arc<Kind>>>,
+    asked: Instant,
+}
 
 impl Kinds {
     /// Knows nothing yet.
     pub fn new(client: Client) -> Self {
-        todo!()
+        Self {
+            client,
+            known: Mutex::default(),
+            changes: watch::Sender::new(0),
+        }
     }
 
     /// Looks several kinds up, asking only for what is not known. `None` is not served.
@@ -34,23 +80,115 @@ impl Kinds {
     pub async fn find(
         &self,
         wanted: impl IntoIterator<Item = GroupVersionKind> + Send,
-    ) -> Result<BTreeMap<GroupVersionKind, Option<Arc<Kind>>>, kube::Error> {
-        todo!()
+    ) -> Result<HashMap<GroupVersionKind, Option<Arc<Kind>>>, kube::Error> {
+        let mut by_version: BTreeMap<GroupVersion, Vec<GroupVersionKind>> = BTreeMap::new();
+        for kind in wanted {
+            let version = GroupVersion {
+                group: kind.group.clone(),
+                version: kind.version.clone(),
+            };
+            by_version.entry(version).or_default().push(kind);
+        }
+        let slots = self.slots(&by_version);
+        let unknown = slots
+            .iter()
+            .filter(|(_, slot)| !slot.0.initialized())
+            .count();
+        let listed = if unknown > MANY {
+            Some(ask::groups(&self.client).await?)
+        } else {
+            None
+        };
+        let answers: Vec<_> = stream::iter(slots)
+            .map(|(version, slot)| {
+                let listed = listed.as_ref();
+                async move {
+                    let ask = || async {
+                        let kinds = match listed {
+                            Some(listed) if !listed.contains(&version) => None,
+                            _ => ask::kinds(&self.client, &version).await?,
+                        };
+                        Ok::<_, kube::Error>(Served {
+                            kinds,
+                            asked: Instant::now(),
+                        })
+                    };
+                    slot.0.get_or_try_init(ask).await?;
+                    Ok::<_, kube::Error>((version, slot))
+                }
+            })
+            .buffer_unordered(CONCURRENCY)
+            .try_collect()
+            .await?;
+
+        let mut found = HashMap::new();
+        for (version, slot) in answers {
+            for kind in by_version.remove(&version).unwrap_or_default() {
+                let served = slot.0.get().and_then(|served| served.find(&kind.kind));
+                found.insert(kind, served);
+            }
+        }
+        Ok(found)
     }
 
     /// Forgets what is known of a group: a CRD of it was applied or deleted, or the apiserver answered 404.
     pub fn forget(&self, group: &str) {
-        todo!()
+        self.known().retain(|version, _| version.group != group);
     }
 
     /// Counts the changes of what is served, so that whoever misses an API can wait for one.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        todo!()
+        self.changes.subscribe()
     }
 
     /// Watches CustomResourceDefinitions and APIServices (metadata would not tell Established: conditions are needed)
     /// until cancelled, and forgets what they change.
     pub async fn run(&self, stop: CancellationToken) {
-        todo!()
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = follow::all(self) => {}
+        }
+    }
+
+    /// The slots of group versions: those there are, unless they say "not served" for too long, or empty ones.
+    fn slots(
+        &self,
+        wanted: &BTreeMap<GroupVersion, Vec<GroupVersionKind>>,
+    ) -> Vec<(GroupVersion, Arc<Slot>)> {
+        let mut known = self.known();
+        if known.len() > MOST_ABSENT {
+            known.retain(|_, slot| slot.0.get().is_none_or(|served| served.kinds.is_some()));
+        }
+        wanted
+            .iter()
+            .map(|(version, kinds)| {
+                let slot = known.entry(version.clone()).or_default();
+                if slot.0.get().is_some_and(|served| served.is_stale(kinds)) {
+                    *slot = Arc::default();
+                }
+                (version.clone(), slot.clone())
+            })
+            .collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<GroupVersion, Arc<Slot>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that something has changed, once it is forgotten.
+    fn changed(&self) {
+        self.changes
+            .send_modify(|changes| *changes = changes.wrapping_add(1));
+    }
+}
+
+impl Served {
+    fn find(&self, kind: &str) -> Option<Arc<Kind>> {
+        self.kinds.as_ref()?.get(kind).cloned()
+    }
+
+    /// Whether a wanted kind was not there, and that was long ago.
+    fn is_stale(&self, wanted: &[GroupVersionKind]) -> bool {
+        self.asked.elapsed() > ABSENCE && wanted.iter().any(|kind| self.find(&kind.kind).is_none())
     }
 }

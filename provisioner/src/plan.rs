@@ -1,15 +1,24 @@
 //! What has to be done so that the cluster holds an instance's objects: a value that can be printed, and nothing done yet.
 
+mod decorate;
+mod definitions;
+mod table;
+#[cfg(test)]
+mod tests;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use kube::core::GroupVersionKind;
-use manifests::object::{Identity, Object};
+use manifests::object::{Identity, Object, group_version};
 use serde::Serialize;
 
 use crate::{inventory::Inventory, kinds::Kind};
+use definitions::Definitions;
+
+pub use decorate::is_kept;
 
 /// The instance that objects belong to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +59,7 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leaving {
     /// Which.
+    #[serde(flatten)]
     pub identity: Identity,
     /// The API version it was applied in.
     pub version: String,
@@ -57,6 +67,7 @@ pub struct Leaving {
 
 /// A kind that is not served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Absent {
     /// Group, version.
     pub api_version: String,
@@ -82,11 +93,151 @@ pub struct Plan {
 /// Makes the plan. `kinds` answers for every kind of the objects.
 pub fn new(
     objects: Vec<Object>,
-    kinds: &BTreeMap<GroupVersionKind, Option<Arc<Kind>>>,
+    kinds: &HashMap<GroupVersionKind, Option<Arc<Kind>>>,
     inventory: &Inventory,
     owner: &Owner,
     namespace: &str,
     optional: &BTreeSet<String>,
 ) -> Plan {
-    todo!()
+    let definitions = Definitions::of(&objects);
+    let mut plan = Plan::default();
+    let mut desired = BTreeSet::new();
+    let mut absent: BTreeMap<(String, String), Vec<Identity>> = BTreeMap::new();
+    for mut object in objects {
+        let gvk = kind_of(&object);
+        let brought = definitions.brings(&gvk.group, &gvk.kind);
+        let kind = if brought {
+            definitions.kind(&gvk)
+        } else {
+            kinds.get(&gvk).cloned().flatten()
+        };
+        let Some(kind) = kind else {
+            let identity = object.identity();
+            // Nobody can tell whether the kind has namespaces, so neither of the two leaves.
+            if identity.namespace.is_empty() {
+                desired.insert(Identity {
+                    namespace: namespace.to_owned(),
+                    ..identity.clone()
+                });
+            }
+            desired.insert(identity.clone());
+            let absent = absent.entry((gvk.kind, object.api_version().to_owned()));
+            absent.or_default().push(identity);
+            continue;
+        };
+        decorate::place(&mut object, kind.namespaced, namespace);
+        // Refused by the conversion; of two that only became one here, the first counts.
+        if !desired.insert(object.identity()) {
+            continue;
+        }
+        decorate::own(&mut object, owner);
+        let wave = wave(object.group(), object.kind(), brought);
+        plan.steps.push(Step { wave, object, kind });
+    }
+    plan.steps
+        .sort_by_cached_key(|step| (step.wave, step.object.order()));
+    for ((kind, api_version), mut needed_by) in absent {
+        needed_by.sort();
+        let group = group_version(&api_version).0;
+        let is_optional = optional.contains(&format!("{kind}.{group}"));
+        let absent = Absent {
+            api_version,
+            kind,
+            needed_by,
+        };
+        if is_optional {
+            plan.waiting.push(absent);
+        } else {
+            plan.missing.push(absent);
+        }
+    }
+    plan.leaving = leaving(inventory, &desired);
+    plan
+}
+
+/// What the inventory has and nobody wants any more, in the order in which it is deleted: custom resources while their
+/// definitions and those who finalise them are still there, then definitions, then the rest the other way round.
+pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leaving> {
+    let mut leaving: Vec<_> = inventory
+        .iter()
+        .filter(|(identity, _)| !desired.contains(*identity))
+        .map(|(identity, entry)| Leaving {
+            identity: identity.clone(),
+            version: entry.version.clone(),
+        })
+        .collect();
+    let groups: BTreeSet<String> =
+        definition_groups(leaving.iter().map(|leaving| &leaving.identity))
+            .map(str::to_owned)
+            .collect();
+    leaving.sort_by_cached_key(|leaving| {
+        let identity = &leaving.identity;
+        let stage = match wave(
+            &identity.group,
+            &identity.kind,
+            groups.contains(&identity.group),
+        ) {
+            Wave::Resources => 0,
+            Wave::Definitions => 1,
+            Wave::Workloads => 2,
+            Wave::Configuration => 3,
+            Wave::Namespaces => 4,
+        };
+        (stage, std::cmp::Reverse(order(identity)))
+    });
+    leaving
+}
+
+/// The groups of definitions, told by their names: `etcdclusters.etcd.database.coreos.com`.
+pub(crate) fn definition_groups<'a>(
+    identities: impl Iterator<Item = &'a Identity>,
+) -> impl Iterator<Item = &'a str> {
+    identities
+        .filter(|identity| is_definition(identity))
+        .filter_map(|identity| Some(identity.name.split_once('.')?.1))
+}
+
+/// Whether an object is a CustomResourceDefinition.
+pub fn is_definition(identity: &Identity) -> bool {
+    identity.group == "apiextensions.k8s.io" && identity.kind == "CustomResourceDefinition"
+}
+
+/// Whether an object is a Namespace.
+pub fn is_namespace(identity: &Identity) -> bool {
+    identity.group.is_empty() && identity.kind == "Namespace"
+}
+
+/// The group, version and kind of an object.
+pub fn kind_of(object: &Object) -> GroupVersionKind {
+    let (group, version) = group_version(object.api_version());
+    GroupVersionKind::gvk(group, version, object.kind())
+}
+
+/// When an object is applied; `brought`: its definition is in the same bundle.
+fn wave(group: &str, kind: &str, brought: bool) -> Wave {
+    match (group, kind) {
+        _ if brought => Wave::Resources,
+        ("", "Namespace") => Wave::Namespaces,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => Wave::Definitions,
+        ("apps" | "batch", _) | ("", "Pod" | "ReplicationController") => Wave::Workloads,
+        // What they point at runs only then; before, they would hold up the very objects that make it run.
+        ("admissionregistration.k8s.io", _) | ("apiregistration.k8s.io", "APIService") => {
+            Wave::Workloads
+        }
+        _ => Wave::Configuration,
+    }
+}
+
+/// As [`Object::order`] has it.
+fn order(identity: &Identity) -> impl Ord + use<> {
+    let api_version = match identity.group.as_str() {
+        "" => "v1".to_owned(),
+        group => format!("{group}/v1"),
+    };
+    let object = serde_json::json!({
+        "apiVersion": api_version,
+        "kind": identity.kind,
+        "metadata": {"name": identity.name, "namespace": identity.namespace},
+    });
+    Object::try_from(object).ok().map(|object| object.order())
 }

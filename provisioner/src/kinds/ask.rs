@@ -1,0 +1,105 @@
+//! Asking the apiserver what it serves.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::{Client, core::ApiResource};
+use manifests::names;
+
+use super::{GroupVersion, Kind};
+
+/// Includes the client's own retries.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The kinds of a group version, by name; `None` when there is none such.
+pub(super) async fn kinds(
+    client: &Client,
+    version: &GroupVersion,
+) -> Result<Option<HashMap<String, Arc<Kind>>>, kube::Error> {
+    let GroupVersion { group, version } = version;
+    // Both come from a bundle and become a part of a URL.
+    if !(group.is_empty() || names::dns_subdomain(group).is_ok())
+        || names::dns_subdomain(version).is_err()
+    {
+        return Ok(None);
+    }
+    let api_version = if group.is_empty() {
+        version.clone()
+    } else {
+        format!("{group}/{version}")
+    };
+    let answer = in_time(async {
+        if group.is_empty() {
+            client.list_core_api_resources(version).await
+        } else {
+            client.list_api_group_resources(&api_version).await
+        }
+    });
+    match answer.await {
+        Ok(list) => Ok(Some(read(list, group, version, &api_version))),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 503 && !group.is_empty() => {
+            // The server behind an aggregated API is not there; or there is no apiserver at all, which the list tells.
+            groups(client).await?;
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// All group versions but the core one, which is always there.
+pub(super) async fn groups(client: &Client) -> Result<BTreeSet<GroupVersion>, kube::Error> {
+    let list = in_time(client.list_api_groups()).await?;
+    let groups = list.groups.into_iter().flat_map(|group| {
+        let name = group.name;
+        group.versions.into_iter().map(move |served| GroupVersion {
+            group: name.clone(),
+            version: served.version,
+        })
+    });
+    let core = GroupVersion {
+        group: String::new(),
+        version: "v1".to_owned(),
+    };
+    Ok(groups.chain([core]).collect())
+}
+
+fn read(
+    list: APIResourceList,
+    group: &str,
+    version: &str,
+    api_version: &str,
+) -> HashMap<String, Arc<Kind>> {
+    let mut kinds = HashMap::new();
+    for served in list.resources {
+        // `deployments/scale`: a subresource, whose kind may be that of another group.
+        if served.name.contains('/') {
+            continue;
+        }
+        let kind = Kind {
+            resource: ApiResource {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                api_version: api_version.to_owned(),
+                kind: served.kind.clone(),
+                plural: served.name,
+            },
+            namespaced: served.namespaced,
+        };
+        kinds.entry(served.kind).or_insert_with(|| Arc::new(kind));
+    }
+    kinds
+}
+
+async fn in_time<T>(
+    answer: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, kube::Error> {
+    match tokio::time::timeout(TIMEOUT, answer).await {
+        Ok(answer) => answer,
+        Err(elapsed) => Err(kube::Error::Service(elapsed.into())),
+    }
+}

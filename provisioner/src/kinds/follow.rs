@@ -1,0 +1,221 @@
+//! Watching what changes which kinds are served: definitions and aggregated APIs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    time::Duration,
+};
+
+use futures::{StreamExt, TryStreamExt, stream::FuturesUnordered};
+use kube::{
+    Api, ResourceExt,
+    core::{ApiResource, Object},
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event},
+    },
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::time::{Instant, sleep};
+use tracing::{debug, warn};
+
+use super::{
+    GroupVersion, Kinds, ask,
+    definition::{self, Definition, Status},
+};
+
+/// Definitions are large.
+const PAGE: u32 = 50;
+/// How long a kind may take from its definition's being Established to its being told of.
+const LAG: Duration = Duration::from_secs(10);
+
+/// What an object makes the apiserver serve: the kinds (`None`: any) of group versions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Served {
+    group: String,
+    kind: Option<String>,
+    versions: BTreeSet<String>,
+}
+
+/// An APIService, as far as it matters here.
+type Service = Object<ServiceSpec, Status>;
+
+#[derive(Debug, Clone, Deserialize)]
+struct ServiceSpec {
+    #[serde(default)]
+    group: String,
+    version: String,
+    /// None: served by the apiserver itself, from a definition or built in.
+    #[serde(default)]
+    service: Option<serde::de::IgnoredAny>,
+}
+
+/// Never ends.
+pub(super) async fn all(kinds: &Kinds) {
+    let services = ApiResource {
+        group: "apiregistration.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "apiregistration.k8s.io/v1".to_owned(),
+        kind: "APIService".to_owned(),
+        plural: "apiservices".to_owned(),
+    };
+    let definitions = definition::resource();
+    futures::join!(
+        follow(kinds, &definitions, of_definition),
+        follow(kinds, &services, of_service),
+    );
+}
+
+fn of_definition(definition: &Definition) -> Served {
+    let spec = &definition.spec;
+    let established = definition
+        .status
+        .as_ref()
+        .is_some_and(|status| status.is("Established"));
+    let versions = spec.served().filter(|_| established);
+    Served {
+        group: spec.group.clone(),
+        kind: Some(spec.names.kind.clone()),
+        versions: versions.map(str::to_owned).collect(),
+    }
+}
+
+fn of_service(service: &Service) -> Served {
+    let spec = &service.spec;
+    if spec.service.is_none() {
+        return Served::default();
+    }
+    let available = service
+        .status
+        .as_ref()
+        .is_some_and(|status| status.is("Available"));
+    Served {
+        group: spec.group.clone(),
+        kind: None,
+        versions: available
+            .then(|| spec.version.clone())
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// Watches the objects of one kind. What they serve is forgotten, and said to have changed, when discovery shows it.
+async fn follow<P, U>(kinds: &Kinds, resource: &ApiResource, served: fn(&Object<P, U>) -> Served)
+where
+    P: Clone + Debug + DeserializeOwned + Send + 'static,
+    U: Clone + Debug + Default + DeserializeOwned + Send + 'static,
+{
+    let api: Api<Object<P, U>> = Api::all_with(kinds.client.clone(), resource);
+    let config = watcher::Config::default().page_size(PAGE);
+    let mut events = watcher::watcher(api, config).default_backoff().boxed();
+    let mut latest: BTreeMap<String, Served> = BTreeMap::new();
+    let mut listing: BTreeMap<String, Served> = BTreeMap::new();
+    let mut appearing = FuturesUnordered::new();
+    let mut synced = false;
+    loop {
+        let event = tokio::select! {
+            Some(()) = appearing.next() => continue,
+            event = events.try_next() => event,
+        };
+        let changes: Vec<Served> = match event {
+            Ok(Some(Event::Init)) => {
+                listing.clear();
+                Vec::new()
+            }
+            Ok(Some(Event::InitApply(object))) => {
+                listing.insert(object.name_any(), served(&object));
+                Vec::new()
+            }
+            Ok(Some(Event::InitDone)) if !synced => {
+                // Hundreds of definitions may be there already; none of them has just changed.
+                synced = true;
+                latest = std::mem::take(&mut listing);
+                for served in latest.values() {
+                    kinds.forget(&served.group);
+                }
+                kinds.changed();
+                Vec::new()
+            }
+            Ok(Some(Event::InitDone)) => {
+                let before = std::mem::replace(&mut latest, std::mem::take(&mut listing));
+                differences(before, &latest)
+            }
+            Ok(Some(Event::Apply(object))) => {
+                let now = served(&object);
+                let before = latest.insert(object.name_any(), now.clone());
+                if before.unwrap_or_default() == now {
+                    Vec::new()
+                } else {
+                    vec![now]
+                }
+            }
+            Ok(Some(Event::Delete(object))) => {
+                let gone = latest.remove(&object.name_any());
+                // It serves nothing any more; there is nothing to wait for.
+                let gone = gone.map(|before| Served {
+                    versions: BTreeSet::new(),
+                    ..before
+                });
+                gone.into_iter().collect()
+            }
+            Ok(None) => return,
+            Err(error) => {
+                warn!(kind = %resource.kind, error = &error as &dyn std::error::Error, "failed to watch what is served");
+                Vec::new()
+            }
+        };
+        for change in changes {
+            kinds.forget(&change.group);
+            appearing.push(appear(kinds, change));
+        }
+    }
+}
+
+/// What one listing has that the other has not, either way.
+fn differences(before: BTreeMap<String, Served>, now: &BTreeMap<String, Served>) -> Vec<Served> {
+    let new = now
+        .iter()
+        .filter(|(name, served)| before.get(*name) != Some(served))
+        .map(|(_, served)| served.clone());
+    let mut changes: Vec<_> = new.collect();
+    let gone = before
+        .into_iter()
+        .filter(|(name, _)| !now.contains_key(name));
+    changes.extend(gone.map(|(_, served)| Served {
+        versions: BTreeSet::new(),
+        ..served
+    }));
+    changes
+}
+
+/// Waits until discovery tells of what is served, and says that something has changed.
+async fn appear(kinds: &Kinds, served: Served) {
+    let start = Instant::now();
+    let mut pause = Duration::from_millis(20);
+    for version in &served.versions {
+        let wanted = GroupVersion {
+            group: served.group.clone(),
+            version: version.clone(),
+        };
+        while start.elapsed() < LAG {
+            match ask::kinds(&kinds.client, &wanted).await {
+                Ok(Some(found))
+                    if served
+                        .kind
+                        .as_ref()
+                        .is_none_or(|kind| found.contains_key(kind)) =>
+                {
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    debug!(group = %served.group, error = &error as &dyn std::error::Error, "failed to look a group up")
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+    kinds.forget(&served.group);
+    kinds.changed();
+}

@@ -1,0 +1,65 @@
+//! What is added to an object before it is sent, and what cannot be sent.
+
+use manifests::{
+    api::labels,
+    object::{Object, at, child, mapping},
+};
+use serde_json::{Value, json};
+
+use super::{Owner, is_definition, is_namespace};
+
+/// What only the apiserver writes, or what would make applying depend on another cluster's history. References to
+/// owners elsewhere would even have the garbage collector delete the object.
+const FOREIGN: &[&str] = &[
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
+/// Puts an object into its namespace, if its kind has any.
+pub(super) fn place(object: &mut Object, namespaced: bool, namespace: &str) {
+    let placed = !object.namespace().is_empty();
+    let metadata = mapping(child(object.value_mut(), "metadata"));
+    if !namespaced {
+        metadata.remove("namespace");
+    } else if !placed {
+        metadata.insert("namespace".to_owned(), namespace.into());
+    }
+}
+
+/// Marks an object as the instance's. Definitions and Namespaces get no reference to it, and neither does what is to
+/// be kept: the garbage collector must never delete those.
+pub(super) fn own(object: &mut Object, owner: &Owner) {
+    let identity = object.identity();
+    let stays = is_definition(&identity) || is_namespace(&identity) || is_kept(object.value());
+    let metadata = child(object.value_mut(), "metadata");
+    let marks = mapping(child(metadata, "labels"));
+    marks.insert(labels::OWNER_KIND.to_owned(), "BundleInstance".into());
+    marks.insert(labels::OWNER_NAME.to_owned(), owner.name.as_str().into());
+    let metadata = mapping(metadata);
+    for field in FOREIGN {
+        metadata.remove(*field);
+    }
+    if !stays {
+        let reference = json!([{
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "BundleInstance",
+            "name": owner.name,
+            "uid": owner.uid,
+            "controller": true,
+        }]);
+        metadata.insert("ownerReferences".to_owned(), reference);
+    }
+}
+
+/// Whether an object is annotated to stay when it leaves the bundle, or with the instance.
+pub fn is_kept(object: &Value) -> bool {
+    at(object, &["metadata", "annotations", labels::KEEP])
+        .is_some_and(|keep| !matches!(keep.as_str(), None | Some("false")))
+}
