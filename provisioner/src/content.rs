@@ -114,6 +114,13 @@ pub enum Error {
 /// When the address cannot be listened on. Whatever goes wrong later is logged and tried again.
 pub async fn serve(ctx: Context, options: Options, stop: CancellationToken) -> Result<(), Error> {
     let service = Service::bind((&ctx).into(), &options).await?;
-    service.run(stop).await;
+    let task = ctx.ready.task("have a certificate for the content service");
+    let mut ready = service.ready();
+    let waiting = async move {
+        // Whichever way it ends: a service that has gone is no reason to wait.
+        let _ = ready.wait_for(|ready| *ready).await;
+        task.done();
+    };
+    tokio::join!(service.run(stop), waiting);
     Ok(())
 }

@@ -11,6 +11,7 @@
 //! where that outlives the pod; then the number of chunks is zero.
 
 mod config_maps;
+mod error;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ use unpacker::{Digest, Format, Options, Store, store::Stored};
 
 use crate::settings::Settings;
 use config_maps::Index;
+pub use error::Error;
 
 /// How many bytes of a compressed archive are kept in the cluster.
 pub const LIMIT: usize = 8 << 20;
@@ -39,100 +41,6 @@ const CHUNKS: usize = LIMIT.div_ceil(CHUNK);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often something that is in the way is removed.
 const TRIES: usize = 3;
-
-/// Why an upload cannot be kept or had back.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// It is too large for the cluster, and the store does not last.
-    #[error(
-        "the upload for Bundle {bundle} has more than {LIMIT} bytes when compressed, which is what the cluster keeps; \
-         reduce it, use another source (image, git, http), or give the provisioner a persistent volume and start it \
-         with --persistent-storage"
-    )]
-    TooLarge {
-        /// Whose.
-        bundle: String,
-    },
-    /// A ConfigMap of that name belongs to somebody else.
-    #[error(
-        "ConfigMap {namespace}/{name} is in the way and does not belong to a Bundle; rename or delete it, and upload again"
-    )]
-    Foreign {
-        /// Where.
-        namespace: String,
-        /// Which.
-        name: String,
-    },
-    /// Two uploads at the same time.
-    #[error("somebody else uploads content for Bundle {bundle} at the same time; upload again")]
-    Race {
-        /// Whose.
-        bundle: String,
-    },
-    /// What is in the cluster is not what was put there.
-    #[error("the upload for Bundle {bundle} is damaged ({problem}); upload the content again")]
-    Damaged {
-        /// Whose.
-        bundle: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The upload was too large for the cluster, and the store has lost it.
-    #[error(
-        "the upload for Bundle {bundle} is gone from the store, which was its only place; upload the content again"
-    )]
-    Lost {
-        /// Whose.
-        bundle: String,
-    },
-    /// The store does not do what it should.
-    #[error("failed to use the store for the upload of Bundle {bundle}")]
-    Store {
-        /// Whose.
-        bundle: String,
-        /// Why.
-        source: unpacker::store::Error,
-    },
-    /// The apiserver does not do what it should.
-    #[error("failed to {doing}")]
-    Api {
-        /// What it was asked.
-        doing: String,
-        /// What it said.
-        source: Box<kube::Error>,
-    },
-    /// The apiserver does not answer.
-    #[error("the apiserver did not answer in time, asked to {doing}")]
-    Silent {
-        /// What it was asked.
-        doing: String,
-    },
-    /// The archive could not be compressed.
-    #[error("failed to compress the upload for Bundle {bundle}")]
-    Pack {
-        /// Whose.
-        bundle: String,
-        /// Why.
-        source: io::Error,
-    },
-}
-
-impl Error {
-    /// Whether trying again, without another upload, is of no use.
-    pub fn is_terminal(&self) -> bool {
-        match self {
-            Self::TooLarge { .. }
-            | Self::Foreign { .. }
-            | Self::Damaged { .. }
-            | Self::Lost { .. } => true,
-            Self::Race { .. }
-            | Self::Store { .. }
-            | Self::Api { .. }
-            | Self::Silent { .. }
-            | Self::Pack { .. } => false,
-        }
-    }
-}
 
 /// Whether content had been kept before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

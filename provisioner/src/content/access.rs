@@ -127,13 +127,12 @@ impl Access {
         verb: Verb,
         path: &str,
     ) -> Result<Caller, Denied> {
-        let caller = match self.callers.get(&hash, Instant::now()) {
-            Some(caller) => caller,
-            None => {
-                let caller = self.who(token).await?;
-                self.callers.put(hash, caller.clone(), Instant::now());
-                caller
-            }
+        let caller = if let Some(caller) = self.callers.get(&hash, Instant::now()) {
+            caller
+        } else {
+            let caller = self.who(token).await?;
+            self.callers.put(hash, caller.clone(), Instant::now());
+            caller
         };
         let Some(caller) = caller else {
             return Err(Denied::Unknown(
@@ -142,13 +141,12 @@ impl Access {
             ));
         };
         let key = (hash, verb, path.to_owned());
-        let may = match self.rights.get(&key, Instant::now()) {
-            Some(may) => may,
-            None => {
-                let may = self.may(&caller, verb, path).await?;
-                self.rights.put(key, may, Instant::now());
-                may
-            }
+        let may = if let Some(may) = self.rights.get(&key, Instant::now()) {
+            may
+        } else {
+            let may = self.may(&caller, verb, path).await?;
+            self.rights.put(key, may, Instant::now());
+            may
         };
         if may {
             Ok(caller)

@@ -170,15 +170,14 @@ async fn serve(
         () = time::sleep(AGE) => None,
         () = stop.cancelled() => None,
     };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            let Ok(ended) = time::timeout(LAST, connection).await else {
-                return debug!("a request was cut off, since it took too long");
-            };
-            ended
-        }
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        connection.as_mut().graceful_shutdown();
+        let Ok(ended) = time::timeout(LAST, connection).await else {
+            return debug!("a request was cut off, since it took too long");
+        };
+        ended
     };
     if let Err(error) = ended {
         debug!(%error, "a connection broke");

@@ -150,13 +150,12 @@ async fn keep(shared: &Shared, bundle: &Bundle, received: &Received) -> Response
         Err(error) => return failed(&error),
     };
     match announce::announce(&parts.client, &bundle, (parts.now)()).await {
-        Ok(None) => {}
         // The controller was faster, with what had been uploaded before.
         Ok(Some(digest)) if digest != stored.digest => {
             restore_former(shared, &bundle, digest).await;
             return too_late();
         }
-        Ok(Some(_)) => {}
+        Ok(_) => {}
         // The controller sees the ConfigMaps, too.
         Err(error) => {
             warn!(bundle = bundle.name_any(), %error, "telling of an upload failed");

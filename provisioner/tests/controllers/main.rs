@@ -11,5 +11,6 @@
 
 mod api;
 mod bundle;
+mod content;
 mod process;
 mod support;

@@ -192,10 +192,8 @@ impl Authorities {
             .as_ref()
             .map(|previous| previous.certificate.as_str());
         let all = [Some(self.current.certificate.as_str()), next, previous];
-        all.into_iter()
-            .flatten()
-            .map(|certificate| format!("{}\n", certificate.trim_end()))
-            .collect()
+        let all = all.into_iter().flatten().map(str::trim_end);
+        all.flat_map(|certificate| [certificate, "\n"]).collect()
     }
 }
 

@@ -16,6 +16,7 @@ use kube::{
 use tokio::time;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
+use unpacker::Digest;
 
 use super::{
     authority::{self, Authorities, RENEWED},
@@ -61,7 +62,7 @@ enum Error {
 /// What is shown at the moment.
 #[derive(Clone, PartialEq, Eq)]
 struct Shown {
-    /// The signing certificate, or the Secret's version.
+    /// Who signed it: certificate and key. Or the Secret's version.
     by: String,
     renewed: Option<Timestamp>,
 }
@@ -212,8 +213,9 @@ impl Keeper {
     /// Shows a certificate of the current authority, if the one that is shown is not good enough.
     fn show(&mut self, authorities: &Authorities, now: Timestamp) -> Result<(), authority::Error> {
         let current = &authorities.current;
+        let by = Digest::of(format!("{}{}", current.certificate, current.key).as_bytes()).hex();
         let fine = self.shown.as_ref().is_some_and(|shown| {
-            shown.by == current.certificate && shown.renewed.is_some_and(|renewed| now < renewed)
+            shown.by == by && shown.renewed.is_some_and(|renewed| now < renewed)
         });
         if fine {
             return Ok(());
@@ -222,7 +224,7 @@ impl Keeper {
         self.certificate.show(certificate);
         info!(%ends, "the content service has a new certificate");
         self.shown = Some(Shown {
-            by: current.certificate.clone(),
+            by,
             renewed: ends.checked_sub(RENEWED).ok(),
         });
         Ok(())

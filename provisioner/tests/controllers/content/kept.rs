@@ -1,0 +1,206 @@
+//! Uploads in the cluster, whatever happens to them there.
+
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use manifests::api::bundle::Bundle;
+use provisioner::bundle::upload::{self, Error, Kept};
+use serde_json::json;
+use unpacker::{
+    Options, Store, Tree,
+    store::{Budget, Stored},
+};
+
+use super::site::{Site, digest, noise, saying};
+use crate::support::unique;
+
+fn stored(site: &Site, content: &manifests::content::Content) -> Stored {
+    site.store
+        .put(&Tree::from_content(content.clone()))
+        .unwrap()
+}
+
+async fn keep(site: &Site, bundle: &Bundle, content: &Stored) -> Result<Kept, Error> {
+    upload::keep(&site.client, &site.settings, &site.store, bundle, content).await
+}
+
+async fn restore(site: &Site, bundle: &Bundle) -> Result<Option<upload::Upload>, Error> {
+    upload::restore(&site.client, &site.settings, bundle).await
+}
+
+#[tokio::test]
+async fn an_upload_of_several_pieces_survives_the_loss_of_the_store() {
+    let site = Site::new().await;
+    let bundle = site.waiting().await;
+    let content = noise(2 << 20);
+    assert_eq!(
+        keep(&site, &bundle, &stored(&site, &content))
+            .await
+            .unwrap(),
+        Kept::New
+    );
+    for number in 0..3 {
+        let name = format!("{}-upload-{number}", bundle.name_any());
+        let map = site.config_maps().get(&name).await.unwrap();
+        assert_eq!(map.immutable, Some(true));
+        let owner = &map.owner_references()[0];
+        assert_eq!(
+            (owner.kind.as_str(), &owner.uid),
+            ("Bundle", &bundle.uid().unwrap())
+        );
+        assert_eq!(owner.block_owner_deletion, None);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let budget = Budget {
+        disk: 1 << 30,
+        memory: 0,
+    };
+    let empty = Store::open(folder.path(), budget).unwrap();
+    let restored = restore(&site, &bundle).await.unwrap().unwrap();
+    let back = restored.store(&empty, &Options::default()).unwrap();
+    assert_eq!(back.digest, digest(&content));
+    assert_eq!(
+        keep(&site, &bundle, &stored(&site, &content))
+            .await
+            .unwrap(),
+        Kept::Already
+    );
+}
+
+#[tokio::test]
+async fn a_shorter_upload_leaves_no_pieces_of_the_longer_one() {
+    let site = Site::new().await;
+    let bundle = site.waiting().await;
+    keep(&site, &bundle, &stored(&site, &noise(2 << 20)))
+        .await
+        .unwrap();
+    let short = saying("short");
+    keep(&site, &bundle, &stored(&site, &short)).await.unwrap();
+    let restored = restore(&site, &bundle).await.unwrap().unwrap();
+    assert_eq!(restored.digest(), digest(&short));
+    for number in 1..3 {
+        let name = format!("{}-upload-{number}", bundle.name_any());
+        assert_eq!(
+            site.config_maps().get_opt(&name).await.unwrap(),
+            None,
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_was_not_completed_is_none_and_in_nobodys_way() {
+    let site = Site::new().await;
+    let bundle = site.waiting().await;
+    let first = stored(&site, &noise(1 << 20));
+    keep(&site, &bundle, &first).await.unwrap();
+    // As if the process had been killed before the index was there.
+    let index = format!("{}-upload", bundle.name_any());
+    let maps = site.config_maps();
+    maps.delete(&index, &DeleteParams::default()).await.unwrap();
+    assert_eq!(restore(&site, &bundle).await.unwrap(), None);
+    let second = saying("second");
+    assert_eq!(
+        keep(&site, &bundle, &stored(&site, &second)).await.unwrap(),
+        Kept::New
+    );
+    assert_eq!(
+        restore(&site, &bundle).await.unwrap().unwrap().digest(),
+        digest(&second)
+    );
+}
+
+#[tokio::test]
+async fn damage_is_noticed_and_another_upload_heals_it() {
+    let site = Site::new().await;
+    let bundle = site.waiting().await;
+    let content = noise(1 << 20);
+    let maps = site.config_maps();
+    let chunk = format!("{}-upload-1", bundle.name_any());
+
+    keep(&site, &bundle, &stored(&site, &content))
+        .await
+        .unwrap();
+    let mut changed = maps.get(&chunk).await.unwrap();
+    maps.delete(&chunk, &DeleteParams::default()).await.unwrap();
+    let error = restore(&site, &bundle).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Damaged { .. }) && error.to_string().contains(&chunk),
+        "{error}"
+    );
+
+    changed.metadata.resource_version = None;
+    let bytes = changed
+        .binary_data
+        .as_mut()
+        .unwrap()
+        .get_mut("archive")
+        .unwrap();
+    bytes.0[0] ^= 1;
+    maps.create(&PostParams::default(), &changed).await.unwrap();
+    let error = restore(&site, &bundle).await.unwrap_err();
+    assert!(
+        error.to_string().contains("not what was uploaded"),
+        "{error}"
+    );
+
+    // The index says that this very content is kept, so that only other content makes a difference.
+    let other = saying("other");
+    keep(&site, &bundle, &stored(&site, &other)).await.unwrap();
+    assert_eq!(
+        restore(&site, &bundle).await.unwrap().unwrap().digest(),
+        digest(&other)
+    );
+}
+
+#[tokio::test]
+async fn what_an_earlier_bundle_of_the_name_left_is_not_its_successors() {
+    let site = Site::new().await;
+    let first = site.waiting().await;
+    keep(&site, &first, &stored(&site, &saying("first")))
+        .await
+        .unwrap();
+    // There is no garbage collector here, so that what it has not come to yet stays.
+    let api = Api::<Bundle>::all(site.client.clone());
+    api.delete(&first.name_any(), &DeleteParams::default())
+        .await
+        .unwrap();
+    let second = Bundle::new(&first.name_any(), first.spec.clone());
+    let second = api.create(&PostParams::default(), &second).await.unwrap();
+    assert_eq!(restore(&site, &second).await.unwrap(), None);
+    let content = saying("second");
+    assert_eq!(
+        keep(&site, &second, &stored(&site, &content))
+            .await
+            .unwrap(),
+        Kept::New
+    );
+    assert_eq!(
+        restore(&site, &second).await.unwrap().unwrap().digest(),
+        digest(&content)
+    );
+}
+
+#[tokio::test]
+async fn config_maps_of_others_are_left_alone() {
+    let site = Site::new().await;
+    for suffix in ["upload", "upload-0"] {
+        let bundle = site.waiting().await;
+        let name = format!("{}-{suffix}", bundle.name_any());
+        let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": unique("b")}});
+        let maps = site.config_maps();
+        let params = PatchParams::apply("somebody");
+        let before = maps
+            .patch(&name, &params, &Patch::Apply(&theirs))
+            .await
+            .unwrap();
+        let error = keep(&site, &bundle, &stored(&site, &saying("x")))
+            .await
+            .unwrap_err();
+        let message = format!("ConfigMap {}/{name} is in the way", site.namespace);
+        assert!(error.to_string().starts_with(&message), "{error}");
+        assert_eq!(maps.get(&name).await.unwrap(), before);
+        assert_eq!(restore(&site, &bundle).await.unwrap(), None);
+    }
+}

@@ -1,0 +1,384 @@
+//! A content service with a system namespace of its own.
+
+use std::sync::Arc;
+
+use cluster::{Cluster, Controllers, DryRun};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{ConfigMap, Secret, ServiceAccount},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams, PostParams},
+};
+use manifests::{
+    api::bundle::{Bundle, BundleSource, BundleSpec, ImageSource, UploadSource},
+    content::{Builder, Content, Limits},
+    yaml,
+};
+use provisioner::{
+    content::{Options, Parts, Service},
+    preflight::versions::Versions,
+    settings::Settings,
+};
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+use tokio::{sync::OnceCell, task::JoinHandle, time};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use unpacker::{Digest, Format, Store, Tree, store::Budget};
+
+use crate::support::{PATIENCE, eventually, unique};
+
+/// The control plane of these tests, with our definitions and the two roles of the install file.
+pub(super) async fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    let start = || async {
+        let options = cluster::Options {
+            controllers: Controllers::Off,
+            ..cluster::Options::default()
+        };
+        let cluster = Cluster::start_with(&options).await.unwrap();
+        for definition in manifests::api::definitions::all() {
+            let definition = serde_json::to_value(definition).unwrap();
+            cluster.apply(&definition, DryRun::No).await.unwrap();
+            let name = definition["metadata"]["name"].as_str().unwrap();
+            cluster.wait_established(name).await.unwrap();
+        }
+        let install = include_bytes!("../../../../manifests/install/rukpak.yaml");
+        let objects = yaml::documents(install).map(Result::unwrap);
+        let roles = objects.filter(|object| {
+            let name = object["metadata"]["name"].as_str();
+            object["kind"] == "ClusterRole"
+                && matches!(name, Some("bundle-reader" | "bundle-uploader"))
+        });
+        for role in roles {
+            cluster.apply(&role, DryRun::No).await.unwrap();
+        }
+        cluster
+    };
+    CLUSTER.get_or_init(start).await
+}
+
+/// A service and what it uses.
+pub(super) struct Site {
+    pub(super) cluster: &'static Cluster,
+    pub(super) client: Client,
+    pub(super) namespace: String,
+    pub(super) settings: Arc<Settings>,
+    pub(super) store: Arc<Store>,
+    pub(super) port: u16,
+    pub(super) ready: tokio::sync::watch::Receiver<bool>,
+    stop: DropGuard,
+    serving: JoinHandle<()>,
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    /// In a new namespace, and ready.
+    pub(super) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(super) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let namespace = namespace().await;
+        let mut site = Self::start(namespace, None, change).await;
+        site.until_ready().await;
+        site
+    }
+
+    /// In a namespace that is there, and not ready yet.
+    pub(super) async fn start(
+        namespace: String,
+        tls_secret: Option<&str>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let cluster = cluster().await;
+        let client = cluster.client().unwrap();
+        let mut settings = Settings {
+            system_namespace: namespace.clone(),
+            external_address: format!("https://core.{namespace}.svc"),
+            ..Settings::default()
+        };
+        change(&mut settings);
+        let folder = tempfile::tempdir().unwrap();
+        let budget = Budget {
+            disk: 1 << 30,
+            memory: 1 << 20,
+        };
+        let parts = Parts {
+            client: client.clone(),
+            settings: Arc::new(settings),
+            store: Arc::new(Store::open(folder.path(), budget).unwrap()),
+            versions: Arc::new(Versions::new(client.clone(), None)),
+            now: Timestamp::now,
+        };
+        let options = Options {
+            bind: ([127, 0, 0, 1], 0).into(),
+            tls_secret: tls_secret.map(str::to_owned),
+            ..Options::default()
+        };
+        let (settings, store) = (Arc::clone(&parts.settings), Arc::clone(&parts.store));
+        let service = Service::bind(parts, &options).await.unwrap();
+        let (port, ready) = (service.address().port(), service.ready());
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(service.run(stop.clone()));
+        Self {
+            cluster,
+            client,
+            namespace,
+            settings,
+            store,
+            port,
+            ready,
+            stop: stop.drop_guard(),
+            serving,
+            folder,
+        }
+    }
+
+    pub(super) async fn until_ready(&mut self) {
+        let ready = self.ready.wait_for(|ready| *ready);
+        time::timeout(PATIENCE, ready).await.unwrap().unwrap();
+        self.authority().await;
+    }
+
+    /// Ends the service as the process would.
+    pub(super) async fn stop(self) {
+        self.stop.disarm().cancel();
+        let ended = time::timeout(PATIENCE / 6, self.serving).await;
+        ended.expect("it ends by itself").unwrap();
+        drop(self.folder);
+    }
+
+    /// What clients have to believe, as soon as it is published.
+    pub(super) async fn authority(&self) -> String {
+        let maps = self.config_maps();
+        eventually("the authority's publication", async || {
+            let map = maps.get_opt("rukpak-ca").await.unwrap();
+            let data = map.and_then(|map| map.data);
+            let published = data.and_then(|mut data| data.remove("ca.crt"));
+            published.ok_or_else(|| "no ConfigMap rukpak-ca".to_owned())
+        })
+        .await
+    }
+
+    pub(super) fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(super) fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// A client that believes these authorities and no others, with a new connection.
+    pub(super) fn browser(&self, authority: &str) -> reqwest::Client {
+        let authority = reqwest::Certificate::from_pem_bundle(authority.as_bytes()).unwrap();
+        let address = ([127, 0, 0, 1], self.port).into();
+        reqwest::Client::builder()
+            .tls_certs_only(authority)
+            .resolve(&format!("core.{}.svc", self.namespace), address)
+            .no_proxy()
+            .timeout(PATIENCE)
+            .build()
+            .unwrap()
+    }
+
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("https://core.{}.svc:{}{path}", self.namespace, self.port)
+    }
+
+    pub(super) async fn request(&self, method: Method, path: &str, token: &str) -> RequestBuilder {
+        let browser = self.browser(&self.authority().await);
+        browser.request(method, self.url(path)).bearer_auth(token)
+    }
+
+    pub(super) async fn get(&self, path: &str, token: &str) -> Answer {
+        Answer::of(self.request(Method::GET, path, token).await).await
+    }
+
+    pub(super) async fn put(&self, bundle: &str, token: &str, body: Vec<u8>) -> Answer {
+        let path = format!("/uploads/{bundle}.tgz");
+        Answer::of(self.request(Method::PUT, &path, token).await.body(body)).await
+    }
+
+    /// The token of a new account with these roles.
+    pub(super) async fn token(&self, roles: &[&str]) -> String {
+        self.account(roles).await.1
+    }
+
+    /// A new account with these roles, and its token.
+    pub(super) async fn account(&self, roles: &[&str]) -> (String, String) {
+        let name = unique("somebody");
+        let account = ServiceAccount {
+            metadata: kube::api::ObjectMeta {
+                name: Some(name.clone()),
+                ..Default::default()
+            },
+            ..ServiceAccount::default()
+        };
+        let api = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.namespace);
+        api.create(&PostParams::default(), &account).await.unwrap();
+        for role in roles {
+            let binding = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": unique("binding")},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": self.namespace}],
+            });
+            self.cluster.apply(&binding, DryRun::No).await.unwrap();
+        }
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec::default()),
+            ..TokenRequest::default()
+        };
+        let params = PostParams::default();
+        let answer = api.create_token_request(&name, &params, &request).await;
+        let token = answer.unwrap().status.unwrap().token.unwrap();
+        (name, token)
+    }
+
+    /// A new Bundle without content.
+    pub(super) async fn bundle(&self, class: &str, source: BundleSource) -> Bundle {
+        let spec = BundleSpec {
+            provisioner_class_name: format!("core.rukpak.io/{class}"),
+            source,
+        };
+        let bundle = Bundle::new(&unique("bundle"), spec);
+        let api = Api::<Bundle>::all(self.client.clone());
+        api.create(&PostParams::default(), &bundle).await.unwrap()
+    }
+
+    /// A new Bundle that waits for an upload.
+    pub(super) async fn waiting(&self) -> Bundle {
+        self.bundle("plain", upload()).await
+    }
+
+    /// What the Bundle controller does in the end.
+    pub(super) async fn unpacked(&self, bundle: &Bundle, digest: &Digest) {
+        let status = json!({"status": {"phase": "Unpacked", "contentDigest": digest.to_string()}});
+        self.patch(bundle, &status).await;
+    }
+
+    pub(super) async fn patch(&self, bundle: &Bundle, status: &Value) {
+        let api = Api::<Bundle>::all(self.client.clone());
+        let (name, params) = (bundle.name_any(), PatchParams::default());
+        api.patch_status(&name, &params, &Patch::Merge(status))
+            .await
+            .unwrap();
+    }
+
+    /// The Bundle as it is now.
+    pub(super) async fn fresh(&self, bundle: &Bundle) -> Bundle {
+        let api = Api::<Bundle>::all(self.client.clone());
+        api.get(&bundle.name_any()).await.unwrap()
+    }
+
+    /// Puts content into the store.
+    pub(super) fn stored(&self, content: &Content) -> Digest {
+        let tree = Tree::from_content(content.clone());
+        self.store.put(&tree).unwrap().digest
+    }
+}
+
+/// An answer that was read to its end.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: http::HeaderMap,
+    pub(super) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) async fn of(request: RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
+        Self {
+            status: response.status(),
+            headers: response.headers().clone(),
+            body: response.bytes().await.unwrap().to_vec(),
+        }
+    }
+
+    pub(super) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).map(|value| value.to_str().unwrap());
+        value.unwrap_or_default()
+    }
+
+    /// Status and reason of a refusal, and what it says.
+    pub(super) fn refusal(&self) -> (u16, String, String) {
+        let problem: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let text = |key: &str| problem[key].as_str().unwrap_or_default().to_owned();
+        (self.status.as_u16(), text("reason"), text("message"))
+    }
+
+    /// What is in the archive.
+    pub(super) fn content(&self) -> Content {
+        assert_eq!(self.status, StatusCode::OK, "{:?}", self.refusal());
+        let options = unpacker::Options::default();
+        let unpacked = unpacker::stream(self.body.as_slice(), &options);
+        unpacked.unwrap().content
+    }
+}
+
+/// A new namespace.
+pub(super) async fn namespace() -> String {
+    let name = unique("system");
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    cluster().await.apply(&object, DryRun::No).await.unwrap();
+    name
+}
+
+pub(super) fn upload() -> BundleSource {
+    BundleSource {
+        type_: "upload".to_owned(),
+        upload: Some(UploadSource {}),
+        ..BundleSource::default()
+    }
+}
+
+pub(super) fn image() -> BundleSource {
+    BundleSource {
+        type_: "image".to_owned(),
+        image: Some(ImageSource {
+            reference: "example.com/a/b:v1".to_owned(),
+            ..ImageSource::default()
+        }),
+        ..BundleSource::default()
+    }
+}
+
+/// Content of one ConfigMap that says this.
+pub(super) fn saying(text: &str) -> Content {
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"text": text}});
+    files(&[("manifests/map.yaml", map.to_string().as_bytes())])
+}
+
+/// Content that cannot be compressed.
+pub(super) fn noise(bytes: usize) -> Content {
+    let mut random = fastrand::Rng::with_seed(7);
+    let noise: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
+        .take(bytes)
+        .collect();
+    files(&[("manifests/noise", &noise)])
+}
+
+pub(super) fn files(files: &[(&str, &[u8])]) -> Content {
+    let mut builder = Builder::new(Limits::default());
+    for (path, bytes) in files {
+        builder.add(path, 0o644, &mut &**bytes).unwrap();
+    }
+    builder.finish()
+}
+
+/// A tar.gz.
+pub(super) fn packed(content: &Content) -> Vec<u8> {
+    let mut archive = Vec::new();
+    unpacker::pack(content, Format::TarGz, &mut archive).unwrap();
+    archive
+}
+
+/// The digest that everybody calls this content by.
+pub(super) fn digest(content: &Content) -> Digest {
+    unpacker::pack(content, Format::Tar, std::io::sink()).unwrap()
+}

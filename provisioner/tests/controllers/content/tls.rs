@@ -1,0 +1,267 @@
+//! Certificates, and their change while the service runs.
+
+use std::collections::BTreeMap;
+
+use cluster::DryRun;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
+use serde_json::json;
+
+use super::site::{Site, namespace};
+use crate::support::eventually;
+
+const NAME: &str = "rukpak-ca";
+
+/// Whether a client that believes this can talk to the service.
+async fn believes(site: &Site, authority: &str) -> bool {
+    let request = site.browser(authority).get(site.url("/bundles/a.tgz"));
+    match request.send().await {
+        Ok(response) => response.status() == 401,
+        Err(error) => {
+            assert!(error.is_connect(), "{error:?}");
+            false
+        }
+    }
+}
+
+async fn until_believed(site: &Site, authority: &str) {
+    eventually("believing the service", async || {
+        let believed = believes(site, authority).await;
+        believed
+            .then_some(())
+            .ok_or_else(|| "it shows another certificate".to_owned())
+    })
+    .await;
+}
+
+/// What is published instead of the first authority.
+async fn another(site: &Site, first: &str) -> String {
+    eventually("publishing another authority", async || {
+        let authority = site.authority().await;
+        if authority == first {
+            Err("it is the first one still".to_owned())
+        } else {
+            Ok(authority)
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_lost_authority_is_made_anew_without_a_restart() {
+    let site = Site::new().await;
+    let first = site.authority().await;
+    assert!(believes(&site, &first).await);
+    let secret = site.secrets().get(NAME).await.unwrap();
+    assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
+    site.secrets()
+        .delete(NAME, &DeleteParams::default())
+        .await
+        .unwrap();
+    let second = another(&site, &first).await;
+    assert!(believes(&site, &second).await);
+    assert!(!believes(&site, &first).await);
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn a_damaged_secret_is_mended() {
+    let site = Site::new().await;
+    let first = site.authority().await;
+    let damage = json!({"data": {"tls.key": "bm9uc2Vuc2U="}});
+    let patch = Patch::Merge(&damage);
+    site.secrets()
+        .patch(NAME, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let second = another(&site, &first).await;
+    assert!(believes(&site, &second).await);
+}
+
+#[tokio::test]
+async fn what_clients_have_to_believe_is_published_again() {
+    let site = Site::new().await;
+    let authority = site.authority().await;
+    site.config_maps()
+        .delete(NAME, &DeleteParams::default())
+        .await
+        .unwrap();
+    // Whatever wakes it: here a change of the Secret.
+    let note = json!({"metadata": {"annotations": {"example.com/note": "x"}}});
+    let patch = Patch::Merge(&note);
+    site.secrets()
+        .patch(NAME, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    assert_eq!(site.authority().await, authority);
+}
+
+#[tokio::test]
+async fn replicas_share_one_authority_and_each_has_its_own_certificate() {
+    let namespace = namespace().await;
+    let mut sites = Vec::new();
+    for _ in 0..3 {
+        sites.push(Site::start(namespace.clone(), None, |_| {}).await);
+    }
+    for site in &mut sites {
+        site.until_ready().await;
+    }
+    let secret = sites[0].secrets().get(NAME).await.unwrap();
+    let ByteString(published) = secret.data.as_ref().unwrap()["ca.crt"].clone();
+    let published = String::from_utf8(published).unwrap();
+    assert_eq!(published.matches("BEGIN CERTIFICATE").count(), 1);
+    for site in &sites {
+        until_believed(site, &published).await;
+    }
+}
+
+#[tokio::test]
+async fn a_successor_is_published_before_it_signs() {
+    let site = Site::new().await;
+    let first = site.authority().await;
+    let secret = site.secrets().get(NAME).await.unwrap();
+    let soon = Timestamp::now() + SignedDuration::from_hours(50 * 24);
+    assert!(secret.annotations().contains_key("core.rukpak.io/ends"));
+    let ends = json!({"metadata": {"annotations": {"core.rukpak.io/ends": soon.to_string()}}});
+    let patch = Patch::Merge(&ends);
+    site.secrets()
+        .patch(NAME, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let both = another(&site, &first).await;
+    assert_eq!(both.matches("BEGIN CERTIFICATE").count(), 2);
+    assert!(both.starts_with(first.trim_end()));
+    assert!(believes(&site, &first).await && believes(&site, &both).await);
+
+    // A month before its end, and a month after its successor was published.
+    let past = Timestamp::now() + SignedDuration::from_hours(330 * 24);
+    let soon = Timestamp::now() + SignedDuration::from_hours(20 * 24);
+    let ends = json!({"metadata": {"annotations": {
+        "core.rukpak.io/ends": soon.to_string(),
+        "core.rukpak.io/successor-ends": past.to_string(),
+    }}});
+    let patch = Patch::Merge(&ends);
+    site.secrets()
+        .patch(NAME, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    eventually("succession", async || {
+        let gone = !believes(&site, &first).await;
+        gone.then_some(())
+            .ok_or_else(|| "the first authority signs still".to_owned())
+    })
+    .await;
+    // Whoever has read the ConfigMap in the month between still believes.
+    assert!(believes(&site, &both).await);
+    assert!(believes(&site, &site.authority().await).await);
+}
+
+#[tokio::test]
+async fn a_secret_of_somebody_else_is_never_overwritten() {
+    let namespace = namespace().await;
+    let mut theirs = serde_json::to_value(secret(NAME, &authority(&namespace))).unwrap();
+    theirs["metadata"]["namespace"] = json!(namespace);
+    let cluster = super::site::cluster().await;
+    cluster.apply(&theirs, DryRun::No).await.unwrap();
+    let mut site = Site::start(namespace.clone(), None, |_| {}).await;
+    let before = site.secrets().get(NAME).await.unwrap();
+    // Another replica serves with it, since it was told to; in the meantime the first has looked at it.
+    let mut other = Site::start(namespace, Some(NAME), |_| {}).await;
+    other.until_ready().await;
+    assert!(!*site.ready.borrow());
+    assert_eq!(site.secrets().get(NAME).await.unwrap(), before);
+    // The remedy that its log names.
+    site.secrets()
+        .delete(NAME, &DeleteParams::default())
+        .await
+        .unwrap();
+    site.until_ready().await;
+}
+
+/// An authority that is also what serves, for all names of the service.
+struct Served {
+    certificate: String,
+    authority: String,
+    key: String,
+}
+
+fn authority(namespace: &str) -> Served {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new([format!("core.{namespace}.svc")]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    Served {
+        certificate: certificate.pem(),
+        authority: issuer.pem(),
+        key: key.serialize_pem(),
+    }
+}
+
+fn secret(name: &str, served: &Served) -> Secret {
+    let data = [
+        ("tls.crt", &served.certificate),
+        ("tls.key", &served.key),
+        ("ca.crt", &served.authority),
+    ];
+    let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        type_: Some("kubernetes.io/tls".to_owned()),
+        data: Some(BTreeMap::from(data)),
+        ..Secret::default()
+    }
+}
+
+#[tokio::test]
+async fn the_secret_of_cert_manager_is_served_with_and_followed() {
+    let namespace = namespace().await;
+    // It is named, and not there yet.
+    let mut site = Site::start(namespace.clone(), Some("given"), |_| {}).await;
+    assert!(!*site.ready.borrow());
+    let first = authority(&namespace);
+    let secrets = site.secrets();
+    secrets
+        .create(&PostParams::default(), &secret("given", &first))
+        .await
+        .unwrap();
+    site.until_ready().await;
+    assert_eq!(site.authority().await, first.authority);
+    assert!(believes(&site, &first.authority).await);
+
+    let second = authority(&namespace);
+    let params = PostParams::default();
+    secrets
+        .replace("given", &params, &secret("given", &second))
+        .await
+        .unwrap();
+    until_believed(&site, &second.authority).await;
+
+    // The key of another certificate is no use, and changes nothing.
+    let mixed = Served {
+        key: first.key.clone(),
+        ..authority(&namespace)
+    };
+    secrets
+        .replace("given", &params, &secret("given", &mixed))
+        .await
+        .unwrap();
+    let third = authority(&namespace);
+    assert!(believes(&site, &second.authority).await);
+    secrets
+        .replace("given", &params, &secret("given", &third))
+        .await
+        .unwrap();
+    until_believed(&site, &third.authority).await;
+    assert_eq!(secrets.get_opt(NAME).await.unwrap(), None);
+}

@@ -1,0 +1,242 @@
+//! `/uploads/<name>.tgz`: the table of rukpak, and bad days.
+
+use bytes::Bytes;
+use futures::stream;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use manifests::api::bundle::{Bundle, Phase};
+use provisioner::bundle::upload;
+use reqwest::Method;
+use serde_json::Value;
+
+use super::site::{Answer, Site, digest, files, image, noise, packed, saying, upload as source};
+use crate::support::{eventually, unique};
+
+/// The names of all ConfigMaps but the authority's.
+async fn maps(site: &Site) -> Vec<String> {
+    let all = site
+        .config_maps()
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    let names = all.items.iter().map(ResourceExt::name_any);
+    names.filter(|name| name.contains("-upload")).collect()
+}
+
+#[tokio::test]
+async fn an_upload_is_kept_and_told_to_the_bundle() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let bundle = site.waiting().await;
+    let name = bundle.name_any();
+    let content = saying("hello");
+
+    let answer = site.put(&name, &token, packed(&content)).await;
+    assert_eq!(answer.status, 201, "{:?}", answer.refusal());
+    let accepted: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(accepted["digest"], digest(&content).to_string());
+    assert_eq!(
+        maps(&site).await,
+        [format!("{name}-upload"), format!("{name}-upload-0")]
+    );
+
+    let status = site.fresh(&bundle).await.status.unwrap();
+    assert_eq!(status.phase, Some(Phase::Pending));
+    let condition = &status.conditions[0];
+    let told = (
+        condition.type_.as_str(),
+        condition.status.as_str(),
+        condition.reason.as_str(),
+        condition.message.as_str(),
+    );
+    let message = "received bundle upload, waiting for provisioner to unpack it.";
+    assert_eq!(told, ("Unpacked", "False", "UnpackPending", message));
+
+    let path = format!("/uploads/{name}.tgz");
+    assert_eq!(site.get(&path, &token).await.content(), content);
+    let restored = upload::restore(&site.client, &site.settings, &bundle)
+        .await
+        .unwrap();
+    assert_eq!(restored.unwrap().digest(), digest(&content));
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn uploads_are_answered_as_rukpak_answers_them() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let (first, second) = (saying("first"), saying("second"));
+
+    let (status, _, message) = site.put("absent", &token, packed(&first)).await.refusal();
+    assert_eq!(
+        (status, message.as_str()),
+        (404, "there is no Bundle absent")
+    );
+    let other = site.bundle("plain", image()).await.name_any();
+    let (status, _, message) = site.put(&other, &token, packed(&first)).await.refusal();
+    assert_eq!(
+        (status, message.as_str()),
+        (409, r#"bundle source type is "image"; expected "upload""#)
+    );
+
+    let bundle = site.waiting().await;
+    let name = bundle.name_any();
+    let nothing = site.get(&format!("/uploads/{name}.tgz"), &token).await;
+    assert_eq!(nothing.status, 404);
+    for (content, status) in [(&first, 201), (&first, 204), (&second, 201), (&first, 201)] {
+        let answer = site.put(&name, &token, packed(content)).await;
+        assert_eq!(answer.status, status, "{:?}", answer.refusal());
+    }
+    site.unpacked(&bundle, &digest(&first)).await;
+    assert_eq!(site.put(&name, &token, packed(&first)).await.status, 204);
+    site.store.remove(&digest(&second)).unwrap();
+    let (status, _, message) = site.put(&name, &token, packed(&second)).await.refusal();
+    let late = "bundle has already been unpacked, cannot change content of existing bundle";
+    assert_eq!((status, message.as_str()), (409, late));
+    // What came for nothing is not left behind.
+    assert!(site.store.hold(&digest(&second)).is_err());
+    let kept = upload::restore(&site.client, &site.settings, &bundle)
+        .await
+        .unwrap();
+    assert_eq!(kept.unwrap().digest(), digest(&first));
+}
+
+#[tokio::test]
+async fn a_bundle_may_lie_in_one_folder_of_the_archive() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let name = site.waiting().await.name_any();
+    let folded = files(&[
+        ("bundle/manifests/a.yaml", b"kind: A"),
+        ("bundle/metadata/b.yaml", b"b: c"),
+    ]);
+    let answer = site.put(&name, &token, packed(&folded)).await;
+    let accepted: Value = serde_json::from_slice(&answer.body).unwrap();
+    let content = folded.into_folder("bundle");
+    assert_eq!(accepted["digest"], digest(&content).to_string());
+}
+
+#[tokio::test]
+async fn what_cannot_be_taken_leaves_nothing_behind() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let bundle = site.waiting().await;
+    let name = bundle.name_any();
+    let half = packed(&noise(100_000));
+    for (body, status, reason) in [
+        (b"not an archive".to_vec(), 415, "NotGzip"),
+        (Vec::new(), 422, "ArchiveTruncated"),
+        (half[..half.len() / 2].to_vec(), 422, "ArchiveTruncated"),
+        (packed(&noise(9 << 20)), 413, "TooLargeForCluster"),
+    ] {
+        let answer = site.put(&name, &token, body).await.refusal();
+        assert_eq!(
+            (answer.0, answer.1.as_str()),
+            (status, reason),
+            "{}",
+            answer.2
+        );
+    }
+    assert_eq!(maps(&site).await, Vec::<String>::new());
+    assert!(site.store.hold(&digest(&noise(9 << 20))).is_err());
+    assert_eq!(site.fresh(&bundle).await.status, None);
+
+    let (_, _, message) = site
+        .put(&name, &token, packed(&noise(9 << 20)))
+        .await
+        .refusal();
+    assert!(
+        message.contains("--persistent-storage") && message.contains("8388608"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_too_large_for_the_cluster_is_kept_where_the_store_lasts() {
+    let site = Site::with(|settings| settings.persistent_store = true).await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let bundle = site.waiting().await;
+    let name = bundle.name_any();
+    let content = noise(9 << 20);
+    let answer = site.put(&name, &token, packed(&content)).await;
+    assert_eq!(answer.status, 201, "{:?}", answer.refusal());
+    assert_eq!(maps(&site).await, [format!("{name}-upload")]);
+    let restored = upload::restore(&site.client, &site.settings, &bundle).await;
+    let restored = restored.unwrap().unwrap();
+    assert_eq!(
+        (restored.digest(), restored.archive()),
+        (digest(&content), None)
+    );
+    let options = unpacker::Options::default();
+    let path = format!("/uploads/{name}.tgz");
+    assert_eq!(site.get(&path, &token).await.content(), content);
+    assert_eq!(
+        restored.store(&site.store, &options).unwrap().digest,
+        digest(&content)
+    );
+
+    site.store.remove(&digest(&content)).unwrap();
+    let lost = restored.store(&site.store, &options).unwrap_err();
+    assert!(
+        lost.is_terminal() && lost.to_string().contains("gone from the store"),
+        "{lost}"
+    );
+}
+
+#[tokio::test]
+async fn two_uploads_for_one_bundle_do_not_mix() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let name = site.waiting().await.name_any();
+    let content = saying("the first one");
+    let archive = packed(&content);
+    let (end, rest) = tokio::sync::oneshot::channel::<()>();
+    let (head, tail) = archive.split_at(20);
+    let parts = stream::unfold(
+        (0, Some(rest), [head, tail].map(Bytes::copy_from_slice)),
+        |(number, mut rest, parts)| async move {
+            if number == 1 {
+                rest.take()?.await.ok()?;
+            }
+            let part = parts.get(number)?.clone();
+            Some((Ok::<_, std::io::Error>(part), (number + 1, rest, parts)))
+        },
+    );
+    let path = format!("/uploads/{name}.tgz");
+    let slow = site.request(Method::PUT, &path, &token).await;
+    let slow = tokio::spawn(Answer::of(slow.body(reqwest::Body::wrap_stream(parts))));
+
+    let refusal = eventually("refusing a second upload", async || {
+        // Refused in any case, so that it cannot be the first.
+        let request = site.request(Method::PUT, &path, &token).await;
+        let request = request.header("Content-Type", "text/plain").body("x");
+        match Answer::of(request).await.refusal() {
+            (409, reason, message) => Ok((reason, message)),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    assert_eq!(refusal.0, "UploadInProgress", "{}", refusal.1);
+    end.send(()).unwrap();
+    assert_eq!(slow.await.unwrap().status, 201);
+}
+
+#[tokio::test]
+async fn nothing_is_taken_for_a_bundle_that_is_being_deleted() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let mut bundle = Bundle::new(&unique("bundle"), site.waiting().await.spec);
+    bundle.spec.source = source();
+    bundle.metadata.finalizers = Some(vec!["example.com/wait".to_owned()]);
+    let api = Api::<Bundle>::all(site.client.clone());
+    api.create(&PostParams::default(), &bundle).await.unwrap();
+    let name = bundle.name_any();
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    let (status, reason, _) = site
+        .put(&name, &token, packed(&saying("x")))
+        .await
+        .refusal();
+    assert_eq!((status, reason.as_str()), (409, "Deleting"));
+}
