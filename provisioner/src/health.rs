@@ -6,6 +6,8 @@
 
 mod conditions;
 mod kinds;
+#[cfg(test)]
+mod tests;
 
 use kube::core::GroupVersionKind;
 use serde_json::Value;

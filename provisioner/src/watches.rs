@@ -71,6 +71,8 @@ pub struct View {
     pub synced: bool,
     /// Wanted objects that carry the instance's owner labels.
     pub objects: BTreeMap<Identity, Seen>,
+    /// Wanted objects that are not there, as a watch that has listed everything knows.
+    pub absent: BTreeSet<Identity>,
     /// Wanted objects that no watch can tell about now: it has not listed yet, or it does not work. Their absence from
     /// `objects` means nothing.
     pub unknown: BTreeSet<Identity>,

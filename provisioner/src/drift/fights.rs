@@ -4,6 +4,9 @@
 //! and more seldom, and whoever reads the conditions learns who the other one is. A fight is over when nothing had to be
 //! repaired for ten minutes after a repair was allowed again.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::HashMap, fmt, time::Duration};
 
 use jiff::Timestamp;

@@ -74,14 +74,16 @@ impl<'a> Conditions<'a> {
 impl Condition<'_> {
     /// `Ready is False (NoQuorum): one of three members answers`, as much of it as there is.
     pub(super) fn words(&self, type_: &str) -> String {
-        let mut words = format!("{type_} is {}", self.status);
-        if !self.reason.is_empty() {
-            words.push_str(&format!(" ({})", self.reason));
+        let Self {
+            status,
+            reason,
+            message,
+        } = self;
+        match (*reason, *message) {
+            ("", "") => format!("{type_} is {status}"),
+            (reason, "") => format!("{type_} is {status} ({reason})"),
+            ("", message) => format!("{type_} is {status}: {message}"),
+            (reason, message) => format!("{type_} is {status} ({reason}): {message}"),
         }
-        if !self.message.is_empty() {
-            words.push_str(": ");
-            words.push_str(self.message);
-        }
-        words
     }
 }

@@ -1,5 +1,8 @@
 //! What the watches know, and whom an event concerns. No I/O: events in, names of instances out.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
@@ -345,7 +348,9 @@ impl Known {
                     Some(entry) if *entry.owner == *instance => {
                         view.objects.insert(scope.identity(key), entry.seen());
                     }
-                    _ if table.synced => {}
+                    _ if table.synced => {
+                        view.absent.insert(scope.identity(key));
+                    }
                     _ => {
                         view.unknown.insert(scope.identity(key));
                     }

@@ -52,8 +52,7 @@ pub(super) fn scopes(
     account: Option<&ServiceAccountRef>,
     objects: &Wanted,
 ) -> Vec<(Scope, Vec<Key>)> {
-    // Objects are sorted by kind and namespace, so this compares with the last one nearly always.
-    let mut scopes: BTreeMap<(&str, &str, &str, &str), (Scope, Vec<Key>)> = BTreeMap::new();
+    let mut scopes = BTreeMap::<_, (Scope, Vec<Key>)>::new();
     for (identity, kind) in objects {
         let namespace = match account {
             Some(_) => identity.namespace.as_str(),

@@ -12,5 +12,7 @@
 mod api;
 mod bundle;
 mod content;
+mod health;
 mod process;
 mod support;
+mod watches;

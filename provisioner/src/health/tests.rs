@@ -1,0 +1,613 @@
+use serde_json::json;
+
+use super::*;
+
+enum Expected {
+    Current,
+    InProgress(&'static str),
+    Failed(&'static str),
+}
+use Expected::{Current, Failed, InProgress};
+
+/// Objects of one kind: what they are like, spec, status, and how they are.
+fn check(api_version: &str, kind: &str, cases: &[(&str, Value, Value, Expected)]) {
+    for (name, spec, status, expected) in cases {
+        let object = json!({
+            "apiVersion": api_version, "kind": kind,
+            "metadata": {"name": "a", "generation": 2},
+            "spec": spec, "status": status,
+        });
+        assert_eq!(of(&object), expected.health(), "{kind}: {name}");
+    }
+    let (group, version) = manifests::object::group_version(api_version);
+    assert!(has_rules(&GroupVersionKind::gvk(group, version, kind)));
+}
+
+impl Expected {
+    fn health(&self) -> Health {
+        match self {
+            Current => Health::Current,
+            InProgress(words) => Health::InProgress((*words).to_owned()),
+            Failed(words) => Health::Failed((*words).to_owned()),
+        }
+    }
+}
+
+fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": type_, "status": status, "reason": reason, "message": message})
+}
+
+#[test]
+fn deployments() {
+    let done = json!([
+        condition("Progressing", "True", "NewReplicaSetAvailable", ""),
+        condition("Available", "True", "MinimumReplicasAvailable", "")
+    ]);
+    let counts = |all, updated, available, ready| {
+        json!({
+            "observedGeneration": 2, "replicas": all, "updatedReplicas": updated, "availableReplicas": available,
+            "readyReplicas": ready, "conditions": done,
+        })
+    };
+    let spec = json!({"replicas": 3, "progressDeadlineSeconds": 600});
+    let one = json!({"progressDeadlineSeconds": 600});
+    check(
+        "apps/v1",
+        "Deployment",
+        &[
+            (
+                "nobody has looked",
+                json!({}),
+                json!({}),
+                InProgress("0 of 1 replicas exist"),
+            ),
+            ("all there", spec.clone(), counts(3, 3, 3, 3), Current),
+            (
+                "none wanted",
+                json!({"replicas": 0}),
+                counts(0, 0, 0, 0),
+                Current,
+            ),
+            (
+                "too few",
+                spec.clone(),
+                counts(1, 1, 1, 1),
+                InProgress("1 of 3 replicas exist"),
+            ),
+            (
+                "old ones",
+                spec.clone(),
+                counts(3, 1, 3, 3),
+                InProgress("1 of 3 replicas are up to date"),
+            ),
+            (
+                "extra ones",
+                spec.clone(),
+                counts(4, 3, 3, 3),
+                InProgress("1 old replicas have to end"),
+            ),
+            (
+                "not available",
+                spec.clone(),
+                counts(3, 3, 2, 3),
+                InProgress("2 of 3 replicas are available"),
+            ),
+            (
+                "not ready",
+                spec.clone(),
+                counts(3, 3, 3, 2),
+                InProgress("2 of 3 replicas are ready"),
+            ),
+            (
+                "stuck",
+                spec,
+                json!({"conditions": [condition("Progressing", "False", "ProgressDeadlineExceeded", "too slow")]}),
+                Failed("Progressing is False (ProgressDeadlineExceeded): too slow"),
+            ),
+            (
+                "still progressing",
+                one.clone(),
+                json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1,
+                    "conditions": [condition("Progressing", "True", "ReplicaSetUpdated", "")]}),
+                InProgress("its new ReplicaSet is not available"),
+            ),
+            (
+                "not Available",
+                one,
+                json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1,
+                "conditions": [
+                    condition("Progressing", "True", "NewReplicaSetAvailable", ""),
+                    condition("Available", "False", "", "none is"),
+                ]}),
+                InProgress("Available is False: none is"),
+            ),
+            (
+                "no deadline, no conditions",
+                json!({"progressDeadlineSeconds": i32::MAX}),
+                json!({"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1}),
+                InProgress("has no condition Available"),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn stateful_sets() {
+    let counts = |all, ready, current, updated, revision: &str| {
+        json!({
+            "replicas": all, "readyReplicas": ready, "currentReplicas": current, "updatedReplicas": updated,
+            "currentRevision": "a", "updateRevision": revision,
+        })
+    };
+    let spec = json!({"replicas": 3});
+    let rolling = |partition| {
+        json!({"replicas": 3, "updateStrategy": {
+            "type": "RollingUpdate", "rollingUpdate": {"partition": partition}}})
+    };
+    check(
+        "apps/v1",
+        "StatefulSet",
+        &[
+            ("all there", spec.clone(), counts(3, 3, 3, 3, "a"), Current),
+            (
+                "by hand",
+                json!({"updateStrategy": {"type": "OnDelete"}}),
+                json!({}),
+                Current,
+            ),
+            (
+                "too few",
+                spec.clone(),
+                counts(2, 2, 2, 2, "a"),
+                InProgress("2 of 3 replicas exist"),
+            ),
+            (
+                "not ready",
+                spec.clone(),
+                counts(3, 2, 3, 3, "a"),
+                InProgress("2 of 3 replicas are ready"),
+            ),
+            (
+                "extra ones",
+                spec.clone(),
+                counts(4, 4, 3, 3, "a"),
+                InProgress("1 old replicas have to end"),
+            ),
+            (
+                "rolling",
+                spec.clone(),
+                counts(3, 3, 2, 1, "b"),
+                InProgress("2 of 3 replicas are up to date"),
+            ),
+            (
+                "revisions differ",
+                spec,
+                counts(3, 3, 3, 0, "b"),
+                InProgress("its replicas are not all of the latest revision"),
+            ),
+            (
+                "partition done",
+                rolling(2),
+                counts(3, 3, 2, 1, "b"),
+                Current,
+            ),
+            (
+                "partition",
+                rolling(1),
+                counts(3, 3, 2, 1, "b"),
+                InProgress("1 of 2 replicas are up to date"),
+            ),
+            (
+                "the partition that the apiserver fills in",
+                rolling(0),
+                counts(3, 3, 2, 1, "b"),
+                InProgress("2 of 3 replicas are up to date"),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn daemon_sets() {
+    let counts = |current, updated, available, ready| {
+        json!({
+            "observedGeneration": 2, "desiredNumberScheduled": 3, "currentNumberScheduled": current,
+            "updatedNumberScheduled": updated, "numberAvailable": available, "numberReady": ready,
+        })
+    };
+    check(
+        "apps/v1",
+        "DaemonSet",
+        &[
+            (
+                "new",
+                json!({}),
+                json!({}),
+                InProgress("its controller has not looked at it"),
+            ),
+            (
+                "not counted",
+                json!({}),
+                json!({"observedGeneration": 2}),
+                InProgress("its controller has not counted the nodes"),
+            ),
+            (
+                "no nodes",
+                json!({}),
+                json!({"observedGeneration": 2, "desiredNumberScheduled": 0}),
+                Current,
+            ),
+            ("all there", json!({}), counts(3, 3, 3, 3), Current),
+            (
+                "too few",
+                json!({}),
+                counts(2, 3, 3, 3),
+                InProgress("2 of 3 nodes have a pod"),
+            ),
+            (
+                "old ones",
+                json!({}),
+                counts(3, 2, 3, 3),
+                InProgress("2 of 3 pods are up to date"),
+            ),
+            (
+                "not available",
+                json!({}),
+                counts(3, 3, 2, 3),
+                InProgress("2 of 3 pods are available"),
+            ),
+            (
+                "not ready",
+                json!({}),
+                counts(3, 3, 3, 2),
+                InProgress("2 of 3 pods are ready"),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn replica_sets() {
+    let counts = |all, labelled, available, ready| {
+        json!({"replicas": all, "fullyLabeledReplicas": labelled, "availableReplicas": available,
+            "readyReplicas": ready})
+    };
+    let spec = json!({"replicas": 2});
+    check(
+        "apps/v1",
+        "ReplicaSet",
+        &[
+            ("all there", spec.clone(), counts(2, 2, 2, 2), Current),
+            (
+                "labels",
+                spec.clone(),
+                counts(2, 1, 2, 2),
+                InProgress("1 of 2 replicas have all labels"),
+            ),
+            (
+                "available",
+                spec.clone(),
+                counts(2, 2, 1, 2),
+                InProgress("1 of 2 replicas are available"),
+            ),
+            (
+                "ready",
+                spec.clone(),
+                counts(2, 2, 2, 1),
+                InProgress("1 of 2 replicas are ready"),
+            ),
+            (
+                "extra",
+                spec.clone(),
+                counts(3, 2, 2, 2),
+                InProgress("1 old replicas have to end"),
+            ),
+            (
+                "quota",
+                spec,
+                json!({"conditions": [condition("ReplicaFailure", "True", "FailedCreate", "exceeded quota")]}),
+                InProgress("ReplicaFailure is True (FailedCreate): exceeded quota"),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn jobs() {
+    let with =
+        |type_, reason, message| json!({"conditions": [condition(type_, "True", reason, message)]});
+    check(
+        "batch/v1",
+        "Job",
+        &[
+            ("new", json!({}), json!({}), InProgress("has not started")),
+            (
+                "running",
+                json!({}),
+                json!({"startTime": "2026-01-01T00:00:00Z", "active": 1}),
+                Current,
+            ),
+            ("done", json!({}), with("Complete", "", ""), Current),
+            ("suspended", json!({}), with("Suspended", "", ""), Current),
+            (
+                "failed",
+                json!({}),
+                with("Failed", "BackoffLimitExceeded", "six tries"),
+                Failed("Failed is True (BackoffLimitExceeded): six tries"),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn pods() {
+    let phase = |phase: &str| json!({"phase": phase});
+    check(
+        "v1",
+        "Pod",
+        &[
+            (
+                "new",
+                json!({}),
+                json!({}),
+                InProgress("no node has looked at it"),
+            ),
+            ("done", json!({}), phase("Succeeded"), Current),
+            (
+                "failed",
+                json!({}),
+                json!({"phase": "Failed", "message": "evicted"}),
+                Failed("has failed: evicted"),
+            ),
+            (
+                "failed without a word",
+                json!({}),
+                phase("Failed"),
+                Failed("has failed"),
+            ),
+            (
+                "pending",
+                json!({}),
+                phase("Pending"),
+                InProgress("is pending"),
+            ),
+            (
+                "lost",
+                json!({}),
+                phase("Unknown"),
+                InProgress("is in the phase Unknown"),
+            ),
+            (
+                "unschedulable",
+                json!({}),
+                json!({"phase": "Pending", "conditions": [
+                    condition("PodScheduled", "False", "Unschedulable", "no node")]}),
+                InProgress("PodScheduled is False (Unschedulable): no node"),
+            ),
+            (
+                "ready",
+                json!({}),
+                json!({"phase": "Running", "conditions": [condition("Ready", "True", "", "")]}),
+                Current,
+            ),
+            (
+                "not ready",
+                json!({}),
+                phase("Running"),
+                InProgress("runs and is not ready"),
+            ),
+            (
+                "crashing",
+                json!({}),
+                json!({"phase": "Running", "containerStatuses": [
+                    {"name": "a", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+                    {"name": "b", "state": {"running": {}}},
+                    {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+                ]}),
+                Failed("containers crash again and again: a, c"),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_has_a_phase_or_an_address_or_a_condition() {
+    check(
+        "v1",
+        "PersistentVolumeClaim",
+        &[
+            (
+                "new",
+                json!({}),
+                json!({}),
+                InProgress("is not bound to a volume"),
+            ),
+            (
+                "pending",
+                json!({}),
+                json!({"phase": "Pending"}),
+                InProgress("is not bound to a volume (Pending)"),
+            ),
+            ("bound", json!({}), json!({"phase": "Bound"}), Current),
+            (
+                "lost",
+                json!({}),
+                json!({"phase": "Lost"}),
+                Failed("has lost its volume"),
+            ),
+        ],
+    );
+    check(
+        "v1",
+        "Service",
+        &[
+            (
+                "of the cluster",
+                json!({"type": "ClusterIP"}),
+                json!({}),
+                Current,
+            ),
+            (
+                "new",
+                json!({"type": "LoadBalancer"}),
+                json!({}),
+                InProgress("has no cluster IP"),
+            ),
+            (
+                "without a provider",
+                json!({"type": "LoadBalancer", "clusterIP": "10.0.0.1"}),
+                json!({}),
+                Current,
+            ),
+        ],
+    );
+    check(
+        "policy/v1",
+        "PodDisruptionBudget",
+        &[
+            (
+                "counted",
+                json!({}),
+                json!({"observedGeneration": 2}),
+                Current,
+            ),
+            (
+                "not counted",
+                json!({}),
+                json!({"observedGeneration": 1}),
+                InProgress("is at generation 2, of which its controller has looked at 1"),
+            ),
+        ],
+    );
+    let with =
+        |type_, status, reason| json!({"conditions": [condition(type_, status, reason, "")]});
+    check(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &[
+            (
+                "new",
+                json!({}),
+                json!({}),
+                InProgress("is not established yet"),
+            ),
+            (
+                "installing",
+                json!({}),
+                with("Established", "False", "Installing"),
+                InProgress("is not established yet"),
+            ),
+            (
+                "established",
+                json!({}),
+                with("Established", "True", ""),
+                Current,
+            ),
+            (
+                "names taken",
+                json!({}),
+                with("NamesAccepted", "False", "KindConflict"),
+                Failed("NamesAccepted is False (KindConflict)"),
+            ),
+            (
+                "refused",
+                json!({}),
+                with("Established", "False", "NotAccepted"),
+                Failed("Established is False (NotAccepted)"),
+            ),
+        ],
+    );
+    check(
+        "apiregistration.k8s.io/v1",
+        "APIService",
+        &[
+            (
+                "new",
+                json!({}),
+                json!({}),
+                InProgress("has no condition Available"),
+            ),
+            (
+                "available",
+                json!({}),
+                with("Available", "True", "Passed"),
+                Current,
+            ),
+            (
+                "not",
+                json!({}),
+                with("Available", "False", "MissingEndpoints"),
+                InProgress("Available is False (MissingEndpoints)"),
+            ),
+            (
+                "unknown",
+                json!({}),
+                with("Available", "Unknown", ""),
+                InProgress("Available is Unknown"),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn custom_resources_by_the_standard_conditions() {
+    let kind = GroupVersionKind::gvk("example.com", "v1", "Till");
+    assert!(!has_rules(&kind));
+    let with = |type_, status| json!({"conditions": [condition(type_, status, "", "why")]});
+    let cases = [
+        (json!(null), Current),
+        (json!({}), Current),
+        (json!({"observedGeneration": 2}), Current),
+        (with("Ready", "True"), Current),
+        (with("Ready", "False"), InProgress("Ready is False: why")),
+        (
+            with("Ready", "Unknown"),
+            InProgress("Ready is Unknown: why"),
+        ),
+        (
+            with("Reconciling", "True"),
+            InProgress("Reconciling is True: why"),
+        ),
+        (with("Stalled", "True"), Failed("Stalled is True: why")),
+        (with("Stalled", "False"), Current),
+        (with("Degraded", "True"), Current),
+        (
+            json!({"observedGeneration": 1, "conditions": [condition("Ready", "True", "", "")]}),
+            InProgress("is at generation 2, of which its controller has looked at 1"),
+        ),
+        (json!("text"), Current),
+        (json!({"conditions": "text"}), Current),
+        (json!({"conditions": [1, null, {"type": 5}]}), Current),
+    ];
+    for (status, expected) in cases {
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Till", "metadata": {"generation": 2}, "status": status});
+        assert_eq!(of(&object), expected.health(), "{status}");
+    }
+    let going = json!({"apiVersion": "example.com/v1", "kind": "Till",
+        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": with("Ready", "True")});
+    assert_eq!(of(&going), InProgress("is being deleted").health());
+    assert_eq!(of(&json!(null)), Health::Current);
+}
+
+#[test]
+fn kinds_of_other_groups_have_other_rules() {
+    assert!(!has_rules(&GroupVersionKind::gvk(
+        "example.com",
+        "v1",
+        "Deployment"
+    )));
+    assert!(!has_rules(&GroupVersionKind::gvk("", "v1", "ConfigMap")));
+    let knative = json!({"apiVersion": "serving.knative.dev/v1", "kind": "Service", "spec": {"type": "LoadBalancer"}});
+    assert_eq!(of(&knative), Health::Current);
+}
+
+#[test]
+fn messages_are_bounded() {
+    let status = json!({"conditions": [condition("Ready", "False", "", &"ä".repeat(100_000))]});
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Till", "status": status});
+    let Health::InProgress(words) = of(&object) else {
+        panic!("it is not ready");
+    };
+    assert_eq!(words.chars().count(), LONGEST + 1);
+    assert!(words.ends_with("ä…"));
+}

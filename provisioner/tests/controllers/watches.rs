@@ -1,0 +1,371 @@
+//! Watches of applied objects, drift by managedFields.
+
+pub(crate) mod observer;
+
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, ServiceAccount},
+        rbac::v1::{Role, RoleBinding},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use manifests::api::instance::ServiceAccountRef;
+use provisioner::{drift, inventory::Entry};
+use serde_json::{Value, json};
+
+use self::observer::{Observer, kind_of};
+use crate::support::{gone, unique};
+
+fn config_map(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+        "data": {"price": "1", "currency": "EUR"},
+    })
+}
+
+fn deployment(name: &str, replicas: Option<i32>) -> Value {
+    let mut object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "example.com/none"}]},
+            },
+        },
+    });
+    if let Some(replicas) = replicas {
+        object["spec"]["replicas"] = json!(replicas);
+    }
+    object
+}
+
+fn merge(change: Value) -> Patch<Value> {
+    Patch::Merge(change)
+}
+
+#[tokio::test]
+async fn fields_that_others_change_are_drift_and_what_others_add_is_not() {
+    let mut observer = Observer::new("drift").await;
+    let (ours, other) = (unique("till"), unique("shelf"));
+    let map = observer.apply(&ours, config_map("ours")).await;
+    let fence = observer.apply(&other, config_map("fence")).await;
+    observer.want::<ConfigMap>(&ours, &[&map]);
+    observer.want::<ConfigMap>(&other, &[&fence]);
+    observer.wait(&ours, "synced", |view| view.synced).await;
+    observer.wait(&other, "synced", |view| view.synced).await;
+    let inventory = [(map.identity.clone(), entry(&map))].into();
+    assert_eq!(drift::drifted(&inventory, &observer.view(&ours)), []);
+
+    // An annotation, a label and a key of others, defaults: the watch tells of them before it tells of the fence.
+    observer.settle();
+    let api: Api<ConfigMap> = observer.namespaced();
+    let additions = json!({
+        "metadata": {"annotations": {"a": "b"}, "labels": {"a": "b"}}, "data": {"more": "1"}});
+    let params = PatchParams {
+        field_manager: Some("other".to_owned()),
+        ..PatchParams::default()
+    };
+    api.patch("ours", &params, &merge(additions)).await.unwrap();
+    api.patch("fence", &params, &merge(json!({"data": {"price": "2"}})))
+        .await
+        .unwrap();
+    assert_eq!(observer.next_wake().await, other);
+    assert_eq!(drift::drifted(&inventory, &observer.view(&ours)), []);
+
+    for change in [
+        json!({"data": {"price": "2"}}),
+        json!({"data": {"currency": null}}),
+    ] {
+        api.patch("ours", &params, &merge(change.clone()))
+            .await
+            .unwrap();
+        let view = observer
+            .wait(&ours, "drift", |view| {
+                !drift::drifted(&inventory, view).is_empty()
+            })
+            .await;
+        assert_eq!(
+            drift::drifted(&inventory, &view),
+            [map.identity.clone()],
+            "{change}"
+        );
+        assert_eq!(view.objects[&map.identity].writer.as_deref(), Some("other"));
+        let again = observer.apply(&ours, config_map("ours")).await;
+        assert_eq!(
+            again.applied.fields, map.applied.fields,
+            "the same fields are ours again"
+        );
+        // It is known at once, without the watch.
+        observer.applied(&ours, &[&again]);
+        assert_eq!(drift::drifted(&inventory, &observer.view(&ours)), []);
+    }
+}
+
+fn entry(object: &observer::Object) -> Entry {
+    Entry {
+        version: "v1".to_owned(),
+        fields: object.applied.fields,
+    }
+}
+
+#[tokio::test]
+async fn applying_the_same_again_changes_nothing_and_wakes_nobody() {
+    let mut observer = Observer::new("same").await;
+    let (ours, other) = (unique("till"), unique("shelf"));
+    let map = observer.apply(&ours, config_map("ours")).await;
+    let fence = observer.apply(&other, config_map("fence")).await;
+    observer.want::<ConfigMap>(&ours, &[&map]);
+    observer.want::<ConfigMap>(&other, &[&fence]);
+    observer.wait(&ours, "synced", |view| view.synced).await;
+    observer.wait(&other, "synced", |view| view.synced).await;
+    observer.settle();
+    let again = observer.apply(&ours, config_map("ours")).await;
+    assert_eq!(again.applied, map.applied);
+    let mut changed = config_map("fence");
+    changed["data"] = json!({"other": "field"});
+    observer.apply(&other, changed).await;
+    assert_eq!(observer.next_wake().await, other);
+}
+
+#[tokio::test]
+async fn deleted_and_relabelled_objects_are_absent() {
+    let mut observer = Observer::new("absent").await;
+    let ours = unique("till");
+    let (one, two) = (
+        observer.apply(&ours, config_map("one")).await,
+        observer.apply(&ours, config_map("two")).await,
+    );
+    observer.want::<ConfigMap>(&ours, &[&one, &two]);
+    observer
+        .wait(&ours, "all there", |view| view.objects.len() == 2)
+        .await;
+    let api: Api<ConfigMap> = observer.namespaced();
+    api.delete("one", &DeleteParams::default()).await.unwrap();
+    let view = observer
+        .wait(&ours, "one gone", |view| view.absent.len() == 1)
+        .await;
+    assert!(view.absent.contains(&one.identity));
+    let strip = json!({"metadata": {"labels": {"core.rukpak.io/owner-kind": null}}});
+    api.patch("two", &PatchParams::default(), &merge(strip))
+        .await
+        .unwrap();
+    observer
+        .wait(&ours, "both gone", |view| view.absent.len() == 2)
+        .await;
+    let back = observer.apply(&ours, config_map("two")).await;
+    let view = observer
+        .wait(&ours, "one back", |view| view.objects.len() == 1)
+        .await;
+    assert_eq!(view.objects[&two.identity].fields, back.applied.fields);
+    let theirs = json!({"metadata": {"labels": {"core.rukpak.io/owner-name": "somebody"}}});
+    api.patch("two", &PatchParams::default(), &merge(theirs))
+        .await
+        .unwrap();
+    observer
+        .wait(&ours, "given away", |view| view.absent.len() == 2)
+        .await;
+}
+
+#[tokio::test]
+async fn an_object_that_waits_for_its_finalizers_is_being_deleted() {
+    let mut observer = Observer::new("deleting").await;
+    let ours = unique("till");
+    let mut held = config_map("held");
+    held["metadata"]["finalizers"] = json!(["example.com/held"]);
+    let map = observer.apply(&ours, held).await;
+    observer.want::<ConfigMap>(&ours, &[&map]);
+    observer
+        .wait(&ours, "there", |view| view.objects.len() == 1)
+        .await;
+    let api: Api<ConfigMap> = observer.namespaced();
+    api.delete("held", &DeleteParams::default()).await.unwrap();
+    let view = observer
+        .wait(&ours, "deleting", |view| {
+            view.objects.values().any(|it| it.deleting)
+        })
+        .await;
+    let inventory = [(map.identity.clone(), Entry::default())].into();
+    assert_eq!(drift::drifted(&inventory, &view), []);
+    let release = json!({"metadata": {"finalizers": null}});
+    api.patch("held", &PatchParams::default(), &merge(release))
+        .await
+        .unwrap();
+    let view = observer
+        .wait(&ours, "gone", |view| !view.absent.is_empty())
+        .await;
+    assert_eq!(drift::drifted(&inventory, &view), [map.identity]);
+}
+
+#[tokio::test]
+async fn scaling_takes_replicas_from_us_and_nothing_once_they_are_yielded() {
+    let mut observer = Observer::new("scale").await;
+    let (ours, other) = (unique("till"), unique("shelf"));
+    let workload = observer.apply(&ours, deployment("till", Some(0))).await;
+    let fence = observer.apply(&other, deployment("fence", Some(0))).await;
+    observer.want::<Deployment>(&ours, &[&workload]);
+    observer.want::<Deployment>(&other, &[&fence]);
+    observer.wait(&ours, "synced", |view| view.synced).await;
+    let inventory = [(workload.identity.clone(), entry(&workload))].into();
+    // Its controller writes status and annotations meanwhile.
+    assert_eq!(drift::drifted(&inventory, &observer.view(&ours)), []);
+
+    let api: Api<Deployment> = observer.namespaced();
+    let scale = |replicas| merge(json!({"spec": {"replicas": replicas}}));
+    let params = PatchParams::default();
+    api.patch_scale("till", &params, &scale(1)).await.unwrap();
+    observer
+        .wait(&ours, "drift", |view| {
+            !drift::drifted(&inventory, view).is_empty()
+        })
+        .await;
+    let yielded = observer.apply(&ours, deployment("till", None)).await;
+    assert_ne!(yielded.applied.fields, workload.applied.fields);
+    let inventory = [(yielded.identity.clone(), entry(&yielded))].into();
+    api.patch_scale("till", &params, &scale(2)).await.unwrap();
+    let scaled = api
+        .get("till")
+        .await
+        .unwrap()
+        .metadata
+        .resource_version
+        .unwrap();
+    let view = observer
+        .wait(&ours, "the second scaling", |view| {
+            let seen = view.objects.get(&yielded.identity);
+            let version = |text: &str| text.parse::<u64>().unwrap();
+            seen.is_some_and(|seen| version(&seen.resource_version) >= version(&scaled))
+        })
+        .await;
+    assert_eq!(drift::drifted(&inventory, &view), []);
+}
+
+#[tokio::test]
+async fn a_kind_that_goes_is_told_and_watched_again_when_its_definition_is_applied() {
+    let mut observer = Observer::new("kind").await;
+    let ours = unique("till");
+    let group = format!("{}.example.com", unique("watches"));
+    let definition = observer::definition(&group);
+    let name = format!("tills.{group}");
+    let applied = observer.apply_cluster_wide(&ours, definition.clone()).await;
+    observer.cluster.wait_established(&name).await.unwrap();
+    let till = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "Till", "metadata": {"name": "a"}, "spec": {"drawer": "open"}});
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(&group, "v1", "Till"));
+    let object = observer.apply(&ours, till.clone()).await;
+    let kinds = [
+        (&applied, kind_of::<CustomResourceDefinition>()),
+        (&object, observer::kind(resource, true)),
+    ];
+    observer.want_kinds(&ours, None, &kinds);
+    let view = observer.wait(&ours, "synced", |view| view.synced).await;
+    assert_eq!(view.objects.len(), 2);
+
+    let api: Api<CustomResourceDefinition> = Api::all(observer.client());
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    let view = observer
+        .wait(&ours, "failing", |view| {
+            !view.failing.is_empty() && view.absent.contains(&applied.identity)
+        })
+        .await;
+    assert!(view.unknown.contains(&object.identity), "{view:?}");
+    assert!(
+        view.failing[0].starts_with(&format!("tills.{group} cannot be watched: "))
+            && view.failing[0].contains(&format!("the API {group}/v1 is not served")),
+        "{view:?}"
+    );
+
+    gone(api.clone(), &name).await;
+    let applied = observer.apply_cluster_wide(&ours, definition).await;
+    observer.cluster.wait_established(&name).await.unwrap();
+    observer.applied(&ours, &[&applied]);
+    let view = observer
+        .wait(&ours, "watched again", |view| view.synced)
+        .await;
+    assert_eq!(view.absent, [object.identity.clone()].into());
+    assert_eq!(view.failing, [] as [String; 0]);
+    observer.apply(&ours, till).await;
+    observer
+        .wait(&ours, "there again", |view| view.absent.is_empty())
+        .await;
+    observer.watches.forget(&ours);
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_account_sees_what_it_may_and_is_told_what_it_may_not() {
+    let mut observer = Observer::new("account").await;
+    let ours = unique("till");
+    let namespace = observer.namespace.name().to_owned();
+    let account = ServiceAccountRef {
+        name: "installer".to_owned(),
+        namespace: namespace.clone(),
+    };
+    let create = PostParams::default();
+    let made: ServiceAccount =
+        serde_json::from_value(json!({"metadata": {"name": "installer"}})).unwrap();
+    observer.namespaced().create(&create, &made).await.unwrap();
+    let map = observer.apply(&ours, config_map("ours")).await;
+    observer.want_kinds(&ours, Some(&account), &[(&map, kind_of::<ConfigMap>())]);
+    let view = observer
+        .wait(&ours, "refused", |view| !view.failing.is_empty())
+        .await;
+    assert!(!view.synced && view.unknown.contains(&map.identity));
+    let words = &view.failing[0];
+    assert!(
+        words.starts_with(&format!("configmaps of namespace {namespace} cannot be watched: configmaps is forbidden"))
+            && words.contains(&format!(
+                "; allow system:serviceaccount:{namespace}:installer (and let the provisioner impersonate it) to list and \
+                 watch configmaps of namespace {namespace}"
+            )),
+        "{words}"
+    );
+
+    let role: Role = serde_json::from_value(json!({
+        "metadata": {"name": "reader"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}],
+    }))
+    .unwrap();
+    observer.namespaced().create(&create, &role).await.unwrap();
+    let binding: RoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "installer", "namespace": namespace}],
+    }))
+    .unwrap();
+    observer
+        .namespaced()
+        .create(&create, &binding)
+        .await
+        .unwrap();
+    let view = observer.wait(&ours, "allowed", |view| view.synced).await;
+    assert_eq!(view.failing, [] as [String; 0]);
+    assert_eq!(view.objects[&map.identity].fields, map.applied.fields);
+}
+
+#[tokio::test]
+async fn watches_end_with_their_last_instance() {
+    let observer = Observer::new("end").await;
+    let (one, two) = (unique("till"), unique("shelf"));
+    let map = observer.apply(&one, config_map("one")).await;
+    let workload = observer.apply(&two, deployment("two", Some(0))).await;
+    observer.want::<ConfigMap>(&one, &[&map]);
+    let kinds = [
+        (&map, kind_of::<ConfigMap>()),
+        (&workload, kind_of::<Deployment>()),
+    ];
+    observer.want_kinds(&two, None, &kinds);
+    assert_eq!(observer.watches.count(), 2);
+    observer.watches.forget(&one);
+    assert_eq!(observer.watches.count(), 2);
+    observer.want_kinds(&two, None, &kinds[..1]);
+    assert_eq!(observer.watches.count(), 1);
+    observer.watches.forget(&two);
+    assert_eq!(observer.watches.count(), 0);
+}

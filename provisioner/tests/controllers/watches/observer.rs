@@ -1,0 +1,197 @@
+//! Watches of a test's own, with what they say and the objects they watch.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use cluster::{Cluster, TempNamespace};
+use kube::{
+    Api, Client, Resource,
+    api::{DynamicObject, Patch, PatchParams},
+    core::{ApiResource, GroupVersionKind, NamespaceResourceScope},
+    runtime::reflector::ObjectRef,
+};
+use manifests::{
+    api::instance::{BundleInstance, ServiceAccountRef},
+    object::Identity,
+};
+use provisioner::{
+    account::Accounts,
+    apply::{Applied, MANAGER},
+    drift::Fingerprint,
+    kinds::Kind,
+    watches::{View, Watches},
+};
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, time::timeout};
+
+use crate::support::PATIENCE;
+
+/// Watches, and a namespace for what they watch.
+pub(crate) struct Observer {
+    pub(crate) cluster: &'static Cluster,
+    pub(crate) namespace: TempNamespace,
+    pub(crate) watches: Watches,
+    woken: mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>,
+}
+
+/// An object as it was applied.
+pub(crate) struct Object {
+    pub(crate) identity: Identity,
+    pub(crate) applied: Applied,
+}
+
+/// A kind as the apiserver serves it.
+pub(crate) fn kind(resource: ApiResource, namespaced: bool) -> Arc<Kind> {
+    Arc::new(Kind {
+        resource,
+        namespaced,
+    })
+}
+
+/// A built-in kind.
+pub(crate) fn kind_of<K: Resource<DynamicType = ()>>() -> Arc<Kind> {
+    kind(ApiResource::erase::<K>(&()), true)
+}
+
+/// The definition of Tills, in a group of the test's own.
+pub(crate) fn definition(group: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("tills.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": "Till", "listKind": "TillList", "plural": "tills", "singular": "till"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
+impl Observer {
+    pub(crate) async fn new(name: &str) -> Self {
+        let cluster = Cluster::shared().await.unwrap();
+        let accounts = Accounts::new(cluster.config().clone()).unwrap();
+        let (sender, woken) = mpsc::unbounded_channel();
+        Self {
+            cluster,
+            namespace: cluster.temp_namespace(name).await.unwrap(),
+            watches: Watches::new(Arc::new(accounts), sender),
+            woken,
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.cluster.client().unwrap()
+    }
+
+    pub(crate) fn namespaced<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client(), self.namespace.name())
+    }
+
+    /// Applies an object of an instance in the namespace of this test, as the provisioner does.
+    pub(crate) async fn apply(&self, instance: &str, mut object: Value) -> Object {
+        object["metadata"]["namespace"] = json!(self.namespace.name());
+        self.apply_cluster_wide(instance, object).await
+    }
+
+    pub(crate) async fn apply_cluster_wide(&self, instance: &str, mut object: Value) -> Object {
+        object["metadata"]["labels"] = json!({
+            "core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": instance});
+        let object = manifests::object::Object::try_from(object).unwrap();
+        let (group, version) = manifests::object::group_version(object.api_version());
+        let kind = GroupVersionKind::gvk(group, version, object.kind());
+        let resource = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = match object.namespace() {
+            "" => Api::all_with(self.client(), &resource),
+            namespace => Api::namespaced_with(self.client(), namespace, &resource),
+        };
+        let params = PatchParams::apply(MANAGER).force();
+        let stored = api
+            .patch(object.name(), &params, &Patch::Apply(object.value()))
+            .await
+            .unwrap();
+        let metadata = serde_json::to_value(&stored.metadata).unwrap();
+        Object {
+            identity: object.identity(),
+            applied: Applied {
+                uid: stored.metadata.uid.unwrap(),
+                resource_version: stored.metadata.resource_version.unwrap(),
+                fields: Fingerprint::of(&metadata, MANAGER),
+                taken: Vec::new(),
+                yielded: Vec::new(),
+            },
+        }
+    }
+
+    /// Says what an instance has, all of one built-in kind.
+    pub(crate) fn want<K: Resource<DynamicType = ()>>(&self, instance: &str, objects: &[&Object]) {
+        let kinds: Vec<_> = objects.iter().map(|&it| (it, kind_of::<K>())).collect();
+        self.want_kinds(instance, None, &kinds);
+    }
+
+    pub(crate) fn want_kinds(
+        &self,
+        instance: &str,
+        account: Option<&ServiceAccountRef>,
+        objects: &[(&Object, Arc<Kind>)],
+    ) {
+        let wanted = objects
+            .iter()
+            .map(|(object, kind)| (object.identity.clone(), Arc::clone(kind)))
+            .collect();
+        self.watches.want(instance, account, &wanted);
+    }
+
+    /// Tells the watches what was applied.
+    pub(crate) fn applied(&self, instance: &str, objects: &[&Object]) {
+        let applied: BTreeMap<_, _> = objects
+            .iter()
+            .map(|object| (object.identity.clone(), object.applied.clone()))
+            .collect();
+        self.watches.applied(instance, &applied);
+    }
+
+    pub(crate) fn view(&self, instance: &str) -> View {
+        self.watches.view(instance)
+    }
+
+    /// Looks whenever the instance is woken, as its controller does, until it sees what is wanted.
+    pub(crate) async fn wait(
+        &mut self,
+        instance: &str,
+        what: &str,
+        wanted: impl Fn(&View) -> bool,
+    ) -> View {
+        let look = async {
+            loop {
+                let view = self.view(instance);
+                if wanted(&view) {
+                    return view;
+                }
+                while self.woken.recv().await.expect("watches go on").name != instance {}
+            }
+        };
+        match timeout(PATIENCE, look).await {
+            Ok(view) => view,
+            Err(_) => panic!("{instance}: not {what}: {:#?}", self.view(instance)),
+        }
+    }
+
+    /// Whom the watches wake next.
+    pub(crate) async fn next_wake(&mut self) -> String {
+        let next = timeout(PATIENCE, self.woken.recv()).await;
+        next.expect("somebody is woken")
+            .expect("watches go on")
+            .name
+    }
+
+    /// Forgets who was woken until now.
+    pub(crate) fn settle(&mut self) {
+        while self.woken.try_recv().is_ok() {}
+    }
+}
