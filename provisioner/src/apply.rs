@@ -175,7 +175,7 @@ impl Apply<'_> {
 
     /// Does something to each of many, a bounded number at once, results in order. `None` was not tried because the
     /// apiserver did not answer for others.
-    async fn each<'s, T: 's, R, F>(
+    async fn each<'s, T, R, F>(
         &self,
         all: &[&'s T],
         act: impl Fn(&'s T) -> F,
@@ -214,8 +214,7 @@ fn is_late(step: &Step) -> bool {
     let object = &step.object;
     match (object.group(), object.kind()) {
         ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding")
-        | ("admissionregistration.k8s.io", _)
-        | ("apiregistration.k8s.io", _) => true,
+        | ("admissionregistration.k8s.io" | "apiregistration.k8s.io", _) => true,
         ("", "Secret") => {
             text(object.value(), &["type"]) == Some("kubernetes.io/service-account-token")
         }

@@ -38,6 +38,9 @@ pub struct Kind {
     pub namespaced: bool,
 }
 
+/// What is served of what was asked for.
+pub type Found = HashMap<GroupVersionKind, Option<Arc<Kind>>>;
+
 /// What is known about the kinds that were asked for, those that are not served included.
 pub struct Kinds {
     client: Client,
@@ -80,7 +83,7 @@ impl Kinds {
     pub async fn find(
         &self,
         wanted: impl IntoIterator<Item = GroupVersionKind> + Send,
-    ) -> Result<HashMap<GroupVersionKind, Option<Arc<Kind>>>, kube::Error> {
+    ) -> Result<Found, kube::Error> {
         let mut by_version: BTreeMap<GroupVersion, Vec<GroupVersionKind>> = BTreeMap::new();
         for kind in wanted {
             let version = GroupVersion {
@@ -129,6 +132,38 @@ impl Kinds {
             }
         }
         Ok(found)
+    }
+
+    /// Looks a kind up whatever its version is, that one first: what was applied in a version that is served no longer is
+    /// still there in another.
+    ///
+    /// # Errors
+    /// When the apiserver cannot be asked, or does not tell of a version because the server behind it is not there.
+    pub async fn find_any(
+        &self,
+        wanted: GroupVersionKind,
+    ) -> Result<Option<Arc<Kind>>, kube::Error> {
+        if let Some(kind) = self.find([wanted.clone()]).await?.remove(&wanted).flatten() {
+            return Ok(Some(kind));
+        }
+        let versions = ask::groups(&self.client).await?;
+        for version in versions
+            .iter()
+            .filter(|version| version.group == wanted.group)
+        {
+            let kinds = ask::kinds(&self.client, version).await?;
+            let Some(kinds) = kinds else {
+                let problem = format!(
+                    "the server behind the API {}/{} is not available",
+                    version.group, version.version
+                );
+                return Err(kube::Error::Service(problem.into()));
+            };
+            if let Some(kind) = kinds.get(&wanted.kind) {
+                return Ok(Some(kind.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// Forgets what is known of a group: a CRD of it was applied or deleted, or the apiserver answered 404.

@@ -7,7 +7,8 @@ mod table;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -15,7 +16,10 @@ use kube::core::GroupVersionKind;
 use manifests::object::{Identity, Object, group_version};
 use serde::Serialize;
 
-use crate::{inventory::Inventory, kinds::Kind};
+use crate::{
+    inventory::Inventory,
+    kinds::{Found, Kind},
+};
 use definitions::Definitions;
 
 pub use decorate::is_kept;
@@ -93,7 +97,7 @@ pub struct Plan {
 /// Makes the plan. `kinds` answers for every kind of the objects.
 pub fn new(
     objects: Vec<Object>,
-    kinds: &HashMap<GroupVersionKind, Option<Arc<Kind>>>,
+    kinds: &Found,
     inventory: &Inventory,
     owner: &Owner,
     namespace: &str,
@@ -155,8 +159,7 @@ pub fn new(
     plan
 }
 
-/// What the inventory has and nobody wants any more, in the order in which it is deleted: custom resources while their
-/// definitions and those who finalise them are still there, then definitions, then the rest the other way round.
+/// What the inventory has and nobody wants any more, in the order in which it is deleted.
 pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leaving> {
     let mut leaving: Vec<_> = inventory
         .iter()
@@ -166,35 +169,50 @@ pub fn leaving(inventory: &Inventory, desired: &BTreeSet<Identity>) -> Vec<Leavi
             version: entry.version.clone(),
         })
         .collect();
-    let groups: BTreeSet<String> =
-        definition_groups(leaving.iter().map(|leaving| &leaving.identity))
-            .map(str::to_owned)
-            .collect();
+    let groups = definition_groups(&leaving);
     leaving.sort_by_cached_key(|leaving| {
         let identity = &leaving.identity;
-        let stage = match wave(
-            &identity.group,
-            &identity.kind,
-            groups.contains(&identity.group),
-        ) {
-            Wave::Resources => 0,
-            Wave::Definitions => 1,
-            Wave::Workloads => 2,
-            Wave::Configuration => 3,
-            Wave::Namespaces => 4,
-        };
-        (stage, std::cmp::Reverse(order(identity)))
+        (Exit::of(identity, &groups), Reverse(order(identity)))
     });
     leaving
 }
 
-/// The groups of definitions, told by their names: `etcdclusters.etcd.database.coreos.com`.
-pub(crate) fn definition_groups<'a>(
-    identities: impl Iterator<Item = &'a Identity>,
-) -> impl Iterator<Item = &'a str> {
-    identities
-        .filter(|identity| is_definition(identity))
-        .filter_map(|identity| Some(identity.name.split_once('.')?.1))
+/// When an object is deleted. Custom resources go while their definitions, and those who finalise them, are still there;
+/// webhooks before what answers them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Exit {
+    Resources,
+    Definitions,
+    Webhooks,
+    Workloads,
+    Configuration,
+    Namespaces,
+}
+
+impl Exit {
+    /// `groups`: of the definitions that leave as well.
+    pub(crate) fn of(identity: &Identity, groups: &BTreeSet<String>) -> Self {
+        let brought = groups.contains(&identity.group);
+        match wave(&identity.group, &identity.kind, brought) {
+            Wave::Resources => Self::Resources,
+            Wave::Definitions => Self::Definitions,
+            Wave::Workloads if identity.group.ends_with("registration.k8s.io") => Self::Webhooks,
+            Wave::Workloads => Self::Workloads,
+            Wave::Configuration => Self::Configuration,
+            Wave::Namespaces => Self::Namespaces,
+        }
+    }
+}
+
+/// The groups of definitions that leave, told by their names: `etcdclusters.etcd.database.coreos.com`.
+pub(crate) fn definition_groups(leaving: &[Leaving]) -> BTreeSet<String> {
+    let definitions = leaving
+        .iter()
+        .map(|leaving| &leaving.identity)
+        .filter(|identity| is_definition(identity));
+    definitions
+        .filter_map(|identity| Some(identity.name.split_once('.')?.1.to_owned()))
+        .collect()
 }
 
 /// Whether an object is a CustomResourceDefinition.

@@ -30,14 +30,14 @@ impl<'a> Known<'a> {
                 .contains(failure.identity.namespace.as_str()),
             _ if message.contains("does not support dry run") => true,
             // A role that a binding names, an account that a pod names.
-            _ => self.missing(message).any(|name| self.names.contains(name)),
+            _ => missing(message).any(|name| self.names.contains(name)),
         }
     }
+}
 
-    /// The names in `… "name" not found`.
-    fn missing<'m>(&self, message: &'m str) -> impl Iterator<Item = &'m str> + use<'m> {
-        message
-            .match_indices("\" not found")
-            .filter_map(move |(end, _)| message.get(..end)?.rsplit('"').next())
-    }
+/// The names in `… "name" not found`.
+fn missing(message: &str) -> impl Iterator<Item = &str> {
+    message
+        .match_indices("\" not found")
+        .filter_map(|(end, _)| message.get(..end)?.rsplit('"').next())
 }

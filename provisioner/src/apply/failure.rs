@@ -47,19 +47,13 @@ pub(super) fn sentence(identity: &Identity, problem: &str) -> String {
 /// For an object that was being deleted when it was applied.
 pub(super) fn deleting(identity: Identity, since: &str, metadata: &Value) -> Failure {
     let finalizers = finalizers(metadata);
-    let waits = if finalizers.is_empty() {
-        String::new()
-    } else {
-        format!(" and waits for its finalizers ({finalizers})")
-    };
-    let problem = format!(
-        "is being deleted since {since}{waits}; it is applied again once it is gone, see to it that whoever set the \
-         finalizers runs"
-    );
-    let problem = if waits.is_empty() {
+    let problem = if finalizers.is_empty() {
         format!("is being deleted since {since}; it is applied again once it is gone")
     } else {
-        problem
+        format!(
+            "is being deleted since {since} and waits for its finalizers ({finalizers}); it is applied again once it is \
+             gone, so see to it that whoever acts on them runs"
+        )
     };
     Failure {
         message: sentence(&identity, &problem),

@@ -44,17 +44,31 @@ impl Apply<'_> {
 
     async fn put(&self, step: &Step, run: Run) -> Result<Applied, Failure> {
         let identity = step.object.identity();
-        match self.patched(step, &identity, run).await {
-            Ok(applied) => Ok(applied),
+        let (partial, taken, yielded) = match self.patched(step, &identity, run).await {
+            Ok(patched) => patched,
             Err(trouble) => {
                 let failure = failure::of(identity, &trouble);
                 if failure.cause == Cause::NotServed {
                     self.kinds.forget(step.object.group());
                 }
-                Err(failure)
+                return Err(failure);
             }
+        };
+        if let Some(since) = text(&partial.metadata, &["deletionTimestamp"]) {
+            return Err(failure::deleting(identity, since, &partial.metadata));
         }
-        .and_then(|(partial, taken, yielded)| applied(step, &partial.metadata, taken, yielded))
+        let field = |name| {
+            text(&partial.metadata, &[name])
+                .unwrap_or_default()
+                .to_owned()
+        };
+        Ok(Applied {
+            uid: field("uid"),
+            resource_version: field("resourceVersion"),
+            fields: Fingerprint::of(&partial.metadata, MANAGER),
+            taken,
+            yielded,
+        })
     }
 
     async fn patched(
@@ -79,9 +93,10 @@ impl Apply<'_> {
             return Err(trouble);
         }
         let mut object = step.object.value().clone();
-        let (yielded, taken) = conflicts.into_iter().partition(|conflict| {
+        let (yielded, mut taken): (Vec<_>, Vec<_>) = conflicts.into_iter().partition(|conflict| {
             conflict.subresource == "scale" && conflict::remove(&mut object, &conflict.field)
         });
+        taken.retain(|conflict| !conflict::is_own(conflict));
         let partial = self.patch(&address, step, &object, true, run).await?;
         Ok((partial, taken, yielded))
     }
@@ -127,23 +142,4 @@ impl Apply<'_> {
             attempt += 1;
         }
     }
-}
-
-fn applied(
-    step: &Step,
-    metadata: &Value,
-    taken: Vec<Conflict>,
-    yielded: Vec<Conflict>,
-) -> Result<Applied, Failure> {
-    if let Some(since) = text(metadata, &["deletionTimestamp"]) {
-        return Err(failure::deleting(step.object.identity(), since, metadata));
-    }
-    let field = |name| text(metadata, &[name]).unwrap_or_default().to_owned();
-    Ok(Applied {
-        uid: field("uid"),
-        resource_version: field("resourceVersion"),
-        fields: Fingerprint::of(metadata, MANAGER),
-        taken,
-        yielded,
-    })
 }

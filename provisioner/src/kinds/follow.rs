@@ -160,7 +160,8 @@ where
             }
             Ok(None) => return,
             Err(error) => {
-                warn!(kind = %resource.kind, error = &error as &dyn std::error::Error, "failed to watch what is served");
+                let error = &error as &dyn std::error::Error;
+                warn!(kind = %resource.kind, error, "failed to watch what is served");
                 Vec::new()
             }
         };
@@ -209,7 +210,7 @@ async fn appear(kinds: &Kinds, served: Served) {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    debug!(group = %served.group, error = &error as &dyn std::error::Error, "failed to look a group up")
+                    debug!(group = %served.group, error = &error as &dyn std::error::Error, "failed to look a group up");
                 }
             }
             sleep(pause).await;
