@@ -65,8 +65,7 @@ pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
         .map(|object| one(input, object))
         .buffered(input.concurrency.clamp(1, CONCURRENCY))
         .try_fold(Findings::default(), async |mut all, found| {
-            all.problems.extend(found.problems);
-            all.warnings.extend(found.warnings);
+            all.merge(found);
             Ok(all)
         })
         .await?;
@@ -110,7 +109,7 @@ async fn one(input: &Input<'_>, object: &Object) -> Result<Findings, kube::Error
         let outcome = resources::check(input.client, &definition, target).await?;
         tell_outcome(name, outcome, &mut findings);
     }
-    tell_judgement(name, judgement, &mut findings);
+    tell_judgement(name, &judgement, &mut findings);
     Ok(findings)
 }
 
@@ -127,7 +126,7 @@ async fn live(input: &Input<'_>, name: &str) -> Result<Option<Value>, kube::Erro
     }
 }
 
-fn tell_judgement(name: &str, judgement: Judgement, findings: &mut Findings) {
+fn tell_judgement(name: &str, judgement: &Judgement, findings: &mut Findings) {
     if !judgement.problems.is_empty() {
         let problems = listed(&judgement.problems, judgement.more);
         findings.problems.push(problem(format!(
@@ -192,19 +191,10 @@ fn problem(message: String) -> Problem {
 /// The first of many, and how many more there are.
 fn listed(messages: &[String], more: usize) -> String {
     let told = messages.len().min(MAX_TOLD);
+    let mut parts: Vec<String> = messages.iter().take(told).cloned().collect();
     let more = more + messages.len() - told;
-    let mut text = messages
-        .iter()
-        .take(told)
-        .fold(String::new(), |text, message| {
-            if text.is_empty() {
-                message.clone()
-            } else {
-                text + "; " + message
-            }
-        });
     if more > 0 {
-        text += &format!("; and {more} more");
+        parts.push(format!("and {more} more"));
     }
-    text
+    parts.join("; ")
 }

@@ -12,6 +12,7 @@
 mod api;
 mod bundle;
 mod content;
+mod definitions;
 mod health;
 mod process;
 mod support;

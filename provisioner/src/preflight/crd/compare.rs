@@ -1,5 +1,7 @@
 //! Two schemas of one version, old and new: what is taken away from whoever uses the old one.
 
+use std::fmt::Write as _;
+
 use manifests::object::shortened;
 use serde_json::Value;
 
@@ -216,7 +218,7 @@ impl Comparison {
                 .properties
                 .get(name)
                 .is_some_and(|field| field.default.is_some());
-            if !has_default && !(is_object(place, new) && is_everywhere(name)) {
+            if !(has_default || is_object(place, new) && is_everywhere(name)) {
                 self.narrow(&place.key(name), "required", format_args!("added"));
             }
         }
@@ -323,10 +325,13 @@ fn told(values: &[Value]) -> String {
         .collect::<Vec<_>>()
         .join(", ");
     if let Some(rest) = values.len().checked_sub(MOST).filter(|rest| *rest > 0) {
-        text += &format!(" and {rest} more");
+        let _ = write!(text, " and {rest} more"); // writing to a String does not fail
     }
     text
 }
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod random;

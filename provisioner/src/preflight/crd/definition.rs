@@ -40,14 +40,18 @@ impl Definition {
                 .into_iter()
                 .flatten()
         };
+        let keeps_unknown =
+            at(value, &["spec", "preserveUnknownFields"]) == Some(&Value::Bool(true));
         let versions = list(&["spec", "versions"])
             .filter_map(|version| {
                 let schema = at(version, &["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null);
-                let read = Version {
-                    served: version.get("served") == Some(&Value::Bool(true)),
-                    schema: Schema::read(schema),
-                };
-                Some((text(version, &["name"])?.to_owned(), read))
+                let mut schema = Schema::read(schema);
+                if keeps_unknown {
+                    schema.keep_unknown();
+                }
+                let served = version.get("served") == Some(&Value::Bool(true));
+                let name = text(version, &["name"])?.to_owned();
+                Some((name, Version { served, schema }))
             })
             .collect();
         Self {

@@ -10,6 +10,10 @@ use super::pattern::Pattern;
 const MAX_DEPTH: usize = 100;
 
 /// A structural schema, without what only explains.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a keyword of its own"
+)]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Schema {
     pub(super) type_: Option<Type>,
@@ -90,9 +94,22 @@ pub(super) struct Junctors {
 }
 
 impl Schema {
-    /// Reads a schema. What is not one accepts everything.
+    /// Reads the schema of whole custom resources. What is not one accepts everything that is an object.
     pub(super) fn read(value: &Value) -> Self {
-        Self::at_depth(value, 0)
+        let mut schema = Self::at_depth(value, 0);
+        schema.type_.get_or_insert(Type::Object);
+        schema
+    }
+
+    /// Makes every object keep the fields it does not know: what `preserveUnknownFields` means, which definitions still
+    /// have that were made before 1.16.
+    pub(super) fn keep_unknown(&mut self) {
+        self.preserve = true;
+        self.properties.values_mut().for_each(Self::keep_unknown);
+        let below = [&mut self.additional, &mut self.items];
+        for schema in below.into_iter().flatten() {
+            schema.keep_unknown();
+        }
     }
 
     fn at_depth(value: &Value, depth: usize) -> Self {

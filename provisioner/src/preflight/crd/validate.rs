@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::{
     format,
     place::{Place, ROOT},
-    schema::{Limit, List, Schema, Type},
+    schema::{List, Schema, Type},
 };
 
 /// How many errors of one custom resource are told.
@@ -176,41 +176,54 @@ fn string(text: &str, value: &Value, schema: &Schema, place: &Place<'_>, errors:
 fn number(number: &Number, value: &Value, schema: &Schema, place: &Place<'_>, errors: &mut Errors) {
     let Some(float) = number.as_f64() else { return };
     let bounds = &schema.bounds;
-    if let Some(Limit {
-        value: most,
-        exclusive,
-    }) = bounds.maximum
-        && (float > most || (exclusive && float >= most))
-    {
-        let than = if exclusive {
-            "less than"
+    // Against whole numbers the apiserver holds what is left of a bound without its fraction.
+    let comparable = |bound: f64| {
+        if number.is_f64() {
+            bound
         } else {
-            "less than or equal to"
-        };
-        errors.invalid(place, value, format_args!("should be {than} {most}"));
+            bound.trunc()
+        }
+    };
+    if let Some(limit) = bounds.maximum {
+        let most = comparable(limit.value);
+        if float > most || (limit.exclusive && float >= most) {
+            let than = if limit.exclusive {
+                "less than"
+            } else {
+                "less than or equal to"
+            };
+            errors.invalid(
+                place,
+                value,
+                format_args!("should be {than} {}", limit.value),
+            );
+        }
     }
-    if let Some(Limit {
-        value: least,
-        exclusive,
-    }) = bounds.minimum
-        && (float < least || (exclusive && float <= least))
-    {
-        let than = if exclusive {
-            "greater than"
-        } else {
-            "greater than or equal to"
-        };
-        errors.invalid(place, value, format_args!("should be {than} {least}"));
+    if let Some(limit) = bounds.minimum {
+        let least = comparable(limit.value);
+        if float < least || (limit.exclusive && float <= least) {
+            let than = if limit.exclusive {
+                "greater than"
+            } else {
+                "greater than or equal to"
+            };
+            errors.invalid(
+                place,
+                value,
+                format_args!("should be {than} {}", limit.value),
+            );
+        }
     }
-    if let Some(factor) = bounds.multiple_of
-        && factor > 0.0
-        && (float / factor).fract() != 0.0
-    {
-        errors.invalid(
-            place,
-            value,
-            format_args!("should be a multiple of {factor}"),
-        );
+    if let Some(factor) = bounds.multiple_of {
+        let comparable = comparable(factor);
+        // A factor below 1 leaves 0, and no whole number is accepted.
+        if comparable <= 0.0 || (float / comparable).fract() != 0.0 {
+            errors.invalid(
+                place,
+                value,
+                format_args!("should be a multiple of {factor}"),
+            );
+        }
     }
     if let Some(format) = &schema.format
         && !format::accepts_number(format, float)

@@ -9,6 +9,7 @@ fn between(old: &Value, new: &Value) -> Comparison {
 }
 
 /// What one change of `spec.a` takes away.
+#[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn change(old: Value, new: Value) -> Comparison {
     between(
         &json!({"type": "object", "properties": {"a": old}}),
@@ -17,6 +18,7 @@ fn change(old: Value, new: Value) -> Comparison {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn what_takes_something_away_is_told_with_its_place() {
     let object = |required: &[&str]| {
         json!({"type": "object", "required": required,

@@ -34,6 +34,7 @@ fn targets(judgement: &Judgement) -> Vec<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn versions_decide_what_is_said_and_what_is_looked_at() {
     let any = json!({"type": "integer"});
     let narrow = json!({"type": "integer", "maximum": 5});
@@ -163,6 +164,24 @@ fn a_webhook_makes_of_a_new_version_what_it_likes() {
     assert_eq!(targets(&judge(&old, &new)), ["v1: v1"]);
     new.webhook = false;
     assert_eq!(targets(&judge(&old, &new)), ["v1: v1 v2"]);
+}
+
+#[test]
+fn a_definition_that_kept_everything_may_begin_to_prune_if_nothing_is_lost() {
+    let new = crd(&[version("v1", true, &json!({"type": "integer"}))], &[]);
+    for schema in [json!(null), schema(&json!({"type": "integer"}))] {
+        let old = Definition::read(&json!({
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"plural": "etcds", "kind": "Etcd"},
+                "preserveUnknownFields": true,
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+            },
+            "status": {"storedVersions": ["v1"]},
+        }));
+        let judgement = judge(&old, &new);
+        assert_eq!(judgement.problems, Vec::<String>::new(), "{schema}");
+        assert_eq!(targets(&judgement), ["v1: v1"], "{schema}");
+    }
 }
 
 #[test]

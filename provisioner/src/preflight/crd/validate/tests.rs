@@ -3,7 +3,7 @@ use serde_json::json;
 use super::{super::prepare::prepare, *};
 
 /// What is wrong with `spec.a`, and what it loses.
-fn check(schema: &Value, value: Value) -> Vec<String> {
+fn check(schema: &Value, value: &Value) -> Vec<String> {
     let schema = Schema::read(&json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": {"a": schema}},
     }}));
@@ -72,17 +72,17 @@ fn errors_speak_as_the_apiserver_does() {
             "spec.a: Invalid value: \"spec.a\" must validate one and only one schema (oneOf). Found 2 valid alternatives",
         ),
     ] {
-        assert_eq!(check(&schema, value), [error]);
+        assert_eq!(check(&schema, &value), [error]);
     }
 }
 
 #[test]
 fn errors_of_one_custom_resource_are_bounded() {
     let schema = json!({"type": "array", "items": {"type": "string"}});
-    let errors = check(&schema, json!((0..1000).collect::<Vec<_>>()));
+    let errors = check(&schema, &json!((0..1000).collect::<Vec<_>>()));
     assert_eq!(errors.len(), MAX_ERRORS);
     let long = "x".repeat(100_000);
-    let errors = check(&json!({"type": "string", "pattern": "^y"}), json!(long));
+    let errors = check(&json!({"type": "string", "pattern": "^y"}), &json!(long));
     assert!(errors[0].len() < 200, "{}", errors[0].len());
 }
 

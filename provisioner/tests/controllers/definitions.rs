@@ -1,0 +1,509 @@
+//! Upgrades of definitions against custom resources of a real apiserver, and the versions of the cluster. Rows C1 to C6
+//! of rukpak's acceptance tests, which rukpak answered by a webhook; here a BundleInstance asks before it changes anything.
+
+mod agreement;
+mod openshift;
+
+use cluster::{Cluster, DryRun};
+use convert::facts::Facts;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use manifests::{
+    api::{
+        instance::{BundleInstance, BundleInstanceSpec, Enforcement, Preflight, ServiceAccountRef},
+        labels,
+    },
+    object::Object,
+};
+use provisioner::{
+    account,
+    inventory::Inventory,
+    kinds::{Kind, Kinds},
+    plan::{Owner, Plan, Step, Wave},
+    preflight::{self, Check, Findings, Input, versions::Versions},
+};
+use serde_json::{Value, json};
+
+use crate::support::unique;
+
+/// A definition in the cluster, with custom resources. Gone with the test.
+struct Definition {
+    client: Client,
+    cluster: &'static Cluster,
+    group: String,
+    scope: &'static str,
+}
+
+impl Definition {
+    /// Applies a definition of `Star` with these versions.
+    async fn new(scope: &'static str, versions: &[Value]) -> Self {
+        let cluster = Cluster::shared().await.unwrap();
+        let definition = Self {
+            client: cluster.client().unwrap(),
+            cluster,
+            group: format!("{}.example.com", unique("sky")),
+            scope,
+        };
+        definition.apply(&definition.crd(versions)).await;
+        definition
+    }
+
+    async fn apply(&self, crd: &Value) {
+        self.cluster.apply(crd, DryRun::No).await.unwrap();
+        self.cluster.wait_established(&self.name()).await.unwrap();
+    }
+
+    fn name(&self) -> String {
+        format!("stars.{}", self.group)
+    }
+
+    fn crd(&self, versions: &[Value]) -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": self.name()},
+            "spec": {
+                "group": self.group,
+                "scope": self.scope,
+                "names": {"plural": "stars", "singular": "star", "kind": "Star", "listKind": "StarList"},
+                "versions": versions,
+            },
+        })
+    }
+
+    fn stars(&self, namespace: Option<&str>) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk(&self.group, "v1", "Star");
+        let resource = ApiResource::from_gvk_with_plural(&gvk, "stars");
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    async fn star(&self, namespace: Option<&str>, name: &str, spec: &Value) {
+        let api_version = format!("{}/v1", self.group);
+        let star = json!({"apiVersion": api_version, "kind": "Star", "metadata": {"name": name}, "spec": spec});
+        // Fields that the schema does not know are to be dropped, as they are for kubectl without validation.
+        let params = PatchParams {
+            field_manager: Some("tests".into()),
+            field_validation: Some(kube::api::ValidationDirective::Ignore),
+            force: true,
+            ..PatchParams::default()
+        };
+        let stars = self.stars(namespace);
+        stars
+            .patch(name, &params, &Patch::Apply(&star))
+            .await
+            .unwrap();
+    }
+
+    async fn check(&self, incoming: &Value) -> Findings {
+        self.check_by(incoming, None, None).await
+    }
+
+    async fn check_by(
+        &self,
+        incoming: &Value,
+        preflight: Option<Preflight>,
+        account: Option<ServiceAccountRef>,
+    ) -> Findings {
+        let mut config = self.cluster.config().clone();
+        config.auth_info.impersonate = account.as_ref().map(account::user);
+        let client = Client::try_from(config).unwrap();
+        let plan = Plan {
+            steps: vec![step(incoming)],
+            ..Plan::default()
+        };
+        let asked = Asked {
+            plan: &plan,
+            facts: &Facts::default(),
+            preflight,
+        };
+        asked
+            .of(&client, &self.client, preflight_of_definitions)
+            .await
+    }
+}
+
+impl Drop for Definition {
+    fn drop(&mut self) {
+        let (config, name) = (self.cluster.config().clone(), self.name());
+        // The runtime of the test may be on its way out.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            let _ = runtime.block_on(async {
+                let definitions: Api<CustomResourceDefinition> =
+                    Api::all(Client::try_from(config).unwrap());
+                definitions.delete(&name, &DeleteParams::default()).await
+            });
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+fn step(object: &Value) -> Step {
+    let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    Step {
+        wave: Wave::Definitions,
+        object: Object::try_from(object.clone()).unwrap(),
+        kind: Kind {
+            resource: ApiResource::from_gvk(&gvk),
+            namespaced: false,
+        }
+        .into(),
+    }
+}
+
+/// What a check is to look at.
+struct Asked<'a> {
+    plan: &'a Plan,
+    facts: &'a Facts,
+    preflight: Option<Preflight>,
+}
+
+impl Asked<'_> {
+    async fn of(
+        self,
+        client: &Client,
+        own: &Client,
+        check: impl AsyncFn(&Input<'_>) -> Result<Findings, kube::Error>,
+    ) -> Findings {
+        let spec = BundleInstanceSpec {
+            preflight: self.preflight,
+            ..serde_json::from_value(json!({
+                "provisionerClassName": "core-rukpak-io-plain",
+                "template": {"spec": {"source": {"type": "image", "image": {"ref": "registry.example/a:1"}}}},
+            }))
+            .unwrap()
+        };
+        let input = Input {
+            instance: &BundleInstance::new("sky", spec),
+            owner: &Owner {
+                name: "sky".into(),
+                uid: "u".into(),
+            },
+            plan: self.plan,
+            inventory: &Inventory::new(),
+            facts: self.facts,
+            client,
+            own,
+            kinds: &Kinds::new(own.clone()),
+            versions: &Versions::new(own.clone(), None),
+            system_namespace: "rukpak-system",
+            concurrency: 8,
+        };
+        check(&input).await.unwrap()
+    }
+}
+
+async fn preflight_of_definitions(input: &Input<'_>) -> Result<Findings, kube::Error> {
+    preflight::crd::check(input).await
+}
+
+fn version(name: &str, spec: &Value) -> Value {
+    json!({
+        "name": name, "served": true, "storage": name == "v1",
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+    })
+}
+
+/// Whatever a star is.
+fn wide() -> Value {
+    json!({"type": "object", "properties": {
+        "size": {"type": "integer"}, "color": {"type": "string"}, "moons": {"type": "array", "items": {"type": "string"}},
+    }})
+}
+
+fn with_required_color() -> Value {
+    let mut spec = wide();
+    spec["required"] = json!(["color"]);
+    spec
+}
+
+fn messages(problems: &[preflight::Problem]) -> Vec<&str> {
+    assert!(
+        problems
+            .iter()
+            .all(|problem| problem.check == Check::DefinitionUpgrade)
+    );
+    problems
+        .iter()
+        .map(|problem| problem.message.as_str())
+        .collect()
+}
+
+fn one_containing<'a>(problems: &'a [preflight::Problem], text: &str) -> &'a str {
+    let mut found = messages(problems)
+        .into_iter()
+        .filter(|message| message.contains(text));
+    let message = found
+        .next()
+        .unwrap_or_else(|| panic!("no {text:?} in {problems:#?}"));
+    assert_eq!(found.next(), None);
+    message
+}
+
+#[tokio::test]
+async fn c1_c2_a_safe_update_is_admitted() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    definition.star(None, "sun", &json!({"size": 5})).await;
+    let mut wider = wide();
+    wider["properties"]["age"] = json!({"type": "integer", "minimum": 0});
+    let mut incoming = definition.crd(&[version("v1", &wider), version("v2", &wider)]);
+    assert_eq!(definition.check(&incoming).await, Findings::default());
+    incoming["metadata"]["labels"] =
+        json!({labels::OWNER_KIND: "BundleInstance", labels::OWNER_NAME: "sky"});
+    assert_eq!(definition.check(&incoming).await, Findings::default());
+}
+
+#[tokio::test]
+async fn c3_a_new_required_field_is_denied_while_a_custom_resource_lacks_it() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    definition.star(None, "sun", &json!({"size": 5})).await;
+    definition
+        .star(None, "vega", &json!({"color": "blue"}))
+        .await;
+    let findings = definition
+        .check(&definition.crd(&[version("v1", &with_required_color())]))
+        .await;
+    let name = definition.name();
+    assert_eq!(
+        messages(&findings.problems),
+        [
+            format!(
+                "failed to validate safety of UPDATE for CRD \"{name}\" (NOTE: to disable this validation, set the \
+                 \"core.rukpak.io/safe-crd-upgrade-validation\" annotation to \"false\", or \
+                 spec.preflight.crdUpgradeSafety to Off): error validating existing CRs against new CRD's schema for \
+                 \"{name}\": existing custom object sun failed validation for new schema version v1: \
+                 spec.color: Required value"
+            ),
+            format!(
+                "validating upgrade for CRD \"{name}\" failed: v1: spec.color: required: added. Install a version of the \
+                 bundle that keeps what is in use, or, when nobody needs it, set spec.preflight.crdUpgradeSafety: Off, \
+                 or the annotation core.rukpak.io/safe-crd-upgrade-validation: \"false\" on the CRD"
+            ),
+        ]
+    );
+}
+
+/// Nothing of ours stands between others and their definitions; an instance that adopts one is asked as any.
+#[tokio::test]
+async fn c4_updates_of_definitions_by_others_are_admitted() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    definition.star(None, "sun", &json!({"size": 5})).await;
+    let incoming = definition.crd(&[version("v1", &with_required_color())]);
+    definition
+        .cluster
+        .apply(&incoming, DryRun::Yes)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn c5_annotation_and_spec_switch_the_check_off() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    definition.star(None, "sun", &json!({"size": 5})).await;
+    let mut incoming = definition.crd(&[version("v1", &with_required_color())]);
+    let off = Preflight {
+        crd_upgrade_safety: Enforcement::Off,
+        ..Preflight::default()
+    };
+    let findings = definition.check_by(&incoming, Some(off), None).await;
+    assert_eq!(findings, Findings::default());
+    for (value, problems) in [("false", 0), ("true", 2), ("False", 2)] {
+        incoming["metadata"]["annotations"] = json!({labels::SAFE_CRD_UPGRADE: value});
+        let findings = definition.check(&incoming).await;
+        assert_eq!(findings.problems.len(), problems, "{value}: {findings:?}");
+    }
+}
+
+#[tokio::test]
+async fn c6_a_stored_version_cannot_be_removed() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    let mut v2 = version("v2", &wide());
+    v2["storage"] = json!(true);
+    let findings = definition.check(&definition.crd(&[v2])).await;
+    one_containing(&findings.problems, "cannot remove stored versions [v1]");
+}
+
+#[tokio::test]
+async fn what_is_not_there_yet_or_on_its_way_out_is_not_checked() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    let mut narrow = definition.crd(&[version("v1", &with_required_color())]);
+    for name in ["moons.example.com", "../../../../api/v1/nodes", "a?b=c", ""] {
+        narrow["metadata"]["name"] = json!(name);
+        assert_eq!(
+            definition.check(&narrow).await,
+            Findings::default(),
+            "{name}"
+        );
+    }
+    narrow["metadata"]["name"] = json!(definition.name());
+    assert_eq!(definition.check(&narrow).await.problems.len(), 1);
+
+    let finalizers =
+        |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let definitions: Api<CustomResourceDefinition> = Api::all(definition.client.clone());
+    let (name, params) = (definition.name(), PatchParams::default());
+    definitions
+        .patch(&name, &params, &finalizers(json!(["example.com/hold"])))
+        .await
+        .unwrap();
+    definitions
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    assert_eq!(definition.check(&narrow).await, Findings::default());
+    definitions
+        .patch(&name, &params, &finalizers(json!([])))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn custom_resources_beyond_the_first_page_are_looked_at_and_counted() {
+    let definition = Definition::new("Namespaced", &[version("v1", &wide())]).await;
+    let namespace = definition.cluster.temp_namespace("stars").await.unwrap();
+    let stars = 0..230;
+    futures::future::join_all(stars.clone().map(|index| {
+        let (definition, namespace) = (&definition, namespace.name());
+        async move {
+            let spec = json!({"size": index});
+            definition
+                .star(Some(namespace), &format!("star-{index:03}"), &spec)
+                .await;
+        }
+    }))
+    .await;
+    let with_maximum = |maximum: u64| {
+        let mut spec = wide();
+        spec["properties"]["size"]["maximum"] = json!(maximum);
+        definition.crd(&[version("v1", &spec)])
+    };
+    // Only the very last one.
+    let findings = definition.check(&with_maximum(228)).await;
+    let message = one_containing(&findings.problems, "failed validation");
+    let last = format!(
+        "existing custom object {namespace}/star-229 failed validation for new schema version v1: \
+         spec.size: Invalid value: 229: should be less than or equal to 228"
+    );
+    assert!(message.ends_with(&last), "{message}");
+    let findings = definition.check(&with_maximum(9)).await;
+    let message = one_containing(&findings.problems, "failed validation");
+    assert!(message.ends_with("; and 215 more"), "{message}");
+    assert_eq!(message.matches("existing custom object").count(), 5);
+}
+
+#[tokio::test]
+async fn fields_that_would_be_lost_are_named_with_who_uses_them() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    definition.star(None, "sun", &json!({"size": 5})).await;
+    definition
+        .star(None, "vega", &json!({"color": "blue"}))
+        .await;
+    let mut narrow = wide();
+    narrow["properties"]
+        .as_object_mut()
+        .unwrap()
+        .remove("color");
+    let findings = definition
+        .check(&definition.crd(&[version("v1", &narrow)]))
+        .await;
+    one_containing(
+        &findings.problems,
+        "failed: v1: spec.color: existing field: removed.",
+    );
+    let message = one_containing(&findings.problems, "would be lost");
+    assert!(
+        message.contains("existing custom object vega failed"),
+        "{message}"
+    );
+    assert!(!message.contains("object sun"), "{message}");
+}
+
+#[tokio::test]
+async fn a_custom_resource_that_was_invalid_before_does_not_hold_an_upgrade_back() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    definition
+        .star(None, "sun", &json!({"size": 50, "color": "yellow"}))
+        .await;
+    let with = |maximum: u64, pattern: &str| {
+        let mut spec = wide();
+        spec["properties"]["size"]["maximum"] = json!(maximum);
+        spec["properties"]["color"]["pattern"] = json!(pattern);
+        definition.crd(&[version("v1", &spec)])
+    };
+    definition.apply(&with(10, "^y")).await;
+    let findings = definition.check(&with(10, "^b")).await;
+    assert_eq!(findings.problems, []);
+    assert_eq!(
+        messages(&findings.warnings),
+        [format!(
+            "upgrade of CRD \"{}\": 1 custom resources are invalid under the old schema as under the new one",
+            definition.name()
+        )]
+    );
+}
+
+#[tokio::test]
+async fn new_rules_are_reported_as_not_checked() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    let mut spec = wide();
+    spec["x-kubernetes-validations"] = json!([{"rule": "self.size < 10"}]);
+    let findings = definition
+        .check(&definition.crd(&[version("v1", &spec)]))
+        .await;
+    assert_eq!(findings.problems, []);
+    let message = one_containing(&findings.warnings, "not checked");
+    assert!(
+        message.ends_with("v1: spec: rule \"self.size < 10\""),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn an_account_without_the_right_to_list_is_told_so() {
+    let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
+    let account = ServiceAccountRef {
+        name: "tenant".into(),
+        namespace: "default".into(),
+    };
+    let incoming = definition.crd(&[version("v1", &with_required_color())]);
+    let findings = definition.check_by(&incoming, None, Some(account)).await;
+    let message = one_containing(&findings.problems, "cannot be checked");
+    let remedy = format!("allow `list` on {}", definition.name());
+    assert!(message.ends_with(&remedy), "{message}");
+    assert!(
+        message.contains("system:serviceaccount:default:tenant"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_conversion_webhook_that_does_not_answer_is_told() {
+    let old = [version("v1", &wide()), version("v2", &wide())];
+    let definition = Definition::new("Cluster", &old).await;
+    definition.star(None, "sun", &json!({"size": 5})).await;
+    let mut webhook = definition.crd(&old);
+    webhook["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+        "conversionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://127.0.0.1:9/convert"},
+    }});
+    definition.apply(&webhook).await;
+    let mut incoming = webhook.clone();
+    incoming["spec"]["versions"][1] = version("v2", &with_required_color());
+    let findings = definition.check(&incoming).await;
+    let message = one_containing(&findings.problems, "cannot be checked");
+    assert!(
+        message.ends_with("make the conversion webhook work"),
+        "{message}"
+    );
+}

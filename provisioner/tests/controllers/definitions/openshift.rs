@@ -1,0 +1,199 @@
+//! maxOpenShiftVersion and minKubeVersion against a cluster that says of itself that it is an OpenShift. The definition of
+//! ClusterVersion is a small one of our own with the real names. It would make every bundle of other tests ask, so there is
+//! a control plane for this alone.
+
+use cluster::{Cluster, Controllers, DryRun, Options};
+use convert::{
+    facts::Facts,
+    maxocp::{MaxOpenShiftVersion, Release},
+};
+use kube::Client;
+use manifests::api::instance::{Enforcement, Preflight};
+use provisioner::{
+    plan::Plan,
+    preflight::{self, Check, Findings, Input, versions::Versions},
+};
+use serde_json::{Value, json};
+
+use super::Asked;
+
+async fn preflight_of_versions(input: &Input<'_>) -> Result<Findings, kube::Error> {
+    preflight::versions::check(input).await
+}
+
+async fn check(client: &Client, facts: &Facts, cluster_version: Enforcement) -> Findings {
+    let asked = Asked {
+        plan: &Plan::default(),
+        facts,
+        preflight: Some(Preflight {
+            cluster_version,
+            ..Preflight::default()
+        }),
+    };
+    asked.of(client, client, preflight_of_versions).await
+}
+
+fn facts(minor: u64) -> Facts {
+    Facts {
+        name: "etcd.v1".into(),
+        max_open_shift_version: Some(MaxOpenShiftVersion {
+            raw: format!("4.{minor}"),
+            source: "bundle properties".into(),
+            version: Some(Release { major: 4, minor }),
+            problem: None,
+        }),
+        ..Facts::default()
+    }
+}
+
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "clusterversions.config.openshift.io",
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/openshift/api/pull/495"},
+        },
+        "spec": {
+            "group": "config.openshift.io",
+            "scope": "Cluster",
+            "names": {"plural": "clusterversions", "singular": "clusterversion", "kind": "ClusterVersion", "listKind": "ClusterVersionList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else() {
+    let options = Options {
+        controllers: Controllers::Off,
+        ..Options::default()
+    };
+    let cluster = Cluster::start_with(&options).await.unwrap();
+    let client = cluster.client().unwrap();
+
+    // Plain Kubernetes.
+    assert_eq!(
+        check(&client, &facts(12), Enforcement::Enforce).await,
+        Findings::default()
+    );
+    let versions = Versions::new(client.clone(), Some("4.13.0".into()));
+    assert_eq!(versions.openshift().await.unwrap(), None);
+
+    cluster.apply(&definition(), DryRun::No).await.unwrap();
+    cluster
+        .wait_established("clusterversions.config.openshift.io")
+        .await
+        .unwrap();
+    // What is not there is not asked for anew each time.
+    assert_eq!(versions.openshift().await.unwrap(), None);
+    // An OpenShift that does not know its version yet.
+    let findings = check(&client, &facts(12), Enforcement::Enforce).await;
+    assert_eq!(findings.problems, []);
+    assert!(
+        findings.warnings[0]
+            .message
+            .contains("the ClusterVersion names no version"),
+        "{findings:?}"
+    );
+
+    let entry = |state: &str, version: &str| json!({"state": state, "version": version});
+    for (history, desired, newest, problem) in [
+        (vec![entry("Completed", "4.12.7")], "4.12.7", 12, None),
+        (vec![entry("Completed", "4.12.7")], "4.12.7", 13, None),
+        (
+            vec![entry("Partial", "4.13.0"), entry("Completed", "4.12.7")],
+            "4.13.0",
+            12,
+            Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, on its way to 4.13"),
+        ),
+        (
+            vec![entry("Completed", "4.13.2")],
+            "4.13.2",
+            12,
+            Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.13"),
+        ),
+    ] {
+        let version = json!({
+            "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
+            "status": {"history": history, "desired": {"version": desired}},
+        });
+        cluster.apply(&version, DryRun::No).await.unwrap();
+        let findings = check(&client, &facts(newest), Enforcement::Enforce).await;
+        let found: Vec<_> = findings
+            .problems
+            .iter()
+            .map(|p| (p.check, p.message.as_str()))
+            .collect();
+        match problem {
+            None => assert_eq!(found, []),
+            Some(problem) => {
+                assert_eq!(found.len(), 1);
+                assert_eq!(found[0].0, Check::ClusterVersion);
+                assert!(found[0].1.starts_with(problem), "{found:?}");
+            }
+        }
+        assert_eq!(
+            check(&client, &facts(newest), Enforcement::Off).await,
+            Findings::default()
+        );
+        // Most bundles claim nothing.
+        assert_eq!(
+            check(&client, &Facts::default(), Enforcement::Enforce).await,
+            Findings::default()
+        );
+    }
+
+    // What the payload says of itself counts before the ClusterVersion, unless it says nothing.
+    for (release, running) in [("4.11.5", 11), ("0.0.1-snapshot", 13)] {
+        let versions = Versions::new(client.clone(), Some(release.into()));
+        let found = versions.openshift().await.unwrap().unwrap();
+        assert_eq!(
+            found.running,
+            Some(Release {
+                major: 4,
+                minor: running
+            })
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_bundle_that_needs_a_newer_kubernetes_is_refused() {
+    let client = Cluster::shared().await.unwrap().client().unwrap();
+    let versions = Versions::new(client.clone(), None);
+    let running = versions.kubernetes_release().await.unwrap();
+    assert_eq!(versions.kubernetes().await.unwrap().minor, running.minor);
+    let needs = |min: String| Facts {
+        name: "etcd.v1".into(),
+        min_kube_version: Some(min),
+        ..Facts::default()
+    };
+    for (min, problem) in [
+        (running.to_string(), None),
+        (
+            format!("1.{}.0", running.minor + 1),
+            Some(format!(
+                "etcd.v1 requires Kubernetes >= 1.{}.0 but the cluster is {running};",
+                running.minor + 1
+            )),
+        ),
+    ] {
+        let facts = needs(min);
+        let findings = check(&client, &facts, Enforcement::Enforce).await;
+        match problem {
+            None => assert_eq!(findings, Findings::default()),
+            Some(problem) => assert!(
+                findings.problems[0].message.starts_with(&problem),
+                "{findings:?}"
+            ),
+        }
+        assert_eq!(
+            check(&client, &facts, Enforcement::Off).await,
+            Findings::default()
+        );
+    }
+}
