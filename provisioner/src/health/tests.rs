@@ -411,7 +411,7 @@ fn pods() {
 }
 
 #[test]
-fn what_has_a_phase_or_an_address_or_a_condition() {
+fn claims_services_and_disruption_budgets() {
     check(
         "v1",
         "PersistentVolumeClaim",
@@ -479,6 +479,10 @@ fn what_has_a_phase_or_an_address_or_a_condition() {
             ),
         ],
     );
+}
+
+#[test]
+fn definitions_and_api_services() {
     let with =
         |type_, status, reason| json!({"conditions": [condition(type_, status, reason, "")]});
     check(

@@ -1,7 +1,9 @@
 //! Watches of applied objects, drift by managedFields.
 
+mod line;
 pub(crate) mod observer;
 
+use cluster::Cluster;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
@@ -19,7 +21,10 @@ use manifests::api::instance::ServiceAccountRef;
 use provisioner::{drift, inventory::Entry};
 use serde_json::{Value, json};
 
-use self::observer::{Observer, kind_of};
+use self::{
+    line::Line,
+    observer::{Observer, kind_of},
+};
 use crate::support::{gone, unique};
 
 fn config_map(name: &str) -> Value {
@@ -347,6 +352,43 @@ async fn an_account_sees_what_it_may_and_is_told_what_it_may_not() {
     let view = observer.wait(&ours, "allowed", |view| view.synced).await;
     assert_eq!(view.failing, [] as [String; 0]);
     assert_eq!(view.objects[&map.identity].fields, map.applied.fields);
+}
+
+#[tokio::test]
+async fn what_happens_while_the_apiserver_is_away_is_seen_when_it_is_back() {
+    let config = Cluster::shared().await.unwrap().config().clone();
+    let (mut line, config) = Line::to(config).await;
+    let mut observer = Observer::through("away", config).await;
+    let ours = unique("till");
+    let (kept, lost) = (
+        observer.apply(&ours, config_map("kept")).await,
+        observer.apply(&ours, config_map("lost")).await,
+    );
+    observer.want::<ConfigMap>(&ours, &[&kept, &lost]);
+    observer
+        .wait(&ours, "all there", |view| view.objects.len() == 2)
+        .await;
+    line.cut();
+    let view = observer
+        .wait(&ours, "in trouble", |view| !view.failing.is_empty())
+        .await;
+    assert!(
+        view.failing[0].starts_with("configmaps cannot be watched: "),
+        "{view:?}"
+    );
+    assert_eq!(
+        view.objects.len(),
+        2,
+        "what was known is not forgotten for that"
+    );
+    let api: Api<ConfigMap> = observer.namespaced();
+    api.delete("lost", &DeleteParams::default()).await.unwrap();
+    line.mend().await;
+    let view = observer
+        .wait(&ours, "seen", |view| !view.absent.is_empty())
+        .await;
+    assert!(view.absent.contains(&lost.identity) && view.objects.contains_key(&kept.identity));
+    assert_eq!(view.failing, [] as [String; 0]);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use cluster::{Cluster, TempNamespace};
 use kube::{
-    Api, Client, Resource,
+    Api, Client, Config, Resource,
     api::{DynamicObject, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind, NamespaceResourceScope},
     runtime::reflector::ObjectRef,
@@ -71,8 +71,14 @@ pub(crate) fn definition(group: &str) -> Value {
 
 impl Observer {
     pub(crate) async fn new(name: &str) -> Self {
+        let config = Cluster::shared().await.unwrap().config().clone();
+        Self::through(name, config).await
+    }
+
+    /// With watches that reach the apiserver in another way than the test itself.
+    pub(crate) async fn through(name: &str, config: Config) -> Self {
         let cluster = Cluster::shared().await.unwrap();
-        let accounts = Accounts::new(cluster.config().clone()).unwrap();
+        let accounts = Accounts::new(config).unwrap();
         let (sender, woken) = mpsc::unbounded_channel();
         Self {
             cluster,
