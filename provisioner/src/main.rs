@@ -1,3 +1,13 @@
 //! The provisioner.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use provisioner::process::{self, Args};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    process::run(Args::parse())
+}

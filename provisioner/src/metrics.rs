@@ -1,10 +1,56 @@
 //! What is counted. Labels come from enums: no names of objects.
+//!
+//! | metric                                             | counts                                        |
+//! | -------------------------------------------------- | --------------------------------------------- |
+//! | `rukpak_reconciles_total{controller}`              | reconciles that have begun                    |
+//! | `rukpak_reconciles_in_flight{controller}`          | those that have not ended                     |
+//! | `rukpak_reconcile_duration_seconds{controller}`    | how long they took                            |
+//! | `rukpak_reconcile_failures_total{controller,reason}` | those that failed, by a condition's reason  |
+//! | `rukpak_queue_length{controller}`                  | objects that wait for their turn              |
+//! | `rukpak_objects_applied_total`                     | objects that were applied and really changed  |
+//! | `rukpak_objects_repaired_total`                    | objects that somebody had changed or deleted  |
+//! | `rukpak_unpacked_bytes_total`                      | bytes of content                              |
+//! | `rukpak_leader`                                    | 1 while this process may work                 |
+//! | `rukpak_build_info{version}`                       | 1                                             |
+//! | `process_start_time_seconds`                       | since when                                    |
+
+mod queue;
+
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Instant,
+};
+
+use jiff::Timestamp;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, text},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    registry::{Registry, Unit},
+};
+
+pub use queue::Queue;
+
+/// From a look that finds nothing to do to a download that hits its time limit.
+const SECONDS: [f64; 12] = [
+    0.002, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0,
+];
 
 /// Everything that is counted.
-pub struct Metrics {}
+pub struct Metrics {
+    registry: Registry,
+    reconciles: Family<Of, Counter>,
+    in_flight: Family<Of, Gauge>,
+    durations: Family<Of, Histogram>,
+    failures: Family<Failure, Counter>,
+    queued: Family<Of, Gauge>,
+    applied: Counter,
+    repaired: Counter,
+    unpacked: Counter,
+    leader: Gauge,
+}
 
 /// Whose reconciles are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Controller {
     /// Of Bundles.
     Bundle,
@@ -12,48 +58,225 @@ pub enum Controller {
     Instance,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Of {
+    controller: Controller,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Failure {
+    controller: Controller,
+    reason: &'static str,
+}
+
 /// Measures one reconcile until it is dropped.
-pub struct Measure {}
+#[must_use = "dropping it ends the measurement"]
+pub struct Measure {
+    in_flight: Gauge,
+    durations: Histogram,
+    began: Instant,
+}
 
 impl Metrics {
     /// All zero.
     pub fn new() -> Self {
-        todo!()
+        let durations: fn() -> Histogram = || Histogram::new(SECONDS);
+        let mut this = Self {
+            registry: Registry::default(),
+            reconciles: Family::default(),
+            in_flight: Family::default(),
+            durations: Family::new_with_constructor(durations),
+            failures: Family::default(),
+            queued: Family::default(),
+            applied: Counter::default(),
+            repaired: Counter::default(),
+            unpacked: Counter::default(),
+            leader: Gauge::default(),
+        };
+        this.register();
+        this
+    }
+
+    fn register(&mut self) {
+        let started = Gauge::<f64, AtomicU64>::default();
+        started.set(Timestamp::now().as_duration().as_secs_f64());
+        self.registry.register_with_unit(
+            "process_start_time",
+            "When this process began, in seconds since 1970",
+            Unit::Seconds,
+            started,
+        );
+        let ours = self.registry.sub_registry_with_prefix("rukpak");
+        ours.register(
+            "reconciles",
+            "Reconciles that have begun",
+            self.reconciles.clone(),
+        );
+        ours.register(
+            "reconciles_in_flight",
+            "Reconciles that have not ended",
+            self.in_flight.clone(),
+        );
+        ours.register_with_unit(
+            "reconcile_duration",
+            "How long reconciles took",
+            Unit::Seconds,
+            self.durations.clone(),
+        );
+        ours.register(
+            "reconcile_failures",
+            "Reconciles that failed, by the reason of a condition",
+            self.failures.clone(),
+        );
+        ours.register(
+            "queue_length",
+            "Objects that wait for their turn",
+            self.queued.clone(),
+        );
+        ours.register(
+            "objects_applied",
+            "Objects that were applied and really changed",
+            self.applied.clone(),
+        );
+        ours.register(
+            "objects_repaired",
+            "Objects that somebody had changed or deleted, and that were put right",
+            self.repaired.clone(),
+        );
+        ours.register_with_unit(
+            "unpacked",
+            "Content that was unpacked",
+            Unit::Bytes,
+            self.unpacked.clone(),
+        );
+        ours.register(
+            "leader",
+            "1 while this process may work, 0 while another one leads",
+            self.leader.clone(),
+        );
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        ours.register("build", "What is running", version);
+        // What never happened is zero, not absent.
+        for controller in [Controller::Bundle, Controller::Instance] {
+            let of = Of { controller };
+            drop(self.reconciles.get_or_create(&of));
+            drop(self.in_flight.get_or_create(&of));
+            drop(self.durations.get_or_create(&of));
+            drop(self.queued.get_or_create(&of));
+        }
     }
 
     /// Counts a reconcile, and times it until the result is dropped.
     pub fn reconcile(&self, controller: Controller) -> Measure {
-        todo!()
+        let of = Of { controller };
+        self.reconciles.get_or_create(&of).inc();
+        let in_flight = self.in_flight.get_or_create_owned(&of);
+        in_flight.inc();
+        Measure {
+            in_flight,
+            durations: self.durations.get_or_create_owned(&of),
+            began: Instant::now(),
+        }
     }
 
     /// A reconcile failed: by the reason of a condition.
     pub fn failed(&self, controller: Controller, reason: &'static str) {
-        todo!()
+        let failure = Failure { controller, reason };
+        self.failures.get_or_create(&failure).inc();
+    }
+
+    /// The queue of a controller, to be told what is triggered and what begins.
+    pub fn queue(&self, controller: Controller) -> Arc<Queue> {
+        Arc::new(Queue::new(
+            self.queued.get_or_create_owned(&Of { controller }),
+        ))
     }
 
     /// Objects that were applied and really changed.
     pub fn applied(&self, objects: u64) {
-        todo!()
+        self.applied.inc_by(objects);
     }
 
     /// Objects that were repaired.
     pub fn repaired(&self, objects: u64) {
-        todo!()
+        self.repaired.inc_by(objects);
     }
 
     /// Bytes of content that were unpacked.
     pub fn unpacked(&self, bytes: u64) {
-        todo!()
+        self.unpacked.inc_by(bytes);
+    }
+
+    /// Whether this process may work.
+    pub fn leads(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
     }
 
     /// The text for Prometheus.
     pub fn render(&self) -> String {
-        todo!()
+        let mut out = String::new();
+        // A String takes everything, and half a text is better than none.
+        let _ = text::encode(&mut out, &self.registry);
+        out
     }
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl Drop for Measure {
+    fn drop(&mut self) {
+        self.in_flight.dec();
+        self.durations.observe(self.began.elapsed().as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_told() {
+        let metrics = Metrics::new();
+        let ended = metrics.reconcile(Controller::Bundle);
+        drop(ended);
+        let running = metrics.reconcile(Controller::Instance);
+        metrics.failed(Controller::Instance, "InstallFailed");
+        metrics.failed(Controller::Instance, "InstallFailed");
+        metrics.applied(7);
+        metrics.repaired(2);
+        metrics.unpacked(1 << 20);
+        metrics.leads(true);
+        let text = metrics.render();
+        for line in [
+            "rukpak_reconciles_total{controller=\"Bundle\"} 1",
+            "rukpak_reconciles_in_flight{controller=\"Bundle\"} 0",
+            "rukpak_reconciles_in_flight{controller=\"Instance\"} 1",
+            "rukpak_reconcile_duration_seconds_count{controller=\"Bundle\"} 1",
+            "rukpak_reconcile_duration_seconds_count{controller=\"Instance\"} 0",
+            "rukpak_reconcile_failures_total{controller=\"Instance\",reason=\"InstallFailed\"} 2",
+            "rukpak_queue_length{controller=\"Bundle\"} 0",
+            "rukpak_objects_applied_total 7",
+            "rukpak_objects_repaired_total 2",
+            "rukpak_unpacked_bytes_total 1048576",
+            "rukpak_leader 1",
+            concat!(
+                "rukpak_build_info{version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1"
+            ),
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}:\n{text}");
+        }
+        drop(running);
+        assert!(
+            metrics
+                .render()
+                .contains("rukpak_reconciles_in_flight{controller=\"Instance\"} 0")
+        );
     }
 }

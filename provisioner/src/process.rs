@@ -1,5 +1,77 @@
 //! The process: flags, log, metrics, leadership, readiness, signals.
+//!
+//! ```text
+//!  args ─> configuration ─> Context ─┬─ content service, probes, metrics, log level      until the end
+//!                                    └─ Lease ─> kinds, bundle, instance ────────────── while it leads
+//!  first signal: what has begun comes to its end, then the Lease is left to others; second signal: the end
+//!  Lease lost, or a part ended or panicked: the end, with exit code 1, to be started anew
+//! ```
 
+mod args;
+mod cluster;
+mod error;
+mod http;
+mod lease;
+mod log;
+mod parts;
 mod ready;
+mod signals;
 
+use std::process::ExitCode;
+
+use tracing::{error, info, warn};
+
+pub use args::Args;
+pub use cluster::{Woken, context};
+pub use error::Error;
 pub use ready::{Ready, Task};
+
+/// Runs until a signal comes, or something is wrong, and says in the log what that is.
+pub fn run(args: Args) -> ExitCode {
+    let level = log::start(args.log_format, &args.log_level);
+    // There is one provider in the program, but two crates that would have to find that out.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            error!(%error, "failed to start");
+            return ExitCode::FAILURE;
+        }
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    info!(version, "starting");
+    let outcome = runtime.block_on(async {
+        let configuration = args.configuration()?;
+        for flag in &configuration.unused {
+            warn!(flag, "this flag has no effect");
+        }
+        parts::run(configuration, level).await
+    });
+    // What does not end by itself, a download for example, need not be waited for.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(()) => {
+            info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            error!(error = chain(&error), "failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An error and what caused it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}

@@ -1,56 +1,270 @@
-//! The process and the world of the tests themselves.
+//! The process: flags, probes, metrics, log level, leadership, signals; and the world of the tests themselves.
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
-use manifests::api::bundle::Bundle;
+mod events;
+mod leadership;
+mod world;
 
-use crate::support::{self, world};
+use std::net::{Ipv4Addr, TcpListener};
 
-#[tokio::test]
-async fn the_world_of_the_tests_is_what_an_admin_has_prepared() {
-    let world = world().await;
-    let bundles: Api<Bundle> = world.api();
-    bundles
-        .list(&kube::api::ListParams::default())
+use cluster::{Cluster, DryRun};
+use kube::{Api, api::PostParams};
+use manifests::api::bundle::{Bundle, BundleSource, BundleSpec, HttpSource};
+use reqwest::StatusCode;
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use crate::support::{self, Options, Provisioner, eventually, unique};
+
+/// A control plane for tests that have provisioners of their own: those would work on everybody's Bundles.
+async fn plane() -> &'static Cluster {
+    static PLANE: OnceCell<Cluster> = OnceCell::const_new();
+    PLANE
+        .get_or_init(async || {
+            let options = cluster::Options {
+                controllers: cluster::Controllers::Off,
+                ..cluster::Options::default()
+            };
+            let cluster = Cluster::start_with(&options).await.unwrap();
+            support::prepare(&cluster).await;
+            cluster
+        })
         .await
-        .unwrap();
-    let namespaces: Api<Namespace> = world.api();
-    namespaces.get(support::SYSTEM).await.unwrap();
+}
+
+/// A system namespace of a test's own, as a flag.
+async fn system(cluster: &Cluster) -> (String, String) {
+    let name = unique("system");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    cluster.apply(&namespace, DryRun::No).await.unwrap();
+    (format!("--system-namespace={name}"), name)
+}
+
+fn flags(flags: &[&str]) -> Options {
+    Options {
+        flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
+        ..Options::default()
+    }
+}
+
+async fn get(url: &str) -> (StatusCode, String) {
+    let answer = reqwest::get(url).await.unwrap();
+    (answer.status(), answer.text().await.unwrap())
+}
+
+async fn put(url: &str, body: &str) -> (StatusCode, String) {
+    let client = reqwest::Client::new();
+    let answer = client.put(url).body(body.to_owned()).send().await.unwrap();
+    (answer.status(), answer.text().await.unwrap())
 }
 
 #[tokio::test]
-async fn bundles_of_the_tests_convert_and_can_be_pulled() {
-    let world = world().await;
-    let name = support::unique("world");
-    let operator = support::operator(&name, "1.0.0", &[]);
-    let plain = support::plain(&[support::config_map("default", "greeting", "hello")]);
-    for (class, content) in [
-        (convert::Class::Registry, operator),
-        (convert::Class::Plain, plain),
-    ] {
-        let options = convert::Options {
-            class: Some(class),
-            ..convert::Options::default()
-        };
-        let conversion = convert::plain(&content, &options);
-        assert!(conversion.objects.is_some(), "{:?}", conversion.report);
+async fn probes_and_metrics_answer() {
+    let cluster = plane().await;
+    let (system, _) = system(cluster).await;
+    let provisioner = Provisioner::start(
+        cluster,
+        flags(&[&system, "--controllers=bundle", "--shutdown-grace=2s"]),
+    )
+    .await;
+    let probes = provisioner.url("probes");
+    assert_eq!(
+        get(&format!("{probes}/healthz")).await,
+        (StatusCode::OK, "ok\n".to_owned())
+    );
+    assert_eq!(
+        get(&format!("{probes}/readyz")).await,
+        (StatusCode::OK, "ok\n".to_owned())
+    );
+    assert_eq!(
+        get(&format!("{probes}/log-level")).await.0,
+        StatusCode::NOT_FOUND
+    );
 
-        let image = world
-            .push(&format!("{name}:{class:?}").to_lowercase(), &content)
-            .await;
-        let source = unpacker::source::Image {
-            reference: image.parse().unwrap(),
-            platform: None,
-        };
-        let access = support::insecure();
-        let fetched = unpacker::fetch(
-            &unpacker::Source::Image(source),
-            &access,
-            &unpacker::Options::default(),
-            &unpacker::Progress::default(),
+    let (status, text) = get(&format!("{}/metrics", provisioner.url("metrics"))).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(text.lines().any(|line| line == "rukpak_leader 1"), "{text}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+
+    provisioner.signal("TERM").await;
+    assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
+    provisioner.says("stopped").await;
+}
+
+#[tokio::test]
+async fn the_log_level_can_be_changed_while_it_runs() {
+    let cluster = plane().await;
+    let (system, _) = system(cluster).await;
+    let provisioner = Provisioner::start(cluster, flags(&[&system, "--controllers=none"])).await;
+    let url = format!("{}/log-level", provisioner.url("admin"));
+    let before = (StatusCode::OK, "info,provisioner=debug\n".to_owned());
+    assert_eq!(get(&url).await, before);
+
+    for (bad, problem) in [
+        ("loud", "write error, warn, info, debug or trace"),
+        (&"x=info,".repeat(300), "too long"),
+    ] {
+        let (status, text) = put(&url, bad).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert!(text.contains(problem), "{text}");
+    }
+    assert_eq!(
+        put(&url, &"x".repeat(1 << 20)).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
+    assert_eq!(
+        get(&url).await,
+        before,
+        "what was refused has changed nothing"
+    );
+
+    assert_eq!(put(&url, "trace").await.0, StatusCode::NO_CONTENT);
+    provisioner.says("log level changed").await;
+    assert_eq!(get(&url).await.1, "trace\n");
+}
+
+#[tokio::test]
+async fn an_apiserver_that_is_not_there_is_waited_for() {
+    let nowhere = tempfile::NamedTempFile::new().unwrap();
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "a", "user": {}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "current-context": "a",
+    });
+    std::fs::write(nowhere.path(), kubeconfig.to_string()).unwrap();
+    let kubeconfig = format!("--kubeconfig={}", nowhere.path().display());
+    let provisioner = Provisioner::launch(plane().await, flags(&[&kubeconfig]));
+    let probes = eventually("there are probes", async || {
+        let line = provisioner.lines();
+        let line = line.iter().find(|line| line["service"] == "probes");
+        let address = line.and_then(|line| line["address"].as_str());
+        address
+            .map(|address| format!("http://{address}"))
+            .ok_or_else(|| provisioner.log())
+    })
+    .await;
+    assert_eq!(get(&format!("{probes}/healthz")).await.0, StatusCode::OK);
+    let (status, text) = eventually("it says what it waits for", async || {
+        let (status, text) = get(&format!("{probes}/readyz")).await;
+        let whole = text.contains("content service") && text.contains("Bundles");
+        whole.then_some((status, text.clone())).ok_or(text)
+    })
+    .await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    provisioner.signal("INT").await;
+    assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
+}
+
+#[tokio::test]
+async fn what_cannot_begin_says_why() {
+    let cluster = plane().await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let taken = taken.local_addr().unwrap();
+    for (flag, code, problem) in [
+        (
+            "--kubeconfig=/nowhere/kubeconfig".to_owned(),
+            1,
+            "/nowhere/kubeconfig",
+        ),
+        (
+            format!("--storage-dir={}", file.path().display()),
+            1,
+            "--storage-dir",
+        ),
+        (
+            format!("--metrics-bind-address={taken}"),
+            1,
+            "--metrics-bind-address",
+        ),
+        (
+            format!("--content-bind-address={taken}"),
+            1,
+            "--content-bind-address",
+        ),
+        (
+            "--admin-bind-address=:0".to_owned(),
+            1,
+            "kubectl port-forward",
+        ),
+        ("--log-level=loud".to_owned(), 2, "--log-level"),
+    ] {
+        let provisioner = Provisioner::launch(cluster, flags(&[&flag]));
+        assert_eq!(
+            provisioner.ended().await,
+            code,
+            "{flag}: {}",
+            provisioner.log()
+        );
+        assert!(
+            provisioner.log().contains(problem),
+            "{flag}: {}",
+            provisioner.log()
+        );
+    }
+}
+
+/// A Bundle whose server takes a connection and never says anything.
+async fn never_ending_bundle(cluster: &Cluster) -> TcpListener {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let spec = BundleSpec {
+        provisioner_class_name: "core-rukpak-io-plain".to_owned(),
+        source: BundleSource {
+            type_: "http".to_owned(),
+            http: Some(HttpSource {
+                url: format!("http://{}/bundle.tgz", silent.local_addr().unwrap()),
+                ..HttpSource::default()
+            }),
+            ..BundleSource::default()
+        },
+    };
+    let bundles: Api<Bundle> = Api::all(cluster.client().unwrap());
+    bundles
+        .create(
+            &PostParams::default(),
+            &Bundle::new(&unique("silent"), spec),
         )
         .await
         .unwrap();
-        assert_eq!(fetched.tree.into_content().unwrap(), content);
-    }
+    silent
+}
+
+async fn connected(silent: TcpListener) {
+    tokio::task::spawn_blocking(move || silent.accept().unwrap())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_what_the_first_one_lets_finish() {
+    let cluster = plane().await;
+    let (system, _) = system(cluster).await;
+    let options = flags(&[&system, "--controllers=bundle", "--shutdown-grace=1h"]);
+    let provisioner = Provisioner::start(cluster, options).await;
+    connected(never_ending_bundle(cluster).await).await;
+    provisioner.signal("TERM").await;
+    provisioner
+        .says("stopping: what has begun is brought to its end; a second signal ends it at once")
+        .await;
+    let (status, text) = get(&format!("{}/readyz", provisioner.url("probes"))).await;
+    assert_eq!(
+        (status, text.as_str()),
+        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
+    );
+    assert!(!provisioner.has_ended());
+    provisioner.signal("TERM").await;
+    assert_eq!(provisioner.ended().await, 143, "{}", provisioner.log());
+}
+
+#[tokio::test]
+async fn what_does_not_end_in_time_is_not_waited_for() {
+    let cluster = plane().await;
+    let (system, _) = system(cluster).await;
+    let options = flags(&[&system, "--controllers=bundle", "--shutdown-grace=0s"]);
+    let provisioner = Provisioner::start(cluster, options).await;
+    connected(never_ending_bundle(cluster).await).await;
+    provisioner.signal("TERM").await;
+    assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
 }

@@ -231,30 +231,18 @@ pub(crate) async fn prepare(cluster: &Cluster) {
     cluster.apply(&namespace, DryRun::No).await.unwrap();
 }
 
-/// The definitions that an admin would apply; made from the types as long as there are no files.
+/// The definitions that an admin applies.
 fn definitions(folder: &Path) -> Vec<Value> {
-    use kube::CustomResourceExt as _;
     let mut files: Vec<_> = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
+        .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|end| end == "yaml"))
         .collect();
     files.sort();
-    if files.is_empty() {
-        let made = [Bundle::crd(), BundleInstance::crd()];
-        let mut made = made.map(|crd| serde_json::to_value(crd).unwrap());
-        let deployment_config = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/config/properties/deploymentConfig";
-        if let Some(free) = made[1].pointer_mut(deployment_config) {
-            *free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        }
-        return made.to_vec();
-    }
     let read = |path| {
         let text = std::fs::read(path).unwrap();
-        let documents = yaml::documents(&text);
+        let documents = yaml::documents(&text).map(Result::unwrap);
         documents
-            .map(|document| document.unwrap())
             .filter(|document| !document.is_null())
             .collect::<Vec<_>>()
     };

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Write as _,
     fs,
     path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
@@ -223,11 +224,7 @@ pub(crate) fn logs(about: &str) -> String {
             plain || line.contains(about) || line.contains("\"ERROR\"") || line.contains("\"WARN\"")
         });
         let lines: Vec<_> = lines.collect();
-        quoted.push_str(&format!(
-            "{}:\n{}\n",
-            log.display(),
-            tail(&lines.join("\n"))
-        ));
+        let _ = writeln!(quoted, "{}:\n{}", log.display(), tail(&lines.join("\n")));
     }
     quoted
 }

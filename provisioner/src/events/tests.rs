@@ -1,0 +1,74 @@
+use http::Uri;
+
+use super::*;
+
+/// What is decided before anything is sent needs no cluster.
+fn events() -> Events {
+    let config = kube::Config::new(Uri::from_static("http://127.0.0.1:1"));
+    Events::new(Client::try_from(config).unwrap(), None)
+}
+
+fn key(note: &str) -> Key {
+    Key {
+        about: "uid".to_owned(),
+        reason: "InstallFailed".to_owned(),
+        note: note.to_owned(),
+    }
+}
+
+#[test]
+fn texts_are_cut_between_characters() {
+    assert_eq!(cut("short", 1024), "short");
+    assert_eq!(cut("Gezeiten", 4), "Geze");
+    assert_eq!(cut("aüb", 2), "a");
+    assert_eq!(cut("🌊🌊", 7), "🌊");
+    assert_eq!(cut("🌊", 3), "");
+    assert_eq!(cut(&"ü".repeat(4000), MAX_NOTE).len(), MAX_NOTE);
+}
+
+#[tokio::test]
+async fn equal_events_are_counted_and_others_are_new() {
+    let events = events();
+    let start = Instant::now();
+    let after = |seconds| start + Duration::from_secs(seconds);
+    assert_eq!(events.next(&key("no rights"), start), Next::Create);
+    events.remember(key("no rights"), "first".to_owned(), start);
+    assert_eq!(
+        events.next(&key("no rights"), after(1)),
+        Next::Count("first".to_owned(), 2)
+    );
+    assert_eq!(events.next(&key("no such kind"), after(1)), Next::Create);
+    assert_eq!(events.next(&key("no rights"), after(2)), Next::Nothing);
+    assert_eq!(
+        events.next(&key("no rights"), after(7)),
+        Next::Count("first".to_owned(), 4)
+    );
+    assert_eq!(events.next(&key("no rights"), after(7 + 361)), Next::Create);
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_bounded() {
+    let events = events();
+    let now = Instant::now();
+    for number in 0..10_000 {
+        events.remember(key(&number.to_string()), "event".to_owned(), now);
+    }
+    assert_eq!(events.rows.lock().unwrap().len(), REMEMBERED.get());
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_not_there_is_no_reason_to_fail() {
+    let about = ObjectReference {
+        name: Some("etcd".to_owned()),
+        ..ObjectReference::default()
+    };
+    let publish = events();
+    let publish = publish.publish(
+        &about,
+        EventType::Warning,
+        "InstallFailed",
+        "Install",
+        "why",
+    );
+    timeout(PATIENCE * 3, publish).await.unwrap();
+}

@@ -1,0 +1,402 @@
+//! The command line. Flags that rukpak had keep their names.
+
+mod address;
+mod values;
+
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::Parser;
+use unpacker::{Limits, access::Trust, store::Budget};
+
+use super::Error;
+use crate::{content, settings};
+use address::Address;
+pub(super) use values::{Controllers, LogFormat};
+
+/// Where a pod finds the namespace that it runs in.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// Installs operator bundles and keeps them as they were declared.
+///
+/// Proxies are taken from HTTPS_PROXY, HTTP_PROXY and NO_PROXY; the cluster's own addresses belong into NO_PROXY. The
+/// version of OpenShift may be overridden by RELEASE_VERSION. POD_NAME names this process in events and in the Lease.
+#[derive(Debug, Parser)]
+#[command(
+    name = "provisioner",
+    version,
+    max_term_width = 100,
+    args_override_self = true // as in Go: a manifest's flags can be overridden by adding some
+)]
+pub struct Args {
+    /// The kubeconfig of the cluster; without it KUBECONFIG, ~/.kube/config, or what every pod is given
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Where Secrets, ConfigMaps and uploads are, and the provisioner itself; by default the namespace of this pod, or
+    /// rukpak-system outside a pod
+    #[arg(long, value_name = "NAMESPACE", value_parser = values::label, help_heading = "Cluster")]
+    system_namespace: Option<String>,
+
+    /// What this process does: bundle, instance, both, or none of them to serve content only
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_parser = values::controllers,
+        default_value = "bundle,instance",
+        help_heading = "Cluster"
+    )]
+    controllers: Controllers,
+
+    /// Work only while holding the Lease core.rukpak.io of the system namespace; needed with several replicas
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set,
+        help_heading = "Cluster"
+    )]
+    leader_elect: bool,
+
+    /// How long the Lease outlives a leader that has gone silent
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = |text: &str| values::duration(text, 1, 600),
+        default_value = "15s",
+        help_heading = "Cluster"
+    )]
+    lease_duration: Duration,
+
+    /// Kinds that the cluster may lack without harm, as Kind.group; replaces the built-in list
+    #[arg(
+        long,
+        value_name = "KINDS",
+        value_delimiter = ',',
+        value_parser = values::optional_kind,
+        help_heading = "Cluster"
+    )]
+    optional_kinds: Option<Vec<String>>,
+
+    /// How many objects of one BundleInstance are applied at once
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u16).range(1..=256),
+        default_value_t = 16,
+        help_heading = "Cluster"
+    )]
+    concurrency: u16,
+
+    /// How often objects that nothing wakes are looked at again
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = |text: &str| values::duration(text, 10, 86_400),
+        default_value = "10m",
+        help_heading = "Cluster"
+    )]
+    resync: Duration,
+
+    /// The folder for bundles' content
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "/var/cache/bundles",
+        help_heading = "Storage and limits"
+    )]
+    storage_dir: PathBuf,
+
+    /// How much of it may be used; what was used longest ago makes room
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = |text: &str| values::size(text, 64 << 20),
+        default_value = "4Gi",
+        help_heading = "Storage and limits"
+    )]
+    storage_size: u64,
+
+    /// How much content is kept in memory
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = |text: &str| values::size(text, 0),
+        default_value = "64Mi",
+        help_heading = "Storage and limits"
+    )]
+    memory_cache: u64,
+
+    /// The folder survives this pod: uploads that are too large for the cluster (8 MiB) are taken, too
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set,
+        help_heading = "Storage and limits"
+    )]
+    persistent_storage: bool,
+
+    /// All files of a bundle together
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = |text: &str| values::size(text, 1 << 10),
+        default_value = "32Mi",
+        help_heading = "Storage and limits"
+    )]
+    max_bundle_size: u64,
+
+    /// One file of a bundle
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = |text: &str| values::size(text, 1 << 10),
+        default_value = "16Mi",
+        help_heading = "Storage and limits"
+    )]
+    max_file_size: u64,
+
+    /// Files and folders of a bundle
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        default_value_t = 10_000,
+        help_heading = "Storage and limits"
+    )]
+    max_files: u32,
+
+    /// Authorities that registries, git and web servers are believed by, besides those of the system; PEM, may be
+    /// repeated
+    #[arg(long, value_name = "FILE", help_heading = "Sources")]
+    ca_file: Vec<PathBuf>,
+
+    /// Taken from the flags of rukpak, and not used: content is not fetched from the content service
+    #[arg(long, value_name = "FILE", hide = true)]
+    bundle_ca_file: Option<PathBuf>,
+
+    /// Where the content service listens
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = ":8443",
+        help_heading = "Content service"
+    )]
+    content_bind_address: Address,
+
+    /// What contentURLs begin with; by default https://core.SYSTEM_NAMESPACE.svc
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = values::external_address,
+        help_heading = "Content service"
+    )]
+    http_external_address: Option<String>,
+
+    /// A Secret of the system namespace with the certificate to show, kept by cert-manager for example; by default the
+    /// service has an authority of its own
+    #[arg(long, value_name = "SECRET", value_parser = values::subdomain, help_heading = "Content service")]
+    tls_secret: Option<String>,
+
+    /// How many uploads are taken at once
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u16).range(1..=256),
+        default_value_t = 4,
+        help_heading = "Content service"
+    )]
+    max_uploads: u16,
+
+    /// How many archives are handed out at once
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u16).range(1..=1024),
+        default_value_t = 32,
+        help_heading = "Content service"
+    )]
+    max_downloads: u16,
+
+    /// Where /healthz and /readyz are; 0 for nowhere
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = ":8081",
+        help_heading = "Operation"
+    )]
+    health_probe_bind_address: Address,
+
+    /// Where /metrics is; 0 for nowhere
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = ":8080",
+        help_heading = "Operation"
+    )]
+    metrics_bind_address: Address,
+
+    /// Where the log level can be changed (PUT /log-level), without a password and therefore from this pod only; 0 for
+    /// nowhere
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8082",
+        help_heading = "Operation"
+    )]
+    admin_bind_address: Address,
+
+    /// json, or text for people
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Json, help_heading = "Operation")]
+    pub(super) log_format: LogFormat,
+
+    /// error, warn, info, debug, trace, or directives of tracing's EnvFilter
+    #[arg(long, value_name = "LEVEL", value_parser = values::log_level, default_value = "info", help_heading = "Operation")]
+    pub(super) log_level: String,
+
+    /// How long what has begun may take after the first SIGTERM
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = |text: &str| values::duration(text, 0, 3600),
+        default_value = "25s",
+        help_heading = "Operation"
+    )]
+    shutdown_grace: Duration,
+}
+
+/// What the flags come to.
+#[derive(Debug)]
+pub(super) struct Configuration {
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) settings: settings::Settings,
+    pub(super) controllers: Controllers,
+    /// How long the Lease lives; `None` without leader election.
+    pub(super) lease: Option<Duration>,
+    pub(super) storage: PathBuf,
+    pub(super) budget: Budget,
+    pub(super) content: content::Options,
+    pub(super) probes: Option<SocketAddr>,
+    pub(super) metrics: Option<SocketAddr>,
+    pub(super) admin: Option<SocketAddr>,
+    pub(super) grace: Duration,
+    /// Flags that are not used any more.
+    pub(super) unused: Vec<&'static str>,
+}
+
+impl Args {
+    /// Reads what flags name, and checks what they say together.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or flags contradict each other.
+    pub(super) fn configuration(self) -> Result<Configuration, Error> {
+        let Self {
+            kubeconfig,
+            system_namespace,
+            controllers,
+            leader_elect,
+            lease_duration,
+            optional_kinds,
+            concurrency,
+            resync,
+            storage_dir,
+            storage_size,
+            memory_cache,
+            persistent_storage,
+            max_bundle_size,
+            max_file_size,
+            max_files,
+            ca_file,
+            bundle_ca_file,
+            content_bind_address,
+            http_external_address,
+            tls_secret,
+            max_uploads,
+            max_downloads,
+            health_probe_bind_address,
+            metrics_bind_address,
+            admin_bind_address,
+            log_format: _,
+            log_level: _,
+            shutdown_grace,
+        } = self;
+        let admin = admin_bind_address.socket();
+        if admin.is_some_and(|address| !address.ip().is_loopback()) {
+            return Err(Error::Admin(admin_bind_address.to_string()));
+        }
+        let Some(bind) = content_bind_address.socket() else {
+            return Err(Error::Content);
+        };
+        if storage_size < max_bundle_size {
+            return Err(Error::Storage);
+        }
+        let system_namespace = system_namespace.unwrap_or_else(own_namespace);
+        let external_address =
+            http_external_address.unwrap_or_else(|| format!("https://core.{system_namespace}.svc"));
+        let mut unpack = unpacker::Options::default();
+        unpack.limits = Limits {
+            total: max_bundle_size,
+            file: max_file_size.min(max_bundle_size),
+            entries: usize::try_from(max_files).unwrap_or(usize::MAX),
+            ..unpack.limits
+        };
+        let access = unpacker::Access {
+            trust: Trust {
+                roots: values::authorities(&ca_file)?,
+                ..Trust::default()
+            },
+            ..unpacker::Access::default()
+        };
+        let defaults = settings::Settings::default();
+        let settings = settings::Settings {
+            system_namespace,
+            external_address,
+            optional_kinds: optional_kinds.map_or(defaults.optional_kinds, BTreeSet::from_iter),
+            unpack,
+            access,
+            resync,
+            concurrency: usize::from(concurrency),
+            persistent_store: persistent_storage,
+        };
+        Ok(Configuration {
+            kubeconfig,
+            settings,
+            controllers,
+            lease: leader_elect.then_some(lease_duration),
+            storage: storage_dir,
+            budget: Budget {
+                disk: storage_size,
+                memory: memory_cache,
+            },
+            content: content::Options {
+                bind,
+                tls_secret,
+                uploads: usize::from(max_uploads),
+                downloads: usize::from(max_downloads),
+            },
+            probes: health_probe_bind_address.socket(),
+            metrics: metrics_bind_address.socket(),
+            admin,
+            grace: shutdown_grace,
+            unused: bundle_ca_file
+                .map(|_| "--bundle-ca-file")
+                .into_iter()
+                .collect(),
+        })
+    }
+}
+
+fn own_namespace() -> String {
+    let namespace = std::fs::read_to_string(NAMESPACE_FILE).unwrap_or_default();
+    match namespace.trim() {
+        "" => settings::Settings::default().system_namespace,
+        namespace => namespace.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+use clap::CommandFactory as _;
+
+use super::*;
+
+fn configuration(flags: &[&str]) -> Result<Configuration, String> {
+    let flags = std::iter::once("provisioner").chain(flags.iter().copied());
+    let args = Args::try_parse_from(flags).map_err(|error| error.to_string())?;
+    args.configuration().map_err(|error| error.to_string())
+}
+
+#[test]
+fn flags_make_sense() {
+    Args::command().debug_assert();
+}
+
+#[test]
+fn without_flags_there_are_the_defaults_of_the_settings() {
+    let configuration = configuration(&[]).unwrap();
+    let defaults = settings::Settings::default();
+    assert_eq!(
+        configuration.settings.system_namespace,
+        defaults.system_namespace
+    );
+    assert_eq!(
+        configuration.settings.external_address,
+        defaults.external_address
+    );
+    assert_eq!(
+        configuration.settings.optional_kinds,
+        defaults.optional_kinds
+    );
+    assert_eq!(configuration.settings.unpack, defaults.unpack);
+    assert_eq!(configuration.settings.resync, defaults.resync);
+    assert_eq!(configuration.settings.concurrency, defaults.concurrency);
+    assert_eq!(configuration.lease, None);
+    assert_eq!(configuration.content.bind.port(), 8443);
+    assert_eq!(
+        configuration.content.uploads,
+        content::Options::default().uploads
+    );
+    assert_eq!(
+        configuration.content.downloads,
+        content::Options::default().downloads
+    );
+    assert_eq!(
+        configuration.probes.map(|address| address.port()),
+        Some(8081)
+    );
+    assert_eq!(
+        configuration.metrics.map(|address| address.port()),
+        Some(8080)
+    );
+    assert_eq!(configuration.admin, Some(([127, 0, 0, 1], 8082).into()));
+}
+
+#[test]
+fn flags_are_heeded() {
+    let configuration = configuration(&[
+        "--system-namespace=operators",
+        "--controllers=instance",
+        "--leader-elect",
+        "--lease-duration=30s",
+        "--optional-kinds=A.example.com,B.example.com",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=[::1]:9",
+        "--tls-secret=serving.tls",
+        "--persistent-storage=true",
+        "--max-file-size=64Mi",
+    ])
+    .unwrap();
+    let settings = configuration.settings;
+    assert_eq!(settings.system_namespace, "operators");
+    assert_eq!(settings.external_address, "https://core.operators.svc");
+    let kinds: Vec<_> = settings.optional_kinds.into_iter().collect();
+    assert_eq!(kinds, ["A.example.com", "B.example.com"]);
+    assert!(settings.persistent_store);
+    assert_eq!(
+        settings.unpack.limits.file,
+        32 << 20,
+        "no file is larger than a bundle"
+    );
+    let instance_only = Controllers {
+        bundle: false,
+        instance: true,
+    };
+    assert_eq!(configuration.controllers, instance_only);
+    assert_eq!(configuration.lease, Some(Duration::from_secs(30)));
+    assert_eq!(configuration.metrics, None);
+    assert_eq!(configuration.probes, "[::1]:9".parse().ok());
+    assert_eq!(
+        configuration.content.tls_secret.as_deref(),
+        Some("serving.tls")
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_remedy() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let empty = format!("--ca-file={}", file.path().display());
+    for (flag, expected) in [
+        (
+            "--controllers=bundles",
+            "write bundle, instance, bundle,instance or none",
+        ),
+        ("--system-namespace=Rukpak", "small letters"),
+        ("--optional-kinds=servicemonitors", "write Kind.group"),
+        ("--http-external-address=core.svc", "write https://HOST"),
+        (
+            "--http-external-address=https://me@core.svc",
+            "write https://HOST",
+        ),
+        (
+            "--health-probe-bind-address=8081",
+            "write :PORT, IP:PORT, or 0",
+        ),
+        ("--content-bind-address=0", "--content-bind-address"),
+        ("--admin-bind-address=:8082", "127.0.0.1"),
+        ("--admin-bind-address=10.0.0.1:8082", "127.0.0.1"),
+        ("--lease-duration=15", "15s"),
+        ("--lease-duration=0s", "from 1s"),
+        ("--max-bundle-size=lots", "Ki, Mi"),
+        ("--storage-size=1Mi", "or more"),
+        ("--max-bundle-size=5Gi", "--storage-size"),
+        ("--concurrency=0", "1..=256"),
+        (
+            "--log-level=everything",
+            "error, warn, info, debug or trace",
+        ),
+        ("--ca-file=/nowhere", "/nowhere"),
+        (&empty, "no certificate"),
+    ] {
+        let error = configuration(&[flag]).unwrap_err();
+        assert!(error.contains(expected), "{flag}: {error}");
+    }
+}
+
+#[test]
+fn flags_of_rukpak_are_known() {
+    let configuration = configuration(&[
+        "--bundle-ca-file=/etc/pki/tls/ca.crt",
+        "--http-external-address=https://core.rukpak-system.svc",
+        "--health-probe-bind-address=:8081",
+        "--storage-dir=/var/cache/bundles",
+        "--leader-elect=false",
+    ])
+    .unwrap();
+    assert_eq!(configuration.unused, ["--bundle-ca-file"]);
+}
+
+#[test]
+fn the_last_of_equal_flags_counts_and_lists_add_up() {
+    let roots = ::tests::Authority::new("sources").pem();
+    let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+    let flags = files.each_ref().map(|file| {
+        std::fs::write(file.path(), &roots).unwrap();
+        format!("--ca-file={}", file.path().display())
+    });
+    let [first, second] = &flags;
+    let configuration = configuration(&[
+        first,
+        "--lease-duration=20s",
+        "--leader-elect",
+        second,
+        "--lease-duration=30s",
+    ]);
+    let configuration = configuration.unwrap();
+    assert_eq!(configuration.lease, Some(Duration::from_secs(30)));
+    let roots = configuration.settings.access.trust.roots;
+    assert_eq!(roots.matches("BEGIN CERTIFICATE").count(), 2);
+}

@@ -1,0 +1,167 @@
+//! What flags may say.
+
+use std::{fs::File, io::Read as _, path::PathBuf, time::Duration};
+
+use clap::ValueEnum;
+use jiff::SignedDuration;
+use unpacker::{access::Trust, web};
+use url::Url;
+
+use crate::process::{Error, log};
+
+/// Certificates of all authorities there are come to some hundred kilobytes.
+const MAX_AUTHORITIES: u64 = 4 << 20;
+
+/// Which controllers run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::process) struct Controllers {
+    /// That of Bundles.
+    pub(in crate::process) bundle: bool,
+    /// That of BundleInstances.
+    pub(in crate::process) instance: bool,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(in crate::process) enum LogFormat {
+    /// For machines, one object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
+    let mut controllers = Controllers {
+        bundle: false,
+        instance: false,
+    };
+    if text == "none" {
+        return Ok(controllers);
+    }
+    for name in text.split(',') {
+        match name.trim() {
+            "bundle" => controllers.bundle = true,
+            "instance" => controllers.instance = true,
+            other => {
+                return Err(format!(
+                    "there is no controller {other:?}; write bundle, instance, bundle,instance or none"
+                ));
+            }
+        }
+    }
+    Ok(controllers)
+}
+
+pub(super) fn duration(text: &str, least: u64, most: u64) -> Result<Duration, String> {
+    let parsed: Result<SignedDuration, _> = text.parse();
+    let parsed = parsed
+        .ok()
+        .and_then(|parsed| Duration::try_from(parsed).ok());
+    let parsed = parsed.ok_or("write a duration such as 15s, 10m or 1h")?;
+    if (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&parsed) {
+        Ok(parsed)
+    } else {
+        Err(format!("choose from {least}s to {most}s"))
+    }
+}
+
+pub(super) fn size(text: &str, least: u64) -> Result<u64, String> {
+    let size = manifests::size::bytes(text)?;
+    if size < least {
+        return Err(format!("choose {least} bytes or more"));
+    }
+    Ok(size)
+}
+
+/// A name of a namespace.
+pub(super) fn label(text: &str) -> Result<String, &'static str> {
+    if is_label(text, 63) {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "write a name of at most 63 small letters, digits and dashes, with none of these at an end",
+        )
+    }
+}
+
+/// A name of most other objects.
+pub(super) fn subdomain(text: &str) -> Result<String, &'static str> {
+    if text.len() <= 253 && text.split('.').all(|part| is_label(part, 253)) {
+        Ok(text.to_owned())
+    } else {
+        Err("write a name of at most 253 small letters, digits, dashes and dots")
+    }
+}
+
+fn is_label(text: &str, most: usize) -> bool {
+    let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= most
+        && text.starts_with(small)
+        && text.ends_with(small)
+        && text.chars().all(|c| small(c) || c == '-')
+}
+
+pub(super) fn optional_kind(text: &str) -> Result<String, String> {
+    let is_kind = |kind: &str| {
+        kind.starts_with(|c: char| c.is_ascii_uppercase())
+            && kind.chars().all(|c| c.is_ascii_alphanumeric())
+    };
+    match text.split_once('.') {
+        Some((kind, group)) if is_kind(kind) && subdomain(group).is_ok() => Ok(text.to_owned()),
+        _ => Err("write Kind.group, such as ServiceMonitor.monitoring.coreos.com".to_owned()),
+    }
+}
+
+/// An address to be continued by `/bundles/…`.
+pub(super) fn external_address(text: &str) -> Result<String, String> {
+    let problem = "write https://HOST or https://HOST:PORT, with or without a path";
+    let url: Url = text
+        .parse()
+        .map_err(|error| format!("{error}; {problem}"))?;
+    let is_plain = matches!(url.scheme(), "https" | "http")
+        && url.has_host()
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    if is_plain {
+        Ok(text.trim_end_matches('/').to_owned())
+    } else {
+        Err(problem.to_owned())
+    }
+}
+
+pub(super) fn log_level(text: &str) -> Result<String, String> {
+    log::filter(text)?;
+    Ok(text.to_owned())
+}
+
+/// All certificates of these files, one behind the other.
+pub(super) fn authorities(files: &[PathBuf]) -> Result<String, Error> {
+    let mut all = String::new();
+    for path in files {
+        let failed = |source| Error::Read {
+            path: path.clone(),
+            source,
+        };
+        let mut text = String::new();
+        let file = File::open(path).map_err(failed)?;
+        let mut file = file.take(MAX_AUTHORITIES);
+        file.read_to_string(&mut text).map_err(failed)?;
+        let trust = Trust {
+            roots: text.clone(),
+            ..Trust::default()
+        };
+        let understood = web::Client::new(&trust, &web::Patience::default());
+        understood.map_err(|source| Error::Authorities {
+            path: path.clone(),
+            source,
+        })?;
+        if !text.contains("-----BEGIN CERTIFICATE-----") {
+            return Err(Error::NoAuthorities(path.clone()));
+        }
+        all.push_str(&text);
+        all.push('\n');
+    }
+    Ok(all)
+}

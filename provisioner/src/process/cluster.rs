@@ -1,0 +1,82 @@
+//! The cluster, and the context that everything works in.
+
+use std::{env, path::Path, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kube::{
+    Config,
+    config::{KubeConfigOptions, Kubeconfig},
+    runtime::reflector::ObjectRef,
+};
+use manifests::api::instance::BundleInstance;
+use tokio::sync::mpsc;
+use unpacker::Store;
+
+use super::{Error, Ready};
+use crate::{
+    account::Accounts, context::Context, events::Events, kinds::Kinds, metrics::Metrics,
+    preflight::versions::Versions, settings::Settings, watches::Watches,
+};
+
+/// How long a connection to the apiserver may take to be there.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Which instances have to be looked at, as the watches tell.
+pub type Woken = mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>;
+
+/// The way to the cluster: by a file, or by what there is.
+pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let failed = |source| Error::Kubeconfig {
+                path: path.to_owned(),
+                source: Box::new(source),
+            };
+            let file = Kubeconfig::read_from(path).map_err(failed)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .map_err(failed)?
+        }
+        None => Config::infer()
+            .await
+            .map_err(|error| Error::NoCluster(Box::new(error)))?,
+    };
+    config.connect_timeout = Some(CONNECT);
+    Ok(config)
+}
+
+/// Makes the context of a cluster. The instances that are woken come out beside it.
+///
+/// # Errors
+/// When the configuration's certificates or credentials are no good.
+pub fn context(
+    config: Config,
+    settings: Settings,
+    store: Store,
+) -> Result<(Context, Woken), Error> {
+    let accounts = Accounts::new(config).map_err(|error| Error::Client(Box::new(error)))?;
+    let client = accounts.own().clone();
+    let accounts = Arc::new(accounts);
+    let (waker, woken) = mpsc::unbounded_channel();
+    let release = env::var("RELEASE_VERSION").ok();
+    let context = Context {
+        kinds: Arc::new(Kinds::new(client.clone())),
+        watches: Arc::new(Watches::new(Arc::clone(&accounts), waker)),
+        versions: Arc::new(Versions::new(client.clone(), release)),
+        events: Arc::new(Events::new(client.clone(), name())),
+        metrics: Arc::new(Metrics::new()),
+        settings: Arc::new(settings),
+        store: Arc::new(store),
+        ready: Ready::default(),
+        now: Timestamp::now,
+        accounts,
+        client,
+    };
+    Ok((context, woken))
+}
+
+/// The name of this pod, or of the machine.
+pub(super) fn name() -> Option<String> {
+    let named = |variable| env::var(variable).ok().filter(|name| !name.is_empty());
+    named("POD_NAME").or_else(|| named("HOSTNAME"))
+}

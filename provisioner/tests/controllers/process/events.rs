@@ -1,0 +1,101 @@
+//! Events against the real apiserver, which is strict about them.
+
+use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
+use kube::{Api, api::ListParams, runtime::events::EventType};
+use provisioner::events::Events;
+
+use crate::support::{unique, world};
+
+fn about(name: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("core.rukpak.io/v1alpha1".to_owned()),
+        kind: Some("BundleInstance".to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(name.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+async fn published(name: &str) -> Vec<Event> {
+    let client = world().await.client();
+    let events: Api<Event> = Api::namespaced(client, "default");
+    let all = events.list(&ListParams::default()).await.unwrap().items;
+    let ours =
+        |event: &Event| event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(name);
+    let mut found: Vec<_> = all.into_iter().filter(ours).collect();
+    found.sort_by_key(|event| event.event_time.clone());
+    found
+}
+
+#[tokio::test]
+async fn equal_events_are_one_with_a_count_and_others_are_not() {
+    let world = world().await;
+    let name = unique("events");
+    let events = Events::new(world.client(), Some("core-1".to_owned()));
+    for note in ["no rights", "no rights", "no such kind"] {
+        events
+            .publish(
+                &about(&name),
+                EventType::Warning,
+                "InstallFailed",
+                "Install",
+                note,
+            )
+            .await;
+    }
+    let found = published(&name).await;
+    let found: Vec<_> = found
+        .iter()
+        .map(|event| {
+            (
+                event.note.as_deref().unwrap(),
+                event.series.as_ref().map(|series| series.count),
+            )
+        })
+        .collect();
+    assert_eq!(found, [("no rights", Some(2)), ("no such kind", None)]);
+}
+
+#[tokio::test]
+async fn whatever_is_too_long_is_cut_and_published() {
+    let world = world().await;
+    let name = unique("events");
+    let events = Events::new(world.client(), Some("p".repeat(500)));
+    let note = "🌊".repeat(1000);
+    events
+        .publish(
+            &about(&name),
+            EventType::Normal,
+            &"R".repeat(500),
+            &"A".repeat(500),
+            &note,
+        )
+        .await;
+    let found = published(&name).await;
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].note.as_deref(), Some("🌊".repeat(256).as_str()));
+}
+
+#[tokio::test]
+async fn events_that_are_gone_are_published_anew() {
+    let world = world().await;
+    let name = unique("events");
+    let events = Events::new(world.client(), None);
+    let publish = async || {
+        let about = about(&name);
+        events
+            .publish(&about, EventType::Normal, "Installed", "Install", "done")
+            .await;
+    };
+    publish().await;
+    let first = published(&name).await.remove(0).metadata.name.unwrap();
+    let api: Api<Event> = Api::namespaced(world.client(), "default");
+    api.delete(&first, &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    publish().await;
+    publish().await;
+    let found = published(&name).await;
+    assert_eq!(found.len(), 1);
+    assert_ne!(found[0].metadata.name.as_ref(), Some(&first));
+}

@@ -1,0 +1,121 @@
+//! Of several replicas, one works.
+
+use std::time::Duration;
+
+use cluster::Cluster;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use reqwest::StatusCode;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{flags, get, plane, system};
+use crate::support::{Provisioner, eventually};
+
+const LEASE: &str = "core.rukpak.io";
+
+async fn replica(cluster: &Cluster, system: &str, duration: &str) -> Provisioner {
+    let duration = format!("--lease-duration={duration}");
+    let options = flags(&[system, "--controllers=none", "--leader-elect", &duration]);
+    Provisioner::start(cluster, options).await
+}
+
+async fn leads(provisioner: &Provisioner) -> bool {
+    let (_, text) = get(&format!("{}/metrics", provisioner.url("metrics"))).await;
+    text.lines().any(|line| line == "rukpak_leader 1")
+}
+
+async fn holder(leases: &Api<Lease>) -> Option<String> {
+    leases.get(LEASE).await.unwrap().spec?.holder_identity
+}
+
+#[tokio::test]
+async fn one_leads_and_the_others_are_ready_to() {
+    let cluster = plane().await;
+    let (flag, namespace) = system(cluster).await;
+    let first = replica(cluster, &flag, "60s").await;
+    first.says("leading").await;
+    let second = replica(cluster, &flag, "60s").await;
+    second.says("waiting: another replica leads").await;
+    assert!(leads(&first).await);
+    assert!(!leads(&second).await);
+    let ready = get(&format!("{}/readyz", second.url("probes"))).await;
+    assert_eq!(ready.0, StatusCode::OK, "{}", ready.1);
+
+    // Who goes leaves the Lease to the next, who need not wait for its end.
+    let began = Instant::now();
+    first.signal("TERM").await;
+    assert_eq!(first.ended().await, 0, "{}", first.log());
+    second.says("leading").await;
+    assert!(began.elapsed() < Duration::from_secs(50));
+    let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
+    let lease = leases.get(LEASE).await.unwrap().spec.unwrap();
+    assert_eq!(lease.lease_transitions, Some(2));
+    assert_eq!(lease.lease_duration_seconds, Some(60));
+}
+
+#[tokio::test]
+async fn a_leader_that_was_killed_is_succeeded() {
+    let cluster = plane().await;
+    let (flag, _) = system(cluster).await;
+    let first = replica(cluster, &flag, "3s").await;
+    first.says("leading").await;
+    let second = replica(cluster, &flag, "3s").await;
+    first.signal("KILL").await;
+    second.says("leading").await;
+}
+
+#[tokio::test]
+async fn a_leader_that_has_slept_too_long_ends_when_it_wakes() {
+    let cluster = plane().await;
+    let (flag, _) = system(cluster).await;
+    let first = replica(cluster, &flag, "3s").await;
+    first.says("leading").await;
+    let second = replica(cluster, &flag, "3s").await;
+    first.signal("STOP").await;
+    second.says("leading").await;
+    first.signal("CONT").await;
+    assert_eq!(first.ended().await, 1, "{}", first.log());
+    assert!(first.log().contains("lost the Lease"), "{}", first.log());
+    assert!(leads(&second).await);
+}
+
+#[tokio::test]
+async fn a_leader_whose_lease_was_taken_ends() {
+    let cluster = plane().await;
+    let (flag, namespace) = system(cluster).await;
+    let first = replica(cluster, &flag, "6s").await;
+    first.says("leading").await;
+    let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
+    let taken = Patch::Merge(json!({"spec": {"holderIdentity": "somebody"}}));
+    leases
+        .patch(LEASE, &PatchParams::default(), &taken)
+        .await
+        .unwrap();
+    assert_eq!(first.ended().await, 1, "{}", first.log());
+    assert_eq!(holder(&leases).await.as_deref(), Some("somebody"));
+}
+
+#[tokio::test]
+async fn a_lease_that_was_deleted_is_made_again() {
+    let cluster = plane().await;
+    let (flag, namespace) = system(cluster).await;
+    let only = replica(cluster, &flag, "6s").await;
+    only.says("leading").await;
+    let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
+    let before = holder(&leases).await;
+    leases
+        .delete(LEASE, &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    eventually("the Lease is there again", async || {
+        let lease = leases.get_opt(LEASE).await.unwrap();
+        lease.map(drop).ok_or_else(|| "it is gone".to_owned())
+    })
+    .await;
+    assert_eq!(holder(&leases).await, before);
+    assert!(!only.has_ended(), "{}", only.log());
+}
