@@ -33,6 +33,7 @@ mod control_plane;
 mod error;
 mod keys;
 mod namespace;
+pub mod node;
 mod objects;
 mod run;
 mod tools;
@@ -65,6 +66,8 @@ pub struct Cluster {
     /// The folder with the programs, where this cluster was started here.
     tools: Option<PathBuf>,
     run: Option<Run>,
+    /// Whether the stand-in node was made.
+    node: OnceCell<()>,
 }
 
 /// How to start a control plane.
@@ -131,6 +134,7 @@ impl Cluster {
             controllers,
             tools: Some(tools.folder().to_owned()),
             run: Some(run),
+            node: OnceCell::new(),
         })
     }
 
@@ -150,6 +154,7 @@ impl Cluster {
             controllers: Controllers::On,
             tools: None,
             run: None,
+            node: OnceCell::new(),
         })
     }
 
