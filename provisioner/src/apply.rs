@@ -185,7 +185,9 @@ impl Apply<'_> {
     {
         let concurrency = self.concurrency.max(1);
         let unanswered = AtomicUsize::new(0);
-        stream::iter(all.iter().copied())
+        // Made before they are awaited: a closure in the stream would keep the whole from being Send.
+        let requests: Vec<_> = all
+            .iter()
             .map(|one| {
                 let unanswered = &unanswered;
                 let act = &act;
@@ -203,9 +205,8 @@ impl Apply<'_> {
                     Some(outcome)
                 }
             })
-            .buffered(concurrency)
-            .collect()
-            .await
+            .collect();
+        stream::iter(requests).buffered(concurrency).collect().await
     }
 }
 

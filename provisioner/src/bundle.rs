@@ -28,6 +28,7 @@ mod write;
 use kube::Resource as _;
 use manifests::api::{Class, bundle::Bundle};
 
+pub use check::refusal;
 pub use controller::run;
 pub use load::{LoadError, load};
 pub use status::is_unpacked;

@@ -53,6 +53,14 @@ pub mod reason {
     pub const HEALTHY: &str = "Healthy";
     /// Some object is not.
     pub const UNHEALTHY: &str = "Unhealthy";
+    /// Not looked at yet, or it cannot be.
+    pub const HEALTH_UNKNOWN: &str = "HealthUnknown";
+    /// All objects are applied, some of them are not ready.
+    pub const WAITING_FOR_HEALTH: &str = "WaitingForHealth";
+    /// What failed is tried again.
+    pub const RETRYING: &str = "Retrying";
+    /// What failed will not work before somebody changes something.
+    pub const BLOCKED: &str = "Blocked";
     /// There is nothing to be healthy.
     pub const INSTALLATION_STATUS_FALSE: &str = "InstallationStatusFalse";
 }

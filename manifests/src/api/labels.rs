@@ -15,3 +15,5 @@ pub const UNINSTALL: &str = "core.rukpak.io/uninstall";
 pub const KEEP: &str = "core.rukpak.io/keep";
 /// On an incoming CustomResourceDefinition, with the value `"false"`: its upgrade is not checked (rukpak parity).
 pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";
+/// On a ConfigMap of the system namespace: the BundleInstance whose inventory it holds a part of.
+pub const INVENTORY_OF: &str = "core.rukpak.io/inventory-of";

@@ -49,7 +49,7 @@ pub(super) fn check(
 }
 
 /// Every reason, as far as there is room, and how many there are besides.
-fn refusal(class: Class, report: &Report) -> String {
+pub fn refusal(class: Class, report: &Report) -> String {
     let reasons: Vec<String> = report.refusals().map(ToString::to_string).collect();
     let prefix = match (class, reasons.first()) {
         // rukpak parity: this one has no prefix.

@@ -55,14 +55,16 @@ pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     if preflight.is_some_and(|preflight| preflight.crd_upgrade_safety == Enforcement::Off) {
         return Ok(Findings::default());
     }
-    let definitions = input
+    // Made before they are awaited: a closure that borrows, in a stream, would keep the whole from being Send.
+    let checks: Vec<_> = input
         .plan
         .steps
         .iter()
         .map(|step| &step.object)
-        .filter(|object| is_definition(object) && !is_exempt(object));
-    let mut all: Findings = stream::iter(definitions)
+        .filter(|object| is_definition(object) && !is_exempt(object))
         .map(|object| one(input, object))
+        .collect();
+    let mut all: Findings = stream::iter(checks)
         .buffered(input.concurrency.clamp(1, CONCURRENCY))
         .try_fold(Findings::default(), async |mut all, found| {
             all.merge(found);

@@ -122,8 +122,10 @@ async fn read<'a>(
     steps: &[&'a Step],
     concurrency: usize,
 ) -> Result<Vec<(&'a Step, Found)>, kube::Error> {
-    stream::iter(steps.to_vec())
-        .map(|step| async move {
+    // Made before they are awaited: a closure that borrows, in a stream, would keep the whole from being Send.
+    let requests: Vec<_> = steps
+        .iter()
+        .map(|&step| async move {
             let object = &step.object;
             match ask::metadata(client, &step.kind, object.namespace(), object.name()).await {
                 Ok(found) => Ok((step, Ok(found))),
@@ -133,6 +135,8 @@ async fn read<'a>(
                 Err(error) => Err(error),
             }
         })
+        .collect();
+    stream::iter(requests)
         .buffer_unordered(concurrency.max(1))
         .try_collect()
         .await

@@ -164,7 +164,9 @@ async fn held<'a>(
     input: &Input<'_>,
     scopes: BTreeSet<Scope<'a>>,
 ) -> Result<BTreeMap<Scope<'a>, Vec<Rule>>, kube::Error> {
-    stream::iter(scopes)
+    // Made before they are awaited: a closure that borrows, in a stream, would keep the whole from being Send.
+    let requests: Vec<_> = scopes
+        .into_iter()
         .map(|scope| async move {
             let review = SelfSubjectRulesReview {
                 metadata: ObjectMeta::default(),
@@ -177,6 +179,8 @@ async fn held<'a>(
             let answer = ask::within(api.create(&PostParams::default(), &review)).await?;
             Ok((scope, Rule::of_review(answer.status.unwrap_or_default())))
         })
+        .collect();
+    stream::iter(requests)
         .buffer_unordered(input.concurrency.max(1))
         .try_collect()
         .await
@@ -191,11 +195,14 @@ async fn ask_others(
         .iter()
         .flat_map(|(scope, rights)| rights.iter().map(|right| (*scope, right.of_any_name())))
         .collect();
-    let allowed: BTreeSet<(Scope<'_>, Right<'_>)> = stream::iter(questions)
+    let requests: Vec<_> = questions
+        .into_iter()
         .map(|(scope, right)| async move {
             let is_allowed = may(input.client, right.attributes(scope)).await?;
             Ok::<_, kube::Error>(is_allowed.then_some((scope, right)))
         })
+        .collect();
+    let allowed: BTreeSet<(Scope<'_>, Right<'_>)> = stream::iter(requests)
         .buffer_unordered(input.concurrency.max(1))
         .try_filter_map(|answer| std::future::ready(Ok(answer)))
         .try_collect()

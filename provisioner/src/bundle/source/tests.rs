@@ -46,7 +46,11 @@ fn every_type_is_read() {
             "git+https://example.com/r.git#refs/heads/main",
         ),
         (
-            git("git@example.com:org/r.git", &json!({"commit": commit}), None),
+            git(
+                "git@example.com:org/r.git",
+                &json!({"commit": commit}),
+                None,
+            ),
             "git+ssh://git@example.com/org/r.git#",
         ),
         (

@@ -1,0 +1,29 @@
+//! What is applied, in one text: content, and everything that shapes the objects made of it.
+
+use manifests::{
+    api::{bundle::Bundle, instance::BundleInstance},
+    version::KubeVersion,
+};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+/// Changes whenever the objects may.
+pub(super) fn of(instance: &BundleInstance, bundle: &Bundle, version: KubeVersion) -> String {
+    let shape = json!({
+        "content": bundle.status.as_ref().and_then(|status| status.content_digest.as_ref()),
+        "class": bundle.spec.provisioner_class_name,
+        "namespace": instance.spec.install_namespace,
+        "config": instance.spec.config,
+        "kubernetes": [version.major, version.minor],
+        // Another release of ours may convert better.
+        "converter": env!("CARGO_PKG_VERSION"),
+    });
+    let digest = Sha256::digest(shape.to_string().as_bytes());
+    let mut text = String::with_capacity(71);
+    text.push_str("sha256:");
+    for byte in digest {
+        use std::fmt::Write as _;
+        let _ = write!(text, "{byte:02x}"); // a String takes everything
+    }
+    text
+}

@@ -1,0 +1,310 @@
+//! Keeping what is installed: what the watches saw is compared with the inventory, and what differs is applied again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use kube::{Resource as _, ResourceExt as _, core::GroupVersionKind, runtime::events::EventType};
+use manifests::{
+    api::instance::{BundleInstance, BundleInstanceStatus},
+    object::Identity,
+};
+use tracing::{info, warn};
+
+use super::{
+    install::{self, Settled, Target},
+    memory::{Memory, Shared},
+    outcome::{Failure, Health, Install, Retry},
+    reconcile::{overflow, owner},
+};
+use crate::{
+    apply::{Applied, Apply},
+    drift::{self, fights::Opponent},
+    health, inventory,
+    kinds::Kind,
+    watches::View,
+};
+
+/// How many unwell objects a condition names.
+const MOST_NAMED: usize = 20;
+
+/// Tells the watches what belongs to the instance, once after each change.
+pub(super) async fn watch(instance: &BundleInstance, shared: &Shared, memory: &mut Memory) {
+    let Some(inventory) = memory.inventory.as_ref().filter(|_| !memory.is_watched) else {
+        return;
+    };
+    let gvk = |identity: &Identity, version: &str| {
+        GroupVersionKind::gvk(&identity.group, version, &identity.kind)
+    };
+    let kinds: BTreeSet<(&str, &str, &str)> = inventory
+        .iter()
+        .map(|(identity, entry)| {
+            (
+                identity.group.as_str(),
+                entry.version.as_str(),
+                identity.kind.as_str(),
+            )
+        })
+        .collect();
+    let found = shared
+        .ctx
+        .kinds
+        .find(
+            kinds
+                .into_iter()
+                .map(|(group, version, kind)| GroupVersionKind::gvk(group, version, kind)),
+        )
+        .await;
+    match found {
+        Ok(found) => {
+            let wanted: BTreeMap<Identity, Arc<Kind>> = inventory
+                .iter()
+                .filter_map(|(identity, entry)| {
+                    let kind = found.get(&gvk(identity, &entry.version))?.as_ref()?;
+                    Some((identity.clone(), Arc::clone(kind)))
+                })
+                .collect();
+            let account = instance.spec.service_account.as_ref();
+            shared
+                .ctx
+                .watches
+                .want(&instance.name_any(), account, &wanted);
+            memory.is_watched = true;
+        }
+        Err(error) => warn!(%error, "the served APIs cannot be listed; watches start later"),
+    }
+}
+
+/// How the objects are, as far as the watches have seen them.
+pub(super) fn health(instance: &BundleInstance, shared: &Shared, memory: &Memory) -> Health {
+    let view = shared.ctx.watches.view(&instance.name_any());
+    if !view.failing.is_empty() {
+        return Health::Unknown(view.failing.join("\n"));
+    }
+    let Some(inventory) = memory.inventory.as_ref().filter(|_| view.synced) else {
+        return Health::NotLooked;
+    };
+    let mut failed = Vec::new();
+    let mut going = Vec::new();
+    for (identity, entry) in inventory {
+        let seen = view.objects.get(identity).map(|seen| &seen.health);
+        let (list, message) = match seen {
+            Some(health::Health::Failed(message)) => (&mut failed, message.as_str()),
+            Some(health::Health::InProgress(message)) => (&mut going, message.as_str()),
+            Some(health::Health::Current) => continue,
+            None if entry.fields.is_none() => continue, // was never applied
+            None => (&mut going, "does not exist"),
+        };
+        list.push(unwell(identity, &entry.version, message));
+    }
+    if failed.is_empty() && going.is_empty() {
+        return Health::Healthy;
+    }
+    let is_failed = !failed.is_empty();
+    failed.append(&mut going);
+    let more = failed.len().saturating_sub(MOST_NAMED);
+    failed.truncate(MOST_NAMED);
+    if more > 0 {
+        failed.push(format!("and {more} more objects"));
+    }
+    if is_failed {
+        Health::Failed(failed)
+    } else {
+        Health::Progressing(failed)
+    }
+}
+
+/// `(apps/v1, Kind=Deployment)(etcd/etcd-operator): message` (rukpak parity).
+fn unwell(identity: &Identity, version: &str, message: &str) -> String {
+    let group = if identity.group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{}/{version}", identity.group)
+    };
+    let name = if identity.namespace.is_empty() {
+        identity.name.clone()
+    } else {
+        format!("{}/{}", identity.namespace, identity.name)
+    };
+    format!("({group}, Kind={})({name}): {message}", identity.kind)
+}
+
+/// Repairs what is not as it was applied.
+pub(super) async fn run(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    status: &BundleInstanceStatus,
+    target: &Target<'_>,
+) -> Settled {
+    watch(instance, shared, memory).await;
+    let now = (shared.ctx.now)();
+    let view = shared.ctx.watches.view(&instance.name_any());
+    let drifted = match &memory.inventory {
+        Some(inventory) => drift::drifted(inventory, &view),
+        None => Vec::new(),
+    };
+    let (ready, held): (Vec<Identity>, Vec<Identity>) = drifted
+        .into_iter()
+        .partition(|identity| memory.fights.held(identity, now).is_none());
+    let mut install = Install::Unchanged;
+    let mut again = held
+        .iter()
+        .filter_map(|identity| memory.fights.held(identity, now))
+        .filter_map(|verdict| Duration::try_from(verdict.until.duration_since(now)).ok())
+        .min();
+    let tried = "repair".to_owned();
+    if !ready.is_empty() {
+        if let Some(left) = memory.must_wait(&tried, now) {
+            again = Some(left);
+        } else {
+            match repair(instance, shared, memory, target, &ready, &view).await {
+                Ok(changed) => {
+                    memory.pause = None;
+                    memory.attempts = 0;
+                    if changed {
+                        install = Install::Done(Box::new(
+                            repaired(instance, shared, memory, status, target).await,
+                        ));
+                    }
+                }
+                Err(failure) => {
+                    again = Some(super::reconcile::again(memory, tried, failure.retry, now));
+                    install = Install::Failed(failure);
+                }
+            }
+        }
+    }
+    Settled {
+        install,
+        health: health(instance, shared, memory),
+        fights: memory
+            .fights
+            .verdicts(now)
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        again,
+    }
+}
+
+/// Applies some objects again; tells whether the inventory has changed.
+async fn repair(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    target: &Target<'_>,
+    drifted: &[Identity],
+    view: &View,
+) -> Result<bool, Failure> {
+    let ctx = &shared.ctx;
+    let fail = |message: String, retry| Failure {
+        bundle: target.bundle.name_any(),
+        message,
+        touched: false,
+        retry,
+    };
+    let soon = |what: &'static str| {
+        move |error: kube::Error| fail(format!("{what}: {error}"), Retry::Soon)
+    };
+    let owner = owner(instance);
+    let client = ctx
+        .accounts
+        .client(instance.spec.service_account.as_ref())
+        .map_err(soon("no client can be made"))?;
+    let converted = install::convert(instance, ctx, target.bundle).await?;
+    let had = memory.inventory.clone().unwrap_or_default();
+    let mut plan = install::plan(ctx, converted.objects, &had, &owner, &converted.namespace)
+        .await
+        .map_err(soon("the served APIs cannot be listed"))?;
+    plan.steps
+        .retain(|step| drifted.contains(&step.object.identity()));
+    let apply = Apply {
+        client: &client,
+        kinds: &ctx.kinds,
+        concurrency: ctx.settings.concurrency,
+    };
+    let report = apply.run(&plan.steps).await;
+    let before = memory.inventory.clone();
+    install::take_over(instance, shared, memory, &plan, &report);
+    let now = (ctx.now)();
+    ctx.metrics.repaired(report.applied.len() as u64);
+    for (identity, applied) in &report.applied {
+        info!(object = %identity, taken = applied.taken.len(), "repaired");
+        let writer = view
+            .objects
+            .get(identity)
+            .and_then(|seen| seen.writer.as_deref());
+        let verdicts = memory
+            .fights
+            .repaired(opponents(identity, applied, writer), now);
+        let note = verdicts.first().map_or_else(
+            || format!("{identity} was not as declared, and was applied again"),
+            ToString::to_string,
+        );
+        ctx.events
+            .publish(
+                &instance.object_ref(&()),
+                EventType::Normal,
+                "Repaired",
+                "Repair",
+                &note,
+            )
+            .await;
+    }
+    // An optional API is gone: its objects wait again.
+    let waits: BTreeSet<&Identity> = plan
+        .waiting
+        .iter()
+        .flat_map(|absent| &absent.needed_by)
+        .collect();
+    if let Some(inventory) = memory.inventory.as_mut() {
+        inventory.retain(|identity, _| !(waits.contains(identity) && drifted.contains(identity)));
+    }
+    if !report.failed.is_empty() {
+        return Err(Failure {
+            touched: !report.applied.is_empty(),
+            ..fail(install::refusals(&report.failed), Retry::Soon)
+        });
+    }
+    Ok(memory.inventory != before)
+}
+
+/// Who had changed an object that was repaired: the fields say it themselves, or else whoever wrote it last.
+fn opponents(object: &Identity, applied: &Applied, writer: Option<&str>) -> Vec<Opponent> {
+    let opponent = |field: &str, manager: &str| Opponent {
+        object: object.clone(),
+        field: field.to_owned(),
+        manager: manager.to_owned(),
+    };
+    if applied.taken.is_empty() {
+        return vec![opponent("", writer.unwrap_or_default())];
+    }
+    let taken = applied.taken.iter();
+    taken
+        .map(|taken| opponent(&taken.field, &taken.manager))
+        .collect()
+}
+
+/// What the status says after a repair that changed the inventory.
+async fn repaired(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    status: &BundleInstanceStatus,
+    target: &Target<'_>,
+) -> super::outcome::Done {
+    let owner = owner(instance);
+    let mut done = install::renamed(status, target);
+    done.previous.clone_from(&status.previous_bundle_name);
+    if let Some(inventory) = &memory.inventory {
+        match inventory::write(&overflow(shared, &owner), inventory).await {
+            Ok(listed) => done.inventory = listed,
+            // The old fingerprints are repaired once more after a restart, which does no harm.
+            Err(error) => warn!(%error, "the inventory cannot be written"),
+        }
+    }
+    done
+}

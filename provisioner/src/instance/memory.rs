@@ -1,0 +1,212 @@
+//! What is known of instances between two looks at them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use kube::{
+    ResourceExt as _,
+    runtime::reflector::{ObjectRef, Store},
+};
+use manifests::api::{
+    bundle::Bundle,
+    instance::{BundleInstance, BundleInstanceStatus},
+};
+
+use tokio::sync::mpsc;
+
+use super::template;
+use crate::{context::Context, drift::fights::Fights, inventory::Inventory};
+
+/// What all reconciles share.
+pub(super) struct Shared {
+    pub(super) ctx: Context,
+    bundles: Store<Bundle>,
+    wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
+    memories: Mutex<HashMap<String, Slot>>,
+}
+
+struct Slot {
+    uid: String,
+    memory: Arc<tokio::sync::Mutex<Memory>>,
+    /// Beside the lock, because it is read while a reconcile holds that.
+    misses_apis: Arc<std::sync::atomic::AtomicBool>,
+}
+
+/// What is known of one instance.
+pub(super) struct Memory {
+    /// As it was last written. What the watch delivers may be older, and nobody else writes it.
+    pub(super) status: Option<BundleInstanceStatus>,
+    /// Everything that belongs to it; `None` until it was read.
+    pub(super) inventory: Option<Inventory>,
+    /// Whether the watches know about the inventory.
+    pub(super) is_watched: bool,
+    /// Whether it lacks an API, so that it is woken when one comes.
+    pub(super) misses_apis: Arc<std::sync::atomic::AtomicBool>,
+    /// Who sets our fields again and again.
+    pub(super) fights: Fights,
+    /// After something failed.
+    pub(super) pause: Option<Pause>,
+    /// Tries since the last success.
+    pub(super) attempts: u32,
+}
+
+/// Why nothing is tried for now.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Pause {
+    /// What was tried: something else is tried at once.
+    pub(super) tried: String,
+    /// When it is tried again.
+    pub(super) until: Timestamp,
+}
+
+impl Shared {
+    pub(super) fn new(
+        ctx: Context,
+        bundles: Store<Bundle>,
+        wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
+    ) -> Self {
+        Self {
+            ctx,
+            bundles,
+            wake,
+            memories: Mutex::default(),
+        }
+    }
+
+    /// Waits for the first list of Bundles; false when there will be none.
+    pub(super) async fn bundles_are_listed(&self) -> bool {
+        self.bundles.wait_until_ready().await.is_ok()
+    }
+
+    /// The memory of an instance; an empty one for a new instance of an old name.
+    pub(super) fn memory(&self, instance: &BundleInstance) -> Arc<tokio::sync::Mutex<Memory>> {
+        let uid = instance.uid().unwrap_or_default();
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = memories
+            .entry(instance.name_any())
+            .and_modify(|slot| {
+                if slot.uid != uid {
+                    *slot = Slot::new(uid.clone());
+                }
+            })
+            .or_insert_with(|| Slot::new(uid.clone()));
+        Arc::clone(&slot.memory)
+    }
+
+    /// The instance is gone.
+    pub(super) fn forget(&self, name: &str) {
+        self.memories
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
+    }
+
+    /// The Bundles that were made for an instance and stay.
+    pub(super) fn bundles_of(&self, instance: &BundleInstance) -> Vec<Arc<Bundle>> {
+        let mut bundles = self.bundles.state();
+        bundles.retain(|bundle| template::is_of(bundle, instance));
+        bundles
+    }
+
+    /// Has every instance looked at that lacks an API.
+    pub(super) fn wake_those_missing_apis(&self) {
+        let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, slot) in memories.iter() {
+            if slot.misses_apis.load(std::sync::atomic::Ordering::Relaxed) {
+                // Nobody listens any more when the process is about to end.
+                let _ = self.wake.send(ObjectRef::new(name));
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn new(uid: String) -> Self {
+        let misses_apis = Arc::<std::sync::atomic::AtomicBool>::default();
+        Self {
+            uid,
+            memory: Arc::new(tokio::sync::Mutex::new(Memory {
+                status: None,
+                inventory: None,
+                is_watched: false,
+                misses_apis: Arc::clone(&misses_apis),
+                fights: Fights::default(),
+                pause: None,
+                attempts: 0,
+            })),
+            misses_apis,
+        }
+    }
+}
+
+impl Memory {
+    /// Notes whether an API is missing.
+    pub(super) fn misses_apis(&self, missing: bool) {
+        self.misses_apis
+            .store(missing, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Something failed: for how long nothing of the kind is tried.
+    pub(super) fn back_off(&mut self, tried: String, slowly: bool, now: Timestamp) -> Duration {
+        let same = self
+            .pause
+            .as_ref()
+            .is_some_and(|pause| pause.tried == tried);
+        self.attempts = if same {
+            self.attempts.saturating_add(1)
+        } else {
+            1
+        };
+        let wait = back_off(self.attempts, slowly, fastrand::f64());
+        let until = now.checked_add(wait).unwrap_or(now);
+        self.pause = Some(Pause { tried, until });
+        wait
+    }
+
+    /// How long the same thing is not tried again.
+    pub(super) fn must_wait(&self, tried: &str, now: Timestamp) -> Option<Duration> {
+        let pause = self.pause.as_ref().filter(|pause| pause.tried == tried)?;
+        Duration::try_from(pause.until.duration_since(now))
+            .ok()
+            .filter(|left| !left.is_zero())
+    }
+}
+
+/// Exponential with jitter: from half a second to five minutes, or from 15 seconds to ten minutes for what somebody
+/// else has to put right.
+fn back_off(attempt: u32, slowly: bool, jitter: f64) -> Duration {
+    let (first, most) = if slowly { (15.0, 600.0) } else { (0.5, 300.0) };
+    let exponent = i32::try_from(attempt.saturating_sub(1).min(20)).unwrap_or(20);
+    let wait: f64 = f64::min(first * 2f64.powi(exponent), most);
+    Duration::from_secs_f64(wait * (0.75 + jitter / 2.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_grows_and_stays_bounded() {
+        let wait = |attempt, slowly| back_off(attempt, slowly, 0.5).as_secs_f64();
+        for (attempt, slowly, expected) in [
+            (0, false, 0.5),
+            (1, false, 0.5),
+            (2, false, 1.0),
+            (5, false, 8.0),
+            (u32::MAX, false, 300.0),
+            (1, true, 15.0),
+            (3, true, 60.0),
+            (50, true, 600.0),
+        ] {
+            assert!(
+                (wait(attempt, slowly) - expected).abs() < 1e-6,
+                "{attempt} {slowly}"
+            );
+        }
+        assert!(back_off(1, false, 0.0) < back_off(1, false, 1.0));
+    }
+}

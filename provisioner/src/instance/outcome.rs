@@ -1,0 +1,142 @@
+//! What came of looking at an instance: values, from which its status is made.
+
+use manifests::api::{
+    bundle::{BundleSource, Facts},
+    instance::Inventory,
+};
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// How it is with the Bundle of the template.
+    pub valid: Valid,
+    /// What became of installing.
+    pub install: Install,
+    /// How the objects are.
+    pub health: Health,
+    /// Somebody who does not leave our objects alone, in words.
+    pub fights: Vec<String>,
+}
+
+/// How it is with the Bundle of the template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Valid {
+    /// Nobody looked.
+    Unchanged,
+    /// Nobody here serves the class of that name.
+    Unserved(String),
+    /// Bundles could not be listed or made.
+    Unknown(String),
+    /// The Bundle is not there yet.
+    Pending {
+        /// Its name.
+        bundle: String,
+        /// What it waits for, as it says itself.
+        message: String,
+    },
+    /// The Bundle is no good.
+    Failed {
+        /// Its name.
+        bundle: String,
+        /// Why, as it says itself.
+        message: String,
+    },
+    /// The content could not be read back.
+    Unreadable(String),
+    /// It can be installed.
+    Unpacked {
+        /// Its name.
+        bundle: String,
+    },
+}
+
+/// What became of installing.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Install {
+    /// Nothing was tried: there is nothing new.
+    Unchanged,
+    /// `spec.paused`.
+    Paused,
+    /// Everything is in the cluster.
+    Done(Box<Done>),
+    /// Something is not.
+    Failed(Failure),
+    /// The last try failed, and it is not yet time for the next one.
+    Waiting,
+}
+
+/// What is in the cluster now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    /// The Bundle it comes from.
+    pub bundle: String,
+    /// The one that was installed before, while the new one is not healthy.
+    pub previous: Option<String>,
+    /// The source of that Bundle.
+    pub source: Option<BundleSource>,
+    /// Where namespaced objects went.
+    pub namespace: String,
+    /// What was applied.
+    pub digest: String,
+    /// What the bundle says of itself.
+    pub facts: Facts,
+    /// All objects.
+    pub inventory: Inventory,
+    /// Objects that wait for an optional API.
+    pub waiting: Vec<String>,
+    /// Objects that were left in the cluster.
+    pub released: Vec<String>,
+    /// Worth knowing.
+    pub warnings: Vec<String>,
+    /// The template that failed, when this is the way back from it, and why it failed.
+    pub rolled_back: Option<(String, String)>,
+}
+
+/// Why something is not in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The Bundle that should have been installed.
+    pub bundle: String,
+    /// Object, problem, remedy.
+    pub message: String,
+    /// Whether anything was changed before it failed.
+    pub touched: bool,
+    /// When to try again.
+    pub retry: Retry,
+}
+
+/// When to try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// It may work next time.
+    Soon,
+    /// Somebody has to do something, which may not be seen from here.
+    Slowly,
+}
+
+/// How the objects are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It cannot be known, for these reasons.
+    Unknown(String),
+    /// Nobody has looked yet: what was known remains.
+    NotLooked,
+    /// All well.
+    Healthy,
+    /// Some are on their way.
+    Progressing(Vec<String>),
+    /// Some will not get there by themselves.
+    Failed(Vec<String>),
+}
+
+impl Outcome {
+    /// Nothing could be found out about installing.
+    pub fn of_bundle(valid: Valid) -> Self {
+        Self {
+            valid,
+            install: Install::Unchanged,
+            health: Health::NotLooked,
+            fights: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! One look at an instance.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{
+    Api, Resource as _, ResourceExt as _,
+    api::{Patch, PatchParams},
+    runtime::{controller::Action, events::EventType},
+};
+use manifests::api::{
+    Class,
+    bundle::{Bundle, Phase},
+    condition,
+    instance::{BundleInstance, BundleInstanceStatus},
+    labels,
+};
+use serde_json::json;
+use tracing::{Instrument as _, info_span, warn};
+
+use super::{
+    install::{self, Target},
+    maintain,
+    memory::{Memory, Shared},
+    outcome::{Install, Outcome, Retry, Valid},
+    rollback, status, template, uninstall,
+};
+use crate::{apply::MANAGER, inventory, metrics::Controller, plan::Owner};
+
+/// Why a look at an instance could not be finished. What is wrong with the instance itself stands in its status.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The apiserver did not take something that only concerns the instance itself.
+    #[error("failed to {what} of BundleInstance {name}: {source}")]
+    Kube {
+        /// What was tried.
+        what: &'static str,
+        /// Whose.
+        name: String,
+        /// What it said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+impl Error {
+    pub(super) fn on(
+        what: &'static str,
+        instance: &BundleInstance,
+    ) -> impl Fn(kube::Error) -> Self + use<> {
+        let name = instance.name_any();
+        move |source| Self::Kube {
+            what,
+            name: name.clone(),
+            source: Box::new(source),
+        }
+    }
+}
+
+/// Looks at an instance: drives the cluster towards what it declares, and says how it is.
+pub(super) async fn reconcile(
+    instance: Arc<BundleInstance>,
+    shared: Arc<Shared>,
+) -> Result<Action, Error> {
+    let span = info_span!("instance", name = %instance.name_any(), generation = instance.metadata.generation);
+    let _measure = shared.ctx.metrics.reconcile(Controller::Instance);
+    let memory = shared.memory(&instance);
+    let mut memory = memory.lock().await;
+    async {
+        if instance.metadata.deletion_timestamp.is_some() {
+            return uninstall::run(&instance, &shared, &mut memory).await;
+        }
+        let is_ours = Class::parse(&instance.spec.provisioner_class_name).is_some();
+        if is_ours && !instance.finalizers().iter().any(|f| f == labels::UNINSTALL) {
+            add_finalizer(&instance, &shared).await?;
+        }
+        let (outcome, again) = settle(&instance, &shared, &mut memory).await;
+        let before = current_status(&instance, &memory);
+        let status = status::of(
+            &before,
+            instance.metadata.generation,
+            &outcome,
+            (shared.ctx.now)(),
+        );
+        if status != before {
+            write_status(&instance, &shared, &mut memory, &status).await?;
+            tell(&instance, &shared, &before, &status).await;
+        }
+        Ok(again.map_or_else(
+            || Action::requeue(spread(shared.ctx.settings.resync)),
+            Action::requeue,
+        ))
+    }
+    .instrument(span)
+    .await
+}
+
+/// After an error of the reconcile itself: soon, but not at once.
+#[expect(clippy::needless_pass_by_value)] // kube's signature
+pub(super) fn failed(instance: Arc<BundleInstance>, error: &Error, shared: Arc<Shared>) -> Action {
+    warn!(instance = %instance.name_any(), %error, "could not be finished; it is tried again");
+    shared
+        .ctx
+        .metrics
+        .failed(Controller::Instance, condition::reason::RECONCILE_FAILED);
+    Action::requeue(spread(Duration::from_secs(2)))
+}
+
+/// What is known of the status: what was written last, or else what the watch delivered.
+pub(super) fn current_status(instance: &BundleInstance, memory: &Memory) -> BundleInstanceStatus {
+    memory
+        .status
+        .clone()
+        .or_else(|| instance.status.clone())
+        .unwrap_or_default()
+}
+
+/// Finds out what there is to do, does it, and says what came of it and when to look again.
+async fn settle(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+) -> (Outcome, Option<Duration>) {
+    let status = current_status(instance, memory);
+    if Class::parse(&instance.spec.provisioner_class_name).is_none() {
+        let class = instance.spec.provisioner_class_name.clone();
+        return (Outcome::of_bundle(Valid::Unserved(class)), None);
+    }
+    if let Err(error) = read_inventory(instance, shared, memory, &status).await {
+        let message = format!(
+            "the inventory of BundleInstance {} cannot be read: {error}; restore its ConfigMaps in namespace {}",
+            instance.name_any(),
+            shared.ctx.settings.system_namespace
+        );
+        return (
+            Outcome::of_bundle(Valid::Unknown(message)),
+            Some(Duration::from_secs(15)),
+        );
+    }
+    if instance.spec.paused {
+        maintain::watch(instance, shared, memory).await;
+        let outcome = Outcome {
+            valid: Valid::Unchanged,
+            install: Install::Paused,
+            health: maintain::health(instance, shared, memory),
+            fights: Vec::new(),
+        };
+        return (outcome, None);
+    }
+    let hash = template::hash(instance);
+    let bundles = shared.bundles_of(instance);
+    let wanted = match find_or_make(instance, shared, &bundles, &hash, &status).await {
+        Ok(bundle) => bundle,
+        Err(message) => {
+            return (
+                Outcome::of_bundle(Valid::Unknown(message)),
+                Some(Duration::from_secs(2)),
+            );
+        }
+    };
+    let valid = valid(&wanted);
+    let named = |name: Option<&String>| {
+        bundles
+            .iter()
+            .find(|bundle| Some(&bundle.name_any()) == name && is_unpacked(bundle))
+    };
+    let installed = named(status.installed_bundle_name.as_ref());
+    let has_failed = status.failed_template_hash.as_ref() == Some(&hash);
+    let target = if matches!(valid, Valid::Unpacked { .. }) && !has_failed {
+        Some(Target {
+            bundle: &wanted,
+            way_back_from: None,
+        })
+    } else {
+        // The old one stays as it was declared while the new one is not ready.
+        installed.map(|bundle| Target {
+            bundle,
+            way_back_from: None,
+        })
+    };
+    let Some(target) = target else {
+        maintain::watch(instance, shared, memory).await;
+        let outcome = Outcome {
+            health: maintain::health(instance, shared, memory),
+            ..Outcome::of_bundle(valid)
+        };
+        return (outcome, None);
+    };
+    let previous = named(status.previous_bundle_name.as_ref()).map(|bundle| bundle.as_ref());
+    let mut settled = install::run(instance, shared, memory, &status, &target).await;
+    if let Some(failure) = rollback::reason(instance, &status, &settled.install, &settled.health)
+        && let Some(back) = rollback::to(&status, &target, installed.map(AsRef::as_ref), previous)
+    {
+        let target = Target {
+            bundle: back,
+            way_back_from: Some((hash, failure)),
+        };
+        settled = install::run(instance, shared, memory, &status, &target).await;
+    }
+    let again = settled.again;
+    let outcome = Outcome {
+        valid,
+        install: settled.install,
+        health: settled.health,
+        fights: settled.fights,
+    };
+    clean_up(instance, shared, &bundles, &wanted, &status, &outcome).await;
+    (outcome, again)
+}
+
+fn is_unpacked(bundle: &Bundle) -> bool {
+    bundle.status.as_ref().and_then(|status| status.phase) == Some(Phase::Unpacked)
+}
+
+/// How it is with the wanted Bundle, by what it says itself.
+fn valid(bundle: &Bundle) -> Valid {
+    let name = bundle.name_any();
+    let status = bundle.status.clone().unwrap_or_default();
+    let message = status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == condition::UNPACKED)
+        .map(|c| c.message.clone())
+        .unwrap_or_default();
+    match status.phase {
+        Some(Phase::Unpacked) => Valid::Unpacked { bundle: name },
+        Some(Phase::Failing) => Valid::Failed {
+            bundle: name,
+            message,
+        },
+        _ => Valid::Pending {
+            bundle: name,
+            message,
+        },
+    }
+}
+
+/// The Bundle of the template; it is made when there is none. First there is room made for it.
+async fn find_or_make(
+    instance: &BundleInstance,
+    shared: &Shared,
+    bundles: &[Arc<Bundle>],
+    hash: &str,
+    status: &BundleInstanceStatus,
+) -> Result<Arc<Bundle>, String> {
+    if let Some(bundle) = bundles
+        .iter()
+        .find(|bundle| template::matches(bundle, instance, hash))
+    {
+        return Ok(Arc::clone(bundle));
+    }
+    let api = Api::<Bundle>::all(shared.ctx.client.clone());
+    let bundle = template::bundle(instance, hash);
+    let name = bundle.name_any();
+    let all: Vec<&Bundle> = bundles.iter().map(AsRef::as_ref).collect();
+    let needed: Vec<&str> = [&status.installed_bundle_name, &status.previous_bundle_name]
+        .into_iter()
+        .filter_map(|name| name.as_deref())
+        .chain([name.as_str()])
+        .collect();
+    for old in template::surplus(&all, &needed, template::MOST_OTHERS) {
+        delete(&api, old).await;
+    }
+    match api.create(&kube::api::PostParams::default(), &bundle).await {
+        Ok(made) => return Ok(Arc::new(made)),
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => return Err(format!("Bundle {name} cannot be created: {error}")),
+    }
+    // It exists: made a moment ago, or going, or somebody else's.
+    let found = api
+        .get(&name)
+        .await
+        .map_err(|error| format!("Bundle {name} cannot be read: {error}"))?;
+    if template::is_of(&found, instance) && template::matches(&found, instance, hash) {
+        return Ok(Arc::new(found));
+    }
+    Err(if found.metadata.deletion_timestamp.is_some() {
+        format!("Bundle {name} is being deleted; it is made again when it is gone")
+    } else {
+        format!(
+            "Bundle {name} exists and was not made from this template; delete it, so that it can be made again"
+        )
+    })
+}
+
+/// Deletes Bundles that nobody needs: all but the wanted one, once that is installed and healthy.
+async fn clean_up(
+    instance: &BundleInstance,
+    shared: &Shared,
+    bundles: &[Arc<Bundle>],
+    wanted: &Bundle,
+    before: &BundleInstanceStatus,
+    outcome: &Outcome,
+) {
+    let installed = match &outcome.install {
+        Install::Done(done) if done.rolled_back.is_none() => Some(&done.bundle),
+        Install::Done(_) => None,
+        Install::Unchanged => before.installed_bundle_name.as_ref(),
+        _ => None,
+    };
+    let is_settled = installed == Some(&wanted.name_any())
+        && matches!(outcome.health, super::outcome::Health::Healthy);
+    if !is_settled || instance.metadata.deletion_timestamp.is_some() {
+        return;
+    }
+    let api = Api::<Bundle>::all(shared.ctx.client.clone());
+    for old in bundles
+        .iter()
+        .filter(|bundle| bundle.name_any() != wanted.name_any())
+    {
+        delete(&api, old).await;
+    }
+}
+
+/// Deletes a Bundle, that very one. What fails is tried again at the next look.
+async fn delete(api: &Api<Bundle>, bundle: &Bundle) {
+    let params = kube::api::DeleteParams {
+        preconditions: Some(kube::api::Preconditions {
+            uid: bundle.uid(),
+            resource_version: None,
+        }),
+        ..kube::api::DeleteParams::default()
+    };
+    match api.delete(&bundle.name_any(), &params).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {}
+        Err(error) => warn!(bundle = %bundle.name_any(), %error, "could not be deleted"),
+    }
+}
+
+/// Reads the inventory once; after that it is in memory.
+pub(super) async fn read_inventory(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    status: &BundleInstanceStatus,
+) -> Result<(), kube::Error> {
+    if memory.inventory.is_none() {
+        let owner = owner(instance);
+        let at = overflow(shared, &owner);
+        let listed = status.inventory.clone().unwrap_or_default();
+        memory.inventory = Some(inventory::read(&at, &listed).await?);
+    }
+    Ok(())
+}
+
+/// The instance as owner.
+pub(super) fn owner(instance: &BundleInstance) -> Owner {
+    Owner {
+        name: instance.name_any(),
+        uid: instance.uid().unwrap_or_default(),
+    }
+}
+
+/// Where large inventories are kept.
+pub(super) fn overflow<'a>(shared: &'a Shared, owner: &'a Owner) -> inventory::Overflow<'a> {
+    inventory::Overflow {
+        client: &shared.ctx.client,
+        namespace: &shared.ctx.settings.system_namespace,
+        owner,
+    }
+}
+
+async fn add_finalizer(instance: &BundleInstance, shared: &Shared) -> Result<(), Error> {
+    let mut all = instance.finalizers().to_vec();
+    all.push(labels::UNINSTALL.to_owned());
+    // With the version that was seen, so that nobody else's finalizer is lost.
+    let patch = json!({"metadata": {
+        "finalizers": all,
+        "resourceVersion": instance.resource_version(),
+    }});
+    Api::<BundleInstance>::all(shared.ctx.client.clone())
+        .patch(
+            &instance.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(patch),
+        )
+        .await
+        .map_err(Error::on("add the finalizer", instance))?;
+    Ok(())
+}
+
+/// Writes the status: all of it is ours.
+pub(super) async fn write_status(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    status: &BundleInstanceStatus,
+) -> Result<(), Error> {
+    let body = json!({
+        "apiVersion": BundleInstance::api_version(&()),
+        "kind": BundleInstance::kind(&()),
+        // With its uid, so that no instance is made of a status that comes too late.
+        "metadata": {"name": instance.name_any(), "uid": instance.uid()},
+        "status": status,
+    });
+    Api::<BundleInstance>::all(shared.ctx.client.clone())
+        .patch_status(
+            &instance.name_any(),
+            &PatchParams::apply(MANAGER).force(),
+            &Patch::Apply(body),
+        )
+        .await
+        .map_err(Error::on("write the status", instance))?;
+    memory.status = Some(status.clone());
+    Ok(())
+}
+
+/// Tells people what has changed.
+async fn tell(
+    instance: &BundleInstance,
+    shared: &Shared,
+    before: &BundleInstanceStatus,
+    after: &BundleInstanceStatus,
+) {
+    let find = |status: &BundleInstanceStatus, type_: &str| {
+        status.conditions.iter().find(|c| c.type_ == type_).cloned()
+    };
+    for type_ in [
+        condition::HAS_VALID_BUNDLE,
+        condition::INSTALLED,
+        condition::HEALTHY,
+    ] {
+        let Some(new) = find(after, type_) else {
+            continue;
+        };
+        let old = find(before, type_);
+        let same = old
+            .as_ref()
+            .is_some_and(|old| old.status == new.status && old.reason == new.reason);
+        let bundle_changed = type_ == condition::INSTALLED
+            && before.installed_bundle_name != after.installed_bundle_name;
+        // Expected on the way, and no news.
+        let is_news = new.status != "Unknown"
+            && !matches!(
+                new.reason.as_str(),
+                condition::reason::UNPACK_PENDING
+                    | condition::reason::NOT_INSTALLED
+                    | condition::reason::INSTALLATION_STATUS_FALSE
+            );
+        if (same && !bundle_changed) || !is_news {
+            continue;
+        }
+        let bad = new.status == "False"
+            || matches!(
+                new.reason.as_str(),
+                condition::reason::UPGRADE_FAILED
+                    | condition::reason::ROLLED_BACK
+                    | condition::reason::RECONCILE_FAILED
+            );
+        let level = if bad {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        };
+        shared
+            .ctx
+            .events
+            .publish(
+                &instance.object_ref(&()),
+                level,
+                &new.reason,
+                type_,
+                &new.message,
+            )
+            .await;
+    }
+}
+
+/// A time a little longer or shorter, so that not all instances come at once.
+pub(super) fn spread(time: Duration) -> Duration {
+    time.mul_f64(0.9 + fastrand::f64() / 5.0)
+}
+
+/// When to try again after a failure.
+pub(super) fn again(
+    memory: &mut Memory,
+    tried: String,
+    retry: Retry,
+    now: jiff::Timestamp,
+) -> Duration {
+    memory.back_off(tried, retry == Retry::Slowly, now)
+}

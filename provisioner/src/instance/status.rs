@@ -1,0 +1,354 @@
+//! From what was found to the status: a plain function.
+//!
+//! | condition | True | False | Unknown |
+//! | --- | --- | --- | --- |
+//! | `HasValidBundle` | unpacked | pending, failing, class not served | Bundles cannot be listed |
+//! | `Installed` | the objects of a bundle are in the cluster, named in the message; also while a newer one fails | none | |
+//! | `Healthy` | every object is well | some object is not; nothing is installed | not looked at yet |
+//! | `Progressing` | under way, or tried again | nothing to do, or nothing that can be done from here | |
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use manifests::{
+    api::{
+        condition::{self, reason},
+        instance::{BundleInstanceStatus, Inventory},
+    },
+    object::shortened,
+};
+
+use super::outcome::{Failure, Health, Install, Outcome, Retry, Valid};
+
+/// The longest message; the apiserver takes 32 KiB.
+const LONGEST: usize = 16_000;
+
+/// The status of a generation after what was found, given the status before.
+pub fn of(
+    before: &BundleInstanceStatus,
+    generation: Option<i64>,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> BundleInstanceStatus {
+    let mut status = before.clone();
+    status.observed_generation = generation;
+    if let Install::Done(done) = &outcome.install {
+        let done = done.as_ref().clone();
+        status.installed_bundle_name = Some(done.bundle);
+        status.previous_bundle_name = done.previous;
+        status.resolved_source = done.source;
+        status.install_namespace = Some(done.namespace);
+        status.applied_digest = Some(done.digest);
+        status.facts = done.facts;
+        status.inventory = Some(done.inventory);
+        status.waiting = done.waiting;
+        status.released = done.released;
+        status.failed_template_hash = done.rolled_back.map(|(hash, _)| hash);
+    }
+    let mut conditions = Conditions {
+        all: &mut status.conditions,
+        generation,
+        now,
+    };
+    valid(&mut conditions, &outcome.valid);
+    let is_installed = status.installed_bundle_name.is_some();
+    installed(
+        &mut conditions,
+        status.installed_bundle_name.as_deref(),
+        outcome,
+    );
+    health(&mut conditions, &outcome.health, is_installed);
+    progressing(&mut conditions, outcome);
+    status
+}
+
+/// The status while objects are being applied: `inventory` is what there may be from now on.
+pub fn applying(
+    before: &BundleInstanceStatus,
+    generation: Option<i64>,
+    bundle: &str,
+    objects: usize,
+    inventory: Inventory,
+    now: Timestamp,
+) -> BundleInstanceStatus {
+    let mut status = before.clone();
+    status.observed_generation = generation;
+    status.inventory = Some(inventory);
+    let mut conditions = Conditions {
+        all: &mut status.conditions,
+        generation,
+        now,
+    };
+    let message = format!("applying {objects} objects of bundle {bundle}");
+    conditions.set(condition::PROGRESSING, "True", reason::APPLYING, &message);
+    status
+}
+
+/// The status while an instance is being removed.
+pub fn uninstalling(
+    before: &BundleInstanceStatus,
+    generation: Option<i64>,
+    message: &str,
+    failed: bool,
+    now: Timestamp,
+) -> BundleInstanceStatus {
+    let mut status = before.clone();
+    status.observed_generation = generation;
+    let mut conditions = Conditions {
+        all: &mut status.conditions,
+        generation,
+        now,
+    };
+    let why = if failed {
+        reason::RETRYING
+    } else {
+        reason::UNINSTALLING
+    };
+    conditions.set(condition::PROGRESSING, "True", why, message);
+    status
+}
+
+struct Conditions<'a> {
+    all: &'a mut Vec<Condition>,
+    generation: Option<i64>,
+    now: Timestamp,
+}
+
+impl Conditions<'_> {
+    /// Sets a condition; the time moves only with its status.
+    fn set(&mut self, type_: &str, status: &str, reason: &str, message: &str) {
+        let message = shortened(message, LONGEST);
+        let mut condition = Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            observed_generation: self.generation,
+            last_transition_time: Time(self.now),
+        };
+        match self.all.iter_mut().find(|c| c.type_ == type_) {
+            Some(old) => {
+                if old.status == condition.status {
+                    condition.last_transition_time = old.last_transition_time.clone();
+                }
+                *old = condition;
+            }
+            None => self.all.push(condition),
+        }
+    }
+
+    /// Leaves a condition as it is, about this generation.
+    fn keep(&mut self, type_: &str, otherwise: (&str, &str, &str)) {
+        let kept = self.all.iter().find(|c| c.type_ == type_).cloned();
+        match kept {
+            Some(c) => self.set(type_, &c.status, &c.reason, &c.message),
+            None => self.set(type_, otherwise.0, otherwise.1, otherwise.2),
+        }
+    }
+}
+
+fn valid(conditions: &mut Conditions<'_>, valid: &Valid) {
+    let (status, reason, message) = match valid {
+        Valid::Unchanged => {
+            return conditions.keep(
+                condition::HAS_VALID_BUNDLE,
+                (
+                    "Unknown",
+                    reason::PAUSED,
+                    "spec.paused is true; set it to false to have the bundle unpacked",
+                ),
+            );
+        }
+        Valid::Unserved(class) => (
+            "False",
+            reason::UNKNOWN_CLASS,
+            format!(
+                "nobody here serves the class {class:?} of spec.provisionerClassName; use core-rukpak-io-registry or core-rukpak-io-plain, or install who serves it"
+            ),
+        ),
+        Valid::Unknown(message) => ("Unknown", reason::RECONCILE_FAILED, message.clone()),
+        Valid::Pending { bundle, message } => (
+            "False",
+            reason::UNPACK_PENDING,
+            with(
+                &format!("Waiting for the {bundle} Bundle to be unpacked"),
+                message,
+            ),
+        ),
+        Valid::Failed { bundle, message } => (
+            "False",
+            reason::UNPACK_FAILED,
+            with(&format!("Failed to unpack the {bundle} Bundle"), message),
+        ),
+        Valid::Unreadable(message) => ("False", reason::BUNDLE_LOAD_FAILED, message.clone()),
+        Valid::Unpacked { bundle } => (
+            "True",
+            reason::UNPACK_SUCCESSFUL,
+            format!("Successfully unpacked the {bundle} Bundle"),
+        ),
+    };
+    conditions.set(condition::HAS_VALID_BUNDLE, status, reason, &message);
+}
+
+/// A sentence, and what somebody else has to add to it.
+fn with(sentence: &str, message: &str) -> String {
+    if message.is_empty() {
+        sentence.to_owned()
+    } else {
+        format!("{sentence}: {message}")
+    }
+}
+
+fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Outcome) {
+    const TYPE: &str = condition::INSTALLED;
+    match (&outcome.install, bundle) {
+        (Install::Done(done), _) => {
+            let mut message = format!("instantiated bundle {} successfully", done.bundle);
+            let mut why = reason::INSTALLATION_SUCCEEDED;
+            if let Some((_, failure)) = &done.rolled_back {
+                why = reason::ROLLED_BACK;
+                message = format!(
+                    "bundle {} was brought back, because the one of the template failed: {failure}; change spec.template to try another one",
+                    done.bundle
+                );
+            }
+            if !done.waiting.is_empty() {
+                message.push_str(&format!(
+                    "; {} objects wait for APIs that this cluster does not serve, see status.waiting",
+                    done.waiting.len()
+                ));
+            }
+            for warning in &done.warnings {
+                message.push_str("; ");
+                message.push_str(warning);
+            }
+            conditions.set(TYPE, "True", why, &message);
+        }
+        (Install::Failed(failure), None) => {
+            conditions.set(TYPE, "False", reason::INSTALL_FAILED, &failure.message);
+        }
+        (Install::Failed(failure), Some(bundle)) if *bundle == failure.bundle => {
+            let message = format!(
+                "bundle {bundle} is installed, but not all of it: {}",
+                failure.message
+            );
+            conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
+        }
+        (Install::Failed(failure), Some(bundle)) => {
+            let state = if failure.touched {
+                "was being replaced"
+            } else {
+                "stays installed"
+            };
+            let message = format!(
+                "bundle {bundle} {state}; bundle {} could not be installed: {}",
+                failure.bundle, failure.message
+            );
+            conditions.set(TYPE, "True", reason::UPGRADE_FAILED, &message);
+        }
+        (Install::Unchanged | Install::Paused | Install::Waiting, _) => conditions.keep(
+            TYPE,
+            (
+                "False",
+                reason::NOT_INSTALLED,
+                "nothing has been installed yet; see HasValidBundle",
+            ),
+        ),
+    }
+}
+
+fn health(conditions: &mut Conditions<'_>, health: &Health, is_installed: bool) {
+    const TYPE: &str = condition::HEALTHY;
+    if !is_installed {
+        let message = "Installed condition is false";
+        return conditions.set(TYPE, "False", reason::INSTALLATION_STATUS_FALSE, message);
+    }
+    match health {
+        Health::Healthy => {
+            conditions.set(TYPE, "True", reason::HEALTHY, "BundleInstance is healthy");
+        }
+        Health::Progressing(objects) | Health::Failed(objects) => {
+            conditions.set(TYPE, "False", reason::UNHEALTHY, &objects.join("\n"));
+        }
+        Health::Unknown(why) => conditions.set(TYPE, "Unknown", reason::HEALTH_UNKNOWN, why),
+        Health::NotLooked => conditions.keep(
+            TYPE,
+            (
+                "Unknown",
+                reason::HEALTH_UNKNOWN,
+                "the objects have not been looked at yet",
+            ),
+        ),
+    }
+}
+
+fn progressing(conditions: &mut Conditions<'_>, outcome: &Outcome) {
+    let (status, reason, message) = progress(outcome);
+    match status {
+        Some(status) => conditions.set(condition::PROGRESSING, status, reason, &message),
+        None => conditions.keep(condition::PROGRESSING, ("True", reason, &message)),
+    }
+}
+
+fn progress(outcome: &Outcome) -> (Option<&'static str>, &'static str, String) {
+    let text = str::to_owned;
+    match (&outcome.install, &outcome.valid) {
+        (Install::Paused, _) => (
+            Some("False"),
+            reason::PAUSED,
+            text(
+                "spec.paused is true: nothing is installed, upgraded or repaired; set it to false to go on",
+            ),
+        ),
+        (_, Valid::Unserved(_)) => (
+            Some("False"),
+            reason::UNKNOWN_CLASS,
+            text("there is nothing to wait for; see HasValidBundle"),
+        ),
+        (Install::Failed(Failure { retry, message, .. }), _) => match retry {
+            Retry::Soon => (
+                Some("True"),
+                reason::RETRYING,
+                format!("it is tried again: {message}"),
+            ),
+            Retry::Slowly => (
+                Some("False"),
+                reason::BLOCKED,
+                format!("it will not work before something is changed: {message}"),
+            ),
+        },
+        (Install::Waiting, _) => (None, reason::RETRYING, text("it is tried again")),
+        _ if !outcome.fights.is_empty() => {
+            (Some("True"), reason::FIGHTING, outcome.fights.join("\n"))
+        }
+        (_, Valid::Pending { .. }) => (
+            Some("True"),
+            reason::UNPACK_PENDING,
+            text("the Bundle is being unpacked; see HasValidBundle"),
+        ),
+        (_, Valid::Failed { .. } | Valid::Unreadable(_)) => (
+            Some("False"),
+            reason::UNPACK_FAILED,
+            text("the Bundle of the template cannot be installed; see HasValidBundle"),
+        ),
+        (_, Valid::Unknown(_)) => (
+            Some("True"),
+            reason::RETRYING,
+            text("it is tried again; see HasValidBundle"),
+        ),
+        (Install::Done(_) | Install::Unchanged, _) => match &outcome.health {
+            Health::Progressing(_) => (
+                Some("True"),
+                reason::WAITING_FOR_HEALTH,
+                text("all objects are applied, and not all of them are ready; see Healthy"),
+            ),
+            _ => (
+                Some("False"),
+                reason::UP_TO_DATE,
+                text("all objects are applied, and watched"),
+            ),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

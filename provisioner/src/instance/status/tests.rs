@@ -1,0 +1,272 @@
+use std::time::Duration;
+
+use super::{super::outcome::Done, *};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn done(bundle: &str) -> Done {
+    Done {
+        bundle: bundle.to_owned(),
+        previous: None,
+        source: None,
+        namespace: "etcd".to_owned(),
+        digest: format!("sha256:{bundle}"),
+        facts: manifests::api::bundle::Facts::default(),
+        inventory: Inventory::default(),
+        waiting: Vec::new(),
+        released: Vec::new(),
+        warnings: Vec::new(),
+        rolled_back: None,
+    }
+}
+
+fn outcome(valid: Valid, install: Install, health: Health) -> Outcome {
+    Outcome {
+        valid,
+        install,
+        health,
+        fights: Vec::new(),
+    }
+}
+
+fn unpacked(bundle: &str) -> Valid {
+    Valid::Unpacked {
+        bundle: bundle.to_owned(),
+    }
+}
+
+fn failure(bundle: &str, touched: bool) -> Install {
+    Install::Failed(Failure {
+        bundle: bundle.to_owned(),
+        message: "Deployment etcd/operator is invalid".to_owned(),
+        touched,
+        retry: Retry::Slowly,
+    })
+}
+
+/// `type status reason message` of every condition.
+fn lines(status: &BundleInstanceStatus) -> Vec<String> {
+    status
+        .conditions
+        .iter()
+        .map(|c| format!("{} {} {} {}", c.type_, c.status, c.reason, c.message))
+        .collect()
+}
+
+fn after(before: &BundleInstanceStatus, outcome: &Outcome) -> BundleInstanceStatus {
+    of(before, Some(1), outcome, NOW)
+}
+
+fn installed() -> BundleInstanceStatus {
+    after(
+        &BundleInstanceStatus::default(),
+        &outcome(
+            unpacked("old"),
+            Install::Done(Box::new(done("old"))),
+            Health::Healthy,
+        ),
+    )
+}
+
+#[test]
+fn an_installation_says_which_bundle_is_there() {
+    assert_eq!(
+        lines(&installed()),
+        [
+            "HasValidBundle True UnpackSuccessful Successfully unpacked the old Bundle",
+            "Installed True InstallationSucceeded instantiated bundle old successfully",
+            "Healthy True Healthy BundleInstance is healthy",
+            "Progressing False UpToDate all objects are applied, and watched",
+        ]
+    );
+}
+
+#[test]
+fn pending_is_not_valid() {
+    let valid = Valid::Pending {
+        bundle: "new".to_owned(),
+        message: String::new(),
+    };
+    assert_eq!(
+        lines(&after(
+            &BundleInstanceStatus::default(),
+            &Outcome::of_bundle(valid)
+        )),
+        [
+            "HasValidBundle False UnpackPending Waiting for the new Bundle to be unpacked",
+            "Installed False NotInstalled nothing has been installed yet; see HasValidBundle",
+            "Healthy False InstallationStatusFalse Installed condition is false",
+            "Progressing True UnpackPending the Bundle is being unpacked; see HasValidBundle",
+        ]
+    );
+}
+
+#[test]
+fn a_bundle_that_fails_leaves_the_installed_one_as_it_is() {
+    let valid = Valid::Failed {
+        bundle: "new".to_owned(),
+        message: "no such image".to_owned(),
+    };
+    let status = after(
+        &installed(),
+        &outcome(valid, Install::Unchanged, Health::Healthy),
+    );
+    assert_eq!(status.installed_bundle_name.as_deref(), Some("old"));
+    let lines = lines(&status);
+    assert_eq!(
+        &lines[..3],
+        [
+            "HasValidBundle False UnpackFailed Failed to unpack the new Bundle: no such image",
+            "Installed True InstallationSucceeded instantiated bundle old successfully",
+            "Healthy True Healthy BundleInstance is healthy",
+        ]
+    );
+    assert!(
+        lines[3].starts_with("Progressing False UnpackFailed"),
+        "{}",
+        lines[3]
+    );
+}
+
+#[test]
+fn a_failed_upgrade_says_which_is_which() {
+    for (touched, expected) in [
+        (
+            false,
+            "Installed True UpgradeFailed bundle old stays installed; bundle new could not be installed: Deployment etcd/operator is invalid",
+        ),
+        (
+            true,
+            "Installed True UpgradeFailed bundle old was being replaced; bundle new could not be installed: Deployment etcd/operator is invalid",
+        ),
+    ] {
+        let status = after(
+            &installed(),
+            &outcome(unpacked("new"), failure("new", touched), Health::Healthy),
+        );
+        assert_eq!(lines(&status)[1], expected);
+        assert_eq!(status.installed_bundle_name.as_deref(), Some("old"));
+        assert_eq!(status.applied_digest.as_deref(), Some("sha256:old"));
+    }
+}
+
+#[test]
+fn a_failed_installation_is_not_installed() {
+    let status = after(
+        &BundleInstanceStatus::default(),
+        &outcome(unpacked("new"), failure("new", true), Health::NotLooked),
+    );
+    let lines = lines(&status);
+    assert_eq!(
+        lines[1],
+        "Installed False InstallFailed Deployment etcd/operator is invalid"
+    );
+    assert_eq!(
+        lines[2],
+        "Healthy False InstallationStatusFalse Installed condition is false"
+    );
+    assert!(
+        lines[3].starts_with("Progressing False Blocked"),
+        "{}",
+        lines[3]
+    );
+}
+
+#[test]
+fn the_way_back_is_told_and_remembered() {
+    let back = Done {
+        rolled_back: Some(("hash".to_owned(), "Deployment is stuck".to_owned())),
+        ..done("old")
+    };
+    let status = after(
+        &installed(),
+        &outcome(
+            unpacked("new"),
+            Install::Done(Box::new(back)),
+            Health::Healthy,
+        ),
+    );
+    assert_eq!(status.failed_template_hash.as_deref(), Some("hash"));
+    assert!(lines(&status)[1].starts_with(
+        "Installed True RolledBack bundle old was brought back, because the one of the template failed: Deployment is stuck"
+    ));
+}
+
+#[test]
+fn a_class_of_nobody_is_answered() {
+    let status = after(
+        &BundleInstanceStatus::default(),
+        &Outcome::of_bundle(Valid::Unserved("example.com/helm".to_owned())),
+    );
+    let lines = lines(&status);
+    assert!(
+        lines[0].starts_with("HasValidBundle False UnknownProvisionerClass nobody here serves the class \"example.com/helm\""),
+        "{}",
+        lines[0]
+    );
+    assert!(
+        lines[3].starts_with("Progressing False UnknownProvisionerClass"),
+        "{}",
+        lines[3]
+    );
+}
+
+#[test]
+fn a_pause_keeps_what_was_said() {
+    let status = after(
+        &installed(),
+        &outcome(Valid::Unchanged, Install::Paused, Health::NotLooked),
+    );
+    assert_eq!(lines(&status)[..3], lines(&installed())[..3]);
+    assert!(lines(&status)[3].starts_with("Progressing False Paused"));
+}
+
+#[test]
+fn times_move_with_the_status_alone() {
+    let later = NOW.checked_add(Duration::from_secs(60)).unwrap();
+    let unwell = outcome(
+        unpacked("old"),
+        Install::Unchanged,
+        Health::Progressing(vec![
+            "(apps/v1, Kind=Deployment)(etcd/operator): 0 of 1 ready".to_owned(),
+        ]),
+    );
+    let status = of(&installed(), Some(2), &unwell, later);
+    let times: Vec<Timestamp> = status
+        .conditions
+        .iter()
+        .map(|c| c.last_transition_time.0)
+        .collect();
+    assert_eq!(times, [NOW, NOW, later, later]);
+    assert!(
+        status
+            .conditions
+            .iter()
+            .all(|c| c.observed_generation == Some(2))
+    );
+    // The same again changes nothing, so that nothing is written.
+    assert_eq!(
+        of(
+            &status,
+            Some(2),
+            &unwell,
+            later.checked_add(Duration::from_secs(1)).unwrap()
+        ),
+        status
+    );
+}
+
+#[test]
+fn messages_are_bounded() {
+    let install = Install::Failed(Failure {
+        bundle: "new".to_owned(),
+        message: "ü".repeat(100_000),
+        touched: false,
+        retry: Retry::Soon,
+    });
+    let status = after(
+        &installed(),
+        &outcome(unpacked("new"), install, Health::Healthy),
+    );
+    assert!(status.conditions.iter().all(|c| c.message.len() <= 32_768));
+}

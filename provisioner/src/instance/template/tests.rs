@@ -1,0 +1,122 @@
+use serde_json::json;
+
+use super::*;
+
+fn instance(name: &str, template: serde_json::Value) -> BundleInstance {
+    serde_json::from_value(json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleInstance",
+        "metadata": {"name": name, "uid": "u1"},
+        "spec": {"provisionerClassName": "core.rukpak.io/plain", "template": template},
+    }))
+    .unwrap()
+}
+
+fn image(reference: &str) -> serde_json::Value {
+    json!({"spec": {"source": {"type": "image", "image": {"ref": reference}}}})
+}
+
+#[test]
+fn the_hash_is_the_documented_one() {
+    // printf '%s' '{"annotations":null,"labels":null,"spec":{"provisionerClassName":"core.rukpak.io/plain","source":
+    // {"image":{"ref":"example.com/a:1"},"type":"image"}}}' | sha256sum | cut -c1-40, without the line break
+    assert_eq!(
+        hash(&instance("a", image("example.com/a:1"))),
+        "682509083659fdf7195e8faf92c6b0c1dc2a75b4"
+    );
+}
+
+#[test]
+fn only_what_a_template_says_changes_its_hash() {
+    let base = hash(&instance("a", image("example.com/a:1")));
+    let mut same = image("example.com/a:1");
+    same["metadata"] = json!({"labels": {}, "annotations": {}});
+    same["spec"]["provisionerClassName"] = json!("core.rukpak.io/plain");
+    assert_eq!(hash(&instance("b", same)), base);
+
+    let mut labelled = image("example.com/a:1");
+    labelled["metadata"] = json!({"labels": {"a": "b"}});
+    let mut class = image("example.com/a:1");
+    class["spec"]["provisionerClassName"] = json!("core.rukpak.io/registry");
+    for other in [image("example.com/a:2"), labelled, class] {
+        assert_ne!(hash(&instance("a", other)), base);
+    }
+}
+
+#[test]
+fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
+    let long = format!("{}.{}", "x".repeat(37), "y".repeat(7));
+    for name in ["a", "a.b", &"x".repeat(45), &long] {
+        let instance = instance(name, image("example.com/a:1"));
+        let bundle = bundle(&instance, &hash(&instance));
+        let made = bundle.name_any();
+        assert!(made.len() <= LONGEST_NAME, "{made}");
+        assert_eq!(names::dns_subdomain(&made), Ok(()), "{made}");
+        assert!(matches(&bundle, &instance, &hash(&instance)));
+        assert!(is_of(&bundle, &instance));
+    }
+    // Two instances whose names are cut to the same.
+    let names = ["a", "b"].map(|end| {
+        let instance = instance(
+            &format!("{}{end}", "x".repeat(44)),
+            image("example.com/a:1"),
+        );
+        bundle(&instance, &hash(&instance)).name_any()
+    });
+    assert_ne!(names[0], names[1]);
+}
+
+#[test]
+fn a_template_cannot_forge_our_labels() {
+    let mut template = image("example.com/a:1");
+    template["metadata"] = json!({"labels": {
+        labels::OWNER_NAME: "other", labels::OWNER_KIND: "Bundle", labels::TEMPLATE_HASH: "0", "app": "a",
+    }});
+    let instance = instance("a", template);
+    let bundle = bundle(&instance, "1");
+    assert_eq!(bundle.labels()[labels::OWNER_NAME], "a");
+    assert_eq!(bundle.labels()[labels::OWNER_KIND], "BundleInstance");
+    assert_eq!(bundle.labels()[labels::TEMPLATE_HASH], "1");
+    assert_eq!(bundle.labels()["app"], "a");
+}
+
+#[test]
+fn a_bundle_that_somebody_changed_is_not_the_templates() {
+    let instance = instance("a", image("example.com/a:1"));
+    let mut other = bundle(&instance, "1");
+    other.spec.source.image.as_mut().unwrap().reference = "example.com/b:1".to_owned();
+    assert!(!matches(&other, &instance, "1"));
+    assert!(!matches(&bundle(&instance, "2"), &instance, "1"));
+}
+
+#[test]
+fn the_oldest_failing_bundles_go_first() {
+    let made = |name: &str, age: i64, phase: Phase| -> Bundle {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "Bundle",
+            "metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:{age:02}Z")},
+            "spec": {"provisionerClassName": "core.rukpak.io/plain", "source": {"type": "upload"}},
+            "status": {"phase": phase},
+        }))
+        .unwrap()
+    };
+    let all = [
+        made("installed", 0, Phase::Unpacked),
+        made("good", 1, Phase::Unpacked),
+        made("older", 2, Phase::Failing),
+        made("newer", 3, Phase::Failing),
+        made("wanted", 4, Phase::Pending),
+    ];
+    let all: Vec<&Bundle> = all.iter().collect();
+    let names = |most| -> Vec<String> {
+        surplus(&all, &["installed", "wanted"], most)
+            .iter()
+            .map(|bundle| bundle.name_any())
+            .collect()
+    };
+    assert_eq!(names(3), Vec::<String>::new());
+    assert_eq!(names(2), ["older"]);
+    assert_eq!(names(1), ["older", "newer"]);
+    assert_eq!(names(0), ["older", "newer", "good"]);
+}

@@ -1,0 +1,192 @@
+//! Removing what an instance has installed, before it goes itself.
+//!
+//! | policy for definitions | order |
+//! | --- | --- |
+//! | `Retain`, `DeleteIfUnused` | the bundle's own custom resources, everything else, definitions |
+//! | `Delete` | all custom resources, definitions, everything else: the operator finalises them while it still runs |
+//!
+//! The inventory says what there is, so that neither the Bundle nor its content is needed, nor an installation that was
+//! ever finished. Nothing is made again: the watches are forgotten first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::{
+    Api, Resource as _, ResourceExt as _,
+    api::{Patch, PatchParams},
+    runtime::{controller::Action, events::EventType},
+};
+use manifests::{
+    api::{
+        instance::{BundleInstance, CrdDeletionPolicy},
+        labels,
+    },
+    object::Identity,
+};
+use serde_json::json;
+use tracing::info;
+
+use super::{
+    install::refusals,
+    memory::{Memory, Shared},
+    outcome::Retry,
+    reconcile::{Error, again, current_status, owner, read_inventory, write_status},
+    status,
+};
+use crate::{
+    apply::{Apply, Pruned},
+    inventory::Inventory,
+    plan::{self, Leaving},
+};
+
+/// Takes the next steps of a removal.
+pub(super) async fn run(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+) -> Result<Action, Error> {
+    let name = instance.name_any();
+    shared.ctx.watches.forget(&name);
+    memory.is_watched = false;
+    if !instance.finalizers().iter().any(|f| f == labels::UNINSTALL) {
+        shared.forget(&name);
+        return Ok(Action::await_change());
+    }
+    let now = (shared.ctx.now)();
+    let tried = "uninstall".to_owned();
+    if let Some(left) = memory.must_wait(&tried, now) {
+        return Ok(Action::requeue(left));
+    }
+    let before = current_status(instance, memory);
+    read_inventory(instance, shared, memory, &before)
+        .await
+        .map_err(Error::on("read the inventory", instance))?;
+    let owner = owner(instance);
+    let client = shared
+        .ctx
+        .accounts
+        .client(instance.spec.service_account.as_ref())
+        .map_err(Error::on("make a client for the account", instance))?;
+    let policy = instance.spec.crd_deletion_policy;
+    let apply = Apply {
+        client: &client,
+        kinds: &shared.ctx.kinds,
+        concurrency: shared.ctx.settings.concurrency,
+    };
+    for stage in stages(
+        memory.inventory.as_ref().unwrap_or(&Inventory::new()),
+        policy,
+    ) {
+        if stage.is_empty() {
+            continue;
+        }
+        let pruned = apply.prune(&stage, &owner, policy).await;
+        forget(memory, &pruned);
+        release(instance, shared, &pruned).await;
+        if pruned.failed.is_empty() && pruned.going.is_empty() {
+            continue;
+        }
+        let message = if pruned.failed.is_empty() {
+            let names: Vec<String> = pruned
+                .going
+                .iter()
+                .take(10)
+                .map(ToString::to_string)
+                .collect();
+            format!(
+                "waiting for {} objects to go, which have finalizers: {}; see who handles their finalizers when this takes long",
+                pruned.going.len(),
+                names.join(", ")
+            )
+        } else {
+            refusals(&pruned.failed)
+        };
+        let failed = !pruned.failed.is_empty();
+        let status =
+            status::uninstalling(&before, instance.metadata.generation, &message, failed, now);
+        if status != before {
+            write_status(instance, shared, memory, &status).await?;
+        }
+        return Ok(Action::requeue(again(memory, tried, Retry::Soon, now)));
+    }
+    let left: Vec<String> = instance
+        .finalizers()
+        .iter()
+        .filter(|f| *f != labels::UNINSTALL)
+        .cloned()
+        .collect();
+    // With the version that was seen, so that nobody else's finalizer is lost or comes back.
+    let patch =
+        json!({"metadata": {"finalizers": left, "resourceVersion": instance.resource_version()}});
+    let done = Api::<BundleInstance>::all(shared.ctx.client.clone())
+        .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
+    match done {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        // The watch delivers the newer version, and this is tried again.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            return Ok(Action::requeue(again(memory, tried, Retry::Soon, now)));
+        }
+        Err(error) => return Err(Error::on("remove the finalizer", instance)(error)),
+    }
+    info!("uninstalled");
+    shared.forget(&name);
+    Ok(Action::await_change())
+}
+
+/// What is deleted before what: a stage begins when the one before has gone.
+fn stages(inventory: &Inventory, policy: CrdDeletionPolicy) -> Vec<Vec<Leaving>> {
+    // `<plural>.<group>` is the name of a definition.
+    let groups: BTreeSet<&str> = inventory
+        .keys()
+        .filter(|identity| plan::is_definition(identity))
+        .filter_map(|identity| identity.name.split_once('.').map(|(_, group)| group))
+        .collect();
+    let [mut resources, mut definitions, mut others] = [const { Vec::new() }; 3];
+    // Workloads before the rights they need, and namespaces last.
+    for leaving in plan::leaving(inventory, &BTreeSet::new()) {
+        if plan::is_definition(&leaving.identity) {
+            definitions.push(leaving);
+        } else if groups.contains(leaving.identity.group.as_str()) {
+            resources.push(leaving);
+        } else {
+            others.push(leaving);
+        }
+    }
+    match policy {
+        CrdDeletionPolicy::Delete => vec![resources, definitions, others],
+        CrdDeletionPolicy::Retain | CrdDeletionPolicy::DeleteIfUnused => {
+            vec![resources, others, definitions]
+        }
+    }
+}
+
+/// What is gone or released belongs to nobody any more.
+fn forget(memory: &mut Memory, pruned: &Pruned) {
+    if let Some(inventory) = memory.inventory.as_mut() {
+        for identity in pruned.deleted.iter().chain(pruned.released.keys()) {
+            inventory.remove(identity);
+        }
+    }
+}
+
+/// Says what stays, where it can still be read when the instance is gone.
+async fn release(instance: &BundleInstance, shared: &Shared, pruned: &Pruned) {
+    let released: BTreeMap<&Identity, &String> = pruned.released.iter().collect();
+    for (identity, why) in released.into_iter().take(20) {
+        shared
+            .ctx
+            .events
+            .publish(
+                &instance.object_ref(&()),
+                EventType::Normal,
+                "Released",
+                "Uninstall",
+                &format!("{identity} stays in the cluster: {why}"),
+            )
+            .await;
+    }
+}
+
+#[cfg(test)]
+mod tests;
