@@ -1,5 +1,6 @@
 //! What the watches know, and whom an event concerns. No I/O: events in, names of instances out.
 
+mod entry;
 #[cfg(test)]
 mod tests;
 
@@ -10,12 +11,12 @@ use std::{
 
 use manifests::{api::instance::ServiceAccountRef, object::Identity};
 
+use self::entry::{Entry, number};
 use crate::{
     apply::Applied,
-    drift::Fingerprint,
     health::Health,
     watches::{
-        Seen, View, Wanted,
+        View, Wanted,
         object::Observed,
         scope::{self, Depth, Key, Scope},
     },
@@ -44,21 +45,6 @@ struct Table {
     /// The latest resourceVersion that an event had since it was listed. The watch has told of everything before.
     horizon: u64,
     users: HashSet<Arc<str>>,
-}
-
-/// An object, in little space.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    owner: Arc<str>,
-    uid: Box<str>,
-    resource_version: Box<str>,
-    fields: Option<Fingerprint>,
-    deleting: bool,
-    /// Nothing for `Current`, as nearly all objects are.
-    health: Option<Box<Health>>,
-    writer: Option<Arc<str>>,
-    /// That we wrote it and the watch has not told of it yet; which note it was.
-    note: Option<u64>,
 }
 
 /// What to start and to stop.
@@ -390,74 +376,5 @@ fn health_of_news(scope: &Scope) -> Option<Box<Health>> {
     match scope.depth {
         Depth::Metadata => None,
         Depth::Full => Some(Box::new(Health::InProgress("was just applied".to_owned()))),
-    }
-}
-
-/// A resourceVersion to compare: numbers, in every apiserver that has etcd behind it. Others are nothing, so that they
-/// are never later than what a watch says.
-fn number(resource_version: &str) -> u64 {
-    resource_version.parse().unwrap_or_default()
-}
-
-// === impl Entry ===
-
-impl Entry {
-    fn of(observed: Observed) -> (Key, Self) {
-        let Observed {
-            key,
-            owner,
-            uid,
-            resource_version,
-            fields,
-            deleting,
-            health,
-            writer,
-        } = observed;
-        let entry = Self {
-            owner,
-            uid,
-            resource_version,
-            fields,
-            deleting,
-            health: (health != Health::Current).then(|| Box::new(health)),
-            writer,
-            note: None,
-        };
-        (key, entry)
-    }
-
-    fn is_newer_note_than(&self, other: &Self) -> bool {
-        self.note.is_some() && number(&self.resource_version) > number(&other.resource_version)
-    }
-
-    /// Whom it concerns that this has come in the place of another.
-    fn concern(&self, old: Option<&Self>, key: &Key, concerned: &mut HashSet<(Arc<str>, Key)>) {
-        if old.is_some_and(|old| old.decides_as(self)) {
-            return;
-        }
-        concerned.insert((Arc::clone(&self.owner), key.clone()));
-        if let Some(old) = old {
-            concerned.insert((Arc::clone(&old.owner), key.clone()));
-        }
-    }
-
-    /// Whether no decision would be another one: resourceVersions change with every status and annotation.
-    fn decides_as(&self, other: &Self) -> bool {
-        self.owner == other.owner
-            && self.uid == other.uid
-            && self.fields == other.fields
-            && self.deleting == other.deleting
-            && self.health == other.health
-    }
-
-    fn seen(&self) -> Seen {
-        Seen {
-            uid: self.uid.to_string(),
-            resource_version: self.resource_version.to_string(),
-            fields: self.fields,
-            deleting: self.deleting,
-            health: self.health.as_deref().cloned().unwrap_or_default(),
-            writer: self.writer.clone(),
-        }
     }
 }

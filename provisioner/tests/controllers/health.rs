@@ -23,7 +23,7 @@ use crate::{
     watches::observer::{self, Object, Observer, kind_of},
 };
 
-fn workload(kind: &str, extra: Value) -> Value {
+fn workload(kind: &str, extra: &Value) -> Value {
     let mut spec = json!({
         "selector": {"matchLabels": {"app": kind.to_lowercase()}},
         "template": {
@@ -69,13 +69,16 @@ async fn workloads_are_on_their_way_until_their_pods_are_ready() {
     let mut observer = Observer::new("workloads").await;
     let ours = unique("till");
     let deployment = observer
-        .apply(&ours, workload("Deployment", json!({"replicas": 2})))
+        .apply(&ours, workload("Deployment", &json!({"replicas": 2})))
         .await;
-    let stateful = workload("StatefulSet", json!({"replicas": 1, "serviceName": "none"}));
+    let stateful = workload(
+        "StatefulSet",
+        &json!({"replicas": 1, "serviceName": "none"}),
+    );
     let stateful = observer.apply(&ours, stateful).await;
     // No nodes, no pods: that is all a DaemonSet wants.
     let daemons = observer
-        .apply(&ours, workload("DaemonSet", json!({})))
+        .apply(&ours, workload("DaemonSet", &json!({})))
         .await;
     let kinds = [
         (&deployment, kind_of::<Deployment>()),
@@ -107,7 +110,7 @@ async fn a_deployment_that_makes_no_progress_fails() {
     let mut observer = Observer::new("stuck").await;
     let ours = unique("till");
     let spec = json!({"replicas": 1, "progressDeadlineSeconds": 1});
-    let deployment = observer.apply(&ours, workload("Deployment", spec)).await;
+    let deployment = observer.apply(&ours, workload("Deployment", &spec)).await;
     observer.want::<Deployment>(&ours, &[&deployment]);
     let view = observer
         .wait(&ours, "failed", |view| {

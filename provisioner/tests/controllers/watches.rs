@@ -98,7 +98,7 @@ async fn fields_that_others_change_are_drift_and_what_others_add_is_not() {
             .await;
         assert_eq!(
             drift::drifted(&inventory, &view),
-            [map.identity.clone()],
+            std::slice::from_ref(&map.identity),
             "{change}"
         );
         assert_eq!(view.objects[&map.identity].writer.as_deref(), Some("other"));

@@ -66,6 +66,9 @@ fn applied(name: &str, version: u64, fields: &str) -> BTreeMap<Identity, Applied
     BTreeMap::from([(identity(CONFIG_MAP, "shop", name), applied)])
 }
 
+/// What happens to an object.
+type Alter = fn(&mut Observed);
+
 const A: &str = "00000000000a";
 const B: &str = "00000000000b";
 
@@ -206,7 +209,7 @@ fn an_instance_is_woken_when_the_last_of_its_watches_has_listed() {
 fn only_the_instance_concerned_is_woken_and_only_by_what_decides() {
     let (mut known, scope) = two_instances();
     let base = || observed("till", "till-a", 10, A);
-    let cases: [(&str, fn(&mut Observed), bool); 8] = [
+    let cases: [(&str, Alter, bool); 8] = [
         ("nothing", |_| {}, false),
         (
             "resourceVersion",

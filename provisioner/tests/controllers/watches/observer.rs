@@ -182,10 +182,8 @@ impl Observer {
                 while self.woken.recv().await.expect("watches go on").name != instance {}
             }
         };
-        match timeout(PATIENCE, look).await {
-            Ok(view) => view,
-            Err(_) => panic!("{instance}: not {what}: {:#?}", self.view(instance)),
-        }
+        let seen = timeout(PATIENCE, look).await.ok();
+        seen.unwrap_or_else(|| panic!("{instance}: not {what}: {:#?}", self.view(instance)))
     }
 
     /// Whom the watches wake next.
