@@ -62,6 +62,12 @@ pub enum Error {
         #[source]
         source: credentials::Error,
     },
+    /// Certificates that are none.
+    #[error(
+        "spec.source.image.certificateData holds no certificate; write the authority's certificate in PEM, beginning \
+         with {BEGIN}"
+    )]
+    Certificates,
     /// The apiserver does not give it.
     #[error("failed to get secret {namespace}/{name}")]
     Api {
@@ -82,6 +88,7 @@ impl Error {
     }
 }
 
+const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const PULL: &str = "a pull secret has one of kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg; create it with \
                     \"kubectl create secret docker-registry\"";
 const BASIC: &str = "http and https take \"username\" and \"password\"; create it with \"kubectl create secret generic \
@@ -122,7 +129,11 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
     match spec.type_.as_str() {
         "image" => {
             if let Some(image) = &spec.image {
-                if let Some(certificates) = &image.certificate_data {
+                let certificates = image.certificate_data.as_deref().unwrap_or_default();
+                if !certificates.is_empty() {
+                    if !certificates.contains(BEGIN) {
+                        return Err(Error::Certificates);
+                    }
                     access.trust.roots.push('\n');
                     access.trust.roots.push_str(certificates);
                 }
@@ -288,7 +299,7 @@ mod tests {
 
     #[test]
     fn each_source_takes_its_own_kind_of_secret() {
-        let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": "PEM", "insecureSkipTLSVerify": true}});
+        let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": BEGIN, "insecureSkipTLSVerify": true}});
         let config = br#"{"auths":{"quay.io":{"auth":"bWU6aHVzaA=="}}}"#;
         let pull = secret(
             "kubernetes.io/dockerconfigjson",
@@ -297,7 +308,7 @@ mod tests {
         let access = read(image.clone(), Some(&pull)).unwrap();
         assert!(access.registries.names("quay.io", "a/b"));
         assert_eq!(access.trust.verify, Verify::Never);
-        assert_eq!(access.trust.roots.trim(), "PEM");
+        assert_eq!(access.trust.roots.trim(), BEGIN);
 
         let old = br#"{"quay.io":{"auth":"bWU6aHVzaA=="}}"#;
         let pull = secret("kubernetes.io/dockercfg", &[(".dockercfg", old)]);
@@ -370,5 +381,9 @@ mod tests {
             assert!(error.contains(expected), "{error}");
             assert!(!error.contains("hush"), "{error}");
         }
+        let image =
+            json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": "hush"}});
+        let error = read(image, None).unwrap_err();
+        assert!(error.contains("certificateData holds no certificate") && !error.contains("hush"));
     }
 }
