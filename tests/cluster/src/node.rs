@@ -172,9 +172,8 @@ async fn advance(client: &Client, pod: &Pod) -> kube::Result<()> {
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace},
             "target": {"apiVersion": "v1", "kind": "Node", "name": NAME},
         });
-        let body = serde_json::to_vec(&binding).unwrap_or_default();
         let bound: kube::Result<Value> = pods
-            .create_subresource("binding", &name, &PostParams::default(), body)
+            .create_subresource("binding", &name, &PostParams::default(), &binding)
             .await;
         return bound.map(|_| ());
     };
