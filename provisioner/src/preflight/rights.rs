@@ -30,7 +30,10 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use manifests::api::instance::ServiceAccountRef;
 
-use self::rule::{Right, Rule, Scope};
+use self::{
+    grant::Grant,
+    rule::{Right, Rule, Scope},
+};
 use super::{Check, Findings, Input, Problem, ask};
 
 /// No namespace has this name, so the rules in it are those of the whole cluster.
@@ -129,8 +132,11 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
     }
     ask_others(input, &mut missing).await?;
     let mut left = MOST_RIGHTS;
+    let mut lacking = Vec::new();
     for grant in &grants {
-        let Some(rights) = rule::expand(&grant.rules, &mut left) else {
+        if let Some(rights) = rule::expand(&grant.rules, &mut left) {
+            lacking.push((grant, rule::not_covered(rights, held_in(grant.scope))));
+        } else {
             findings.warnings.push(Problem {
                 check: Check::Rights,
                 message: format!(
@@ -138,12 +144,11 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
                     grant.identity
                 ),
             });
-            continue;
-        };
-        let rights = rule::not_covered(rights, held_in(grant.scope));
-        if !rights.is_empty() && !may(input.client, grant.bypass.clone()).await? {
-            missing.entry(grant.scope).or_default().extend(rights);
         }
+    }
+    lacking.retain(|(_, rights)| !rights.is_empty());
+    for (scope, rights) in not_bypassed(input, lacking).await? {
+        missing.entry(scope).or_default().extend(rights);
     }
     if missing.values().any(|rights| !rights.is_empty()) {
         findings.problems.push(Problem {
@@ -211,6 +216,23 @@ async fn ask_others(
         rights.retain(|right| !allowed.contains(&(*scope, right.of_any_name())));
     }
     Ok(())
+}
+
+/// Takes out what may be given away without being held.
+async fn not_bypassed<'a>(
+    input: &Input<'_>,
+    lacking: Vec<(&Grant<'a>, BTreeSet<Right<'a>>)>,
+) -> Result<Vec<(Scope<'a>, BTreeSet<Right<'a>>)>, kube::Error> {
+    stream::iter(lacking)
+        .map(|(grant, rights)| async move {
+            let is_free = may(input.client, grant.bypass.clone()).await?;
+            Ok::<_, kube::Error>((!is_free).then_some((grant.scope, rights)))
+        })
+        .buffer_unordered(input.concurrency.max(1))
+        .boxed() // without, the compiler does not see that it is Send
+        .try_filter_map(|answer| std::future::ready(Ok(answer)))
+        .try_collect()
+        .await
 }
 
 async fn may(client: &Client, attributes: ResourceAttributes) -> Result<bool, kube::Error> {

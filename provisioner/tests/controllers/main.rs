@@ -14,6 +14,7 @@ mod bundle;
 mod content;
 mod definitions;
 mod health;
+mod preflight;
 mod process;
 mod support;
 mod watches;

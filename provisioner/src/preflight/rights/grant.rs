@@ -1,8 +1,9 @@
 //! What the roles and bindings of a plan give to others: whoever creates them has to hold it, or to have the right to
 //! give away what he does not hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{
     authorization::v1::ResourceAttributes,
     rbac::v1::{ClusterRole, PolicyRule, Role},
@@ -53,14 +54,22 @@ pub(super) async fn find<'a>(
             grants.push(grant);
         }
     }
+    let others: BTreeSet<Key<'a>> = steps()
+        .filter_map(|step| binding(step).map(|(_, key)| key))
+        .filter(|key| !roles.contains_key(key))
+        .collect();
+    let others: Vec<_> = stream::iter(others)
+        .map(|key| async move { Ok::<_, kube::Error>((key, look_up(input, key).await?)) })
+        .buffer_unordered(input.concurrency.max(1))
+        .boxed() // without, the compiler does not see that it is Send
+        .try_collect()
+        .await?;
+    roles.extend(others);
     let mut unknown = Vec::new();
     for step in steps() {
         let Some((scope, key)) = binding(step) else {
             continue;
         };
-        if !roles.contains_key(&key) {
-            roles.insert(key, look_up(input, key).await?);
-        }
         let (is_cluster, _, name) = key;
         match roles.get(&key) {
             Some(Some(rules)) => grants.push(Grant {

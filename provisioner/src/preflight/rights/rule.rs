@@ -25,7 +25,7 @@ pub(super) enum Right<'a> {
     Url { url: &'a str, verb: &'a str },
 }
 
-impl<'a> Right<'a> {
+impl Right<'_> {
     pub(super) fn of_any_name(self) -> Self {
         match self {
             Self::Resource {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::api::instance::ServiceAccountRef;
 
-fn held(rules: Value, urls: Value) -> Vec<Rule> {
+fn held(rules: &Value, urls: &Value) -> Vec<Rule> {
     let review = json!({"resourceRules": rules, "nonResourceRules": urls, "incomplete": false});
     let status: SubjectRulesReviewStatus = serde_json::from_value(review).unwrap();
     Rule::of_review(status)
@@ -31,14 +31,14 @@ fn right<'a>(group: &'a str, resource: &'a str, name: Option<&'a str>, verb: &'a
 #[test]
 fn rules_allow_what_authorizers_say_they_do() {
     let held = held(
-        json!([
+        &json!([
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
             {"apiGroups": ["apps"], "resources": ["*"], "verbs": ["get"]},
             {"apiGroups": ["*"], "resources": ["*/scale"], "verbs": ["update"]},
             {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a"], "verbs": ["get"]},
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
         ]),
-        json!([{"nonResourceURLs": ["/metrics", "/logs/*"], "verbs": ["get"]}]),
+        &json!([{"nonResourceURLs": ["/metrics", "/logs/*"], "verbs": ["get"]}]),
     );
     let allowed = [
         right("", "pods", None, "get"),

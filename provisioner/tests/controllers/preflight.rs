@@ -1,0 +1,650 @@
+//! Everything that is in the way is found, and told at once.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::{ConfigMap, Namespace, ServiceAccount},
+    rbac::v1::ClusterRole,
+};
+use kube::{
+    Api, Client, Config, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    core::GroupVersionKind,
+    discovery::Scope,
+};
+use manifests::{
+    api::instance::{BundleInstance, ServiceAccountRef},
+    object::{Identity, Object},
+    yaml,
+};
+use provisioner::{
+    account::Accounts,
+    inventory::{Entry, Inventory},
+    kinds::Kinds,
+    plan::{self, Owner, Plan, Step},
+    preflight::{self, Check, Findings, Input, ownership, versions::Versions},
+};
+use serde_json::{Value, json};
+
+use super::support::{self, SYSTEM, World, unique, world};
+
+/// One installation to be checked.
+struct Case {
+    instance: BundleInstance,
+    namespace: String,
+    objects: Vec<Value>,
+    inventory: Inventory,
+    client: Client,
+}
+
+impl Case {
+    fn new(world: &World, namespace: &str, objects: &[Value]) -> Self {
+        let mut instance = support::instance(&unique("preflight"), "plain", support::image("a/b"));
+        instance.metadata.uid = Some(unique("uid"));
+        Self {
+            instance,
+            namespace: namespace.to_owned(),
+            objects: objects.to_vec(),
+            inventory: Inventory::new(),
+            client: world.client(),
+        }
+    }
+
+    /// The same, with the rights of an account.
+    fn by(mut self, world: &World, account: &ServiceAccountRef) -> Self {
+        let accounts = Accounts::new(world.cluster.config().clone()).unwrap();
+        self.client = accounts.client(Some(account)).unwrap();
+        self.instance.spec.service_account = Some(account.clone());
+        self
+    }
+
+    fn name(&self) -> String {
+        self.instance.name_any()
+    }
+
+    fn owner(&self) -> Owner {
+        Owner {
+            name: self.name(),
+            uid: self.instance.uid().unwrap(),
+        }
+    }
+
+    async fn plan(&self, kinds: &Kinds) -> Plan {
+        let objects: Vec<Object> = self
+            .objects
+            .iter()
+            .map(|object| Object::try_from(object.clone()).unwrap())
+            .collect();
+        let wanted = objects.iter().map(|object| {
+            let (group, version) = manifests::object::group_version(object.api_version());
+            GroupVersionKind::gvk(group, version, object.kind())
+        });
+        let found = kinds.find(wanted.collect::<Vec<_>>()).await.unwrap();
+        let optional = BTreeSet::new();
+        let (owner, namespace) = (self.owner(), &self.namespace);
+        plan::new(
+            objects,
+            &found,
+            &self.inventory,
+            &owner,
+            namespace,
+            &optional,
+        )
+    }
+
+    async fn run(&self, world: &World) -> Findings {
+        let own = world.client();
+        let kinds = Kinds::new(own.clone());
+        let plan = self.plan(&kinds).await;
+        let input = Input {
+            instance: &self.instance,
+            owner: &self.owner(),
+            plan: &plan,
+            inventory: &self.inventory,
+            facts: &convert::facts::Facts::default(),
+            client: &self.client,
+            own: &own,
+            kinds: &kinds,
+            versions: &Versions::new(own.clone(), None),
+            system_namespace: SYSTEM,
+            concurrency: 8,
+        };
+        preflight::run(&input).await.unwrap()
+    }
+}
+
+fn messages(findings: &Findings, check: Check) -> Vec<&str> {
+    let problems = findings.problems.iter();
+    problems
+        .filter(|problem| problem.check == check)
+        .map(|problem| problem.message.as_str())
+        .collect()
+}
+
+fn no_problems(findings: &Findings) -> Result<(), String> {
+    if findings.problems.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{:#?}", findings.problems))
+}
+
+fn config(namespace: &str, name: &str, metadata: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+    });
+    let fields = metadata.as_object().cloned().unwrap_or_default();
+    object["metadata"].as_object_mut().unwrap().extend(fields);
+    object
+}
+
+fn owned_by(instance: &str) -> Value {
+    json!({"labels": {
+        "core.rukpak.io/owner-kind": "BundleInstance",
+        "core.rukpak.io/owner-name": instance,
+    }})
+}
+
+async fn other_instance(world: &World) -> String {
+    let mut instance = support::instance(&unique("other"), "plain", support::image("a/b"));
+    instance.spec.paused = true;
+    world.create(&instance).await.name_any()
+}
+
+async fn account(world: &World, namespace: &str) -> ServiceAccountRef {
+    let account = json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "installer", "namespace": namespace},
+    });
+    world.apply(&account).await;
+    ServiceAccountRef {
+        name: "installer".to_owned(),
+        namespace: namespace.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn whatever_belongs_to_others_is_told_at_once() {
+    let world = world().await;
+    let namespace = world.cluster.temp_namespace("preflight").await.unwrap();
+    let namespace = namespace.name();
+    let other = other_instance(world).await;
+    let names = [
+        "adopted", "free", "gone", "helm", "let-go", "mine", "other", "vacant",
+    ];
+    let objects = names.map(|name| config(namespace, name, &json!({})));
+    let mut case = Case::new(world, namespace, &objects);
+    let mine = case.name();
+    for (name, metadata) in [
+        (
+            "adopted",
+            json!({"annotations": {"core.rukpak.io/adopt": mine}}),
+        ),
+        ("free", json!({})),
+        ("gone", owned_by("preflight-gone")),
+        (
+            "helm",
+            json!({"annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "shop"}}),
+        ),
+        ("mine", owned_by(&mine)),
+        ("other", owned_by(&other)),
+    ] {
+        world.apply(&config(namespace, name, &metadata)).await;
+    }
+    // As an instance leaves behind what it keeps.
+    let mut let_go = config(namespace, "let-go", &json!({}));
+    let_go["data"] = json!({"a": "b"}); // who applies nothing owns nothing
+    let api = Api::<ConfigMap>::namespaced(world.client(), namespace);
+    let params = PatchParams::apply("rukpak");
+    api.patch("let-go", &params, &Patch::Apply(&let_go))
+        .await
+        .unwrap();
+
+    let found = case.run(world).await;
+    let adopt = |name: &str| {
+        format!(
+            "to hand it over to this BundleInstance, run: kubectl annotate configmaps/{name} -n {namespace} \
+             core.rukpak.io/adopt={mine}"
+        )
+    };
+    let expected = [
+        format!(
+            "ConfigMap {namespace}/free exists and belongs to no BundleInstance: {}",
+            adopt("free")
+        ),
+        format!(
+            "ConfigMap {namespace}/gone exists and belongs to BundleInstance preflight-gone, which is gone: {}",
+            adopt("gone")
+        ),
+        format!(
+            "ConfigMap {namespace}/helm exists and belongs to the Helm release shop/web: remove it there, and then, if it is \
+             still there, {}",
+            adopt("helm")
+        ),
+        format!(
+            "ConfigMap {namespace}/other exists and belongs to BundleInstance {other}: delete that BundleInstance, or remove \
+             the object from one of the two bundles"
+        ),
+    ];
+    assert_eq!(messages(&found, Check::Ownership), expected);
+    assert_eq!(found.problems.len(), expected.len(), "{found:#?}");
+
+    // What the instance has applied is its own business; what it only meant to apply is not.
+    for name in names {
+        let identity = Object::try_from(config(namespace, name, &json!({})))
+            .unwrap()
+            .identity();
+        let fields = (name != "free").then(|| "0123456789ab".parse().unwrap());
+        let entry = Entry {
+            version: "v1".to_owned(),
+            fields,
+        };
+        case.inventory.insert(identity, entry);
+    }
+    let found = case.run(world).await;
+    assert_eq!(messages(&found, Check::Ownership), expected[..1]);
+
+    let kinds = Kinds::new(world.client());
+    let steps = case.plan(&kinds).await.steps;
+    let taken = ownership::taken(&world.client(), &steps, &case.owner(), 4)
+        .await
+        .unwrap();
+    let taken: Vec<&str> = taken
+        .keys()
+        .map(|identity| identity.name.as_str())
+        .collect();
+    assert_eq!(taken, ["gone", "helm", "other"]);
+    let instances = world.api::<BundleInstance>();
+    instances
+        .delete(&other, &DeleteParams::default())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn objects_of_the_provisioner_are_out_of_reach() {
+    let world = world().await;
+    let mut case = Case::new(world, "default", &[]);
+    let ours = |kind: &str, name: &str| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": kind, "metadata": {"name": name}});
+    case.instance.metadata.labels =
+        serde_json::from_value(owned_by("parent")["labels"].clone()).unwrap();
+    case.objects = vec![
+        ours("BundleInstance", &case.name()),
+        ours("BundleInstance", "parent"),
+        ours("BundleInstance", &unique("child")),
+        ours("Bundle", &unique("bundle")),
+        config(SYSTEM, "rukpak-upload", &json!({})),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}),
+    ];
+    let found = case.run(world).await;
+    let messages = messages(&found, Check::Ownership);
+    assert_eq!(messages.len(), 5, "{messages:#?}");
+    for (message, part) in messages.iter().zip([
+        "is made by a BundleInstance",
+        "BundleInstance parent installs BundleInstance",
+        "is the BundleInstance that installs this bundle",
+        "ConfigMap rukpak-system/rukpak-upload would live among the provisioner's own objects",
+        "Namespace rukpak-system is where the provisioner itself lives",
+    ]) {
+        assert!(message.contains(part), "{part}: {messages:#?}");
+    }
+}
+
+#[tokio::test]
+async fn every_api_that_is_missing_is_named_with_what_needs_it() {
+    let world = world().await;
+    let namespace = world.cluster.temp_namespace("preflight").await.unwrap();
+    let olm = |version: &str, kind: &str| {
+        json!({
+            "apiVersion": format!("operators.coreos.com/{version}"),
+            "kind": kind,
+            "metadata": {"name": "a", "namespace": namespace.name()},
+        })
+    };
+    let kinds = [
+        ("v1alpha1", "CatalogSource"),
+        ("v1alpha1", "ClusterServiceVersion"),
+        ("v1", "OLMConfig"),
+        ("v1", "OperatorGroup"),
+    ];
+    let objects = kinds.map(|(version, kind)| olm(version, kind));
+    let found = Case::new(world, namespace.name(), &objects)
+        .run(world)
+        .await;
+    let expected = kinds.map(|(version, kind)| {
+        format!(
+            "required resource not found: no matches for kind \"{kind}\" in version \"operators.coreos.com/{version}\", needed \
+             by {kind} {namespace}/a: install what serves it; the installation goes on by itself then"
+        )
+    });
+    assert_eq!(messages(&found, Check::Apis), expected);
+    assert_eq!(found.problems.len(), expected.len(), "{found:#?}");
+}
+
+#[tokio::test]
+async fn namespaces_are_there_or_come_with_the_bundle_and_may_be_shared() {
+    let world = world().await;
+    let missing = unique("missing");
+    let brought = unique("brought");
+    let ending = world.cluster.temp_namespace("ending").await.unwrap();
+    let shared = world.cluster.temp_namespace("shared").await.unwrap();
+    let other = other_instance(world).await;
+    let namespace =
+        |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let mut taken = namespace(shared.name());
+    taken["metadata"]["labels"] = owned_by(&other)["labels"].clone();
+    world.apply(&taken).await;
+    let finalizer = json!({"finalizers": ["tests.rukpak.io/hold"]});
+    world
+        .apply(&config(ending.name(), "held", &finalizer))
+        .await;
+    let namespaces = world.api::<Namespace>();
+    namespaces
+        .delete(ending.name(), &DeleteParams::default())
+        .await
+        .unwrap();
+
+    let case = Case::new(
+        world,
+        &missing,
+        &[
+            config(&missing, "a", &json!({})),
+            namespace(&brought),
+            config(&brought, "a", &json!({})),
+            config(ending.name(), "a", &json!({})),
+            namespace(shared.name()),
+            config(shared.name(), "a", &json!({})),
+        ],
+    );
+    let found = case.run(world).await;
+    let mut expected = [
+        format!(
+            "namespace {:?} is being deleted, and ConfigMap {ending}/a would be created in it: once it is gone, create it \
+             again; the installation goes on by itself then",
+            ending.name()
+        ),
+        format!(
+            "namespace {missing:?} does not exist, and the bundle does not bring it, but ConfigMap {missing}/a would be \
+             created in it: create it; the installation goes on by itself then"
+        ),
+    ];
+    expected.sort();
+    assert_eq!(messages(&found, Check::Namespace), expected);
+    assert_eq!(found.problems.len(), expected.len(), "{found:#?}");
+    let identity = Identity {
+        group: String::new(),
+        kind: "Namespace".to_owned(),
+        namespace: String::new(),
+        name: shared.name().to_owned(),
+    };
+    assert_eq!(found.shared, BTreeSet::from([identity]));
+    let warnings: Vec<_> = found
+        .warnings
+        .iter()
+        .map(|warning| &warning.message)
+        .collect();
+    assert!(
+        matches!(warnings[..], [warning] if warning.contains(&format!("belongs to BundleInstance {other}"))),
+        "{warnings:?}"
+    );
+
+    let held = Api::<ConfigMap>::namespaced(world.client(), ending.name());
+    let free = json!({"metadata": {"finalizers": null}});
+    held.patch("held", &PatchParams::default(), &Patch::Merge(&free))
+        .await
+        .unwrap();
+    let instances = world.api::<BundleInstance>();
+    instances
+        .delete(&other, &DeleteParams::default())
+        .await
+        .unwrap();
+}
+
+/// What a bundle with an operator brings, rights included that its account does not hold by itself.
+fn operator(namespace: &str, name: &str) -> Vec<Value> {
+    let rbac = |kind: &str, name: &str, rest: Value| {
+        let mut object = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": name},
+        });
+        if !kind.starts_with("Cluster") {
+            object["metadata"]["namespace"] = namespace.into();
+        }
+        object
+            .as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
+        object
+    };
+    let binding = |kind: &str, role: &str| {
+        json!({
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
+        })
+    };
+    let wide = json!({"rules": [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]},
+        {"apiGroups": ["", "apps"], "resources": ["*"], "verbs": ["watch"]},
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+    ]});
+    let narrow = json!({"rules": [
+        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["lock"], "verbs": ["update"]},
+        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
+    ]});
+    let group = format!("{name}.tests.rukpak.io");
+    vec![
+        config(namespace, "settings", &json!({})),
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "operator", "namespace": namespace},
+            "spec": {
+                "selector": {"matchLabels": {"app": "operator"}},
+                "template": {
+                    "metadata": {"labels": {"app": "operator"}},
+                    "spec": {"containers": [{"name": "operator", "image": "operator"}]},
+                },
+            },
+        }),
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("widgets.{group}")},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"kind": "Widget", "plural": "widgets"},
+                "versions": [{
+                    "name": "v1",
+                    "served": true,
+                    "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }],
+            },
+        }),
+        rbac("ClusterRole", name, wide),
+        rbac("ClusterRoleBinding", name, binding("ClusterRole", name)),
+        rbac("Role", "operator", narrow),
+        rbac("RoleBinding", "operator", binding("Role", "operator")),
+        rbac("RoleBinding", "viewer", binding("ClusterRole", "view")),
+    ]
+}
+
+#[tokio::test]
+async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough() {
+    let world = world().await;
+    let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
+    let account = account(world, namespace.name()).await;
+    let name = unique("rights");
+    let roles = world.api::<ClusterRole>();
+    support::eventually("the role view has been put together", async || {
+        let view = roles.get("view").await.map_err(|error| error.to_string())?;
+        let is_complete = view.rules.is_some_and(|rules| !rules.is_empty());
+        is_complete
+            .then_some(())
+            .ok_or_else(|| "it has no rules".to_owned())
+    })
+    .await;
+    let mut case =
+        Case::new(world, namespace.name(), &operator(namespace.name(), &name)).by(world, &account);
+    let leaving = json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "old", "namespace": namespace.name()},
+    });
+    let entry = Entry {
+        version: "policy/v1".to_owned(),
+        fields: None,
+    };
+    case.inventory
+        .insert(Object::try_from(leaving).unwrap().identity(), entry);
+
+    let found = case.run(world).await;
+    let [message] = messages(&found, Check::Rights)[..] else {
+        panic!("{found:#?}");
+    };
+    assert_eq!(found.problems.len(), 1, "{found:#?}");
+    assert_eq!(found.warnings, [], "{found:#?}");
+    for part in [
+        &format!("ServiceAccount {namespace}/installer lacks rights"),
+        r#"- {apiGroups: ["", "apps"], resources: ["*"], verbs: ["watch"]}"#,
+        r#"- {nonResourceURLs: ["/metrics"], verbs: ["get"]}"#,
+        r#"resources: ["horizontalpodautoscalers", "horizontalpodautoscalers/status"], verbs: ["get", "list", "watch"]}"#,
+        r#"- {apiGroups: [""], resources: ["configmaps"], resourceNames: ["lock"], verbs: ["update"]}"#,
+        r#"- {apiGroups: ["policy"], resources: ["poddisruptionbudgets"], resourceNames: ["old"], verbs: ["delete"]}"#,
+    ] {
+        assert!(message.contains(part), "{part} is not in:\n{message}");
+    }
+
+    let (_, granted) = message.split_once("\n---\n").unwrap();
+    for object in yaml::documents(granted.as_bytes()) {
+        world.apply(&object.unwrap()).await;
+    }
+    support::eventually("the account holds all rights", async || {
+        no_problems(&case.run(world).await)
+    })
+    .await;
+
+    // The apiserver is of the same opinion.
+    let kinds = Kinds::new(world.client());
+    let steps = case.plan(&kinds).await.steps;
+    let api = |step: &Step| {
+        let scope = if step.kind.namespaced {
+            Scope::Namespaced
+        } else {
+            Scope::Cluster
+        };
+        Api::<DynamicObject>::dynamic(case.client.clone(), &step.kind.resource, &scope)
+            .constrain(step.object.namespace())
+    };
+    for step in &steps {
+        let mut object = step.object.value().clone();
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        metadata.remove("ownerReferences"); // there is no such instance
+        let params = PatchParams::apply("rukpak");
+        let api = api(step);
+        let patch = Patch::Apply(&object);
+        api.patch(step.object.name(), &params, &patch)
+            .await
+            .unwrap();
+    }
+    for step in steps.iter().rev() {
+        let params = DeleteParams::default();
+        let api = api(step);
+        api.delete(step.object.name(), &params).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn whoever_may_give_rights_away_need_not_hold_them() {
+    let world = world().await;
+    let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
+    let account = account(world, namespace.name()).await;
+    let name = unique("bypass");
+    let rbac = "rbac.authorization.k8s.io";
+    let all = json!(["get", "list", "watch", "create", "patch", "delete"]);
+    let rules = json!([
+        {"apiGroups": [rbac], "resources": ["clusterroles"], "verbs": all},
+        {"apiGroups": [rbac], "resources": ["clusterroles"], "resourceNames": [name], "verbs": ["escalate"]},
+        {"apiGroups": [rbac], "resources": ["rolebindings"], "verbs": all},
+        {"apiGroups": [rbac], "resources": ["clusterroles"], "resourceNames": [name, "view"], "verbs": ["bind"]},
+    ]);
+    let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": format!("{name}-installer")}, "rules": rules});
+    let binding = json!({
+        "apiVersion": format!("{rbac}/v1"),
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": format!("{name}-installer")},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": format!("{name}-installer")},
+        "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
+    });
+    world.apply(&role).await;
+    world.apply(&binding).await;
+    let objects: Vec<Value> = operator(namespace.name(), &name)
+        .into_iter()
+        .filter(|object| object["kind"] == "ClusterRole" || object["metadata"]["name"] == "viewer")
+        .collect();
+    assert_eq!(objects.len(), 2);
+    let case = Case::new(world, namespace.name(), &objects).by(world, &account);
+    support::eventually("nothing is missing", async || {
+        no_problems(&case.run(world).await)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_account_that_cannot_be_used_is_told_with_the_remedy() {
+    let world = world().await;
+    let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
+    let absent = ServiceAccountRef {
+        name: "nobody".to_owned(),
+        namespace: namespace.name().to_owned(),
+    };
+    let objects = [config(namespace.name(), "a", &json!({}))];
+    let case = Case::new(world, namespace.name(), &objects).by(world, &absent);
+    let found = case.run(world).await;
+    assert_eq!(
+        messages(&found, Check::Rights),
+        [format!(
+            "ServiceAccount {namespace}/nobody does not exist: create it, or correct spec.serviceAccount"
+        )]
+    );
+
+    // A provisioner that may do nothing, impersonate included.
+    let account = account(world, namespace.name()).await;
+    let mut case = Case::new(world, namespace.name(), &objects).by(world, &account);
+    let accounts = Api::<ServiceAccount>::namespaced(world.client(), namespace.name());
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec::default()),
+        ..TokenRequest::default()
+    };
+    let token = accounts
+        .create_token_request("installer", &PostParams::default(), &request)
+        .await
+        .unwrap();
+    let mut config = Config::new(world.cluster.config().cluster_url.clone());
+    config
+        .root_cert
+        .clone_from(&world.cluster.config().root_cert);
+    config.auth_info.token = token.status.unwrap().token.map(Into::into);
+    case.client = Accounts::new(config)
+        .unwrap()
+        .client(Some(&account))
+        .unwrap();
+    let found = case.run(world).await;
+    let [message] = messages(&found, Check::Rights)[..] else {
+        panic!("{found:#?}");
+    };
+    for part in [
+        format!("the provisioner may not act as ServiceAccount {namespace}/installer"),
+        "cannot impersonate".to_owned(),
+        format!(
+            "kubectl create rolebinding bundle-instance-impersonator -n {namespace} --clusterrole=bundle-instance-impersonator --serviceaccount=rukpak-system:provisioner"
+        ),
+    ] {
+        assert!(message.contains(&part), "{part} is not in: {message}");
+    }
+}
