@@ -1,28 +1,24 @@
 //! Everything that is in the way is found, and told at once.
 
+mod rights;
+
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::{
-    authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::{ConfigMap, Namespace, ServiceAccount},
-    rbac::v1::ClusterRole,
-};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
-    Api, Client, Config, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams},
     core::GroupVersionKind,
-    discovery::Scope,
 };
 use manifests::{
     api::instance::{BundleInstance, ServiceAccountRef},
     object::{Identity, Object},
-    yaml,
 };
 use provisioner::{
     account::Accounts,
     inventory::{Entry, Inventory},
     kinds::Kinds,
-    plan::{self, Owner, Plan, Step},
+    plan::{self, Owner, Plan},
     preflight::{self, Check, Findings, Input, ownership, versions::Versions},
 };
 use serde_json::{Value, json};
@@ -122,13 +118,6 @@ fn messages(findings: &Findings, check: Check) -> Vec<&str> {
         .collect()
 }
 
-fn no_problems(findings: &Findings) -> Result<(), String> {
-    if findings.problems.is_empty() {
-        return Ok(());
-    }
-    Err(format!("{:#?}", findings.problems))
-}
-
 fn config(namespace: &str, name: &str, metadata: &Value) -> Value {
     let mut object = json!({
         "apiVersion": "v1",
@@ -151,19 +140,6 @@ async fn other_instance(world: &World) -> String {
     let mut instance = support::instance(&unique("other"), "plain", support::image("a/b"));
     instance.spec.paused = true;
     world.create(&instance).await.name_any()
-}
-
-async fn account(world: &World, namespace: &str) -> ServiceAccountRef {
-    let account = json!({
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": "installer", "namespace": namespace},
-    });
-    world.apply(&account).await;
-    ServiceAccountRef {
-        name: "installer".to_owned(),
-        namespace: namespace.to_owned(),
-    }
 }
 
 #[tokio::test]
@@ -401,250 +377,4 @@ async fn namespaces_are_there_or_come_with_the_bundle_and_may_be_shared() {
         .delete(&other, &DeleteParams::default())
         .await
         .unwrap();
-}
-
-/// What a bundle with an operator brings, rights included that its account does not hold by itself.
-fn operator(namespace: &str, name: &str) -> Vec<Value> {
-    let rbac = |kind: &str, name: &str, rest: Value| {
-        let mut object = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": kind,
-            "metadata": {"name": name},
-        });
-        if !kind.starts_with("Cluster") {
-            object["metadata"]["namespace"] = namespace.into();
-        }
-        object
-            .as_object_mut()
-            .unwrap()
-            .extend(rest.as_object().unwrap().clone());
-        object
-    };
-    let binding = |kind: &str, role: &str| {
-        json!({
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
-            "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
-        })
-    };
-    let wide = json!({"rules": [
-        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]},
-        {"apiGroups": ["", "apps"], "resources": ["*"], "verbs": ["watch"]},
-        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
-    ]});
-    let narrow = json!({"rules": [
-        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["lock"], "verbs": ["update"]},
-        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
-    ]});
-    let group = format!("{name}.tests.rukpak.io");
-    vec![
-        config(namespace, "settings", &json!({})),
-        json!({
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "operator", "namespace": namespace},
-            "spec": {
-                "selector": {"matchLabels": {"app": "operator"}},
-                "template": {
-                    "metadata": {"labels": {"app": "operator"}},
-                    "spec": {"containers": [{"name": "operator", "image": "operator"}]},
-                },
-            },
-        }),
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("widgets.{group}")},
-            "spec": {
-                "group": group,
-                "scope": "Namespaced",
-                "names": {"kind": "Widget", "plural": "widgets"},
-                "versions": [{
-                    "name": "v1",
-                    "served": true,
-                    "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object"}},
-                }],
-            },
-        }),
-        rbac("ClusterRole", name, wide),
-        rbac("ClusterRoleBinding", name, binding("ClusterRole", name)),
-        rbac("Role", "operator", narrow),
-        rbac("RoleBinding", "operator", binding("Role", "operator")),
-        rbac("RoleBinding", "viewer", binding("ClusterRole", "view")),
-    ]
-}
-
-#[tokio::test]
-async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough() {
-    let world = world().await;
-    let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
-    let account = account(world, namespace.name()).await;
-    let name = unique("rights");
-    let roles = world.api::<ClusterRole>();
-    support::eventually("the role view has been put together", async || {
-        let view = roles.get("view").await.map_err(|error| error.to_string())?;
-        let is_complete = view.rules.is_some_and(|rules| !rules.is_empty());
-        is_complete
-            .then_some(())
-            .ok_or_else(|| "it has no rules".to_owned())
-    })
-    .await;
-    let mut case =
-        Case::new(world, namespace.name(), &operator(namespace.name(), &name)).by(world, &account);
-    let leaving = json!({
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "old", "namespace": namespace.name()},
-    });
-    let entry = Entry {
-        version: "policy/v1".to_owned(),
-        fields: None,
-    };
-    case.inventory
-        .insert(Object::try_from(leaving).unwrap().identity(), entry);
-
-    let found = case.run(world).await;
-    let [message] = messages(&found, Check::Rights)[..] else {
-        panic!("{found:#?}");
-    };
-    assert_eq!(found.problems.len(), 1, "{found:#?}");
-    assert_eq!(found.warnings, [], "{found:#?}");
-    for part in [
-        &format!("ServiceAccount {namespace}/installer lacks rights"),
-        r#"- {apiGroups: ["", "apps"], resources: ["*"], verbs: ["watch"]}"#,
-        r#"- {nonResourceURLs: ["/metrics"], verbs: ["get"]}"#,
-        r#"resources: ["horizontalpodautoscalers", "horizontalpodautoscalers/status"], verbs: ["get", "list", "watch"]}"#,
-        r#"- {apiGroups: [""], resources: ["configmaps"], resourceNames: ["lock"], verbs: ["update"]}"#,
-        r#"- {apiGroups: ["policy"], resources: ["poddisruptionbudgets"], resourceNames: ["old"], verbs: ["delete"]}"#,
-    ] {
-        assert!(message.contains(part), "{part} is not in:\n{message}");
-    }
-
-    let (_, granted) = message.split_once("\n---\n").unwrap();
-    for object in yaml::documents(granted.as_bytes()) {
-        world.apply(&object.unwrap()).await;
-    }
-    support::eventually("the account holds all rights", async || {
-        no_problems(&case.run(world).await)
-    })
-    .await;
-
-    // The apiserver is of the same opinion.
-    let kinds = Kinds::new(world.client());
-    let steps = case.plan(&kinds).await.steps;
-    let api = |step: &Step| {
-        let scope = if step.kind.namespaced {
-            Scope::Namespaced
-        } else {
-            Scope::Cluster
-        };
-        Api::<DynamicObject>::dynamic(case.client.clone(), &step.kind.resource, &scope)
-            .constrain(step.object.namespace())
-    };
-    for step in &steps {
-        let mut object = step.object.value().clone();
-        let metadata = object["metadata"].as_object_mut().unwrap();
-        metadata.remove("ownerReferences"); // there is no such instance
-        let params = PatchParams::apply("rukpak");
-        let api = api(step);
-        let patch = Patch::Apply(&object);
-        api.patch(step.object.name(), &params, &patch)
-            .await
-            .unwrap();
-    }
-    for step in steps.iter().rev() {
-        let params = DeleteParams::default();
-        let api = api(step);
-        api.delete(step.object.name(), &params).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn whoever_may_give_rights_away_need_not_hold_them() {
-    let world = world().await;
-    let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
-    let account = account(world, namespace.name()).await;
-    let name = unique("bypass");
-    let rbac = "rbac.authorization.k8s.io";
-    let all = json!(["get", "list", "watch", "create", "patch", "delete"]);
-    let rules = json!([
-        {"apiGroups": [rbac], "resources": ["clusterroles"], "verbs": all},
-        {"apiGroups": [rbac], "resources": ["clusterroles"], "resourceNames": [name], "verbs": ["escalate"]},
-        {"apiGroups": [rbac], "resources": ["rolebindings"], "verbs": all},
-        {"apiGroups": [rbac], "resources": ["clusterroles"], "resourceNames": [name, "view"], "verbs": ["bind"]},
-    ]);
-    let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": format!("{name}-installer")}, "rules": rules});
-    let binding = json!({
-        "apiVersion": format!("{rbac}/v1"),
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": format!("{name}-installer")},
-        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": format!("{name}-installer")},
-        "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
-    });
-    world.apply(&role).await;
-    world.apply(&binding).await;
-    let objects: Vec<Value> = operator(namespace.name(), &name)
-        .into_iter()
-        .filter(|object| object["kind"] == "ClusterRole" || object["metadata"]["name"] == "viewer")
-        .collect();
-    assert_eq!(objects.len(), 2);
-    let case = Case::new(world, namespace.name(), &objects).by(world, &account);
-    support::eventually("nothing is missing", async || {
-        no_problems(&case.run(world).await)
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn an_account_that_cannot_be_used_is_told_with_the_remedy() {
-    let world = world().await;
-    let namespace = world.cluster.temp_namespace("tenant").await.unwrap();
-    let absent = ServiceAccountRef {
-        name: "nobody".to_owned(),
-        namespace: namespace.name().to_owned(),
-    };
-    let objects = [config(namespace.name(), "a", &json!({}))];
-    let case = Case::new(world, namespace.name(), &objects).by(world, &absent);
-    let found = case.run(world).await;
-    assert_eq!(
-        messages(&found, Check::Rights),
-        [format!(
-            "ServiceAccount {namespace}/nobody does not exist: create it, or correct spec.serviceAccount"
-        )]
-    );
-
-    // A provisioner that may do nothing, impersonate included.
-    let account = account(world, namespace.name()).await;
-    let mut case = Case::new(world, namespace.name(), &objects).by(world, &account);
-    let accounts = Api::<ServiceAccount>::namespaced(world.client(), namespace.name());
-    let request = TokenRequest {
-        spec: Some(TokenRequestSpec::default()),
-        ..TokenRequest::default()
-    };
-    let token = accounts
-        .create_token_request("installer", &PostParams::default(), &request)
-        .await
-        .unwrap();
-    let mut config = Config::new(world.cluster.config().cluster_url.clone());
-    config
-        .root_cert
-        .clone_from(&world.cluster.config().root_cert);
-    config.auth_info.token = token.status.unwrap().token.map(Into::into);
-    case.client = Accounts::new(config)
-        .unwrap()
-        .client(Some(&account))
-        .unwrap();
-    let found = case.run(world).await;
-    let [message] = messages(&found, Check::Rights)[..] else {
-        panic!("{found:#?}");
-    };
-    for part in [
-        format!("the provisioner may not act as ServiceAccount {namespace}/installer"),
-        "cannot impersonate".to_owned(),
-        format!(
-            "kubectl create rolebinding bundle-instance-impersonator -n {namespace} --clusterrole=bundle-instance-impersonator --serviceaccount=rukpak-system:provisioner"
-        ),
-    ] {
-        assert!(message.contains(&part), "{part} is not in: {message}");
-    }
 }
