@@ -1,5 +1,8 @@
 //! What the apiserver said, in words that name the object, the problem and the remedy.
 
+#[cfg(test)]
+mod tests;
+
 use kube::core::response::Status;
 use manifests::object::{Identity, shortened};
 use serde_json::Value;
@@ -126,7 +129,11 @@ fn judge(status: &Status) -> (Cause, &'static str) {
             "the object is larger than the cluster can store; make it smaller or split it in the bundle",
         );
     }
-    if says("field not declared in schema") || says("failed to create typed patch object") {
+    // Some of these come as errors of the server.
+    if says("field not declared in schema")
+        || says("failed to create typed patch object")
+        || says("failed to convert new object")
+    {
         return (Cause::Invalid, "correct the object in the bundle");
     }
     match status.code {

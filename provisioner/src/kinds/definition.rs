@@ -1,7 +1,7 @@
 //! Of a CustomResourceDefinition what decides whether its kind is served; its schemas are never read.
 
 use kube::core::{ApiResource, Object};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::Kind;
 
@@ -14,7 +14,7 @@ pub(crate) struct Spec {
     pub(crate) group: String,
     pub(crate) names: Names,
     pub(crate) scope: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub(crate) versions: Vec<Version>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Version {
 /// How it is.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Status {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     pub(crate) conditions: Vec<Condition>,
 }
 
@@ -48,6 +48,13 @@ pub(crate) struct Condition {
     pub(crate) status: String,
     #[serde(default)]
     pub(crate) message: String,
+}
+
+/// A list. The apiserver writes `null` for some that are empty.
+pub(crate) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    list: D,
+) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(list)?.unwrap_or_default())
 }
 
 /// How definitions are addressed.

@@ -37,6 +37,15 @@ struct Served {
     versions: BTreeSet<String>,
 }
 
+/// What an object makes the apiserver serve from now on, or no longer.
+#[derive(Debug)]
+struct Change {
+    group: String,
+    kind: Option<String>,
+    /// Whether each is served now.
+    versions: BTreeMap<String, bool>,
+}
+
 /// An APIService, as far as it matters here.
 type Service = Object<ServiceSpec, Status>;
 
@@ -117,7 +126,7 @@ where
             Some(()) = appearing.next() => continue,
             event = events.try_next() => event,
         };
-        let changes: Vec<Served> = match event {
+        let changes: Vec<Change> = match event {
             Ok(Some(Event::Init)) => {
                 listing.clear();
                 Vec::new()
@@ -143,20 +152,15 @@ where
             Ok(Some(Event::Apply(object))) => {
                 let now = served(&object);
                 let before = latest.insert(object.name_any(), now.clone());
-                if before.unwrap_or_default() == now {
-                    Vec::new()
-                } else {
-                    vec![now]
-                }
+                Change::between(before.unwrap_or_default(), now)
+                    .into_iter()
+                    .collect()
             }
             Ok(Some(Event::Delete(object))) => {
-                let gone = latest.remove(&object.name_any());
-                // It serves nothing any more; there is nothing to wait for.
-                let gone = gone.map(|before| Served {
-                    versions: BTreeSet::new(),
-                    ..before
-                });
-                gone.into_iter().collect()
+                let before = latest.remove(&object.name_any()).unwrap_or_default();
+                Change::between(before, Served::default())
+                    .into_iter()
+                    .collect()
             }
             Ok(None) => return,
             Err(error) => {
@@ -167,56 +171,77 @@ where
         };
         for change in changes {
             kinds.forget(&change.group);
-            appearing.push(appear(kinds, change));
+            appearing.push(change.appear(kinds));
         }
     }
 }
 
 /// What one listing has that the other has not, either way.
-fn differences(before: BTreeMap<String, Served>, now: &BTreeMap<String, Served>) -> Vec<Served> {
-    let new = now
-        .iter()
-        .filter(|(name, served)| before.get(*name) != Some(served))
-        .map(|(_, served)| served.clone());
-    let mut changes: Vec<_> = new.collect();
+fn differences(
+    mut before: BTreeMap<String, Served>,
+    now: &BTreeMap<String, Served>,
+) -> Vec<Change> {
+    let come = now.iter().filter_map(|(name, served)| {
+        let before = before.remove(name).unwrap_or_default();
+        Change::between(before, served.clone())
+    });
+    let mut changes: Vec<_> = come.collect();
     let gone = before
-        .into_iter()
-        .filter(|(name, _)| !now.contains_key(name));
-    changes.extend(gone.map(|(_, served)| Served {
-        versions: BTreeSet::new(),
-        ..served
-    }));
+        .into_values()
+        .filter_map(|served| Change::between(served, Served::default()));
+    changes.extend(gone);
     changes
 }
 
-/// Waits until discovery tells of what is served, and says that something has changed.
-async fn appear(kinds: &Kinds, served: Served) {
-    let start = Instant::now();
-    let mut pause = Duration::from_millis(20);
-    for version in &served.versions {
-        let wanted = GroupVersion {
-            group: served.group.clone(),
-            version: version.clone(),
-        };
-        while start.elapsed() < LAG {
-            match ask::kinds(&kinds.client, &wanted).await {
-                Ok(Some(found))
-                    if served
-                        .kind
-                        .as_ref()
-                        .is_none_or(|kind| found.contains_key(kind)) =>
-                {
-                    break;
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    debug!(group = %served.group, error = &error as &dyn std::error::Error, "failed to look a group up");
-                }
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(500));
+impl Change {
+    fn between(before: Served, now: Served) -> Option<Self> {
+        if before == now {
+            return None;
         }
+        let (group, kind) = if now == Served::default() {
+            (before.group, before.kind)
+        } else {
+            (now.group, now.kind)
+        };
+        let gone = before.versions.into_iter().map(|version| (version, false));
+        let come = now.versions.into_iter().map(|version| (version, true));
+        Some(Self {
+            group,
+            kind,
+            versions: gone.chain(come).collect(),
+        })
     }
-    kinds.forget(&served.group);
-    kinds.changed();
+
+    /// Waits until discovery shows it, which it does a moment later, and says that something has changed.
+    async fn appear(self, kinds: &Kinds) {
+        let start = Instant::now();
+        let mut pause = Duration::from_millis(20);
+        for (version, served) in self.versions {
+            let version = GroupVersion {
+                group: self.group.clone(),
+                version,
+            };
+            while start.elapsed() < LAG {
+                match ask::kinds(&kinds.client, &version).await {
+                    Ok(found) => {
+                        let shown = found.is_some_and(|found| {
+                            let kind = self.kind.as_ref();
+                            kind.is_none_or(|kind| found.contains_key(kind))
+                        });
+                        if shown == served {
+                            break;
+                        }
+                    }
+                    Err(error) => {
+                        let error = &error as &dyn std::error::Error;
+                        debug!(group = %self.group, error, "failed to look a group up");
+                    }
+                }
+                sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(500));
+            }
+        }
+        kinds.forget(&self.group);
+        kinds.changed();
+    }
 }

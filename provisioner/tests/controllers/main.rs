@@ -10,10 +10,12 @@
 )]
 
 mod api;
+mod apply;
 mod bundle;
 mod content;
 mod definitions;
 mod health;
+mod kinds;
 mod preflight;
 mod process;
 mod support;

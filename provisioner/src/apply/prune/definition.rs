@@ -21,7 +21,10 @@ use crate::{
         object::Partial,
         request::{Address, Trouble, collection, send},
     },
-    kinds::{Kind, definition::Definition},
+    kinds::{
+        Kind,
+        definition::{Definition, list},
+    },
     plan::is_kept,
 };
 
@@ -39,7 +42,7 @@ const LOOKS: u32 = 8;
 struct Page {
     #[serde(default)]
     metadata: Value,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "list")]
     items: Vec<Partial>,
 }
 

@@ -1,0 +1,180 @@
+use kube::core::response::{StatusCause, StatusDetails};
+use serde_json::json;
+
+use super::*;
+
+fn identity(kind: &str) -> Identity {
+    Identity {
+        group: String::new(),
+        kind: kind.to_owned(),
+        namespace: "n".to_owned(),
+        name: "a".to_owned(),
+    }
+}
+
+fn status(code: u16, reason: &str, message: &str) -> Status {
+    Status::failure(message, reason).with_code(code)
+}
+
+fn failure(kind: &str, status: Status) -> Failure {
+    of(identity(kind), &Trouble::Status(status.boxed()))
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
+fn causes_are_told_by_what_the_apiserver_says() {
+    use Cause::*;
+    for (code, reason, message, cause) in [
+        (
+            422,
+            "Invalid",
+            "Service \"a\" is invalid: spec.ports: Required value",
+            Invalid,
+        ),
+        (
+            422,
+            "Invalid",
+            "Job.batch \"a\" is invalid: spec.template: field is immutable",
+            Invalid,
+        ),
+        (
+            500,
+            "InternalError",
+            "failed to create typed patch object (n/a; apps/v1, Kind=Deployment): .spec.x: field not declared in schema",
+            Invalid,
+        ),
+        (
+            500,
+            "InternalError",
+            "etcdserver: request is too large",
+            Invalid,
+        ),
+        (
+            413,
+            "RequestEntityTooLarge",
+            "Request entity too large: limit is 3145728",
+            Invalid,
+        ),
+        (
+            403,
+            "Forbidden",
+            "configmaps \"a\" is forbidden: User \"u\" cannot patch resource \"configmaps\" in API group \"\" in the namespace \"n\"",
+            Forbidden,
+        ),
+        (
+            403,
+            "Forbidden",
+            "clusterroles.rbac.authorization.k8s.io \"a\" is forbidden: user \"u\" (groups=[\"g\"]) is attempting to grant RBAC permissions not currently held:\n{…}",
+            Forbidden,
+        ),
+        (
+            403,
+            "Forbidden",
+            "pods \"a\" is forbidden: violates PodSecurity \"restricted:latest\": privileged",
+            Denied,
+        ),
+        (
+            403,
+            "Forbidden",
+            "configmaps \"a\" is forbidden: exceeded quota: q, requested: count/configmaps=1",
+            Denied,
+        ),
+        (
+            400,
+            "",
+            "admission webhook \"w\" denied the request: no",
+            Denied,
+        ),
+        (
+            422,
+            "Invalid",
+            "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+            Denied,
+        ),
+        (404, "NotFound", "namespaces \"n\" not found", Namespace),
+        (
+            403,
+            "Forbidden",
+            "configmaps \"a\" is forbidden: unable to create new content in namespace n because it is being terminated",
+            Namespace,
+        ),
+        (
+            404,
+            "Failed to parse error data",
+            "404 page not found",
+            NotServed,
+        ),
+        (
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+            NotServed,
+        ),
+        (409, "Conflict", "Operation cannot be fulfilled", Transient),
+        (429, "TooManyRequests", "too many requests", Transient),
+        (
+            500,
+            "InternalError",
+            "Internal error occurred: failed calling webhook \"w\": connection refused",
+            Transient,
+        ),
+        (401, "Unauthorized", "Unauthorized", Transient),
+    ] {
+        let failure = failure("ConfigMap", status(code, reason, message));
+        assert_eq!(failure.cause, cause, "{message}");
+        assert!(
+            failure.message.starts_with("ConfigMap n/a: "),
+            "{failure:?}"
+        );
+        assert!(failure.message.contains(message), "{failure:?}");
+        let (_, remedy) = failure.message.rsplit_once("; ").unwrap();
+        assert!(!remedy.is_empty());
+    }
+}
+
+#[test]
+fn a_terminating_namespace_is_told_by_its_cause_too() {
+    let mut status = status(403, "Forbidden", "in other words");
+    status.details = Some(StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        retry_after_seconds: 0,
+        causes: vec![StatusCause {
+            reason: "NamespaceTerminating".to_owned(),
+            message: String::new(),
+            field: "metadata.namespace".to_owned(),
+        }],
+    });
+    assert_eq!(failure("ConfigMap", status).cause, Cause::Namespace);
+}
+
+#[test]
+fn what_secrets_hold_is_not_told() {
+    for message in [
+        "failed to create typed patch object (n/a; /v1, Kind=Secret): .data.password: expected string, got &value.valueUnstructured{Value:12345}",
+        "Secret \"a\" is invalid: type: Invalid value: \"12345\": field is immutable",
+    ] {
+        let secret = failure("Secret", status(422, "Invalid", message));
+        assert!(!secret.message.contains("12345"), "{secret:?}");
+        let map = failure("ConfigMap", status(422, "Invalid", message));
+        assert!(map.message.contains("12345"), "{map:?}");
+    }
+}
+
+#[test]
+fn messages_are_bounded_and_never_empty() {
+    let long = failure("ConfigMap", status(422, "Invalid", &"ä".repeat(100_000)));
+    assert!(long.message.len() < 8192);
+    let silent = failure("ConfigMap", status(500, "", ""));
+    assert!(silent.message.contains("answers 500"), "{silent:?}");
+}
+
+#[test]
+fn what_is_being_deleted_is_told_with_its_finalizers() {
+    let metadata = json!({"finalizers": ["a.io/x", "b.io/y"]});
+    let told = deleting(identity("ConfigMap"), "2026-11-21T10:00:00Z", &metadata);
+    assert_eq!(told.cause, Cause::Deleting);
+    assert!(told.message.contains("a.io/x, b.io/y"), "{told:?}");
+}

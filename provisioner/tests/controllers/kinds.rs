@@ -1,0 +1,107 @@
+//! Which kinds are served, asked of a real apiserver.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{api::DeleteParams, core::GroupVersionKind};
+use provisioner::kinds::Kinds;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{crd, unique, world};
+
+#[tokio::test]
+async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
+    let kinds = Kinds::new(world().await.client());
+    let wanted = [
+        ("", "v1", "Namespace"),
+        ("", "v1", "Secret"),
+        ("apps", "v1", "Deployment"),
+        ("apps", "v1", "Scale"),
+        ("apps", "v1beta1", "Deployment"),
+        ("", "v1", "Nothing"),
+        ("none.example.com", "v1", "Nothing"),
+        ("../api", "v1", "Secret"),
+        ("apps", "v1/deployments", "Deployment"),
+        ("", "", ""),
+    ]
+    .map(|(group, version, kind)| GroupVersionKind::gvk(group, version, kind));
+    // Twice: the second time nothing has to be asked.
+    for _ in 0..2 {
+        let found = kinds.find(wanted.clone()).await.unwrap();
+        let told: Vec<_> = wanted
+            .iter()
+            .map(|kind| {
+                let kind = found[kind].as_ref();
+                kind.map(|kind| (kind.resource.plural.as_str(), kind.namespaced))
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                Some(("namespaces", false)),
+                Some(("secrets", true)),
+                Some(("deployments", true)),
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+            ]
+        );
+    }
+}
+
+#[tokio::test]
+async fn thousands_of_groups_that_nobody_serves_are_asked_for_at_once() {
+    let kinds = Kinds::new(world().await.client());
+    let wanted = (0..5000).map(|n| GroupVersionKind::gvk(&format!("g{n}.example.com"), "v1", "A"));
+    let start = std::time::Instant::now();
+    let found = kinds.find(wanted).await.unwrap();
+    assert_eq!(found.values().flatten().count(), 0);
+    assert_eq!(found.len(), 5000);
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn whoever_misses_an_api_is_told_when_it_comes_and_when_it_goes() {
+    let world = world().await;
+    let kinds = Kinds::new(world.client());
+    let mut changes = kinds.changes();
+    let stop = CancellationToken::new();
+    let group = format!("{}.example.com", unique("kinds"));
+    let wanted = GroupVersionKind::gvk(&group, "v1", "Widget");
+    let is_served = async || kinds.find([wanted.clone()]).await.unwrap()[&wanted].is_some();
+    let test = async {
+        // Whatever happens, the watching ends.
+        let _guard = stop.clone().drop_guard();
+        assert!(!is_served().await);
+        let definition = crd(&group, "Widget");
+        world.apply(&definition).await;
+        // Changes of others' definitions are told as well.
+        while !is_served().await {
+            changes.changed().await.unwrap();
+        }
+        let definitions: kube::Api<CustomResourceDefinition> = world.api();
+        let name = format!("widgets.{group}");
+        definitions
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+        while is_served().await {
+            changes.changed().await.unwrap();
+        }
+    };
+    let both = async { futures::join!(test, kinds.run(stop.clone())) };
+    let outcome = tokio::time::timeout(crate::support::PATIENCE, both).await;
+    outcome.expect("changes are told in time");
+}
+
+#[tokio::test]
+async fn a_kind_is_found_in_another_version_than_the_one_that_is_gone() {
+    let kinds = Kinds::new(world().await.client());
+    let old = GroupVersionKind::gvk("policy", "v1beta1", "PodDisruptionBudget");
+    let found = kinds.find_any(old).await.unwrap().unwrap();
+    assert_eq!(found.resource.api_version, "policy/v1");
+    let never = GroupVersionKind::gvk("policy", "v1beta1", "Nothing");
+    assert_eq!(kinds.find_any(never).await.unwrap(), None);
+}
