@@ -239,6 +239,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_metric_is_described() {
+        let described = include_str!("../../docs/operations.md");
+        let metrics = Metrics::new();
+        metrics.failed(Controller::Bundle, "UnpackFailed");
+        let text = metrics.render();
+        let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        for name in names.filter_map(|line| line.split(' ').next()) {
+            assert!(
+                described.contains(&format!("`{name}")),
+                "docs/operations.md does not tell of {name}"
+            );
+        }
+    }
+
+    #[test]
     fn what_was_counted_is_told() {
         let metrics = Metrics::new();
         let ended = metrics.reconcile(Controller::Bundle);

@@ -18,8 +18,8 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 
 /// Installs operator bundles and keeps them as they were declared.
 ///
-/// Proxies are taken from HTTPS_PROXY, HTTP_PROXY and NO_PROXY; the cluster's own addresses belong into NO_PROXY. The
-/// version of OpenShift may be overridden by RELEASE_VERSION. POD_NAME names this process in events and in the Lease.
+/// Sources are reached through the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY. RELEASE_VERSION is the version of
+/// OpenShift, where there is one. POD_NAME names this process in events and in the Lease.
 #[derive(Debug, Parser)]
 #[command(
     name = "provisioner",
@@ -52,6 +52,7 @@ pub struct Args {
         long,
         num_args = 0..=1,
         require_equals = true,
+        value_name = "BOOL",
         default_value_t = false,
         default_missing_value = "true",
         action = clap::ArgAction::Set,
@@ -133,6 +134,7 @@ pub struct Args {
         long,
         num_args = 0..=1,
         require_equals = true,
+        value_name = "BOOL",
         default_value_t = false,
         default_missing_value = "true",
         action = clap::ArgAction::Set,
@@ -200,7 +202,7 @@ pub struct Args {
     /// A Secret of the system namespace with the certificate to show, kept by cert-manager for example; by default the
     /// service has an authority of its own
     #[arg(long, value_name = "SECRET", value_parser = values::subdomain, help_heading = "Content service")]
-    tls_secret: Option<String>,
+    content_tls_secret: Option<String>,
 
     /// How many uploads are taken at once
     #[arg(
@@ -250,8 +252,15 @@ pub struct Args {
     )]
     admin_bind_address: Address,
 
-    /// json, or text for people
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Json, help_heading = "Operation")]
+    /// json for machines, text for people
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_t = LogFormat::Json,
+        hide_possible_values = true,
+        help_heading = "Operation"
+    )]
     pub(super) log_format: LogFormat,
 
     /// error, warn, info, debug, trace, or directives of tracing's EnvFilter
@@ -314,7 +323,7 @@ impl Args {
             bundle_ca_file,
             content_bind_address,
             http_external_address,
-            tls_secret,
+            content_tls_secret,
             max_uploads,
             max_downloads,
             health_probe_bind_address,
@@ -374,7 +383,7 @@ impl Args {
             },
             content: content::Options {
                 bind,
-                tls_secret,
+                tls_secret: content_tls_secret,
                 uploads: usize::from(max_uploads),
                 downloads: usize::from(max_downloads),
             },

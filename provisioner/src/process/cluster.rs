@@ -51,12 +51,15 @@ pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
 /// When the configuration's certificates or credentials are no good.
 pub fn context(
     config: Config,
-    settings: Settings,
+    mut settings: Settings,
     store: Store,
 ) -> Result<(Context, Woken), Error> {
     let accounts = Accounts::new(config).map_err(|error| Error::Client(Box::new(error)))?;
     let client = accounts.own().clone();
     let accounts = Arc::new(accounts);
+    // Where there is room for what is fetched: other folders may be small, or may not be written.
+    let spool = || store.spool().to_owned();
+    settings.unpack.spool.get_or_insert_with(spool);
     let (waker, woken) = mpsc::unbounded_channel();
     let release = env::var("RELEASE_VERSION").ok();
     let context = Context {

@@ -63,7 +63,7 @@ fn flags_are_heeded() {
         "--optional-kinds=A.example.com,B.example.com",
         "--metrics-bind-address=0",
         "--health-probe-bind-address=[::1]:9",
-        "--tls-secret=serving.tls",
+        "--content-tls-secret=serving.tls",
         "--persistent-storage=true",
         "--max-file-size=64Mi",
     ])
@@ -131,6 +131,55 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
     ] {
         let error = configuration(&[flag]).unwrap_err();
         assert!(error.contains(expected), "{flag}: {error}");
+    }
+}
+
+#[test]
+fn the_install_file_has_flags_that_are_known() {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../manifests/install/rukpak.yaml"
+    );
+    let text = std::fs::read(folder).unwrap();
+    let pod = manifests::yaml::documents(&text)
+        .map(Result::unwrap)
+        .find(|object| object["kind"] == "Deployment")
+        .unwrap();
+    let container = &pod["spec"]["template"]["spec"]["containers"][0];
+    let flags = container["args"].as_array().unwrap();
+    let flags: Vec<_> = flags.iter().map(|flag| flag.as_str().unwrap()).collect();
+    let configuration = configuration(&flags).unwrap();
+    // What listens is what the pod says that it listens on.
+    let port = |name: &str| {
+        let ports = container["ports"].as_array().unwrap();
+        let port = ports.iter().find(|port| port["name"] == name).unwrap();
+        port["containerPort"].as_u64().unwrap()
+    };
+    assert_eq!(u64::from(configuration.content.bind.port()), port("https"));
+    assert_eq!(
+        u64::from(configuration.metrics.unwrap().port()),
+        port("metrics")
+    );
+    assert_eq!(
+        u64::from(configuration.probes.unwrap().port()),
+        port("probes")
+    );
+    let patience = pod["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64();
+    assert!(configuration.grace.as_secs() < patience.unwrap());
+}
+
+#[test]
+fn every_flag_is_described() {
+    let text = include_str!("../../../../docs/operations.md");
+    for flag in Args::command()
+        .get_arguments()
+        .filter(|flag| !flag.is_hide_set())
+    {
+        let name = format!("`--{}`", flag.get_long().unwrap());
+        assert!(
+            text.contains(&name),
+            "docs/operations.md does not tell of {name}"
+        );
     }
 }
 
