@@ -15,7 +15,7 @@ use super::{
     Error, Task, args::Configuration, cluster, cluster::Woken, http, http::Service, lease,
     lease::Lease, log::Level, signals::Signals,
 };
-use crate::{bundle, content, context::Context};
+use crate::{bundle, content, context::Context, instance};
 
 /// What runs; each part has a name to be called by when it ends too early.
 #[derive(Default)]
@@ -151,8 +151,7 @@ fn begin(
         part(&mut parts.work, "the watch of definitions", async move {
             kinds.run(kinds_stop).await;
         });
-        drop(woken);
-        let run = stop.clone().cancelled_owned();
+        let run = instance::run(ctx.clone(), woken, stop.clone());
         let began = ctx.ready.task("the controller of BundleInstances");
         part(
             &mut parts.work,
