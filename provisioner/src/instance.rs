@@ -25,17 +25,17 @@ mod uninstall;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, future};
 use kube::{
-    Api,
+    Api, Client, ResourceExt as _,
     runtime::{
         Controller, WatchStreamExt as _, controller,
-        reflector::{self, ObjectRef},
+        reflector::{self, ObjectRef, store::Writer},
         watcher,
     },
 };
 use manifests::api::{bundle::Bundle, instance::BundleInstance};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -51,20 +51,40 @@ pub async fn run(
     woken: mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>,
     stop: CancellationToken,
 ) {
+    let ready = ctx.ready.task("list BundleInstances");
+    let (wake, called) = mpsc::unbounded_channel();
     let (bundles, writer) = reflector::store();
-    let seen = watcher(
-        Api::<Bundle>::all(ctx.client.clone()),
+    let (listed, mut are_listed) = watch::channel(false);
+    let watched = tokio::spawn(watch_bundles(
+        ctx.client.clone(),
+        writer,
+        listed,
+        wake.clone(),
+    ));
+    // Without the first list every instance would look as if it had no Bundle.
+    tokio::select! {
+        _ = are_listed.wait_for(|listed| *listed) => {}
+        () = stop.cancelled() => {
+            watched.abort();
+            return;
+        }
+    }
+    let (store, writer) = reflector::store();
+    let mut ready = Some(ready);
+    let instances = watcher(
+        Api::<BundleInstance>::all(ctx.client.clone()),
         watcher::Config::default(),
     )
     .default_backoff()
-    .modify(|bundle| bundle.metadata.managed_fields = None)
     .reflect(writer)
-    .touched_objects();
-    let instances = Api::<BundleInstance>::all(ctx.client.clone());
-    let ready = ctx.ready.task("list BundleInstances");
-    let (wake, called) = mpsc::unbounded_channel();
-    let controller = Controller::new(instances, watcher::Config::default())
-        .owns_stream(seen)
+    // Not by the store: of several who wait for it only one is woken, and its controller waits already.
+    .inspect(move |event| {
+        if matches!(event, Ok(watcher::Event::InitDone)) {
+            drop(ready.take());
+        }
+    })
+    .applied_objects();
+    let controller = Controller::for_stream(instances, store)
         .reconcile_on(received(woken))
         .reconcile_on(received(called))
         .with_config(
@@ -73,18 +93,8 @@ pub async fn run(
                 .debounce(Duration::from_millis(5)),
         )
         .graceful_shutdown_on(stop.clone().cancelled_owned());
-    let store = controller.store();
     let shared = Arc::new(Shared::new(ctx, bundles, wake));
     let waiting = tokio::spawn(retry_when_apis_change(Arc::clone(&shared), stop.clone()));
-    let listed = {
-        let shared = Arc::clone(&shared);
-        tokio::spawn(async move {
-            // Without the first list every instance would look as if it had no Bundle.
-            if store.wait_until_ready().await.is_ok() && shared.bundles_are_listed().await {
-                ready.done();
-            }
-        })
-    };
     controller
         .run(reconcile::reconcile, reconcile::failed, shared)
         .for_each(|result| async move {
@@ -99,7 +109,48 @@ pub async fn run(
         })
         .await;
     waiting.abort();
-    listed.abort();
+    watched.abort();
+}
+
+/// Keeps the store of Bundles, tells when they are listed, and wakes the instances that they belong to.
+///
+/// Beside the controller: one that is busy does not take events, and none is busy before Bundles are listed.
+async fn watch_bundles(
+    client: Client,
+    writer: Writer<Bundle>,
+    listed: watch::Sender<bool>,
+    wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
+) {
+    watcher(Api::<Bundle>::all(client), watcher::Config::default())
+        .default_backoff()
+        .modify(|bundle| bundle.metadata.managed_fields = None)
+        .reflect(writer)
+        .inspect(|event| {
+            if matches!(event, Ok(watcher::Event::InitDone)) {
+                listed.send_replace(true);
+            }
+        })
+        .touched_objects()
+        .for_each(|bundle| {
+            match bundle {
+                Ok(bundle) => {
+                    if let Some(instance) = owner(&bundle) {
+                        // The controller is there as long as this is, or the process ends.
+                        let _ = wake.send(instance);
+                    }
+                }
+                Err(error) => warn!(%error, "the watch of Bundles failed; it is taken up again"),
+            }
+            future::ready(())
+        })
+        .await;
+}
+
+/// The instance that a Bundle was made for.
+fn owner(bundle: &Bundle) -> Option<ObjectRef<BundleInstance>> {
+    let mut owners = bundle.owner_references().iter();
+    let owner = owners.find(|owner| owner.controller == Some(true))?;
+    ObjectRef::from_owner_ref(None, owner, ())
 }
 
 fn received<T: Send + 'static>(from: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> + Send {

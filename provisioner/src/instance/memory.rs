@@ -77,11 +77,6 @@ impl Shared {
         }
     }
 
-    /// Waits for the first list of Bundles; false when there will be none.
-    pub(super) async fn bundles_are_listed(&self) -> bool {
-        self.bundles.wait_until_ready().await.is_ok()
-    }
-
     /// The memory of an instance; an empty one for a new instance of an old name.
     pub(super) fn memory(&self, instance: &BundleInstance) -> Arc<tokio::sync::Mutex<Memory>> {
         let uid = instance.uid().unwrap_or_default();
