@@ -17,6 +17,7 @@ mod definitions;
 mod health;
 mod kinds;
 mod preflight;
+mod instance;
 mod process;
 mod support;
 mod watches;

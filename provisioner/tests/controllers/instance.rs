@@ -1,0 +1,83 @@
+//! BundleInstances, from installation to removal; names of tests begin with the row of docs/rukpak-parity.md that they
+//! stand for.
+
+mod install;
+mod pivot;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use kube::{Api, ResourceExt as _, api::ListParams};
+use manifests::api::{
+    bundle::{Bundle, BundleSource},
+    instance::BundleInstance,
+    labels,
+};
+use serde_json::{Value, json};
+
+use crate::support::{self, World, condition, content, image, plain, unique, world};
+
+/// A world with a provisioner.
+async fn running() -> &'static World {
+    let world = world().await;
+    world.provisioner().await;
+    world
+}
+
+/// `type status reason` of a condition.
+fn line(instance: &BundleInstance, type_: &str) -> String {
+    let conditions = &instance.status.as_ref().unwrap().conditions;
+    let found = condition(conditions, type_).unwrap();
+    format!("{} {}", found.status, found.reason)
+}
+
+fn message<'a>(instance: &'a BundleInstance, type_: &str) -> &'a str {
+    &condition(&instance.status.as_ref().unwrap().conditions, type_).unwrap().message
+}
+
+/// The Bundles of an instance.
+async fn bundles(world: &World, instance: &str) -> Vec<Bundle> {
+    let selector = format!("{}={instance}", labels::OWNER_NAME);
+    let api: Api<Bundle> = world.api();
+    api.list(&ListParams::default().labels(&selector)).await.unwrap().items
+}
+
+fn map(namespace: &str, name: &str, data: &[(&str, &str)]) -> Value {
+    let data: BTreeMap<&str, &str> = data.iter().copied().collect();
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace}, "data": data,
+    })
+}
+
+fn maps(world: &World, namespace: &str) -> Api<ConfigMap> {
+    Api::namespaced(world.client(), namespace)
+}
+
+fn deployments(world: &World, namespace: &str) -> Api<Deployment> {
+    Api::namespaced(world.client(), namespace)
+}
+
+/// Publishes a plain bundle.
+async fn publish(world: &World, name: &str, objects: &[Value]) -> BundleSource {
+    image(&world.push(name, &plain(objects)).await)
+}
+
+/// Changes fields of an instance.
+async fn change(world: &World, name: &str, patch: Value) {
+    let api: Api<BundleInstance> = world.api();
+    api.patch(name, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+async fn read(world: &World, name: &str) -> BundleInstance {
+    let api: Api<BundleInstance> = world.api();
+    api.get(name).await.unwrap()
+}
+
+async fn delete(world: &World, name: &str) {
+    let api: Api<BundleInstance> = world.api();
+    api.delete(name, &kube::api::DeleteParams::default()).await.unwrap();
+    support::gone(api, name).await;
+}
