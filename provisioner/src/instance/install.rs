@@ -31,6 +31,9 @@ use crate::{
     preflight::{self, Check, Problem},
 };
 
+/// The longest line of a list in the status, in characters.
+const LONGEST_LINE: usize = 1000;
+
 /// What is to be in the cluster.
 pub(super) struct Target<'a> {
     /// The Bundle.
@@ -246,6 +249,9 @@ async fn attempt(
             findings.warnings.extend(unsafe_);
         }
     }
+    // Namespaces that another instance brought are used as they are.
+    plan.steps
+        .retain(|step| !findings.shared.contains(&step.object.identity()));
     if !findings.problems.is_empty() {
         return Err(fail(listed(&findings.problems), Retry::Slowly));
     }
@@ -275,7 +281,7 @@ async fn attempt(
         .prune(&plan.leaving, &owner, instance.spec.crd_deletion_policy)
         .await;
     let complete = pruned.failed.is_empty() && pruned.going.is_empty();
-    let inventory = settle_inventory(memory, &plan, &pruned);
+    let inventory = settle_inventory(memory, &pruned);
     let listed = inventory::write(&overflow(shared, &owner), inventory)
         .await
         .map_err(soon("the inventory cannot be written"))?;
@@ -284,6 +290,7 @@ async fn attempt(
         .as_ref()
         .filter(|old| **old != target.bundle.name_any() && target.way_back_from.is_none());
     let mut warnings: Vec<String> = findings.warnings.into_iter().map(|w| w.message).collect();
+    warnings.extend(pruned.waiting_for.into_values());
     warnings.extend(pruned.failed.drain(..).map(|failure| failure.message));
     let bundle_status = target.bundle.status.clone().unwrap_or_default();
     let kept_previous = if target.way_back_from.is_some() || target_is(before, target) {
@@ -307,11 +314,11 @@ async fn attempt(
         },
         facts: bundle_status.facts,
         inventory: listed,
-        waiting: plan.waiting.iter().flat_map(waiting).take(100).collect(),
+        waiting: plan.waiting.iter().flat_map(waiting).take(500).collect(),
         released: pruned
             .released
             .iter()
-            .map(|(identity, why)| format!("{identity}: {why}"))
+            .map(|(identity, why)| shortened(&format!("{identity}: {why}"), LONGEST_LINE))
             .take(100)
             .collect(),
         warnings,
@@ -432,18 +439,13 @@ pub(super) fn take_over(
     }
 }
 
-/// Forgets what has left, and gives what remains.
-fn settle_inventory<'a>(memory: &'a mut Memory, plan: &Plan, pruned: &Pruned) -> &'a Inventory {
-    let staying: BTreeSet<Identity> = plan
-        .steps
-        .iter()
-        .map(|step| step.object.identity())
-        .chain(pruned.going.iter().cloned())
-        .chain(pruned.failed.iter().map(|failure| failure.identity.clone()))
-        .collect();
+/// Forgets what has left, and gives what remains: also what has not been begun, or could not be deleted.
+fn settle_inventory<'a>(memory: &'a mut Memory, pruned: &Pruned) -> &'a Inventory {
     memory.is_watched = false;
     let inventory = memory.inventory.get_or_insert_default();
-    inventory.retain(|identity, _| staying.contains(identity));
+    inventory.retain(|identity, _| {
+        !pruned.deleted.contains(identity) && !pruned.released.contains_key(identity)
+    });
     inventory
 }
 

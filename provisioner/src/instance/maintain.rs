@@ -24,6 +24,8 @@ use crate::{
     drift::{self, fights::Opponent},
     health, inventory,
     kinds::Kind,
+    plan::Step,
+    preflight::ownership,
     watches::View,
 };
 
@@ -221,6 +223,18 @@ async fn repair(
         .map_err(soon("the served APIs cannot be listed"))?;
     plan.steps
         .retain(|step| drifted.contains(&step.object.identity()));
+    // What vanished may have been given to somebody else.
+    let absent: Vec<Step> = plan
+        .steps
+        .iter()
+        .filter(|step| !view.objects.contains_key(&step.object.identity()))
+        .cloned()
+        .collect();
+    let taken = ownership::taken(&client, &absent, &owner, ctx.settings.concurrency)
+        .await
+        .map_err(soon("what vanished cannot be looked up"))?;
+    plan.steps
+        .retain(|step| !taken.contains_key(&step.object.identity()));
     let apply = Apply {
         client: &client,
         kinds: &ctx.kinds,
@@ -268,6 +282,15 @@ async fn repair(
             touched: !report.applied.is_empty(),
             ..fail(install::refusals(&report.failed), Retry::Soon)
         });
+    }
+    if !taken.is_empty() {
+        let lines: Vec<String> = taken
+            .iter()
+            .map(|(identity, holder)| format!(
+                "{identity} belongs to {holder} now; remove it from one of the bundles, or delete the one that should not have it"
+            ))
+            .collect();
+        return Err(fail(lines.join("\n"), Retry::Slowly));
     }
     Ok(memory.inventory != before)
 }

@@ -86,12 +86,15 @@ pub(super) async fn run(
             continue;
         }
         let message = if pruned.failed.is_empty() {
-            let names: Vec<String> = pruned
-                .going
-                .iter()
-                .take(10)
-                .map(ToString::to_string)
-                .collect();
+            let mut names: Vec<String> = pruned.waiting_for.values().take(10).cloned().collect();
+            if names.is_empty() {
+                names = pruned
+                    .going
+                    .iter()
+                    .take(10)
+                    .map(ToString::to_string)
+                    .collect();
+            }
             format!(
                 "waiting for {} objects to go, which have finalizers: {}; see who handles their finalizers when this takes long",
                 pruned.going.len(),

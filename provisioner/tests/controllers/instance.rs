@@ -32,14 +32,19 @@ fn line(instance: &BundleInstance, type_: &str) -> String {
 }
 
 fn message<'a>(instance: &'a BundleInstance, type_: &str) -> &'a str {
-    &condition(&instance.status.as_ref().unwrap().conditions, type_).unwrap().message
+    &condition(&instance.status.as_ref().unwrap().conditions, type_)
+        .unwrap()
+        .message
 }
 
 /// The Bundles of an instance.
 async fn bundles(world: &World, instance: &str) -> Vec<Bundle> {
     let selector = format!("{}={instance}", labels::OWNER_NAME);
     let api: Api<Bundle> = world.api();
-    api.list(&ListParams::default().labels(&selector)).await.unwrap().items
+    api.list(&ListParams::default().labels(&selector))
+        .await
+        .unwrap()
+        .items
 }
 
 fn map(namespace: &str, name: &str, data: &[(&str, &str)]) -> Value {
@@ -66,9 +71,13 @@ async fn publish(world: &World, name: &str, objects: &[Value]) -> BundleSource {
 /// Changes fields of an instance.
 async fn change(world: &World, name: &str, patch: Value) {
     let api: Api<BundleInstance> = world.api();
-    api.patch(name, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(patch))
-        .await
-        .unwrap();
+    api.patch(
+        name,
+        &kube::api::PatchParams::default(),
+        &kube::api::Patch::Merge(patch),
+    )
+    .await
+    .unwrap();
 }
 
 async fn read(world: &World, name: &str) -> BundleInstance {
@@ -78,6 +87,8 @@ async fn read(world: &World, name: &str) -> BundleInstance {
 
 async fn delete(world: &World, name: &str) {
     let api: Api<BundleInstance> = world.api();
-    api.delete(name, &kube::api::DeleteParams::default()).await.unwrap();
+    api.delete(name, &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
     support::gone(api, name).await;
 }

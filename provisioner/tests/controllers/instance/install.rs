@@ -5,8 +5,15 @@ use super::*;
 #[tokio::test]
 async fn i1_i2_i3_a_plain_bundle_is_installed_and_its_bundle_is_marked() {
     let world = running().await;
-    let (name, space) = (unique("i1"), world.cluster.temp_namespace("i1").await.unwrap());
-    let objects = [map(space.name(), "greeting", &[("text", "hello {{ .Values.nobody }}")])];
+    let (name, space) = (
+        unique("i1"),
+        world.cluster.temp_namespace("i1").await.unwrap(),
+    );
+    let objects = [map(
+        space.name(),
+        "greeting",
+        &[("text", "hello {{ .Values.nobody }}")],
+    )];
     let source = publish(world, &format!("{name}:v1"), &objects).await;
     world.instance(&name, "plain", source).await;
     let instance = world.wait_instance(&name, "Healthy", "True").await;
@@ -24,7 +31,10 @@ async fn i1_i2_i3_a_plain_bundle_is_installed_and_its_bundle_is_marked() {
     let bundle = &bundles[0];
     assert_eq!(status.installed_bundle_name, Some(bundle.name_any()));
     let owner = &bundle.owner_references()[0];
-    assert_eq!((owner.uid.clone(), owner.controller), (instance.uid().unwrap(), Some(true)));
+    assert_eq!(
+        (owner.uid.clone(), owner.controller),
+        (instance.uid().unwrap(), Some(true))
+    );
     assert_eq!(bundle.labels()[labels::OWNER_KIND], "BundleInstance");
     assert_eq!(bundle.labels()[labels::OWNER_NAME], name);
     assert!(bundle.labels().contains_key(labels::TEMPLATE_HASH));
@@ -34,7 +44,10 @@ async fn i1_i2_i3_a_plain_bundle_is_installed_and_its_bundle_is_marked() {
     assert_eq!(greeting.data.unwrap()["text"], "hello {{ .Values.nobody }}");
     assert_eq!(greeting.metadata.labels.unwrap()[labels::OWNER_NAME], name);
     let owner = &greeting.metadata.owner_references.unwrap()[0];
-    assert_eq!((owner.uid.as_str(), owner.block_owner_deletion), (instance.uid().unwrap().as_str(), None));
+    assert_eq!(
+        (owner.uid.as_str(), owner.block_owner_deletion),
+        (instance.uid().unwrap().as_str(), None)
+    );
     delete(world, &name).await;
     support::gone(maps(world, space.name()), "greeting").await;
 }
@@ -66,16 +79,19 @@ async fn r1_a_registry_bundle_is_installed_and_its_pods_become_ready() {
 async fn i6_all_missing_apis_are_listed_together() {
     let world = running().await;
     let name = unique("i6");
-    let of = |kind: &str, version: &str| {
-        json!({"apiVersion": format!("nobody.example.com/{version}"), "kind": kind, "metadata": {"name": "a", "namespace": "default"}})
-    };
+    let of = |kind: &str, version: &str| json!({"apiVersion": format!("nobody.example.com/{version}"), "kind": kind, "metadata": {"name": "a", "namespace": "default"}});
     let objects = [of("CatalogSource", "v1alpha1"), of("OLMConfig", "v1")];
     let source = publish(world, &format!("{name}:v1"), &objects).await;
     world.instance(&name, "plain", source).await;
-    let instance = support::wait_for(world.api(), &name, "InstallFailed", |it: &BundleInstance| {
-        let conditions = &it.status.as_ref()?.conditions;
-        (condition(conditions, "Installed")?.reason == "InstallFailed").then_some(())
-    })
+    let instance = support::wait_for(
+        world.api(),
+        &name,
+        "InstallFailed",
+        |it: &BundleInstance| {
+            let conditions = &it.status.as_ref()?.conditions;
+            (condition(conditions, "Installed")?.reason == "InstallFailed").then_some(())
+        },
+    )
     .await;
     let message = message(&instance, "Installed");
     for part in [
@@ -97,13 +113,25 @@ async fn i7_i8_a_missing_api_heals_when_its_provider_is_installed() {
     let widget = json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a", "namespace": "default"}});
     let source = publish(world, &format!("{user}:v1"), &[widget]).await;
     world.instance(&user, "plain", source).await;
-    support::wait_for(world.api(), &user, "InstallFailed", |it: &BundleInstance| {
-        let conditions = &it.status.as_ref()?.conditions;
-        let found = condition(conditions, "Installed")?;
-        (found.reason == "InstallFailed" && found.message.contains("required resource not found")).then_some(())
-    })
+    support::wait_for(
+        world.api(),
+        &user,
+        "InstallFailed",
+        |it: &BundleInstance| {
+            let conditions = &it.status.as_ref()?.conditions;
+            let found = condition(conditions, "Installed")?;
+            (found.reason == "InstallFailed"
+                && found.message.contains("required resource not found"))
+            .then_some(())
+        },
+    )
     .await;
-    let source = publish(world, &format!("{provider}:v1"), &[support::crd(&group, "Widget")]).await;
+    let source = publish(
+        world,
+        &format!("{provider}:v1"),
+        &[support::crd(&group, "Widget")],
+    )
+    .await;
     world.instance(&provider, "plain", source).await;
     world.wait_instance(&provider, "Installed", "True").await;
     world.wait_instance(&user, "Installed", "True").await;
