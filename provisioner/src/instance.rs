@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::memory::Shared;
-use crate::context::Context;
+use crate::{context::Context, metrics::Controller as Of};
 
 /// How many instances are worked on at once.
 const CONCURRENCY: u16 = 16;
@@ -83,10 +83,25 @@ pub async fn run(
             drop(ready.take());
         }
     })
-    .applied_objects();
+    .applied_objects()
+    .inspect({
+        let metrics = Arc::clone(&ctx.metrics);
+        move |instance| {
+            if let Ok(instance) = instance {
+                metrics.queue(Of::Instance).triggered(&instance.name_any());
+            }
+        }
+    });
+    let metrics = Arc::clone(&ctx.metrics);
+    let triggered = {
+        let metrics = Arc::clone(&metrics);
+        move |instance: &ObjectRef<BundleInstance>| {
+            metrics.queue(Of::Instance).triggered(&instance.name);
+        }
+    };
     let controller = Controller::for_stream(instances, store)
-        .reconcile_on(received(woken))
-        .reconcile_on(received(called))
+        .reconcile_on(received(woken).inspect(triggered.clone()))
+        .reconcile_on(received(called).inspect(triggered))
         .with_config(
             controller::Config::default()
                 .concurrency(CONCURRENCY)
@@ -97,15 +112,17 @@ pub async fn run(
     let waiting = tokio::spawn(retry_when_apis_change(Arc::clone(&shared), stop.clone()));
     controller
         .run(reconcile::reconcile, reconcile::failed, shared)
-        .for_each(|result| async move {
+        .for_each(|result| {
             match result {
                 Ok((instance, _)) => debug!(instance = %instance.name, "looked at"),
+                Err(controller::Error::ObjectNotFound(gone)) => {
+                    metrics.queue(Of::Instance).begun(&gone.name);
+                }
                 // A reconcile's own errors were logged where they happened.
-                Err(
-                    controller::Error::ReconcilerFailed(..) | controller::Error::ObjectNotFound(_),
-                ) => {}
+                Err(controller::Error::ReconcilerFailed(..)) => {}
                 Err(error) => warn!(%error, "the watch of instances failed; it is taken up again"),
             }
+            future::ready(())
         })
         .await;
     waiting.abort();

@@ -16,10 +16,7 @@
 
 mod queue;
 
-use std::{
-    sync::{Arc, atomic::AtomicU64},
-    time::Instant,
-};
+use std::{sync::atomic::AtomicU64, time::Instant};
 
 use jiff::Timestamp;
 use prometheus_client::{
@@ -43,6 +40,8 @@ pub struct Metrics {
     durations: Family<Of, Histogram>,
     failures: Family<Failure, Counter>,
     queued: Family<Of, Gauge>,
+    bundles: Queue,
+    instances: Queue,
     applied: Counter,
     repaired: Counter,
     unpacked: Counter,
@@ -81,13 +80,17 @@ impl Metrics {
     /// All zero.
     pub fn new() -> Self {
         let durations: fn() -> Histogram = || Histogram::new(SECONDS);
+        let queued = Family::<Of, Gauge>::default();
+        let queue = |controller| Queue::new(queued.get_or_create_owned(&Of { controller }));
         let mut this = Self {
+            bundles: queue(Controller::Bundle),
+            instances: queue(Controller::Instance),
             registry: Registry::default(),
             reconciles: Family::default(),
             in_flight: Family::default(),
             durations: Family::new_with_constructor(durations),
             failures: Family::default(),
-            queued: Family::default(),
+            queued,
             applied: Counter::default(),
             repaired: Counter::default(),
             unpacked: Counter::default(),
@@ -162,7 +165,6 @@ impl Metrics {
             drop(self.reconciles.get_or_create(&of));
             drop(self.in_flight.get_or_create(&of));
             drop(self.durations.get_or_create(&of));
-            drop(self.queued.get_or_create(&of));
         }
     }
 
@@ -186,10 +188,11 @@ impl Metrics {
     }
 
     /// The queue of a controller, to be told what is triggered and what begins.
-    pub fn queue(&self, controller: Controller) -> Arc<Queue> {
-        Arc::new(Queue::new(
-            self.queued.get_or_create_owned(&Of { controller }),
-        ))
+    pub fn queue(&self, controller: Controller) -> &Queue {
+        match controller {
+            Controller::Bundle => &self.bundles,
+            Controller::Instance => &self.instances,
+        }
     }
 
     /// Objects that were applied and really changed.

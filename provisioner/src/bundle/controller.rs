@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, future};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -14,7 +14,7 @@ use kube::{
     core::NamespaceResourceScope,
     runtime::{
         Controller, PredicateConfig, WatchStreamExt as _,
-        controller::{Action, Config},
+        controller::{self, Action, Config},
         reflector::{self, ObjectRef, Store as Reader},
         watcher::{self, Event, watcher},
     },
@@ -33,7 +33,7 @@ use super::{
     uid,
     upkeep::{self, Seen},
 };
-use crate::context::Context;
+use crate::{context::Context, metrics::Controller as Of};
 
 /// How many Bundles are looked at at once.
 const RECONCILES: u16 = 64;
@@ -41,6 +41,7 @@ const RECONCILES: u16 = 64;
 pub async fn run(ctx: Context, stop: CancellationToken) {
     let client = ctx.client.clone();
     let namespace = ctx.settings.system_namespace.clone();
+    let metrics = Arc::clone(&ctx.metrics);
     let shared = Arc::new(Shared::new(ctx));
     let (reader, writer) = reflector::store::<Bundle>();
     let (seen, events) = mpsc::unbounded_channel();
@@ -60,7 +61,15 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
         };
     })
     .applied_objects()
-    .predicate_filter(wakes, PredicateConfig::default());
+    .predicate_filter(wakes, PredicateConfig::default())
+    .inspect({
+        let metrics = Arc::clone(&metrics);
+        move |bundle| {
+            if let Ok(bundle) = bundle {
+                metrics.queue(Of::Bundle).triggered(&bundle.name_any());
+            }
+        }
+    });
     let upkeep = tokio::spawn(upkeep::run(
         Arc::clone(&shared),
         reader.clone(),
@@ -104,11 +113,15 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
         .watches_stream(config_maps, of_config_map)
         .graceful_shutdown_on(stop.clone().cancelled_owned())
         .run(reconcile, again, shared)
-        .for_each(|result| async move {
+        .for_each(|result| {
             match result {
                 Ok((bundle, _)) => debug!(bundle = bundle.name, "looked at a Bundle"),
+                Err(controller::Error::ObjectNotFound(gone)) => {
+                    metrics.queue(Of::Bundle).begun(&gone.name);
+                }
                 Err(error) => warn!(error = chain(&error), "the Bundle controller has a problem"),
             }
+            future::ready(())
         });
     futures::join!(controller, synced);
     upkeep.abort();

@@ -90,6 +90,8 @@ pub(super) enum Error {
 /// Drives one Bundle towards content that is stored. Whatever is in its way stands in its status.
 pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<Action, Error> {
     let ctx = &shared.ctx;
+    let queue = ctx.metrics.queue(metrics::Controller::Bundle);
+    queue.begun(&seen.name_any());
     let _measure = ctx.metrics.reconcile(metrics::Controller::Bundle);
     if is_settled(&shared, &seen).await {
         return Ok(Action::requeue(ctx.settings.resync));

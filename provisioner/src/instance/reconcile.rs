@@ -62,7 +62,11 @@ pub(super) async fn reconcile(
     shared: Arc<Shared>,
 ) -> Result<Action, Error> {
     let span = info_span!("instance", name = %instance.name_any(), generation = instance.metadata.generation);
-    let _measure = shared.ctx.metrics.reconcile(Controller::Instance);
+    let metrics = &shared.ctx.metrics;
+    metrics
+        .queue(Controller::Instance)
+        .begun(&instance.name_any());
+    let _measure = metrics.reconcile(Controller::Instance);
     let memory = shared.memory(&instance);
     let mut memory = memory.lock().await;
     async {

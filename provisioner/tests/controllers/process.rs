@@ -2,6 +2,7 @@
 
 mod events;
 mod leadership;
+mod smoke;
 mod world;
 
 use std::net::{Ipv4Addr, TcpListener};
