@@ -75,6 +75,7 @@ pub(super) async fn run(
     let is_new =
         status.applied_digest.as_ref() != Some(&key) || has_api_at_last(shared, status).await;
     if !is_new {
+        memory.misses_apis(!status.waiting.is_empty());
         let mut settled = maintain::run(instance, shared, memory, status, target).await;
         if matches!(settled.install, Install::Unchanged)
             && status.installed_bundle_name.as_deref() != Some(&target.bundle.name_any())
@@ -268,6 +269,9 @@ async fn attempt(
     }
 
     note_intent(instance, shared, memory, before, target, &plan).await?;
+    // Before they are there, so that nothing that was just applied looks absent.
+    memory.is_watched = false;
+    maintain::watch(instance, shared, memory).await;
     let report = apply.run(&plan.steps).await;
     take_over(instance, shared, memory, &plan, &report);
     ctx.metrics.applied(report.applied.len() as u64);
@@ -491,7 +495,7 @@ fn retry(failures: &[Refused]) -> Retry {
 }
 
 /// `ServiceMonitor monitoring.coreos.com/v1 operators/etcd`, for each object that waits.
-fn waiting(absent: &Absent) -> impl Iterator<Item = String> {
+pub(super) fn waiting(absent: &Absent) -> impl Iterator<Item = String> {
     absent.needed_by.iter().map(|identity| {
         let name = if identity.namespace.is_empty() {
             identity.name.clone()

@@ -8,7 +8,10 @@ use std::{
 
 use kube::{Resource as _, ResourceExt as _, core::GroupVersionKind, runtime::events::EventType};
 use manifests::{
-    api::instance::{BundleInstance, BundleInstanceStatus},
+    api::{
+        condition::{self, reason},
+        instance::{BundleInstance, BundleInstanceStatus},
+    },
     object::Identity,
 };
 use tracing::{info, warn};
@@ -24,7 +27,7 @@ use crate::{
     drift::{self, fights::Opponent},
     health, inventory,
     kinds::Kind,
-    plan::Step,
+    plan::{Absent, Step},
     preflight::ownership,
     watches::View,
 };
@@ -32,9 +35,11 @@ use crate::{
 /// How many unwell objects a condition names.
 const MOST_NAMED: usize = 20;
 
-/// Tells the watches what belongs to the instance, once after each change.
+/// Tells the watches what belongs to the instance, once after each change of that or of what is served.
 pub(super) async fn watch(instance: &BundleInstance, shared: &Shared, memory: &mut Memory) {
-    let Some(inventory) = memory.inventory.as_ref().filter(|_| !memory.is_watched) else {
+    let served = *shared.ctx.kinds.changes().borrow();
+    let is_known = memory.is_watched && memory.served == served;
+    let Some(inventory) = memory.inventory.as_ref().filter(|_| !is_known) else {
         return;
     };
     let gvk = |identity: &Identity, version: &str| {
@@ -73,7 +78,13 @@ pub(super) async fn watch(instance: &BundleInstance, shared: &Shared, memory: &m
                 .ctx
                 .watches
                 .want(&instance.name_any(), account, &wanted);
+            memory.unserved = inventory
+                .keys()
+                .filter(|identity| !wanted.contains_key(*identity))
+                .cloned()
+                .collect();
             memory.is_watched = true;
+            memory.served = served;
         }
         Err(error) => warn!(%error, "the served APIs cannot be listed; watches start later"),
     }
@@ -144,10 +155,13 @@ pub(super) async fn run(
     watch(instance, shared, memory).await;
     let now = (shared.ctx.now)();
     let view = shared.ctx.watches.view(&instance.name_any());
-    let drifted = match &memory.inventory {
+    let mut drifted = match &memory.inventory {
         Some(inventory) => drift::drifted(inventory, &view),
         None => Vec::new(),
     };
+    // What cannot exist is missing as well.
+    drifted.extend(memory.unserved.iter().cloned());
+    let mut is_as_declared = drifted.is_empty();
     let (ready, held): (Vec<Identity>, Vec<Identity>) = drifted
         .into_iter()
         .partition(|identity| memory.fights.held(identity, now).is_none());
@@ -157,7 +171,7 @@ pub(super) async fn run(
         .filter_map(|identity| memory.fights.held(identity, now))
         .filter_map(|verdict| Duration::try_from(verdict.until.duration_since(now)).ok())
         .min();
-    let tried = "repair".to_owned();
+    let tried = format!("repair {}", memory.served);
     if !ready.is_empty() {
         if let Some(left) = memory.must_wait(&tried, now) {
             again = Some(left);
@@ -166,10 +180,12 @@ pub(super) async fn run(
                 Ok(changed) => {
                     memory.pause = None;
                     memory.attempts = 0;
-                    if changed {
-                        install = Install::Done(Box::new(
-                            repaired(instance, shared, memory, status, target).await,
-                        ));
+                    is_as_declared = held.is_empty();
+                    if let Some(waiting) = changed {
+                        let mut done = repaired(instance, shared, memory, status, target).await;
+                        done.waiting.extend(waiting);
+                        memory.misses_apis(!done.waiting.is_empty());
+                        install = Install::Done(Box::new(done));
                     }
                 }
                 Err(failure) => {
@@ -179,12 +195,16 @@ pub(super) async fn run(
             }
         }
     }
+    if is_as_declared && install == Install::Unchanged && says_otherwise(status, target) {
+        let done = repaired(instance, shared, memory, status, target).await;
+        install = Install::Done(Box::new(done));
+    }
     Settled {
         install,
         health: health(instance, shared, memory),
         fights: memory
             .fights
-            .verdicts(now)
+            .verdicts((shared.ctx.now)())
             .iter()
             .map(ToString::to_string)
             .collect(),
@@ -192,7 +212,17 @@ pub(super) async fn run(
     }
 }
 
-/// Applies some objects again; tells whether the inventory has changed.
+/// Whether a condition still tells of a failure that is over.
+fn says_otherwise(status: &BundleInstanceStatus, target: &Target<'_>) -> bool {
+    let expected = match target.way_back_from {
+        Some(_) => reason::ROLLED_BACK,
+        None => reason::INSTALLATION_SUCCEEDED,
+    };
+    let mut conditions = status.conditions.iter();
+    conditions.any(|c| c.type_ == condition::INSTALLED && c.reason != expected)
+}
+
+/// Applies some objects again; when that has changed the inventory, tells which objects wait for an API from now on.
 async fn repair(
     instance: &BundleInstance,
     shared: &Shared,
@@ -200,7 +230,7 @@ async fn repair(
     target: &Target<'_>,
     drifted: &[Identity],
     view: &View,
-) -> Result<bool, Failure> {
+) -> Result<Option<Vec<String>>, Failure> {
     let ctx = &shared.ctx;
     let fail = |message: String, retry| Failure {
         bundle: target.bundle.name_any(),
@@ -269,13 +299,44 @@ async fn repair(
             .await;
     }
     // An optional API is gone: its objects wait again.
-    let waits: BTreeSet<&Identity> = plan
-        .waiting
-        .iter()
-        .flat_map(|absent| &absent.needed_by)
-        .collect();
-    if let Some(inventory) = memory.inventory.as_mut() {
-        inventory.retain(|identity, _| !(waits.contains(identity) && drifted.contains(identity)));
+    let absent_now = |absent: &[Absent]| -> Vec<Absent> {
+        absent
+            .iter()
+            .map(|absent| Absent {
+                needed_by: absent
+                    .needed_by
+                    .iter()
+                    .filter(|identity| drifted.contains(identity))
+                    .cloned()
+                    .collect(),
+                ..absent.clone()
+            })
+            .filter(|absent| !absent.needed_by.is_empty())
+            .collect()
+    };
+    let waits = absent_now(&plan.waiting);
+    let waiting: BTreeSet<&Identity> = waits.iter().flat_map(|absent| &absent.needed_by).collect();
+    if let Some(inventory) = memory.inventory.as_mut()
+        && !waiting.is_empty()
+    {
+        inventory.retain(|identity, _| !waiting.contains(identity));
+        memory.is_watched = false;
+    }
+    let missing = absent_now(&plan.missing);
+    if !missing.is_empty() {
+        memory.misses_apis(true);
+        let lines: Vec<String> = missing
+            .iter()
+            .map(|absent| {
+                format!(
+                    "required resource not found: no matches for kind {:?} in version {:?}, needed by {}; install what serves it",
+                    absent.kind,
+                    absent.api_version,
+                    absent.needed_by.iter().take(10).map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                )
+            })
+            .collect();
+        return Err(fail(lines.join("\n"), Retry::Soon));
     }
     if !report.failed.is_empty() {
         return Err(Failure {
@@ -292,7 +353,8 @@ async fn repair(
             .collect();
         return Err(fail(lines.join("\n"), Retry::Slowly));
     }
-    Ok(memory.inventory != before)
+    let changed = memory.inventory != before;
+    Ok(changed.then(|| waits.iter().flat_map(install::waiting).collect()))
 }
 
 /// Who had changed an object that was repaired: the fields say it themselves, or else whoever wrote it last.
@@ -302,6 +364,9 @@ fn opponents(object: &Identity, applied: &Applied, writer: Option<&str>) -> Vec<
         field: field.to_owned(),
         manager: manager.to_owned(),
     };
+    if applied.taken.is_empty() && !applied.yielded.is_empty() {
+        return Vec::new(); // a scaler has its way
+    }
     if applied.taken.is_empty() {
         return vec![opponent("", writer.unwrap_or_default())];
     }

@@ -1,7 +1,7 @@
 //! What is known of instances between two looks at them.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -11,11 +11,13 @@ use kube::{
     ResourceExt as _,
     runtime::reflector::{ObjectRef, Store},
 };
-use manifests::api::{
-    bundle::Bundle,
-    instance::{BundleInstance, BundleInstanceStatus},
+use manifests::{
+    api::{
+        bundle::Bundle,
+        instance::{BundleInstance, BundleInstanceStatus},
+    },
+    object::Identity,
 };
-
 use tokio::sync::mpsc;
 
 use super::template;
@@ -44,6 +46,10 @@ pub(super) struct Memory {
     pub(super) inventory: Option<Inventory>,
     /// Whether the watches know about the inventory.
     pub(super) is_watched: bool,
+    /// What is served when they were told, by the count of changes.
+    pub(super) served: u64,
+    /// Objects of the inventory whose kinds are not served, so that no watch can tell of them.
+    pub(super) unserved: BTreeSet<Identity>,
     /// Whether it lacks an API, so that it is woken when one comes.
     pub(super) misses_apis: Arc<std::sync::atomic::AtomicBool>,
     /// Who sets our fields again and again.
@@ -128,6 +134,8 @@ impl Slot {
                 status: None,
                 inventory: None,
                 is_watched: false,
+                served: 0,
+                unserved: BTreeSet::new(),
                 misses_apis: Arc::clone(&misses_apis),
                 fights: Fights::default(),
                 pause: None,

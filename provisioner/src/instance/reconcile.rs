@@ -178,7 +178,7 @@ async fn settle(
         // The old one stays as it was declared while the new one is not ready.
         installed.map(|bundle| Target {
             bundle,
-            way_back_from: None,
+            way_back_from: has_failed.then(|| (hash.clone(), why_it_failed(&status))),
         })
     };
     let Some(target) = target else {
@@ -198,6 +198,8 @@ async fn settle(
             bundle: back,
             way_back_from: Some((hash, failure)),
         };
+        // The first try has changed it.
+        let status = current_status(instance, memory);
         settled = install::run(instance, shared, memory, &status, &target).await;
     }
     let again = settled.again;
@@ -209,6 +211,16 @@ async fn settle(
     };
     clean_up(instance, shared, &bundles, &wanted, &status, &outcome).await;
     (outcome, again)
+}
+
+/// Why the template was given up, as was told then.
+fn why_it_failed(status: &BundleInstanceStatus) -> String {
+    let told = status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == condition::INSTALLED && c.reason == condition::reason::ROLLED_BACK)
+        .and_then(|c| status::failure(&c.message));
+    told.unwrap_or("see the events of that time").to_owned()
 }
 
 fn is_unpacked(bundle: &Bundle) -> bool {

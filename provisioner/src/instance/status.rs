@@ -44,6 +44,11 @@ pub fn of(
         status.released = done.released;
         status.failed_template_hash = done.rolled_back.map(|(hash, _)| hash);
     }
+    if matches!(outcome.install, Install::Done(_) | Install::Unchanged)
+        && outcome.health == Health::Healthy
+    {
+        status.previous_bundle_name = None;
+    }
     let mut conditions = Conditions {
         all: &mut status.conditions,
         generation,
@@ -61,7 +66,8 @@ pub fn of(
     status
 }
 
-/// The status while objects are being applied: `inventory` is what there may be from now on.
+/// The status while objects are being applied: `inventory` is what there may be from now on, and what was applied before
+/// may be there only in part.
 pub fn applying(
     before: &BundleInstanceStatus,
     generation: Option<i64>,
@@ -73,6 +79,7 @@ pub fn applying(
     let mut status = before.clone();
     status.observed_generation = generation;
     status.inventory = Some(inventory);
+    status.applied_digest = None;
     let mut conditions = Conditions {
         all: &mut status.conditions,
         generation,
@@ -198,6 +205,16 @@ fn with(sentence: &str, message: &str) -> String {
     }
 }
 
+/// What is between the name of a bundle that was brought back and the reason, and what follows that.
+const BROUGHT_BACK: &str = " was brought back, because the one of the template failed: ";
+const TRY_ANOTHER: &str = "; change spec.template to try another one";
+
+/// The failure in the message of a condition that tells of a way back.
+pub(super) fn failure(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once(BROUGHT_BACK)?;
+    rest.split_once(TRY_ANOTHER).map(|(failure, _)| failure)
+}
+
 fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Outcome) {
     const TYPE: &str = condition::INSTALLED;
     match (&outcome.install, bundle) {
@@ -206,10 +223,7 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
             let mut why = reason::INSTALLATION_SUCCEEDED;
             if let Some((_, failure)) = &done.rolled_back {
                 why = reason::ROLLED_BACK;
-                message = format!(
-                    "bundle {} was brought back, because the one of the template failed: {failure}; change spec.template to try another one",
-                    done.bundle
-                );
+                message = format!("bundle {}{BROUGHT_BACK}{failure}{TRY_ANOTHER}", done.bundle);
             }
             if !done.waiting.is_empty() {
                 message.push_str(&format!(

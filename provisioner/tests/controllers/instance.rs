@@ -1,8 +1,12 @@
 //! BundleInstances, from installation to removal; names of tests begin with the row of docs/rukpak-parity.md that they
 //! stand for.
 
+mod drift;
+mod health;
 mod install;
+mod optional;
 mod pivot;
+mod rollback;
 
 use std::collections::BTreeMap;
 
@@ -15,7 +19,7 @@ use manifests::api::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{self, World, condition, content, image, plain, unique, world};
+use crate::support::{self, World, condition, image, plain, unique, world};
 
 /// A world with a provisioner.
 async fn running() -> &'static World {
@@ -91,4 +95,62 @@ async fn delete(world: &World, name: &str) {
         .await
         .unwrap();
     support::gone(api, name).await;
+}
+
+/// Waits until a ConfigMap has a value.
+async fn has_value(world: &World, namespace: &str, name: &str, key: &str, value: &str) {
+    let what = format!("{key}={value}");
+    support::wait_for(maps(world, namespace), name, &what, |it: &ConfigMap| {
+        (it.data.as_ref()?.get(key)? == value).then_some(())
+    })
+    .await;
+}
+
+/// Changes an object as somebody else.
+async fn meddle<K>(api: &Api<K>, name: &str, patch: Value)
+where
+    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let params = kube::api::PatchParams {
+        field_manager: Some("rival".to_owned()),
+        ..kube::api::PatchParams::default()
+    };
+    api.patch(name, &params, &kube::api::Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+/// A Deployment whose pods may be told to fail.
+fn deployment(namespace: &str, name: &str, replicas: u32, version: &str, fate: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"version": version}},
+        "spec": {
+            "replicas": replicas,
+            "progressDeadlineSeconds": 2,
+            "selector": {"matchLabels": {"app": name}},
+            "strategy": null,
+            "template": {
+                "metadata": {"labels": {"app": name, "version": version}, "annotations": {"cluster-tests/fate": fate}},
+                "spec": {"nodeSelector": null, "containers": [{"name": "main", "image": format!("example.com/{name}:{version}")}]},
+            },
+        },
+    })
+}
+
+/// Points an instance at another plain bundle.
+async fn upgrade(world: &World, name: &str, tag: &str, objects: &[Value]) {
+    let source = publish(world, &format!("{name}:{tag}"), objects).await;
+    let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
+    change(world, name, patch).await;
+}
+
+/// Waits until a condition has this reason.
+async fn wait_reason(world: &World, name: &str, type_: &str, reason: &str) -> BundleInstance {
+    let what = format!("{type_} {reason}");
+    support::wait_for(world.api(), name, &what, |it: &BundleInstance| {
+        let found = condition(&it.status.as_ref()?.conditions, type_)?;
+        (found.reason == reason).then_some(())
+    })
+    .await
 }

@@ -1,0 +1,168 @@
+//! What is asked of the apiserver while nothing happens, by its own audit log, in a cluster of its own.
+
+use std::{fs, path::Path};
+
+use cluster::{Cluster, Options as ClusterOptions};
+use support::{Options, Provisioner};
+use tests::Registry;
+use unpacker::registry::BundleImage;
+
+use super::*;
+
+/// How long nothing may be asked for.
+const REST: Duration = Duration::from_secs(4);
+
+/// Whatever was answered, but not what the parts of the control plane ask for themselves, and no watches.
+const POLICY: &str = r#"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted, Panic]
+rules:
+- {level: None, users: ["system:apiserver", "system:kube-controller-manager"]}
+- {level: None, userGroups: ["system:serviceaccounts"]}
+- {level: None, nonResourceURLs: ["/readyz*", "/livez*", "/healthz*"]}
+- {level: None, verbs: [watch]}
+- {level: Metadata}
+"#;
+
+/// All requests, as `verb path`.
+fn requests(log: &Path) -> Vec<String> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .map(|event| {
+            let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+            format!(
+                "{} {} {}",
+                text("verb"),
+                text("requestURI"),
+                event["user"]["username"]
+            )
+        })
+        .collect()
+}
+
+/// How often an object of that name was changed.
+fn writes(log: &Path, name: &str) -> usize {
+    let path_ends = |request: &str| {
+        let path = request.split([' ', '?']).nth(1).unwrap_or_default();
+        !request.starts_with("get ") && path.ends_with(&format!("/{name}"))
+    };
+    let requests = requests(log);
+    requests.iter().filter(|it| path_ends(it)).count()
+}
+
+/// Nothing is asked for; what is still under way may come to its end.
+async fn at_rest(log: &Path) {
+    let mut before = requests(log);
+    for tries in 1.. {
+        // Time is what this is about.
+        tokio::time::sleep(REST).await;
+        let after = requests(log);
+        let new: Vec<_> = after.iter().skip(before.len()).cloned().collect();
+        if new.is_empty() {
+            return;
+        }
+        assert!(tries < 3, "it does not come to rest: {new:#?}");
+        before = after;
+    }
+}
+
+#[tokio::test]
+async fn at_rest_and_after_a_restart_nothing_is_asked_for_and_nothing_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let [log, policy] = ["audit.log", "policy.yaml"].map(|name| folder.path().join(name));
+    fs::write(&policy, POLICY).unwrap();
+    let cluster = Cluster::start_with(&ClusterOptions {
+        apiserver_flags: vec![
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", log.display()),
+        ],
+        ..ClusterOptions::default()
+    })
+    .await
+    .unwrap();
+    support::prepare(&cluster).await;
+    let registry = Registry::plain();
+    let store = support::storage();
+    let options = Options {
+        storage: Some(store.path().to_owned()),
+        ..Options::default()
+    };
+    let provisioner = Provisioner::start(&cluster, options.clone()).await;
+
+    // Nulls, what the apiserver fills in, and a kind whose health is told by its status.
+    let mut odd = map("default", "odd", &[("v", "1")]);
+    odd["binaryData"] = Value::Null;
+    let objects = [
+        odd,
+        map("default", "plain", &[("v", "1")]),
+        map("default", "away", &[("v", "1")]),
+        deployment("default", "web", 0, "v1", "works"),
+        support::crd("rest.example.com", "Widget"),
+        json!({"apiVersion": "rest.example.com/v1", "kind": "Widget", "metadata": {"name": "small", "namespace": "default"}, "spec": {"size": 1}}),
+    ];
+    let image = registry.image("rest:v1");
+    let bundle = BundleImage::new(&plain(&objects)).unwrap();
+    unpacker::registry::push(&image.parse().unwrap(), &bundle, &support::insecure())
+        .await
+        .unwrap();
+    let client = cluster.client().unwrap();
+    let instances: Api<BundleInstance> = Api::all(client.clone());
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    let instance = support::instance("rest", "plain", support::image(&image));
+    instances
+        .create(&kube::api::PostParams::default(), &instance)
+        .await
+        .unwrap();
+    let healthy = |it: &BundleInstance| {
+        support::has(&it.status.as_ref()?.conditions, "Healthy", "True").then_some(())
+    };
+    support::wait_for(instances.clone(), "rest", "healthy", healthy).await;
+    at_rest(&log).await;
+
+    // What others add is theirs. The last change is of ours, so that its repair tells that the others were seen.
+    let others = json!({"metadata": {"labels": {"theirs": "1"}}, "data": {"theirs": "1"}});
+    let count = || ["odd", "web", "small", "plain"].map(|name| writes(&log, name));
+    let before = count();
+    meddle(&maps, "odd", others).await;
+    meddle(&maps, "plain", json!({"data": {"v": "2"}})).await;
+    let repaired = |it: &ConfigMap| (it.data.as_ref()?.get("v")? == "1").then_some(());
+    support::wait_for(maps.clone(), "plain", "repaired", repaired).await;
+    at_rest(&log).await;
+    let [odd, web, small, ..] = before;
+    let [odd_now, web_now, small_now, _] = count();
+    // One is that of this test.
+    assert_eq!((odd_now, web_now, small_now), (odd + 1, web, small));
+    let odd = maps.get("odd").await.unwrap();
+    assert_eq!(odd.labels()["theirs"], "1");
+    assert_eq!(odd.data.unwrap()["theirs"], "1");
+
+    // A restarted one only looks.
+    provisioner.signal("TERM").await;
+    assert_eq!(provisioner.ended().await, 0, "{}", provisioner.log());
+    drop(provisioner);
+    let before = count();
+    let status_before = instances.get("rest").await.unwrap().status;
+    let provisioner = Provisioner::start(&cluster, options.clone()).await;
+    at_rest(&log).await;
+    assert_eq!(count(), before, "{}", provisioner.log());
+    assert_eq!(instances.get("rest").await.unwrap().status, status_before);
+
+    // And repairs what has changed while it was away.
+    provisioner.signal("KILL").await;
+    provisioner.ended().await;
+    drop(provisioner);
+    meddle(&maps, "plain", json!({"data": {"v": "2"}})).await;
+    maps.delete("away", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    let before = count();
+    let _provisioner = Provisioner::start(&cluster, options).await;
+    support::wait_for(maps.clone(), "plain", "repaired", repaired).await;
+    support::wait_for(maps.clone(), "away", "repaired", repaired).await;
+    at_rest(&log).await;
+    let [odd, web, small, _] = before;
+    let [odd_now, web_now, small_now, _] = count();
+    assert_eq!((odd_now, web_now, small_now), (odd, web, small));
+}
