@@ -12,7 +12,7 @@ pub(super) fn documents() -> [Document; 2] {
     let account = "object.spec.serviceAccount";
     [
         Document {
-            comment: "Whoever names a ServiceAccount in a BundleInstance needs the right to impersonate it.".into(),
+            comment: "Whoever names a ServiceAccount in a BundleInstance, or changes one that names it, needs the right to impersonate it.".into(),
             object: json!({
                 "apiVersion": ADMISSION,
                 "kind": "ValidatingAdmissionPolicy",
@@ -27,12 +27,8 @@ pub(super) fn documents() -> [Document; 2] {
                     }]},
                     "matchConditions": [
                         {"name": "account-named", "expression": format!("has({account})")},
-                        {
-                            "name": "account-changed",
-                            "expression": format!(
-                                "oldObject == null || !has(oldObject.spec.serviceAccount) || oldObject.spec.serviceAccount != {account}"
-                            ),
-                        },
+                        // What is installed with somebody's rights is theirs to say, too.
+                        {"name": "spec-changed", "expression": "oldObject == null || object.spec != oldObject.spec"},
                     ],
                     "validations": [{
                         "expression": format!(

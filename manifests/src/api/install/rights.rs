@@ -189,11 +189,11 @@ fn people(options: &Options) -> [Document; 5] {
             ),
         },
         Document {
-            comment: "Who has the role admin, or view, in the whole cluster has it for these as well. Whoever may create a BundleInstance can\n\
-                      have anything installed as long as provisioner-install-anything is bound.".into(),
+            comment: "Part of no other role: whoever may create a BundleInstance can have anything installed as long as\n\
+                      provisioner-install-anything is bound.".into(),
             object: cluster_role(
                 "bundleinstances-admin",
-                &labels_and(&[(&format!("{RBAC}/aggregate-to-admin"), "true")]),
+                &labels(),
                 &json!([
                     rule(
                         GROUP,

@@ -61,9 +61,11 @@ async fn only_who_may_impersonate_an_account_may_name_it() {
     })
     .await;
 
-    // Alice may change everything else in it, and take the account away, but name no other.
+    // What is installed with those rights is bob's to say. Alice may take the account away, but name no other.
     let change_as_alice = |patch: Value| change(alice.clone(), "BundleInstance", "bobs", patch);
-    change_as_alice(json!({"spec": {"paused": true}}))
+    let said = change_as_alice(json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}));
+    assert!(said.await.unwrap_err().contains(REFUSAL));
+    change_as_alice(json!({"metadata": {"labels": {"a": "b"}}}))
         .await
         .unwrap();
     let said = change_as_alice(json!({"spec": {"serviceAccount": {"name": "other"}}}))
