@@ -354,7 +354,12 @@ pub(super) async fn read_inventory(
         let owner = owner(instance);
         let at = overflow(shared, &owner);
         let listed = status.inventory.clone().unwrap_or_default();
-        memory.inventory = Some(inventory::read(&at, &listed).await?);
+        let read = if instance.metadata.deletion_timestamp.is_some() {
+            inventory::read_left(&at, &listed).await
+        } else {
+            inventory::read(&at, &listed).await
+        };
+        memory.inventory = Some(read?);
     }
     Ok(())
 }

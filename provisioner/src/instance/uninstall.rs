@@ -52,7 +52,8 @@ pub(super) async fn run(
         return Ok(Action::await_change());
     }
     let now = (shared.ctx.now)();
-    let tried = "uninstall".to_owned();
+    // Another policy is another try.
+    let tried = format!("uninstall {:?}", instance.metadata.generation);
     if let Some(left) = memory.must_wait(&tried, now) {
         return Ok(Action::requeue(left));
     }

@@ -1,11 +1,14 @@
 //! The part of an inventory that a status has no room for.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Debug};
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Namespace},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
+    Api, Client, Resource, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams},
     core::ObjectMeta,
 };
 use manifests::{
@@ -14,9 +17,11 @@ use manifests::{
         labels,
     },
     names,
+    object::Identity,
 };
+use serde::de::DeserializeOwned;
 
-use super::{Inventory, MOST_LISTED, list, listed, parse};
+use super::{Entry, Inventory, MOST_LISTED, list, listed, parse};
 use crate::{apply::MANAGER, plan::Owner};
 
 /// How many objects one ConfigMap lists: at most 350 bytes each, so that it stays below 1 MiB.
@@ -77,17 +82,75 @@ pub async fn write(at: &Overflow<'_>, inventory: &Inventory) -> Result<Listed, k
 pub async fn read(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, kube::Error> {
     let mut inventory: Inventory = parse(&listed.kinds).collect();
     let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
-    for index in 0..usize::try_from(listed.more.unwrap_or_default()).unwrap_or_default() {
+    for index in 0..pieces(listed) {
         let map = api.get(&name(&at.owner.name, index)).await?;
-        let text = map.data.as_ref().and_then(|data| data.get(KEY));
-        let kinds: Vec<InventoryKind> = text
-            .map(|text| serde_json::from_str(text))
-            .transpose()
-            .map_err(kube::Error::SerdeError)?
-            .unwrap_or_default();
-        inventory.extend(parse(&kinds));
+        inventory.extend(parse(&kinds(&map)?));
     }
     Ok(inventory)
+}
+
+/// Reads what is left of an inventory whose instance is being deleted. In the foreground the garbage collector may be
+/// faster with the ConfigMaps than we are, and also with everything else that refers to the instance as its owner;
+/// what does not, definitions and Namespaces, is found by its labels.
+///
+/// # Errors
+/// When the apiserver cannot be asked.
+pub async fn read_left(at: &Overflow<'_>, listed: &Listed) -> Result<Inventory, kube::Error> {
+    let mut inventory: Inventory = parse(&listed.kinds).collect();
+    let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
+    let mut is_whole = true;
+    for index in 0..pieces(listed) {
+        match api.get(&name(&at.owner.name, index)).await {
+            Ok(map) => inventory.extend(parse(&kinds(&map)?)),
+            Err(kube::Error::Api(status)) if status.code == 404 => is_whole = false,
+            Err(error) => return Err(error),
+        }
+    }
+    if !is_whole {
+        find::<CustomResourceDefinition>(at, &mut inventory).await?;
+        find::<Namespace>(at, &mut inventory).await?;
+    }
+    Ok(inventory)
+}
+
+/// Adds the objects of a cluster-scoped kind that carry the owner's labels.
+async fn find<K>(at: &Overflow<'_>, inventory: &mut Inventory) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let selector = format!(
+        "{}=BundleInstance,{}={}",
+        labels::OWNER_KIND,
+        labels::OWNER_NAME,
+        at.owner.name
+    );
+    let api = Api::<K>::all(at.client.clone());
+    let found = api
+        .list_metadata(&ListParams::default().labels(&selector))
+        .await?;
+    for object in found {
+        let identity = Identity {
+            group: K::group(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            namespace: String::new(),
+            name: object.name_any(),
+        };
+        inventory.entry(identity).or_insert_with(|| Entry {
+            version: K::version(&()).into_owned(),
+            fields: None,
+        });
+    }
+    Ok(())
+}
+
+fn pieces(listed: &Listed) -> usize {
+    usize::try_from(listed.more.unwrap_or_default()).unwrap_or_default()
+}
+
+fn kinds(map: &ConfigMap) -> Result<Vec<InventoryKind>, kube::Error> {
+    let text = map.data.as_ref().and_then(|data| data.get(KEY));
+    let kinds = text.map(|text| serde_json::from_str(text)).transpose();
+    Ok(kinds.map_err(kube::Error::SerdeError)?.unwrap_or_default())
 }
 
 fn name(instance: &str, index: usize) -> String {
