@@ -1,42 +1,156 @@
 #!/usr/bin/env bash
-# The main job, from a bundle to what a real kube-apiserver says. `make demo` runs it.
+# An operator from installation to removal, on a real control plane. `make demo` runs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
-bundle=${1:-examples/bundles/tidewatch}
-. tests/needs.sh
+. tests/needs.sh registry
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*" >&2; }
 [ -t 2 ] || say() { printf '\n%s\n' "$*" >&2; }
+# Says what is run, and runs it.
+run() {
+	say "\$ $*"
+	"$@"
+}
 
 if [ "${RUKPAK_DEMO:-}" != cluster ]; then
-	say "Building rukpak, and the control plane it will be judged by (several minutes the first time)"
+	say "Building rukpak, the provisioner, and a control plane for them (several minutes the first time)"
 	tests/cluster/build.sh >/dev/null
-	$cargo build --quiet --locked --release -p cli -p cluster
-	bin=$($cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release
-	export RUKPAK_DEMO=cluster RUKPAK=$bin/rukpak
-	exec "$bin/cluster-up" -- "$0" "$bundle"
+	$cargo build --quiet --locked -p cli -p cluster -p provisioner
+	bin=$($cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
+	export RUKPAK_DEMO=cluster PATH=$bin:$PATH
+	exec cluster-up --stand-in-node -- "$0"
 fi
 
-manifests=$(mktemp)
-trap 'rm -f "$manifests"' EXIT
+# --- What ends with this script, however it ends: programs that are kept for as long as it holds the pipe.
 
-say "\$ rukpak inspect $bundle"
-"$RUKPAK" inspect "$bundle"
+tmp=$(mktemp -d)
+mkfifo "$tmp/alive"
+exec 9<>"$tmp/alive"
+keep() { # log, program, arguments
+	(
+		exec 9<&- >"$1" 2>&1
+		shift
+		"$@" &
+		program=$!
+		read -r _ <"$tmp/alive" || true
+		kill "$program" || true
+		wait
+	) &
+}
+finish() {
+	status=$?
+	exec 9<&-
+	[ "$status" = 0 ] || tail -n 20 "$tmp"/*.log >&2 || true
+	wait
+	rm -rf "$tmp"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
-say "\$ rukpak convert $bundle > manifests.yaml"
-"$RUKPAK" convert "$bundle" >"$manifests"
-grep -c '^kind:' "$manifests" | sed 's/$/ objects:/'
-awk '/^kind:/ { count[$2]++ } END { for (kind in count) printf "  %2d %s\n", count[kind], kind }' "$manifests" | sort -k2
+# Waits for a line in a log and prints what matches.
+logged() { # log, sed script
+	for _ in $(seq 300); do
+		found=$(sed -n "$2" "$1" 2>/dev/null | head -n 1)
+		[ -z "$found" ] || { printf '%s\n' "$found"; return; }
+		sleep 0.1
+	done
+	echo "not in $1 after 30 s: $2" >&2
+	return 1
+}
 
-say "\$ kubectl apply --server-side -f manifests.yaml   # a real kube-apiserver"
-kubectl version 2>/dev/null | sed -n 's/^Server/server/p'
-kubectl apply --server-side -f "$manifests"
+# A registry and an operator in two versions: the next one has other images, and one ConfigMap less.
+cat >"$tmp/registry.yml" <<-YAML
+	version: 0.1
+	storage: {filesystem: {rootdirectory: $tmp/registry}}
+	http: {addr: "127.0.0.1:0", secret: demo}
+YAML
+keep "$tmp/registry.log" docker-registry serve "$tmp/registry.yml"
+cp -R examples/bundles/tidewatch "$tmp/next"
+sed -i 's/tidewatch\.v1\.3\.2/tidewatch.v1.4.0/; t; s/1\.4\.0/1.5.0/' "$tmp/next/manifests/tidewatch.clusterserviceversion.yaml"
+rm "$tmp/next/manifests/tidewatch-harbours_v1_configmap.yaml"
 
-say "\$ kubectl wait --for condition=Established crd --all"
-kubectl wait --for condition=Established --timeout 60s crd --all
+say "A Kubernetes control plane. Its one node is a stand-in: it reports pods as Ready, and nothing runs."
+run kubectl get nodes
 
-say "\$ kubectl get -f manifests.yaml"
-kubectl get -f "$manifests"
+say "1. Install rukpak"
+run kubectl apply --server-side -f manifests/install/rukpak.yaml
+run kubectl wait --for condition=Established --timeout 30s crd/bundles.core.rukpak.io crd/bundleinstances.core.rukpak.io
 
-say "The bundle's objects are in a real cluster; it stops now."
+say "The provisioner runs beside the cluster, as the ServiceAccount and with the rights of the install file."
+account=$tmp/provisioner.kubeconfig
+kubectl config view --raw --minify --flatten >"$account"
+kubectl --kubeconfig "$account" config set-credentials provisioner \
+	--token "$(kubectl -n rukpak-system create token provisioner)" >/dev/null
+kubectl --kubeconfig "$account" config set-context --current --user provisioner >/dev/null
+kubectl --kubeconfig "$account" config delete-user admin >/dev/null
+run kubectl --kubeconfig "$account" auth whoami
+keep "$tmp/provisioner.log" provisioner --kubeconfig "$account" --storage-dir "$tmp/store" --leader-elect --log-format json \
+	--health-probe-bind-address 127.0.0.1:0 --metrics-bind-address 0 --admin-bind-address 0 --content-bind-address 127.0.0.1:0
+probes=$(logged "$tmp/provisioner.log" 's/.*"service":"probes","address":"\([^"]*\)".*/\1/p')
+for _ in $(seq 300); do
+	ready=$(curl --silent --show-error "http://$probes/readyz") && [ "$ready" = ok ] && break
+	sleep 0.1
+done
+echo "provisioner: ${ready:-no answer}"
+[ "${ready:-}" = ok ]
+
+say "2. Publish an operator bundle, and the version after it"
+registry=$(logged "$tmp/registry.log" 's/.*listening on \(127\.0\.0\.1:[0-9]*\).*/\1/p')
+run rukpak push --quiet --tls-verify=false examples/bundles/tidewatch "$registry/tidewatch:v1.4.0"
+run rukpak push --quiet --tls-verify=false "$tmp/next" "$registry/tidewatch:v1.5.0"
+
+say "3. Install the operator"
+cat >"$tmp/tidewatch.yaml" <<-YAML
+	apiVersion: core.rukpak.io/v1alpha1
+	kind: BundleInstance
+	metadata:
+	  name: tidewatch
+	spec:
+	  provisionerClassName: core-rukpak-io-registry
+	  template:
+	    spec:
+	      source:
+	        type: image
+	        image:
+	          ref: $registry/tidewatch:v1.4.0
+	          insecureSkipTLSVerify: true
+YAML
+run cat "$tmp/tidewatch.yaml"
+run kubectl apply -f "$tmp/tidewatch.yaml"
+run kubectl wait --for condition=Installed --timeout 30s bi/tidewatch
+run kubectl wait --for condition=Healthy --timeout 30s bi/tidewatch
+run kubectl get bundleinstances,bundles
+run kubectl -n tidewatch get deployments,serviceaccounts,configmaps,services,pdb -l core.rukpak.io/owner-name=tidewatch
+run kubectl -n tidewatch get pods
+
+say "4. Upgrade it. A custom resource of version 1.4.0 stays; the ConfigMap that 1.5.0 does not have goes."
+printf 'apiVersion: tidewatch.example.com/v1\nkind: Station\nmetadata: {name: harbour, namespace: default}\nspec: {place: harbour, gauges: 2}\n' |
+	run kubectl apply -f -
+run kubectl patch bi tidewatch --type merge \
+	--patch "{\"spec\":{\"template\":{\"spec\":{\"source\":{\"image\":{\"ref\":\"$registry/tidewatch:v1.5.0\"}}}}}}"
+run kubectl wait --for jsonpath='{.status.version}'=1.5.0 --timeout 30s bi/tidewatch
+run kubectl wait --for condition=Healthy --timeout 30s bi/tidewatch
+run kubectl get bundleinstances,bundles
+run kubectl -n tidewatch wait --for delete --timeout 30s configmap/tidewatch-harbours
+run kubectl get stations
+
+say "5. Somebody changes the Deployment, and deletes the ServiceAccount: both are put right"
+run kubectl -n tidewatch set image deployment/tidewatch-operator manager=example.com/somebody/else:latest
+run kubectl -n tidewatch wait --timeout 30s deployment/tidewatch-operator \
+	--for jsonpath='{.spec.template.spec.containers[0].image}'=quay.io/tidewatch/operator:v1.5.0
+run kubectl -n tidewatch delete serviceaccount tidewatch-operator
+run kubectl -n tidewatch wait --for create --timeout 30s serviceaccount/tidewatch-operator
+run kubectl get events --field-selector reason=Repaired -o custom-columns=REASON:.reason,NOTE:.message
+
+say "6. Remove it. The definition of stations stays, because there is one, and so does the Namespace."
+run kubectl delete bi tidewatch --timeout 30s
+run kubectl -n tidewatch get deployments,serviceaccounts,services,pdb -l core.rukpak.io/owner-name=tidewatch
+run kubectl get bundles
+run kubectl get crd,stations
+kubectl wait --for delete --timeout 30s crd/gauges.tidewatch.example.com
+left=$(kubectl -n tidewatch get deployments,serviceaccounts,services,pdb -l core.rukpak.io/owner-name=tidewatch -o name)
+[ -z "$left" ] || { echo "still there: $left" >&2; exit 1; }
+
+say "Installed, upgraded, repaired, removed; the cluster stops now."

@@ -1,5 +1,5 @@
 # Sourced by the scripts beside it: what has to be on the machine, installed where that is possible. With the argument
-# `servers` also what the tests fetch bundles from.
+# `registry` also the one that bundles are published in, with `servers` all that the tests fetch bundles from.
 
 PATH=$PATH:/usr/sbin:/sbin # where servers lie, which not everybody looks into
 packages=
@@ -32,8 +32,10 @@ need "${CARGO:-cargo}" "" "install Rust from rustup.rs"
 need go "" "the tests build a Kubernetes control plane from source; install Go 1.26"
 need cc build-essential "install a C compiler (Debian: build-essential)"
 need git git "install git"
+if [ -n "${1:-}" ]; then
+	need docker-registry docker-registry "install the registry that bundles are pushed to (Debian: docker-registry)"
+fi
 if [ "${1:-}" = servers ]; then
-	need docker-registry docker-registry "install the registry that tests push to (Debian: docker-registry)"
 	need buildah buildah "install buildah, which builds images for the tests"
 	need skopeo skopeo "install skopeo, which copies images for the tests"
 	need zstd zstd "install zstd, which compresses for the tests"

@@ -13,6 +13,7 @@ mod api;
 mod apply;
 mod bundle;
 mod content;
+mod corpus;
 mod definitions;
 mod health;
 mod instance;

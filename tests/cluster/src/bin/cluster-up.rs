@@ -3,6 +3,7 @@
 //! ```text
 //! cluster-up                       prints the line that points kubectl to it
 //! cluster-up -- kubectl get ns     runs a command with KUBECONFIG set and kubectl in PATH, ends with its exit code
+//! cluster-up --stand-in-node …     with a node that reports all pods Ready, and runs none
 //! ```
 
 use std::env;
@@ -16,11 +17,12 @@ use cluster::Cluster;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
-const USAGE: &str = "usage: cluster-up [-- COMMAND [ARGUMENT]...]";
+const USAGE: &str = "usage: cluster-up [--stand-in-node] [-- COMMAND [ARGUMENT]...]";
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
-    let mut args = env::args_os().skip(1);
+    let mut args = env::args_os().skip(1).peekable();
+    let with_node = args.next_if(|arg| arg == "--stand-in-node").is_some();
     let command: Vec<OsString> = match args.next() {
         None => Vec::new(),
         Some(arg) if arg == "--" => args.collect(),
@@ -34,7 +36,7 @@ async fn main() -> Result<ExitCode> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let cluster = tokio::select! {
-        cluster = Cluster::start() => cluster?,
+        cluster = start(with_node) => cluster?,
         _ = interrupt.recv() => return Ok(ExitCode::from(130)),
         _ = terminate.recv() => return Ok(ExitCode::from(143)),
     };
@@ -59,6 +61,14 @@ async fn main() -> Result<ExitCode> {
         status = child.wait() => Ok(exit_code(status?)),
         _ = terminate.recv() => Ok(ExitCode::from(143)),
     }
+}
+
+async fn start(with_node: bool) -> Result<Cluster> {
+    let cluster = Cluster::start().await?;
+    if with_node {
+        cluster.stand_in_node().await?;
+    }
+    Ok(cluster)
 }
 
 fn announce(cluster: &Cluster) -> Result<()> {

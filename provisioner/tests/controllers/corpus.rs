@@ -1,0 +1,210 @@
+//! Real bundles, through BundleInstances, on a plain Kubernetes: installed one by one or refused with every reason, and
+//! gone without a trace when they are deleted. On a cluster of their own, since all of it is looked at.
+
+mod everything;
+
+use std::time::Instant;
+
+use cluster::{Cluster, Options as ClusterOptions};
+use convert::Code;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, PostParams},
+};
+use manifests::{api::instance::BundleInstance, content::Content};
+use tests::{Case, Corpus, Registry, corpus};
+use unpacker::registry::BundleImage;
+
+use self::everything::Everything;
+use crate::support::{self, Options, Provisioner, condition, eventually, gone, has, image};
+
+/// A cluster, a registry, and a provisioner, for the corpus alone.
+struct Place {
+    cluster: Cluster,
+    registry: Registry,
+    _provisioner: Provisioner,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let cluster = Cluster::start_with(&ClusterOptions::default())
+            .await
+            .unwrap();
+        support::prepare(&cluster).await;
+        let provisioner = Provisioner::start(&cluster, Options::default()).await;
+        Self {
+            cluster,
+            registry: Registry::plain(),
+            _provisioner: provisioner,
+        }
+    }
+
+    fn client(&self) -> Client {
+        self.cluster.client().unwrap()
+    }
+
+    fn instances(&self) -> Api<BundleInstance> {
+        Api::all(self.client())
+    }
+
+    /// Publishes a bundle, and declares that it be installed.
+    async fn declare(&self, name: &str, content: &Content) {
+        let reference = self.registry.image(name);
+        let bundle = BundleImage::new(content).unwrap();
+        unpacker::registry::push(&reference.parse().unwrap(), &bundle, &support::insecure())
+            .await
+            .unwrap();
+        let instance = support::instance(name, "registry", image(&reference));
+        let api = self.instances();
+        api.create(&PostParams::default(), &instance).await.unwrap();
+    }
+
+    /// Waits until it is clear what becomes of an instance.
+    async fn decided(&self, name: &str) -> BundleInstance {
+        support::wait_for(
+            self.instances(),
+            name,
+            "installed or refused",
+            |it: &BundleInstance| {
+                let conditions = &it.status.as_ref()?.conditions;
+                let unpack = condition(conditions, "HasValidBundle")?;
+                let is_decided = has(conditions, "Installed", "True")
+                    || unpack.reason == "UnpackFailed"
+                    || condition(conditions, "Installed")?.reason == "InstallFailed"
+                        && has(conditions, "Progressing", "False");
+                is_decided.then_some(())
+            },
+        )
+        .await
+    }
+
+    async fn delete(&self, name: &str) {
+        let api = self.instances();
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+        gone(api, name).await;
+    }
+}
+
+fn content(corpus: &Corpus, case: Case<'_>) -> Content {
+    let options = unpacker::Options::default();
+    unpacker::open(&corpus.bundle(case), &options)
+        .unwrap()
+        .content
+}
+
+/// A name for a BundleInstance: of folders, some have capitals, dots or too many characters.
+fn name(case: Case<'_>, number: usize) -> String {
+    let plain = case.bundle.to_lowercase().replace(['.', '_', '+'], "-");
+    let cut: String = plain.chars().take(36).collect();
+    format!("{}-{number}", cut.trim_end_matches('-'))
+}
+
+fn message(instance: &BundleInstance, type_: &str) -> String {
+    let conditions = &instance.status.as_ref().unwrap().conditions;
+    condition(conditions, type_).map_or_else(String::new, |found| found.message.clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_bundles_are_installed_one_by_one_and_leave_nothing_behind() {
+    let Some(corpus) = corpus() else { return };
+    let place = Place::new().await;
+    let client = place.client();
+    let before = Everything::now(&client).await.unwrap();
+    assert!(
+        before.len() > 100,
+        "a cluster has more than that: {before:?}"
+    );
+
+    let cases = corpus.cases().filter(|case| case.outcome == "converted");
+    let (mut installed, mut refused) = (0, Vec::new());
+    for (number, case) in cases.enumerate() {
+        let name = name(case, number);
+        let start = Instant::now();
+        place.declare(&name, &content(&corpus, case)).await;
+        let instance = place.decided(&name).await;
+        let took = start.elapsed();
+        if has(
+            &instance.status.as_ref().unwrap().conditions,
+            "Installed",
+            "True",
+        ) {
+            installed += 1;
+        } else {
+            let (unpacked, why) = (
+                message(&instance, "HasValidBundle"),
+                message(&instance, "Installed"),
+            );
+            refused.push(format!("{}: {unpacked}\n{why}", case.bundle));
+        }
+        place.delete(&name).await;
+        eventually(&format!("{name} is gone without a trace"), async || {
+            let after = Everything::now(&client).await?;
+            before.difference(&after)
+        })
+        .await;
+        eprintln!(
+            "{}: {took:.1?}, gone after {:.1?}",
+            case.bundle,
+            start.elapsed()
+        );
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n\n"));
+    assert!(installed > 0, "outcomes.tsv lists no bundle to install");
+    eprintln!("{installed} bundles installed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_bundles_are_refused_with_all_their_reasons() {
+    let Some(corpus) = corpus() else { return };
+    let place = Place::new().await;
+    let before = Everything::now(&place.client()).await.unwrap();
+    let cases: Vec<Case<'_>> = corpus
+        .cases()
+        .filter(|case| case.outcome != "converted")
+        .collect();
+    assert!(!cases.is_empty());
+    // They hold each other up in nothing, so all of them are there at once.
+    for (number, &case) in cases.iter().enumerate() {
+        place
+            .declare(&name(case, number), &content(&corpus, case))
+            .await;
+    }
+    for (number, &case) in cases.iter().enumerate() {
+        let name = name(case, number);
+        let instance = place.decided(&name).await;
+        let conditions = &instance.status.as_ref().unwrap().conditions;
+        assert!(has(conditions, "HasValidBundle", "False"), "{instance:#?}");
+        assert!(has(conditions, "Installed", "False"), "{instance:#?}");
+        let told = message(&instance, "HasValidBundle");
+        for reason in reasons(&corpus, case) {
+            assert!(told.contains(&reason), "{name}: no {reason:?} in: {told}");
+        }
+    }
+    for (number, &case) in cases.iter().enumerate() {
+        place.delete(&name(case, number)).await;
+    }
+    eventually("the refused bundles are gone without a trace", async || {
+        let after = Everything::now(&place.client()).await?;
+        before.difference(&after)
+    })
+    .await;
+}
+
+/// What has to stand in the condition: what the corpus knows, and all that the conversion says.
+fn reasons(corpus: &Corpus, case: Case<'_>) -> Vec<String> {
+    let (code, words) = match case.outcome {
+        "rejected: install mode" => (
+            Code::InstallMode,
+            "the bundle does not support the AllNamespaces install mode",
+        ),
+        "rejected: webhooks" => (Code::Webhooks, "webhookDefinitions are not supported"),
+        "rejected: API services" => (Code::APIServices, "apiServiceDefinitions are not supported"),
+        other => panic!("{}: {other} is not known", case.bundle),
+    };
+    let content = content(corpus, case);
+    let mut report = convert::plain(&content, &convert::Options::default()).report;
+    report.locate(&content);
+    assert!(report.refusals().any(|refusal| refusal.code == code));
+    let refusals = report.refusals().map(ToString::to_string);
+    refusals.chain([words.to_owned()]).collect()
+}

@@ -1,0 +1,87 @@
+//! All objects of a cluster, by kind and name.
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::ListParams,
+    core::DynamicObject,
+    discovery::{Discovery, verbs},
+};
+
+/// Kinds whose objects come and go by themselves: what was observed, and what the apiserver makes up when it is asked.
+const TRANSIENT: &[&str] = &["Event", "ComponentStatus"];
+
+/// Which objects there are: `kind.group namespace/name`. Namespaces, which are never deleted, and what
+/// Kubernetes makes for itself are left out.
+#[derive(Debug)]
+pub(super) struct Everything(BTreeSet<String>);
+
+impl Everything {
+    /// Asks for every kind that can be listed.
+    pub(super) async fn now(client: &Client) -> Result<Self, String> {
+        let discovery = Discovery::new(client.clone())
+            .run()
+            .await
+            .map_err(|error| error.to_string())?;
+        let kinds: Vec<_> = discovery
+            .groups()
+            .flat_map(|group| group.recommended_resources())
+            .filter(|(kind, can)| {
+                can.supports_operation(verbs::LIST) && !TRANSIENT.contains(&kind.kind.as_str())
+            })
+            .map(|(kind, _)| kind)
+            .collect();
+        let lists = kinds.into_iter().map(async |kind| {
+            let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
+            let objects = api.list_metadata(&ListParams::default()).await;
+            let objects = objects.map_err(|error| format!("{}: {error}", kind.plural))?;
+            let line = |name: &str, namespace: Option<String>| {
+                let namespace = namespace.unwrap_or_default();
+                format!("{}.{} {namespace}/{name}", kind.kind, kind.group)
+            };
+            let lines = objects.iter().filter(|object| {
+                let namespace = object.namespace().unwrap_or_default();
+                !is_of_kubernetes(&kind.kind, &namespace, &object.name_any())
+            });
+            Ok::<_, String>(
+                lines
+                    .map(|object| line(&object.name_any(), object.namespace()))
+                    .collect::<Vec<_>>(),
+            )
+        });
+        let lists: Vec<Vec<String>> = stream::iter(lists)
+            .buffer_unordered(8)
+            .try_collect()
+            .await?;
+        Ok(Self(lists.into_iter().flatten().collect()))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What is there and was not, or was and is no more.
+    pub(super) fn difference(&self, after: &Self) -> Result<(), String> {
+        let new = after.0.difference(&self.0).map(|line| format!("+ {line}"));
+        let lost = self.0.difference(&after.0).map(|line| format!("- {line}"));
+        let lines: Vec<String> = new.chain(lost).collect();
+        if lines.is_empty() {
+            Ok(())
+        } else {
+            Err(lines.join("\n"))
+        }
+    }
+}
+
+/// What Kubernetes makes in its own time: in every Namespace, and for its own controllers when they begin.
+fn is_of_kubernetes(kind: &str, namespace: &str, name: &str) -> bool {
+    matches!(
+        (kind, namespace, name),
+        ("Namespace", ..)
+            | ("ServiceAccount", _, "default")
+            | ("ServiceAccount", "kube-system", _)
+            | ("ConfigMap", _, "kube-root-ca.crt")
+    )
+}
