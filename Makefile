@@ -8,7 +8,7 @@ SECONDS_TO_FUZZ ?= 3600
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-demo: ## convert a real-sized bundle and show what a real kube-apiserver says to it
+demo: ## an operator installed, upgraded, repaired and removed, on a real control plane
 	@CARGO="$(CARGO)" tests/demo.sh
 
 test: ## everything CI runs: format, lints, licences, generated files, all tests
