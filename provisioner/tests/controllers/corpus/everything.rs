@@ -9,12 +9,12 @@ use kube::{
     core::DynamicObject,
     discovery::{Discovery, verbs},
 };
+use manifests::object::Object;
 
 /// Kinds whose objects come and go by themselves: what was observed, and what the apiserver makes up when it is asked.
 const TRANSIENT: &[&str] = &["Event", "ComponentStatus"];
 
-/// Which objects there are: `kind.group namespace/name`. Namespaces, which are never deleted, and what
-/// Kubernetes makes for itself are left out.
+/// Which objects there are: `kind.group namespace/name`. What Kubernetes makes for itself is left out.
 #[derive(Debug)]
 pub(super) struct Everything(BTreeSet<String>);
 
@@ -22,7 +22,7 @@ impl Everything {
     /// Asks for every kind that can be listed.
     pub(super) async fn now(client: &Client) -> Result<Self, String> {
         let discovery = Discovery::new(client.clone())
-            .run()
+            .run_aggregated()
             .await
             .map_err(|error| error.to_string())?;
         let kinds: Vec<_> = discovery
@@ -37,19 +37,12 @@ impl Everything {
             let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
             let objects = api.list_metadata(&ListParams::default()).await;
             let objects = objects.map_err(|error| format!("{}: {error}", kind.plural))?;
-            let line = |name: &str, namespace: Option<String>| {
-                let namespace = namespace.unwrap_or_default();
-                format!("{}.{} {namespace}/{name}", kind.kind, kind.group)
-            };
-            let lines = objects.iter().filter(|object| {
-                let namespace = object.namespace().unwrap_or_default();
-                !is_of_kubernetes(&kind.kind, &namespace, &object.name_any())
+            let lines = objects.iter().filter_map(|object| {
+                let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+                let line = || line(&kind.kind, &kind.group, &namespace, &name);
+                (!is_of_kubernetes(&kind.kind, &namespace, &name)).then(line)
             });
-            Ok::<_, String>(
-                lines
-                    .map(|object| line(&object.name_any(), object.namespace()))
-                    .collect::<Vec<_>>(),
-            )
+            Ok::<_, String>(lines.collect::<Vec<_>>())
         });
         let lists: Vec<Vec<String>> = stream::iter(lists)
             .buffer_unordered(8)
@@ -60,6 +53,16 @@ impl Everything {
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Whether an object is there.
+    pub(super) fn has(&self, object: &Object) -> bool {
+        self.0.contains(&line_of(object))
+    }
+
+    /// Counts an object as there from the beginning.
+    pub(super) fn expect(&mut self, object: &Object) {
+        self.0.insert(line_of(object));
     }
 
     /// What is there and was not, or was and is no more.
@@ -75,12 +78,28 @@ impl Everything {
     }
 }
 
+fn line_of(object: &Object) -> String {
+    line(
+        object.kind(),
+        object.group(),
+        object.namespace(),
+        object.name(),
+    )
+}
+
+fn line(kind: &str, group: &str, namespace: &str, name: &str) -> String {
+    format!("{kind}.{group} {namespace}/{name}")
+}
+
 /// What Kubernetes makes in its own time: in every Namespace, and for its own controllers when they begin.
 fn is_of_kubernetes(kind: &str, namespace: &str, name: &str) -> bool {
     matches!(
         (kind, namespace, name),
-        ("Namespace", ..)
-            | ("ServiceAccount", _, "default")
+        (
+            "Namespace",
+            _,
+            "default" | "kube-node-lease" | "kube-public" | "kube-system"
+        ) | ("ServiceAccount", _, "default")
             | ("ServiceAccount", "kube-system", _)
             | ("ConfigMap", _, "kube-root-ca.crt")
     )
