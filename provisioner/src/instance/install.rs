@@ -3,25 +3,23 @@
 mod converted;
 mod key;
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    time::Duration,
-};
+use std::{collections::HashSet, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
 use manifests::{
     api::{bundle::Bundle, instance::BundleInstance, instance::BundleInstanceStatus, labels},
-    object::{Identity, Object, group_version, shortened},
+    object::{Object, group_version, shortened},
+    version::KubeVersion,
 };
 use tracing::{info, warn};
 
 pub(super) use self::converted::convert;
 use super::{
-    maintain,
+    claims, maintain,
     memory::{Memory, Shared},
-    outcome::{Done, Failure, Health, Install, Retry},
-    reconcile::{again, overflow, owner, write_status},
+    outcome::{Done, Failure, Health, Install, Kept, Retry},
+    reconcile::{current_status, overflow, owner, sooner, write_status},
     status,
 };
 use crate::{
@@ -33,6 +31,9 @@ use crate::{
 
 /// The longest line of a list in the status, in characters.
 const LONGEST_LINE: usize = 1000;
+
+/// After the digest of what is applied, while something of the bundle before cannot be deleted yet.
+const REMOVING: &str = " (removing)";
 
 /// What is to be in the cluster.
 pub(super) struct Target<'a> {
@@ -47,21 +48,24 @@ pub(super) struct Settled {
     pub(super) install: Install,
     pub(super) health: Health,
     pub(super) fights: Vec<String>,
+    pub(super) kept: Option<Kept>,
     /// When to look again, unless something happens.
     pub(super) again: Option<Duration>,
 }
 
-/// Brings the target into the cluster where it is not there yet, and keeps it there where it is.
+/// Brings the target into the cluster where it is not there yet, and keeps it there where it is. What is installed is
+/// kept as long as the target cannot take its place.
 pub(super) async fn run(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
     status: &BundleInstanceStatus,
     target: &Target<'_>,
+    installed: Option<&Bundle>,
 ) -> Settled {
     let now = (shared.ctx.now)();
-    let key = match shared.ctx.versions.kubernetes().await {
-        Ok(version) => key::of(instance, target.bundle, version),
+    let version = match shared.ctx.versions.kubernetes().await {
+        Ok(version) => version,
         Err(error) => {
             let failure = Failure {
                 bundle: target.bundle.name_any(),
@@ -72,6 +76,7 @@ pub(super) async fn run(
             return failed(shared, memory, instance, failure, "version".to_owned());
         }
     };
+    let key = key::of(instance, target.bundle, version);
     let is_new =
         status.applied_digest.as_ref() != Some(&key) || has_api_at_last(shared, status).await;
     if !is_new {
@@ -86,19 +91,23 @@ pub(super) async fn run(
         return settled;
     }
     let tried = format!(
-        "{key} {} {:?} {}",
+        "{key} {} {:?} {} {}",
         target.bundle.name_any(),
         instance.metadata.generation,
-        *shared.ctx.kinds.changes().borrow()
+        *shared.ctx.kinds.changes().borrow(),
+        memory.turn(),
     );
-    if let Some(left) = memory.must_wait(&tried, now) {
+    if let Some(left) = memory.tries.must_wait(&tried, now) {
         maintain::watch(instance, shared, memory).await;
-        return Settled {
+        let mut settled = Settled {
             install: Install::Waiting,
             health: maintain::health(instance, shared, memory),
             fights: Vec::new(),
+            kept: None,
             again: Some(left),
         };
+        keep(instance, shared, memory, version, installed, &mut settled).await;
+        return settled;
     }
     match attempt(instance, shared, memory, status, target, &key).await {
         Ok(done) => {
@@ -106,22 +115,60 @@ pub(super) async fn run(
             info!(bundle = %done.bundle, objects = done.inventory.count, complete, "installed");
             maintain::watch(instance, shared, memory).await;
             let again = if complete {
-                memory.pause = None;
-                memory.attempts = 0;
+                memory.tries.succeeded();
                 None
             } else {
-                Some(again(memory, tried, Retry::Soon, now))
+                Some(memory.tries.again(tried, Retry::Soon, now))
             };
             memory.misses_apis(!done.waiting.is_empty());
             Settled {
                 health: maintain::health(instance, shared, memory),
                 install: Install::Done(Box::new(done)),
                 fights: Vec::new(),
+                kept: None,
                 again,
             }
         }
-        Err(failure) => failed(shared, memory, instance, failure, tried),
+        Err(failure) => {
+            let mut settled = failed(shared, memory, instance, failure, tried);
+            keep(instance, shared, memory, version, installed, &mut settled).await;
+            settled
+        }
     }
+}
+
+/// Repairs what is installed, as long as nothing of another bundle, or of another configuration, has been begun: after
+/// that only the next try knows what should be there.
+async fn keep(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    version: KubeVersion,
+    installed: Option<&Bundle>,
+    settled: &mut Settled,
+) {
+    let Some(installed) = installed else {
+        return;
+    };
+    // The try has changed it, if it began.
+    let status = current_status(instance, memory);
+    let applied = status.applied_digest.unwrap_or_default();
+    let applied = applied.strip_suffix(REMOVING).unwrap_or(&applied);
+    if applied != key::of(instance, installed, version) {
+        return;
+    }
+    let kept = maintain::keep(instance, shared, memory, installed).await;
+    if let Some(waiting) = kept.changed
+        && let Some(inventory) = maintain::written(instance, shared, memory).await
+    {
+        settled.kept = Some(Kept { inventory, waiting });
+    }
+    if let Some(failure) = kept.failure {
+        maintain::tell_failure(instance, shared, &failure).await;
+    }
+    settled.health = maintain::health(instance, shared, memory);
+    settled.fights = maintain::fights(shared, memory);
+    settled.again = sooner(settled.again, kept.again);
 }
 
 fn failed(
@@ -137,11 +184,12 @@ fn failed(
         crate::metrics::Controller::Instance,
         manifests::api::condition::reason::INSTALL_FAILED,
     );
-    let again = again(memory, tried, failure.retry, now);
+    let again = memory.tries.again(tried, failure.retry, now);
     Settled {
         install: Install::Failed(failure),
         health: maintain::health(instance, shared, memory),
         fights: Vec::new(),
+        kept: None,
         again: Some(again),
     }
 }
@@ -220,6 +268,13 @@ async fn attempt(
         .await
         .map_err(soon("the served APIs cannot be listed"))?;
     memory.misses_apis(!plan.missing.is_empty() || !plan.waiting.is_empty());
+    // From the beginning, so that whatever becomes free from now on is noticed.
+    memory.is_refused(true);
+    let planned = plan.steps.iter().map(|step| step.object.identity());
+    let _claim = shared
+        .claims
+        .claim(&owner.name, planned)
+        .map_err(|others| fail(claims::refusal(&others), Retry::Soon))?;
 
     let input = |plan| preflight::Input {
         instance,
@@ -237,6 +292,8 @@ async fn attempt(
     let mut findings = preflight::run(&input(&plan))
         .await
         .map_err(soon("the preflight checks could not be made"))?;
+    let owned = |problem: &Problem| problem.check == Check::Ownership;
+    memory.is_refused(findings.problems.iter().any(owned));
     if target.way_back_from.is_some() {
         // On the way back a definition stays as it is where the old one would not be safe.
         let (unsafe_, others): (Vec<Problem>, Vec<Problem>) = findings
@@ -285,6 +342,9 @@ async fn attempt(
         .prune(&plan.leaving, &owner, instance.spec.crd_deletion_policy)
         .await;
     let complete = pruned.failed.is_empty() && pruned.going.is_empty();
+    if !pruned.deleted.is_empty() || !pruned.released.is_empty() {
+        shared.wake_those_refused();
+    }
     let inventory = settle_inventory(memory, &pruned);
     let listed = inventory::write(&overflow(shared, &owner), inventory)
         .await
@@ -314,7 +374,7 @@ async fn attempt(
         digest: if complete {
             key.to_owned()
         } else {
-            format!("{key} (removing)")
+            format!("{key}{REMOVING}")
         },
         facts: bundle_status.facts,
         inventory: listed,

@@ -9,18 +9,20 @@ use std::{
 use kube::{Resource as _, ResourceExt as _, core::GroupVersionKind, runtime::events::EventType};
 use manifests::{
     api::{
+        bundle::Bundle,
         condition::{self, reason},
-        instance::{BundleInstance, BundleInstanceStatus},
+        instance::{BundleInstance, BundleInstanceStatus, Inventory as Listed},
     },
-    object::Identity,
+    object::{Identity, shortened},
 };
 use tracing::{info, warn};
 
 use super::{
+    claims,
     install::{self, Settled, Target},
     memory::{Memory, Shared},
     outcome::{Failure, Health, Install, Retry},
-    reconcile::{overflow, owner},
+    reconcile::{overflow, owner, sooner},
 };
 use crate::{
     apply::{Applied, Apply},
@@ -144,7 +146,19 @@ fn unwell(identity: &Identity, version: &str, message: &str) -> String {
     format!("({group}, Kind={})({name}): {message}", identity.kind)
 }
 
-/// Repairs what is not as it was applied.
+/// What came of keeping objects as they were declared.
+pub(super) struct Keeping {
+    /// When that has changed the inventory: which objects wait for an API from now on.
+    pub(super) changed: Option<Vec<String>>,
+    /// Why something could not be repaired.
+    pub(super) failure: Option<Failure>,
+    /// When to look again, unless something happens.
+    pub(super) again: Option<Duration>,
+    /// Whether nothing is left that is otherwise.
+    is_as_declared: bool,
+}
+
+/// Keeps the target, and says how it is.
 pub(super) async fn run(
     instance: &BundleInstance,
     shared: &Shared,
@@ -152,6 +166,44 @@ pub(super) async fn run(
     status: &BundleInstanceStatus,
     target: &Target<'_>,
 ) -> Settled {
+    let kept = keep(instance, shared, memory, target.bundle).await;
+    let is_over = kept.is_as_declared && says_otherwise(status, target);
+    let install = if let Some(failure) = kept.failure {
+        Install::Failed(failure)
+    } else if kept.changed.is_some() || is_over {
+        let mut done = install::renamed(status, target);
+        done.previous.clone_from(&status.previous_bundle_name);
+        if let Some(inventory) = written(instance, shared, memory).await {
+            done.inventory = inventory;
+        }
+        done.waiting.extend(kept.changed.into_iter().flatten());
+        memory.misses_apis(!done.waiting.is_empty());
+        Install::Done(Box::new(done))
+    } else {
+        Install::Unchanged
+    };
+    Settled {
+        install,
+        health: health(instance, shared, memory),
+        fights: fights(shared, memory),
+        kept: None,
+        again: kept.again,
+    }
+}
+
+/// Who does not leave the objects alone.
+pub(super) fn fights(shared: &Shared, memory: &mut Memory) -> Vec<String> {
+    let verdicts = memory.fights.verdicts((shared.ctx.now)());
+    verdicts.iter().map(ToString::to_string).collect()
+}
+
+/// Repairs what is not as it was applied.
+pub(super) async fn keep(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    bundle: &Bundle,
+) -> Keeping {
     watch(instance, shared, memory).await;
     let now = (shared.ctx.now)();
     let view = shared.ctx.watches.view(&instance.name_any());
@@ -161,55 +213,41 @@ pub(super) async fn run(
     };
     // What cannot exist is missing as well.
     drifted.extend(memory.unserved.iter().cloned());
-    let mut is_as_declared = drifted.is_empty();
+    let mut keeping = Keeping {
+        changed: None,
+        failure: None,
+        again: None,
+        is_as_declared: drifted.is_empty(),
+    };
     let (ready, held): (Vec<Identity>, Vec<Identity>) = drifted
         .into_iter()
         .partition(|identity| memory.fights.held(identity, now).is_none());
-    let mut install = Install::Unchanged;
-    let mut again = held
+    keeping.again = held
         .iter()
         .filter_map(|identity| memory.fights.held(identity, now))
         .filter_map(|verdict| Duration::try_from(verdict.until.duration_since(now)).ok())
         .min();
+    if ready.is_empty() {
+        return keeping;
+    }
     let tried = format!("repair {}", memory.served);
-    if !ready.is_empty() {
-        if let Some(left) = memory.must_wait(&tried, now) {
-            again = Some(left);
-        } else {
-            match repair(instance, shared, memory, target, &ready, &view).await {
-                Ok(changed) => {
-                    memory.pause = None;
-                    memory.attempts = 0;
-                    is_as_declared = held.is_empty();
-                    if let Some(waiting) = changed {
-                        let mut done = repaired(instance, shared, memory, status, target).await;
-                        done.waiting.extend(waiting);
-                        memory.misses_apis(!done.waiting.is_empty());
-                        install = Install::Done(Box::new(done));
-                    }
-                }
-                Err(failure) => {
-                    again = Some(super::reconcile::again(memory, tried, failure.retry, now));
-                    install = Install::Failed(failure);
-                }
-            }
+    if let Some(left) = memory.repairs.must_wait(&tried, now) {
+        keeping.again = sooner(keeping.again, Some(left));
+        return keeping;
+    }
+    match repair(instance, shared, memory, bundle, &ready, &view).await {
+        Ok(changed) => {
+            memory.repairs.succeeded();
+            keeping.is_as_declared = held.is_empty();
+            keeping.changed = changed;
+        }
+        Err(failure) => {
+            let again = memory.repairs.again(tried, failure.retry, now);
+            keeping.again = sooner(keeping.again, Some(again));
+            keeping.failure = Some(failure);
         }
     }
-    if is_as_declared && install == Install::Unchanged && says_otherwise(status, target) {
-        let done = repaired(instance, shared, memory, status, target).await;
-        install = Install::Done(Box::new(done));
-    }
-    Settled {
-        install,
-        health: health(instance, shared, memory),
-        fights: memory
-            .fights
-            .verdicts((shared.ctx.now)())
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
-        again,
-    }
+    keeping
 }
 
 /// Whether a condition still tells of a failure that is over.
@@ -227,13 +265,13 @@ async fn repair(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
-    target: &Target<'_>,
+    bundle: &Bundle,
     drifted: &[Identity],
     view: &View,
 ) -> Result<Option<Vec<String>>, Failure> {
     let ctx = &shared.ctx;
     let fail = |message: String, retry| Failure {
-        bundle: target.bundle.name_any(),
+        bundle: bundle.name_any(),
         message,
         touched: false,
         retry,
@@ -246,7 +284,7 @@ async fn repair(
         .accounts
         .client(instance.spec.service_account.as_ref())
         .map_err(soon("no client can be made"))?;
-    let converted = install::convert(instance, ctx, target.bundle).await?;
+    let converted = install::convert(instance, ctx, bundle).await?;
     let had = memory.inventory.clone().unwrap_or_default();
     let mut plan = install::plan(ctx, converted.objects, &had, &owner, &converted.namespace)
         .await
@@ -260,6 +298,11 @@ async fn repair(
         .filter(|step| !view.objects.contains_key(&step.object.identity()))
         .cloned()
         .collect();
+    let planned = absent.iter().map(|step| step.object.identity());
+    let _claim = shared
+        .claims
+        .claim(&owner.name, planned)
+        .map_err(|others| fail(claims::refusal(&others), Retry::Soon))?;
     let taken = ownership::taken(&client, &absent, &owner, ctx.settings.concurrency)
         .await
         .map_err(soon("what vanished cannot be looked up"))?;
@@ -376,23 +419,35 @@ fn opponents(object: &Identity, applied: &Applied, writer: Option<&str>) -> Vec<
         .collect()
 }
 
-/// What the status says after a repair that changed the inventory.
-async fn repaired(
+/// What the status says of the inventory after a repair; `None` when it could not be written.
+pub(super) async fn written(
     instance: &BundleInstance,
     shared: &Shared,
-    memory: &mut Memory,
-    status: &BundleInstanceStatus,
-    target: &Target<'_>,
-) -> super::outcome::Done {
+    memory: &Memory,
+) -> Option<Listed> {
     let owner = owner(instance);
-    let mut done = install::renamed(status, target);
-    done.previous.clone_from(&status.previous_bundle_name);
-    if let Some(inventory) = &memory.inventory {
-        match inventory::write(&overflow(shared, &owner), inventory).await {
-            Ok(listed) => done.inventory = listed,
+    match inventory::write(&overflow(shared, &owner), memory.inventory.as_ref()?).await {
+        Ok(listed) => Some(listed),
+        Err(error) => {
             // The old fingerprints are repaired once more after a restart, which does no harm.
-            Err(error) => warn!(%error, "the inventory cannot be written"),
+            warn!(%error, "the inventory cannot be written");
+            None
         }
     }
-    done
+}
+
+/// Says why what is installed could not be repaired, while the conditions tell of another bundle.
+pub(super) async fn tell_failure(instance: &BundleInstance, shared: &Shared, failure: &Failure) {
+    warn!(bundle = %failure.bundle, message = %shortened(&failure.message, 500), "not repaired");
+    shared
+        .ctx
+        .events
+        .publish(
+            &instance.object_ref(&()),
+            EventType::Warning,
+            "RepairFailed",
+            "Repair",
+            &failure.message,
+        )
+        .await;
 }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -20,12 +23,14 @@ use manifests::{
 };
 use tokio::sync::mpsc;
 
-use super::template;
+use super::{claims::Claims, outcome::Retry, template};
 use crate::{context::Context, drift::fights::Fights, inventory::Inventory};
 
 /// What all reconciles share.
 pub(super) struct Shared {
     pub(super) ctx: Context,
+    /// Which objects are being applied at this moment.
+    pub(super) claims: Claims,
     bundles: Store<Bundle>,
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
     memories: Mutex<HashMap<String, Slot>>,
@@ -35,7 +40,18 @@ struct Slot {
     uid: String,
     memory: Arc<tokio::sync::Mutex<Memory>>,
     /// Beside the lock, because it is read while a reconcile holds that.
-    misses_apis: Arc<std::sync::atomic::AtomicBool>,
+    waits: Arc<Waits>,
+}
+
+/// What an instance is woken for.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    /// It lacks an API.
+    apis: AtomicBool,
+    /// Others have objects of its bundle.
+    objects: AtomicBool,
+    /// How often it was woken because others gave up objects: each time, what failed is tried again at once.
+    turn: AtomicU64,
 }
 
 /// What is known of one instance.
@@ -50,23 +66,36 @@ pub(super) struct Memory {
     pub(super) served: u64,
     /// Objects of the inventory whose kinds are not served, so that no watch can tell of them.
     pub(super) unserved: BTreeSet<Identity>,
-    /// Whether it lacks an API, so that it is woken when one comes.
-    pub(super) misses_apis: Arc<std::sync::atomic::AtomicBool>,
+    /// What it is woken for.
+    pub(super) waits: Arc<Waits>,
     /// Who sets our fields again and again.
     pub(super) fights: Fights,
+    /// Installing and removing.
+    pub(super) tries: Tries,
+    /// Repairing, which goes on while another bundle cannot be installed.
+    pub(super) repairs: Tries,
+    /// Making the Bundle of the template.
+    pub(super) makings: Tries,
+    /// Why that failed.
+    pub(super) not_made: Option<String>,
+}
+
+/// What failed, and how often.
+#[derive(Debug, Default)]
+pub(super) struct Tries {
     /// After something failed.
-    pub(super) pause: Option<Pause>,
+    pause: Option<Pause>,
     /// Tries since the last success.
-    pub(super) attempts: u32,
+    attempts: u32,
 }
 
 /// Why nothing is tried for now.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Pause {
+struct Pause {
     /// What was tried: something else is tried at once.
-    pub(super) tried: String,
+    tried: String,
     /// When it is tried again.
-    pub(super) until: Timestamp,
+    until: Timestamp,
 }
 
 impl Shared {
@@ -77,6 +106,7 @@ impl Shared {
     ) -> Self {
         Self {
             ctx,
+            claims: Claims::default(),
             bundles,
             wake,
             memories: Mutex::default(),
@@ -98,12 +128,13 @@ impl Shared {
         Arc::clone(&slot.memory)
     }
 
-    /// The instance is gone.
+    /// The instance is gone, and its objects with it.
     pub(super) fn forget(&self, name: &str) {
         self.memories
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(name);
+        self.wake_those_refused();
     }
 
     /// The Bundles that were made for an instance and stay.
@@ -117,8 +148,19 @@ impl Shared {
     pub(super) fn wake_those_missing_apis(&self) {
         let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, slot) in memories.iter() {
-            if slot.misses_apis.load(std::sync::atomic::Ordering::Relaxed) {
+            if slot.waits.apis.load(Ordering::Relaxed) {
                 // Nobody listens any more when the process is about to end.
+                let _ = self.wake.send(ObjectRef::new(name));
+            }
+        }
+    }
+
+    /// Objects have become free: has every instance looked at that others were in the way of.
+    pub(super) fn wake_those_refused(&self) {
+        let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, slot) in memories.iter() {
+            if slot.waits.objects.load(Ordering::Relaxed) {
+                slot.waits.turn.fetch_add(1, Ordering::Relaxed);
                 let _ = self.wake.send(ObjectRef::new(name));
             }
         }
@@ -127,7 +169,7 @@ impl Shared {
 
 impl Slot {
     fn new(uid: String) -> Self {
-        let misses_apis = Arc::<std::sync::atomic::AtomicBool>::default();
+        let waits = Arc::<Waits>::default();
         Self {
             uid,
             memory: Arc::new(tokio::sync::Mutex::new(Memory {
@@ -136,12 +178,14 @@ impl Slot {
                 is_watched: false,
                 served: 0,
                 unserved: BTreeSet::new(),
-                misses_apis: Arc::clone(&misses_apis),
+                waits: Arc::clone(&waits),
                 fights: Fights::default(),
-                pause: None,
-                attempts: 0,
+                tries: Tries::default(),
+                repairs: Tries::default(),
+                makings: Tries::default(),
+                not_made: None,
             })),
-            misses_apis,
+            waits,
         }
     }
 }
@@ -149,12 +193,28 @@ impl Slot {
 impl Memory {
     /// Notes whether an API is missing.
     pub(super) fn misses_apis(&self, missing: bool) {
-        self.misses_apis
-            .store(missing, std::sync::atomic::Ordering::Relaxed);
+        self.waits.apis.store(missing, Ordering::Relaxed);
+    }
+
+    /// Notes whether others have objects of the bundle.
+    pub(super) fn is_refused(&self, refused: bool) {
+        self.waits.objects.store(refused, Ordering::Relaxed);
+    }
+
+    /// Changes when it is worth trying again, since others have given up objects.
+    pub(super) fn turn(&self) -> u64 {
+        self.waits.turn.load(Ordering::Relaxed)
+    }
+}
+
+impl Tries {
+    /// It worked.
+    pub(super) fn succeeded(&mut self) {
+        *self = Self::default();
     }
 
     /// Something failed: for how long nothing of the kind is tried.
-    pub(super) fn back_off(&mut self, tried: String, slowly: bool, now: Timestamp) -> Duration {
+    pub(super) fn again(&mut self, tried: String, retry: Retry, now: Timestamp) -> Duration {
         let same = self
             .pause
             .as_ref()
@@ -164,7 +224,7 @@ impl Memory {
         } else {
             1
         };
-        let wait = back_off(self.attempts, slowly, fastrand::f64());
+        let wait = back_off(self.attempts, retry == Retry::Slowly, fastrand::f64());
         let until = now.checked_add(wait).unwrap_or(now);
         self.pause = Some(Pause { tried, until });
         wait

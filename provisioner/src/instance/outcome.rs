@@ -16,6 +16,17 @@ pub struct Outcome {
     pub health: Health,
     /// Somebody who does not leave our objects alone, in words.
     pub fights: Vec<String>,
+    /// What was repaired of the installed bundle, while another one could not be installed.
+    pub kept: Option<Kept>,
+}
+
+/// A change of what is known of the installed objects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// All objects.
+    pub inventory: Inventory,
+    /// Objects that wait for an optional API from now on.
+    pub waiting: Vec<String>,
 }
 
 /// How it is with the Bundle of the template.
@@ -137,6 +148,7 @@ impl Outcome {
             install: Install::Unchanged,
             health: Health::NotLooked,
             fights: Vec::new(),
+            kept: None,
         }
     }
 }

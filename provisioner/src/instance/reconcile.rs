@@ -147,21 +147,17 @@ async fn settle(
             install: Install::Paused,
             health: maintain::health(instance, shared, memory),
             fights: Vec::new(),
+            kept: None,
         };
         return (outcome, None);
     }
     let hash = template::hash(instance);
     let bundles = shared.bundles_of(instance);
-    let wanted = match find_or_make(instance, shared, &bundles, &hash, &status).await {
-        Ok(bundle) => bundle,
-        Err(message) => {
-            return (
-                Outcome::of_bundle(Valid::Unknown(message)),
-                Some(Duration::from_secs(2)),
-            );
-        }
+    let wanted = find_or_make(instance, shared, memory, &bundles, &hash, &status).await;
+    let (valid, make_again) = match &wanted {
+        Ok(bundle) => (valid(bundle), None),
+        Err((message, again)) => (Valid::Unknown(message.clone()), Some(*again)),
     };
-    let valid = valid(&wanted);
     let named = |name: Option<&String>| {
         bundles
             .iter()
@@ -169,17 +165,16 @@ async fn settle(
     };
     let installed = named(status.installed_bundle_name.as_ref());
     let has_failed = status.failed_template_hash.as_ref() == Some(&hash);
-    let target = if matches!(valid, Valid::Unpacked { .. }) && !has_failed {
-        Some(Target {
-            bundle: &wanted,
+    let target = match &wanted {
+        Ok(bundle) if matches!(valid, Valid::Unpacked { .. }) && !has_failed => Some(Target {
+            bundle,
             way_back_from: None,
-        })
-    } else {
-        // The old one stays as it was declared while the new one is not ready.
-        installed.map(|bundle| Target {
+        }),
+        // The old one stays as it was declared while the new one is not ready, or cannot even be made.
+        _ => installed.map(|bundle| Target {
             bundle,
             way_back_from: has_failed.then(|| (hash.clone(), why_it_failed(&status))),
-        })
+        }),
     };
     let Some(target) = target else {
         maintain::watch(instance, shared, memory).await;
@@ -187,12 +182,18 @@ async fn settle(
             health: maintain::health(instance, shared, memory),
             ..Outcome::of_bundle(valid)
         };
-        return (outcome, None);
+        return (outcome, make_again);
     };
+    let installed = installed.map(AsRef::as_ref);
     let previous = named(status.previous_bundle_name.as_ref()).map(|bundle| bundle.as_ref());
-    let mut settled = install::run(instance, shared, memory, &status, &target).await;
-    if let Some(failure) = rollback::reason(instance, &status, &settled.install, &settled.health)
-        && let Some(back) = rollback::to(&status, &target, installed.map(AsRef::as_ref), previous)
+    let mut settled = install::run(instance, shared, memory, &status, &target, installed).await;
+    // Another template than the one that does not work is not to blame.
+    let is_wanted =
+        matches!(&wanted, Ok(wanted) if wanted.metadata.name == target.bundle.metadata.name);
+    if is_wanted
+        && let Some(failure) =
+            rollback::reason(instance, &status, &settled.install, &settled.health)
+        && let Some(back) = rollback::to(&status, &target, installed, previous)
     {
         let target = Target {
             bundle: back,
@@ -200,17 +201,25 @@ async fn settle(
         };
         // The first try has changed it.
         let status = current_status(instance, memory);
-        settled = install::run(instance, shared, memory, &status, &target).await;
+        settled = install::run(instance, shared, memory, &status, &target, installed).await;
     }
-    let again = settled.again;
+    let again = sooner(settled.again, make_again);
     let outcome = Outcome {
         valid,
         install: settled.install,
         health: settled.health,
         fights: settled.fights,
+        kept: settled.kept,
     };
-    clean_up(instance, shared, &bundles, &wanted, &status, &outcome).await;
+    if let Ok(wanted) = &wanted {
+        clean_up(instance, shared, &bundles, wanted, &status, &outcome).await;
+    }
     (outcome, again)
+}
+
+/// The shorter of two times to wait.
+pub(super) fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.into_iter().chain(other).min()
 }
 
 /// Why the template was given up, as was told then.
@@ -250,20 +259,51 @@ fn valid(bundle: &Bundle) -> Valid {
     }
 }
 
-/// The Bundle of the template; it is made when there is none. First there is room made for it.
+/// The Bundle of the template; it is made when there is none. Otherwise why there is none, and when to try again.
 async fn find_or_make(
     instance: &BundleInstance,
     shared: &Shared,
+    memory: &mut Memory,
     bundles: &[Arc<Bundle>],
     hash: &str,
     status: &BundleInstanceStatus,
-) -> Result<Arc<Bundle>, String> {
+) -> Result<Arc<Bundle>, (String, Duration)> {
     if let Some(bundle) = bundles
         .iter()
         .find(|bundle| template::matches(bundle, instance, hash))
     {
         return Ok(Arc::clone(bundle));
     }
+    let now = (shared.ctx.now)();
+    if let Some(why) = &memory.not_made
+        && let Some(left) = memory.makings.must_wait(hash, now)
+    {
+        return Err((why.clone(), left));
+    }
+    let (why, retry) = match make(instance, shared, bundles, hash, status).await {
+        Ok(bundle) => {
+            memory.makings.succeeded();
+            memory.not_made = None;
+            return Ok(bundle);
+        }
+        Err(failure) => failure,
+    };
+    if retry == Retry::Soon {
+        // Nothing holds back whoever is woken because the one that was in the way has gone.
+        return Err((why, Duration::from_secs(2)));
+    }
+    memory.not_made = Some(why.clone());
+    Err((why, memory.makings.again(hash.to_owned(), retry, now)))
+}
+
+/// Makes the Bundle of the template. First there is room made for it.
+async fn make(
+    instance: &BundleInstance,
+    shared: &Shared,
+    bundles: &[Arc<Bundle>],
+    hash: &str,
+    status: &BundleInstanceStatus,
+) -> Result<Arc<Bundle>, (String, Retry)> {
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
     let bundle = template::bundle(instance, hash);
     let name = bundle.name_any();
@@ -279,23 +319,36 @@ async fn find_or_make(
     match api.create(&kube::api::PostParams::default(), &bundle).await {
         Ok(made) => return Ok(Arc::new(made)),
         Err(kube::Error::Api(status)) if status.code == 409 => {}
-        Err(error) => return Err(format!("Bundle {name} cannot be created: {error}")),
+        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+            let message = format!(
+                "the apiserver refuses Bundle {name}, which is made from spec.template: {}; correct the template",
+                status.message
+            );
+            return Err((message, Retry::Slowly));
+        }
+        Err(error) => {
+            let message = format!("Bundle {name} cannot be created: {error}");
+            return Err((message, Retry::Soon));
+        }
     }
     // It exists: made a moment ago, or going, or somebody else's.
-    let found = api
-        .get(&name)
-        .await
-        .map_err(|error| format!("Bundle {name} cannot be read: {error}"))?;
+    let found = api.get(&name).await.map_err(|error| {
+        (
+            format!("Bundle {name} cannot be read: {error}"),
+            Retry::Soon,
+        )
+    })?;
     if template::is_of(&found, instance) && template::matches(&found, instance, hash) {
         return Ok(Arc::new(found));
     }
-    Err(if found.metadata.deletion_timestamp.is_some() {
+    let message = if found.metadata.deletion_timestamp.is_some() {
         format!("Bundle {name} is being deleted; it is made again when it is gone")
     } else {
         format!(
             "Bundle {name} exists and was not made from this template; delete it, so that it can be made again"
         )
-    })
+    };
+    Err((message, Retry::Soon))
 }
 
 /// Deletes Bundles that nobody needs: all but the wanted one, once that is installed and healthy.
@@ -490,14 +543,4 @@ async fn tell(
 /// A time a little longer or shorter, so that not all instances come at once.
 pub(super) fn spread(time: Duration) -> Duration {
     time.mul_f64(0.9 + fastrand::f64() / 5.0)
-}
-
-/// When to try again after a failure.
-pub(super) fn again(
-    memory: &mut Memory,
-    tried: String,
-    retry: Retry,
-    now: jiff::Timestamp,
-) -> Duration {
-    memory.back_off(tried, retry == Retry::Slowly, now)
 }

@@ -44,6 +44,10 @@ pub fn of(
         status.released = done.released;
         status.failed_template_hash = done.rolled_back.map(|(hash, _)| hash);
     }
+    if let Some(kept) = &outcome.kept {
+        status.inventory = Some(kept.inventory.clone());
+        status.waiting.extend(kept.waiting.iter().cloned());
+    }
     if matches!(outcome.install, Install::Done(_) | Install::Unchanged)
         && outcome.health == Health::Healthy
     {

@@ -29,7 +29,7 @@ use super::{
     install::refusals,
     memory::{Memory, Shared},
     outcome::Retry,
-    reconcile::{Error, again, current_status, owner, read_inventory, write_status},
+    reconcile::{Error, current_status, owner, read_inventory, write_status},
     status,
 };
 use crate::{
@@ -54,7 +54,7 @@ pub(super) async fn run(
     let now = (shared.ctx.now)();
     // Another policy is another try.
     let tried = format!("uninstall {:?}", instance.metadata.generation);
-    if let Some(left) = memory.must_wait(&tried, now) {
+    if let Some(left) = memory.tries.must_wait(&tried, now) {
         return Ok(Action::requeue(left));
     }
     let before = current_status(instance, memory);
@@ -110,7 +110,7 @@ pub(super) async fn run(
         if status != before {
             write_status(instance, shared, memory, &status).await?;
         }
-        return Ok(Action::requeue(again(memory, tried, Retry::Soon, now)));
+        return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
     }
     let left: Vec<String> = instance
         .finalizers()
@@ -129,7 +129,7 @@ pub(super) async fn run(
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         // The watch delivers the newer version, and this is tried again.
         Err(kube::Error::Api(status)) if status.code == 409 => {
-            return Ok(Action::requeue(again(memory, tried, Retry::Soon, now)));
+            return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
         }
         Err(error) => return Err(Error::on("remove the finalizer", instance)(error)),
     }

@@ -4,7 +4,9 @@
 mod drift;
 mod health;
 mod install;
+mod keep;
 mod optional;
+mod ownership;
 mod pivot;
 mod rollback;
 

@@ -26,6 +26,7 @@ fn outcome(valid: Valid, install: Install, health: Health) -> Outcome {
         install,
         health,
         fights: Vec::new(),
+        kept: None,
     }
 }
 

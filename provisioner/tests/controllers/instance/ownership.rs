@@ -1,0 +1,230 @@
+//! Whose an object is: what others have is not taken, and what is let go can be had by the next one.
+
+mod retained;
+
+use super::*;
+
+/// Tells what is in the way of the first installation.
+async fn refused(world: &World, name: &str) -> BundleInstance {
+    let refused = wait_reason(world, name, "Installed", "InstallFailed").await;
+    assert_eq!(line(&refused, "Installed"), "False InstallFailed");
+    assert_eq!(refused.status.as_ref().unwrap().installed_bundle_name, None);
+    refused
+}
+
+fn owner_name(map: &ConfigMap) -> Option<&str> {
+    map.labels().get(labels::OWNER_NAME).map(String::as_str)
+}
+
+#[tokio::test]
+async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
+    let world = running().await;
+    let (first, second) = (unique("i11-first"), unique("i11-second"));
+    let space = world.cluster.temp_namespace("i11").await.unwrap();
+    let api = maps(world, space.name());
+    let both = map(space.name(), "both", &[("v", "first")]);
+    let source = publish(world, &format!("{first}:v1"), &[both]).await;
+    world.instance(&first, "plain", source).await;
+    world.wait_instance(&first, "Healthy", "True").await;
+    let before = api.get("both").await.unwrap();
+    let objects = [
+        map(space.name(), "both", &[("v", "second")]),
+        map(space.name(), "own", &[("v", "second")]),
+    ];
+    let source = publish(world, &format!("{second}:v1"), &objects).await;
+    world.instance(&second, "plain", source).await;
+
+    let told = refused(world, &second).await;
+    let told = message(&told, "Installed");
+    let expected = format!(
+        "ConfigMap {space}/both exists and belongs to BundleInstance {first}: delete that BundleInstance, or remove the \
+         object from one of the two bundles",
+        space = space.name()
+    );
+    assert_eq!(told, expected);
+    let after = api.get("both").await.unwrap();
+    assert_eq!(after.resource_version(), before.resource_version());
+    assert!(api.get_opt("own").await.unwrap().is_none());
+    assert_eq!(line(&read(world, &first).await, "Healthy"), "True Healthy");
+
+    delete(world, &first).await;
+    let gone = tokio::time::Instant::now();
+    has_value(world, space.name(), "both", "v", "second").await;
+    world.wait_instance(&second, "Healthy", "True").await;
+    // Without waiting for the next try, which is 15 seconds after the last one.
+    assert!(
+        gone.elapsed() < std::time::Duration::from_secs(5),
+        "{:?}",
+        gone.elapsed()
+    );
+    delete(world, &second).await;
+}
+
+#[tokio::test]
+async fn i11_of_two_that_begin_at_the_same_moment_exactly_one_has_the_object() {
+    const PAIRS: usize = 4;
+    let world = running().await;
+    let space = world.cluster.temp_namespace("race").await.unwrap();
+    let group = format!("{}.example.com", unique("race"));
+    // All wait for the same API, and begin when it comes.
+    let awaited = |name: &str| json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": name, "namespace": space.name()}});
+    let pairs: Vec<[String; 2]> = (0..PAIRS)
+        .map(|_| [unique("race-a"), unique("race-b")])
+        .collect();
+    for pair in &pairs {
+        for name in pair {
+            let objects = [
+                awaited(name),
+                map(space.name(), &pair[0], &[("v", name)]),
+                map(space.name(), &format!("{name}-own"), &[]),
+            ];
+            let source = publish(world, &format!("{name}:v1"), &objects).await;
+            world.instance(name, "plain", source).await;
+        }
+    }
+    for name in pairs.iter().flatten() {
+        refused(world, name).await;
+    }
+    world.apply(&support::crd(&group, "Widget")).await;
+
+    let api = maps(world, space.name());
+    for pair in &pairs {
+        let object = &pair[0];
+        support::wait_for(api.clone(), object, "applied", |it: &ConfigMap| {
+            owner_name(it).map(|_| ())
+        })
+        .await;
+        let winner = owner_name(&api.get(object).await.unwrap())
+            .unwrap()
+            .to_owned();
+        let loser = pair.iter().find(|name| **name != winner).unwrap();
+        let well = world.wait_instance(&winner, "Healthy", "True").await;
+        assert_eq!(line(&well, "Installed"), "True InstallationSucceeded");
+        let told = format!("belongs to BundleInstance {winner}");
+        let refused = support::wait_for(world.api(), loser, &told, |it: &BundleInstance| {
+            let installed = condition(&it.status.as_ref()?.conditions, "Installed")?;
+            installed.message.contains(&told).then_some(())
+        })
+        .await;
+        assert_eq!(line(&refused, "Installed"), "False InstallFailed");
+        assert_eq!(refused.status.unwrap().installed_bundle_name, None);
+        let found = api.get(object).await.unwrap();
+        assert_eq!(found.data.as_ref().unwrap()["v"], winner);
+        assert_eq!(found.metadata.generation, None);
+        // It has been applied once, and by nobody else.
+        let entries = found.metadata.managed_fields.unwrap();
+        assert_eq!(entries.len(), 1, "{entries:?}");
+        assert!(
+            api.get_opt(&format!("{loser}-own"))
+                .await
+                .unwrap()
+                .is_none()
+        );
+
+        delete(world, &winner).await;
+        has_value(world, space.name(), object, "v", loser).await;
+        world.wait_instance(loser, "Healthy", "True").await;
+    }
+    for pair in &pairs {
+        let api: Api<BundleInstance> = world.api();
+        for name in pair {
+            if api.get_opt(name).await.unwrap().is_some() {
+                delete(world, name).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_exists_is_taken_only_when_it_is_handed_over() {
+    let world = running().await;
+    let name = unique("adopt");
+    let space = world.cluster.temp_namespace("adopt").await.unwrap();
+    let api = maps(world, space.name());
+    let existing = [
+        ("plain", json!({})),
+        (
+            "olm",
+            json!({"labels": {"olm.owner": "etcd.v1", "olm.owner.kind": "ClusterServiceVersion", "olm.owner.namespace": "operators"}}),
+        ),
+        (
+            "helm",
+            json!({"annotations": {"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"}}),
+        ),
+    ];
+    let mut before = BTreeMap::new();
+    for (object, metadata) in &existing {
+        let mut value = map(space.name(), object, &[("v", "theirs"), ("more", "theirs")]);
+        let fields = metadata.as_object().unwrap().clone();
+        value["metadata"].as_object_mut().unwrap().extend(fields);
+        world.apply(&value).await;
+        before.insert(*object, api.get(object).await.unwrap());
+    }
+    let objects = existing
+        .each_ref()
+        .map(|(object, _)| map(space.name(), object, &[("v", "ours")]));
+    let source = publish(world, &format!("{name}:v1"), &objects).await;
+    world.instance(&name, "plain", source.clone()).await;
+    let told = refused(world, &name).await;
+    let told = message(&told, "Installed");
+    for part in [
+        "/plain exists and belongs to no BundleInstance: ",
+        "/olm exists and belongs to OLM, for its ClusterServiceVersion operators/etcd.v1: ",
+        "/helm exists and belongs to the Helm release db/etcd: ",
+        &format!("core.rukpak.io/adopt={name}"),
+    ] {
+        assert!(told.contains(part), "{part} is missing: {told}");
+    }
+    for (object, before) in &before {
+        let after = api.get(object).await.unwrap();
+        assert_eq!(after.resource_version(), before.resource_version());
+    }
+
+    // Handed over to somebody else is not handed over.
+    let hand_over = |to: &str| json!({"metadata": {"annotations": {labels::ADOPT: to}}});
+    for (object, _) in &existing {
+        let to = if *object == "olm" { "somebody" } else { &name };
+        meddle(&api, object, hand_over(to)).await;
+    }
+    change(
+        world,
+        &name,
+        json!({"spec": {"crdDeletionPolicy": "Delete"}}),
+    )
+    .await;
+    support::wait_for(
+        world.api(),
+        &name,
+        "only one left",
+        |it: &BundleInstance| {
+            let installed = condition(&it.status.as_ref()?.conditions, "Installed")?;
+            let told = &installed.message;
+            (told.contains("/olm exists") && !told.contains("/plain") && !told.contains("/helm"))
+                .then_some(())
+        },
+    )
+    .await;
+    meddle(&api, "olm", hand_over(&name)).await;
+    change(
+        world,
+        &name,
+        json!({"spec": {"crdDeletionPolicy": "Retain"}}),
+    )
+    .await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    for (object, before) in &before {
+        let after = api.get(object).await.unwrap();
+        assert_eq!(after.uid(), before.uid());
+        assert_eq!(owner_name(&after), Some(name.as_str()));
+        assert_eq!(after.owner_references()[0].name, name);
+        let data = after.data.unwrap();
+        assert_eq!(
+            (data["v"].as_str(), data["more"].as_str()),
+            ("ours", "theirs")
+        );
+    }
+    delete(world, &name).await;
+    for (object, _) in &existing {
+        support::gone(api.clone(), object).await;
+    }
+}
