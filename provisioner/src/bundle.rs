@@ -30,7 +30,7 @@ use manifests::api::{Class, bundle::Bundle};
 
 pub use check::refusal;
 pub use controller::run;
-pub use load::{LoadError, load};
+pub use load::{LoadError, fetch_again, load};
 pub use status::is_unpacked;
 
 /// The class of a Bundle; `None` is a class of somebody else.

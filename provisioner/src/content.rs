@@ -74,6 +74,8 @@ pub struct Parts {
     pub store: Arc<Store>,
     /// Content is converted for the version of the apiserver.
     pub versions: Arc<Versions>,
+    /// Fetches what the store has lost, or never had as another replica fetched it; without it, nothing does.
+    pub mender: Option<Context>,
     /// The clock.
     pub now: fn() -> Timestamp,
 }
@@ -85,6 +87,7 @@ impl From<&Context> for Parts {
             settings: Arc::clone(&context.settings),
             store: Arc::clone(&context.store),
             versions: Arc::clone(&context.versions),
+            mender: Some(context.clone()),
             now: context.now,
         }
     }

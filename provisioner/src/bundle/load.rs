@@ -7,7 +7,7 @@ use manifests::{api::bundle::Bundle, content::Content};
 use tokio::task::spawn_blocking;
 use unpacker::{Digest, store};
 
-use super::fetch;
+use super::fetch::{self, Brought};
 use crate::context::Context;
 
 /// Why content cannot be had.
@@ -72,15 +72,29 @@ pub async fn load(ctx: &Context, bundle: &Bundle) -> Result<Arc<Content>, LoadEr
         Err(store::Error::Missing { .. } | store::Error::Damaged { .. }) => {}
         found => return found.map_err(failed),
     }
-    let fetched = fetch::fetch(ctx, bundle).await;
-    let fetched = fetched.map_err(|source| LoadError::Fetch {
-        bundle: name(),
-        source,
-    })?;
-    let fetched = fetched.ok_or_else(not_unpacked)?;
+    let fetched = fetched(ctx, bundle).await?;
     let content = get(ctx, fetched.stored.digest).await;
     drop(fetched); // held until here
     content.map_err(failed)
+}
+
+/// Fetches a Bundle's content once more for a store that does not have it on its disk.
+///
+/// # Errors
+/// When it never was unpacked, or is nowhere to be had.
+pub async fn fetch_again(ctx: &Context, bundle: &Bundle) -> Result<(), LoadError> {
+    fetched(ctx, bundle).await.map(drop)
+}
+
+async fn fetched(ctx: &Context, bundle: &Bundle) -> Result<Brought, LoadError> {
+    let fetched = fetch::fetch(ctx, bundle).await;
+    let fetched = fetched.map_err(|source| LoadError::Fetch {
+        bundle: bundle.name_any(),
+        source,
+    })?;
+    fetched.ok_or_else(|| LoadError::NotUnpacked {
+        bundle: bundle.name_any(),
+    })
 }
 
 async fn get(ctx: &Context, digest: Digest) -> store::Result<Arc<Content>> {

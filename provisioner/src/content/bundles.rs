@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
-use kube::Api;
+use kube::{Api, ResourceExt as _};
 use manifests::api::{
     Class,
     bundle::{Bundle, Phase},
@@ -18,9 +18,13 @@ use tracing::{error, warn};
 use unpacker::{Digest, Format, store};
 
 use super::{Parts, answer, plain, routes::Shared, stream};
+use crate::bundle::fetch_again;
 
 /// How long the apiserver may take, and how long a client waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client waits for content that has to be fetched again.
+const FETCH: Duration = Duration::from_secs(30);
 
 /// What of a Bundle is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,15 +65,15 @@ pub(super) async fn get(
     };
     let class = Class::parse(&bundle.spec.provisioner_class_name);
     if class == Some(Class::Registry) && wanted == Wanted::Plain {
-        return converted(shared, name, digest, headers).await;
+        return converted(shared, &bundle, digest, headers).await;
     }
-    original(shared, name, digest, headers).await
+    original(shared, &bundle, digest, headers).await
 }
 
 /// Content as it is in the store.
 pub(super) async fn original(
     shared: &Shared,
-    name: &str,
+    bundle: &Bundle,
     digest: Digest,
     headers: &HeaderMap,
 ) -> Response {
@@ -80,11 +84,20 @@ pub(super) async fn original(
         Ok(turn) => turn,
         Err(response) => return response,
     };
-    let store = Arc::clone(&shared.parts.store);
-    let served = task::spawn_blocking(move || store.served(&digest, Format::TarGz)).await;
-    match served {
+    let served = || {
+        let store = Arc::clone(&shared.parts.store);
+        task::spawn_blocking(move || store.served(&digest, Format::TarGz))
+    };
+    let mut found = served().await;
+    if let Ok(Err(error)) = &found
+        && mend(&shared.parts, bundle, error).await
+    {
+        found = served().await;
+    }
+    let name = bundle.name_any();
+    match found {
         Ok(Ok(served)) => stream::archive(&digest, stream::body(served, turn)),
-        Ok(Err(error)) => not_stored(name, &error),
+        Ok(Err(error)) => not_stored(&name, &error),
         Err(error) => {
             error!(%error, "reading content failed");
             answer::unavailable(format!("the content of Bundle {name} could not be read"))
@@ -92,7 +105,12 @@ pub(super) async fn original(
     }
 }
 
-async fn converted(shared: &Shared, name: &str, digest: Digest, headers: &HeaderMap) -> Response {
+async fn converted(
+    shared: &Shared,
+    bundle: &Bundle,
+    digest: Digest,
+    headers: &HeaderMap,
+) -> Response {
     let Parts {
         settings,
         store,
@@ -105,9 +123,16 @@ async fn converted(shared: &Shared, name: &str, digest: Digest, headers: &Header
         Err(_) => return silent(),
     };
     let limits = settings.unpack.limits;
-    let packed = match shared.plain.get(store, limits, digest, version).await {
+    let mut packed = shared.plain.get(store, limits, digest, version).await;
+    if let Err(plain::Error::Store(error)) = &packed
+        && mend(&shared.parts, bundle, error).await
+    {
+        packed = shared.plain.get(store, limits, digest, version).await;
+    }
+    let name = bundle.name_any();
+    let packed = match packed {
         Ok(packed) => packed,
-        Err(plain::Error::Store(error)) => return not_stored(name, &error),
+        Err(plain::Error::Store(error)) => return not_stored(&name, &error),
         Err(error) => {
             return answer::problem(
                 StatusCode::UNPROCESSABLE_ENTITY,
@@ -120,6 +145,32 @@ async fn converted(shared: &Shared, name: &str, digest: Digest, headers: &Header
         return stream::unchanged(&packed.digest);
     }
     stream::archive(&packed.digest, packed.archive.into())
+}
+
+/// Fetches content again that the store does not have: its volume may be new, or another replica have fetched it. Tells
+/// whether it is there now. It goes on when the client waits no longer.
+async fn mend(parts: &Parts, bundle: &Bundle, error: &store::Error) -> bool {
+    let is_lost = matches!(
+        error,
+        store::Error::Missing { .. } | store::Error::Damaged { .. }
+    );
+    let Some(ctx) = parts.mender.clone().filter(|_| is_lost) else {
+        return false;
+    };
+    let (bundle, name) = (bundle.clone(), bundle.name_any());
+    let fetching = tokio::spawn(async move { fetch_again(&ctx, &bundle).await });
+    match time::timeout(FETCH, fetching).await {
+        Ok(Ok(Ok(()))) => true,
+        Ok(Ok(Err(error))) => {
+            warn!(bundle = name, %error, "lost content cannot be fetched again");
+            false
+        }
+        Ok(Err(error)) => {
+            error!(bundle = name, %error, "fetching lost content failed");
+            false
+        }
+        Err(_) => false,
+    }
 }
 
 /// Looks a Bundle up.
@@ -157,7 +208,7 @@ fn not_unpacked(name: &str, bundle: &Bundle) -> String {
 fn not_stored(name: &str, error: &store::Error) -> Response {
     warn!(bundle = name, %error, "content cannot be handed out");
     answer::unavailable(format!(
-        "the content of Bundle {name} is not in the store at the moment, and is fetched again; try again"
+        "the content of Bundle {name} is not in the store at the moment, and cannot be fetched again yet; see the conditions of the Bundle, and try again"
     ))
 }
 

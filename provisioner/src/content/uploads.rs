@@ -99,7 +99,7 @@ pub(super) async fn get(shared: &Shared, name: &str, headers: &HeaderMap) -> Res
     match upload.archive() {
         Some(_) if stream::is_known(headers, &digest) => stream::unchanged(&digest),
         Some(archive) => stream::archive(&digest, archive.clone().into()),
-        None => bundles::original(shared, name, digest, headers).await,
+        None => bundles::original(shared, &bundle, digest, headers).await,
     }
 }
 

@@ -239,7 +239,7 @@ fn pod(object: &Value, conditions: &Conditions<'_>) -> Health {
         "Running" => match crashing(object).as_slice() {
             [] => Health::progress("runs and is not ready"),
             names => Health::failed(format!(
-                "containers crash again and again: {}",
+                "containers crash again and again (CrashLoopBackOff): {}",
                 names.join(", ")
             )),
         },

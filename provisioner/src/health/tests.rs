@@ -404,7 +404,7 @@ fn pods() {
                     {"name": "b", "state": {"running": {}}},
                     {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
                 ]}),
-                Failed("containers crash again and again: a, c"),
+                Failed("containers crash again and again (CrashLoopBackOff): a, c"),
             ),
         ],
     );

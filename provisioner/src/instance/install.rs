@@ -109,7 +109,7 @@ pub(super) async fn run(
         keep(instance, shared, memory, version, installed, &mut settled).await;
         return settled;
     }
-    match attempt(instance, shared, memory, status, target, &key).await {
+    match Box::pin(attempt(instance, shared, memory, status, target, &key)).await {
         Ok(done) => {
             let complete = done.digest == key;
             info!(bundle = %done.bundle, objects = done.inventory.count, complete, "installed");

@@ -235,7 +235,7 @@ pub(super) async fn keep(
         keeping.again = sooner(keeping.again, Some(left));
         return keeping;
     }
-    match repair(instance, shared, memory, bundle, &ready, &view).await {
+    match Box::pin(repair(instance, shared, memory, bundle, &ready, &view)).await {
         Ok(changed) => {
             memory.repairs.succeeded();
             keeping.is_as_declared = held.is_empty();

@@ -185,7 +185,7 @@ async fn settle(
         return (outcome, make_again);
     };
     let installed = installed.map(AsRef::as_ref);
-    let previous = named(status.previous_bundle_name.as_ref()).map(|bundle| bundle.as_ref());
+    let previous = named(status.previous_bundle_name.as_ref()).map(AsRef::as_ref);
     let mut settled = install::run(instance, shared, memory, &status, &target, installed).await;
     // Another template than the one that does not work is not to blame.
     let is_wanted =
@@ -362,7 +362,6 @@ async fn clean_up(
 ) {
     let installed = match &outcome.install {
         Install::Done(done) if done.rolled_back.is_none() => Some(&done.bundle),
-        Install::Done(_) => None,
         Install::Unchanged => before.installed_bundle_name.as_ref(),
         _ => None,
     };

@@ -230,10 +230,11 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
                 message = format!("bundle {}{BROUGHT_BACK}{failure}{TRY_ANOTHER}", done.bundle);
             }
             if !done.waiting.is_empty() {
-                message.push_str(&format!(
-                    "; {} objects wait for APIs that this cluster does not serve, see status.waiting",
-                    done.waiting.len()
-                ));
+                message.push_str("; ");
+                message.push_str(&done.waiting.len().to_string());
+                message.push_str(
+                    " objects wait for APIs that this cluster does not serve, see status.waiting",
+                );
             }
             for warning in &done.warnings {
                 message.push_str("; ");

@@ -2,6 +2,7 @@
 
 mod access;
 mod refusals;
+mod served;
 mod store;
 
 use k8s_openapi::api::core::v1::ConfigMap;

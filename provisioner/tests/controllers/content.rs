@@ -4,6 +4,6 @@
 mod access;
 mod bundles;
 mod kept;
-mod site;
+pub(crate) mod site;
 mod tls;
 mod uploads;

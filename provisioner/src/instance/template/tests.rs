@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-fn instance(name: &str, template: serde_json::Value) -> BundleInstance {
+fn instance(name: &str, template: &serde_json::Value) -> BundleInstance {
     serde_json::from_value(json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "BundleInstance",
@@ -21,25 +21,25 @@ fn the_hash_is_the_documented_one() {
     // printf '%s' '{"annotations":null,"labels":null,"spec":{"provisionerClassName":"core.rukpak.io/plain","source":
     // {"image":{"ref":"example.com/a:1"},"type":"image"}}}' | sha256sum | cut -c1-40, without the line break
     assert_eq!(
-        hash(&instance("a", image("example.com/a:1"))),
+        hash(&instance("a", &image("example.com/a:1"))),
         "682509083659fdf7195e8faf92c6b0c1dc2a75b4"
     );
 }
 
 #[test]
 fn only_what_a_template_says_changes_its_hash() {
-    let base = hash(&instance("a", image("example.com/a:1")));
+    let base = hash(&instance("a", &image("example.com/a:1")));
     let mut same = image("example.com/a:1");
     same["metadata"] = json!({"labels": {}, "annotations": {}});
     same["spec"]["provisionerClassName"] = json!("core.rukpak.io/plain");
-    assert_eq!(hash(&instance("b", same)), base);
+    assert_eq!(hash(&instance("b", &same)), base);
 
     let mut labelled = image("example.com/a:1");
     labelled["metadata"] = json!({"labels": {"a": "b"}});
     let mut class = image("example.com/a:1");
     class["spec"]["provisionerClassName"] = json!("core.rukpak.io/registry");
     for other in [image("example.com/a:2"), labelled, class] {
-        assert_ne!(hash(&instance("a", other)), base);
+        assert_ne!(hash(&instance("a", &other)), base);
     }
 }
 
@@ -47,7 +47,7 @@ fn only_what_a_template_says_changes_its_hash() {
 fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
     let long = format!("{}.{}", "x".repeat(37), "y".repeat(7));
     for name in ["a", "a.b", &"x".repeat(45), &long] {
-        let instance = instance(name, image("example.com/a:1"));
+        let instance = instance(name, &image("example.com/a:1"));
         let bundle = bundle(&instance, &hash(&instance));
         let made = bundle.name_any();
         assert!(made.len() <= LONGEST_NAME, "{made}");
@@ -59,7 +59,7 @@ fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
     let names = ["a", "b"].map(|end| {
         let instance = instance(
             &format!("{}{end}", "x".repeat(44)),
-            image("example.com/a:1"),
+            &image("example.com/a:1"),
         );
         bundle(&instance, &hash(&instance)).name_any()
     });
@@ -72,7 +72,7 @@ fn a_template_cannot_forge_our_labels() {
     template["metadata"] = json!({"labels": {
         labels::OWNER_NAME: "other", labels::OWNER_KIND: "Bundle", labels::TEMPLATE_HASH: "0", "app": "a",
     }});
-    let instance = instance("a", template);
+    let instance = instance("a", &template);
     let bundle = bundle(&instance, "1");
     assert_eq!(bundle.labels()[labels::OWNER_NAME], "a");
     assert_eq!(bundle.labels()[labels::OWNER_KIND], "BundleInstance");
@@ -82,7 +82,7 @@ fn a_template_cannot_forge_our_labels() {
 
 #[test]
 fn a_bundle_that_somebody_changed_is_not_the_templates() {
-    let instance = instance("a", image("example.com/a:1"));
+    let instance = instance("a", &image("example.com/a:1"));
     let mut other = bundle(&instance, "1");
     other.spec.source.image.as_mut().unwrap().reference = "example.com/b:1".to_owned();
     assert!(!matches(&other, &instance, "1"));

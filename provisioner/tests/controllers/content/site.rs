@@ -45,19 +45,72 @@ pub(super) async fn cluster() -> &'static Cluster {
             let name = definition["metadata"]["name"].as_str().unwrap();
             cluster.wait_established(name).await.unwrap();
         }
-        let install = include_bytes!("../../../../manifests/install/rukpak.yaml");
-        let objects = yaml::documents(install).map(Result::unwrap);
-        let roles = objects.filter(|object| {
-            let name = object["metadata"]["name"].as_str();
-            object["kind"] == "ClusterRole"
-                && matches!(name, Some("bundle-reader" | "bundle-uploader"))
-        });
-        for role in roles {
-            cluster.apply(&role, DryRun::No).await.unwrap();
-        }
+        apply_roles(&cluster).await;
         cluster
     };
     CLUSTER.get_or_init(start).await
+}
+
+/// Applies the roles `bundle-reader` and `bundle-uploader` of the install file.
+pub(crate) async fn apply_roles(cluster: &Cluster) {
+    let install = include_bytes!("../../../../manifests/install/rukpak.yaml");
+    let objects = yaml::documents(install).map(Result::unwrap);
+    let roles = objects.filter(|object| {
+        let name = object["metadata"]["name"].as_str();
+        object["kind"] == "ClusterRole" && matches!(name, Some("bundle-reader" | "bundle-uploader"))
+    });
+    for role in roles {
+        cluster.apply(&role, DryRun::No).await.unwrap();
+    }
+}
+
+/// A new account with these roles, and its token.
+pub(crate) async fn account(
+    cluster: &Cluster,
+    namespace: &str,
+    roles: &[&str],
+) -> (String, String) {
+    let name = unique("somebody");
+    let account = ServiceAccount {
+        metadata: kube::api::ObjectMeta {
+            name: Some(name.clone()),
+            ..Default::default()
+        },
+        ..ServiceAccount::default()
+    };
+    let api = Api::<ServiceAccount>::namespaced(cluster.client().unwrap(), namespace);
+    api.create(&PostParams::default(), &account).await.unwrap();
+    for role in roles {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": unique("binding")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        });
+        cluster.apply(&binding, DryRun::No).await.unwrap();
+    }
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec::default()),
+        ..TokenRequest::default()
+    };
+    let params = PostParams::default();
+    let answer = api.create_token_request(&name, &params, &request).await;
+    let token = answer.unwrap().status.unwrap().token.unwrap();
+    (name, token)
+}
+
+/// A client that believes these authorities and no others, with a new connection.
+pub(crate) fn browser(namespace: &str, port: u16, authority: &str) -> reqwest::Client {
+    let authority = reqwest::Certificate::from_pem_bundle(authority.as_bytes()).unwrap();
+    let address = ([127, 0, 0, 1], port).into();
+    reqwest::Client::builder()
+        .tls_certs_only(authority)
+        .resolve(&format!("core.{namespace}.svc"), address)
+        .no_proxy()
+        .timeout(PATIENCE)
+        .build()
+        .unwrap()
 }
 
 /// A service and what it uses.
@@ -111,6 +164,7 @@ impl Site {
             settings: Arc::new(settings),
             store: Arc::new(Store::open(folder.path(), budget).unwrap()),
             versions: Arc::new(Versions::new(client.clone(), None)),
+            mender: None,
             now: Timestamp::now,
         };
         let options = Options {
@@ -173,15 +227,7 @@ impl Site {
 
     /// A client that believes these authorities and no others, with a new connection.
     pub(super) fn browser(&self, authority: &str) -> reqwest::Client {
-        let authority = reqwest::Certificate::from_pem_bundle(authority.as_bytes()).unwrap();
-        let address = ([127, 0, 0, 1], self.port).into();
-        reqwest::Client::builder()
-            .tls_certs_only(authority)
-            .resolve(&format!("core.{}.svc", self.namespace), address)
-            .no_proxy()
-            .timeout(PATIENCE)
-            .build()
-            .unwrap()
+        browser(&self.namespace, self.port, authority)
     }
 
     pub(super) fn url(&self, path: &str) -> String {
@@ -209,34 +255,7 @@ impl Site {
 
     /// A new account with these roles, and its token.
     pub(super) async fn account(&self, roles: &[&str]) -> (String, String) {
-        let name = unique("somebody");
-        let account = ServiceAccount {
-            metadata: kube::api::ObjectMeta {
-                name: Some(name.clone()),
-                ..Default::default()
-            },
-            ..ServiceAccount::default()
-        };
-        let api = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.namespace);
-        api.create(&PostParams::default(), &account).await.unwrap();
-        for role in roles {
-            let binding = json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": unique("binding")},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": self.namespace}],
-            });
-            self.cluster.apply(&binding, DryRun::No).await.unwrap();
-        }
-        let request = TokenRequest {
-            spec: Some(TokenRequestSpec::default()),
-            ..TokenRequest::default()
-        };
-        let params = PostParams::default();
-        let answer = api.create_token_request(&name, &params, &request).await;
-        let token = answer.unwrap().status.unwrap().token.unwrap();
-        (name, token)
+        account(self.cluster, &self.namespace, roles).await
     }
 
     /// A new Bundle without content.

@@ -1,0 +1,121 @@
+//! Content, over the network, from the process as it is shipped.
+
+use reqwest::{Client, Method, StatusCode};
+
+use super::*;
+use crate::content::site;
+
+/// Somebody with the roles of the install file.
+struct Reader {
+    browser: Client,
+    base: String,
+    token: String,
+}
+
+impl Reader {
+    async fn new(roles: &[&str]) -> Self {
+        let world = world().await;
+        let content = world.provisioner().await.url("content");
+        let port = content.rsplit(':').next().unwrap().parse().unwrap();
+        site::apply_roles(world.cluster).await;
+        let maps = Api::<ConfigMap>::namespaced(world.client(), SYSTEM);
+        let authority = eventually("the authority's publication", async || {
+            let map = maps.get_opt("rukpak-ca").await.unwrap();
+            let data = map.and_then(|map| map.data).unwrap_or_default();
+            data.get("ca.crt").cloned().ok_or("no ca.crt".to_owned())
+        })
+        .await;
+        let (_, token) = site::account(world.cluster, SYSTEM, roles).await;
+        Self {
+            browser: site::browser(SYSTEM, port, &authority),
+            base: format!("https://core.{SYSTEM}.svc:{port}"),
+            token,
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> (StatusCode, Vec<u8>) {
+        let request = self
+            .browser
+            .request(method, format!("{}{path}", self.base))
+            .bearer_auth(&self.token)
+            .body(body);
+        let response = request.send().await.unwrap();
+        (response.status(), response.bytes().await.unwrap().to_vec())
+    }
+
+    /// What `status.contentURL` gives.
+    async fn get(&self, bundle: &Bundle) -> Vec<u8> {
+        let url = bundle.status.as_ref().unwrap().content_url.clone().unwrap();
+        let (_, path) = url.trim_start_matches("https://").split_once('/').unwrap();
+        let (status, body) = self
+            .send(Method::GET, &format!("/{path}"), Vec::new())
+            .await;
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+        body
+    }
+
+    /// A new Bundle to which this is uploaded.
+    async fn upload(&self, content: &Content) -> String {
+        let name = unique("upload");
+        let source = BundleSource {
+            type_: "upload".to_owned(),
+            upload: Some(manifests::api::bundle::UploadSource {}),
+            ..BundleSource::default()
+        };
+        world().await.bundle(&name, "plain", source).await;
+        let path = format!("/uploads/{name}.tgz");
+        let (status, body) = self.send(Method::PUT, &path, archive(content)).await;
+        assert_eq!(
+            status,
+            StatusCode::CREATED,
+            "{}",
+            String::from_utf8_lossy(&body)
+        );
+        name
+    }
+}
+
+fn files(archive: &[u8]) -> Vec<String> {
+    let unpacked = unpacker::stream(archive, &unpacker::Options::default()).unwrap();
+    let paths = unpacked.content.files().map(|(path, _)| path.to_owned());
+    paths.collect()
+}
+
+#[tokio::test]
+async fn b19_what_is_uploaded_is_unpacked() {
+    let uploader = Reader::new(&["bundle-uploader"]).await;
+    let name = uploader.upload(&small("b19")).await;
+    world().await.wait_bundle(&name, "Unpacked", "True").await;
+}
+
+#[tokio::test]
+async fn b20_an_upload_with_a_nested_directory_is_refused() {
+    let uploader = Reader::new(&["bundle-uploader"]).await;
+    let object = config_map("default", "nested", "b20");
+    let name = uploader
+        .upload(&content(&[("manifests/more/a.yaml", object)]))
+        .await;
+    says(&name, "UnpackFailed", "manifests/more").await;
+}
+
+#[tokio::test]
+async fn b21_content_is_served_to_readers_whatever_the_store_has_lost() {
+    let reader = Reader::new(&["bundle-reader"]).await;
+    let world = world().await;
+    let name = unique("b21");
+    let tag = world.push(&format!("{name}:v1"), &small(&name)).await;
+    world.bundle(&name, "plain", image(&tag)).await;
+    let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
+    let archive = reader.get(&bundle).await;
+    assert_eq!(
+        files(&archive),
+        ["manifests/00000.yaml", "metadata/annotations.yaml"]
+    );
+
+    // As on a new volume, or another replica.
+    let digest = bundle.status.as_ref().unwrap().content_digest.as_ref();
+    let digest = digest.unwrap().trim_start_matches("sha256:");
+    let stored = world.provisioner().await.storage().join("content");
+    std::fs::remove_file(stored.join(format!("{digest}.tar"))).unwrap();
+    assert_eq!(reader.get(&bundle).await, archive);
+}
