@@ -13,6 +13,7 @@
 //! change. The inventory is written before anything is applied, so that whatever happens in between, every object
 //! that may exist is known.
 
+mod bundles;
 mod claims;
 mod install;
 mod maintain;

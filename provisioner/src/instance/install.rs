@@ -8,7 +8,11 @@ use std::{collections::HashSet, time::Duration};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
 use manifests::{
-    api::{bundle::Bundle, instance::BundleInstance, instance::BundleInstanceStatus, labels},
+    api::{
+        bundle::Bundle,
+        instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus},
+        labels,
+    },
     object::{Object, group_version, shortened},
     version::KubeVersion,
 };
@@ -76,10 +80,11 @@ pub(super) async fn run(
             return failed(shared, memory, instance, failure, "version".to_owned());
         }
     };
-    let key = key::of(instance, target.bundle, version);
+    let key = key::of(&instance.spec, target.bundle, version);
     let is_new =
         status.applied_digest.as_ref() != Some(&key) || has_api_at_last(shared, status).await;
     if !is_new {
+        memory.declared = Some(instance.spec.clone());
         memory.misses_apis(!status.waiting.is_empty());
         let mut settled = maintain::run(instance, shared, memory, status, target).await;
         if matches!(settled.install, Install::Unchanged)
@@ -112,6 +117,7 @@ pub(super) async fn run(
     match Box::pin(attempt(instance, shared, memory, status, target, &key)).await {
         Ok(done) => {
             let complete = done.digest == key;
+            memory.declared = Some(instance.spec.clone());
             info!(bundle = %done.bundle, objects = done.inventory.count, complete, "installed");
             maintain::watch(instance, shared, memory).await;
             let again = if complete {
@@ -154,10 +160,12 @@ async fn keep(
     let status = current_status(instance, memory);
     let applied = status.applied_digest.unwrap_or_default();
     let applied = applied.strip_suffix(REMOVING).unwrap_or(&applied);
-    if applied != key::of(instance, installed, version) {
+    let specs = [Some(&instance.spec), memory.declared.as_ref()];
+    let is_applied = |spec: &&BundleInstanceSpec| applied == key::of(spec, installed, version);
+    let Some(spec) = specs.into_iter().flatten().find(is_applied).cloned() else {
         return;
-    }
-    let kept = maintain::keep(instance, shared, memory, installed).await;
+    };
+    let kept = maintain::keep(instance, &spec, shared, memory, installed).await;
     if let Some(waiting) = kept.changed
         && let Some(inventory) = maintain::written(instance, shared, memory).await
     {
@@ -260,7 +268,7 @@ async fn attempt(
         .accounts
         .client(instance.spec.service_account.as_ref())
         .map_err(soon("no client can be made"))?;
-    let converted = convert(instance, ctx, target.bundle).await?;
+    let converted = convert(instance, &instance.spec, ctx, target.bundle).await?;
     let had = memory.inventory.clone().unwrap_or_default();
     let objects =
         without_existing_namespace(converted.objects, &client, &owner, &converted.namespace).await;

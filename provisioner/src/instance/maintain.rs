@@ -11,7 +11,7 @@ use manifests::{
     api::{
         bundle::Bundle,
         condition::{self, reason},
-        instance::{BundleInstance, BundleInstanceStatus, Inventory as Listed},
+        instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus, Inventory as Listed},
     },
     object::{Identity, shortened},
 };
@@ -166,7 +166,7 @@ pub(super) async fn run(
     status: &BundleInstanceStatus,
     target: &Target<'_>,
 ) -> Settled {
-    let kept = keep(instance, shared, memory, target.bundle).await;
+    let kept = keep(instance, &instance.spec, shared, memory, target.bundle).await;
     let is_over = kept.is_as_declared && says_otherwise(status, target);
     let install = if let Some(failure) = kept.failure {
         Install::Failed(failure)
@@ -197,9 +197,10 @@ pub(super) fn fights(shared: &Shared, memory: &mut Memory) -> Vec<String> {
     verdicts.iter().map(ToString::to_string).collect()
 }
 
-/// Repairs what is not as it was applied.
+/// Repairs what is not as it was applied, with that spec.
 pub(super) async fn keep(
     instance: &BundleInstance,
+    spec: &BundleInstanceSpec,
     shared: &Shared,
     memory: &mut Memory,
     bundle: &Bundle,
@@ -235,7 +236,11 @@ pub(super) async fn keep(
         keeping.again = sooner(keeping.again, Some(left));
         return keeping;
     }
-    match Box::pin(repair(instance, shared, memory, bundle, &ready, &view)).await {
+    match Box::pin(repair(
+        instance, spec, shared, memory, bundle, &ready, &view,
+    ))
+    .await
+    {
         Ok(changed) => {
             memory.repairs.succeeded();
             keeping.is_as_declared = held.is_empty();
@@ -263,6 +268,7 @@ fn says_otherwise(status: &BundleInstanceStatus, target: &Target<'_>) -> bool {
 /// Applies some objects again; when that has changed the inventory, tells which objects wait for an API from now on.
 async fn repair(
     instance: &BundleInstance,
+    spec: &BundleInstanceSpec,
     shared: &Shared,
     memory: &mut Memory,
     bundle: &Bundle,
@@ -284,7 +290,7 @@ async fn repair(
         .accounts
         .client(instance.spec.service_account.as_ref())
         .map_err(soon("no client can be made"))?;
-    let converted = install::convert(instance, ctx, bundle).await?;
+    let converted = install::convert(instance, spec, ctx, bundle).await?;
     let had = memory.inventory.clone().unwrap_or_default();
     let mut plan = install::plan(ctx, converted.objects, &had, &owner, &converted.namespace)
         .await

@@ -17,7 +17,7 @@ use kube::{
 use manifests::{
     api::{
         bundle::Bundle,
-        instance::{BundleInstance, BundleInstanceStatus},
+        instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus},
     },
     object::Identity,
 };
@@ -60,6 +60,8 @@ pub(super) struct Memory {
     pub(super) status: Option<BundleInstanceStatus>,
     /// Everything that belongs to it; `None` until it was read.
     pub(super) inventory: Option<Inventory>,
+    /// The spec that is applied, which the present one need not be; `None` until it was seen.
+    pub(super) declared: Option<BundleInstanceSpec>,
     /// Whether the watches know about the inventory.
     pub(super) is_watched: bool,
     /// What is served when they were told, by the count of changes.
@@ -175,6 +177,7 @@ impl Slot {
             memory: Arc::new(tokio::sync::Mutex::new(Memory {
                 status: None,
                 inventory: None,
+                declared: None,
                 is_watched: false,
                 served: 0,
                 unserved: BTreeSet::new(),

@@ -3,7 +3,11 @@
 use convert::{Class as Format, Options, facts::Facts, overlay::DeploymentConfig};
 use kube::ResourceExt as _;
 use manifests::{
-    api::{Class, bundle::Bundle, instance::BundleInstance},
+    api::{
+        Class,
+        bundle::Bundle,
+        instance::{BundleInstance, BundleInstanceSpec},
+    },
     object::Object,
 };
 
@@ -20,12 +24,13 @@ pub(in crate::instance) struct Converted {
     pub(in crate::instance) namespace: String,
 }
 
-/// Reads and converts.
+/// Reads and converts, as a spec of the instance wants it: the present one, or the one that is applied.
 ///
 /// # Errors
 /// When the content cannot be read, or not be converted in the way the instance wants it.
 pub(in crate::instance) async fn convert(
     instance: &BundleInstance,
+    spec: &BundleInstanceSpec,
     ctx: &Context,
     bundle: &Bundle,
 ) -> Result<Converted, Failure> {
@@ -41,8 +46,7 @@ pub(in crate::instance) async fn convert(
             Retry::Soon,
         )
     })?;
-    let deployment_config = instance
-        .spec
+    let deployment_config = spec
         .config
         .as_ref()
         .and_then(|config| config.deployment_config.clone())
@@ -61,7 +65,7 @@ pub(in crate::instance) async fn convert(
             Some(Class::Registry) => Format::Registry,
             _ => Format::Plain,
         }),
-        install_namespace: instance.spec.install_namespace.clone(),
+        install_namespace: spec.install_namespace.clone(),
         kube_version,
         deployment_config,
         ..Options::default()
@@ -88,11 +92,7 @@ pub(in crate::instance) async fn convert(
     };
     let facts = conversion.report.facts;
     let namespace = [
-        instance
-            .spec
-            .install_namespace
-            .as_deref()
-            .unwrap_or_default(),
+        spec.install_namespace.as_deref().unwrap_or_default(),
         &facts.install_namespace,
         PLAIN_NAMESPACE,
     ]

@@ -1,19 +1,19 @@
 //! What is applied, in one text: content, and everything that shapes the objects made of it.
 
 use manifests::{
-    api::{bundle::Bundle, instance::BundleInstance},
+    api::{bundle::Bundle, instance::BundleInstanceSpec},
     version::KubeVersion,
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 /// Changes whenever the objects may.
-pub(super) fn of(instance: &BundleInstance, bundle: &Bundle, version: KubeVersion) -> String {
+pub(super) fn of(spec: &BundleInstanceSpec, bundle: &Bundle, version: KubeVersion) -> String {
     let shape = json!({
         "content": bundle.status.as_ref().and_then(|status| status.content_digest.as_ref()),
         "class": bundle.spec.provisioner_class_name,
-        "namespace": instance.spec.install_namespace,
-        "config": instance.spec.config,
+        "namespace": spec.install_namespace,
+        "config": spec.config,
         "kubernetes": [version.major, version.minor],
         // Another release of ours may convert better.
         "converter": env!("CARGO_PKG_VERSION"),

@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use super::{super::outcome::Done, *};
+use super::{
+    super::outcome::{Done, Kept},
+    *,
+};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -270,4 +273,27 @@ fn messages_are_bounded() {
         &outcome(unpacked("new"), install, Health::Healthy),
     );
     assert!(status.conditions.iter().all(|c| c.message.len() <= 32_768));
+}
+
+#[test]
+fn what_is_repaired_while_an_upgrade_fails_changes_the_inventory_alone() {
+    let outcome = Outcome {
+        kept: Some(Kept {
+            inventory: Inventory {
+                count: 7,
+                ..Inventory::default()
+            },
+            waiting: vec!["Widget example.com/v1 a".to_owned()],
+        }),
+        ..outcome(unpacked("new"), failure("new", false), Health::Healthy)
+    };
+    let before = installed();
+    let status = after(&before, &outcome);
+    assert_eq!(status.inventory.as_ref().map(|it| it.count), Some(7));
+    assert_eq!(status.waiting, ["Widget example.com/v1 a"]);
+    assert_eq!(status.installed_bundle_name, before.installed_bundle_name);
+    assert_eq!(status.applied_digest, before.applied_digest);
+    assert!(
+        lines(&status)[1].starts_with("Installed True UpgradeFailed bundle old stays installed")
+    );
 }

@@ -70,6 +70,30 @@ async fn what_is_installed_is_repaired_while_the_next_bundle_is_refused() {
 }
 
 #[tokio::test]
+async fn what_is_installed_is_repaired_while_another_configuration_is_refused() {
+    let world = running().await;
+    let name = unique("config");
+    let mut objects = [map("", &name, &[("v", "1")])];
+    objects[0]["metadata"]["namespace"] = Value::Null;
+    let source = publish(world, &format!("{name}:v1"), &objects).await;
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+
+    let nowhere = json!({"spec": {"installNamespace": format!("{name}-nowhere")}});
+    change(world, &name, nowhere).await;
+    let refused = wait_reason(world, &name, "Installed", "ReconcileFailed").await;
+    let told = message(&refused, "Installed");
+    assert!(told.contains("-nowhere\" does not exist"), "{told}");
+    // Where it was, and not where it should go.
+    let took = deleted_and_back(world, "default", &[&name]).await;
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    let kept = world.wait_instance(&name, "Healthy", "True").await;
+    assert_eq!(line(&kept, "Installed"), "True ReconcileFailed");
+    delete(world, &name).await;
+    support::gone(maps(world, "default"), &name).await;
+}
+
+#[tokio::test]
 async fn what_was_partly_replaced_is_not_fought_for() {
     let world = running().await;
     let (name, space) = (
