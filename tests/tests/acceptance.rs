@@ -11,6 +11,7 @@ mod acceptance {
     mod architecture;
     mod cluster;
     mod corpus;
+    mod documents;
     mod meaning;
     mod servers;
 }

@@ -1,0 +1,82 @@
+//! What the documentation names exists.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The names of all functions of the provisioner and its tests.
+fn functions() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut open = vec![root().join("provisioner")];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                let text = fs::read_to_string(path).unwrap();
+                let named = text.lines().filter_map(|line| {
+                    let (_, rest) = line.split_once("fn ")?;
+                    rest.split_once(['(', '<']).map(|(name, _)| name.to_owned())
+                });
+                names.extend(named);
+            }
+        }
+    }
+    names
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn every_row_of_rukpak_has_an_answer_and_every_test_that_is_named_exists() {
+    let page = read("docs/rukpak-parity.md");
+    let functions = functions();
+    let is_test = |name: &&str| {
+        name.matches('_').count() > 2
+            && name
+                .bytes()
+                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+    };
+    let named: Vec<&str> = page.lines().flat_map(quoted).filter(is_test).collect();
+    assert!(named.len() > 50, "{named:?}");
+    for name in named {
+        assert!(functions.contains(name), "there is no test {name}");
+    }
+
+    let expected = [
+        ("B", 23),
+        ("I", 15),
+        ("G", 5),
+        ("V", 10),
+        ("C", 6),
+        ("R", 2),
+    ];
+    for (letter, last) in expected {
+        for number in 1..=last {
+            let start = format!("| {letter}{number} | ");
+            let row = page.lines().find(|line| line.starts_with(&start));
+            let answer = row.and_then(|row| row.rsplit('|').nth(1));
+            assert!(
+                answer.is_some_and(|answer| !answer.trim().is_empty()),
+                "{letter}{number} has no answer"
+            );
+        }
+    }
+}
