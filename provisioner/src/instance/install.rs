@@ -319,7 +319,13 @@ async fn attempt(
     plan.steps
         .retain(|step| !findings.shared.contains(&step.object.identity()));
     if !findings.problems.is_empty() {
-        return Err(fail(listed(&findings.problems), Retry::Slowly));
+        let mut problems = findings.problems.iter();
+        let retry = if problems.all(|problem| problem.check == Check::Going) {
+            Retry::Soon
+        } else {
+            Retry::Slowly
+        };
+        return Err(fail(listed(&findings.problems), retry));
     }
     let apply = Apply {
         client: &client,
