@@ -55,20 +55,18 @@ pub struct Input<'a> {
 pub enum Check {
     /// An object belongs to somebody else, or is our own.
     Ownership,
-    /// An object is still there that is about to go: it passes by itself.
-    Going,
     /// An API is not served.
     Apis,
     /// A definition's new version is not safe.
     DefinitionUpgrade,
     /// The cluster is too old or too new.
     ClusterVersion,
-    /// The account may not.
-    Rights,
     /// A namespace is terminating.
     Namespace,
     /// The apiserver finds an object invalid.
     Invalid,
+    /// The account may not. The last, because it ends with what somebody pastes.
+    Rights,
 }
 
 /// Something that is in the way, or worth knowing.
@@ -104,7 +102,7 @@ impl Findings {
 /// # Errors
 /// When the apiserver cannot be asked; to be tried again.
 pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
-    let mut findings = at_once(input);
+    let (mut findings, out_of_reach) = at_once(input);
     let access = rights::access(input).await?;
     if let rights::Access::None(problem) = access {
         // Whatever else is to be known would take the rights of the account.
@@ -122,7 +120,7 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
                 _ => rights::check(input).await,
             }
         },
-        ownership::check(input, &namespaces),
+        ownership::check(input, &namespaces, &out_of_reach),
         crd::check(input),
         versions::check(input),
     );
@@ -144,8 +142,8 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     Ok(bounded(findings))
 }
 
-/// What can be said without asking anybody.
-fn at_once(input: &Input<'_>) -> Findings {
+/// What can be said without asking anybody, and which objects are the provisioner's own, whoever else they belong to.
+fn at_once(input: &Input<'_>) -> (Findings, BTreeSet<Identity>) {
     let instance = input.instance.metadata.labels.as_ref();
     let label = |key| {
         instance
@@ -155,12 +153,14 @@ fn at_once(input: &Input<'_>) -> Findings {
     let parent =
         label(labels::OWNER_NAME).filter(|_| label(labels::OWNER_KIND) == Some("BundleInstance"));
     let steps = &input.plan.steps;
-    Findings {
-        problems: protected::check(steps, input.owner, parent, input.system_namespace)
-            .chain(apis::check(&input.plan.missing))
-            .collect(),
+    let (out_of_reach, mut problems): (BTreeSet<Identity>, Vec<Problem>) =
+        protected::check(steps, input.owner, parent, input.system_namespace).unzip();
+    problems.extend(apis::check(&input.plan.missing));
+    let findings = Findings {
+        problems,
         ..Findings::default()
-    }
+    };
+    (findings, out_of_reach)
 }
 
 /// Sorted, each problem once, and of each check no more than somebody reads.

@@ -145,6 +145,12 @@ fn judge(status: &Status) -> (Cause, &'static str) {
             Cause::Forbidden,
             "grant these permissions to the account that objects are applied with",
         ),
+        403 if says(" cannot impersonate ") => (
+            Cause::Forbidden,
+            "the provisioner may not act as the account of spec.serviceAccount: bind ClusterRole \
+             bundle-instance-impersonator to the provisioner's ServiceAccount in the account's namespace again, or change \
+             spec.serviceAccount",
+        ),
         403 if says(" cannot ") => (
             Cause::Forbidden,
             "grant this permission to the account that objects are applied with",

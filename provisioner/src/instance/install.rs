@@ -319,9 +319,9 @@ async fn attempt(
     plan.steps
         .retain(|step| !findings.shared.contains(&step.object.identity()));
     if !findings.problems.is_empty() {
-        let mut problems = findings.problems.iter();
-        let retry = if problems.all(|problem| problem.check == Check::Going) {
-            Retry::Soon
+        let lacks_rights = |problem: &Problem| problem.check == Check::Rights;
+        let retry = if findings.problems.iter().any(lacks_rights) {
+            Retry::Granted
         } else {
             Retry::Slowly
         };
@@ -550,7 +550,7 @@ pub(super) fn refusals(failures: &[Refused]) -> String {
 }
 
 /// One failure that may pass by itself is reason enough to try soon.
-fn retry(failures: &[Refused]) -> Retry {
+pub(super) fn retry(failures: &[Refused]) -> Retry {
     let passes = |cause| {
         matches!(
             cause,
@@ -561,8 +561,11 @@ fn retry(failures: &[Refused]) -> Retry {
                 | Cause::Namespace
         )
     };
+    let has = |cause| failures.iter().any(|failure| failure.cause == cause);
     if failures.iter().any(|failure| passes(failure.cause)) {
         Retry::Soon
+    } else if has(Cause::Forbidden) {
+        Retry::Granted
     } else {
         Retry::Slowly
     }

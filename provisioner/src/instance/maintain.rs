@@ -390,7 +390,10 @@ async fn repair(
     if !report.failed.is_empty() {
         return Err(Failure {
             touched: !report.applied.is_empty(),
-            ..fail(install::refusals(&report.failed), Retry::Soon)
+            ..fail(
+                install::refusals(&report.failed),
+                install::retry(&report.failed),
+            )
         });
     }
     if !taken.is_empty() {

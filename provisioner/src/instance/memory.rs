@@ -227,7 +227,7 @@ impl Tries {
         } else {
             1
         };
-        let wait = back_off(self.attempts, retry == Retry::Slowly, fastrand::f64());
+        let wait = back_off(self.attempts, retry, fastrand::f64());
         let until = now.checked_add(wait).unwrap_or(now);
         self.pause = Some(Pause { tried, until });
         wait
@@ -242,10 +242,14 @@ impl Tries {
     }
 }
 
-/// Exponential with jitter: from half a second to five minutes, or from 15 seconds to ten minutes for what somebody
-/// else has to put right.
-fn back_off(attempt: u32, slowly: bool, jitter: f64) -> Duration {
-    let (first, most) = if slowly { (15.0, 600.0) } else { (0.5, 300.0) };
+/// Exponential with jitter: from half a second to five minutes, from two seconds to one minute for rights that somebody
+/// has to grant, or from 15 seconds to ten minutes for what else has to be put right.
+fn back_off(attempt: u32, retry: Retry, jitter: f64) -> Duration {
+    let (first, most) = match retry {
+        Retry::Soon => (0.5, 300.0),
+        Retry::Granted => (2.0, 60.0),
+        Retry::Slowly => (15.0, 600.0),
+    };
     let exponent = i32::try_from(attempt.saturating_sub(1).min(20)).unwrap_or(20);
     let wait: f64 = f64::min(first * 2f64.powi(exponent), most);
     Duration::from_secs_f64(wait * (0.75 + jitter / 2.0))
@@ -257,22 +261,24 @@ mod tests {
 
     #[test]
     fn waiting_grows_and_stays_bounded() {
-        let wait = |attempt, slowly| back_off(attempt, slowly, 0.5).as_secs_f64();
-        for (attempt, slowly, expected) in [
-            (0, false, 0.5),
-            (1, false, 0.5),
-            (2, false, 1.0),
-            (5, false, 8.0),
-            (u32::MAX, false, 300.0),
-            (1, true, 15.0),
-            (3, true, 60.0),
-            (50, true, 600.0),
+        let wait = |attempt, retry| back_off(attempt, retry, 0.5).as_secs_f64();
+        for (attempt, retry, expected) in [
+            (0, Retry::Soon, 0.5),
+            (1, Retry::Soon, 0.5),
+            (2, Retry::Soon, 1.0),
+            (5, Retry::Soon, 8.0),
+            (u32::MAX, Retry::Soon, 300.0),
+            (1, Retry::Granted, 2.0),
+            (50, Retry::Granted, 60.0),
+            (1, Retry::Slowly, 15.0),
+            (3, Retry::Slowly, 60.0),
+            (50, Retry::Slowly, 600.0),
         ] {
             assert!(
-                (wait(attempt, slowly) - expected).abs() < 1e-6,
-                "{attempt} {slowly}"
+                (wait(attempt, retry) - expected).abs() < 1e-6,
+                "{attempt} {retry:?}"
             );
         }
-        assert!(back_off(1, false, 0.0) < back_off(1, false, 1.0));
+        assert!(back_off(1, Retry::Soon, 0.0) < back_off(1, Retry::Soon, 1.0));
     }
 }

@@ -121,6 +121,8 @@ pub struct Failure {
 pub enum Retry {
     /// It may work next time.
     Soon,
+    /// Rights are missing. Somebody grants them and waits; nothing tells of that here.
+    Granted,
     /// Somebody has to do something, which may not be seen from here.
     Slowly,
 }

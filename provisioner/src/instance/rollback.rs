@@ -26,7 +26,7 @@ pub(super) fn reason(
                 bundle,
                 message,
                 touched: true,
-                retry: Retry::Slowly,
+                retry: Retry::Slowly | Retry::Granted,
             }),
             _,
         ) if status

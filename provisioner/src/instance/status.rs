@@ -19,8 +19,9 @@ use manifests::{
 
 use super::outcome::{Failure, Health, Install, Outcome, Retry, Valid};
 
-/// The longest message; the apiserver takes 32 KiB.
-const LONGEST: usize = 16_000;
+/// The longest message; the apiserver takes 32 KiB. Missing rights, which somebody applies as they are told, take up to
+/// half of that, and come last.
+const LONGEST: usize = 32_000;
 
 /// The status of a generation after what was found, given the status before.
 pub fn of(
@@ -329,7 +330,7 @@ fn progress(outcome: &Outcome) -> (Option<&'static str>, &'static str, String) {
                 reason::RETRYING,
                 format!("it is tried again: {message}"),
             ),
-            Retry::Slowly => (
+            Retry::Slowly | Retry::Granted => (
                 Some("False"),
                 reason::BLOCKED,
                 format!("it will not work before something is changed: {message}"),

@@ -26,7 +26,7 @@ use serde_json::json;
 use tracing::info;
 
 use super::{
-    install::refusals,
+    install::{self, refusals},
     memory::{Memory, Shared},
     outcome::Retry,
     reconcile::{Error, current_status, owner, read_inventory, write_status},
@@ -110,7 +110,12 @@ pub(super) async fn run(
         if status != before {
             write_status(instance, shared, memory, &status).await?;
         }
-        return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
+        let when = if failed {
+            install::retry(&pruned.failed)
+        } else {
+            Retry::Soon
+        };
+        return Ok(Action::requeue(memory.tries.again(tried, when, now)));
     }
     let left: Vec<String> = instance
         .finalizers()

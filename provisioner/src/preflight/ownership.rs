@@ -32,12 +32,12 @@ pub(super) struct Outcome {
 pub(super) async fn check(
     input: &Input<'_>,
     namespaces: &Namespaces,
+    out_of_reach: &BTreeSet<Identity>,
 ) -> Result<Outcome, kube::Error> {
-    let steps = input
-        .plan
-        .steps
-        .iter()
-        .filter(|step| is_new(step, input.inventory));
+    // What may not be had at all is not to be handed over either.
+    let steps = input.plan.steps.iter().filter(|step| {
+        is_new(step, input.inventory) && !out_of_reach.contains(&step.object.identity())
+    });
     let mut outcome = Outcome::default();
     let mut existing: Vec<(&Step, ObjectMeta)> = Vec::new();
     let mut unknown = Vec::new();
@@ -181,26 +181,21 @@ enum Verdict {
     Shared(String),
     /// It is in the way: why, and what to do.
     Refused(String),
-    /// It is in the way until it is gone, which takes nobody.
-    Going(String),
 }
 
 impl Verdict {
     fn enter(self, step: &Step, findings: &mut Findings) {
-        let problem = |check, message: String| Problem {
-            check,
+        let problem = |message: String| Problem {
+            check: Check::Ownership,
             message: format!("{} {message}", step.object.identity()),
         };
         match self {
             Self::Fine => {}
             Self::Shared(message) => {
                 findings.shared.insert(step.object.identity());
-                findings.warnings.push(problem(Check::Ownership, message));
+                findings.warnings.push(problem(message));
             }
-            Self::Refused(message) => {
-                findings.problems.push(problem(Check::Ownership, message));
-            }
-            Self::Going(message) => findings.problems.push(problem(Check::Going, message)),
+            Self::Refused(message) => findings.problems.push(problem(message)),
         }
     }
 }
@@ -229,7 +224,7 @@ fn judge(
         };
     }
     if live.deletion_timestamp.is_some() && *holder != Holder::Us {
-        return Verdict::Going(
+        return Verdict::Refused(
             "exists and is being deleted: once it is gone, the installation goes on by itself"
                 .to_owned(),
         );
@@ -243,7 +238,7 @@ fn judge(
     let is_adopted = holder::adopted_by(live) == Some(owner.name.as_str());
     match holder {
         Holder::Us | Holder::Released => Verdict::Fine,
-        Holder::Earlier => Verdict::Going(format!(
+        Holder::Earlier => Verdict::Refused(format!(
             "exists and is left from {holder}: the garbage collector removes it, and the installation goes on by itself then"
         )),
         Holder::Instance(_) if !is_gone => Verdict::Refused(format!(

@@ -13,14 +13,15 @@ pub(super) fn check<'a>(
     owner: &'a Owner,
     parent: Option<&'a str>,
     system_namespace: &'a str,
-) -> impl Iterator<Item = Problem> + 'a {
+) -> impl Iterator<Item = (Identity, Problem)> + 'a {
     steps.iter().filter_map(move |step| {
         let identity = step.object.identity();
         let why = why(&identity, owner, parent, system_namespace)?;
-        Some(Problem {
+        let problem = Problem {
             check: Check::Ownership,
             message: format!("{identity} {why}"),
-        })
+        };
+        Some((identity, problem))
     })
 }
 

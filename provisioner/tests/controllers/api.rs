@@ -46,7 +46,7 @@ async fn installed() -> &'static Cluster {
 }
 
 /// A file of the folder `manifests`.
-fn manifests(path: &str) -> String {
+pub(crate) fn manifests(path: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../manifests")
         .join(path);
@@ -54,7 +54,11 @@ fn manifests(path: &str) -> String {
 }
 
 /// What kubectl prints, or what it complains of.
-async fn kubectl(cluster: &Cluster, arguments: &[&str], input: &str) -> Result<String, String> {
+pub(crate) async fn kubectl(
+    cluster: &Cluster,
+    arguments: &[&str],
+    input: &str,
+) -> Result<String, String> {
     let mut child = Command::new(cluster.tools().unwrap().join("kubectl"))
         .arg("--kubeconfig")
         .arg(cluster.kubeconfig_path())

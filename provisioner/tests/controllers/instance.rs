@@ -1,10 +1,14 @@
 //! BundleInstances, from installation to removal; names of tests begin with the row of docs/rukpak-parity.md that they
 //! stand for.
 
+mod account;
 mod drift;
+mod facts;
 mod health;
+mod hostile;
 mod install;
 mod keep;
+mod limits;
 mod optional;
 mod ownership;
 mod pivot;

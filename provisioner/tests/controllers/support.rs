@@ -83,6 +83,15 @@ impl World {
         }
     }
 
+    /// Another world, of a cluster that somebody has prepared and a provisioner that was started for it.
+    pub(crate) fn of(cluster: &'static Cluster, provisioner: Provisioner) -> Self {
+        Self {
+            cluster,
+            registry: Registry::plain(),
+            provisioner: OnceCell::new_with(Some(provisioner)),
+        }
+    }
+
     /// A client with the administrator's rights, for this test.
     pub(crate) fn client(&self) -> Client {
         self.cluster.client().unwrap()

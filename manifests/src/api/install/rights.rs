@@ -159,7 +159,8 @@ fn people(options: &Options) -> [Document; 5] {
     [
         Document {
             comment: format!(
-                "Lets the provisioner act as the ServiceAccounts of one namespace, for BundleInstances with spec.serviceAccount.\n\
+                "Lets the provisioner act as the ServiceAccounts of one namespace, for BundleInstances with spec.serviceAccount,\n\
+                 and see whether there is such an account.\n\
                  Bind it a namespace at a time, never in the whole cluster:\n\
                  kubectl create rolebinding provisioner --namespace NAMESPACE \\\n\
                  \x20 --clusterrole bundle-instance-impersonator --serviceaccount {}:{ACCOUNT}",
@@ -169,7 +170,7 @@ fn people(options: &Options) -> [Document; 5] {
             object: cluster_role(
                 "bundle-instance-impersonator",
                 &labels(),
-                &json!([rule("", &["serviceaccounts"], &["impersonate"])]),
+                &json!([rule("", &["serviceaccounts"], &["get", "impersonate"])]),
             ),
         },
         Document {

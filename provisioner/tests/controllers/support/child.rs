@@ -42,6 +42,8 @@ pub(crate) struct Options {
     pub(crate) environment: Vec<(&'static str, String)>,
     /// A store that outlives this process, or one in its own folder.
     pub(crate) storage: Option<PathBuf>,
+    /// The text of a kubeconfig, unless it has the administrator's rights.
+    pub(crate) kubeconfig: Option<String>,
 }
 
 /// A running provisioner. Dropping it kills it and removes its folder; so does the end of the tests.
@@ -84,12 +86,20 @@ impl Provisioner {
         let storage = options
             .storage
             .unwrap_or_else(|| folder.path().join("store"));
+        let kubeconfig = match options.kubeconfig {
+            Some(text) => {
+                let path = folder.path().join("kubeconfig");
+                fs::write(&path, text).unwrap();
+                path
+            }
+            None => cluster.kubeconfig_path().to_owned(),
+        };
         let mut child = Command::new("sh")
             .args(["-c", KEEPER, "provisioner"])
             .arg(folder.path())
             .arg(env!("CARGO_BIN_EXE_provisioner"))
             .arg("--kubeconfig")
-            .arg(cluster.kubeconfig_path())
+            .arg(kubeconfig)
             .arg("--storage-dir")
             .arg(storage)
             .args(["--health-probe-bind-address=127.0.0.1:0"])

@@ -1,0 +1,156 @@
+//! What an instance tells of its bundle, and what it says of how the bundle is to be installed.
+
+use super::*;
+
+/// A registry bundle that says a lot of itself.
+fn talkative(name: &str, version: &str) -> manifests::content::Content {
+    let properties = json!({"properties": [
+        {"type": "olm.maxOpenShiftVersion", "value": "4.12"},
+        {"type": "olm.package.required", "value": {"packageName": "etcd", "versionRange": ">=0.9.0"}},
+    ]});
+    support::operator(name, version, &[("metadata/properties.yaml", properties)])
+}
+
+#[tokio::test]
+async fn r1_the_status_tells_what_the_bundle_says_of_itself() {
+    let world = running().await;
+    let (name, space) = (
+        unique("facts"),
+        world.cluster.temp_namespace("facts").await.unwrap(),
+    );
+    let tag = world
+        .push(&format!("{name}:v1"), &talkative(&name, "1.2.3"))
+        .await;
+    let mut instance = support::instance(&name, "registry", image(&tag));
+    instance.spec.install_namespace = Some(space.name().to_owned());
+    instance.spec.config = Some(
+        serde_json::from_value(json!({"deploymentConfig": {
+            "env": [{"name": "TESTED", "value": "yes"}],
+            "nodeSelector": {"disk": "fast"},
+        }}))
+        .unwrap(),
+    );
+    world.create(&instance).await;
+    let instance = world.wait_instance(&name, "Installed", "True").await;
+    let status = instance.status.as_ref().unwrap();
+    let facts = &status.facts;
+    assert_eq!(facts.package.as_deref(), Some(name.as_str()));
+    assert_eq!(facts.version.as_deref(), Some("1.2.3"));
+    assert_eq!(facts.max_open_shift_version.as_deref(), Some("4.12"));
+    assert_eq!(
+        facts.provided_apis,
+        [format!("Widget {name}.example.com/v1")]
+    );
+    assert!(
+        facts.requires.iter().any(|line| line == "etcd >=0.9.0"),
+        "{:?}",
+        facts.requires
+    );
+    let conversion = facts.conversion.as_ref().unwrap();
+    // The namespace is there already, and belongs to nobody.
+    let installed = i64::from(status.inventory.as_ref().unwrap().count);
+    assert_eq!(conversion.objects, installed + 1);
+    // Where the tag pointed at that time.
+    let resolved = status
+        .resolved_source
+        .as_ref()
+        .unwrap()
+        .image
+        .as_ref()
+        .unwrap();
+    assert!(resolved.reference.contains("@sha256:"), "{resolved:?}");
+    assert_eq!(status.install_namespace.as_deref(), Some(space.name()));
+
+    let operator = format!("{name}-operator");
+    let deployment = deployments(world, space.name())
+        .get(&operator)
+        .await
+        .unwrap();
+    let pod = deployment.spec.unwrap().template.spec.unwrap();
+    assert_eq!(pod.node_selector.unwrap()["disk"], "fast");
+    let env = pod.containers[0].env.clone().unwrap();
+    assert!(
+        env.iter()
+            .any(|env| env.name == "TESTED" && env.value.as_deref() == Some("yes"))
+    );
+
+    // Other words of the instance are another installation of the same bundle.
+    let bundle = status.installed_bundle_name.clone();
+    let other =
+        json!({"spec": {"config": {"deploymentConfig": {"nodeSelector": {"disk": "slow"}}}}});
+    change(world, &name, other).await;
+    support::wait_for(
+        deployments(world, space.name()),
+        &operator,
+        "slow",
+        |it: &Deployment| {
+            let pod = it.spec.as_ref()?.template.spec.as_ref()?;
+            (pod.node_selector.as_ref()?["disk"] == "slow").then_some(())
+        },
+    )
+    .await;
+    assert_eq!(
+        read(world, &name)
+            .await
+            .status
+            .unwrap()
+            .installed_bundle_name,
+        bundle
+    );
+
+    // What makes no sense is told, and what runs goes on.
+    let nonsense = json!({"spec": {"config": {"deploymentConfig": {"nodeSelector": 3}}}});
+    change(world, &name, nonsense).await;
+    let told = wait_reason(world, &name, "Installed", "ReconcileFailed").await;
+    let said = message(&told, "Installed");
+    assert!(
+        said.contains(&format!("spec.config of BundleInstance {name}")),
+        "{said}"
+    );
+    assert!(said.contains("nodeSelector"), "{said}");
+    deployments(world, space.name())
+        .get(&operator)
+        .await
+        .unwrap();
+    delete(world, &name).await;
+}
+
+#[tokio::test]
+async fn r2_a_registry_bundle_without_all_namespaces_is_refused_with_the_reason() {
+    let world = running().await;
+    let name = unique("r2");
+    let good = image(
+        &world
+            .push(&format!("{name}:v1"), &talkative(&name, "1.0.0"))
+            .await,
+    );
+    world.instance(&name, "registry", good).await;
+    let before = world.wait_instance(&name, "Installed", "True").await;
+    let csv = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": format!("{name}.v2.0.0")},
+        "spec": {
+            "version": "2.0.0",
+            "installModes": [{"type": "OwnNamespace", "supported": false}],
+            "install": {"strategy": "deployment", "spec": {"deployments": []}},
+        },
+    });
+    let content = support::operator(&name, "2.0.0", &[("manifests/csv.yaml", csv)]);
+    let source = image(&world.push(&format!("{name}:v2"), &content).await);
+    change(
+        world,
+        &name,
+        json!({"spec": {"template": {"spec": {"source": source}}}}),
+    )
+    .await;
+    let told = wait_reason(world, &name, "HasValidBundle", "UnpackFailed").await;
+    let said = message(&told, "HasValidBundle");
+    assert!(
+        said.contains("convert registry+v1 bundle to plain+v0 bundle"),
+        "{said}"
+    );
+    assert_eq!(line(&told, "Installed"), "True InstallationSucceeded");
+    let version = |it: &BundleInstance| it.status.clone().unwrap().facts.version;
+    assert_eq!(version(&told), version(&before));
+    delete(world, &name).await;
+}
