@@ -248,7 +248,7 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
         }
         (Install::Failed(failure), Some(bundle)) if *bundle == failure.bundle => {
             let message = format!(
-                "bundle {bundle} is installed, but not all of it: {}",
+                "bundle {bundle} is installed, but not all of it as declared: {}",
                 failure.message
             );
             conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
