@@ -55,6 +55,8 @@ pub struct Input<'a> {
 pub enum Check {
     /// An object belongs to somebody else, or is our own.
     Ownership,
+    /// An object is still there that is about to go: it passes by itself.
+    Going,
     /// An API is not served.
     Apis,
     /// A definition's new version is not safe.

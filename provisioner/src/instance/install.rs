@@ -319,8 +319,10 @@ async fn attempt(
     plan.steps
         .retain(|step| !findings.shared.contains(&step.object.identity()));
     if !findings.problems.is_empty() {
-        let lacks_rights = |problem: &Problem| problem.check == Check::Rights;
-        let retry = if findings.problems.iter().any(lacks_rights) {
+        let is = |check| move |problem: &Problem| problem.check == check;
+        let retry = if findings.problems.iter().all(is(Check::Going)) {
+            Retry::Soon
+        } else if findings.problems.iter().any(is(Check::Rights)) {
             Retry::Granted
         } else {
             Retry::Slowly

@@ -181,21 +181,26 @@ enum Verdict {
     Shared(String),
     /// It is in the way: why, and what to do.
     Refused(String),
+    /// It is in the way until it is gone, which takes nobody.
+    Going(String),
 }
 
 impl Verdict {
     fn enter(self, step: &Step, findings: &mut Findings) {
-        let problem = |message: String| Problem {
-            check: Check::Ownership,
+        let problem = |check, message: String| Problem {
+            check,
             message: format!("{} {message}", step.object.identity()),
         };
         match self {
             Self::Fine => {}
             Self::Shared(message) => {
                 findings.shared.insert(step.object.identity());
-                findings.warnings.push(problem(message));
+                findings.warnings.push(problem(Check::Ownership, message));
             }
-            Self::Refused(message) => findings.problems.push(problem(message)),
+            Self::Refused(message) => {
+                findings.problems.push(problem(Check::Ownership, message));
+            }
+            Self::Going(message) => findings.problems.push(problem(Check::Going, message)),
         }
     }
 }
@@ -224,7 +229,7 @@ fn judge(
         };
     }
     if live.deletion_timestamp.is_some() && *holder != Holder::Us {
-        return Verdict::Refused(
+        return Verdict::Going(
             "exists and is being deleted: once it is gone, the installation goes on by itself"
                 .to_owned(),
         );
@@ -238,7 +243,7 @@ fn judge(
     let is_adopted = holder::adopted_by(live) == Some(owner.name.as_str());
     match holder {
         Holder::Us | Holder::Released => Verdict::Fine,
-        Holder::Earlier => Verdict::Refused(format!(
+        Holder::Earlier => Verdict::Going(format!(
             "exists and is left from {holder}: the garbage collector removes it, and the installation goes on by itself then"
         )),
         Holder::Instance(_) if !is_gone => Verdict::Refused(format!(

@@ -60,7 +60,7 @@ fn verdict(step: &Step, live: &ObjectMeta) -> Verdict {
 
 #[track_caller]
 fn assert_refused(step: &Step, live: &ObjectMeta, parts: &[&str]) {
-    let Verdict::Refused(message) = verdict(step, live) else {
+    let (Verdict::Refused(message) | Verdict::Going(message)) = verdict(step, live) else {
         panic!("not refused: {live:?}");
     };
     for part in parts {
