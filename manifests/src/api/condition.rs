@@ -25,8 +25,6 @@ pub mod reason {
     pub const UNKNOWN_CLASS: &str = "UnknownProvisionerClass";
     /// Bundles could not be listed or created.
     pub const RECONCILE_FAILED: &str = "ReconcileFailed";
-    /// Stored content could not be read back.
-    pub const BUNDLE_LOAD_FAILED: &str = "BundleLoadFailed";
     /// The first installation failed.
     pub const INSTALL_FAILED: &str = "InstallFailed";
     /// A pivot failed.
@@ -37,8 +35,6 @@ pub mod reason {
     pub const NOT_INSTALLED: &str = "NotInstalled";
     /// `spec.paused`.
     pub const PAUSED: &str = "Paused";
-    /// Preflights found something.
-    pub const PREFLIGHT_FAILED: &str = "PreflightFailed";
     /// Applying, or waiting for something.
     pub const APPLYING: &str = "Applying";
     /// Nothing to do.

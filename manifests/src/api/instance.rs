@@ -229,7 +229,7 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::INVENTORY_KINDS))]
     pub kinds: Vec<InventoryKind>,
-    /// How many ConfigMaps, `<instance>-inventory-<n>` of the system namespace, hold the rest.
+    /// How many ConfigMaps hold the rest; they are in the system namespace, with the label core.rukpak.io/inventory-of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<i64>,
 }

@@ -52,8 +52,6 @@ pub enum Valid {
         /// Why, as it says itself.
         message: String,
     },
-    /// The content could not be read back.
-    Unreadable(String),
     /// It can be installed.
     Unpacked {
         /// Its name.

@@ -191,7 +191,6 @@ fn valid(conditions: &mut Conditions<'_>, valid: &Valid) {
             reason::UNPACK_FAILED,
             with(&format!("Failed to unpack the {bundle} Bundle"), message),
         ),
-        Valid::Unreadable(message) => ("False", reason::BUNDLE_LOAD_FAILED, message.clone()),
         Valid::Unpacked { bundle } => (
             "True",
             reason::UNPACK_SUCCESSFUL,
@@ -345,7 +344,7 @@ fn progress(outcome: &Outcome) -> (Option<&'static str>, &'static str, String) {
             reason::UNPACK_PENDING,
             text("the Bundle is being unpacked; see HasValidBundle"),
         ),
-        (_, Valid::Failed { .. } | Valid::Unreadable(_)) => (
+        (_, Valid::Failed { .. }) => (
             Some("False"),
             reason::UNPACK_FAILED,
             text("the Bundle of the template cannot be installed; see HasValidBundle"),

@@ -1,4 +1,4 @@
-//! What the documentation names exists.
+//! What the documentation names exists: tests, and reasons of conditions.
 
 use std::{
     collections::BTreeSet,
@@ -78,5 +78,22 @@ fn every_row_of_rukpak_has_an_answer_and_every_test_that_is_named_exists() {
                 "{letter}{number} has no answer"
             );
         }
+    }
+}
+
+#[test]
+fn every_reason_of_a_condition_is_explained() {
+    let guide = read("docs/instances.md");
+    let explained: BTreeSet<&str> = guide.lines().flat_map(quoted).collect();
+    let source = read("manifests/src/api/condition.rs");
+    let (_, reasons) = source.split_once("pub mod reason").unwrap();
+    let reasons: Vec<&str> = reasons
+        .lines()
+        .filter(|line| line.contains("pub const"))
+        .filter_map(|line| line.split('"').nth(1))
+        .collect();
+    assert!(reasons.len() > 20, "{reasons:?}");
+    for reason in reasons {
+        assert!(explained.contains(reason), "{reason} is not explained");
     }
 }
