@@ -19,12 +19,13 @@ if [ "${RUKPAK_DEMO:-}" != cluster ]; then
 	$cargo build --quiet --locked -p cli -p cluster -p provisioner
 	bin=$($cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
 	export RUKPAK_DEMO=cluster PATH=$bin:$PATH
-	exec cluster-up --stand-in-node -- "$0"
+	exec cluster-up --stand-in-node -- tests/demo.sh
 fi
 
 # --- What ends with this script, however it ends: programs that are kept for as long as it holds the pipe.
 
 tmp=$(mktemp -d)
+export KUBECACHEDIR=$tmp/kubectl # what kubectl learns of this cluster is of no use to the next one at that port
 mkfifo "$tmp/alive"
 exec 9<>"$tmp/alive"
 keep() { # log, program, arguments
@@ -36,12 +37,16 @@ keep() { # log, program, arguments
 		read -r _ <"$tmp/alive" || true
 		kill "$program" || true
 		wait
+		rm -rf "$tmp" # nobody else does when this script was killed
 	) &
 }
 finish() {
 	status=$?
+	if [ "$status" != 0 ]; then
+		tail -n 20 "$tmp"/*.log >&2 || true
+		kubectl describe bundleinstances --request-timeout 5s >&2 || true
+	fi
 	exec 9<&-
-	[ "$status" = 0 ] || tail -n 20 "$tmp"/*.log >&2 || true
 	wait
 	rm -rf "$tmp"
 }
@@ -78,7 +83,8 @@ say "1. Install rukpak"
 run kubectl apply --server-side -f manifests/install/rukpak.yaml
 run kubectl wait --for condition=Established --timeout 30s crd/bundles.core.rukpak.io crd/bundleinstances.core.rukpak.io
 
-say "The provisioner runs beside the cluster, as the ServiceAccount and with the rights of the install file."
+say "The provisioner runs beside the cluster (its Deployment's pod is one of the stand-in's), as the ServiceAccount and with
+the rights of the install file."
 account=$tmp/provisioner.kubeconfig
 kubectl config view --raw --minify --flatten >"$account"
 kubectl --kubeconfig "$account" config set-credentials provisioner \
@@ -90,11 +96,11 @@ keep "$tmp/provisioner.log" provisioner --kubeconfig "$account" --storage-dir "$
 	--health-probe-bind-address 127.0.0.1:0 --metrics-bind-address 0 --admin-bind-address 0 --content-bind-address 127.0.0.1:0
 probes=$(logged "$tmp/provisioner.log" 's/.*"service":"probes","address":"\([^"]*\)".*/\1/p')
 for _ in $(seq 300); do
-	ready=$(curl --silent --show-error "http://$probes/readyz") && [ "$ready" = ok ] && break
+	ready=$(kubectl --kubeconfig /dev/null --server "http://$probes" get --raw /readyz 2>&1) && break
 	sleep 0.1
 done
-echo "provisioner: ${ready:-no answer}"
-[ "${ready:-}" = ok ]
+echo "provisioner: $ready"
+[ "$ready" = ok ]
 
 say "2. Publish an operator bundle, and the version after it"
 registry=$(logged "$tmp/registry.log" 's/.*listening on \(127\.0\.0\.1:[0-9]*\).*/\1/p')
@@ -123,6 +129,7 @@ run kubectl wait --for condition=Installed --timeout 30s bi/tidewatch
 run kubectl wait --for condition=Healthy --timeout 30s bi/tidewatch
 run kubectl get bundleinstances,bundles
 run kubectl -n tidewatch get deployments,serviceaccounts,configmaps,services,pdb -l core.rukpak.io/owner-name=tidewatch
+run kubectl -n tidewatch rollout status deployment/tidewatch-operator --timeout 30s
 run kubectl -n tidewatch get pods
 
 say "4. Upgrade it. A custom resource of version 1.4.0 stays; the ConfigMap that 1.5.0 does not have goes."
@@ -132,9 +139,11 @@ run kubectl patch bi tidewatch --type merge \
 	--patch "{\"spec\":{\"template\":{\"spec\":{\"source\":{\"image\":{\"ref\":\"$registry/tidewatch:v1.5.0\"}}}}}}"
 run kubectl wait --for jsonpath='{.status.version}'=1.5.0 --timeout 30s bi/tidewatch
 run kubectl wait --for condition=Healthy --timeout 30s bi/tidewatch
-run kubectl get bundleinstances,bundles
+run kubectl -n tidewatch rollout status deployment/tidewatch-operator --timeout 30s
+run kubectl -n tidewatch get deployments -o wide
 run kubectl -n tidewatch wait --for delete --timeout 30s configmap/tidewatch-harbours
-run kubectl get stations
+run kubectl get bundleinstances,bundles
+run kubectl get station harbour
 
 say "5. Somebody changes the Deployment, and deletes the ServiceAccount: both are put right"
 run kubectl -n tidewatch set image deployment/tidewatch-operator manager=example.com/somebody/else:latest
@@ -142,15 +151,27 @@ run kubectl -n tidewatch wait --timeout 30s deployment/tidewatch-operator \
 	--for jsonpath='{.spec.template.spec.containers[0].image}'=quay.io/tidewatch/operator:v1.5.0
 run kubectl -n tidewatch delete serviceaccount tidewatch-operator
 run kubectl -n tidewatch wait --for create --timeout 30s serviceaccount/tidewatch-operator
+for _ in $(seq 300); do # events are written a moment after what they tell
+	notes=$(kubectl get events --field-selector reason=Repaired -o custom-columns=NOTE:.message)
+	case $notes in *Deployment*ServiceAccount* | *ServiceAccount*Deployment*) break ;; esac
+	sleep 0.1
+done
 run kubectl get events --field-selector reason=Repaired -o custom-columns=REASON:.reason,NOTE:.message
 
 say "6. Remove it. The definition of stations stays, because there is one, and so does the Namespace."
 run kubectl delete bi tidewatch --timeout 30s
-run kubectl -n tidewatch get deployments,serviceaccounts,services,pdb -l core.rukpak.io/owner-name=tidewatch
-run kubectl get bundles
-run kubectl get crd,stations
-kubectl wait --for delete --timeout 30s crd/gauges.tidewatch.example.com
-left=$(kubectl -n tidewatch get deployments,serviceaccounts,services,pdb -l core.rukpak.io/owner-name=tidewatch -o name)
-[ -z "$left" ] || { echo "still there: $left" >&2; exit 1; }
+run kubectl wait --for delete --timeout 30s bundles --all
+run kubectl -n tidewatch wait --for delete --timeout 30s pods --all
+# Kubernetes copies a Service's labels to its EndpointSlices, and deletes them a moment later.
+kinds=$(kubectl api-resources --verbs list -o name | grep -vE '^(events|endpoints|componentstatuses)' | paste -sd ,)
+for _ in $(seq 100); do
+	left=$(kubectl get "$kinds" --all-namespaces -l core.rukpak.io/owner-name=tidewatch -o name)
+	[ -n "$left" ] || break
+	sleep 0.1
+done
+say "\$ kubectl get (every kind) --all-namespaces -l core.rukpak.io/owner-name=tidewatch"
+echo "${left:-No resources found}"
+[ -z "$left" ]
+run kubectl get crd/stations.tidewatch.example.com station/harbour namespace/tidewatch
 
 say "Installed, upgraded, repaired, removed; the cluster stops now."
