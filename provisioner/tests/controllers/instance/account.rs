@@ -12,6 +12,8 @@ use manifests::{api::instance::ServiceAccountRef, yaml};
 use provisioner::account::Accounts;
 use tokio::sync::OnceCell;
 
+mod mighty;
+
 use super::*;
 use crate::{
     api::{kubectl, manifests as file},
@@ -45,6 +47,7 @@ async fn modest() -> &'static World {
             let name = format!("{plural}.core.rukpak.io");
             cluster.wait_established(&name).await.unwrap();
         }
+        mighty::be_open_shift(cluster, "4.13.2").await;
         let options = support::Options {
             kubeconfig: Some(kubeconfig(cluster).await),
             ..support::Options::default()

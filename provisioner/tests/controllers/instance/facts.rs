@@ -3,7 +3,7 @@
 use super::*;
 
 /// A registry bundle that says a lot of itself.
-fn talkative(name: &str, version: &str) -> manifests::content::Content {
+pub(super) fn talkative(name: &str, version: &str) -> manifests::content::Content {
     let properties = json!({"properties": [
         {"type": "olm.maxOpenShiftVersion", "value": "4.12"},
         {"type": "olm.package.required", "value": {"packageName": "etcd", "versionRange": ">=0.9.0"}},
@@ -152,5 +152,59 @@ async fn r2_a_registry_bundle_without_all_namespaces_is_refused_with_the_reason(
     assert_eq!(line(&told, "Installed"), "True InstallationSucceeded");
     let version = |it: &BundleInstance| it.status.clone().unwrap().facts.version;
     assert_eq!(version(&told), version(&before));
+    delete(world, &name).await;
+}
+
+#[tokio::test]
+async fn an_upgrade_that_needs_a_newer_kubernetes_waits_until_somebody_says_otherwise() {
+    let world = running().await;
+    let name = unique("newer");
+    let old = image(
+        &world
+            .push(&format!("{name}:v1"), &talkative(&name, "1.0.0"))
+            .await,
+    );
+    world.instance(&name, "registry", old).await;
+    let before = world.wait_instance(&name, "Installed", "True").await;
+    let content = support::operator(&name, "2.0.0", &[]);
+    let csv = content.read("manifests/csv.yaml").unwrap();
+    let mut csv: Value = serde_json::from_slice(csv).unwrap();
+    csv["spec"]["minKubeVersion"] = "1.99.0".into();
+    let content = support::operator(&name, "2.0.0", &[("manifests/csv.yaml", csv)]);
+    let source = image(&world.push(&format!("{name}:v2"), &content).await);
+    change(
+        world,
+        &name,
+        json!({"spec": {"template": {"spec": {"source": source}}}}),
+    )
+    .await;
+    let told = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
+    let said = message(&told, "Installed");
+    for part in [
+        "stays installed",
+        "requires Kubernetes >= 1.99.0 but the cluster is",
+        "spec.preflight.clusterVersion",
+    ] {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+    let status = |it: &BundleInstance| it.status.clone().unwrap();
+    assert_eq!(
+        status(&told).installed_bundle_name,
+        status(&before).installed_bundle_name
+    );
+    assert_eq!(status(&told).facts.version.as_deref(), Some("1.0.0"));
+
+    change(
+        world,
+        &name,
+        json!({"spec": {"preflight": {"clusterVersion": "Off"}}}),
+    )
+    .await;
+    let now = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+    assert_eq!(status(&now).facts.version.as_deref(), Some("2.0.0"));
+    assert_eq!(
+        status(&now).facts.min_kube_version.as_deref(),
+        Some("1.99.0")
+    );
     delete(world, &name).await;
 }

@@ -1,0 +1,133 @@
+//! An account that may do everything: what is out of reach even for it, and what the cluster's version forbids it.
+
+use manifests::api::instance::{Enforcement, Preflight};
+
+use super::*;
+
+/// Has the cluster say of itself that it is an OpenShift. The definition is a small one of our own with the real names.
+pub(super) async fn be_open_shift(cluster: &Cluster, version: &str) {
+    let mut definition = support::crd("config.openshift.io", "ClusterVersion");
+    definition["metadata"]["annotations"] =
+        json!({"api-approved.kubernetes.io": "https://github.com/openshift/api/pull/495"});
+    definition["spec"]["scope"] = "Cluster".into();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    definition["spec"]["versions"][0]["subresources"] = json!({});
+    cluster
+        .apply(&definition, cluster::DryRun::No)
+        .await
+        .unwrap();
+    let name = definition["metadata"]["name"].as_str().unwrap();
+    cluster.wait_established(name).await.unwrap();
+    let object = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
+        "status": {
+            "history": [{"state": "Completed", "version": version}],
+            "desired": {"version": version},
+        },
+    });
+    cluster.apply(&object, cluster::DryRun::No).await.unwrap();
+}
+
+/// An account that may do everything.
+async fn mighty(world: &World, namespace: &str) -> ServiceAccountRef {
+    let account = account(world, namespace).await;
+    trust(world, namespace).await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": format!("mighty-{namespace}")},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": namespace}],
+    });
+    world.apply(&binding).await;
+    account
+}
+
+#[tokio::test]
+async fn the_install_file_belongs_to_no_bundle() {
+    let world = modest().await;
+    let (name, space) = (
+        unique("mighty"),
+        world.cluster.temp_namespace("mighty").await.unwrap(),
+    );
+    let account = mighty(world, space.name()).await;
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let policy = "bundleinstance-service-account";
+    let objects = [
+        map(space.name(), "a", &[]),
+        json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "provisioner"}, "rules": []}),
+        json!({
+            "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "provisioner"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "provisioner"},
+            "subjects": [],
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": policy}, "spec": {"policyName": policy, "validationActions": ["Audit"]},
+        }),
+        deployment(support::SYSTEM, "core", 0, "v1", "ready"),
+    ];
+    let roles = world.api::<ClusterRole>();
+    let was = roles.get("provisioner").await.unwrap();
+    install(world, &name, &account, &objects).await;
+    let told = says(world, &name, "Installed", "ClusterRole provisioner").await;
+    assert_eq!(line(&told, "Installed"), "False InstallFailed");
+    let said = message(&told, "Installed");
+    for part in [
+        "ClusterRole provisioner exists and belongs to",
+        "ClusterRoleBinding provisioner exists and belongs to",
+        "ValidatingAdmissionPolicyBinding bundleinstance-service-account exists and belongs to",
+        "Deployment rukpak-system/core would live among the provisioner's own objects",
+    ] {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+    delete(world, &name).await;
+    let is = roles.get("provisioner").await.unwrap();
+    assert_eq!((is.uid(), is.rules), (was.uid(), was.rules));
+    let begun = maps(world, space.name()).get_opt("a").await.unwrap();
+    assert!(begun.is_none());
+}
+
+#[tokio::test]
+async fn a_bundle_that_does_not_run_on_this_open_shift_takes_an_override_that_stays_in_its_spec() {
+    let world = modest().await;
+    let (name, space) = (
+        unique("maxocp"),
+        world.cluster.temp_namespace("maxocp").await.unwrap(),
+    );
+    let account = mighty(world, space.name()).await;
+    let old = support::operator(&name, "1.0.0", &[]);
+    let source = image(&world.push(&format!("{name}:v1"), &old).await);
+    let mut instance = support::instance(&name, "registry", source);
+    instance.spec.service_account = Some(account);
+    instance.spec.install_namespace = Some(space.name().to_owned());
+    world.create(&instance).await;
+    world.wait_instance(&name, "Installed", "True").await;
+
+    let new = facts::talkative(&name, "2.0.0");
+    let source = image(&world.push(&format!("{name}:v2"), &new).await);
+    let template = json!({"spec": {"template": {"spec": {"source": source}}}});
+    change(world, &name, template).await;
+    let told = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
+    let said = message(&told, "Installed");
+    for part in [
+        "stays installed",
+        "requires OpenShift <= 4.12 but the cluster is 4.13",
+        "spec.preflight.clusterVersion",
+    ] {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+    let version = |it: &BundleInstance| it.status.clone().unwrap().facts.version;
+    assert_eq!(version(&told).as_deref(), Some("1.0.0"));
+
+    let off = json!({"spec": {"preflight": {"clusterVersion": "Off"}}});
+    change(world, &name, off).await;
+    let now = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+    assert_eq!(version(&now).as_deref(), Some("2.0.0"));
+    let recorded = Preflight {
+        cluster_version: Enforcement::Off,
+        ..Preflight::default()
+    };
+    assert_eq!(now.spec.preflight, Some(recorded));
+    delete(world, &name).await;
+}
