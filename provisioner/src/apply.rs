@@ -238,3 +238,13 @@ pub struct Pruned {
     /// Could not be deleted.
     pub failed: Vec<Failure>,
 }
+
+impl Pruned {
+    /// An object that is going, and what it waits for.
+    pub fn line(&self, identity: &Identity) -> String {
+        match self.waiting_for.get(identity) {
+            Some(what) => format!("{identity}: {what}"),
+            None => identity.to_string(),
+        }
+    }
+}

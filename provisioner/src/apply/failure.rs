@@ -85,6 +85,11 @@ pub(super) fn names_namespace(status: &Status) -> bool {
         || status.message.starts_with("namespaces \"")
 }
 
+/// Whether an object of a definition could not be read because nobody converts it.
+pub(super) fn is_conversion(status: &Status) -> bool {
+    status.message.contains("conversion webhook for ")
+}
+
 /// The cause and the remedy.
 fn judge(status: &Status) -> (Cause, &'static str) {
     const AGAIN: &str = "it is tried again";
@@ -98,6 +103,12 @@ fn judge(status: &Status) -> (Cause, &'static str) {
         return (
             Cause::Namespace,
             "wait until the namespace is gone; it is tried again",
+        );
+    }
+    if is_conversion(status) {
+        return (
+            Cause::Transient,
+            "see to it that the conversion webhook of its definition runs; it is tried again",
         );
     }
     if says("admission webhook") && says("denied the request")

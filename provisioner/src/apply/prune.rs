@@ -111,8 +111,29 @@ impl Prune<'_> {
                     pause(attempt).await;
                     attempt += 1;
                 }
-                outcome => return outcome.map_err(trouble),
+                outcome => {
+                    let outcome = outcome.map_err(trouble);
+                    return self.with_remedy(stage, outcome);
+                }
             }
+        }
+    }
+
+    /// Whoever cannot wait for a definition may leave it where it is.
+    fn with_remedy(&self, stage: Exit, outcome: Result<Fate, Failure>) -> Result<Fate, Failure> {
+        const REMEDY: &str = "; or set spec.crdDeletionPolicy to Retain, so that it stays, with its custom resources";
+        if stage != Exit::Definitions || self.policy == CrdDeletionPolicy::Retain {
+            return outcome;
+        }
+        let of = |failure: Failure| Failure {
+            message: failure.message + REMEDY,
+            ..failure
+        };
+        match outcome {
+            Ok(Fate::Going(what)) => Ok(Fate::Going(what + REMEDY)),
+            Ok(Fate::Failed(failure)) => Ok(Fate::Failed(of(failure))),
+            Err(failure) => Err(of(failure)),
+            other => other,
         }
     }
 
@@ -139,7 +160,9 @@ impl Prune<'_> {
                 "does not carry the owner labels of this BundleInstance any more".to_owned(),
             ));
         }
-        if metadata.get("deletionTimestamp").is_some() {
+        // A definition that somebody else deletes may wait for its custom resources for ever.
+        let is_retained = stage == Exit::Definitions && self.policy == CrdDeletionPolicy::Retain;
+        if metadata.get("deletionTimestamp").is_some() && !is_retained {
             return Ok(on_its_way(metadata));
         }
         if is_kept(&serde_json::json!({"metadata": {"annotations": metadata.get("annotations")}})) {
@@ -189,7 +212,7 @@ fn on_its_way(metadata: &Value) -> Fate {
         return Fate::Deleted;
     }
     Fate::Going(format!(
-        "its finalizers ({})",
+        "is being deleted and waits for its finalizers ({}); see to it that whoever acts on them runs, or remove them",
         failure::finalizers(metadata)
     ))
 }

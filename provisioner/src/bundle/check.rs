@@ -14,6 +14,8 @@ use manifests::{
 
 /// How many bytes of findings a condition shows. Its message may have 32 KiB, and is quoted in that of an instance.
 const MESSAGE: usize = 30 << 10;
+/// How many objects one bundle may bring: each of them is watched, and kept in an inventory.
+const MOST_OBJECTS: usize = 10_000;
 /// The bounds of what a status repeats from a bundle.
 const LINES: usize = 512;
 const LINE: usize = 1024;
@@ -42,6 +44,12 @@ pub(super) fn check(
         report.locate(content);
         return Err(refusal(class, &report));
     };
+    if objects.len() > MOST_OBJECTS {
+        return Err(format!(
+            "the bundle has {} objects, and one instance takes at most {MOST_OBJECTS}: split it into several bundles",
+            objects.len()
+        ));
+    }
     Ok(Facts {
         conversion: Some(summary(objects.len(), &report)),
         ..facts_of(&report.facts)

@@ -33,6 +33,8 @@ use crate::{
     preflight::{self, Check, Problem},
 };
 
+/// The longest time between two looks at what has left the bundle, and not yet the cluster.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The longest line of a list in the status, in characters.
 const LONGEST_LINE: usize = 1000;
 
@@ -124,7 +126,9 @@ pub(super) async fn run(
                 memory.tries.succeeded();
                 None
             } else {
-                Some(memory.tries.again(tried, Retry::Soon, now))
+                // Nothing tells when custom resources are gone.
+                memory.tries.again(tried, Retry::Soon, now);
+                Some(memory.tries.wait_at_most(LONGEST_WAIT, now))
             };
             memory.misses_apis(!done.waiting.is_empty());
             Settled {
@@ -239,6 +243,7 @@ pub(super) fn renamed(status: &BundleInstanceStatus, target: &Target<'_>) -> Don
         inventory: status.inventory.clone().unwrap_or_default(),
         waiting: status.waiting.clone(),
         released: status.released.clone(),
+        removing: Vec::new(),
         warnings: Vec::new(),
         rolled_back: target.way_back_from.clone(),
     }
@@ -320,7 +325,9 @@ async fn attempt(
         .retain(|step| !findings.shared.contains(&step.object.identity()));
     if !findings.problems.is_empty() {
         let is = |check| move |problem: &Problem| problem.check == check;
-        let retry = if findings.problems.iter().all(is(Check::Going)) {
+        // Namespaces come and go without us, too.
+        let passes = |problem: &Problem| matches!(problem.check, Check::Going | Check::Namespace);
+        let retry = if findings.problems.iter().all(passes) {
             Retry::Soon
         } else if findings.problems.iter().any(is(Check::Rights)) {
             Retry::Granted
@@ -369,9 +376,30 @@ async fn attempt(
         .installed_bundle_name
         .as_ref()
         .filter(|old| **old != target.bundle.name_any() && target.way_back_from.is_none());
-    let mut warnings: Vec<String> = findings.warnings.into_iter().map(|w| w.message).collect();
-    warnings.extend(pruned.waiting_for.into_values());
-    warnings.extend(pruned.failed.drain(..).map(|failure| failure.message));
+    let warnings = findings.warnings.into_iter().map(|w| w.message).collect();
+    let mut removing: Vec<String> = pruned
+        .going
+        .iter()
+        .take(10)
+        .map(|identity| pruned.line(identity))
+        .collect();
+    removing.extend(
+        pruned
+            .failed
+            .drain(..)
+            .take(10)
+            .map(|failure| failure.message),
+    );
+    let mut released: Vec<String> = pruned
+        .released
+        .iter()
+        .map(|(identity, why)| shortened(&format!("{identity}: {why}"), LONGEST_LINE))
+        .collect();
+    if target_is(before, target) {
+        // What the tries before have left.
+        released.extend(before.released.iter().cloned());
+    }
+    released.truncate(100);
     let bundle_status = target.bundle.status.clone().unwrap_or_default();
     let kept_previous = if target.way_back_from.is_some() || target_is(before, target) {
         before
@@ -395,12 +423,8 @@ async fn attempt(
         facts: bundle_status.facts,
         inventory: listed,
         waiting: plan.waiting.iter().flat_map(waiting).take(500).collect(),
-        released: pruned
-            .released
-            .iter()
-            .map(|(identity, why)| shortened(&format!("{identity}: {why}"), LONGEST_LINE))
-            .take(100)
-            .collect(),
+        released,
+        removing,
         warnings,
         rolled_back: target.way_back_from.clone(),
     })

@@ -233,6 +233,16 @@ impl Tries {
         wait
     }
 
+    /// Makes a pause that is longer as short as that, and tells what is left of it.
+    pub(super) fn wait_at_most(&mut self, most: Duration, now: Timestamp) -> Duration {
+        let Some(pause) = self.pause.as_mut() else {
+            return most;
+        };
+        let until = now.checked_add(most).unwrap_or(now);
+        pause.until = pause.until.min(until);
+        Duration::try_from(pause.until.duration_since(now)).unwrap_or_default()
+    }
+
     /// How long the same thing is not tried again.
     pub(super) fn must_wait(&self, tried: &str, now: Timestamp) -> Option<Duration> {
         let pause = self.pause.as_ref().filter(|pause| pause.tried == tried)?;

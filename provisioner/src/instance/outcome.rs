@@ -95,6 +95,8 @@ pub struct Done {
     pub waiting: Vec<String>,
     /// Objects that were left in the cluster.
     pub released: Vec<String>,
+    /// What has left the bundle, but not yet the cluster, and why.
+    pub removing: Vec<String>,
     /// Worth knowing.
     pub warnings: Vec<String>,
     /// The template that failed, when this is the way back from it, and why it failed.

@@ -88,6 +88,8 @@ pub(super) async fn reconcile(
         );
         if status != before {
             write_status(&instance, &shared, &mut memory, &status).await?;
+            let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
+            inventory::trim(&overflow(&shared, &owner(&instance)), old, new).await;
             tell(&instance, &shared, &before, &status).await;
         }
         Ok(again.map_or_else(

@@ -19,6 +19,8 @@ use manifests::{
 
 use super::outcome::{Failure, Health, Install, Outcome, Retry, Valid};
 
+/// How many objects that wait are listed; the apiserver takes 512.
+const MOST_LINES: usize = 500;
 /// The longest message; the apiserver takes 32 KiB. Missing rights, which somebody applies as they are told, take up to
 /// half of that, and come last.
 const LONGEST: usize = 32_000;
@@ -42,6 +44,7 @@ pub fn of(
         status.facts = done.facts;
         status.inventory = Some(done.inventory);
         status.waiting = done.waiting;
+        status.waiting.truncate(MOST_LINES);
         status.released = done.released;
         status.failed_template_hash = done.rolled_back.map(|(hash, _)| hash);
     }
@@ -236,7 +239,7 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
                     " objects wait for APIs that this cluster does not serve, see status.waiting",
                 );
             }
-            for warning in &done.warnings {
+            for warning in done.removing.iter().chain(&done.warnings) {
                 message.push_str("; ");
                 message.push_str(warning);
             }
@@ -336,6 +339,14 @@ fn progress(outcome: &Outcome) -> (Option<&'static str>, &'static str, String) {
             ),
         },
         (Install::Waiting, _) => (None, reason::RETRYING, text("it is tried again")),
+        (Install::Done(done), _) if !done.removing.is_empty() => (
+            Some("True"),
+            reason::RETRYING,
+            format!(
+                "not everything that has left the bundle is gone; it is tried again: {}",
+                done.removing.join("\n")
+            ),
+        ),
         _ if !outcome.fights.is_empty() => {
             (Some("True"), reason::FIGHTING, outcome.fights.join("\n"))
         }

@@ -8,7 +8,10 @@
 //! The inventory says what there is, so that neither the Bundle nor its content is needed, nor an installation that was
 //! ever finished. Nothing is made again: the watches are forgotten first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use kube::{
     Api, Resource as _, ResourceExt as _,
@@ -37,6 +40,11 @@ use crate::{
     inventory::Inventory,
     plan::{self, Leaving},
 };
+
+/// The longest time between two looks at what has finalizers.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The longest time until what failed is tried again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Takes the next steps of a removal.
 pub(super) async fn run(
@@ -87,20 +95,7 @@ pub(super) async fn run(
             continue;
         }
         let message = if pruned.failed.is_empty() {
-            let mut names: Vec<String> = pruned.waiting_for.values().take(10).cloned().collect();
-            if names.is_empty() {
-                names = pruned
-                    .going
-                    .iter()
-                    .take(10)
-                    .map(ToString::to_string)
-                    .collect();
-            }
-            format!(
-                "waiting for {} objects to go, which have finalizers: {}; see who handles their finalizers when this takes long",
-                pruned.going.len(),
-                names.join(", ")
-            )
+            waits(&pruned)
         } else {
             refusals(&pruned.failed)
         };
@@ -115,7 +110,10 @@ pub(super) async fn run(
         } else {
             Retry::Soon
         };
-        return Ok(Action::requeue(memory.tries.again(tried, when, now)));
+        memory.tries.again(tried, when, now);
+        // Nothing tells when it goes on: the watches are forgotten.
+        let most = if failed { LONGEST_PAUSE } else { LONGEST_WAIT };
+        return Ok(Action::requeue(memory.tries.wait_at_most(most, now)));
     }
     let left: Vec<String> = instance
         .finalizers()
@@ -168,6 +166,27 @@ fn stages(inventory: &Inventory, policy: CrdDeletionPolicy) -> Vec<Vec<Leaving>>
             vec![resources, others, definitions]
         }
     }
+}
+
+/// What has been deleted and is still there.
+fn waits(pruned: &Pruned) -> String {
+    const MOST: usize = 10;
+    let count = pruned.going.len();
+    let mut lines = vec![format!(
+        "waiting for {count} object{} to go:",
+        if count == 1 { "" } else { "s" }
+    )];
+    lines.extend(
+        pruned
+            .going
+            .iter()
+            .take(MOST)
+            .map(|identity| pruned.line(identity)),
+    );
+    if count > MOST {
+        lines.push(format!("and {} more", count - MOST));
+    }
+    lines.join("\n")
 }
 
 /// What is gone or released belongs to nobody any more.

@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
     core::ObjectMeta,
 };
 use manifests::{
@@ -20,6 +20,7 @@ use manifests::{
     object::Identity,
 };
 use serde::de::DeserializeOwned;
+use tracing::warn;
 
 use super::{Entry, Inventory, MOST_LISTED, list, listed, parse};
 use crate::{apply::MANAGER, plan::Owner};
@@ -73,6 +74,19 @@ pub async fn write(at: &Overflow<'_>, inventory: &Inventory) -> Result<Listed, k
         .await?;
     }
     Ok(listed)
+}
+
+/// Deletes the ConfigMaps that a status needed and the one that was written after it does not. What fails goes with the
+/// instance.
+pub async fn trim(at: &Overflow<'_>, before: Option<&Listed>, after: Option<&Listed>) {
+    let (before, after) = (before.map_or(0, pieces), after.map_or(0, pieces));
+    let api: Api<ConfigMap> = Api::namespaced(at.client.clone(), at.namespace);
+    for index in after..before {
+        let name = name(&at.owner.name, index);
+        if let Err(error) = api.delete(&name, &DeleteParams::default()).await {
+            warn!(%name, %error, "a ConfigMap of an inventory that has become shorter stays");
+        }
+    }
 }
 
 /// Reads a whole inventory.

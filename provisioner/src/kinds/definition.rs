@@ -31,6 +31,8 @@ pub(crate) struct Version {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) served: bool,
+    #[serde(default)]
+    pub(crate) storage: bool,
 }
 
 /// How it is.
@@ -73,6 +75,15 @@ impl Spec {
     pub(crate) fn served(&self) -> impl Iterator<Item = &str> {
         let served = self.versions.iter().filter(|version| version.served);
         served.map(|version| version.name.as_str())
+    }
+
+    /// The version in which its objects are best listed: nothing that is stored in it needs a conversion.
+    pub(crate) fn listed(&self) -> Option<&str> {
+        let mut served = self.versions.iter().filter(|version| version.served);
+        let stored = served.clone().find(|version| version.storage);
+        stored
+            .or_else(|| served.next())
+            .map(|version| version.name.as_str())
     }
 
     /// Its kind in a version.

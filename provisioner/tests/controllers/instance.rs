@@ -8,11 +8,15 @@ mod health;
 mod hostile;
 mod install;
 mod keep;
+mod large;
 mod limits;
 mod optional;
 mod ownership;
 mod pivot;
+mod policies;
+mod removal;
 mod rollback;
+mod terminating;
 
 use std::collections::BTreeMap;
 

@@ -58,8 +58,10 @@ impl Prune<'_> {
         }
         let request = || address.collection.get(&address.name, &GetParams::default());
         let definition: Definition = send(self.apply.client, request).await?;
-        let version = definition.spec.served().next().map(str::to_owned);
-        let kind = version.map(|version| definition.spec.kind(&version));
+        let kind = definition
+            .spec
+            .listed()
+            .map(|version| definition.spec.kind(version));
         match (self.policy, kind) {
             (CrdDeletionPolicy::Delete, Some(kind)) => match self.clear(&kind).await? {
                 Cleared::Nothing => {}
@@ -68,10 +70,20 @@ impl Prune<'_> {
                 Cleared::Failed(failure) => return Ok(Fate::Failed(failure)),
             },
             (CrdDeletionPolicy::Delete, None) => {}
-            (_, Some(kind)) => match self.used(&kind).await? {
-                Used::No => {}
-                Used::Going(what) => return Ok(Fate::Going(what)),
-                Used::Yes(what) => {
+            (_, Some(kind)) => match self.used(&kind).await {
+                Ok(Used::No) => {}
+                Ok(Used::Going(what)) => return Ok(Fate::Going(what)),
+                // None would need no conversion. Who converts them may have gone with the rest of the bundle.
+                Err(Trouble::Status(status)) if failure::is_conversion(&status) => {
+                    let why = format!(
+                        "custom resources are left, which cannot be read: {}; repair the conversion webhook of its \
+                         spec.conversion, delete them and then it",
+                        shortened(&status.message, 1024)
+                    );
+                    return self.release(address, metadata, why).await;
+                }
+                Err(trouble) => return Err(trouble),
+                Ok(Used::Yes(what)) => {
                     let why = format!(
                         "{what}; delete them and then it, or set spec.crdDeletionPolicy to Delete before the \
                          BundleInstance goes"
@@ -126,7 +138,7 @@ impl Prune<'_> {
             if going.is_empty() {
                 Used::No
             } else {
-                Used::Going(told(going.len(), &going, "being deleted"))
+                Used::Going(going_on(&going))
             }
         } else {
             let named = if left.is_empty() { &going } else { &left };
@@ -180,7 +192,7 @@ impl Prune<'_> {
             ))
         } else if !going.is_empty() {
             let going: Vec<_> = going.iter().collect();
-            Cleared::Going(told(going.len(), &going, "being deleted"))
+            Cleared::Going(going_on(&going))
         } else {
             Cleared::Nothing
         })
@@ -251,6 +263,14 @@ fn rest(metadata: &Value) -> usize {
         .unwrap_or_default()
 }
 
+/// Custom resources that are being deleted, and who can help when they stay.
+fn going_on(going: &[&Value]) -> String {
+    format!(
+        "{}; see to it that whoever acts on their finalizers runs, or remove these",
+        told(going.len(), going, "being deleted")
+    )
+}
+
 /// `3 custom resources are left (a/x, a/y, b/z)`.
 fn told(count: usize, some: &[&Value], how: &str) -> String {
     let mut names: Vec<_> = some
@@ -264,7 +284,13 @@ fn told(count: usize, some: &[&Value], how: &str) -> String {
                 "/"
             };
             let name = format!("{}{slash}{}", field("namespace"), field("name"));
-            shortened(&name, 128)
+            let finalizers = failure::finalizers(metadata);
+            let name = shortened(&name, 128);
+            if finalizers.is_empty() {
+                name
+            } else {
+                format!("{name} [finalizers: {finalizers}]")
+            }
         })
         .collect();
     if count > names.len() {

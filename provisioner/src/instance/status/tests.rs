@@ -18,6 +18,7 @@ fn done(bundle: &str) -> Done {
         inventory: Inventory::default(),
         waiting: Vec::new(),
         released: Vec::new(),
+        removing: Vec::new(),
         warnings: Vec::new(),
         rolled_back: None,
     }

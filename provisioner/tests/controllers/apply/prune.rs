@@ -205,7 +205,9 @@ async fn the_operator_stays_until_its_custom_resources_are_finalised() {
         assert_eq!(names(&pruned.going), [format!("widgets.{group}")]);
         let what = &pruned.waiting_for[&pruned.going[0]];
         let expected = format!(
-            "1 custom resource is being deleted ({}/held)",
+            "1 custom resource is being deleted ({}/held [finalizers: example.com/operator]); see to it that whoever \
+             acts on their finalizers runs, or remove these; or set spec.crdDeletionPolicy to Retain, so that it stays, \
+             with its custom resources",
             scene.namespace
         );
         assert_eq!(what, &expected);

@@ -1,0 +1,194 @@
+//! Removing an instance, whatever state it is in.
+
+mod away;
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use k8s_openapi::{
+    api::{core::v1::Namespace, rbac::v1::ClusterRole},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::api::DeleteParams;
+use manifests::api::bundle::HttpSource;
+
+use super::*;
+
+/// Waits until no Bundle of an instance is left.
+async fn no_bundles(world: &World, name: &str) {
+    support::eventually("its Bundles are gone", async || {
+        let left = bundles(world, name).await;
+        left.is_empty()
+            .then_some(())
+            .ok_or_else(|| format!("{left:?}"))
+    })
+    .await;
+}
+
+/// Asks for the removal of an instance, and does not wait.
+async fn ask(world: &World, name: &str, params: &DeleteParams) {
+    let api: Api<BundleInstance> = world.api();
+    api.delete(name, params).await.unwrap();
+}
+
+fn cluster_role(name: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": name}, "rules": [],
+    })
+}
+
+#[tokio::test]
+async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_in_the_foreground()
+{
+    let world = running().await;
+    for params in [DeleteParams::background(), DeleteParams::foreground()] {
+        let name = unique("removal");
+        let group = format!("{name}.example.com");
+        let objects = [
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+            support::crd(&group, "Widget"),
+            json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a", "namespace": name}}),
+            map(&name, "a", &[]),
+            deployment(&name, "operator", 1, "1", "ready"),
+            cluster_role(&name),
+        ];
+        let source = publish(world, &format!("{name}:v1"), &objects).await;
+        world.instance(&name, "plain", source).await;
+        let installed = world.wait_instance(&name, "Installed", "True").await;
+        assert_eq!(installed.status.unwrap().inventory.unwrap().count, 6);
+
+        ask(world, &name, &params).await;
+        support::gone(world.api::<BundleInstance>(), &name).await;
+        let definition = format!("widgets.{group}");
+        support::gone(world.api::<CustomResourceDefinition>(), &definition).await;
+        support::gone(maps(world, &name), "a").await;
+        support::gone(deployments(world, &name), "operator").await;
+        support::gone(world.api::<ClusterRole>(), &name).await;
+        no_bundles(world, &name).await;
+
+        let namespaces: Api<Namespace> = world.api();
+        let kept = namespaces.get(&name).await.unwrap();
+        assert_eq!(kept.metadata.deletion_timestamp, None);
+        assert!(!kept.labels().contains_key(labels::OWNER_NAME), "{kept:?}");
+        namespaces
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_instance_goes_while_its_bundle_is_being_unpacked() {
+    let world = running().await;
+    let name = unique("pending");
+    // Takes connections and never says anything.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let source = BundleSource {
+        type_: "http".to_owned(),
+        http: Some(HttpSource {
+            url: format!("http://{}/bundle.tgz", silent.local_addr().unwrap()),
+            ..HttpSource::default()
+        }),
+        ..BundleSource::default()
+    };
+    world.instance(&name, "plain", source).await;
+    wait_reason(world, &name, "HasValidBundle", "UnpackPending").await;
+    assert_eq!(bundles(world, &name).await.len(), 1);
+    delete(world, &name).await;
+    no_bundles(world, &name).await;
+}
+
+#[tokio::test]
+async fn an_instance_goes_while_nothing_of_it_can_be_installed() {
+    let world = running().await;
+    let (name, space) = (
+        unique("refused"),
+        world.cluster.temp_namespace("refused").await.unwrap(),
+    );
+    let absent = json!({
+        "apiVersion": "nobody.example.com/v1", "kind": "Thing",
+        "metadata": {"name": "a", "namespace": space.name()},
+    });
+    let objects = [absent, map(space.name(), "a", &[])];
+    let source = publish(world, &format!("{name}:v1"), &objects).await;
+    world.instance(&name, "plain", source).await;
+    wait_reason(world, &name, "Installed", "InstallFailed").await;
+    assert_eq!(maps(world, space.name()).get_opt("a").await.unwrap(), None);
+    delete(world, &name).await;
+    no_bundles(world, &name).await;
+}
+
+#[tokio::test]
+async fn an_instance_goes_that_is_installed_by_half() {
+    let world = running().await;
+    let (name, space) = (
+        unique("half"),
+        world.cluster.temp_namespace("half").await.unwrap(),
+    );
+    let mut invalid = deployment(space.name(), "operator", 1, "1", "ready");
+    invalid["spec"]["selector"]["matchLabels"]["app"] = "another".into();
+    let group = format!("{name}.example.com");
+    let objects = [
+        map(space.name(), "a", &[]),
+        support::crd(&group, "Widget"),
+        invalid,
+    ];
+    let source = publish(world, &format!("{name}:v1"), &objects).await;
+    world.instance(&name, "plain", source).await;
+    let failed = wait_reason(world, &name, "Installed", "InstallFailed").await;
+    assert!(message(&failed, "Installed").contains("operator"));
+    // In a wave before.
+    maps(world, space.name()).get("a").await.unwrap();
+    delete(world, &name).await;
+    support::gone(maps(world, space.name()), "a").await;
+    let definition = format!("widgets.{group}");
+    support::gone(world.api::<CustomResourceDefinition>(), &definition).await;
+    no_bundles(world, &name).await;
+}
+
+#[tokio::test]
+async fn what_is_held_by_somebody_else_is_waited_for_and_nothing_is_made_again() {
+    let world = running().await;
+    let (name, space) = (
+        unique("held"),
+        world.cluster.temp_namespace("held").await.unwrap(),
+    );
+    let objects = [
+        map(space.name(), "held", &[]),
+        map(space.name(), "free", &[]),
+    ];
+    let source = publish(world, &format!("{name}:v1"), &objects).await;
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    let api = maps(world, space.name());
+    let hold = json!({"metadata": {"finalizers": ["example.com/rival"]}});
+    meddle(&api, "held", hold).await;
+
+    ask(world, &name, &DeleteParams::default()).await;
+    let waiting = wait_reason(world, &name, "Progressing", "Uninstalling").await;
+    let told = message(&waiting, "Progressing");
+    for part in [
+        "waiting for 1 object to go",
+        &format!("ConfigMap {}/held: is being deleted", space.name()),
+        "example.com/rival",
+        "remove them",
+    ] {
+        assert!(told.contains(part), "{part} is missing: {told}");
+    }
+    assert_eq!(api.get_opt("free").await.unwrap(), None);
+
+    // Neither another template nor another object brings anything back.
+    upgrade(world, &name, "v2", &[map(space.name(), "comes", &[])]).await;
+    let generation = read(world, &name).await.metadata.generation;
+    support::wait_for(world.api(), &name, "looked at", |it: &BundleInstance| {
+        (it.status.as_ref()?.observed_generation == generation).then_some(())
+    })
+    .await;
+    meddle(&api, "held", json!({"data": {"more": "text"}})).await;
+    meddle(&api, "held", json!({"metadata": {"finalizers": null}})).await;
+    support::gone(world.api::<BundleInstance>(), &name).await;
+    no_bundles(world, &name).await;
+    let left = api.list(&ListParams::default()).await.unwrap();
+    let left: Vec<String> = left.iter().map(|it| it.name_any()).collect();
+    assert!(left.iter().all(|map| map == "kube-root-ca.crt"), "{left:?}");
+}
