@@ -23,7 +23,7 @@ unpack: ## build the static binary of unpack Jobs, and print where it is
 	@CARGO="$(CARGO)" unpacker/build-static.sh
 
 bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
-	$(CARGO) bench -p manifests -p unpacker -p convert
+	$(CARGO) bench -p manifests -p unpacker -p convert -p provisioner
 
 fuzz: ## mutate YAML, archives and bundles for SECONDS_TO_FUZZ seconds each
 	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --profile fuzz -p manifests -p unpacker -p convert fuzz -- --nocapture --test-threads=1

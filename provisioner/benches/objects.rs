@@ -1,0 +1,115 @@
+//! What is done for each object of an instance: planned at each try, compared with what the watches saw at each look, and
+//! its fields hashed at each event. With ten thousand objects.
+
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a bench fails by panicking"
+)]
+
+use std::{collections::BTreeSet, hint::black_box, sync::Arc};
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use kube::core::{ApiResource, GroupVersionKind};
+use manifests::object::Object;
+use provisioner::{
+    drift::{self, Fingerprint},
+    health::Health,
+    inventory::{Entry, Inventory},
+    kinds::{Found, Kind},
+    plan::{self, Owner},
+    watches::{Seen, View},
+};
+use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const COUNT: u64 = 10_000;
+const MANAGER: &str = "rukpak";
+
+fn objects() -> Vec<Object> {
+    let object = |number| {
+        Object::try_from(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("map-{number}"), "namespace": "operators"},
+            "data": {"number": format!("{number}")},
+        }))
+    };
+    (0..COUNT).map(|number| object(number).unwrap()).collect()
+}
+
+/// The managedFields of a Deployment that the apiserver keeps for us, and of its controller.
+fn metadata() -> Value {
+    let fields: serde_json::Map<String, Value> = (0..60)
+        .map(|number| (format!("f:field{number}"), json!({"f:nested": {}})))
+        .collect();
+    json!({"managedFields": [
+        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {}}},
+        {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": fields}},
+    ]})
+}
+
+fn of_ten_thousand(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("objects");
+    group.throughput(Throughput::Elements(COUNT));
+
+    let resource = GroupVersionKind::gvk("", "v1", "ConfigMap");
+    let kind = Kind {
+        resource: ApiResource::from_gvk(&resource),
+        namespaced: true,
+    };
+    let kinds = Found::from([(resource, Some(Arc::new(kind)))]);
+    let owner = Owner {
+        name: "bench".to_owned(),
+        uid: "00000000-0000-0000-0000-000000000000".to_owned(),
+    };
+    let fields = Fingerprint::of(&metadata(), MANAGER);
+    let inventory: Inventory = objects()
+        .iter()
+        .map(|object| {
+            let version = "v1".to_owned();
+            (object.identity(), Entry { version, fields })
+        })
+        .collect();
+    let optional = BTreeSet::new();
+    group.bench_function("plan", |bencher| {
+        bencher.iter_batched(
+            objects,
+            |objects| plan::new(objects, &kinds, &inventory, &owner, "operators", &optional),
+            BatchSize::LargeInput,
+        );
+    });
+
+    let seen = Seen {
+        uid: owner.uid.clone(),
+        resource_version: "1".to_owned(),
+        fields,
+        deleting: false,
+        health: Health::Current,
+        writer: None,
+    };
+    let mut view = View {
+        synced: true,
+        objects: inventory
+            .keys()
+            .map(|identity| (identity.clone(), seen.clone()))
+            .collect(),
+        ..View::default()
+    };
+    let changed = inventory.keys().next().unwrap();
+    view.objects.get_mut(changed).unwrap().fields = None;
+    assert_eq!(drift::drifted(&inventory, &view).len(), 1);
+    group.bench_function("drift", |bencher| {
+        bencher.iter(|| drift::drifted(black_box(&inventory), black_box(&view)).len());
+    });
+    group.finish();
+
+    let metadata = metadata();
+    criterion.bench_function("fingerprint", |bencher| {
+        bencher.iter(|| Fingerprint::of(black_box(&metadata), MANAGER));
+    });
+}
+
+criterion_group!(benches, of_ten_thousand);
+criterion_main!(benches);
