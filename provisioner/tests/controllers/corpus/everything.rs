@@ -27,7 +27,7 @@ impl Everything {
             .map_err(|error| error.to_string())?;
         let kinds: Vec<_> = discovery
             .groups()
-            .flat_map(|group| group.recommended_resources())
+            .flat_map(kube::discovery::ApiGroup::recommended_resources)
             .filter(|(kind, can)| {
                 can.supports_operation(verbs::LIST) && !TRANSIENT.contains(&kind.kind.as_str())
             })

@@ -48,7 +48,7 @@ async fn r1_the_status_tells_what_the_bundle_says_of_itself() {
     );
     let conversion = facts.conversion.as_ref().unwrap();
     // The namespace is there already, and belongs to nobody.
-    let installed = i64::from(status.inventory.as_ref().unwrap().count);
+    let installed = status.inventory.as_ref().unwrap().count;
     assert_eq!(conversion.objects, installed + 1);
     // Where the tag pointed at that time.
     let resolved = status

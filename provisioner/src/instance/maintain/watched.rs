@@ -1,0 +1,139 @@
+//! What is seen of an instance's objects.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use kube::{ResourceExt as _, core::GroupVersionKind};
+use manifests::{api::instance::BundleInstance, object::Identity};
+use tracing::warn;
+
+use crate::{
+    health,
+    instance::{
+        memory::{Memory, Shared},
+        outcome::Health,
+    },
+    kinds::Kind,
+};
+
+/// How many unwell objects a condition names.
+const MOST_NAMED: usize = 20;
+
+/// Tells the watches what belongs to the instance, once after each change of that or of what is served.
+pub(in crate::instance) async fn watch(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+) {
+    let served = *shared.ctx.kinds.changes().borrow();
+    let is_known = memory.is_watched && memory.served == served;
+    let Some(inventory) = memory.inventory.as_ref().filter(|_| !is_known) else {
+        return;
+    };
+    let gvk = |identity: &Identity, version: &str| {
+        GroupVersionKind::gvk(&identity.group, version, &identity.kind)
+    };
+    let kinds: BTreeSet<(&str, &str, &str)> = inventory
+        .iter()
+        .map(|(identity, entry)| {
+            (
+                identity.group.as_str(),
+                entry.version.as_str(),
+                identity.kind.as_str(),
+            )
+        })
+        .collect();
+    let found = shared
+        .ctx
+        .kinds
+        .find(
+            kinds
+                .into_iter()
+                .map(|(group, version, kind)| GroupVersionKind::gvk(group, version, kind)),
+        )
+        .await;
+    match found {
+        Ok(found) => {
+            let wanted: BTreeMap<Identity, Arc<Kind>> = inventory
+                .iter()
+                .filter_map(|(identity, entry)| {
+                    let kind = found.get(&gvk(identity, &entry.version))?.as_ref()?;
+                    Some((identity.clone(), Arc::clone(kind)))
+                })
+                .collect();
+            let account = instance.spec.service_account.as_ref();
+            shared
+                .ctx
+                .watches
+                .want(&instance.name_any(), account, &wanted);
+            memory.unserved = inventory
+                .keys()
+                .filter(|identity| !wanted.contains_key(*identity))
+                .cloned()
+                .collect();
+            memory.is_watched = true;
+            memory.served = served;
+        }
+        Err(error) => warn!(%error, "the served APIs cannot be listed; watches start later"),
+    }
+}
+
+/// How the objects are, as far as the watches have seen them.
+pub(in crate::instance) fn health(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &Memory,
+) -> Health {
+    let view = shared.ctx.watches.view(&instance.name_any());
+    if !view.failing.is_empty() {
+        return Health::Unknown(view.failing.join("\n"));
+    }
+    let Some(inventory) = memory.inventory.as_ref().filter(|_| view.synced) else {
+        return Health::NotLooked;
+    };
+    let mut failed = Vec::new();
+    let mut going = Vec::new();
+    for (identity, entry) in inventory {
+        let seen = view.objects.get(identity).map(|seen| &seen.health);
+        let (list, message) = match seen {
+            Some(health::Health::Failed(message)) => (&mut failed, message.as_str()),
+            Some(health::Health::InProgress(message)) => (&mut going, message.as_str()),
+            Some(health::Health::Current) => continue,
+            None if entry.fields.is_none() => continue, // was never applied
+            None => (&mut going, "does not exist"),
+        };
+        list.push(unwell(identity, &entry.version, message));
+    }
+    if failed.is_empty() && going.is_empty() {
+        return Health::Healthy;
+    }
+    let is_failed = !failed.is_empty();
+    failed.append(&mut going);
+    let more = failed.len().saturating_sub(MOST_NAMED);
+    failed.truncate(MOST_NAMED);
+    if more > 0 {
+        failed.push(format!("and {more} more objects"));
+    }
+    if is_failed {
+        Health::Failed(failed)
+    } else {
+        Health::Progressing(failed)
+    }
+}
+
+/// `(apps/v1, Kind=Deployment)(etcd/etcd-operator): message` (rukpak parity).
+fn unwell(identity: &Identity, version: &str, message: &str) -> String {
+    let group = if identity.group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{}/{version}", identity.group)
+    };
+    let name = if identity.namespace.is_empty() {
+        identity.name.clone()
+    } else {
+        format!("{}/{}", identity.namespace, identity.name)
+    };
+    format!("({group}, Kind={})({name}): {message}", identity.kind)
+}
