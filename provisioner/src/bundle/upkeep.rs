@@ -12,7 +12,7 @@ use unpacker::{Digest, store};
 use super::{reconcile::Shared, source, uid, upload};
 
 /// How long after content was in use it is tried again to remove it.
-const AGAIN: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// What the watch has seen.
 #[derive(Debug)]
@@ -55,8 +55,6 @@ pub(super) async fn run(
 /// The content of the store that no Bundle names: of those that were deleted while this process did not run, too.
 async fn unnamed(shared: &Shared, reader: &Reader<Bundle>) -> BTreeSet<Digest> {
     let bundles = reader.state();
-    let exists = |wanted: &str| bundles.iter().any(|bundle| uid(bundle) == wanted);
-    shared.retain(exists);
     let store = shared.ctx.store.clone();
     // Before the uploads are looked at: what comes later is not in it.
     let digests = match spawn_blocking(move || store.digests()).await {
@@ -89,6 +87,9 @@ async fn unnamed(shared: &Shared, reader: &Reader<Bundle>) -> BTreeSet<Digest> {
 /// Removes what is leaving, save what is named again, and keeps in mind what is in use.
 async fn remove(shared: &Shared, reader: &Reader<Bundle>, leaving: &mut BTreeSet<Digest>) {
     let bundles = reader.state();
+    // A look that was under way when its Bundle went may have held the content after that.
+    let uids: BTreeSet<&str> = bundles.iter().map(|bundle| uid(bundle)).collect();
+    shared.retain(|wanted| uids.contains(wanted));
     let named: BTreeSet<Digest> = bundles.iter().filter_map(|bundle| digest(bundle)).collect();
     leaving.retain(|digest| !named.contains(digest));
     for digest in leaving.clone() {

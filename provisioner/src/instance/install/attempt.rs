@@ -214,7 +214,9 @@ fn has(problems: &[Problem], check: Check) -> bool {
 
 /// When to try again after problems.
 fn retry_after(problems: &[Problem]) -> Retry {
-    if problems.iter().all(|problem| problem.check == Check::Going) {
+    // Namespaces come and go without us, too.
+    let passes = |problem: &Problem| matches!(problem.check, Check::Going | Check::Namespace);
+    if problems.iter().all(passes) {
         Retry::Soon
     } else if has(problems, Check::Rights) {
         Retry::Granted
