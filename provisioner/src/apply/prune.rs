@@ -112,27 +112,25 @@ impl Prune<'_> {
                     attempt += 1;
                 }
                 outcome => {
-                    let outcome = outcome.map_err(trouble);
-                    return self.with_remedy(stage, outcome);
+                    let fate = outcome.map_err(trouble).unwrap_or_else(Fate::Failed);
+                    return Ok(self.with_remedy(stage, fate));
                 }
             }
         }
     }
 
     /// Whoever cannot wait for a definition may leave it where it is.
-    fn with_remedy(&self, stage: Exit, outcome: Result<Fate, Failure>) -> Result<Fate, Failure> {
+    fn with_remedy(&self, stage: Exit, fate: Fate) -> Fate {
         const REMEDY: &str = "; or set spec.crdDeletionPolicy to Retain, so that it stays, with its custom resources";
         if stage != Exit::Definitions || self.policy == CrdDeletionPolicy::Retain {
-            return outcome;
+            return fate;
         }
-        let of = |failure: Failure| Failure {
-            message: failure.message + REMEDY,
-            ..failure
-        };
-        match outcome {
-            Ok(Fate::Going(what)) => Ok(Fate::Going(what + REMEDY)),
-            Ok(Fate::Failed(failure)) => Ok(Fate::Failed(of(failure))),
-            Err(failure) => Err(of(failure)),
+        match fate {
+            Fate::Going(what) => Fate::Going(what + REMEDY),
+            Fate::Failed(failure) => Fate::Failed(Failure {
+                message: failure.message + REMEDY,
+                ..failure
+            }),
             other => other,
         }
     }

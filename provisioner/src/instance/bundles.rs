@@ -135,6 +135,14 @@ pub(super) async fn clean_up(
     }
 }
 
+/// Deletes all Bundles of an instance.
+pub(super) async fn delete_all(instance: &BundleInstance, shared: &Shared) {
+    let api = Api::<Bundle>::all(shared.ctx.client.clone());
+    for bundle in shared.bundles_of(instance) {
+        delete(&api, &bundle).await;
+    }
+}
+
 /// Deletes a Bundle, that very one. What fails is tried again at the next look.
 async fn delete(api: &Api<Bundle>, bundle: &Bundle) {
     let params = kube::api::DeleteParams {

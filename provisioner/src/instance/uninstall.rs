@@ -29,18 +29,21 @@ use serde_json::json;
 use tracing::info;
 
 use super::{
+    bundles,
     install::{self, refusals},
     memory::{Memory, Shared},
     outcome::Retry,
-    reconcile::{Error, current_status, owner, read_inventory, write_status},
+    reconcile::{Error, current_status, overflow, owner, read_inventory, write_status},
     status,
 };
 use crate::{
     apply::{Apply, Pruned},
-    inventory::Inventory,
+    inventory::{self, Inventory},
     plan::{self, Leaving},
 };
 
+/// The garbage collector's mark on what is deleted with `--cascade=orphan`: what belongs to it stays.
+const ORPHAN: &str = "orphan";
 /// The longest time between two looks at what has finalizers.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The longest time until what failed is tried again.
@@ -64,6 +67,14 @@ pub(super) async fn run(
     let tried = format!("uninstall {:?}", instance.metadata.generation);
     if let Some(left) = memory.tries.must_wait(&tried, now) {
         return Ok(Action::requeue(left));
+    }
+    if instance.finalizers().iter().any(|f| f == ORPHAN) {
+        // All but what is of no use without the instance.
+        bundles::delete_all(instance, shared).await;
+        inventory::write(&overflow(shared, &owner(instance)), &Inventory::new())
+            .await
+            .map_err(Error::on("remove the inventory", instance))?;
+        return finish(instance, shared, memory, tried).await;
     }
     let before = current_status(instance, memory);
     read_inventory(instance, shared, memory, &before)
@@ -115,6 +126,17 @@ pub(super) async fn run(
         let most = if failed { LONGEST_PAUSE } else { LONGEST_WAIT };
         return Ok(Action::requeue(memory.tries.wait_at_most(most, now)));
     }
+    finish(instance, shared, memory, tried).await
+}
+
+/// Lets the instance go.
+async fn finish(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    tried: String,
+) -> Result<Action, Error> {
+    let name = instance.name_any();
     let left: Vec<String> = instance
         .finalizers()
         .iter()
@@ -132,6 +154,7 @@ pub(super) async fn run(
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         // The watch delivers the newer version, and this is tried again.
         Err(kube::Error::Api(status)) if status.code == 409 => {
+            let now = (shared.ctx.now)();
             return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
         }
         Err(error) => return Err(Error::on("remove the finalizer", instance)(error)),

@@ -38,6 +38,43 @@ fn cluster_role(name: &str) -> Value {
 }
 
 #[tokio::test]
+async fn what_is_orphaned_stays_and_is_taken_up_by_an_instance_of_the_same_name() {
+    let world = running().await;
+    let (name, space) = (
+        unique("orphan"),
+        world.cluster.temp_namespace("orphan").await.unwrap(),
+    );
+    let source = publish(
+        world,
+        &format!("{name}:v1"),
+        &[map(space.name(), "a", &[("v", "1")])],
+    )
+    .await;
+    world.instance(&name, "plain", source.clone()).await;
+    world.wait_instance(&name, "Installed", "True").await;
+    let before = maps(world, space.name()).get("a").await.unwrap();
+
+    let params = DeleteParams {
+        propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    ask(world, &name, &params).await;
+    support::gone::<BundleInstance>(world.api(), &name).await;
+    no_bundles(world, &name).await;
+    let orphan = maps(world, space.name()).get("a").await.unwrap();
+    assert_eq!(orphan.metadata.uid, before.metadata.uid);
+    assert_eq!(orphan.metadata.owner_references, None);
+    assert_eq!(orphan.metadata.deletion_timestamp, None);
+
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Installed", "True").await;
+    let taken = maps(world, space.name()).get("a").await.unwrap();
+    assert_eq!(taken.metadata.uid, before.metadata.uid);
+    delete(world, &name).await;
+    support::gone(maps(world, space.name()), "a").await;
+}
+
+#[tokio::test]
 async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_in_the_foreground()
 {
     let world = running().await;
