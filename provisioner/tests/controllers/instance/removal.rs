@@ -226,6 +226,6 @@ async fn what_is_held_by_somebody_else_is_waited_for_and_nothing_is_made_again()
     support::gone(world.api::<BundleInstance>(), &name).await;
     no_bundles(world, &name).await;
     let left = api.list(&ListParams::default()).await.unwrap();
-    let left: Vec<String> = left.iter().map(|it| it.name_any()).collect();
+    let left: Vec<String> = left.iter().map(kube::ResourceExt::name_any).collect();
     assert!(left.iter().all(|map| map == "kube-root-ca.crt"), "{left:?}");
 }
