@@ -70,6 +70,8 @@ pub(super) struct Memory {
     pub(super) unserved: BTreeSet<Identity>,
     /// What it is woken for.
     pub(super) waits: Arc<Waits>,
+    /// The hash of the template that was given up, and why.
+    pub(super) gave_up: Option<(String, String)>,
     /// Who sets our fields again and again.
     pub(super) fights: Fights,
     /// Installing and removing.
@@ -182,6 +184,7 @@ impl Slot {
                 served: 0,
                 unserved: BTreeSet::new(),
                 waits: Arc::clone(&waits),
+                gave_up: None,
                 fights: Fights::default(),
                 tries: Tries::default(),
                 repairs: Tries::default(),

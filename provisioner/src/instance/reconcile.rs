@@ -167,16 +167,28 @@ async fn settle(
             .find(|bundle| Some(&bundle.name_any()) == name && is_unpacked(bundle))
     };
     let installed = named(status.installed_bundle_name.as_ref());
+    let previous = named(status.previous_bundle_name.as_ref());
     let has_failed = status.failed_template_hash.as_ref() == Some(&hash);
     let target = match &wanted {
         Ok(bundle) if matches!(valid, Valid::Unpacked { .. }) && !has_failed => Some(Target {
             bundle,
             way_back_from: None,
         }),
+        _ if has_failed => {
+            let failed = wanted.as_ref().ok().and_then(|it| it.metadata.name.clone());
+            let is_failed = status.installed_bundle_name == failed;
+            // The way back, also where it has not been gone to its end yet.
+            let back = if is_failed { previous } else { installed };
+            back.or(installed).map(|bundle| Target {
+                bundle,
+                way_back_from: (bundle.metadata.name != failed)
+                    .then(|| (hash.clone(), why_it_failed(&status, memory))),
+            })
+        }
         // The old one stays as it was declared while the new one is not ready, or cannot even be made.
         _ => installed.map(|bundle| Target {
             bundle,
-            way_back_from: has_failed.then(|| (hash.clone(), why_it_failed(&status))),
+            way_back_from: None,
         }),
     };
     let Some(target) = target else {
@@ -188,8 +200,9 @@ async fn settle(
         return (outcome, make_again);
     };
     let installed = installed.map(AsRef::as_ref);
-    let previous = named(status.previous_bundle_name.as_ref()).map(AsRef::as_ref);
+    let previous = previous.map(AsRef::as_ref);
     let mut settled = install::run(instance, shared, memory, &status, &target, installed).await;
+    let mut way_back = target.way_back_from.clone();
     // Another template than the one that does not work is not to blame.
     let is_wanted =
         matches!(&wanted, Ok(wanted) if wanted.metadata.name == target.bundle.metadata.name);
@@ -198,13 +211,24 @@ async fn settle(
             rollback::reason(instance, &status, &settled.install, &settled.health)
         && let Some(back) = rollback::to(&status, &target, installed, previous)
     {
-        let target = Target {
-            bundle: back,
-            way_back_from: Some((hash, failure)),
-        };
-        // The first try has changed it.
-        let status = current_status(instance, memory);
-        settled = install::run(instance, shared, memory, &status, &target, installed).await;
+        // The first try has changed it. From now on this template is not tried again, whatever becomes of the way back.
+        let mut status = current_status(instance, memory);
+        status.failed_template_hash = Some(hash.clone());
+        if let Err(error) = write_status(instance, shared, memory, &status).await {
+            warn!(%error, "the way back begins later");
+            settled.again = sooner(settled.again, Some(Duration::from_secs(1)));
+        } else {
+            memory.gave_up = Some((hash.clone(), failure.clone()));
+            let target = Target {
+                bundle: back,
+                way_back_from: Some((hash, failure)),
+            };
+            settled = install::run(instance, shared, memory, &status, &target, installed).await;
+            way_back = target.way_back_from;
+        }
+    }
+    if let (Some((_, why)), Install::Failed(failure)) = (way_back, &mut settled.install) {
+        failure.message = rollback::blocked(&failure.message, &why);
     }
     let again = sooner(settled.again, make_again);
     let outcome = Outcome {
@@ -226,7 +250,14 @@ pub(super) fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<D
 }
 
 /// Why the template was given up, as was told then.
-fn why_it_failed(status: &BundleInstanceStatus) -> String {
+fn why_it_failed(status: &BundleInstanceStatus, memory: &Memory) -> String {
+    if let Some((_, why)) = memory
+        .gave_up
+        .as_ref()
+        .filter(|(hash, _)| status.failed_template_hash.as_ref() == Some(hash))
+    {
+        return why.clone();
+    }
     let told = status
         .conditions
         .iter()

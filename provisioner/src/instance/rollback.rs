@@ -45,6 +45,11 @@ pub(super) fn reason(
     }
 }
 
+/// Why there is no way back, and why it was looked for.
+pub(super) fn blocked(failure: &str, why: &str) -> String {
+    format!("{failure}\nThis is the way back, because the bundle of the template failed: {why}")
+}
+
 /// Where to go back to: the bundle that is still named as installed, or the one that was before.
 pub(super) fn to<'a>(
     status: &BundleInstanceStatus,

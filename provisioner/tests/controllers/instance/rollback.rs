@@ -149,6 +149,68 @@ async fn what_cannot_be_applied_in_full_is_taken_back_save_for_definitions_with_
     }
 }
 
+/// The new version has changed something that cannot be changed back.
+#[tokio::test]
+async fn a_way_back_that_is_refused_is_told_with_both_reasons_and_not_tried_all_the_time() {
+    let world = running().await;
+    let (name, space) = (
+        unique("stuck"),
+        world.cluster.temp_namespace("stuck").await.unwrap(),
+    );
+    let group = format!("{name}.example.com");
+    let v1 = [
+        definition(&group, false),
+        map(space.name(), "v", &[("v", "1")]),
+    ];
+    install(world, &name, &v1).await;
+    let mut fixed = map(space.name(), "v", &[("v", "2")]);
+    fixed["immutable"] = json!(true);
+    let v2 = [
+        definition(&group, false),
+        fixed,
+        refused(&group, space.name()),
+    ];
+    upgrade(world, &name, "v2", &v2).await;
+    let stuck = support::wait_for(world.api(), &name, "stuck", |it: &BundleInstance| {
+        let told = &condition(&it.status.as_ref()?.conditions, "Installed")?.message;
+        (told.contains("immutable") && told.contains("bad")).then_some(())
+    })
+    .await;
+    assert!(stuck.status.unwrap().failed_template_hash.is_some());
+
+    // Looked at again, it says the same, save how often.
+    let before = read(world, &name).await;
+    let label = json!({"metadata": {"labels": {"looked": "at"}}});
+    change(world, &name, label).await;
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    let after = read(world, &name).await;
+    assert_eq!(line(&after, "Installed"), line(&before, "Installed"));
+    let versions = |it: &BundleInstance| it.resource_version().unwrap().parse::<u64>().unwrap();
+    let written = |it: &BundleInstance| {
+        let status = it.managed_fields().iter();
+        let ours = status.filter(|entry| entry.subresource.as_deref() == Some("status"));
+        ours.filter_map(|entry| entry.time.clone()).max()
+    };
+    assert!(versions(&after) > versions(&before));
+    assert_eq!(
+        written(&after),
+        written(&before),
+        "it is tried again and again"
+    );
+
+    // As soon as it can be changed, it is.
+    maps(world, space.name())
+        .delete("v", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    let back = json!({"spec": {"crdDeletionPolicy": "Retain"}});
+    change(world, &name, back).await;
+    let back = wait_reason(world, &name, "Installed", "RolledBack").await;
+    assert!(message(&back, "Installed").contains("bad"));
+    has_value(world, space.name(), "v", "v", "1").await;
+    delete(world, &name).await;
+}
+
 #[tokio::test]
 async fn a_reverted_template_puts_back_what_a_failed_upgrade_had_changed() {
     let world = running().await;
