@@ -38,6 +38,9 @@ pub struct Entry {
     pub fields: Option<Fingerprint>,
 }
 
+/// Stands where the fingerprint would.
+const NEVER_APPLIED: &str = " -";
+
 /// Lists an inventory by kind, in pieces of at most so many objects.
 pub fn list(inventory: &Inventory, most: usize) -> Vec<Vec<InventoryKind>> {
     let mut pieces = vec![Vec::new()];
@@ -50,9 +53,14 @@ pub fn list(inventory: &Inventory, most: usize) -> Vec<Vec<InventoryKind>> {
         } else {
             format!("{}/{}", identity.namespace, identity.name)
         };
-        if let Some(fields) = entry.fields {
-            text.push(' ');
-            text.push_str(&fields.to_string());
+        match entry.fields {
+            Some(fields) => {
+                text.push(' ');
+                text.push_str(&fields.to_string());
+            }
+            // Roles may have spaces in their names.
+            None if text.contains(' ') => text.push_str(NEVER_APPLIED),
+            None => {}
         }
         match kinds.last_mut() {
             // Sorted by group and kind; a kind that was applied in two versions has two entries.
@@ -87,7 +95,7 @@ pub fn parse(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Entry)>
     kinds.iter().flat_map(|kind| {
         let (group, version) = group_version(&kind.api_version);
         kind.objects.iter().map(move |text| {
-            let (name, fields) = match text.split_once(' ') {
+            let (name, fields) = match text.rsplit_once(' ') {
                 Some((name, fields)) => (name, fields.parse().ok()),
                 None => (text.as_str(), None),
             };

@@ -135,7 +135,10 @@ pub(super) async fn run(
                 again,
             }
         }
-        Err(failure) => {
+        Err(mut failure) => {
+            // Where an earlier try has begun, the old bundle is there only in part, whatever this one did.
+            failure.touched |=
+                status.installed_bundle_name.is_some() && status.applied_digest.is_none();
             let mut settled = failed(shared, memory, instance, failure, tried);
             keep(instance, shared, memory, version, installed, &mut settled).await;
             settled

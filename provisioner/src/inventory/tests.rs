@@ -14,11 +14,16 @@ fn sample(objects: usize) -> Inventory {
         .map(|n| {
             let group = ["", "apps"][n % 2];
             let namespace = ["", "etcd"][n / 2 % 2];
+            // Names of roles may have spaces, and look like fingerprints.
+            let name = ["n", "n ", "n 0f1e2d3c4b5a ", "0f1e2d3c4b5a 0f1e2d3c4b"][n % 4];
             let entry = Entry {
                 version: "v1".to_owned(),
                 fields: (n % 3 == 0).then(|| "0f1e2d3c4b5a".parse().unwrap()),
             };
-            (identity(group, "Kind", namespace, &format!("n{n}")), entry)
+            (
+                identity(group, "Kind", namespace, &format!("{name}{n:02}")),
+                entry,
+            )
         })
         .collect()
 }

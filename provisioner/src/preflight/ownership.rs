@@ -218,17 +218,7 @@ fn judge(
             "exists and belongs to {holder}: remove it from the bundle, or give it another name"
         ));
     }
-    if is_namespace(step) {
-        // Many may live in a namespace; only its labels and annotations can have one master.
-        return match holder {
-            Holder::Instance(_) if !is_gone => Verdict::Shared(format!(
-                "belongs to {holder}: it is used as it is, and what the bundle says about its labels and annotations is not \
-                 applied"
-            )),
-            _ => Verdict::Fine,
-        };
-    }
-    if live.deletion_timestamp.is_some() && *holder != Holder::Us {
+    if !is_namespace(step) && live.deletion_timestamp.is_some() && *holder != Holder::Us {
         return Verdict::Going(
             "exists and is being deleted: once it is gone, the installation goes on by itself"
                 .to_owned(),
@@ -241,6 +231,18 @@ fn judge(
         owner.name
     );
     let is_adopted = holder::adopted_by(live) == Some(owner.name.as_str());
+    if is_namespace(step) {
+        // Many may live in a namespace; only its labels and annotations, some of which guard it, can have one master.
+        const AS_IT_IS: &str = "it is used as it is, and what the bundle says about its labels and annotations is not applied";
+        return match holder {
+            Holder::Us | Holder::Released => Verdict::Fine,
+            Holder::Instance(_) if !is_gone => {
+                Verdict::Shared(format!("belongs to {holder}: {AS_IT_IS}"))
+            }
+            _ if is_adopted => Verdict::Fine,
+            _ => Verdict::Shared(format!("exists already: {AS_IT_IS}; {adoption}")),
+        };
+    }
     match holder {
         Holder::Us | Holder::Released => Verdict::Fine,
         Holder::Earlier => Verdict::Going(format!(

@@ -232,8 +232,21 @@ fn what_is_going_is_waited_for() {
 #[test]
 fn namespaces_and_default_accounts_are_used_unless_they_are_our_own() {
     let namespace = step("v1", "Namespace", "operators");
-    for held in [live(json!({})), labelled("etcd"), labelled("gone")] {
-        assert_eq!(verdict(&namespace, &held), Verdict::Fine);
+    assert_eq!(verdict(&namespace, &labelled("etcd")), Verdict::Fine);
+    let adopted = live(json!({"annotations": {"core.rukpak.io/adopt": "etcd"}}));
+    assert_eq!(verdict(&namespace, &adopted), Verdict::Fine);
+    let helm = json!({
+        "meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db",
+    });
+    for held in [
+        live(json!({})),
+        labelled("gone"),
+        live(json!({"annotations": helm})),
+    ] {
+        assert!(matches!(
+            verdict(&namespace, &held),
+            Verdict::Shared(message) if message.contains("used as it is") && message.contains("adopt=etcd")
+        ));
     }
     assert!(matches!(
         verdict(&namespace, &labelled("other")),

@@ -256,3 +256,43 @@ async fn what_exists_is_taken_only_when_it_is_handed_over() {
         support::gone(api.clone(), object).await;
     }
 }
+
+/// The labels of a Namespace guard whoever lives in it.
+#[tokio::test]
+async fn a_namespace_that_exists_is_used_as_it_is_unless_it_is_handed_over() {
+    let world = running().await;
+    let name = unique("space");
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+    });
+    world.apply(&theirs).await;
+    let mut ours = theirs.clone();
+    ours["metadata"]["labels"] = json!({"pod-security.kubernetes.io/enforce": "privileged"});
+    let source = publish(world, &format!("{name}:v1"), &[ours, map(&name, "a", &[])]).await;
+    world.instance(&name, "plain", source).await;
+    let installed = world.wait_instance(&name, "Installed", "True").await;
+    assert!(
+        message(&installed, "Installed").contains("used as it is"),
+        "{}",
+        message(&installed, "Installed")
+    );
+    let spaces: Api<k8s_openapi::api::core::v1::Namespace> = world.api();
+    let labels = spaces.get(&name).await.unwrap().metadata.labels.unwrap();
+    assert_eq!(labels["pod-security.kubernetes.io/enforce"], "restricted");
+    assert!(!labels.contains_key(labels::OWNER_NAME));
+
+    let adopt = json!({"metadata": {"annotations": {labels::ADOPT: name}}});
+    meddle(&spaces, &name, adopt).await;
+    upgrade(world, &name, "v2", &[theirs, map(&name, "b", &[])]).await;
+    support::wait_for(
+        spaces,
+        &name,
+        "handed over",
+        |it: &k8s_openapi::api::core::v1::Namespace| {
+            (it.labels().get(labels::OWNER_NAME) == Some(&name)).then_some(())
+        },
+    )
+    .await;
+    delete(world, &name).await;
+}

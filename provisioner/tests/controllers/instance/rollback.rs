@@ -240,3 +240,32 @@ async fn a_reverted_template_puts_back_what_a_failed_upgrade_had_changed() {
     wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     delete(world, &name).await;
 }
+
+#[tokio::test]
+async fn what_was_begun_is_told_of_until_it_is_over_and_can_be_taken_back_later() {
+    let world = running().await;
+    let (name, space) = (
+        unique("begun"),
+        world.cluster.temp_namespace("begun").await.unwrap(),
+    );
+    let v1 = [map(space.name(), "v", &[("v", "1")])];
+    let source = publish(world, &format!("{name}:v1"), &v1).await;
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Installed", "True").await;
+    // A Namespace of the bundle is not there when all of it is tried, so that the rest is begun.
+    let v2 = [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+        map(space.name(), "v", &[("v", "2")]),
+        map(&name, "bad", &[("not a key!", "1")]),
+    ];
+    upgrade(world, &name, "v2", &v2).await;
+    let first = wait_reason(world, &name, "Installed", "UpgradeFailed").await;
+    has_value(world, space.name(), "v", "v", "2").await;
+    assert!(message(&first, "Installed").contains("was being replaced"));
+
+    // The second try changes nothing, as the Namespace is there by now.
+    change(world, &name, json!({"spec": {"rollback": "OnFailure"}})).await;
+    wait_reason(world, &name, "Installed", "RolledBack").await;
+    has_value(world, space.name(), "v", "v", "1").await;
+    delete(world, &name).await;
+}
