@@ -26,6 +26,8 @@ use crate::{
     plan::{Leaving, Owner, Step, Wave},
 };
 
+pub(crate) use self::request::encoded;
+
 /// The one field manager of applied objects.
 pub const MANAGER: &str = "rukpak";
 

@@ -15,5 +15,8 @@ pub const UNINSTALL: &str = "core.rukpak.io/uninstall";
 pub const KEEP: &str = "core.rukpak.io/keep";
 /// On an incoming CustomResourceDefinition, with the value `"false"`: its upgrade is not checked (rukpak parity).
 pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";
+/// On a Secret of the system namespace: the hosts that git and http sources may send it to, separated by commas. Without
+/// it, that is any host.
+pub const HOSTS: &str = "core.rukpak.io/hosts";
 /// On a ConfigMap of the system namespace: the BundleInstance whose inventory it holds a part of.
 pub const INVENTORY_OF: &str = "core.rukpak.io/inventory-of";

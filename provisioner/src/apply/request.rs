@@ -100,7 +100,7 @@ pub(super) async fn pause(attempt: u32) {
 }
 
 /// A name as a part of a URL's path. Names of roles may hold nearly anything.
-fn encoded(name: &str) -> String {
+pub(crate) fn encoded(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {

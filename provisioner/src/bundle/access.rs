@@ -2,12 +2,16 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
-use manifests::api::bundle::{Authorization, BundleSource};
+use manifests::api::{
+    bundle::{Authorization, BundleSource},
+    labels,
+};
 use unpacker::{
     Access,
     access::{Basic, Ssh, Verify},
     registry::{Credentials, credentials},
 };
+use url::Url;
 
 use super::{fetch, source};
 use crate::settings::Settings;
@@ -52,6 +56,20 @@ pub enum Error {
         secret: String,
         /// Which key.
         key: &'static str,
+    },
+    /// It is not meant for whoever would get it.
+    #[error(
+        "secret {secret} is meant for {hosts:?}, and not for {host:?}; correct the source, or the annotation {} of the \
+         Secret",
+        labels::HOSTS
+    )]
+    Host {
+        /// Which.
+        secret: String,
+        /// Whom its annotation names.
+        hosts: String,
+        /// Where the source is.
+        host: String,
     },
     /// A pull secret makes no sense.
     #[error("secret {secret} cannot be used to pull images")]
@@ -149,6 +167,7 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
             if let Some(git) = &spec.git {
                 auth = git.auth.as_ref();
                 let is_web = git.repository.starts_with("http");
+                meant_for(secret, &git.repository)?;
                 match secret {
                     Some(secret) if is_web => access.basic = Some(basic(secret)?),
                     Some(secret) => access.ssh = Some(ssh(secret)?),
@@ -157,7 +176,10 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
             }
         }
         "http" => {
-            auth = spec.http.as_ref().and_then(|http| http.auth.as_ref());
+            if let Some(http) = &spec.http {
+                auth = http.auth.as_ref();
+                meant_for(secret, &http.url)?;
+            }
             access.basic = secret.map(basic).transpose()?;
         }
         _ => {}
@@ -166,6 +188,37 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
         access.trust.verify = Verify::Never;
     }
     Ok(access)
+}
+
+/// Whoever may create Bundles chooses both the Secret and the host that gets it, unless the Secret says which.
+fn meant_for(secret: Option<&Secret>, url: &str) -> Result<(), Error> {
+    let Some(secret) = secret else {
+        return Ok(());
+    };
+    let Some(hosts) = secret.annotations().get(labels::HOSTS) else {
+        return Ok(());
+    };
+    let host = host(url);
+    let mut meant = hosts.split(',').map(str::trim);
+    if meant.any(|meant| !host.is_empty() && meant.eq_ignore_ascii_case(&host)) {
+        return Ok(());
+    }
+    Err(Error::Host {
+        secret: told(secret),
+        hosts: hosts.clone(),
+        host,
+    })
+}
+
+/// Of a URL, or of `user@host:path`.
+fn host(url: &str) -> String {
+    if url.contains("://") {
+        let url = Url::parse(url).ok();
+        let host = url.as_ref().and_then(Url::host_str);
+        return host.unwrap_or_default().to_owned();
+    }
+    let host = url.split_once(':').map_or("", |(host, _)| host);
+    host.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
 fn pull(secret: &Secret) -> Result<Credentials, Error> {
@@ -295,6 +348,41 @@ mod tests {
 
     fn git(repository: &str) -> Value {
         json!({"type": "git", "git": {"repository": repository, "ref": {"branch": "b"}, "auth": {"insecureSkipVerify": true}}})
+    }
+
+    #[test]
+    fn a_secret_goes_only_to_the_hosts_that_it_names() {
+        let http = |url: &str| json!({"type": "http", "http": {"url": url}});
+        let mut login = secret("Opaque", LOGIN);
+        let mut key = secret("Opaque", KEY);
+        for secret in [&mut login, &mut key] {
+            let hosts = "files.example.com, Git.example.com".to_owned();
+            secret.metadata.annotations = Some([(labels::HOSTS.to_owned(), hosts)].into());
+        }
+        for url in [
+            "https://files.example.com/a",
+            "https://x@GIT.example.com:1/a",
+        ] {
+            assert!(read(http(url), Some(&login)).is_ok(), "{url}");
+        }
+        assert!(read(git("https://git.example.com/r"), Some(&login)).is_ok());
+        assert!(read(git("git@git.example.com:r"), Some(&key)).is_ok());
+        assert!(read(git("ssh://git@git.example.com:2222/r"), Some(&key)).is_ok());
+        for (spec, secret) in [
+            (http("http://evil.example.com/files.example.com"), &login),
+            (http("http://files.example.com@evil.example.com/"), &login),
+            (http("http://files.example.com.evil.example.com/"), &login),
+            (git("git@evil.example.com:git.example.com"), &key),
+            (git("git.example.com@evil.example.com:r"), &key),
+            (git("ssh://git.example.com@evil.example.com/r"), &key),
+            (git("r"), &key),
+        ] {
+            let error = read(spec.clone(), Some(secret)).unwrap_err();
+            assert!(
+                error.contains("is meant for \"files.example.com, Git.example.com\""),
+                "{spec}: {error}"
+            );
+        }
     }
 
     #[test]

@@ -139,6 +139,8 @@ pub(super) async fn run(
             // Where an earlier try has begun, the old bundle is there only in part, whatever this one did.
             failure.touched |=
                 status.installed_bundle_name.is_some() && status.applied_digest.is_none();
+            // After a restart nobody has said yet what to watch.
+            maintain::watch(instance, shared, memory).await;
             let mut settled = failed(shared, memory, instance, failure, tried);
             keep(instance, shared, memory, version, installed, &mut settled).await;
             settled

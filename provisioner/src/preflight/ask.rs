@@ -9,7 +9,7 @@ use kube::{
     discovery::Scope,
 };
 
-use crate::kinds::Kind;
+use crate::{apply::encoded, kinds::Kind};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -56,6 +56,6 @@ pub(super) async fn metadata(
     };
     let api =
         Api::<DynamicObject>::dynamic(client.clone(), &kind.resource, &scope).constrain(namespace);
-    let answer = within(api.get_metadata_with(name, &GetParams::default())).await;
+    let answer = within(api.get_metadata_with(&encoded(name), &GetParams::default())).await;
     Ok(or_none(answer)?.map(|object| object.metadata))
 }

@@ -1,4 +1,4 @@
-//! What is applied, in one text: content, and everything that shapes the objects made of it.
+//! What is applied, in one text: content, everything that shapes the objects made of it, and whose rights they need.
 
 use manifests::{
     api::{bundle::Bundle, instance::BundleInstanceSpec},
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 /// Changes whenever the objects may.
 pub(super) fn of(spec: &BundleInstanceSpec, bundle: &Bundle, version: KubeVersion) -> String {
-    let shape = json!({
+    let mut shape = json!({
         "content": bundle.status.as_ref().and_then(|status| status.content_digest.as_ref()),
         "class": bundle.spec.provisioner_class_name,
         "namespace": spec.install_namespace,
@@ -18,6 +18,10 @@ pub(super) fn of(spec: &BundleInstanceSpec, bundle: &Bundle, version: KubeVersio
         // Another release of ours may convert better.
         "converter": env!("CARGO_PKG_VERSION"),
     });
+    if let Some(account) = &spec.service_account {
+        // Another account has other rights, which are looked at once.
+        shape["account"] = json!(account);
+    }
     let digest = Sha256::digest(shape.to_string().as_bytes());
     let mut text = String::with_capacity(71);
     text.push_str("sha256:");

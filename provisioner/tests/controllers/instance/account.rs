@@ -13,6 +13,7 @@ use provisioner::account::Accounts;
 use tokio::sync::OnceCell;
 
 mod mighty;
+mod other;
 
 use super::*;
 use crate::{

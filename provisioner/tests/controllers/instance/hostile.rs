@@ -363,3 +363,39 @@ async fn an_instance_may_bring_another_but_not_the_one_that_brought_it() {
     support::gone::<BundleInstance>(world.api(), &child).await;
     support::gone(maps(world, space.name()), "a").await;
 }
+
+/// Names of roles may hold nearly anything; in a URL they have to be written otherwise.
+#[tokio::test]
+async fn a_role_with_a_strange_name_is_installed_kept_and_removed() {
+    use k8s_openapi::api::rbac::v1::ClusterRole;
+    let world = running().await;
+    let (name, space) = (
+        unique("strange"),
+        world.cluster.temp_namespace("strange").await.unwrap(),
+    );
+    let role = format!("{name} all? #powerful");
+    let object = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": role}, "rules": [],
+    });
+    let objects = [object, map(space.name(), "a", &[])];
+    let source = publish(world, &format!("{name}:v1"), &objects).await;
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    let roles: Api<ClusterRole> = world.api();
+    let there = async || {
+        let all = roles.list(&ListParams::default()).await.unwrap();
+        all.items
+            .iter()
+            .any(|it| it.metadata.name.as_ref() == Some(&role))
+    };
+    assert!(there().await);
+
+    upgrade(world, &name, "v2", &objects[1..]).await;
+    support::eventually("it is gone", async || {
+        let there = there().await;
+        (!there).then_some(()).ok_or("it is there".to_owned())
+    })
+    .await;
+    delete(world, &name).await;
+}
