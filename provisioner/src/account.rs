@@ -1,18 +1,22 @@
 //! Whose rights requests are made with: the provisioner's own, or those of a ServiceAccount that an instance names.
 
 use std::{
-    collections::HashMap,
+    num::NonZeroUsize,
     sync::{Mutex, PoisonError},
 };
 
 use kube::{Client, Config};
+use lru::LruCache;
 use manifests::api::instance::ServiceAccountRef;
+
+/// How many accounts have a client that waits for them, with its connections.
+const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
 /// Clients, one for each account.
 pub struct Accounts {
     config: Config,
     own: Client,
-    others: Mutex<HashMap<ServiceAccountRef, Client>>,
+    others: Mutex<LruCache<ServiceAccountRef, Client>>,
 }
 
 impl Accounts {
@@ -24,7 +28,7 @@ impl Accounts {
         Ok(Self {
             own: Client::try_from(config.clone())?,
             config,
-            others: Mutex::default(),
+            others: Mutex::new(LruCache::new(MOST)),
         })
     }
 
@@ -48,7 +52,7 @@ impl Accounts {
         let mut config = self.config.clone();
         config.auth_info.impersonate = Some(user(account));
         let client = Client::try_from(config)?;
-        others.insert(account.clone(), client.clone());
+        others.put(account.clone(), client.clone());
         Ok(client)
     }
 }

@@ -87,7 +87,7 @@ pub struct Findings {
     pub problems: Vec<Problem>,
     /// Worth knowing.
     pub warnings: Vec<Problem>,
-    /// Namespaces that other BundleInstances have brought: they are used as they are, and must not be applied.
+    /// Namespaces and accounts `default` that exist: they are used as they are, and must not be applied.
     pub shared: BTreeSet<Identity>,
 }
 

@@ -159,8 +159,8 @@ fn judge(status: &Status) -> (Cause, &'static str) {
         403 if says(" cannot impersonate ") => (
             Cause::Forbidden,
             "the provisioner may not act as the account of spec.serviceAccount: bind ClusterRole \
-             bundle-instance-impersonator to the provisioner's ServiceAccount in the account's namespace again, or change \
-             spec.serviceAccount",
+             bundle-instance-impersonator to the provisioner's ServiceAccount in the account's namespace again; if \
+             that namespace is gone, change or remove spec.serviceAccount",
         ),
         403 if says(" cannot ") => (
             Cause::Forbidden,

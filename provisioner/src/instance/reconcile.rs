@@ -128,10 +128,6 @@ async fn settle(
     memory: &mut Memory,
 ) -> (Outcome, Option<Duration>) {
     let status = current_status(instance, memory);
-    if Class::parse(&instance.spec.provisioner_class_name).is_none() {
-        let class = instance.spec.provisioner_class_name.clone();
-        return (Outcome::of_bundle(Valid::Unserved(class)), None);
-    }
     if let Err(error) = read_inventory(instance, shared, memory, &status).await {
         let message = format!(
             "the inventory of BundleInstance {} cannot be read: {error}; restore its ConfigMaps in namespace {}",
@@ -142,6 +138,16 @@ async fn settle(
             Outcome::of_bundle(Valid::Unknown(message)),
             Some(Duration::from_secs(15)),
         );
+    }
+    if Class::parse(&instance.spec.provisioner_class_name).is_none() {
+        // What was installed with another class is not kept any more; how it is can still be said.
+        maintain::watch(instance, shared, memory).await;
+        let class = instance.spec.provisioner_class_name.clone();
+        let outcome = Outcome {
+            health: maintain::health(instance, shared, memory),
+            ..Outcome::of_bundle(Valid::Unserved(class))
+        };
+        return (outcome, None);
     }
     if instance.spec.paused {
         maintain::watch(instance, shared, memory).await;

@@ -7,6 +7,8 @@
 //! | `Healthy` | every object is well | some object is not; nothing is installed | not looked at yet |
 //! | `Progressing` | under way, or tried again | nothing to do, or nothing that can be done from here | |
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use manifests::{
@@ -50,7 +52,10 @@ pub fn of(
     }
     if let Some(kept) = &outcome.kept {
         status.inventory = Some(kept.inventory.clone());
-        status.waiting.extend(kept.waiting.iter().cloned());
+        let known: BTreeSet<String> = status.waiting.drain(..).collect();
+        let all = known.into_iter().chain(kept.waiting.iter().cloned());
+        status.waiting = all.collect::<BTreeSet<String>>().into_iter().collect();
+        status.waiting.truncate(MOST_LINES);
     }
     if matches!(outcome.install, Install::Done(_) | Install::Unchanged)
         && outcome.health == Health::Healthy
@@ -292,14 +297,21 @@ fn health(conditions: &mut Conditions<'_>, health: &Health, is_installed: bool) 
             conditions.set(TYPE, "False", reason::UNHEALTHY, &objects.join("\n"));
         }
         Health::Unknown(why) => conditions.set(TYPE, "Unknown", reason::HEALTH_UNKNOWN, why),
-        Health::NotLooked => conditions.keep(
-            TYPE,
-            (
+        Health::NotLooked => {
+            let unknown = (
                 "Unknown",
                 reason::HEALTH_UNKNOWN,
                 "the objects have not been looked at yet",
-            ),
-        ),
+            );
+            let was_absent =
+                |c: &Condition| c.type_ == TYPE && c.reason == reason::INSTALLATION_STATUS_FALSE;
+            if conditions.all.iter().any(was_absent) {
+                // That is over.
+                conditions.set(TYPE, unknown.0, unknown.1, unknown.2);
+            } else {
+                conditions.keep(TYPE, unknown);
+            }
+        }
     }
 }
 

@@ -255,8 +255,10 @@ fn judge(
             "exists and is controlled by {holder}, by an ownerReference: delete that, or remove the object from the bundle"
         )),
         _ if is_adopted => Verdict::Fine,
-        // Every namespace has it, and its own controller does not mind what it looks like.
-        Holder::Nobody if is_default_account(step) => Verdict::Fine,
+        // Every namespace has it, and others may have given it what they need.
+        Holder::Nobody if is_default_account(step) => Verdict::Shared(format!(
+            "exists, as in every namespace: it is used as it is; {adoption}"
+        )),
         Holder::Nobody => Verdict::Refused(format!(
             "exists and belongs to no BundleInstance: {adoption}"
         )),

@@ -31,24 +31,17 @@ fn own(options: &Options) -> [Document; 4] {
         rule(
             GROUP,
             &["bundles"],
-            &[
-                "get", "list", "watch", "create", "update", "patch", "delete"
-            ]
+            &["get", "list", "watch", "create", "patch", "delete"]
         ),
         rule(
             GROUP,
             &["bundleinstances"],
-            &["get", "list", "watch", "update", "patch"]
+            &["get", "list", "watch", "patch"]
         ),
         rule(
             GROUP,
             &["bundles/status", "bundleinstances/status"],
-            &["get", "update", "patch"]
-        ),
-        rule(
-            GROUP,
-            &["bundles/finalizers", "bundleinstances/finalizers"],
-            &["update"]
+            &["get", "patch"]
         ),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule("authentication.k8s.io", &["tokenreviews"], &["create"]),

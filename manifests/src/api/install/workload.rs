@@ -33,7 +33,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             }),
         },
         Document {
-            comment: "Nothing but these ports can be reached; the provisioner itself has to reach registries anywhere.".into(),
+            comment: "Nothing but these ports can be reached, save by the node itself, which probes; the provisioner itself has to reach registries anywhere.".into(),
             object: json!({
                 "apiVersion": "networking.k8s.io/v1",
                 "kind": "NetworkPolicy",
@@ -44,7 +44,6 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                     "ingress": [{"ports": [
                         {"port": "https", "protocol": "TCP"},
                         {"port": "metrics", "protocol": "TCP"},
-                        {"port": "probes", "protocol": "TCP"},
                     ]}],
                 },
             }),

@@ -175,7 +175,7 @@ async fn prepare<'a>(
     if target.way_back_from.is_some() {
         spare_definitions(&mut plan, &mut findings);
     }
-    // Namespaces that another instance brought are used as they are.
+    // Namespaces of others are used as they are.
     plan.steps
         .retain(|step| !findings.shared.contains(&step.object.identity()));
     if !findings.problems.is_empty() {

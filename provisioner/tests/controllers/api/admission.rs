@@ -61,7 +61,7 @@ async fn only_who_may_impersonate_an_account_may_name_it() {
     })
     .await;
 
-    // What is installed with those rights is bob's to say. Alice may take the account away, but name no other.
+    // What is installed with those rights is bob's to say: Alice may neither take the account away nor name another.
     let change_as_alice = |patch: Value| change(alice.clone(), "BundleInstance", "bobs", patch);
     let said = change_as_alice(json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}));
     assert!(said.await.unwrap_err().contains(REFUSAL));
@@ -75,7 +75,10 @@ async fn only_who_may_impersonate_an_account_may_name_it() {
         said.contains("may not impersonate the ServiceAccount default/other"),
         "{said}"
     );
-    change_as_alice(json!({"spec": {"serviceAccount": null}}))
+    let away = json!({"spec": {"serviceAccount": null}});
+    let said = change_as_alice(away.clone()).await.unwrap_err();
+    assert!(said.contains(REFUSAL), "{said}");
+    change(bob.clone(), "BundleInstance", "bobs", away)
         .await
         .unwrap();
     let said = change_as_alice(
