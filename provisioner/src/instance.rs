@@ -14,6 +14,7 @@
 //! that may exist is known.
 
 mod bundles;
+mod choice;
 mod claims;
 mod install;
 mod maintain;

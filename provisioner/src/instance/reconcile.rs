@@ -19,6 +19,7 @@ use tracing::{Instrument as _, info_span, warn};
 
 use super::{
     bundles,
+    choice::{Known, is_unpacked},
     install::{self, Target},
     maintain,
     memory::{Memory, Shared},
@@ -139,24 +140,19 @@ async fn settle(
             Some(Duration::from_secs(15)),
         );
     }
-    if Class::parse(&instance.spec.provisioner_class_name).is_none() {
+    let left_alone = if Class::parse(&instance.spec.provisioner_class_name).is_none() {
         // What was installed with another class is not kept any more; how it is can still be said.
-        maintain::watch(instance, shared, memory).await;
         let class = instance.spec.provisioner_class_name.clone();
-        let outcome = Outcome {
-            health: maintain::health(instance, shared, memory),
-            ..Outcome::of_bundle(Valid::Unserved(class))
-        };
-        return (outcome, None);
-    }
-    if instance.spec.paused {
+        Some((Valid::Unserved(class), Install::Unchanged))
+    } else {
+        (instance.spec.paused).then_some((Valid::Unchanged, Install::Paused))
+    };
+    if let Some((valid, install)) = left_alone {
         maintain::watch(instance, shared, memory).await;
         let outcome = Outcome {
-            valid: Valid::Unchanged,
-            install: Install::Paused,
+            install,
             health: maintain::health(instance, shared, memory),
-            fights: Vec::new(),
-            kept: None,
+            ..Outcome::of_bundle(valid)
         };
         return (outcome, None);
     }
@@ -168,35 +164,19 @@ async fn settle(
         Err((message, again)) => (Valid::Unknown(message.clone()), Some(*again)),
     };
     let named = |name: Option<&String>| {
-        bundles
+        let named = bundles
             .iter()
-            .find(|bundle| Some(&bundle.name_any()) == name && is_unpacked(bundle))
+            .find(|bundle| Some(&bundle.name_any()) == name && is_unpacked(bundle));
+        named.map(AsRef::as_ref)
     };
-    let installed = named(status.installed_bundle_name.as_ref());
-    let previous = named(status.previous_bundle_name.as_ref());
-    let has_failed = status.failed_template_hash.as_ref() == Some(&hash);
-    let target = match &wanted {
-        Ok(bundle) if matches!(valid, Valid::Unpacked { .. }) && !has_failed => Some(Target {
-            bundle,
-            way_back_from: None,
-        }),
-        _ if has_failed => {
-            let failed = wanted.as_ref().ok().and_then(|it| it.metadata.name.clone());
-            let is_failed = status.installed_bundle_name == failed;
-            // The way back, also where it has not been gone to its end yet.
-            let back = if is_failed { previous } else { installed };
-            back.or(installed).map(|bundle| Target {
-                bundle,
-                way_back_from: (bundle.metadata.name != failed)
-                    .then(|| (hash.clone(), why_it_failed(&status, memory))),
-            })
-        }
-        // The old one stays as it was declared while the new one is not ready, or cannot even be made.
-        _ => installed.map(|bundle| Target {
-            bundle,
-            way_back_from: None,
-        }),
+    let known = Known {
+        status: &status,
+        hash: &hash,
+        wanted: wanted.as_ref().ok().map(AsRef::as_ref),
+        installed: named(status.installed_bundle_name.as_ref()),
+        previous: named(status.previous_bundle_name.as_ref()),
     };
+    let target = known.target(memory);
     let Some(target) = target else {
         maintain::watch(instance, shared, memory).await;
         let outcome = Outcome {
@@ -205,18 +185,10 @@ async fn settle(
         };
         return (outcome, make_again);
     };
-    let installed = installed.map(AsRef::as_ref);
-    let previous = previous.map(AsRef::as_ref);
+    let installed = known.installed;
     let mut settled = install::run(instance, shared, memory, &status, &target, installed).await;
     let mut way_back = target.way_back_from.clone();
-    // Another template than the one that does not work is not to blame.
-    let is_wanted =
-        matches!(&wanted, Ok(wanted) if wanted.metadata.name == target.bundle.metadata.name);
-    if is_wanted
-        && let Some(failure) =
-            rollback::reason(instance, &status, &settled.install, &settled.health)
-        && let Some(back) = rollback::to(&status, &target, installed, previous)
-    {
+    if let Some((failure, back)) = known.way_back(instance, &target, &settled) {
         // The first try has changed it. From now on this template is not tried again, whatever becomes of the way back.
         let mut status = current_status(instance, memory);
         status.failed_template_hash = Some(hash.clone());
@@ -225,12 +197,12 @@ async fn settle(
             settled.again = sooner(settled.again, Some(Duration::from_secs(1)));
         } else {
             memory.gave_up = Some((hash.clone(), failure.clone()));
+            way_back = Some((hash.clone(), failure));
             let target = Target {
                 bundle: back,
-                way_back_from: Some((hash, failure)),
+                way_back_from: way_back.clone(),
             };
             settled = install::run(instance, shared, memory, &status, &target, installed).await;
-            way_back = target.way_back_from;
         }
     }
     if let (Some((_, why)), Install::Failed(failure)) = (way_back, &mut settled.install) {
@@ -253,27 +225,6 @@ async fn settle(
 /// The shorter of two times to wait.
 pub(super) fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     one.into_iter().chain(other).min()
-}
-
-/// Why the template was given up, as was told then.
-fn why_it_failed(status: &BundleInstanceStatus, memory: &Memory) -> String {
-    if let Some((_, why)) = memory
-        .gave_up
-        .as_ref()
-        .filter(|(hash, _)| status.failed_template_hash.as_ref() == Some(hash))
-    {
-        return why.clone();
-    }
-    let told = status
-        .conditions
-        .iter()
-        .find(|c| c.type_ == condition::INSTALLED && c.reason == condition::reason::ROLLED_BACK)
-        .and_then(|c| status::failure(&c.message));
-    told.unwrap_or("see the events of that time").to_owned()
-}
-
-fn is_unpacked(bundle: &Bundle) -> bool {
-    bundle.status.as_ref().and_then(|status| status.phase) == Some(Phase::Unpacked)
 }
 
 /// How it is with the wanted Bundle, by what it says itself.

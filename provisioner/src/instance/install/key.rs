@@ -9,19 +9,17 @@ use sha2::{Digest, Sha256};
 
 /// Changes whenever the objects may.
 pub(super) fn of(spec: &BundleInstanceSpec, bundle: &Bundle, version: KubeVersion) -> String {
-    let mut shape = json!({
+    let shape = json!({
         "content": bundle.status.as_ref().and_then(|status| status.content_digest.as_ref()),
         "class": bundle.spec.provisioner_class_name,
         "namespace": spec.install_namespace,
         "config": spec.config,
+        // Another account has other rights, which are looked at once.
+        "account": spec.service_account,
         "kubernetes": [version.major, version.minor],
         // Another release of ours may convert better.
         "converter": env!("CARGO_PKG_VERSION"),
     });
-    if let Some(account) = &spec.service_account {
-        // Another account has other rights, which are looked at once.
-        shape["account"] = json!(account);
-    }
     let digest = Sha256::digest(shape.to_string().as_bytes());
     let mut text = String::with_capacity(71);
     text.push_str("sha256:");
