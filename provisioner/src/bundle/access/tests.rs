@@ -1,0 +1,156 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn secret(type_: &str, data: &[(&str, &[u8])]) -> Secret {
+    let data = data
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), k8s_openapi::ByteString(value.to_vec())));
+    Secret {
+        metadata: kube::api::ObjectMeta {
+            name: Some("s".to_owned()),
+            namespace: Some("ns".to_owned()),
+            ..kube::api::ObjectMeta::default()
+        },
+        type_: Some(type_.to_owned()),
+        data: Some(data.collect()),
+        ..Secret::default()
+    }
+}
+
+fn read(spec: Value, secret: Option<&Secret>) -> Result<Access, String> {
+    let spec: BundleSource = serde_json::from_value(spec).unwrap();
+    with(Access::default(), &spec, secret).map_err(|error| error.to_string())
+}
+
+const LOGIN: &[(&str, &[u8])] = &[("username", b"me"), ("password", b"hush")];
+const KEY: &[(&str, &[u8])] = &[("ssh-privatekey", b"hush"), ("ssh-knownhosts", b"host key")];
+
+fn git(repository: &str) -> Value {
+    json!({"type": "git", "git": {"repository": repository, "ref": {"branch": "b"}, "auth": {"insecureSkipVerify": true}}})
+}
+
+#[test]
+fn a_secret_goes_only_to_the_hosts_that_it_names() {
+    let http = |url: &str| json!({"type": "http", "http": {"url": url}});
+    let mut login = secret("Opaque", LOGIN);
+    let mut key = secret("Opaque", KEY);
+    for secret in [&mut login, &mut key] {
+        let hosts = "files.example.com, Git.example.com".to_owned();
+        secret.metadata.annotations = Some([(labels::HOSTS.to_owned(), hosts)].into());
+    }
+    for url in [
+        "https://files.example.com/a",
+        "https://x@GIT.example.com:1/a",
+    ] {
+        assert!(read(http(url), Some(&login)).is_ok(), "{url}");
+    }
+    assert!(read(git("https://git.example.com/r"), Some(&login)).is_ok());
+    assert!(read(git("git@git.example.com:r"), Some(&key)).is_ok());
+    assert!(read(git("ssh://git@git.example.com:2222/r"), Some(&key)).is_ok());
+    for (spec, secret) in [
+        (http("http://evil.example.com/files.example.com"), &login),
+        (http("http://files.example.com@evil.example.com/"), &login),
+        (http("http://files.example.com.evil.example.com/"), &login),
+        (git("git@evil.example.com:git.example.com"), &key),
+        (git("git.example.com@evil.example.com:r"), &key),
+        (git("ssh://git.example.com@evil.example.com/r"), &key),
+        (git("r"), &key),
+    ] {
+        let error = read(spec.clone(), Some(secret)).unwrap_err();
+        assert!(
+            error.contains("is meant for \"files.example.com, Git.example.com\""),
+            "{spec}: {error}"
+        );
+    }
+}
+
+#[test]
+fn each_source_takes_its_own_kind_of_secret() {
+    let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": BEGIN, "insecureSkipTLSVerify": true}});
+    let config = br#"{"auths":{"quay.io":{"auth":"bWU6aHVzaA=="}}}"#;
+    let pull = secret(
+        "kubernetes.io/dockerconfigjson",
+        &[(".dockerconfigjson", config)],
+    );
+    let access = read(image.clone(), Some(&pull)).unwrap();
+    assert!(access.registries.names("quay.io", "a/b"));
+    assert_eq!(access.trust.verify, Verify::Never);
+    assert_eq!(access.trust.roots.trim(), BEGIN);
+
+    let old = br#"{"quay.io":{"auth":"bWU6aHVzaA=="}}"#;
+    let pull = secret("kubernetes.io/dockercfg", &[(".dockercfg", old)]);
+    let access = read(image, Some(&pull)).unwrap();
+    assert!(access.registries.names("quay.io", "a/b"));
+
+    for type_ in ["Opaque", "kubernetes.io/basic-auth", "example.com/own"] {
+        let access = read(git("https://example.com/r"), Some(&secret(type_, LOGIN))).unwrap();
+        assert_eq!(access.basic.unwrap().username, "me");
+        assert!(access.ssh.is_none());
+        assert_eq!(access.trust.verify, Verify::Never);
+    }
+    let access = read(git("git@example.com:r"), Some(&secret("Opaque", KEY))).unwrap();
+    let ssh = access.ssh.unwrap();
+    assert_eq!(
+        (ssh.key.reveal(), ssh.known_hosts.as_str()),
+        ("hush", "host key")
+    );
+    assert!(access.basic.is_none());
+}
+
+#[test]
+fn a_secret_of_the_wrong_kind_says_what_is_needed_and_nothing_it_holds() {
+    let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "pullSecret": "s"}});
+    let bad = b"hush is no JSON".as_slice();
+    for (spec, secret, expected) in [
+        (
+            image.clone(),
+            secret("Opaque", LOGIN),
+            "secret ns/s has type \"Opaque\", and a pull secret has one of kubernetes.io/dockerconfigjson",
+        ),
+        (
+            image.clone(),
+            secret(
+                "kubernetes.io/dockerconfigjson",
+                &[(".dockerconfigjson", b"")],
+            ),
+            "has no \".dockerconfigjson\"",
+        ),
+        (
+            image,
+            secret(
+                "kubernetes.io/dockerconfigjson",
+                &[(".dockerconfigjson", bad)],
+            ),
+            "secret ns/s cannot be used to pull images",
+        ),
+        (
+            git("https://example.com/r"),
+            secret("kubernetes.io/ssh-auth", KEY),
+            "has type \"kubernetes.io/ssh-auth\", and http and https take \"username\"",
+        ),
+        (
+            git("https://example.com/r"),
+            secret("Opaque", &[("username", b"me")]),
+            "secret ns/s has no \"password\"",
+        ),
+        (
+            git("ssh://git@example.com/r"),
+            secret("Opaque", LOGIN),
+            "has no \"ssh-privatekey\"",
+        ),
+        (
+            git("https://example.com/r"),
+            secret("Opaque", &[("username", b"\xff"), ("password", b"hush")]),
+            "is not UTF-8",
+        ),
+    ] {
+        let error = read(spec, Some(&secret)).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+    let image =
+        json!({"type": "image", "image": {"ref": "quay.io/a/b", "certificateData": "hush"}});
+    let error = read(image, None).unwrap_err();
+    assert!(error.contains("certificateData holds no certificate") && !error.contains("hush"));
+}
