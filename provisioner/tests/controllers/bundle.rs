@@ -3,6 +3,7 @@
 mod access;
 mod refusals;
 mod served;
+mod settings;
 mod store;
 
 use k8s_openapi::api::core::v1::ConfigMap;
