@@ -13,6 +13,9 @@ use crate::{
     site::{Site, header, plain, unauthorized},
 };
 
+/// What it says of files that have not been added.
+const NOT_FOUND: &str = "the archive of this department has no such file";
+
 /// An HTTP server for files that are added to it.
 #[derive(Debug)]
 pub struct FileServer {
@@ -59,6 +62,10 @@ fn answer(
     }
     match files.lock().unwrap().get(request.uri().path()) {
         Some(content) => Response::new(content.clone()),
-        None => plain(StatusCode::NOT_FOUND),
+        None => {
+            let mut response = Response::new(Bytes::from_static(NOT_FOUND.as_bytes()));
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            response
+        }
     }
 }

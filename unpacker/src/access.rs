@@ -80,6 +80,17 @@ pub struct Trust {
     pub verify: Verify,
 }
 
+/// Whether a message quotes what a server says when it refuses. Who asks for himself wants to read it; who asks for
+/// strangers must not show them the words of servers that only he can reach.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Quotes {
+    /// The beginning of the body is quoted.
+    #[default]
+    Shown,
+    /// Only the status is told.
+    Withheld,
+}
+
 /// All that reaching a source may need. What a source has no use for is not looked at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
@@ -91,6 +102,8 @@ pub struct Access {
     pub trust: Trust,
     /// How long servers are waited for.
     pub patience: Patience,
+    /// Whether messages quote servers.
+    pub quotes: Quotes,
     /// For registries.
     pub registries: Credentials,
     /// Where the content of registries may be had.

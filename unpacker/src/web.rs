@@ -42,7 +42,7 @@ pub use show::Shown;
 pub(crate) use show::is_markup;
 pub(crate) use show::printable;
 
-use crate::access::{Secret, Trust, Verify};
+use crate::access::{Quotes, Secret, Trust, Verify};
 use body::{Body, Upload};
 use wait::Wait;
 
@@ -129,6 +129,7 @@ pub struct Response {
     body: Body,
     /// What was sent to get it, and must not come back in a message.
     authorization: Option<Secret>,
+    quotes: Quotes,
 }
 
 /// A client for one set of authorities and proxies. Clones share their connections.
@@ -137,6 +138,7 @@ pub struct Client {
     http: reqwest::Client,
     proxies: Arc<Proxies>,
     patience: Arc<Patience>,
+    quotes: Quotes,
 }
 
 impl Client {
@@ -193,7 +195,14 @@ impl Client {
             http,
             proxies,
             patience: Arc::new(patience.clone()),
+            quotes: Quotes::default(),
         })
+    }
+
+    /// Decides whether messages quote servers.
+    #[must_use]
+    pub fn quoting(self, quotes: Quotes) -> Self {
+        Self { quotes, ..self }
     }
 
     /// Sends a request, and gives the answer's head with a body that can be read.
@@ -287,6 +296,7 @@ impl Client {
             method: request.method.clone(),
             body: Body::new(response, url, wait),
             authorization: request.authorization.clone(),
+            quotes: self.quotes,
         })
     }
 }
@@ -340,8 +350,11 @@ impl Response {
     }
 
     /// The beginning of the body, as a message may show it: at most 200 characters on one line, nothing of a page of
-    /// HTML or XML, and without the credentials that were sent.
+    /// HTML or XML, and without the credentials that were sent. Empty where servers are not quoted.
     pub async fn excerpt(self) -> String {
+        if self.quotes == Quotes::Withheld {
+            return String::new();
+        }
         let authorization = self.authorization.clone();
         let mut body = self.into_body();
         let mut bytes = Vec::new();

@@ -129,6 +129,7 @@ impl AccessArgs {
             },
             registries,
             mirrors,
+            ..Access::default()
         })
     }
 

@@ -6,7 +6,11 @@ mod values;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Parser;
-use unpacker::{Limits, access::Trust, store::Budget};
+use unpacker::{
+    Limits,
+    access::{Quotes, Trust},
+    store::Budget,
+};
 
 use super::Error;
 use crate::{content, settings};
@@ -358,6 +362,8 @@ impl Args {
                 roots: values::authorities(&ca_file)?,
                 ..Trust::default()
             },
+            // Whoever may read a Bundle may not be allowed to read what an internal server says.
+            quotes: Quotes::Withheld,
             ..unpacker::Access::default()
         };
         let defaults = settings::Settings::default();

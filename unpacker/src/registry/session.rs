@@ -87,7 +87,9 @@ impl Session {
             action: format!("reach the registry {}", place.registry),
             source,
         };
-        let client = Client::new(&trust, &access.patience).map_err(failed)?;
+        let client = Client::new(&trust, &access.patience)
+            .map_err(failed)?
+            .quoting(access.quotes);
         let mut base = address(place, "https")?;
         if trust.verify == Verify::Never && !answers(&base, &trust, &access.patience).await {
             let plain = address(place, "http")?;

@@ -4,7 +4,7 @@ use std::{io::Read as _, time::Duration};
 
 use futures::StreamExt as _;
 use unpacker::{
-    access::Secret,
+    access::{Quotes, Secret},
     web::{Error, Patience, Request, reader},
 };
 
@@ -220,6 +220,20 @@ async fn unwelcome_answers_are_told_with_their_beginning_and_what_to_do() {
         let error = response.into_error().await;
         assert_eq!(chain(&error), format!("GET {}{expected}", server.url("/b")));
     }
+}
+
+#[tokio::test]
+async fn a_client_for_strangers_tells_the_status_and_nothing_that_the_server_says() {
+    let server = Server::plain(|_| Answer::new("403 Forbidden", &[], b"the vault is closed")).await;
+    let client = client(&brisk()).quoting(Quotes::Withheld);
+    let request = Request::get(server.url("/").parse().unwrap());
+    let error = client.send(&request).await.unwrap().into_error().await;
+    let text = chain(&error);
+    assert!(
+        text.contains("unexpected status \"403 Forbidden\";"),
+        "{text}"
+    );
+    assert!(!text.contains("vault"), "{text}");
 }
 
 #[tokio::test]

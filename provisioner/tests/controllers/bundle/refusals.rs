@@ -124,7 +124,17 @@ async fn r02_a_registry_bundle_is_refused_with_every_reason_at_once() {
 async fn h04_h05_a_url_without_an_archive_is_refused() {
     let server = FileServer::start(None, None);
     let page = server.add("page.tgz", "<html>log in</html>");
-    failing(&unique("h4"), http(&format!("{page}.not")), "404").await;
+    let missing = http(&format!("{page}.not"));
+    let bundle = failing(
+        &unique("h4"),
+        missing,
+        "unexpected status \"404 Not Found\"",
+    )
+    .await;
+    let status = bundle.status.unwrap();
+    let message = &condition(&status.conditions, "Unpacked").unwrap().message;
+    // Words of a server that not everybody who reads Bundles can reach.
+    assert!(!message.contains("department"), "{message}");
     failing(&unique("h5"), http(&page), "source bundle content: ").await;
 }
 
