@@ -60,12 +60,11 @@ fn answer(
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         return plain(StatusCode::METHOD_NOT_ALLOWED);
     }
-    match files.lock().unwrap().get(request.uri().path()) {
-        Some(content) => Response::new(content.clone()),
-        None => {
-            let mut response = Response::new(Bytes::from_static(NOT_FOUND.as_bytes()));
-            *response.status_mut() = StatusCode::NOT_FOUND;
-            response
-        }
+    if let Some(content) = files.lock().unwrap().get(request.uri().path()) {
+        Response::new(content.clone())
+    } else {
+        let mut response = Response::new(Bytes::from_static(NOT_FOUND.as_bytes()));
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        response
     }
 }
