@@ -3,10 +3,10 @@ CARGO ?= cargo
 SECONDS_TO_FUZZ ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test generate bench fuzz unpack
+.PHONY: help demo test generate bench bench-cluster fuzz unpack
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: ## an operator installed, upgraded, repaired and removed, on a real control plane
 	@CARGO="$(CARGO)" tests/demo.sh
@@ -23,7 +23,11 @@ unpack: ## build the static binary of unpack Jobs, and print where it is
 	@CARGO="$(CARGO)" unpacker/build-static.sh
 
 bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
-	$(CARGO) bench -p manifests -p unpacker -p convert -p provisioner
+	$(CARGO) bench -p manifests -p unpacker -p convert -p provisioner \
+		--bench yaml --bench store --bench unpack --bench bundles --bench objects
+
+bench-cluster: ## measure the provisioner and rukpak's own on a control plane each (RUKPAK_CORPUS: real bundles)
+	$(CARGO) bench -p provisioner --bench cluster
 
 fuzz: ## mutate YAML, archives and bundles for SECONDS_TO_FUZZ seconds each
 	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --profile fuzz -p manifests -p unpacker -p convert fuzz -- --nocapture --test-threads=1

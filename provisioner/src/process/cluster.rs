@@ -2,6 +2,7 @@
 
 use std::{env, path::Path, sync::Arc, time::Duration};
 
+use http::{HeaderValue, header::USER_AGENT};
 use jiff::Timestamp;
 use kube::{
     Config,
@@ -42,6 +43,9 @@ pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
             .map_err(|error| Error::NoCluster(Box::new(error)))?,
     };
     config.connect_timeout = Some(CONNECT);
+    // So that audit logs tell who asks.
+    let agent = HeaderValue::from_static(concat!("provisioner/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((USER_AGENT, agent));
     Ok(config)
 }
 

@@ -1,0 +1,277 @@
+//! Who is measured: ours, and rukpak's own provisioner.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use cluster::{Cluster, DryRun};
+use kube::{
+    Api, Client,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    bundles::{Bundle, Class},
+    process::Process,
+    verdicts::Verdict,
+};
+
+/// Where the provisioners' own objects are.
+pub(crate) const SYSTEM: &str = "rukpak-system";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contender {
+    Ours,
+    Peer,
+}
+
+/// A running provisioner.
+pub(crate) struct Provisioner {
+    pub(crate) process: Process,
+    probes: u16,
+    metrics: u16,
+}
+
+impl Contender {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "rukpak-rs",
+            Self::Peer => "rukpak 0.24",
+        }
+    }
+
+    /// How its requests name the program.
+    pub(crate) fn agent(self) -> &'static str {
+        match self {
+            Self::Ours => "provisioner/",
+            Self::Peer => "core/",
+        }
+    }
+
+    /// What the labels of objects call the owner.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Ours => "BundleInstance",
+            Self::Peer => "BundleDeployment",
+        }
+    }
+
+    pub(crate) fn api(self, client: Client) -> Api<DynamicObject> {
+        let version = match self {
+            Self::Ours => "v1alpha1",
+            Self::Peer => "v1alpha2",
+        };
+        let kind = GroupVersionKind::gvk("core.rukpak.io", version, self.kind());
+        Api::all_with(client, &ApiResource::from_gvk(&kind))
+    }
+
+    /// The definitions and the namespace that an administrator makes first.
+    pub(crate) async fn prepare(self, cluster: &Cluster) {
+        let folder = match self {
+            Self::Ours => Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds"),
+            Self::Peer => module().join("manifests/base/apis/crds"),
+        };
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_none_or(|end| end != "yaml") {
+                continue;
+            }
+            let text = std::fs::read(&path).unwrap();
+            for document in manifests::yaml::documents(&text) {
+                let document = document.unwrap();
+                if !document.is_null() {
+                    cluster.apply(&document, DryRun::No).await.unwrap();
+                    let name = document["metadata"]["name"].as_str().unwrap();
+                    cluster.wait_established(name).await.unwrap();
+                }
+            }
+        }
+        namespace(cluster, SYSTEM).await;
+    }
+
+    /// Starts it with the flags that its own installation gives it, and waits until it is ready.
+    pub(crate) async fn start(self, cluster: &Cluster, storage: &Path) -> Provisioner {
+        let [probes, metrics, content] = free_ports();
+        let kubeconfig = cluster.kubeconfig_path().display().to_string();
+        let storage = storage.display().to_string();
+        let (program, args) = match self {
+            Self::Ours => {
+                let args = vec![
+                    format!("--kubeconfig={kubeconfig}"),
+                    format!("--system-namespace={SYSTEM}"),
+                    format!("--storage-dir={storage}"),
+                    format!("--http-external-address=https://core.{SYSTEM}.svc"),
+                    "--leader-elect".to_owned(),
+                    format!("--content-bind-address=127.0.0.1:{content}"),
+                    format!("--health-probe-bind-address=127.0.0.1:{probes}"),
+                    format!("--metrics-bind-address=127.0.0.1:{metrics}"),
+                    "--admin-bind-address=0".to_owned(),
+                ];
+                (PathBuf::from(env!("CARGO_BIN_EXE_provisioner")), args)
+            }
+            Self::Peer => {
+                // It takes them for granted.
+                for folder in ["bundles", "unpack"] {
+                    std::fs::create_dir_all(format!("{storage}/{folder}")).unwrap();
+                }
+                let args = vec![
+                    format!("--kubeconfig={kubeconfig}"),
+                    format!("--system-namespace={SYSTEM}"),
+                    format!("--provisioner-storage-dir={storage}/bundles"),
+                    format!("--unpack-cache-dir={storage}/unpack"),
+                    format!("--http-external-address=https://core.{SYSTEM}.svc"),
+                    format!("--http-bind-address=127.0.0.1:{metrics}"),
+                    format!("--health-probe-bind-address=127.0.0.1:{probes}"),
+                ];
+                (peers().join("core"), args)
+            }
+        };
+        let process = Process::start(&program, |_| args);
+        let provisioner = Provisioner {
+            process,
+            probes,
+            metrics,
+        };
+        provisioner.ready(self).await;
+        provisioner
+    }
+
+    /// What is created so that a bundle is installed. Objects go to a namespace that is there.
+    pub(crate) fn declaration(self, bundle: &Bundle, namespace: &str) -> Value {
+        let class = match bundle.class {
+            Class::Plain => "core-rukpak-io-plain",
+            Class::Registry => "core-rukpak-io-registry",
+        };
+        let source =
+            json!({"type": "image", "image": {"ref": bundle.image, "insecureSkipTLSVerify": true}});
+        match self {
+            Self::Ours => json!({
+                "apiVersion": "core.rukpak.io/v1alpha1", "kind": self.kind(),
+                "metadata": {"name": bundle.name},
+                "spec": {
+                    "provisionerClassName": "core-rukpak-io-plain",
+                    "installNamespace": namespace,
+                    "template": {"spec": {"provisionerClassName": class, "source": source}},
+                },
+            }),
+            Self::Peer => json!({
+                "apiVersion": "core.rukpak.io/v1alpha2", "kind": self.kind(),
+                "metadata": {"name": bundle.name},
+                "spec": {"provisionerClassName": class, "installNamespace": namespace, "source": source},
+            }),
+        }
+    }
+
+    /// What its conditions say has become of a bundle, once they do.
+    pub(crate) fn verdict(object: &DynamicObject) -> Option<Verdict> {
+        let conditions = object.data.pointer("/status/conditions")?.as_array()?;
+        let find = |type_: &str| {
+            conditions
+                .iter()
+                .find(|condition| condition["type"] == type_)
+        };
+        let failed = |condition: &Value| Verdict {
+            installed: false,
+            message: condition["message"].as_str().unwrap_or_default().to_owned(),
+        };
+        let refused = ["HasValidBundle", "Unpacked"]
+            .into_iter()
+            .filter_map(find)
+            .find(|condition| {
+                condition["status"] == "False" && condition["reason"] == "UnpackFailed"
+            });
+        let installed = find("Installed");
+        match (installed, refused) {
+            (Some(installed), _) if installed["status"] == "True" => Some(Verdict {
+                installed: true,
+                message: String::new(),
+            }),
+            (_, Some(refused)) => Some(failed(refused)),
+            (Some(installed), _) => {
+                let reason = installed["reason"].as_str().unwrap_or_default();
+                (reason.ends_with("Failed") || reason.starts_with("Error"))
+                    .then(|| failed(installed))
+            }
+            (None, None) => None,
+        }
+    }
+}
+
+impl Provisioner {
+    /// Waits until it says that it is ready, and ours also that it leads: before, it only serves.
+    async fn ready(&self, contender: Contender) {
+        let end = self.process.started + Duration::from_secs(60);
+        loop {
+            let ready = self.get(self.probes, "readyz").await.is_some();
+            let leads = contender == Contender::Peer || self.metric("rukpak_leader").await > 0.0;
+            if ready && leads {
+                return;
+            }
+            assert!(
+                std::time::Instant::now() < end,
+                "it is not ready: {}",
+                self.process.log()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn get(&self, port: u16, path: &str) -> Option<String> {
+        let answer = reqwest::get(format!("http://127.0.0.1:{port}/{path}")).await;
+        let answer = answer.ok()?.error_for_status().ok()?;
+        answer.text().await.ok()
+    }
+
+    /// The sum of all lines of a metric that have this beginning; none are nothing.
+    pub(crate) async fn metric(&self, beginning: &str) -> f64 {
+        let text = self.get(self.metrics, "metrics").await.unwrap_or_default();
+        let lines = text.lines().filter(|line| line.starts_with(beginning));
+        lines
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+}
+
+/// Makes a namespace.
+pub(crate) async fn namespace(cluster: &Cluster, name: &str) {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    cluster.apply(&namespace, DryRun::No).await.unwrap();
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cluster/peers")
+}
+
+/// The folder of the peers' programs, built where they are not.
+pub(crate) fn peers() -> PathBuf {
+    output(&mut Command::new(folder().join("build.sh"))).into()
+}
+
+/// The folder of rukpak's Go module.
+fn module() -> PathBuf {
+    let list = [
+        "list",
+        "-m",
+        "-f",
+        "{{.Dir}}",
+        "github.com/operator-framework/rukpak",
+    ];
+    output(Command::new("go").args(list).current_dir(folder())).into()
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{command:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners = [(); N].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}

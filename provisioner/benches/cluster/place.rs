@@ -1,0 +1,156 @@
+//! A control plane for one contender, with a registry and nothing else.
+
+use std::time::Duration;
+
+use cluster::{Cluster, Options};
+use futures::{StreamExt as _, stream};
+use http::HeaderValue;
+use jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{ListParams, PostParams},
+    core::DynamicObject,
+    discovery::{Discovery, verbs},
+};
+use manifests::content::Content;
+use tempfile::TempDir;
+use tests::Registry;
+use tokio::time::sleep;
+
+use crate::{
+    bundles::{self, Bundle, Class},
+    calls::{Audit, Calls, Mark},
+    contender::{Contender, Provisioner, namespace},
+    verdicts::Verdicts,
+};
+
+/// Everything there is for one contender.
+pub(crate) struct Place {
+    pub(crate) contender: Contender,
+    pub(crate) provisioner: Provisioner,
+    pub(crate) client: Client,
+    pub(crate) verdicts: Verdicts,
+    registry: Registry,
+    storage: TempDir,
+    cluster: Cluster,
+    audit: Audit,
+}
+
+impl Place {
+    /// A new control plane with a provisioner that is ready.
+    pub(crate) async fn new(contender: Contender) -> Self {
+        let audit = Audit::new();
+        let options = Options {
+            apiserver_flags: audit.flags(),
+            ..Options::default()
+        };
+        let cluster = Cluster::start_with(&options).await.unwrap();
+        contender.prepare(&cluster).await;
+        let mut config = cluster.config().clone();
+        let agent = HeaderValue::from_static("bench");
+        config.headers.push((http::header::USER_AGENT, agent));
+        let client = Client::try_from(config).unwrap();
+        // What a new control plane makes for itself takes some seconds.
+        sleep(Duration::from_secs(5)).await;
+        let storage = tempfile::tempdir().unwrap();
+        let provisioner = contender.start(&cluster, storage.path()).await;
+        let verdicts = Verdicts::watch(contender.api(client.clone()));
+        Self {
+            contender,
+            provisioner,
+            client,
+            verdicts,
+            registry: Registry::plain(),
+            storage,
+            cluster,
+            audit,
+        }
+    }
+
+    /// Ends the provisioner as its node would, and starts it again.
+    pub(crate) async fn restart(self) -> Self {
+        let Self {
+            contender,
+            provisioner,
+            cluster,
+            storage,
+            ..
+        } = self;
+        provisioner.process.stop().await;
+        let provisioner = contender.start(&cluster, storage.path()).await;
+        Self {
+            provisioner,
+            storage,
+            cluster,
+            ..self
+        }
+    }
+
+    pub(crate) async fn namespace(&self, name: &str) {
+        namespace(&self.cluster, name).await;
+    }
+
+    pub(crate) async fn push(&self, name: &str, class: Class, content: &Content) -> Bundle {
+        bundles::push(&self.registry, name, class, content).await
+    }
+
+    /// Publishes many.
+    pub(crate) async fn push_all(
+        &self,
+        class: Class,
+        contents: Vec<(String, Content)>,
+    ) -> Vec<Bundle> {
+        stream::iter(contents)
+            .map(|(name, content)| async move { self.push(&name, class, &content).await })
+            .buffered(8)
+            .collect()
+            .await
+    }
+
+    /// Declares that a bundle be installed.
+    pub(crate) async fn declare(&self, bundle: &Bundle, namespace: &str) {
+        let declaration = self.contender.declaration(bundle, namespace);
+        let object: DynamicObject = serde_json::from_value(declaration).unwrap();
+        let api = self.contender.api(self.client.clone());
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        self.audit.mark()
+    }
+
+    /// What the provisioner has asked since.
+    pub(crate) fn calls(&self, since: Mark, until: Timestamp) -> Calls {
+        self.audit.since(since, self.contender.agent(), until)
+    }
+
+    /// What it asks while nothing happens.
+    pub(crate) async fn rest(&self, time: Duration) -> Calls {
+        let mark = self.mark();
+        sleep(time).await;
+        self.calls(mark, Timestamp::now())
+    }
+
+    /// How many objects carry the labels of the contender's instances.
+    pub(crate) async fn objects(&self) -> usize {
+        let discovery = Discovery::new(self.client.clone());
+        let discovery = discovery.run_aggregated().await.unwrap();
+        let kinds = discovery
+            .groups()
+            .flat_map(kube::discovery::ApiGroup::recommended_resources)
+            .filter(|(kind, can)| {
+                can.supports_operation(verbs::LIST) && kind.group != "core.rukpak.io"
+            });
+        let selector = format!("core.rukpak.io/owner-kind={}", self.contender.kind());
+        let params = ListParams::default().labels(&selector);
+        let mut count = 0;
+        for (kind, _) in kinds {
+            let api = Api::<DynamicObject>::all_with(self.client.clone(), &kind);
+            // Custom resources of a definition that goes, or does not come.
+            if let Ok(objects) = api.list_metadata(&params).await {
+                count += objects.items.len();
+            }
+        }
+        count
+    }
+}

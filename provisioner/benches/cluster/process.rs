@@ -1,0 +1,132 @@
+//! A program under measurement.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// Runs a program until its own standard input ends: also when the bench was killed. Says the program's process id.
+const KEEPER: &str = r#"
+log=$1; shift
+"$@" </dev/null >>"$log" 2>&1 &
+echo $!
+exec >/dev/null 2>&1
+read -r end
+kill -KILL $!
+wait
+"#;
+
+/// A running program with a folder of its own. Dropping it kills it.
+pub(crate) struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    id: u32,
+    folder: TempDir,
+    /// When it was started.
+    pub(crate) started: Instant,
+}
+
+/// Resident memory in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Memory {
+    /// Now.
+    pub(crate) now: u64,
+    /// At most until now.
+    pub(crate) peak: u64,
+}
+
+impl Process {
+    /// Starts a program. `args` is told the folder.
+    pub(crate) fn start(program: &Path, args: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        let folder = tempfile::Builder::new().prefix("bench-").tempdir().unwrap();
+        let started = Instant::now();
+        let mut child = Command::new("sh")
+            .args(["-c", KEEPER, "bench"])
+            .arg(folder.path().join("log"))
+            .arg(program)
+            .args(args(folder.path()))
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let said = child.stdout.take().unwrap();
+        BufReader::new(said).read_line(&mut line).unwrap();
+        Self {
+            stdin: child.stdin.take(),
+            child,
+            id: line.trim().parse().unwrap(),
+            folder,
+            started,
+        }
+    }
+
+    /// What it has said.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// How much memory it has.
+    pub(crate) fn memory(&self) -> Memory {
+        let status = self.proc("status");
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kilobytes = line.and_then(|line| line.split_whitespace().next());
+            1024 * kilobytes.and_then(|text| text.parse().ok()).unwrap_or(0)
+        };
+        Memory {
+            now: field("VmRSS:"),
+            peak: field("VmHWM:"),
+        }
+    }
+
+    /// How long processors have worked for it.
+    pub(crate) fn cpu(&self) -> Duration {
+        let stat = self.proc("stat");
+        // After the name, which may hold anything, the 12th and 13th field; in hundredths of a second.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        let ticks: u64 = ticks.filter_map(|text| text.parse::<u64>().ok()).sum();
+        Duration::from_millis(10 * ticks)
+    }
+
+    fn proc(&self, file: &str) -> String {
+        let path = PathBuf::from(format!("/proc/{}/{file}", self.id));
+        fs::read_to_string(path).unwrap_or_else(|_| panic!("it has ended: {}", tail(&self.log())))
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) async fn stop(self) {
+        let sent = Command::new("kill").arg(self.id.to_string()).status();
+        assert!(sent.unwrap().success());
+        let end = Instant::now() + Duration::from_secs(30);
+        while Path::new(&format!("/proc/{}/fd", self.id))
+            .read_dir()
+            .is_ok_and(|mut files| files.next().is_some())
+        {
+            assert!(Instant::now() < end, "it does not end");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("its log ends with:\n{}", tail(&self.log()));
+        }
+        drop(self.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().rev().take(20).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,136 @@
+//! How soon what was deleted or changed is as it was declared.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt as _;
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+    runtime::watcher::{self, Event},
+};
+use serde_json::json;
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout_at},
+};
+
+use crate::{
+    bundles::{self, Class},
+    place::Place,
+};
+
+const NAMESPACE: &str = "repaired";
+const BUNDLES: usize = 5;
+/// Of each bundle, so many Deployments and so many ConfigMaps.
+const EACH: usize = 5;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Times between what a watch tells of it and what the same watch tells of the repair.
+#[derive(Debug, Default)]
+pub(crate) struct Repairs {
+    /// Deployments and ConfigMaps that were deleted.
+    pub(crate) deleted: Vec<Duration>,
+    /// ConfigMaps that were changed.
+    pub(crate) changed: Vec<Duration>,
+    /// Those that were not repaired in time.
+    pub(crate) never: usize,
+}
+
+pub(crate) async fn measure(place: &Place) -> Repairs {
+    place.namespace(NAMESPACE).await;
+    for number in 0..BUNDLES {
+        let name = format!("repaired-{number}");
+        let maps = (0..EACH).map(|at| bundles::config_map(NAMESPACE, &format!("{name}-{at}")));
+        let deployments =
+            (0..EACH).map(|at| bundles::deployment(NAMESPACE, &format!("{name}-{at}")));
+        let content = bundles::plain(maps.chain(deployments).collect());
+        let bundle = place.push(&name, Class::Plain, &content).await;
+        place.declare(&bundle, NAMESPACE).await;
+        let told = place.verdicts.of(&name).await;
+        assert!(told.verdict.installed, "{told:?}");
+    }
+    // Watches are there, and what was just installed has been told of.
+    sleep(Duration::from_secs(3)).await;
+    let mut repairs = Repairs::default();
+    let kinds = [
+        GroupVersionKind::gvk("", "v1", "ConfigMap"),
+        GroupVersionKind::gvk("apps", "v1", "Deployment"),
+    ];
+    for kind in kinds {
+        let api = Api::namespaced_with(
+            place.client.clone(),
+            NAMESPACE,
+            &ApiResource::from_gvk(&kind),
+        );
+        let mut seen = Seen::watch(api.clone());
+        for at in 0..EACH {
+            for number in 0..BUNDLES {
+                let name = format!("repaired-{number}-{at}");
+                if kind.kind == "ConfigMap" {
+                    let time = seen.change(&api, &name).await;
+                    repairs.never += usize::from(time.is_none());
+                    repairs.changed.extend(time);
+                }
+                let time = seen.delete(&api, &name).await;
+                repairs.never += usize::from(time.is_none());
+                repairs.deleted.extend(time);
+            }
+        }
+    }
+    repairs
+}
+
+/// What a watch tells, and when.
+struct Seen(mpsc::UnboundedReceiver<(Instant, Event<DynamicObject>)>);
+
+impl Seen {
+    fn watch(api: Api<DynamicObject>) -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
+            while let Some(event) = events.next().await {
+                let event = event.expect("the apiserver goes on");
+                if sender.send((Instant::now(), event)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self(receiver)
+    }
+
+    async fn delete(&mut self, api: &Api<DynamicObject>, name: &str) -> Option<Duration> {
+        sleep(Duration::from_millis(100)).await;
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+        let gone = self
+            .when(|event| matches!(event, Event::Delete(object) if object.name_any() == name))
+            .await?;
+        let back = self
+            .when(|event| matches!(event, Event::Apply(object) if object.name_any() == name))
+            .await?;
+        Some(back - gone)
+    }
+
+    async fn change(&mut self, api: &Api<DynamicObject>, name: &str) -> Option<Duration> {
+        sleep(Duration::from_millis(100)).await;
+        let patch = json!({"data": {"text": "otherwise"}});
+        let params = PatchParams::default();
+        api.patch(name, &params, &Patch::Merge(&patch))
+            .await
+            .unwrap();
+        let has = |event: &Event<DynamicObject>, text: &str| matches!(event, Event::Apply(object) if object.name_any() == name && object.data["data"]["text"] == text);
+        let changed = self.when(|event| has(event, "otherwise")).await?;
+        let back = self.when(|event| has(event, "as declared")).await?;
+        Some(back - changed)
+    }
+
+    async fn when(&mut self, is_it: impl Fn(&Event<DynamicObject>) -> bool) -> Option<Instant> {
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let (at, event) = timeout_at(end, self.0.recv()).await.ok()??;
+            if is_it(&event) {
+                return Some(at);
+            }
+        }
+    }
+}
