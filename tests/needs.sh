@@ -1,15 +1,18 @@
 # Sourced by the scripts beside it: what has to be on the machine, installed where that is possible. With the argument
-# `registry` also the one that bundles are published in, with `servers` all that the tests fetch bundles from.
+# `registry` also the one that bundles are published in, with `servers` all that the tests fetch bundles from, with `node`
+# these and what a node with its pods and images is made of.
 
 PATH=$PATH:/usr/sbin:/sbin # where servers lie, which not everybody looks into
 packages=
 missing=
 
-need() { # command, Debian package or nothing, what to do
-	command -v "$1" >/dev/null && return
-	packages="$packages ${2:-nothing}"
-	missing="$missing$1 is needed: $3
+lack() { # Debian package or nothing, what is needed and what to do
+	packages="$packages ${1:-nothing}"
+	missing="$missing$2
 "
+}
+need() { # command, Debian package or nothing, what to do
+	command -v "$1" >/dev/null || lack "${2:-}" "$1 is needed: $3"
 }
 
 # Debian starts the servers that it installs, now and at every boot; the tests start their own.
@@ -35,11 +38,27 @@ need git git "install git"
 if [ -n "${1:-}" ]; then
 	need docker-registry docker-registry "install the registry that bundles are pushed to (Debian: docker-registry)"
 fi
-if [ "${1:-}" = servers ]; then
+case "${1:-}" in
+servers | node)
 	need buildah buildah "install buildah, which builds images for the tests"
 	need skopeo skopeo "install skopeo, which copies images for the tests"
 	need zstd zstd "install zstd, which compresses for the tests"
 	need sshd openssh-server "install OpenSSH's server, which tests fetch git repositories from (Debian: openssh-server)"
+	;;
+esac
+if [ "${1:-}" = node ]; then
+	need ip iproute2 "install iproute2, which makes the pods' network"
+	need iptables iptables "install iptables, which kube-proxy uses"
+	need conntrack conntrack "install conntrack, which kube-proxy uses"
+	need unshare util-linux "install util-linux, which keeps the node apart from this machine"
+	need musl-gcc musl-tools "install a C compiler for static programs (Debian: musl-tools)"
+	need pkg-config pkg-config "install pkg-config, which runc is built with"
+	pkg-config --exists libseccomp 2>/dev/null ||
+		lack libseccomp-dev "libseccomp is needed: install its header files, which runc is built with (Debian: libseccomp-dev)"
+	[ -x /usr/lib/cni/bridge ] || [ -x /opt/cni/bin/bridge ] ||
+		lack containernetworking-plugins "CNI plugins are needed: install them (Debian: containernetworking-plugins)"
+	[ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
+		lack ca-certificates "authorities for the image are needed: install them (Debian: ca-certificates)"
 fi
 
 case "$packages " in

@@ -35,8 +35,15 @@ if [ ! -d "$folder" ]; then
 	rm -rf "$target"/unfinished.*
 	unfinished=$(mktemp -d "$target/unfinished.XXXXXX")
 	trap 'rm -rf "$unfinished"' EXIT
-	CGO_ENABLED=0 GOBIN=$unfinished go install -trimpath -ldflags "$ldflags" tool >&2
+	cgo=0
+	tags=
+	if [ "$module" = runtime ]; then # runc is partly C, and the others would like to manage disks
+		cgo=1
+		tags=seccomp,no_btrfs,no_devmapper,no_zfs
+	fi
+	CGO_ENABLED=$cgo GOBIN=$unfinished go install -trimpath -tags "$tags" -ldflags "$ldflags" tool >&2
 	[ ! -e "$unfinished/server" ] || mv "$unfinished/server" "$unfinished/etcd"
+	[ ! -x images.sh ] || ./images.sh "$unfinished" >&2
 	chmod 755 "$unfinished"
 	mv "$unfinished" "$folder"
 	trap - EXIT

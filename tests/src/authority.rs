@@ -11,6 +11,8 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 
+use crate::address;
+
 /// A private certificate authority, as companies have one.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -52,9 +54,9 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// A certificate for `127.0.0.1` and `localhost`.
+    /// A certificate for [`address`] and `localhost`.
     pub(crate) fn identity(&self) -> Identity {
-        let names = ["127.0.0.1", "localhost"].map(String::from);
+        let names = [address().to_string(), "localhost".to_owned()];
         let mut params = CertificateParams::new(names).unwrap();
         params
             .distinguished_name

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Every server is a value: it is ready when it exists, has a port, a folder and credentials of its own, and is gone
-//! when it is dropped, even if that is because the tests were killed.
+//! when it is dropped, even if that is because the tests were killed. They listen on [`address`].
 
 #![allow(
     clippy::unwrap_used,
@@ -20,6 +20,8 @@
     clippy::missing_panics_doc,
     reason = "a server that cannot be started fails the test by panicking"
 )]
+
+use std::net::{IpAddr, Ipv4Addr};
 
 mod authority;
 mod buildah;
@@ -41,6 +43,13 @@ pub use process::program;
 pub use registry::{Auth, Registry, docker_config};
 pub use ssh::Sshd;
 pub use tokens::{Grant, TokenServer};
+
+/// Where all servers listen: the address that `CLUSTER_ADDRESS` names, which pods reach as well where there are pods, else
+/// `127.0.0.1`.
+pub fn address() -> IpAddr {
+    let named = std::env::var("CLUSTER_ADDRESS").unwrap_or_default();
+    named.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
 
 /// A user that servers with accounts know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

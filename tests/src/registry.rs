@@ -1,8 +1,8 @@
 //! A registry for images: the one that most others are measured against.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{fmt::Write as _, fs, net::SocketAddr, path::Path};
 
-use crate::{Authority, OWNER, TENANT, TokenServer, User, process::Process};
+use crate::{Authority, OWNER, TENANT, TokenServer, User, address, process::Process};
 
 /// A real registry (`docker-registry` of Debian). Dropping it ends it and removes what was pushed.
 #[derive(Debug)]
@@ -88,8 +88,9 @@ fn config(folder: &Path, auth: Auth<'_>, authority: Option<&Authority>) -> Strin
         "version: 0.1\n\
          log: {{level: info, formatter: text, accesslog: {{disabled: true}}}}\n\
          storage: {{filesystem: {{rootdirectory: {}}}, delete: {{enabled: true}}}}\n\
-         http:\n  addr: 127.0.0.1:0\n  secret: tests\n",
-        data.display()
+         http:\n  addr: {}\n  secret: tests\n",
+        data.display(),
+        SocketAddr::new(address(), 0)
     );
     if let Some(authority) = authority {
         let identity = authority.identity();

@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-use crate::Authority;
+use crate::{Authority, address};
 
 /// A server on a port of its own. Dropping it ends it with all its connections.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Site {
         A: Fn(Request<Bytes>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Bytes>> + Send,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind((address(), 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let tls = authority.map(|authority| TlsAcceptor::from(authority.identity().server()));

@@ -15,7 +15,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{Repository, git::isolate, process::program};
+use crate::{Repository, address, git::isolate, process::program};
 
 /// OpenSSH's server, which knows one key and lets it do nothing but fetch from its repositories. Dropping it ends its
 /// connections and removes its repositories.
@@ -45,7 +45,7 @@ impl Sshd {
     pub fn with(key_type: &str, setting: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("sshd-").tempdir().unwrap();
         let config = configure(folder.path(), key_type, setting);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind((address(), 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);

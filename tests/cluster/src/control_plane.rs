@@ -14,12 +14,12 @@ use tokio::time::sleep;
 
 use crate::run::Run;
 use crate::tools::Tools;
-use crate::{Controllers, Error, Options, Result, keys};
+use crate::{Controllers, Error, Nodes, Options, Result, keys, machine};
 
 const ATTEMPTS: usize = 3;
 const READY_TIMEOUT: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(20);
-const KUBECONFIG: &str = "kubeconfig";
+pub(crate) const KUBECONFIG: &str = "kubeconfig";
 
 /// A control plane that answers.
 #[derive(Debug)]
@@ -59,11 +59,15 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
     })
     .await?;
 
-    let mut args = apiserver_args(&folder, api, etcd);
+    let address = match options.nodes {
+        Nodes::None => Ipv4Addr::LOCALHOST,
+        Nodes::One => machine::ADDRESS,
+    };
+    let mut args = apiserver_args(&folder, address, api, etcd);
     args.extend_from_slice(&options.apiserver_flags);
     run.spawn("kube-apiserver", &tools.path("kube-apiserver")?, &args)?;
 
-    let kubeconfig = write_kubeconfig(&folder, api)?;
+    let kubeconfig = write_kubeconfig(&folder, address, api)?;
     let config = read_kubeconfig(&kubeconfig).await?;
     let client = client(&config)?;
     until("the API server's readiness", &mut run, || async {
@@ -122,7 +126,7 @@ pub(crate) fn client(config: &Config) -> Result<Client> {
 }
 
 /// Waits until `ready` succeeds, the time is over, or a process of the run has died.
-async fn until<T, F: Future<Output = Result<T, String>>>(
+pub(crate) async fn until<T, F: Future<Output = Result<T, String>>>(
     what: &str,
     run: &mut Run,
     ready: impl Fn() -> F,
@@ -175,13 +179,19 @@ fn etcd_args(folder: &Path, port: u16, peer: u16) -> Vec<String> {
     ]
 }
 
-fn apiserver_args(folder: &Path, port: u16, etcd: u16) -> Vec<String> {
+fn apiserver_args(folder: &Path, address: Ipv4Addr, port: u16, etcd: u16) -> Vec<String> {
     let file = |name: &str| folder.join(name).display().to_string();
+    // The Service that pods know it by. Endpoints may not be loopback addresses.
+    let reconciler = if address.is_loopback() {
+        "none"
+    } else {
+        "lease"
+    };
     vec![
         format!("--secure-port={port}"),
-        "--bind-address=127.0.0.1".into(),
-        "--advertise-address=127.0.0.1".into(),
-        "--endpoint-reconciler-type=none".into(), // endpoints may not be loopback addresses
+        format!("--bind-address={address}"),
+        format!("--advertise-address={address}"),
+        format!("--endpoint-reconciler-type={reconciler}"),
         format!("--etcd-servers=http://127.0.0.1:{etcd}"),
         format!("--cert-dir={}", folder.display()),
         format!("--tls-cert-file={}", file("apiserver.crt")),
@@ -198,7 +208,9 @@ fn apiserver_args(folder: &Path, port: u16, etcd: u16) -> Vec<String> {
         ),
         "--authorization-mode=Node,RBAC".into(),
         "--allow-privileged=true".into(),
-        "--service-cluster-ip-range=10.0.0.0/16".into(),
+        format!("--service-cluster-ip-range={}", machine::SERVICES),
+        format!("--kubelet-client-certificate={}", file("admin.crt")),
+        format!("--kubelet-client-key={}", file("admin.key")),
         "--kubelet-preferred-address-types=InternalIP".into(),
     ]
 }
@@ -220,7 +232,7 @@ fn controllers_args(folder: &Path) -> Vec<String> {
 }
 
 /// Writes a kubeconfig for the administrator. JSON is YAML, so kubectl reads it too.
-fn write_kubeconfig(folder: &Path, port: u16) -> Result<PathBuf> {
+fn write_kubeconfig(folder: &Path, address: Ipv4Addr, port: u16) -> Result<PathBuf> {
     let file = |name: &str| folder.join(name).display().to_string();
     let kubeconfig = json!({
         "apiVersion": "v1",
@@ -228,7 +240,7 @@ fn write_kubeconfig(folder: &Path, port: u16) -> Result<PathBuf> {
         "current-context": "cluster",
         "contexts": [{"name": "cluster", "context": {"cluster": "cluster", "user": "admin"}}],
         "clusters": [{"name": "cluster", "cluster": {
-            "server": format!("https://127.0.0.1:{port}"),
+            "server": format!("https://{address}:{port}"),
             "certificate-authority": file(keys::CA),
         }}],
         "users": [{"name": "admin", "user": {

@@ -33,6 +33,10 @@ pub enum Error {
         chosen_by: &'static str,
     },
 
+    /// Indicates that a node cannot run on this machine.
+    #[error("a node cannot run here: {0}")]
+    Machine(String),
+
     /// Indicates that a process of the control plane ended by itself.
     #[error("{name} ended with {status}; the end of its log:\n{log}")]
     Died {

@@ -32,11 +32,13 @@
 mod control_plane;
 mod error;
 mod keys;
+pub mod machine;
 mod namespace;
 pub mod node;
 mod objects;
 mod run;
 mod tools;
+pub mod worker;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -65,6 +67,7 @@ pub struct Cluster {
     controllers: Controllers,
     /// The folder with the programs, where this cluster was started here.
     tools: Option<PathBuf>,
+    programs: Vec<PathBuf>,
     run: Option<Run>,
     /// Whether the stand-in node was made.
     node: OnceCell<()>,
@@ -77,6 +80,18 @@ pub struct Options {
     pub controllers: Controllers,
     /// More flags for the API server. They come last, so they also override.
     pub apiserver_flags: Vec<String>,
+    /// Whether pods run.
+    pub nodes: Nodes,
+}
+
+/// Whether a node runs pods: a kubelet, containerd, kube-proxy, a scheduler and DNS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nodes {
+    /// There is none.
+    #[default]
+    None,
+    /// There is one, see [`worker`]. Only on a [`machine`] of its own.
+    One,
 }
 
 /// Whether kube-controller-manager runs: service accounts, garbage collection and the end of a namespace are its work.
@@ -121,18 +136,24 @@ impl Cluster {
     /// Fails when the control plane cannot be built, one of its processes dies, or it is not ready in time.
     pub async fn start_with(options: &Options) -> Result<Self> {
         let tools = Tools::find().await?;
+        let mut plane = control_plane::start(&tools, options).await?;
+        let mut programs = vec![tools.folder().to_owned()];
+        if options.nodes == Nodes::One {
+            programs.extend(worker::start(&mut plane).await?);
+        }
         let ControlPlane {
             run,
             config,
             kubeconfig,
             controllers,
-        } = control_plane::start(&tools, options).await?;
+        } = plane;
         Ok(Self {
             config,
             kubeconfig,
             kinds: Kinds::default(),
             controllers,
             tools: Some(tools.folder().to_owned()),
+            programs,
             run: Some(run),
             node: OnceCell::new(),
         })
@@ -153,6 +174,7 @@ impl Cluster {
             kinds: Kinds::default(),
             controllers: Controllers::On,
             tools: None,
+            programs: Vec::new(),
             run: None,
             node: OnceCell::new(),
         })
@@ -180,6 +202,11 @@ impl Cluster {
     /// The folder with kubectl and the other programs, unless this is a cluster that was not started here.
     pub fn tools(&self) -> Option<&Path> {
         self.tools.as_deref()
+    }
+
+    /// All folders with programs of this cluster, for a `PATH`: where there is a node, also those with `ctr` and the like.
+    pub fn programs(&self) -> Vec<PathBuf> {
+        self.programs.clone()
     }
 
     /// The temporary folder with the logs of the control plane, unless this is a cluster that was not started here.

@@ -26,8 +26,14 @@ impl Tools {
                 chosen_by: ASSETS,
             });
         }
+        Self::build("tools").await
+    }
+
+    /// Builds a Go module of this crate, unless that has been done before.
+    pub(crate) async fn build(module: &str) -> Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.sh");
         let output = Command::new(&script)
+            .arg(module)
             .stderr(std::process::Stdio::inherit())
             .output()
             .await

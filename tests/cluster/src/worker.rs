@@ -1,0 +1,206 @@
+//! A real node: containerd, kubelet, kube-proxy, a scheduler, DNS, and a registry that stands for all others. It runs on
+//! a [`machine`] of its own only.
+//!
+//! ```text
+//!  pod (10.88.…) ── cni0 ── 10.88.0.1 ─┬─ kube-apiserver    Service kubernetes, through kube-proxy's rules
+//!                                      ├─ CoreDNS :53       NAME.NAMESPACE.svc
+//!                                      └─ registry :5000    what images of quay.io and all other hosts are pulled from
+//! ```
+
+mod files;
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::Api;
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+use crate::control_plane::{self, ControlPlane, KUBECONFIG, until};
+use crate::machine::{self, ADDRESS};
+use crate::tools::Tools;
+use crate::{Error, Result};
+
+/// What the node is called.
+pub const NAME: &str = "worker";
+
+/// The registry that containerd pulls from, whatever host an image names, over plain HTTP. Anybody may push.
+pub const REGISTRY: SocketAddr = SocketAddr::new(IpAddr::V4(ADDRESS), 5000);
+
+/// The Go modules that a node is built from, and the one with the programs that run in its pods.
+const NODE: &str = "node";
+const RUNTIME: &str = "runtime";
+const PODS: &str = "pods";
+
+const PAUSE: &str = "localhost/pause:1";
+const DNS_PORT: u16 = 53;
+const PROXY_HEALTH_PORT: u16 = 10256;
+
+/// Where containerd of this machine is told how to reach a registry.
+fn registries(folder: &Path) -> PathBuf {
+    folder.join("registries")
+}
+
+/// The socket of containerd, for `ctr --address`.
+///
+/// # Errors
+///
+/// Fails where no node runs.
+pub fn containerd() -> Result<PathBuf> {
+    Ok(here()?.join("containerd.sock"))
+}
+
+/// Lets containerd reach the registry of that host and port without TLS, instead of taking [`REGISTRY`] for it.
+///
+/// # Errors
+///
+/// Fails where no node runs.
+pub fn trust(host: &str) -> Result<()> {
+    let folder = registries(&here()?).join(host);
+    let text = format!("server = \"http://{host}\"\n");
+    fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(folder.join("hosts.toml"), text))
+        .map_err(Error::io(format!("trust the registry {host}")))
+}
+
+/// Builds what a node needs, unless that has been done before.
+///
+/// # Errors
+///
+/// Fails when it cannot be built.
+pub async fn build() -> Result<()> {
+    Tools::find().await?;
+    for module in [NODE, RUNTIME, PODS] {
+        Tools::build(module).await?;
+    }
+    Ok(())
+}
+
+fn here() -> Result<PathBuf> {
+    machine::current().ok_or_else(|| {
+        Error::Machine("it needs a machine of its own, which `cluster-up --node` makes".to_owned())
+    })
+}
+
+/// Starts the node's parts, waits until it is Ready, and tells the folders with its programs.
+pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
+    let machine = here()?;
+    let node = Tools::build(NODE).await?;
+    let runtime = Tools::build(RUNTIME).await?;
+    let pods = Tools::build(PODS).await?;
+    let run = &mut plane.run;
+    let folder = run.folder().to_owned();
+    let files = files::write(&folder, &machine, &runtime)?;
+    let text = |path: &Path| path.display().to_string();
+    let config = |flag: &str, path: &Path| vec![format!("--{flag}={}", path.display())];
+    let kubeconfig = format!("--kubeconfig={}", folder.join(KUBECONFIG).display());
+
+    run.spawn(
+        "registry",
+        Path::new("/usr/bin/docker-registry"),
+        &["serve".to_owned(), text(&files.registry)],
+    )?;
+    run.spawn(
+        "containerd",
+        &runtime.path("containerd")?,
+        &config("config", &files.containerd),
+    )?;
+    run.spawn(
+        "coredns",
+        &node.path("coredns")?,
+        &["-conf".to_owned(), text(&files.corefile)],
+    )?;
+    let scheduler = vec![
+        kubeconfig.clone(),
+        "--leader-elect=false".to_owned(),
+        format!("--cert-dir={}", folder.display()),
+    ];
+    run.spawn("kube-scheduler", &node.path("kube-scheduler")?, &scheduler)?;
+    run.spawn(
+        "kube-proxy",
+        &node.path("kube-proxy")?,
+        &config("config", &files.proxy),
+    )?;
+
+    let socket = machine.join("containerd.sock");
+    until("containerd's listening", run, || async {
+        tokio::net::UnixStream::connect(&socket)
+            .await
+            .map_err(|error| error.to_string())
+    })
+    .await?;
+    import(&runtime, &socket, &pods.folder().join("pause.tar")).await?;
+
+    let mut kubelet = config("config", &files.kubelet);
+    kubelet.extend([
+        kubeconfig,
+        format!("--hostname-override={NAME}"),
+        format!("--node-ip={ADDRESS}"),
+        format!("--root-dir={}", folder.join("kubelet").display()),
+    ]);
+    run.spawn("kubelet", &node.path("kubelet")?, &kubelet)?;
+
+    let nodes: Api<Node> = Api::all(control_plane::client(&plane.config)?);
+    until("the node's becoming Ready", run, || async {
+        let node = nodes.get(NAME).await.map_err(|error| error.to_string())?;
+        ready(&node)
+    })
+    .await?;
+    for (what, port) in [
+        ("DNS", DNS_PORT),
+        ("kube-proxy", PROXY_HEALTH_PORT),
+        ("the registry", REGISTRY.port()),
+    ] {
+        until(&format!("{what}'s listening"), run, || async {
+            TcpStream::connect((ADDRESS, port))
+                .await
+                .map_err(|error| error.to_string())
+        })
+        .await?;
+    }
+    let folders = [&node, &runtime, &pods].map(|tools| tools.folder().to_owned());
+    Ok(folders.into())
+}
+
+/// Whether pods can be sent there, or what is in the way.
+fn ready(node: &Node) -> Result<(), String> {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    if let Some(taint) = taints.into_iter().flatten().next() {
+        return Err(format!("it has the taint {}", taint.key));
+    }
+    let conditions = node
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .find(|condition| condition.type_ == "Ready");
+    match ready {
+        Some(condition) if condition.status == "True" => Ok(()),
+        Some(condition) => Err(condition.message.clone().unwrap_or_default()),
+        None => Err("it has not said anything yet".to_owned()),
+    }
+}
+
+/// Gives containerd an image that it shall not pull.
+async fn import(runtime: &Tools, socket: &Path, archive: &Path) -> Result<()> {
+    let doing = || format!("import {}", archive.display());
+    let output = Command::new(runtime.path("ctr")?)
+        .arg("--address")
+        .arg(socket)
+        .args(["--namespace", "k8s.io", "images", "import"])
+        .arg(archive)
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .map_err(Error::io(doing()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::io(doing())(std::io::Error::other(said)))
+}

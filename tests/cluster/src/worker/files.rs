@@ -1,0 +1,176 @@
+//! The settings of the node's parts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{ADDRESS, DNS_PORT, NAME, PAUSE, PROXY_HEALTH_PORT, REGISTRY, registries};
+use crate::control_plane::KUBECONFIG;
+use crate::machine;
+use crate::tools::Tools;
+use crate::{Error, Result, keys};
+
+/// Where they are.
+pub(super) struct Files {
+    pub(super) containerd: PathBuf,
+    pub(super) corefile: PathBuf,
+    pub(super) kubelet: PathBuf,
+    pub(super) proxy: PathBuf,
+    pub(super) registry: PathBuf,
+}
+
+/// Writes them all into the folder of the run.
+pub(super) fn write(folder: &Path, machine: &Path, runtime: &Tools) -> Result<Files> {
+    let save = |path: PathBuf, text: String| {
+        let saved = path.parent().map_or(Ok(()), fs::create_dir_all);
+        saved
+            .and_then(|()| fs::write(&path, text))
+            .map_err(Error::io(format!("write {}", path.display())))?;
+        Ok::<_, Error>(path)
+    };
+    // JSON is YAML.
+    let json = |name: &str, value: Value| save(folder.join(name), format!("{value:#}\n"));
+    json("cni/cluster.conflist", cni())?;
+    // Unless a registry is known better, all of them are the one that is here.
+    let everything = registries(machine).join("_default/hosts.toml");
+    save(everything, format!("server = \"http://{REGISTRY}\"\n"))?;
+    Ok(Files {
+        containerd: save(
+            folder.join("containerd.toml"),
+            containerd(folder, machine, runtime)?,
+        )?,
+        corefile: save(folder.join("Corefile"), corefile(folder))?,
+        kubelet: json("kubelet.yaml", kubelet(folder, machine))?,
+        proxy: json("kube-proxy.yaml", proxy(folder))?,
+        registry: json("registry.yaml", registry(folder))?,
+    })
+}
+
+/// Connects pods with the machine's bridge.
+fn cni() -> Value {
+    json!({"cniVersion": "1.0.0", "name": "cluster", "plugins": [
+        {
+            "type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "hairpinMode": true,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": machine::PODS}]]},
+        },
+        {"type": "portmap", "capabilities": {"portMappings": true}},
+    ]})
+}
+
+fn containerd(folder: &Path, machine: &Path, runtime: &Tools) -> Result<String> {
+    let folder = folder.display();
+    let plugins = machine::plugins().unwrap_or_default();
+    let (runc, shim) = (
+        runtime.path("runc")?,
+        runtime.path("containerd-shim-runc-v2")?,
+    );
+    // Without CAP_SYS_RESOURCE nobody may lower a process's score, and runc would not say so.
+    Ok(format!(
+        r#"version = 3
+root = "{folder}/containerd/root"
+state = "{folder}/containerd/state"
+
+[grpc]
+address = "{socket}"
+
+[ttrpc]
+address = "{socket}.ttrpc"
+
+[plugins."io.containerd.cri.v1.images"]
+snapshotter = "overlayfs"
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{PAUSE}"
+
+[plugins."io.containerd.cri.v1.images".registry]
+config_path = "{registries}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+restrict_oom_score_adj = true
+
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = ["{plugins}"]
+conf_dir = "{folder}/cni"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+runtime_path = "{shim}"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+BinaryName = "{runc}"
+SystemdCgroup = false
+"#,
+        socket = machine.join("containerd.sock").display(),
+        registries = registries(machine).display(),
+        runc = runc.display(),
+        shim = shim.display(),
+    ))
+}
+
+fn corefile(folder: &Path) -> String {
+    let kubeconfig = folder.join(KUBECONFIG);
+    format!(
+        ".:{DNS_PORT} {{\n\
+         \x20   bind {ADDRESS}\n\
+         \x20   errors\n\
+         \x20   kubernetes cluster.local {{\n\
+         \x20       kubeconfig {} cluster\n\
+         \x20       ttl 0\n\
+         \x20   }}\n\
+         }}\n",
+        kubeconfig.display()
+    )
+}
+
+fn kubelet(folder: &Path, machine: &Path) -> Value {
+    let file = |name: &str| folder.join(name).display().to_string();
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": ADDRESS,
+        "authentication": {"anonymous": {"enabled": false}, "x509": {"clientCAFile": file(keys::CA)}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": machine::group(machine),
+        "clusterDNS": [ADDRESS],
+        "clusterDomain": "cluster.local",
+        "containerRuntimeEndpoint": format!("unix://{}", machine.join("containerd.sock").display()),
+        "enforceNodeAllocatable": [],
+        "evictionHard": {"memory.available": "64Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        "failCgroupV1": false,
+        "failSwapOn": false,
+        "imageMaximumGCAge": "0s",
+        "nodeStatusUpdateFrequency": "5s",
+        "podLogsDir": file("pods"),
+        "registerNode": true,
+        "resolvConf": "",
+        "syncFrequency": "10s",
+        "volumePluginDir": file("plugins"),
+    })
+}
+
+fn proxy(folder: &Path) -> Value {
+    json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "bindAddress": ADDRESS,
+        "clientConnection": {"kubeconfig": folder.join(KUBECONFIG)},
+        "clusterCIDR": machine::PODS,
+        "conntrack": {"maxPerCore": 0, "min": 0},
+        "healthzBindAddress": format!("{ADDRESS}:{PROXY_HEALTH_PORT}"),
+        "hostnameOverride": NAME,
+        // Answers of one pod to another come back through the machine, not straight over the bridge.
+        "iptables": {"masqueradeAll": true, "minSyncPeriod": "100ms"},
+        "mode": "iptables",
+    })
+}
+
+fn registry(folder: &Path) -> Value {
+    json!({
+        "version": "0.1",
+        "log": {"level": "info", "accesslog": {"disabled": true}},
+        "storage": {"filesystem": {"rootdirectory": folder.join("registry")}, "delete": {"enabled": true}},
+        "http": {"addr": REGISTRY, "secret": "tests"},
+    })
+}
