@@ -1,7 +1,10 @@
 //! The command line.
 
 mod access;
+mod cluster;
 mod conversion;
+mod duration;
+mod instances;
 mod limits;
 mod transfer;
 
@@ -14,7 +17,12 @@ use clap::{
 
 pub(crate) use self::{
     access::AccessArgs,
+    cluster::ClusterArgs,
     conversion::Conversion,
+    instances::{
+        Cascade, ChangeArgs, Changed, ContentArgs, DefinitionPolicy, DryRun, Format, InstallArgs,
+        PauseArgs, ResumeArgs, ServiceArgs, StatusArgs, UninstallArgs,
+    },
     limits::{FileLimitArgs, LimitArgs},
     transfer::{PushArgs, UnpackArgs},
 };
@@ -32,9 +40,7 @@ A bundle is one of:
 /// The name by which `kubectl` finds its plugins.
 const PLUGIN: &str = "kubectl-rukpak";
 
-/// Convert, validate, inspect, fetch and publish operator bundles.
-///
-/// Nothing here talks to a cluster.
+/// Convert, validate, inspect, fetch and publish operator bundles, and install them in clusters.
 #[derive(Debug, Parser)]
 #[command(
     name = "rukpak",
@@ -54,6 +60,12 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     Unpack(UnpackArgs),
     Push(PushArgs),
+    Install(Box<InstallArgs>),
+    Status(StatusArgs),
+    Content(ContentArgs),
+    Pause(PauseArgs),
+    Resume(ResumeArgs),
+    Uninstall(UninstallArgs),
     Completion(CompletionArgs),
     Version(VersionArgs),
 }

@@ -1,5 +1,5 @@
-//! The `rukpak` command: what a bundle becomes, what is wrong with it, and what it may do, without a cluster; and the
-//! way of bundles from registries, repositories and URLs, and into registries.
+//! The `rukpak` command: what a bundle becomes, what is wrong with it, and what it may do, without a cluster; the way of
+//! bundles from registries, repositories and URLs, and into registries; and what is installed in a cluster.
 //!
 //! ```text
 //!                           ┌─ conversion ─ output ── manifests: standard output, or a staged folder
@@ -7,27 +7,41 @@
 //!                       │   ├─ inspection ─────────── facts and rights: text, JSON, YAML
 //!                     reach ┼─ unpacking ──────────── content: a staged folder, an archive
 //!                 (networks)└─ pushing ────────────── an image in a registry
+//!
+//!  NAME ─ args ─ cluster ─┬─ status ───────────────── a tree, a table, JSON, YAML
+//!            (kubeconfig) ├─ installing, uninstalling  a BundleInstance; watch tells what becomes of it
+//!                         ├─ pausing
+//!                         └─ content ── service ────── the content service, through a port-forward
 //! ```
 //!
 //! Data goes to standard output and everything else to standard error. The exit code is 0 when all went well, 1 when
-//! something failed or was refused, 2 when the command line makes no sense.
+//! something failed or was refused, 2 when the command line makes no sense, 130 and so on when a signal ended it.
 
 mod args;
+mod cluster;
+mod confirm;
+mod content;
 mod conversion;
 mod folder;
 mod inspection;
+mod installing;
 mod interrupt;
 mod message;
 mod output;
 mod parallel;
+mod pausing;
 mod progress;
 mod pushing;
 mod reach;
+mod service;
 mod source;
+mod status;
 mod table;
+mod uninstalling;
 mod unpacking;
 mod validation;
 mod version;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -42,6 +56,8 @@ enum Exit {
     Done,
     /// It said so already.
     Failed,
+    /// For whoever reads exit codes.
+    Code(u8),
 }
 
 fn main() -> ExitCode {
@@ -51,12 +67,19 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspection::run(&args),
         Command::Unpack(args) => unpacking::run(&args),
         Command::Push(args) => pushing::run(&args),
+        Command::Install(args) => installing::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Content(args) => content::run(&args),
+        Command::Pause(args) => pausing::run(&args.change, true),
+        Command::Resume(args) => pausing::run(&args.change, false),
+        Command::Uninstall(args) => uninstalling::run(&args),
         Command::Completion(args) => version::completion(&args),
         Command::Version(args) => version::run(&args),
     };
     match result {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::FAILURE,
+        Ok(Exit::Code(code)) => code.into(),
         // Whoever reads the data, as `head` does, has seen enough.
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {

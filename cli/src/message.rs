@@ -37,6 +37,13 @@ pub(crate) fn finding(finding: &Finding) {
     ));
 }
 
+/// Lines of somebody else, below what was said about them.
+pub(crate) fn quote(text: &str) {
+    for part in text.lines() {
+        line(&format_args!("  {}", clean(part)));
+    }
+}
+
 /// Anything else.
 pub(crate) fn note(text: &str) {
     line(&clean(text));

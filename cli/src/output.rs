@@ -7,11 +7,16 @@ use std::{
 };
 
 use anyhow::Context;
-use manifests::{object::Object, yaml};
+use kube::ResourceExt as _;
+use manifests::{
+    api::{GROUP, instance::BundleInstance},
+    object::Object,
+    yaml,
+};
 use serde::Serialize;
 
 use crate::{
-    args::{Description, Manifests},
+    args::{Changed, Description, DryRun, Manifests},
     interrupt::Guard,
     progress,
 };
@@ -188,6 +193,36 @@ pub(crate) fn described(
         Description::Json => Some(json(value)?),
         Description::Yaml => {
             Some(yaml::to_string(value).context("failed to write the description as YAML")?)
+        }
+    })
+}
+
+/// What was done, and with that a dry run has stored nothing of it.
+pub(crate) fn tried(done: &str, dry_run: DryRun) -> String {
+    match dry_run {
+        DryRun::None => done.to_owned(),
+        DryRun::Server => format!("{done} (server dry run)"),
+    }
+}
+
+/// An instance that was changed, as `kubectl` tells it; objects are without what only servers read.
+pub(crate) fn changed(
+    instance: &BundleInstance,
+    done: &str,
+    format: Changed,
+) -> anyhow::Result<()> {
+    let name = format!("bundleinstance.{GROUP}/{}", instance.name_any());
+    let object = || {
+        let mut object = instance.clone();
+        object.metadata.managed_fields = None;
+        object
+    };
+    print(&match format {
+        Changed::Text => format!("{name} {done}\n"),
+        Changed::Name => format!("{name}\n"),
+        Changed::Json => json(&object())?,
+        Changed::Yaml => {
+            yaml::to_string(&object()).context("failed to write the BundleInstance as YAML")?
         }
     })
 }

@@ -38,6 +38,21 @@ pub(crate) fn clear() {
     wipe(&mut shown());
 }
 
+/// Shows what is waited for, if somebody looks at standard error.
+pub(crate) fn show(text: &str) {
+    if io::stderr().is_terminal() {
+        put(&clean(text));
+    }
+}
+
+fn put(text: &str) {
+    let mut shown = shown();
+    let width = terminal_size_of(io::stderr()).map_or(80, |(Width(width), _)| usize::from(width));
+    let text: String = text.chars().take(width.saturating_sub(1)).collect();
+    let _ = io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
+    *shown = true;
+}
+
 fn wipe(shown: &mut bool) {
     if std::mem::take(shown) {
         let _ = io::stderr().write_all(b"\r\x1b[K");
@@ -116,15 +131,11 @@ fn lock(transfers: &Mutex<Vec<Transfer>>) -> MutexGuard<'_, Vec<Transfer>> {
 
 fn draw(transfers: &[Transfer]) {
     let text = describe(transfers, Instant::now());
-    let mut shown = shown();
     if text.is_empty() {
-        wipe(&mut shown);
-        return;
+        clear();
+    } else {
+        put(&text);
     }
-    let width = terminal_size_of(io::stderr()).map_or(80, |(Width(width), _)| usize::from(width));
-    let text: String = text.chars().take(width.saturating_sub(1)).collect();
-    let _ = io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
-    *shown = true;
 }
 
 /// `quay.io/org/app:v1: 1.2 of 3.4 MB, 5.6 MB/s`.

@@ -14,7 +14,7 @@ use crate::{
     reach::Reach,
     source,
 };
-use destination::Destination;
+pub(crate) use destination::{Destination, is_terminal};
 
 /// What was found, as programs read it.
 #[derive(Serialize)]
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
                 "standard output cannot have both the archive and the description; write the latter with --report FILE",
             );
         }
-        if destination::is_terminal() {
+        if is_terminal() {
             args::usage(
                 "--output - writes an archive, and standard output is a terminal; pipe it into something",
             );

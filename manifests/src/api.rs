@@ -14,6 +14,7 @@ pub mod definitions;
 pub mod install;
 pub mod instance;
 pub mod labels;
+pub mod listing;
 mod schema;
 
 /// The API group of our resources.

@@ -16,7 +16,10 @@ mod overflow;
 use std::collections::BTreeMap;
 
 use manifests::{
-    api::instance::{Inventory as Listed, InventoryKind},
+    api::{
+        instance::{Inventory as Listed, InventoryKind},
+        listing,
+    },
     object::{Identity, group_version},
 };
 
@@ -93,25 +96,13 @@ pub fn list(inventory: &Inventory, most: usize) -> Vec<Vec<InventoryKind>> {
 /// Reads what [`list`] wrote. What cannot be read is left out: nothing of ours looks like that.
 pub fn parse(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Entry)> {
     kinds.iter().flat_map(|kind| {
-        let (group, version) = group_version(&kind.api_version);
-        kind.objects.iter().map(move |text| {
-            let (name, fields) = match text.rsplit_once(' ') {
-                Some((name, fields)) => (name, fields.parse().ok()),
-                None => (text.as_str(), None),
+        let (_, version) = group_version(&kind.api_version);
+        listing::entries(std::slice::from_ref(kind)).map(move |(identity, behind)| {
+            let entry = Entry {
+                version: version.to_owned(),
+                fields: behind.and_then(|fields| fields.parse().ok()),
             };
-            let (namespace, name) = name.split_once('/').unwrap_or(("", name));
-            (
-                Identity {
-                    group: group.to_owned(),
-                    kind: kind.kind.clone(),
-                    namespace: namespace.to_owned(),
-                    name: name.to_owned(),
-                },
-                Entry {
-                    version: version.to_owned(),
-                    fields,
-                },
-            )
+            (identity, entry)
         })
     })
 }

@@ -5,7 +5,7 @@
 //!     ┌───────────┼─────────────────────────────┐
 //!  Registry    GitServer   FileServer   TokenServer        Sshd
 //!     │           └───────────┼─────────────┘               │
-//!  Process                  Site                     sshd, one a connection
+//!  Process ── Provisioner   Site                     sshd, one a connection
 //!  docker-registry          hyper, in a thread
 //! ```
 //!
@@ -29,6 +29,7 @@ mod corpus;
 mod files;
 mod git;
 mod process;
+mod provisioner;
 mod registry;
 mod site;
 mod ssh;
@@ -40,6 +41,7 @@ pub use corpus::{Case, Corpus, corpus};
 pub use files::FileServer;
 pub use git::{GitServer, Repository};
 pub use process::program;
+pub use provisioner::Provisioner;
 pub use registry::{Auth, Registry, docker_config};
 pub use ssh::Sshd;
 pub use tokens::{Grant, TokenServer};

@@ -41,10 +41,17 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(folder: TempDir, name: &str, args: &[&str]) -> Self {
+        Self::of(folder, &program(name), args)
+    }
+
+    /// Starts the program at a path.
+    pub(crate) fn of(folder: TempDir, program: &Path, args: &[&str]) -> Self {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.into_owned();
         let mut child = Command::new("sh")
-            .args(["-c", KEEPER, name])
+            .args(["-c", KEEPER, &name])
             .arg(folder.path())
-            .arg(program(name))
+            .arg(program)
             .args(args)
             .current_dir(folder.path())
             .stdin(Stdio::piped())
@@ -59,7 +66,7 @@ impl Process {
             stdin,
             lines,
             folder,
-            name: name.to_owned(),
+            name,
         }
     }
 

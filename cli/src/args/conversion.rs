@@ -62,10 +62,7 @@ impl Conversion {
             },
             kube_version: *kube_version,
             deployment_config: config.as_ref().map(deployment_config).transpose()?,
-            limits: yaml::Limits {
-                values: limits.values,
-                ..yaml::Limits::default()
-            },
+            limits: limits.yaml(),
         })
     }
 }

@@ -37,6 +37,16 @@ pub(crate) struct FileLimitArgs {
     path_depth: usize,
 }
 
+impl LimitArgs {
+    /// How much YAML may be read.
+    pub(crate) fn yaml(self) -> yaml::Limits {
+        yaml::Limits {
+            values: self.values,
+            ..yaml::Limits::default()
+        }
+    }
+}
+
 impl From<LimitArgs> for unpacker::Options {
     fn from(args: LimitArgs) -> Self {
         args.files.into()

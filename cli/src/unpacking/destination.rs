@@ -17,7 +17,7 @@ const PROGRAM: u32 = 0o755;
 
 /// Told by its name alone, so that the same command does the same tomorrow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Destination {
+pub(crate) enum Destination {
     Stdout,
     File(PathBuf, Archive),
     Folder(PathBuf),
@@ -25,25 +25,25 @@ pub(super) enum Destination {
 
 /// What ends a file's name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Archive {
+pub(crate) enum Archive {
     Tar,
     TarGz,
 }
 
 /// Somewhere that can be written to, where nothing is to be seen yet.
-pub(super) enum Prepared {
+pub(crate) enum Prepared {
     Stdout,
     File(Draft, Archive),
     Folder(Staged),
 }
 
 /// Whether an archive would end up before somebody's eyes.
-pub(super) fn is_terminal() -> bool {
+pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
 impl Destination {
-    pub(super) fn of(path: &Path) -> Self {
+    pub(crate) fn of(path: &Path) -> Self {
         let name = path.as_os_str().as_encoded_bytes();
         let is = |ending: &str| name.ends_with(ending.as_bytes());
         if name == b"-" {
@@ -57,7 +57,7 @@ impl Destination {
         }
     }
 
-    pub(super) fn prepare(self, force: bool) -> anyhow::Result<Prepared> {
+    pub(crate) fn prepare(self, force: bool) -> anyhow::Result<Prepared> {
         Ok(match self {
             Self::Stdout => Prepared::Stdout,
             Self::File(path, _) if path.is_dir() => anyhow::bail!(
@@ -83,7 +83,7 @@ impl Destination {
 
 impl Prepared {
     /// Writes all files, and lets them appear.
-    pub(super) fn write(self, tree: &Tree) -> anyhow::Result<()> {
+    pub(crate) fn write(self, tree: &Tree) -> anyhow::Result<()> {
         match self {
             Self::Stdout => output::stream(|out| Ok(tree.pack(Format::TarGz, out).map(drop)?)),
             Self::File(mut draft, archive) => {

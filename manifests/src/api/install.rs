@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use super::definitions;
 use crate::yaml;
 
+/// The ServiceAccount that people without a token get one of, to reach the content service with.
+pub const CONTENT_CLIENT: &str = "content-client";
+
 /// What differs between installations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {

@@ -20,3 +20,6 @@ pub const SAFE_CRD_UPGRADE: &str = "core.rukpak.io/safe-crd-upgrade-validation";
 pub const HOSTS: &str = "core.rukpak.io/hosts";
 /// On a ConfigMap of the system namespace: the BundleInstance whose inventory it holds a part of.
 pub const INVENTORY_OF: &str = "core.rukpak.io/inventory-of";
+/// On the Bundle of an upload, by its template: the beginning of the content's digest, so that other content is another
+/// Bundle.
+pub const CONTENT_DIGEST: &str = "core.rukpak.io/content-digest";

@@ -17,10 +17,10 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The names of all functions of the provisioner and its tests.
+/// The names of all functions of the provisioner, of the command, and of their tests.
 fn functions() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let mut open = vec![root().join("provisioner")];
+    let mut open = vec![root().join("provisioner"), root().join("cli")];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -67,6 +67,7 @@ fn every_row_of_rukpak_has_an_answer_and_every_test_that_is_named_exists() {
         ("V", 10),
         ("C", 6),
         ("R", 2),
+        ("K", 6),
     ];
     for (letter, last) in expected {
         for number in 1..=last {

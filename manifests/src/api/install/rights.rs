@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Document, Options, labels, labels_and};
+use super::{CONTENT_CLIENT, Document, Options, labels, labels_and};
 use crate::api::GROUP;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -22,6 +22,55 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     documents.extend(own(options));
     documents.extend(install_anything(options));
     documents.extend(people(options));
+    documents.extend(content_client(options));
+    documents
+}
+
+/// What `rukpak install` and `rukpak content` need to reach the content service, where the kubeconfig has no token.
+fn content_client(options: &Options) -> Vec<Document> {
+    let mut documents = vec![
+        Document {
+            comment: "Whoever has no token of his own, but a client certificate, gets one of this account for a few minutes, to send and\n\
+                      download content with.".into(),
+            object: json!({
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": CONTENT_CLIENT, "namespace": options.namespace, "labels": labels()},
+                "automountServiceAccountToken": false,
+            }),
+        },
+        Document {
+            comment: format!(
+                "What reaching the content service takes with \"rukpak install\" and \"rukpak content\", bound to nobody:\n\
+                 kubectl -n {} create rolebinding content-clients --role {CONTENT_CLIENT} --group GROUP\n\
+                 Note that a port-forward reaches every port of the provisioner's pods.",
+                options.namespace
+            )
+            .into(),
+            object: json!({
+                "apiVersion": format!("{RBAC}/v1"),
+                "kind": "Role",
+                "metadata": {"name": CONTENT_CLIENT, "namespace": options.namespace, "labels": labels()},
+                "rules": [
+                    named("", "configmaps", "rukpak-ca", "get"),
+                    named("coordination.k8s.io", "leases", "core.rukpak.io", "get"),
+                    rule("", &["pods"], &["get", "list"]),
+                    rule("", &["pods/portforward"], &["create"]),
+                    named("", "serviceaccounts/token", CONTENT_CLIENT, "create"),
+                ],
+            }),
+        },
+    ];
+    documents.extend(["bundle-reader", "bundle-uploader"].map(|role| Document {
+        comment: "".into(),
+        object: json!({
+            "apiVersion": format!("{RBAC}/v1"),
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": format!("{CONTENT_CLIENT}-{role}"), "labels": labels()},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": CONTENT_CLIENT, "namespace": options.namespace}],
+        }),
+    }));
     documents
 }
 
@@ -233,6 +282,10 @@ fn people(options: &Options) -> [Document; 5] {
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+fn named(group: &str, resource: &str, name: &str, verb: &str) -> Value {
+    json!({"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": [verb]})
 }
 
 fn cluster_role(name: &str, labels: &Value, rules: &Value) -> Value {

@@ -6,7 +6,10 @@ use std::{
 };
 
 use kube::{ResourceExt as _, core::GroupVersionKind};
-use manifests::{api::instance::BundleInstance, object::Identity};
+use manifests::{
+    api::{instance::BundleInstance, listing},
+    object::Identity,
+};
 use tracing::warn;
 
 use crate::{
@@ -104,7 +107,7 @@ pub(in crate::instance) fn health(
             None if entry.fields.is_none() => continue, // was never applied
             None => (&mut going, "does not exist"),
         };
-        list.push(unwell(identity, &entry.version, message));
+        list.push(listing::unwell(identity, &entry.version, message));
     }
     if failed.is_empty() && going.is_empty() {
         return Health::Healthy;
@@ -121,19 +124,4 @@ pub(in crate::instance) fn health(
     } else {
         Health::Progressing(failed)
     }
-}
-
-/// `(apps/v1, Kind=Deployment)(etcd/etcd-operator): message` (rukpak parity).
-fn unwell(identity: &Identity, version: &str, message: &str) -> String {
-    let group = if identity.group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{}/{version}", identity.group)
-    };
-    let name = if identity.namespace.is_empty() {
-        identity.name.clone()
-    } else {
-        format!("{}/{}", identity.namespace, identity.name)
-    };
-    format!("({group}, Kind={})({name}): {message}", identity.kind)
 }

@@ -1,0 +1,67 @@
+//! Durations as Go writes them: `90s`, `1m30s`, and a bare number of seconds.
+
+use std::time::Duration;
+
+const PROBLEM: &str = "write a duration such as 90s, 5m or 1h30m";
+
+/// Reads a duration.
+pub(super) fn read(text: &str) -> Result<Duration, &'static str> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number = rest.strip_suffix(digits).unwrap_or_default();
+        let units = digits.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+        let millis: u64 = match digits.strip_suffix(units).unwrap_or_default() {
+            "ms" => 1,
+            "s" => 1000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(PROBLEM),
+        };
+        let number: u64 = number.parse().map_err(|_| PROBLEM)?;
+        let part = number.checked_mul(millis).ok_or(PROBLEM)?;
+        total = total
+            .checked_add(Duration::from_millis(part))
+            .ok_or(PROBLEM)?;
+        rest = units;
+    }
+    if text.is_empty() {
+        Err(PROBLEM)
+    } else {
+        Ok(total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("15", Some(15_000)),
+            ("90s", Some(90_000)),
+            ("1m30s", Some(90_000)),
+            ("1h", Some(3_600_000)),
+            ("250ms", Some(250)),
+            ("0s", Some(0)),
+            ("", None),
+            ("s", None),
+            ("5 m", None),
+            ("1.5h", None),
+            ("-1s", None),
+            ("5d", None),
+            ("1m30", None),
+            ("99999999999999999999s", None),
+            ("18446744073709551615h", None),
+        ] {
+            let expected = expected.map(Duration::from_millis).ok_or(PROBLEM);
+            assert_eq!(read(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The cluster that a command talks to.
+//!
+//! Nothing of it is read, started or asked by the commands that need none.
+
+mod config;
+mod trouble;
+
+use std::{fmt::Display, future::Future};
+
+use anyhow::Context;
+use kube::{Api, Client, Config};
+use manifests::api::{bundle::Bundle, instance::BundleInstance};
+
+use crate::{Exit, args::ClusterArgs, interrupt, progress};
+
+/// Who changes BundleInstances, in their managedFields.
+pub(crate) const MANAGER: &str = "rukpak-cli";
+
+/// A cluster, and who we are there.
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    pub(crate) config: Config,
+    /// Where the provisioner is.
+    pub(crate) system_namespace: String,
+}
+
+/// Does something with the cluster; a signal ends it, and `interrupted` tells what that means.
+pub(crate) fn run(
+    args: &ClusterArgs,
+    interrupted: impl FnOnce(),
+    work: impl AsyncFnOnce(&Cluster) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start what talks to the cluster")?;
+    let result = runtime.block_on(async {
+        let work = async {
+            let cluster = Cluster::connect(args).await?;
+            work(&cluster).await
+        };
+        tokio::select! {
+            result = work => result,
+            code = interrupt::received() => {
+                progress::clear();
+                interrupted();
+                Ok(Exit::Code(code))
+            }
+        }
+    });
+    progress::clear();
+    // A credential plugin or a name server may hang in a thread; nobody waits for these.
+    runtime.shutdown_background();
+    result
+}
+
+impl Cluster {
+    async fn connect(args: &ClusterArgs) -> anyhow::Result<Self> {
+        let config = config::read(args).await?;
+        let client = Client::try_from(config.clone())
+            .map_err(|error| trouble::explain("failed to prepare the connection", &error, ""))?;
+        Ok(Self {
+            client,
+            config,
+            system_namespace: args.system_namespace.clone(),
+        })
+    }
+
+    pub(crate) fn instances(&self) -> Api<BundleInstance> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) fn bundles(&self) -> Api<Bundle> {
+        Api::all(self.client.clone())
+    }
+
+    /// An error with what was being done, why it failed, and what can be done about it.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "whoever has an error hands it over"
+    )]
+    pub(crate) fn trouble(&self, doing: impl Display, error: kube::Error) -> anyhow::Error {
+        trouble::explain(doing, &error, &self.config.cluster_url.to_string())
+    }
+
+    /// Reads a BundleInstance; one that is missing is an error.
+    pub(crate) async fn instance(&self, name: &str) -> anyhow::Result<BundleInstance> {
+        let found = self.instances().get(name).await;
+        found.map_err(|error| self.trouble(format!("failed to read BundleInstance {name}"), error))
+    }
+
+    /// Reads a BundleInstance, if there is one.
+    pub(crate) async fn find_instance(&self, name: &str) -> anyhow::Result<Option<BundleInstance>> {
+        match self.instances().get(name).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if trouble::is_absent(&error) => Ok(None),
+            Err(error) => Err(self.trouble(format!("failed to read BundleInstance {name}"), error)),
+        }
+    }
+
+    /// Whether there is no such object, as opposed to no such API.
+    pub(crate) fn is_absent(error: &kube::Error) -> bool {
+        trouble::is_absent(error)
+    }
+}
+
+/// Waits, if there is an end to it.
+pub(crate) async fn within<T>(
+    limit: std::time::Duration,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    if limit.is_zero() {
+        Some(work.await)
+    } else {
+        tokio::time::timeout(limit, work).await.ok()
+    }
+}

@@ -1,0 +1,109 @@
+//! From kubeconfigs to a configuration, as kubectl does it.
+
+use std::{env, path::PathBuf, time::Duration};
+
+use anyhow::{Context, anyhow, bail};
+use kube::{
+    Config,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+
+use crate::args::ClusterArgs;
+
+/// How long a connection may take to be there.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Reads the configuration that the flags and the environment name.
+pub(super) async fn read(args: &ClusterArgs) -> anyhow::Result<Config> {
+    let mut config = match files(args)? {
+        Some(file) => {
+            let options = KubeConfigOptions {
+                context: args.context.clone(),
+                cluster: args.cluster.clone(),
+                user: args.user.clone(),
+            };
+            let contexts = contexts(&file);
+            Config::from_custom_kubeconfig(file, &options)
+                .await
+                .map_err(|error| explain(error, &contexts))?
+        }
+        None => Config::incluster().map_err(|_| {
+            anyhow!(
+                "there is no kubeconfig: name one with --kubeconfig or $KUBECONFIG, or put it at ~/.kube/config"
+            )
+        })?,
+    };
+    config.connect_timeout = Some(CONNECT);
+    let timeout = Some(args.request_timeout).filter(|timeout| !timeout.is_zero());
+    config.read_timeout = timeout;
+    config.write_timeout = timeout;
+    // What was silent before a request does not count.
+    config.reset_reader_on_write = true;
+    if let Some(user) = &args.as_user {
+        config.auth_info.impersonate = Some(user.clone());
+        config.auth_info.impersonate_groups =
+            Some(args.as_groups.clone()).filter(|groups| !groups.is_empty());
+    }
+    Ok(config)
+}
+
+/// All files that count; `None` when there is none.
+fn files(args: &ClusterArgs) -> anyhow::Result<Option<Kubeconfig>> {
+    if let Some(path) = &args.kubeconfig {
+        let file = Kubeconfig::read_from(path);
+        return Ok(Some(file.map_err(|error| explain(error, &[]))?));
+    }
+    let named: Vec<PathBuf> = env::var_os("KUBECONFIG")
+        .map(|value| env::split_paths(&value).collect())
+        .unwrap_or_default();
+    let mut paths: Vec<PathBuf> = named
+        .into_iter()
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
+    if paths.is_empty() {
+        let home = env::home_dir().filter(|home| !home.as_os_str().is_empty());
+        paths.extend(home.map(|home| home.join(".kube/config")));
+    }
+    let mut merged: Option<Kubeconfig> = None;
+    // As kubectl: of several, some may not exist yet.
+    for path in paths.iter().filter(|path| path.exists()) {
+        let file = Kubeconfig::read_from(path).map_err(|error| explain(error, &[]))?;
+        merged = Some(match merged {
+            Some(before) => before.merge(file).context("failed to merge kubeconfigs")?,
+            None => file,
+        });
+    }
+    if merged.is_none() && env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty()) {
+        bail!("$KUBECONFIG names no file that exists; correct it, or name one with --kubeconfig");
+    }
+    Ok(merged)
+}
+
+fn contexts(file: &Kubeconfig) -> Vec<String> {
+    let contexts = file.contexts.iter();
+    contexts.map(|context| context.name.clone()).collect()
+}
+
+fn explain(error: KubeconfigError, contexts: &[String]) -> anyhow::Error {
+    let known = || match contexts {
+        [] => "it has none".to_owned(),
+        some => format!("it has {}", some.join(", ")),
+    };
+    match error {
+        KubeconfigError::CurrentContextNotSet => anyhow!(
+            "the kubeconfig has no current context: choose one with --context ({})",
+            known()
+        ),
+        KubeconfigError::LoadContext(name) => anyhow!(
+            "the kubeconfig has no context {name:?}: choose another one with --context ({})",
+            known()
+        ),
+        KubeconfigError::LoadClusterOfContext(name) => {
+            anyhow!("the kubeconfig has no cluster {name:?}; correct it, or --cluster")
+        }
+        KubeconfigError::ReadConfig(error, path) => {
+            anyhow!("failed to read the kubeconfig {}: {error}", path.display())
+        }
+        error => anyhow!("the kubeconfig cannot be used: {error}"),
+    }
+}

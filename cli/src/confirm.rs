@@ -1,0 +1,29 @@
+//! Questions before something is lost.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+
+use anyhow::{Context, bail};
+
+use crate::{message::clean, progress};
+
+/// Asks on the terminal. Where there is none, nobody can agree.
+pub(crate) async fn ask(question: &str) -> anyhow::Result<bool> {
+    let question = clean(question);
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        bail!("{question} Nobody can be asked here: agree with --yes");
+    }
+    progress::aside(|| -> io::Result<()> {
+        let mut out = io::stderr();
+        write!(out, "{question} [y/N] ")?;
+        out.flush()
+    })
+    .context("failed to ask")?;
+    // In a thread, so that a signal is heard meanwhile.
+    let answer = tokio::task::spawn_blocking(|| {
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer).map(|_| answer)
+    });
+    let answer = answer.await.map_err(io::Error::other).flatten();
+    let answer = answer.context("failed to read the answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,157 @@
+//! `rukpak content`.
+
+use std::io::{self, IsTerminal as _, Read as _, Write};
+
+use anyhow::{Context, bail};
+use manifests::{
+    api::{
+        bundle::{Bundle, Phase},
+        condition,
+    },
+    content::Limits,
+};
+use unpacker::{Options, Selection, Tree};
+
+use crate::{
+    Exit,
+    args::{self, ContentArgs},
+    cluster::{self, Cluster},
+    message::{self, count},
+    output,
+    service::Service,
+    unpacking::{Destination, is_terminal},
+};
+
+/// What every failure begins with, as in rukpak.
+const FAILED: &str = "content command failed";
+
+pub(crate) fn run(args: &ContentArgs) -> anyhow::Result<Exit> {
+    let destination = args.output.as_deref().map(Destination::of);
+    if destination == Some(Destination::Stdout) && is_terminal() {
+        args::usage(
+            "--output - writes an archive, and standard output is a terminal; pipe it into something",
+        );
+    }
+    cluster::run(
+        &args.cluster,
+        || {},
+        async |cluster| {
+            let tree = fetch(cluster, args).await.context(FAILED)?;
+            match destination {
+                Some(destination) => write(&tree, destination, args)?,
+                None => output::stream(|out| print(&tree, out))?,
+            }
+            Ok(Exit::Done)
+        },
+    )
+}
+
+fn write(tree: &Tree, destination: Destination, args: &ContentArgs) -> anyhow::Result<()> {
+    let path = match &destination {
+        Destination::Stdout => None,
+        Destination::File(path, _) | Destination::Folder(path) => Some(path.clone()),
+    };
+    destination.prepare(args.force)?.write(tree)?;
+    if let Some(path) = path {
+        let files = count(tree.len(), "file");
+        message::note(&format!("{files} written to {}", path.display()));
+    }
+    Ok(())
+}
+
+async fn fetch(cluster: &Cluster, args: &ContentArgs) -> anyhow::Result<Tree> {
+    let name = &args.bundle;
+    let bundle = match cluster.bundles().get(name).await {
+        Ok(bundle) => bundle,
+        Err(error) if Cluster::is_absent(&error) => bail!("{}", absent(cluster, name).await),
+        Err(error) => {
+            return Err(cluster.trouble(format!("failed to read Bundle {name}"), error));
+        }
+    };
+    if let Some(problem) = unavailable(&bundle) {
+        bail!("error: url is not available: Bundle {name} {problem}");
+    }
+    let service = Service::new(cluster, &args.service).await?;
+    let archive = service.download(name, args.original).await?;
+    // What has been taken once is no larger than what was asked for; the limits are the provisioner's.
+    let options = Options {
+        select: Selection::All,
+        limits: Limits {
+            total: u64::MAX,
+            file: u64::MAX,
+            ..Limits::default()
+        },
+        ..Options::default()
+    };
+    let (tree, _) = unpacker::stream_tree(archive.as_ref(), &options)
+        .with_context(|| format!("the content of Bundle {name} cannot be read"))?;
+    Ok(tree)
+}
+
+/// There is none; perhaps the name is that of what it is installed by.
+async fn absent(cluster: &Cluster, name: &str) -> String {
+    let mut text = format!("bundles.core.rukpak.io {name:?} not found");
+    if let Ok(Some(instance)) = cluster.find_instance(name).await {
+        let installed = instance.status.and_then(|it| it.installed_bundle_name);
+        text.push_str("; there is a BundleInstance of that name");
+        if let Some(installed) = installed {
+            text.push_str(", and its Bundle is ");
+            text.push_str(&installed);
+        }
+    }
+    text
+}
+
+/// Why there is no content yet.
+fn unavailable(bundle: &Bundle) -> Option<String> {
+    let status = bundle.status.clone().unwrap_or_default();
+    if status.content_url.is_some() && status.phase == Some(Phase::Unpacked) {
+        return None;
+    }
+    let phase = status
+        .phase
+        .map_or_else(|| "not looked at yet".to_owned(), |it| format!("{it:?}"));
+    let why = status
+        .conditions
+        .into_iter()
+        .find(|it| it.type_ == condition::UNPACKED);
+    let why = why.map(|it| it.message).filter(|it| !it.is_empty());
+    Some(match why {
+        Some(why) => format!("is {phase}: {why}"),
+        None => format!("is {phase}"),
+    })
+}
+
+/// All manifests as one stream of YAML documents, each with the file it is from. What moves cursors is no YAML, and no
+/// terminal gets it.
+fn print(tree: &Tree, out: &mut dyn Write) -> anyhow::Result<()> {
+    let is_terminal = io::stdout().is_terminal();
+    for (path, _) in tree.files() {
+        let is_manifest = [".yaml", ".yml", ".json"]
+            .iter()
+            .any(|end| path.to_ascii_lowercase().ends_with(end));
+        if !is_manifest {
+            continue;
+        }
+        let Some(mut reader) = tree.read(path) else {
+            continue;
+        };
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes)?;
+        writeln!(out, "---\n# {}", message::clean(path))?;
+        if is_terminal {
+            let text = String::from_utf8_lossy(&bytes);
+            for line in text.lines() {
+                writeln!(out, "{}", message::clean(line))?;
+            }
+            continue;
+        }
+        // The mark that begins the file is there already.
+        let bytes = bytes.strip_prefix(b"---\n").unwrap_or(&bytes);
+        out.write_all(bytes)?;
+        if !bytes.ends_with(b"\n") {
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}

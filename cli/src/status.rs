@@ -1,0 +1,170 @@
+//! `rukpak status`.
+
+mod summary;
+mod text;
+
+use futures::StreamExt as _;
+use kube::{ResourceExt as _, api::ListParams};
+use manifests::{
+    api::{
+        bundle::Bundle,
+        instance::{BundleInstance, InventoryKind},
+        labels,
+    },
+    object::Identity,
+};
+
+use crate::{
+    Exit,
+    args::StatusArgs,
+    cluster::{self, Cluster},
+    output, watch,
+};
+pub(crate) use summary::{Summary, problem};
+
+/// The key of an inventory's ConfigMaps.
+const INVENTORY: &str = "inventory.json";
+
+pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Exit> {
+    cluster::run(
+        &args.cluster,
+        || {},
+        async |cluster| match &args.name {
+            _ if args.watch => follow(cluster, args.name.as_deref()).await,
+            Some(name) => one(cluster, name, args).await,
+            None => all(cluster, args).await,
+        },
+    )
+}
+
+async fn one(cluster: &Cluster, name: &str, args: &StatusArgs) -> anyhow::Result<Exit> {
+    let instance = cluster.instance(name).await?;
+    let bundles = bundles_of(cluster, &instance).await?;
+    let rest = if args.all {
+        rest(cluster, &instance).await?
+    } else {
+        Vec::new()
+    };
+    let summary = Summary::of(&instance, &bundles, rest);
+    match output::described(&summary, args.output)? {
+        Some(text) => output::print(&text)?,
+        None => output::print_styled(&text::tree(&summary, args.all))?,
+    }
+    Ok(Exit::Done)
+}
+
+async fn all(cluster: &Cluster, args: &StatusArgs) -> anyhow::Result<Exit> {
+    let instances = cluster.instances();
+    let mut summaries = Vec::new();
+    let mut params = ListParams::default().limit(500);
+    loop {
+        let page = instances.list(&params).await;
+        let page =
+            page.map_err(|error| cluster.trouble("failed to list BundleInstances", error))?;
+        let some = page
+            .items
+            .iter()
+            .map(|instance| Summary::of(instance, &[], Vec::new()));
+        summaries.extend(some);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => break,
+        }
+    }
+    match output::described(&summaries, args.output)? {
+        Some(text) => output::print(&text)?,
+        None if summaries.is_empty() => {
+            crate::message::note("no BundleInstances; \"rukpak install NAME BUNDLE\" makes one");
+        }
+        None => output::print(&text::table(&summaries))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints a line whenever one of them changes in what the line says.
+async fn follow(cluster: &Cluster, name: Option<&str>) -> anyhow::Result<Exit> {
+    let mut told = std::collections::HashMap::new();
+    let changes = watch::changes(cluster, name);
+    let mut changes = std::pin::pin!(changes);
+    while let Some(change) = changes.next().await {
+        let (line, key) = match change? {
+            watch::Change::Now(instance) => {
+                let key = instance.name_any();
+                (text::line(&Summary::of(&instance, &[], Vec::new())), key)
+            }
+            watch::Change::Gone(name) => (format!("{name}: gone\n"), name),
+        };
+        if told.get(&key) != Some(&line) {
+            output::print(&line)?;
+            told.insert(key, line);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The Bundles that were made for an instance, the newest first.
+pub(crate) async fn bundles_of(
+    cluster: &Cluster,
+    instance: &BundleInstance,
+) -> anyhow::Result<Vec<Bundle>> {
+    let name = instance.name_any();
+    let selector = format!(
+        "{}=BundleInstance,{}={name}",
+        labels::OWNER_KIND,
+        labels::OWNER_NAME
+    );
+    let found = cluster
+        .bundles()
+        .list(&ListParams::default().labels(&selector))
+        .await;
+    let found = found
+        .map_err(|error| cluster.trouble(format!("failed to list Bundles of {name}"), error))?;
+    let uid = instance.uid().unwrap_or_default();
+    let mut bundles: Vec<Bundle> = found
+        .into_iter()
+        .filter(|bundle| bundle.owner_references().iter().any(|it| it.uid == uid))
+        .collect();
+    bundles.sort_by_key(|bundle| {
+        let created = bundle.metadata.creation_timestamp.as_ref();
+        std::cmp::Reverse(created.map(|time| time.0))
+    });
+    Ok(bundles)
+}
+
+/// The objects of an inventory that the status has no room for.
+pub(crate) async fn rest(
+    cluster: &Cluster,
+    instance: &BundleInstance,
+) -> anyhow::Result<Vec<Identity>> {
+    let listed = instance
+        .status
+        .as_ref()
+        .and_then(|it| it.inventory.as_ref());
+    if listed.is_none_or(|listed| listed.more.unwrap_or_default() == 0) {
+        return Ok(Vec::new());
+    }
+    let name = instance.name_any();
+    let maps = kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(
+        cluster.client.clone(),
+        &cluster.system_namespace,
+    );
+    let selector = format!("{}={name}", labels::INVENTORY_OF);
+    let found = maps.list(&ListParams::default().labels(&selector)).await;
+    let found = found.map_err(|error| {
+        cluster.trouble(format!("failed to read the inventory of {name}"), error)
+    })?;
+    let mut rest = Vec::new();
+    let uid = instance.uid().unwrap_or_default();
+    for map in found {
+        if !map.owner_references().iter().any(|it| it.uid == uid) {
+            continue; // of an instance that had the same name
+        }
+        let text = map.data.as_ref().and_then(|data| data.get(INVENTORY));
+        let kinds: Vec<InventoryKind> = text
+            .map(|text| serde_json::from_str(text))
+            .transpose()?
+            .unwrap_or_default();
+        rest.extend(manifests::api::listing::entries(&kinds).map(|(identity, _)| identity));
+    }
+    Ok(rest)
+}

@@ -1,0 +1,255 @@
+//! The tree of an instance, and the table of all.
+
+use std::fmt::Write;
+
+use anstyle::{AnsiColor, Style};
+
+use super::{Summary, summary::Member};
+use crate::{
+    message::{CHANGE, ERROR, WARNING, clean, count},
+    table,
+};
+
+const GOOD: Style = AnsiColor::Green.on_default();
+/// So many objects are listed one by one.
+const FEW: usize = 40;
+/// So many of one kind are, when there are more.
+const FEW_OF_KIND: usize = 3;
+/// The longest message in a line of the table.
+const LONGEST: usize = 80;
+
+/// A line and what hangs below it.
+struct Branch {
+    text: String,
+    below: Vec<Branch>,
+}
+
+impl Branch {
+    fn leaf(text: String) -> Self {
+        Self {
+            text,
+            below: Vec::new(),
+        }
+    }
+
+    /// A text of somebody else, of as many lines as it has.
+    fn words(first: &str, text: &str) -> Self {
+        let mut lines = text.lines().map(clean);
+        let mut branch = Self::leaf(format!("{first}{}", lines.next().unwrap_or_default()));
+        for line in lines {
+            let _ = write!(branch.text, "\n{line}");
+        }
+        branch
+    }
+
+    fn draw(&self, indent: &str, out: &mut String) {
+        let last = self.below.len().saturating_sub(1);
+        for (at, branch) in self.below.iter().enumerate() {
+            let (fork, rail) = if at == last {
+                ("└─ ", "   ")
+            } else {
+                ("├─ ", "│  ")
+            };
+            let inner = format!("{indent}{rail}");
+            let mut lines = branch.text.lines();
+            let _ = writeln!(out, "{indent}{fork}{}", lines.next().unwrap_or_default());
+            let rail = if branch.below.is_empty() {
+                inner.clone()
+            } else {
+                format!("{inner}│  ")
+            };
+            for line in lines {
+                let _ = writeln!(out, "{rail}{line}");
+            }
+            branch.draw(&inner, out);
+        }
+    }
+}
+
+/// Instance, problem, Bundles, objects.
+pub(super) fn tree(summary: &Summary, all: bool) -> String {
+    let mut root = Branch::leaf(head(summary));
+    if let Some(problem) = &summary.problem {
+        let style = if problem.reason == "UnpackPending" || problem.reason == "Paused" {
+            WARNING
+        } else {
+            ERROR
+        };
+        let first = format!("{style}{}{style:#}: ", clean(&problem.reason));
+        root.below.push(Branch::words(&first, &problem.message));
+    }
+    for bundle in &summary.bundles {
+        let is_installed = summary.installed_bundle.as_ref() == Some(&bundle.name);
+        let mark = if is_installed { ", installed" } else { "" };
+        let version = bundle.version.as_deref().unwrap_or_default();
+        let mut branch = Branch::leaf(
+            clean(&format!(
+                "Bundle {} {version} {}{mark}",
+                bundle.name, bundle.phase
+            ))
+            .replace("  ", " "),
+        );
+        if let Some(source) = &bundle.source {
+            branch
+                .below
+                .push(Branch::leaf(clean(&format!("from {source}"))));
+        }
+        let is_told = |message: &&String| {
+            let problem = summary.problem.as_ref();
+            !problem.is_some_and(|problem| problem.message.contains(message.as_str()))
+        };
+        if let Some(message) = bundle.message.as_ref().filter(is_told) {
+            branch.below.push(Branch::words("", message));
+        }
+        root.below.push(branch);
+    }
+    root.below.extend(objects(summary, all));
+    for (title, lines) in [
+        ("waiting for APIs", &summary.waiting),
+        ("left in the cluster", &summary.released),
+    ] {
+        if !lines.is_empty() {
+            let mut branch = Branch::leaf(format!("{} {title}", count(lines.len(), "object")));
+            branch.below = list(lines.iter().map(|line| clean(line)).collect(), all);
+            root.below.push(branch);
+        }
+    }
+    let mut text = format!("{}\n", root.text);
+    root.draw("", &mut text);
+    text
+}
+
+fn head(summary: &Summary) -> String {
+    let mut head = format!("BundleInstance {}", clean(&summary.name));
+    if let Some(version) = &summary.version {
+        let _ = write!(head, " {}", clean(version));
+    }
+    if let Some(namespace) = &summary.install_namespace {
+        let _ = write!(head, " in {}", clean(namespace));
+    }
+    let style = match (summary.healthy, &summary.problem) {
+        (Some(true), None) => GOOD,
+        (_, None) => CHANGE,
+        (_, Some(_)) => ERROR,
+    };
+    let _ = write!(head, ": {style}{}{style:#}", clean(&summary.state));
+    let health = match summary.healthy {
+        _ if !summary.installed => "nothing is in the cluster",
+        Some(true) => "healthy",
+        Some(false) => "not healthy",
+        None => "health unknown",
+    };
+    let _ = write!(head, ", {health}");
+    head
+}
+
+fn objects(summary: &Summary, all: bool) -> Option<Branch> {
+    let total = summary.object_count;
+    if total == 0 {
+        return None;
+    }
+    let unwell = summary
+        .objects
+        .iter()
+        .filter(|it| it.healthy == Some(false));
+    let unwell = unwell.count();
+    let mut title = count(total, "object");
+    if unwell > 0 {
+        let _ = write!(title, ", {unwell} not well");
+    }
+    let mut branch = Branch::leaf(title);
+    // What is not well comes first: nobody should have to look for it.
+    let mut members: Vec<&Member> = summary.objects.iter().collect();
+    members.sort_by_key(|it| it.healthy != Some(false));
+    let is_long = !all && members.len() > FEW;
+    let mut at = 0;
+    while let Some(first) = members.get(at) {
+        let same = |it: &&&Member| {
+            it.identity.kind == first.identity.kind
+                && it.identity.group == first.identity.group
+                && it.healthy == first.healthy
+        };
+        let run = members.iter().skip(at).take_while(same).count();
+        if is_long && run > FEW_OF_KIND && first.healthy != Some(false) {
+            let kind = clean(&first.identity.kind);
+            branch
+                .below
+                .push(Branch::leaf(format!("{} {kind}: {run}", mark(first))));
+        } else {
+            let some = members.iter().skip(at).take(run);
+            branch.below.extend(some.map(|member| leaf(member)));
+        }
+        at += run.max(1);
+    }
+    let more = total.saturating_sub(members.len());
+    if more > 0 {
+        let name = crate::args::name();
+        let more = format!(
+            "and {more} more: {name} status {} --all",
+            clean(&summary.name)
+        );
+        branch.below.push(Branch::leaf(more));
+    }
+    Some(branch)
+}
+
+fn leaf(member: &Member) -> Branch {
+    let first = format!("{} {}", mark(member), clean(&member.identity.to_string()));
+    match &member.message {
+        Some(message) => Branch::words(&format!("{first}: "), message),
+        None => Branch::leaf(first),
+    }
+}
+
+fn mark(member: &Member) -> String {
+    match member.healthy {
+        Some(true) => format!("{GOOD}✓{GOOD:#}"),
+        Some(false) => format!("{ERROR}✗{ERROR:#}"),
+        None => "?".to_owned(),
+    }
+}
+
+/// Lines, and how many more there are.
+fn list(mut lines: Vec<String>, all: bool) -> Vec<Branch> {
+    let more = lines.len().saturating_sub(FEW);
+    if more > 0 && !all {
+        lines.truncate(FEW);
+        lines.push(format!("and {more} more"));
+    }
+    lines.into_iter().map(Branch::leaf).collect()
+}
+
+/// All instances.
+pub(super) fn table(summaries: &[Summary]) -> String {
+    let header = ["NAME", "VERSION", "STATE", "HEALTHY", "BUNDLE", "PROBLEM"];
+    let rows: Vec<[String; 6]> = summaries.iter().map(row).collect();
+    table::render(Some(header), &rows, 0)
+}
+
+/// One instance in a line of its own.
+pub(super) fn line(summary: &Summary) -> String {
+    let row = row(summary);
+    let cells = row.iter().filter(|cell| !cell.is_empty());
+    let cells: Vec<String> = cells.map(|cell| clean(cell)).collect();
+    format!("{}\n", cells.join("  "))
+}
+
+fn row(summary: &Summary) -> [String; 6] {
+    let problem = summary.problem.as_ref();
+    let message = problem.map_or("", |it| it.message.lines().next().unwrap_or_default());
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let healthy = match summary.healthy {
+        _ if !summary.installed => "-",
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "unknown",
+    };
+    [
+        summary.name.clone(),
+        or_dash(&summary.version),
+        summary.state.clone(),
+        healthy.to_owned(),
+        or_dash(&summary.installed_bundle),
+        manifests::object::shortened(message, LONGEST),
+    ]
+}

@@ -1,0 +1,198 @@
+//! `rukpak uninstall`.
+
+mod stays;
+
+use anyhow::{Context, bail};
+use futures::StreamExt as _;
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+};
+use manifests::api::{
+    GROUP, condition,
+    instance::{BundleInstance, CrdDeletionPolicy},
+};
+use serde_json::json;
+
+use crate::{
+    Exit,
+    args::{self, Cascade, DefinitionPolicy, DryRun, UninstallArgs},
+    cluster::{self, Cluster, MANAGER},
+    confirm,
+    message::{self, count},
+    output, progress,
+    watch::{self, Change},
+};
+use stays::Definition;
+
+pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<Exit> {
+    let name = &args.name;
+    let interrupted = || {
+        message::note(&format!(
+            "what was begun goes on without this command; {} status {name} tells how far it is",
+            args::name()
+        ));
+    };
+    cluster::run(&args.cluster, interrupted, async |cluster| {
+        uninstall(cluster, args).await
+    })
+}
+
+async fn uninstall(cluster: &Cluster, args: &UninstallArgs) -> anyhow::Result<Exit> {
+    let name = &args.name;
+    let Some(instance) = cluster.find_instance(name).await? else {
+        if args.ignore_not_found {
+            return Ok(Exit::Done);
+        }
+        bail!("bundleinstances.{GROUP} {name:?} not found");
+    };
+    let policy = args
+        .crd_deletion_policy
+        .map_or(instance.spec.crd_deletion_policy, policy);
+    let definitions = stays::definitions(cluster, &instance).await;
+    let namespaces = stays::namespaces(&instance);
+    for line in stays::foretold(args.cascade, policy, &definitions, &namespaces) {
+        message::note(&line);
+    }
+    let lost: Vec<&Definition> = definitions.iter().filter(|it| it.may_be_lost()).collect();
+    let is_dry = args.dry_run == DryRun::Server;
+    if policy == CrdDeletionPolicy::Delete
+        && args.cascade == Cascade::Background
+        && !lost.is_empty()
+        && !is_dry
+        && !args.yes
+    {
+        let question = format!(
+            "delete BundleInstance {name}, and all custom resources of {}?",
+            count(lost.len(), "definition")
+        );
+        if !confirm::ask(&question).await? {
+            message::note("nothing was deleted");
+            return Ok(Exit::Failed);
+        }
+    }
+    let instance = set_policy(cluster, args, instance).await?;
+    delete(cluster, args, &instance).await?;
+    let done = format!("bundleinstance.{GROUP}/{name}");
+    if is_dry {
+        output::print(&format!("{done} deleted (server dry run)\n"))?;
+        return Ok(Exit::Done);
+    }
+    if !args.wait.wait {
+        output::print(&format!("{done} is being deleted\n"))?;
+        return Ok(Exit::Done);
+    }
+    let mut last = String::new();
+    let waited = cluster::within(args.wait.timeout, gone(cluster, &instance, &mut last)).await;
+    let Some(result) = waited else {
+        message::error(&format!(
+            "BundleInstance {name} is still there after {:?}; what was begun goes on",
+            args.wait.timeout
+        ));
+        message::quote(&last);
+        return Ok(Exit::Failed);
+    };
+    result?;
+    output::print(&format!("{done} deleted\n"))?;
+    if args.cascade != Cascade::Orphan {
+        for line in stays::left(cluster, &definitions, &namespaces).await {
+            message::note(&line);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn policy(policy: DefinitionPolicy) -> CrdDeletionPolicy {
+    match policy {
+        DefinitionPolicy::Retain => CrdDeletionPolicy::Retain,
+        DefinitionPolicy::DeleteIfUnused => CrdDeletionPolicy::DeleteIfUnused,
+        DefinitionPolicy::Delete => CrdDeletionPolicy::Delete,
+    }
+}
+
+/// The policy has to be in the spec: the provisioner goes by it, also when it is restarted meanwhile.
+async fn set_policy(
+    cluster: &Cluster,
+    args: &UninstallArgs,
+    instance: BundleInstance,
+) -> anyhow::Result<BundleInstance> {
+    let name = &args.name;
+    let Some(wanted) = args.crd_deletion_policy.map(policy) else {
+        return Ok(instance);
+    };
+    if wanted == instance.spec.crd_deletion_policy {
+        return Ok(instance);
+    }
+    let params = PatchParams {
+        dry_run: args.dry_run == DryRun::Server,
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = json!({"metadata": {"uid": instance.uid()}, "spec": {"crdDeletionPolicy": wanted}});
+    let changed = cluster
+        .instances()
+        .patch(name, &params, &Patch::Merge(patch))
+        .await;
+    changed.map_err(|error| {
+        let what = format!("failed to set spec.crdDeletionPolicy of BundleInstance {name}");
+        cluster.trouble(what, error)
+    })
+}
+
+async fn delete(
+    cluster: &Cluster,
+    args: &UninstallArgs,
+    instance: &BundleInstance,
+) -> anyhow::Result<()> {
+    let name = &args.name;
+    let propagation = match args.cascade {
+        Cascade::Background => PropagationPolicy::Background,
+        Cascade::Foreground => PropagationPolicy::Foreground,
+        Cascade::Orphan => PropagationPolicy::Orphan,
+    };
+    let params = DeleteParams {
+        dry_run: args.dry_run == DryRun::Server,
+        propagation_policy: Some(propagation),
+        // The one that was told about, and no other.
+        preconditions: Some(Preconditions {
+            uid: instance.uid(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match cluster.instances().delete(name, &params).await {
+        Ok(_) => Ok(()),
+        Err(error) if Cluster::is_absent(&error) => Ok(()),
+        Err(error) => {
+            Err(cluster.trouble(format!("failed to delete BundleInstance {name}"), error))
+        }
+    }
+}
+
+/// Waits until the instance, and not one of the same name, does not exist.
+async fn gone(
+    cluster: &Cluster,
+    instance: &BundleInstance,
+    last: &mut String,
+) -> anyhow::Result<()> {
+    let name = instance.name_any();
+    let changes = watch::changes(cluster, Some(&name));
+    let mut changes = std::pin::pin!(changes);
+    while let Some(change) = changes.next().await {
+        let Change::Now(now) = change? else {
+            return Ok(());
+        };
+        if now.uid() != instance.uid() {
+            return Ok(());
+        }
+        let conditions = now.status.iter().flat_map(|it| &it.conditions);
+        let progressing = conditions
+            .filter(|it| it.type_ == condition::PROGRESSING)
+            .find(|it| it.observed_generation == now.metadata.generation);
+        if let Some(told) = progressing {
+            last.clone_from(&told.message);
+        }
+        progress::show(&format!("removing {name}: {}", last.replace('\n', " ")));
+    }
+    None.context("the server does not tell any more what becomes of it")
+}

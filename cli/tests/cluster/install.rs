@@ -1,0 +1,229 @@
+//! `rukpak install`.
+
+use std::{fs, process::Command};
+
+use crate::world::{eventually, plain, text, unique, world};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_uploaded_once_and_changed_content_is_another_bundle() {
+    let world = world().await;
+    let name = unique("folder");
+    let bundle = plain(&[&name], "one");
+    let run = world.run(&["install", &name, text(&bundle)]).exits(0);
+    let told = format!("bundleinstance.core.rukpak.io/{name}");
+    assert_eq!(run.out, format!("{told} installed: 1 object, healthy\n"));
+    run.says(&format!("{told} created"));
+    let first = installed(&name).await;
+
+    // Neither a new time nor another order makes other content.
+    let file = bundle.path().join(format!("manifests/{name}.yaml"));
+    let same = fs::read(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, &same).unwrap();
+    let touched = Command::new("touch")
+        .args(["-d", "2001-01-01"])
+        .arg(&file)
+        .status();
+    assert!(touched.unwrap().success());
+    world
+        .run(&["install", &name, text(&bundle)])
+        .exits(0)
+        .says("unchanged");
+    assert_eq!(installed(&name).await, first);
+
+    let text_now = String::from_utf8(same).unwrap().replace("one", "two");
+    fs::write(&file, text_now).unwrap();
+    world
+        .run(&["install", &name, text(&bundle)])
+        .exits(0)
+        .says("configured");
+    let second = installed(&name).await;
+    assert_ne!(second, first);
+    let map = kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(
+        world.cluster.client().unwrap(),
+        "default",
+    );
+    let map = map.get(&name).await.unwrap();
+    assert_eq!(map.data.unwrap()["text"], "two");
+    world.remove(&name);
+}
+
+async fn installed(name: &str) -> String {
+    let found = world().await.instances().get(name).await.unwrap();
+    found.status.unwrap().installed_bundle_name.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_is_named_and_what_programs_read_is_json() {
+    let world = world().await;
+    let name = unique("image");
+    let bundle = plain(&[&name], "one");
+    let image = world.registry.image(&format!("{name}:v1"));
+    fs::create_dir(bundle.path().join("metadata")).unwrap();
+    fs::write(
+        bundle.path().join("metadata/annotations.yaml"),
+        "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: plain+v0\n  \
+         operators.operatorframework.io.bundle.manifests.v1: manifests/\n  \
+         operators.operatorframework.io.bundle.metadata.v1: metadata/\n",
+    )
+    .unwrap();
+    let pushed = Command::new(crate::world::binary())
+        .args([
+            "push",
+            "--quiet",
+            "--tls-verify=false",
+            text(&bundle),
+            &image,
+        ])
+        .status();
+    assert!(pushed.unwrap().success());
+
+    let args = [
+        "install",
+        &name,
+        &image,
+        "--class",
+        "plain",
+        "--tls-verify=false",
+        "-o",
+        "json",
+    ];
+    let dry = [&args[..], &["--dry-run=server"]].concat();
+    let run = world.run(&dry).exits(0);
+    assert_eq!(
+        run.json()["spec"]["template"]["spec"]["source"]["image"]["ref"],
+        image
+    );
+    assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
+
+    let run = world.run(&args).exits(0);
+    assert_eq!(run.err, "", "data alone");
+    let instance = run.json();
+    assert_eq!(instance["metadata"]["name"], name);
+    assert!(instance["metadata"]["managedFields"].is_null());
+    assert_eq!(instance["status"]["inventory"]["count"], 1);
+
+    // What was said earlier stays said: the class, above all.
+    let run = world
+        .run(&["install", &name, &image, "--tls-verify=false", "-o", "name"])
+        .exits(0);
+    assert_eq!(run.out, format!("bundleinstance.core.rukpak.io/{name}\n"));
+    world.remove(&name);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_here_never_reaches_the_cluster() {
+    let world = world().await;
+    let name = unique("refused");
+    let missing = "/no/such/folder";
+    world
+        .run(&["install", &name, missing])
+        .exits(1)
+        .says("No such file or directory");
+    let bundle = plain(&[&name], "one");
+    fs::write(bundle.path().join("manifests/bad.yaml"), "kind: [").unwrap();
+    world
+        .run(&["install", &name, text(&bundle)])
+        .exits(1)
+        .says("nothing was changed");
+    for args in [
+        &["install", &name, text(&bundle), "--pull-secret", "x"][..],
+        &["install", &name, "git+https://example.com/tide"],
+        &["install", &name, "quay.io/a/b:c", "--service-account", "x"],
+        &["install", "Not A Name", text(&bundle)],
+        &["install", "a?b=c", text(&bundle)],
+    ] {
+        world.run(args).exits(2);
+    }
+    assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_provisioner_finds_is_printed() {
+    let world = world().await;
+    let name = unique("missing");
+    let image = world.registry.image("no/such/image:v1");
+    world
+        .run(&["install", &name, &image, "--tls-verify=false"])
+        .exits(1)
+        .says("is not as it should be")
+        .says("no/such/image");
+    // The instance stays, to be corrected.
+    let bundle = plain(&[&name], "one");
+    world
+        .run(&["install", &name, text(&bundle), "--class", "plain"])
+        .exits(0);
+    world.remove(&name);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_somebody_else_is_in_the_way_and_the_remedy_is_told() {
+    let world = world().await;
+    let name = unique("taken");
+    world
+        .apply(&serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "default"},
+        }))
+        .await;
+    let bundle = plain(&[&name], "one");
+    world
+        .run(&["install", &name, text(&bundle)])
+        .exits(1)
+        .says("belongs to no BundleInstance")
+        .says("core.rukpak.io/adopt");
+    world.remove(&name);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_ends_in_time_and_with_a_signal() {
+    let world = world().await;
+    let name = unique("paused");
+    let bundle = plain(&[&name], "one");
+    world
+        .run(&["install", &name, text(&bundle), "--wait=false"])
+        .exits(0);
+    // Without a node nothing of it becomes ready.
+    let operator = unique("late");
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("manifests")).unwrap();
+    let pod = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": operator, "namespace": "default"},
+        "spec": {"containers": [{"name": "a", "image": "example.com/a:b"}]},
+    });
+    fs::write(folder.path().join("manifests/pod.yaml"), pod.to_string()).unwrap();
+    world
+        .run(&["install", &operator, text(&folder), "--timeout", "3s"])
+        .exits(1)
+        .says("is not ready after 3s; its installation goes on")
+        .says(&format!("Kind=Pod)(default/{operator})"));
+
+    let child = world.spawn(&["install", &operator, text(&folder)]);
+    eventually("waiting", async || {
+        // It waits for signals as soon as it talks to the cluster.
+        let fields = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = fields
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:\t"));
+        let caught = u64::from_str_radix(caught.unwrap(), 16).unwrap();
+        if caught & 2 == 0 { Err(fields) } else { Ok(()) }
+    })
+    .await;
+    let sent = Command::new("kill")
+        .arg("-INT")
+        .arg(child.id().to_string())
+        .status();
+    assert!(sent.unwrap().success());
+    let run: crate::world::Run = child.wait_with_output().unwrap().into();
+    let run = run.exits(130);
+    assert!(
+        run.err.contains("stays") || run.err.contains("nothing was changed"),
+        "{run:?}"
+    );
+    world.instances().get(&operator).await.unwrap();
+    world.remove(&operator);
+    world.remove(&name);
+}

@@ -1,0 +1,21 @@
+//! The commands that talk to a cluster, against a real control plane and the real provisioner.
+//!
+//! There is no kubelet, so that the content service is reached at its address; the port-forward is for the tests on a real
+//! node.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that fails says so by panicking"
+)]
+
+mod access;
+mod content;
+mod hostile;
+mod install;
+mod pause;
+mod status;
+mod uninstall;
+mod world;

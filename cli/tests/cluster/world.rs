@@ -1,0 +1,240 @@
+//! A cluster with rukpak installed, and the command.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
+
+use cluster::{Cluster, DryRun};
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
+use kube::{Api, api::PostParams};
+use manifests::{
+    api::{bundle::Bundle, install, instance::BundleInstance},
+    yaml,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::{Provisioner, Registry};
+use tokio::{
+    sync::OnceCell,
+    time::{Instant, interval},
+};
+
+/// How long anything may take on a machine with a lot to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What all tests share.
+pub(crate) struct World {
+    pub(crate) cluster: &'static Cluster,
+    pub(crate) provisioner: Provisioner,
+    pub(crate) registry: Registry,
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+pub(crate) async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD.get_or_init(World::new).await
+}
+
+impl World {
+    async fn new() -> Self {
+        let cluster = Cluster::shared().await.expect("there is a control plane");
+        for object in install::objects(&install::Options::default()) {
+            cluster.apply(&object, DryRun::No).await.unwrap();
+            if object["kind"] == "CustomResourceDefinition" {
+                let name = object["metadata"]["name"].as_str().unwrap();
+                cluster.wait_established(name).await.unwrap();
+            }
+        }
+        let provisioner = Provisioner::beside(&binary(), cluster.kubeconfig_path());
+        Self {
+            cluster,
+            provisioner,
+            registry: Registry::plain(),
+        }
+    }
+
+    /// Runs the command as the administrator, who has a client certificate and no token.
+    pub(crate) fn run(&self, args: &[&str]) -> Run {
+        self.run_as(self.cluster.kubeconfig_path(), args)
+    }
+
+    pub(crate) fn run_as(&self, kubeconfig: &Path, args: &[&str]) -> Run {
+        let mut command = self.command(kubeconfig, args);
+        command.stdin(Stdio::null()).output().unwrap().into()
+    }
+
+    /// The command with the way to the content service, where it needs one.
+    pub(crate) fn command(&self, kubeconfig: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command.args(args).arg("--kubeconfig").arg(kubeconfig);
+        if matches!(args.first(), Some(&("install" | "content"))) {
+            command.args(["--content-address", &self.provisioner.content()]);
+        }
+        command
+    }
+
+    pub(crate) fn spawn(&self, args: &[&str]) -> Child {
+        self.command(self.cluster.kubeconfig_path(), args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    pub(crate) fn instances(&self) -> Api<BundleInstance> {
+        Api::all(self.cluster.client().unwrap())
+    }
+
+    pub(crate) fn bundles(&self) -> Api<Bundle> {
+        Api::all(self.cluster.client().unwrap())
+    }
+
+    pub(crate) async fn apply(&self, object: &Value) {
+        self.cluster.apply(object, DryRun::No).await.unwrap();
+    }
+
+    /// A kubeconfig with the token of a new ServiceAccount that is bound to these ClusterRoles.
+    pub(crate) async fn somebody(&self, name: &str, roles: &[&str]) -> (TempDir, PathBuf) {
+        let account = json!({"kind": "ServiceAccount", "name": name, "namespace": "default"});
+        self.apply(&json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": "default"},
+        }))
+        .await;
+        for role in roles {
+            self.apply(&json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": format!("{name}-{role}")},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "subjects": [account],
+            }))
+            .await;
+        }
+        let accounts = Api::<ServiceAccount>::namespaced(self.cluster.client().unwrap(), "default");
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec::default()),
+            ..TokenRequest::default()
+        };
+        let answer = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .unwrap();
+        let token = answer.status.unwrap().token.unwrap();
+        let admin = fs::read(self.cluster.kubeconfig_path()).unwrap();
+        let mut config = yaml::documents(&admin).next().unwrap().unwrap();
+        config["users"][0]["user"] = json!({"token": token});
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        fs::write(&path, config.to_string()).unwrap();
+        (folder, path)
+    }
+
+    /// Uninstalls, so that later tests have less to look at.
+    pub(crate) fn remove(&self, name: &str) {
+        self.run(&[
+            "uninstall",
+            name,
+            "--yes",
+            "--crd-deletion-policy",
+            "delete",
+        ])
+        .exits(0);
+    }
+}
+
+/// A name that nobody else in this cluster has.
+pub(crate) fn unique(prefix: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{prefix}-{:x}-{count}", std::process::id())
+}
+
+pub(crate) fn binary() -> PathBuf {
+    env!("CARGO_BIN_EXE_rukpak").into()
+}
+
+/// A plain bundle in a folder: a ConfigMap for each name, with this text.
+pub(crate) fn plain(names: &[&str], text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let manifests = folder.path().join("manifests");
+    fs::create_dir(&manifests).unwrap();
+    for name in names {
+        let map = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "default"},
+            "data": {"text": text},
+        });
+        fs::write(manifests.join(format!("{name}.yaml")), format!("{map:#}")).unwrap();
+    }
+    folder
+}
+
+pub(crate) fn text(folder: &TempDir) -> &str {
+    folder.path().to_str().unwrap()
+}
+
+/// Tries until there is a result; the last reason why there was none is said when there never is.
+pub(crate) async fn eventually<T>(
+    what: &str,
+    mut attempt: impl AsyncFnMut() -> Result<T, String>,
+) -> T {
+    let end = Instant::now() + PATIENCE;
+    let mut tick = interval(Duration::from_millis(50));
+    loop {
+        tick.tick().await;
+        match attempt().await {
+            Ok(result) => return result,
+            Err(reason) if Instant::now() > end => panic!("not {what}: {reason}"),
+            Err(_) => {}
+        }
+    }
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Run {
+    /// Checks the exit code and shows what was said when it is another one.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// Checks that standard error says something.
+    #[track_caller]
+    pub(crate) fn says(self, text: &str) -> Self {
+        assert!(self.err.contains(text), "not {text:?}: {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("no JSON: {self:#?}"))
+    }
+}

@@ -1,0 +1,91 @@
+//! How statuses write objects: those of an inventory, and those that are not well.
+//!
+//! ```text
+//! etcd/etcd-operator 0f1e2d3c4b5a            an entry of an inventory: its kind stands beside it
+//! (apps/v1, Kind=Deployment)(etcd/etcd-operator): 0 of 1 ready
+//! ```
+
+use super::instance::InventoryKind;
+use crate::object::{Identity, group_version};
+
+/// An entry of an inventory: the object, and what stands behind its name.
+pub fn entries(kinds: &[InventoryKind]) -> impl Iterator<Item = (Identity, Option<&str>)> {
+    kinds.iter().flat_map(|kind| {
+        let (group, _) = group_version(&kind.api_version);
+        kind.objects.iter().map(move |text| {
+            let (name, behind) = match text.rsplit_once(' ') {
+                Some((name, behind)) => (name, Some(behind)),
+                None => (text.as_str(), None),
+            };
+            let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+            let identity = Identity {
+                group: group.to_owned(),
+                kind: kind.kind.clone(),
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            };
+            (identity, behind)
+        })
+    })
+}
+
+/// The line of an object that is not well (rukpak parity).
+pub fn unwell(identity: &Identity, version: &str, message: &str) -> String {
+    let group = if identity.group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{}/{version}", identity.group)
+    };
+    let name = if identity.namespace.is_empty() {
+        identity.name.clone()
+    } else {
+        format!("{}/{}", identity.namespace, identity.name)
+    };
+    format!("({group}, Kind={})({name}): {message}", identity.kind)
+}
+
+/// Reads a line of [`unwell`]; `None` is a line that speaks of something else.
+pub fn read_unwell(line: &str) -> Option<(Identity, &str)> {
+    let (api_version, rest) = line.strip_prefix('(')?.split_once(", Kind=")?;
+    let (kind, rest) = rest.split_once(")(")?;
+    let (name, message) = rest.split_once("): ")?;
+    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+    let identity = Identity {
+        group: group_version(api_version).0.to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    Some((identity, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_well_can_be_read_again() {
+        for (group, version, namespace, line) in [
+            (
+                "apps",
+                "v1",
+                "tide",
+                "(apps/v1, Kind=Thing)(tide/a): 0 of 1 ready",
+            ),
+            ("", "v1", "", "(v1, Kind=Thing)(a): is (not): ready"),
+        ] {
+            let identity = Identity {
+                group: group.to_owned(),
+                kind: "Thing".to_owned(),
+                namespace: namespace.to_owned(),
+                name: "a".to_owned(),
+            };
+            let (read, message) = read_unwell(line).unwrap();
+            assert_eq!(read, identity, "{line}");
+            assert_eq!(unwell(&identity, version, message), line);
+        }
+        for line in ["", "and 3 more objects", "(v1, Kind=Pod)", "(v1)(a): b"] {
+            assert_eq!(read_unwell(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The provisioner beside a cluster, for tests of those who talk to it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::process::Process;
+
+/// A running provisioner.
+#[derive(Debug)]
+pub struct Provisioner {
+    process: Process,
+    content: String,
+}
+
+impl Provisioner {
+    /// Starts the program with the rights of a kubeconfig, and waits until it serves content. It is expected beside
+    /// another program of this workspace.
+    ///
+    /// # Panics
+    /// When it has not been built, or does not start.
+    pub fn beside(other: &Path, kubeconfig: &Path) -> Self {
+        let program: PathBuf = other.with_file_name("provisioner");
+        assert!(
+            program.is_file(),
+            "{} is missing: cargo build -p provisioner makes it",
+            program.display()
+        );
+        let folder = tempfile::Builder::new().prefix("provisioner-").tempdir();
+        let folder = folder.unwrap();
+        let store = folder.path().join("store");
+        let process = Process::of(
+            folder,
+            &program,
+            &[
+                "--kubeconfig",
+                kubeconfig.to_str().unwrap(),
+                "--storage-dir",
+                store.to_str().unwrap(),
+                "--health-probe-bind-address=0",
+                "--metrics-bind-address=0",
+                "--admin-bind-address=0",
+                "--content-bind-address=127.0.0.1:0",
+            ],
+        );
+        let content = process.wait_for(|line| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            let is_ready = line["message"] == "serving content";
+            is_ready.then(|| line["address"].as_str().unwrap().to_owned())
+        });
+        Self { process, content }
+    }
+
+    /// `https://127.0.0.1:PORT` of the content service.
+    pub fn content(&self) -> String {
+        format!("https://{}", self.content)
+    }
+
+    /// Its folder, which goes with it.
+    pub fn folder(&self) -> &Path {
+        self.process.folder()
+    }
+}
