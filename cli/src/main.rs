@@ -10,6 +10,7 @@
 //!
 //!  NAME ─ args ─ cluster ─┬─ status ───────────────── a tree, a table, JSON, YAML
 //!            (kubeconfig) ├─ installing, uninstalling  a BundleInstance; watch tells what becomes of it
+//!                         ├─ diff, adopting ────────  desired (what a bundle would be) against live (what is there)
 //!                         ├─ pausing
 //!                         └─ content ── service ────── the content service, through a port-forward
 //! ```
@@ -17,15 +18,19 @@
 //! Data goes to standard output and everything else to standard error. The exit code is 0 when all went well, 1 when
 //! something failed or was refused, 2 when the command line makes no sense, 130 and so on when a signal ended it.
 
+mod adopting;
 mod args;
 mod cluster;
 mod confirm;
 mod content;
 mod conversion;
+mod desired;
+mod diff;
 mod folder;
 mod inspection;
 mod installing;
 mod interrupt;
+mod live;
 mod message;
 mod output;
 mod parallel;
@@ -61,13 +66,21 @@ enum Exit {
 }
 
 fn main() -> ExitCode {
-    let result = match args::parse() {
+    let command = args::parse();
+    // As of kubectl diff: 1 says that there are differences.
+    let failure = match command {
+        Command::Diff(_) => ExitCode::from(diff::FAILED),
+        _ => ExitCode::FAILURE,
+    };
+    let result = match command {
         Command::Convert(args) => conversion::run(&args),
         Command::Validate(args) => validation::run(&args),
         Command::Inspect(args) => inspection::run(&args),
         Command::Unpack(args) => unpacking::run(&args),
         Command::Push(args) => pushing::run(&args),
         Command::Install(args) => installing::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Adopt(args) => adopting::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Content(args) => content::run(&args),
         Command::Pause(args) => pausing::run(&args.change, true),
@@ -84,7 +97,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             message::error(&format!("{error:#}"));
-            ExitCode::FAILURE
+            failure
         }
     }
 }

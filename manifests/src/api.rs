@@ -10,15 +10,21 @@
 pub mod bounds;
 pub mod bundle;
 pub mod condition;
+pub mod decorate;
 pub mod definitions;
+pub mod holder;
 pub mod install;
 pub mod instance;
 pub mod labels;
 pub mod listing;
+pub mod rights;
 mod schema;
 
 /// The API group of our resources.
 pub const GROUP: &str = "core.rukpak.io";
+
+/// Who applies the objects of bundles, in their managedFields.
+pub const MANAGER: &str = "rukpak";
 
 /// What may be written for a class: `core.rukpak.io/registry` (rukpak before 0.9) and `core-rukpak-io-registry` (since).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -68,6 +68,21 @@ pub fn path_segment(name: &str) -> Result<(), &'static str> {
     }
 }
 
+/// A name as a part of a URL's path. Names of roles may hold nearly anything.
+pub fn encoded(name: &str) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Writing to a text does not fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
 /// A label's value.
 ///
 /// # Errors

@@ -26,10 +26,7 @@ use crate::{
     plan::{Leaving, Owner, Step, Wave},
 };
 
-pub(crate) use self::request::encoded;
-
-/// The one field manager of applied objects.
-pub const MANAGER: &str = "rukpak";
+pub use manifests::api::MANAGER;
 
 /// An object that is in place.
 #[derive(Debug, Clone, PartialEq, Eq)]

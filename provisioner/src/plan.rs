@@ -1,6 +1,5 @@
 //! What has to be done so that the cluster holds an instance's objects: a value that can be printed, and nothing done yet.
 
-mod decorate;
 mod definitions;
 mod table;
 #[cfg(test)]
@@ -22,16 +21,10 @@ use crate::{
 };
 use definitions::Definitions;
 
-pub use decorate::is_kept;
-
-/// The instance that objects belong to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
-    /// Its name.
-    pub name: String,
-    /// Its uid.
-    pub uid: String,
-}
+pub use manifests::api::{
+    decorate::{is_definition, is_kept, is_namespace},
+    holder::Owner,
+};
 
 /// What is applied together. A wave begins when the one before is in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -129,12 +122,12 @@ pub fn new(
             absent.or_default().push(identity);
             continue;
         };
-        decorate::place(&mut object, kind.namespaced, namespace);
+        manifests::api::decorate::place(&mut object, kind.namespaced, namespace);
         // Refused by the conversion; of two that only became one here, the first counts.
         if !desired.insert(object.identity()) {
             continue;
         }
-        decorate::own(&mut object, owner);
+        manifests::api::decorate::own(&mut object, owner);
         let wave = wave(object.group(), object.kind(), brought);
         plan.steps.push(Step { wave, object, kind });
     }
@@ -213,16 +206,6 @@ pub(crate) fn definition_groups(leaving: &[Leaving]) -> BTreeSet<String> {
     definitions
         .filter_map(|identity| Some(identity.name.split_once('.')?.1.to_owned()))
         .collect()
-}
-
-/// Whether an object is a CustomResourceDefinition.
-pub fn is_definition(identity: &Identity) -> bool {
-    identity.group == "apiextensions.k8s.io" && identity.kind == "CustomResourceDefinition"
-}
-
-/// Whether an object is a Namespace.
-pub fn is_namespace(identity: &Identity) -> bool {
-    identity.group.is_empty() && identity.kind == "Namespace"
 }
 
 /// The group, version and kind of an object.

@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 
-use super::{ClusterArgs, Description, LimitArgs, cluster::namespace, duration};
+use super::{AccessArgs, ClusterArgs, Description, LimitArgs, cluster::namespace, duration};
 
 /// What a command prints when it has changed something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -155,7 +155,7 @@ pub(crate) struct InstallArgs {
     /// The BundleInstance.
     #[arg(value_name = "NAME", value_parser = name)]
     pub(crate) name: String,
-    /// A folder, an archive, an image, a git repository or a URL, as for \"rukpak convert\".
+    /// A folder, an archive, an image, a git repository or a URL, as for "rukpak convert".
     #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
     pub(crate) bundle: OsString,
     /// Where namespaced objects go, instead of where the bundle suggests. Cannot be changed later.
@@ -191,6 +191,77 @@ pub(crate) struct InstallArgs {
     pub(crate) cluster: ClusterArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+}
+
+/// Tell what would change in the cluster if a bundle were installed.
+///
+/// The bundle is converted here, for the BundleInstance's namespace and the server's version, and the server is asked what
+/// each object would become, with a dry run of what the provisioner does. Rights that accounts gain and lose come first,
+/// then the objects that would be new, other ones, or not part of the bundle any more, then the fields. The values of
+/// Secrets are not shown. That takes the rights to read and to patch these objects.
+///
+/// The exit code is 0 if there is no difference, 1 if there is one, and 2 if something went wrong or would be refused.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # What would another version bring?
+  rukpak diff tidewatch quay.io/example/tidewatch-bundle:v1.5.0
+  # Has somebody changed what is installed?
+  rukpak diff tidewatch quay.io/example/tidewatch-bundle:v1.4.0")]
+pub(crate) struct DiffArgs {
+    /// The BundleInstance. If there is none, everything is new.
+    #[arg(value_name = "NAME", value_parser = name)]
+    pub(crate) name: String,
+    /// A folder, an archive, an image, a git repository or a URL, as for "rukpak convert".
+    #[arg(value_name = "BUNDLE", value_hint = ValueHint::AnyPath)]
+    pub(crate) bundle: OsString,
+    /// Where namespaced objects would go, if there is no such BundleInstance.
+    #[arg(short = 'n', long, value_name = "NAMESPACE", value_parser = namespace)]
+    pub(crate) install_namespace: Option<String>,
+    /// Format of the bundle; told by its content when not given.
+    #[arg(long, value_enum)]
+    pub(crate) class: Option<Format>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// Hand objects that exist over to a BundleInstance that wants them.
+///
+/// Lists the objects of the instance's bundle that belong to somebody else (nobody, Helm, OLM, an instance that is gone),
+/// and what would change. After a yes, each is annotated with core.rukpak.io/adopt, and the fields that its former owner
+/// has set become the bundle's: those that the bundle does not have are removed, and do not stay for ever. What another
+/// BundleInstance or a controller holds is refused, as the provisioner refuses it.
+///
+/// The content service is asked for the bundle, and the server for the objects.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  # What is in the way, and what would become of it?
+  rukpak adopt tidewatch --dry-run=server
+  # Take over what a script has applied under a name of its own, too
+  rukpak adopt tidewatch --field-manager deploy.sh --yes")]
+pub(crate) struct AdoptArgs {
+    /// The BundleInstance.
+    #[arg(value_name = "NAME", value_parser = name)]
+    pub(crate) name: String,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Take over the fields of this manager, too; may be repeated. Those of kubectl, Helm, OLM, Argo CD and the like are
+    /// taken over in any case, those of controllers are not.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) field_manager: Vec<String>,
+    /// Whether to change anything.
+    #[arg(long, value_enum, value_name = "MODE", default_value_t)]
+    pub(crate) dry_run: DryRun,
+    #[command(flatten)]
+    pub(crate) service: ServiceArgs,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
 }
 
 /// Whether, and how long, a command waits.
@@ -268,7 +339,7 @@ pub(crate) struct ContentArgs {
     /// What was fetched, and not what it is converted to.
     #[arg(long)]
     pub(crate) original: bool,
-    /// Write a folder, or an archive if the name ends in .tgz, .tar.gz or .tar; \"-\" is a tar.gz on standard output.
+    /// Write a folder, or an archive if the name ends in .tgz, .tar.gz or .tar; "-" is a tar.gz on standard output.
     #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) output: Option<PathBuf>,
     /// Write into a folder that is not empty, or over a file.

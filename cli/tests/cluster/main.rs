@@ -12,7 +12,9 @@
 )]
 
 mod access;
+mod adopt;
 mod content;
+mod diff;
 mod hostile;
 mod install;
 mod pause;

@@ -80,7 +80,7 @@ impl World {
     pub(crate) fn command(&self, kubeconfig: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.args(args).arg("--kubeconfig").arg(kubeconfig);
-        if matches!(args.first(), Some(&("install" | "content"))) {
+        if matches!(args.first(), Some(&("install" | "content" | "adopt"))) {
             command.args(["--content-address", &self.provisioner.content()]);
         }
         command

@@ -1,6 +1,6 @@
 //! Requests about objects of any kind: in time, tried again where that helps, answered with metadata only.
 
-use std::{fmt::Write, time::Duration};
+use std::time::Duration;
 
 use http::Request;
 use kube::{
@@ -55,10 +55,10 @@ impl Address {
             names::path_segment(&identity.namespace)
                 .map_err(|_| Trouble::Name("is not in a namespace"))?;
         }
-        let namespace = encoded(&identity.namespace);
+        let namespace = names::encoded(&identity.namespace);
         Ok(Self {
             collection: collection(kind, kind.namespaced.then_some(namespace.as_str())),
-            name: encoded(&identity.name),
+            name: names::encoded(&identity.name),
         })
     }
 }
@@ -97,18 +97,4 @@ pub(super) async fn send<T: DeserializeOwned>(
 pub(super) async fn pause(attempt: u32) {
     let longest = 50_u64 << attempt.min(6);
     sleep(Duration::from_millis(fastrand::u64(longest / 2..=longest))).await;
-}
-
-/// A name as a part of a URL's path. Names of roles may hold nearly anything.
-pub(crate) fn encoded(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            // Writing to a text does not fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
 }

@@ -9,7 +9,9 @@ use kube::{
     discovery::Scope,
 };
 
-use crate::{apply::encoded, kinds::Kind};
+use manifests::names::encoded;
+
+use crate::kinds::Kind;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

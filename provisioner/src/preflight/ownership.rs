@@ -1,15 +1,17 @@
 //! Objects that exist already: whose they are, and whether they may be taken over.
 
-mod holder;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
-use manifests::{api::instance::BundleInstance, object::Identity};
+use manifests::{
+    api::{holder::adopted_by, instance::BundleInstance},
+    object::Identity,
+};
 
-pub use self::holder::Holder;
+pub use manifests::api::holder::Holder;
+
 use super::{
     Check, Findings, Input, Problem, ask,
     namespaces::{Namespaces, is_namespace},
@@ -230,7 +232,7 @@ fn judge(
         manifests::api::labels::ADOPT,
         owner.name
     );
-    let is_adopted = holder::adopted_by(live) == Some(owner.name.as_str());
+    let is_adopted = adopted_by(live) == Some(owner.name.as_str());
     if is_namespace(step) {
         // Many may live in a namespace; only its labels and annotations, some of which guard it, can have one master.
         const AS_IT_IS: &str = "it is used as it is, and what the bundle says about its labels and annotations is not applied";

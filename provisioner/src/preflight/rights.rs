@@ -11,7 +11,6 @@
 
 mod grant;
 mod need;
-mod rule;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,12 +27,12 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client, api::PostParams};
-use manifests::api::instance::ServiceAccountRef;
-
-use self::{
-    grant::Grant,
-    rule::{Right, Rule, Scope},
+use manifests::api::{
+    instance::ServiceAccountRef,
+    rights::{Right, Rule, Scope, expand, not_covered},
 };
+
+use self::grant::Grant;
 use super::{Check, Findings, Input, Problem, ask};
 
 /// No namespace has this name, so the rules in it are those of the whole cluster.
@@ -127,15 +126,15 @@ pub(super) async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
 
     let mut missing: BTreeMap<Scope<'_>, BTreeSet<Right<'_>>> = BTreeMap::new();
     for (scope, rights) in &needed {
-        let rights = rule::not_covered(rights.iter().copied(), held_in(*scope));
+        let rights = not_covered(rights.iter().copied(), held_in(*scope));
         missing.insert(*scope, rights);
     }
     ask_others(input, &mut missing).await?;
     let mut left = MOST_RIGHTS;
     let mut lacking = Vec::new();
     for grant in &grants {
-        if let Some(rights) = rule::expand(&grant.rules, &mut left) {
-            lacking.push((grant, rule::not_covered(rights, held_in(grant.scope))));
+        if let Some(rights) = expand(&grant.rules, &mut left) {
+            lacking.push((grant, not_covered(rights, held_in(grant.scope))));
         } else {
             findings.warnings.push(Problem {
                 check: Check::Rights,

@@ -53,7 +53,7 @@ pub(super) async fn attempt(
         plan,
         warnings,
         claim,
-    } = prepare(instance, shared, memory, target).await?;
+    } = Box::pin(prepare(instance, shared, memory, target)).await?;
     let apply = Apply {
         client: &client,
         kinds: &ctx.kinds,

@@ -9,13 +9,13 @@ use k8s_openapi::api::{
     rbac::v1::{ClusterRole, PolicyRule, Role},
 };
 use kube::Api;
-use manifests::object::{Identity, at, text};
+use manifests::{
+    api::rights::Scope,
+    object::{Identity, at, text},
+};
 use serde_json::Value;
 
-use super::{
-    super::{Check, Input, Problem, ask},
-    rule::Scope,
-};
+use super::super::{Check, Input, Problem, ask};
 use crate::plan::Step;
 
 const RBAC: &str = "rbac.authorization.k8s.io";

@@ -7,11 +7,13 @@ use std::{
 
 use kube::core::GroupVersionKind;
 use manifests::{
-    api::instance::{BundleInstanceSpec, CrdDeletionPolicy, Enforcement},
+    api::{
+        instance::{BundleInstanceSpec, CrdDeletionPolicy, Enforcement},
+        rights::{Right, Scope},
+    },
     object::{Object, group_version, text},
 };
 
-use super::rule::{Right, Scope};
 use crate::{
     kinds::Kind,
     plan::{Leaving, Plan, Step},

@@ -1,13 +1,13 @@
 use k8s_openapi::api::{authorization::v1::SubjectRulesReviewStatus, rbac::v1::PolicyRule};
 use serde_json::{Value, json};
 
-use super::{
-    rule::{Right, Rule, expand, not_covered},
-    text,
-};
+use super::text;
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::api::instance::ServiceAccountRef;
+use manifests::api::{
+    instance::ServiceAccountRef,
+    rights::{Right, Rule, expand, not_covered},
+};
 
 fn held(rules: &Value, urls: &Value) -> Vec<Rule> {
     let review = json!({"resourceRules": rules, "nonResourceRules": urls, "incomplete": false});

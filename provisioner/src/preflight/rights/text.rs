@@ -5,18 +5,14 @@ use std::{
     fmt::Write,
 };
 
-use manifests::api::instance::ServiceAccountRef;
+use manifests::api::{
+    instance::ServiceAccountRef,
+    rights::{self, Right, Scope},
+};
 use sha2::{Digest, Sha256};
-
-use super::rule::{Right, Scope};
-
-/// With more objects than that, a rule is about all objects of the resource.
-const MOST_NAMES: usize = 16;
 
 /// What fits into a condition, beside other problems.
 const MOST_BYTES: usize = 16 << 10;
-
-type Set<'a> = BTreeSet<&'a str>;
 
 /// Lists what is missing, as roles and bindings.
 pub(super) fn of(
@@ -77,93 +73,8 @@ fn by_scope<'a>(
     rights
         .into_iter()
         .filter(|(_, rights)| !rights.is_empty())
-        .map(|(scope, rights)| (scope, rules(&rights)))
+        .map(|(scope, rights)| (scope, rights::lines(&rights)))
         .collect()
-}
-
-/// As few rules as say the same, each a line.
-fn rules(rights: &BTreeSet<Right<'_>>) -> Vec<String> {
-    let mut names: BTreeMap<(&str, &str, &str), (Set<'_>, bool)> = BTreeMap::new();
-    let mut urls: BTreeMap<&str, Set<'_>> = BTreeMap::new();
-    for right in rights {
-        match *right {
-            Right::Resource {
-                group,
-                resource,
-                name,
-                verb,
-            } => {
-                let (names, is_any) = names.entry((group, resource, verb)).or_default();
-                *is_any |= name.is_none();
-                names.extend(name);
-            }
-            Right::Url { url, verb } => {
-                urls.entry(url).or_default().insert(verb);
-            }
-        }
-    }
-    let mut verbs: BTreeMap<(&str, &str, Set<'_>), Set<'_>> = BTreeMap::new();
-    for ((group, resource, verb), (mut names, is_any)) in names {
-        if is_any || names.len() > MOST_NAMES {
-            names.clear();
-        }
-        verbs
-            .entry((group, resource, names))
-            .or_default()
-            .insert(verb);
-    }
-    let mut resources: BTreeMap<(&str, Set<'_>, Set<'_>), Set<'_>> = BTreeMap::new();
-    for ((group, resource, names), verbs) in verbs {
-        resources
-            .entry((group, names, verbs))
-            .or_default()
-            .insert(resource);
-    }
-    let mut groups: BTreeMap<(Set<'_>, Set<'_>, Set<'_>), Set<'_>> = BTreeMap::new();
-    for ((group, names, verbs), resources) in resources {
-        groups
-            .entry((resources, names, verbs))
-            .or_default()
-            .insert(group);
-    }
-    let mut paths: BTreeMap<Set<'_>, Set<'_>> = BTreeMap::new();
-    for (url, verbs) in urls {
-        paths.entry(verbs).or_default().insert(url);
-    }
-    let mut lines: Vec<String> = groups
-        .iter()
-        .map(|((resources, names, verbs), groups)| {
-            let only = if names.is_empty() {
-                String::new()
-            } else {
-                format!(", resourceNames: {}", list(names))
-            };
-            format!(
-                "- {{apiGroups: {}, resources: {}{only}, verbs: {}}}",
-                list(groups),
-                list(resources),
-                list(verbs)
-            )
-        })
-        .collect();
-    lines.extend(paths.iter().map(|(verbs, urls)| {
-        format!(
-            "- {{nonResourceURLs: {}, verbs: {}}}",
-            list(urls),
-            list(verbs)
-        )
-    }));
-    lines.sort_unstable();
-    lines
-}
-
-/// As JSON, which is YAML.
-fn list(entries: &Set<'_>) -> String {
-    let quoted: Vec<String> = entries
-        .iter()
-        .map(|entry| serde_json::Value::from(*entry).to_string())
-        .collect();
-    format!("[{}]", quoted.join(", "))
 }
 
 fn role(scope: Scope<'_>, rules: &[String], subject: &ServiceAccountRef, instance: &str) -> String {

@@ -1,32 +1,47 @@
 //! Rules of RBAC: what they allow, and what is left of others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectRulesReviewStatus},
     rbac::v1::PolicyRule,
 };
 
+/// With more objects than that, a rule is about all objects of the resource.
+const MOST_NAMES: usize = 16;
+
+type Set<'a> = BTreeSet<&'a str>;
+
 /// A namespace, or the cluster.
-pub(super) type Scope<'a> = Option<&'a str>;
+pub type Scope<'a> = Option<&'a str>;
 
 /// The smallest thing that can be allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Right<'a> {
+pub enum Right<'a> {
     /// One verb on one resource.
     Resource {
+        /// The API group, empty for the core one.
         group: &'a str,
+        /// The resource, with its subresource behind a slash.
         resource: &'a str,
         /// One object; all, when there is none.
         name: Option<&'a str>,
+        /// The verb.
         verb: &'a str,
     },
     /// One verb on a path that is no resource.
-    Url { url: &'a str, verb: &'a str },
+    Url {
+        /// The path.
+        url: &'a str,
+        /// The verb.
+        verb: &'a str,
+    },
 }
 
 impl Right<'_> {
-    pub(super) fn of_any_name(self) -> Self {
+    /// The same, on every object.
+    #[must_use]
+    pub fn of_any_name(self) -> Self {
         match self {
             Self::Resource {
                 group,
@@ -44,7 +59,7 @@ impl Right<'_> {
     }
 
     /// As a question to the apiserver.
-    pub(super) fn attributes(self, scope: Scope<'_>) -> ResourceAttributes {
+    pub fn attributes(self, scope: Scope<'_>) -> ResourceAttributes {
         let Self::Resource {
             group,
             resource,
@@ -70,7 +85,7 @@ impl Right<'_> {
 
 /// A rule: every verb goes with every resource of every group.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Rule {
+pub struct Rule {
     groups: BTreeSet<String>,
     resources: BTreeSet<String>,
     /// The only objects it is about; all, when there is none.
@@ -80,8 +95,20 @@ pub(super) struct Rule {
 }
 
 impl Rule {
+    /// A rule of a role.
+    pub fn of(rule: &PolicyRule) -> Self {
+        let set = |list: &Option<Vec<String>>| list.iter().flatten().cloned().collect();
+        Self {
+            groups: set(&rule.api_groups),
+            resources: set(&rule.resources),
+            names: set(&rule.resource_names),
+            urls: set(&rule.non_resource_urls),
+            verbs: rule.verbs.iter().cloned().collect(),
+        }
+    }
+
     /// All that somebody holds.
-    pub(super) fn of_review(status: SubjectRulesReviewStatus) -> Vec<Self> {
+    pub fn of_review(status: SubjectRulesReviewStatus) -> Vec<Self> {
         let set = |list: Option<Vec<String>>| list.unwrap_or_default().into_iter().collect();
         let resources = status.resource_rules.into_iter().map(|rule| Self {
             groups: set(rule.api_groups),
@@ -134,7 +161,7 @@ fn url_covers(own: &str, url: &str) -> bool {
 }
 
 /// Every right that no rule allows.
-pub(super) fn not_covered<'a>(
+pub fn not_covered<'a>(
     rights: impl IntoIterator<Item = Right<'a>>,
     held: &[Rule],
 ) -> BTreeSet<Right<'a>> {
@@ -145,7 +172,7 @@ pub(super) fn not_covered<'a>(
 }
 
 /// All rights that rules consist of; nothing when there are more than are left.
-pub(super) fn expand<'a>(rules: &'a [PolicyRule], left: &mut usize) -> Option<BTreeSet<Right<'a>>> {
+pub fn expand<'a>(rules: &'a [PolicyRule], left: &mut usize) -> Option<BTreeSet<Right<'a>>> {
     let mut rights = BTreeSet::new();
     for rule in rules {
         let list = |list: &'_ Option<Vec<String>>| list.as_deref().unwrap_or_default().len().max(1);
@@ -184,4 +211,89 @@ fn expand_one<'a>(rule: &'a PolicyRule, rights: &mut BTreeSet<Right<'a>>) {
             }
         }
     }
+}
+
+/// As few rules as say the same, each a line.
+pub fn lines(rights: &BTreeSet<Right<'_>>) -> Vec<String> {
+    let mut names: BTreeMap<(&str, &str, &str), (Set<'_>, bool)> = BTreeMap::new();
+    let mut urls: BTreeMap<&str, Set<'_>> = BTreeMap::new();
+    for right in rights {
+        match *right {
+            Right::Resource {
+                group,
+                resource,
+                name,
+                verb,
+            } => {
+                let (names, is_any) = names.entry((group, resource, verb)).or_default();
+                *is_any |= name.is_none();
+                names.extend(name);
+            }
+            Right::Url { url, verb } => {
+                urls.entry(url).or_default().insert(verb);
+            }
+        }
+    }
+    let mut verbs: BTreeMap<(&str, &str, Set<'_>), Set<'_>> = BTreeMap::new();
+    for ((group, resource, verb), (mut names, is_any)) in names {
+        if is_any || names.len() > MOST_NAMES {
+            names.clear();
+        }
+        verbs
+            .entry((group, resource, names))
+            .or_default()
+            .insert(verb);
+    }
+    let mut resources: BTreeMap<(&str, Set<'_>, Set<'_>), Set<'_>> = BTreeMap::new();
+    for ((group, resource, names), verbs) in verbs {
+        resources
+            .entry((group, names, verbs))
+            .or_default()
+            .insert(resource);
+    }
+    let mut groups: BTreeMap<(Set<'_>, Set<'_>, Set<'_>), Set<'_>> = BTreeMap::new();
+    for ((group, names, verbs), resources) in resources {
+        groups
+            .entry((resources, names, verbs))
+            .or_default()
+            .insert(group);
+    }
+    let mut paths: BTreeMap<Set<'_>, Set<'_>> = BTreeMap::new();
+    for (url, verbs) in urls {
+        paths.entry(verbs).or_default().insert(url);
+    }
+    let mut lines: Vec<String> = groups
+        .iter()
+        .map(|((resources, names, verbs), groups)| {
+            let only = if names.is_empty() {
+                String::new()
+            } else {
+                format!(", resourceNames: {}", list(names))
+            };
+            format!(
+                "- {{apiGroups: {}, resources: {}{only}, verbs: {}}}",
+                list(groups),
+                list(resources),
+                list(verbs)
+            )
+        })
+        .collect();
+    lines.extend(paths.iter().map(|(verbs, urls)| {
+        format!(
+            "- {{nonResourceURLs: {}, verbs: {}}}",
+            list(urls),
+            list(verbs)
+        )
+    }));
+    lines.sort_unstable();
+    lines
+}
+
+/// As JSON, which is YAML.
+fn list(entries: &Set<'_>) -> String {
+    let quoted: Vec<String> = entries
+        .iter()
+        .map(|entry| serde_json::Value::from(*entry).to_string())
+        .collect();
+    format!("[{}]", quoted.join(", "))
 }

@@ -3,9 +3,8 @@
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use manifests::api::labels;
 
-use crate::{apply::MANAGER, plan::Owner};
+use super::{MANAGER, labels};
 
 const INSTANCE: &str = "BundleInstance";
 const GROUP: &str = "core.rukpak.io/";
@@ -15,6 +14,15 @@ const INSTALLED: [(&str, &str); 2] = [
     ("app.kubernetes.io/name", "rukpak"),
     ("app.kubernetes.io/part-of", "rukpak"),
 ];
+
+/// The instance that objects belong to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
 
 /// Whose an object is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +120,7 @@ impl Holder {
 }
 
 /// To whom an object is to be handed over.
-pub(super) fn adopted_by(live: &ObjectMeta) -> Option<&str> {
+pub fn adopted_by(live: &ObjectMeta) -> Option<&str> {
     annotation(live, labels::ADOPT)
 }
 

@@ -1,12 +1,9 @@
 //! What is added to an object before it is sent, and what cannot be sent.
 
-use manifests::{
-    api::labels,
-    object::{Object, at, child, mapping},
-};
 use serde_json::{Value, json};
 
-use super::{Owner, is_definition, is_namespace};
+use super::{holder::Owner, labels};
+use crate::object::{Identity, Object, at, child, mapping};
 
 /// What only the apiserver writes, or what would make applying depend on another cluster's history. References to
 /// owners elsewhere would even have the garbage collector delete the object.
@@ -23,7 +20,7 @@ const FOREIGN: &[&str] = &[
 ];
 
 /// Puts an object into its namespace, if its kind has any.
-pub(super) fn place(object: &mut Object, namespaced: bool, namespace: &str) {
+pub fn place(object: &mut Object, namespaced: bool, namespace: &str) {
     let placed = !object.namespace().is_empty();
     let metadata = mapping(child(object.value_mut(), "metadata"));
     if !namespaced {
@@ -35,7 +32,7 @@ pub(super) fn place(object: &mut Object, namespaced: bool, namespace: &str) {
 
 /// Marks an object as the instance's. Definitions and Namespaces get no reference to it, and neither does what is to
 /// be kept: the garbage collector must never delete those.
-pub(super) fn own(object: &mut Object, owner: &Owner) {
+pub fn own(object: &mut Object, owner: &Owner) {
     let identity = object.identity();
     let stays = is_definition(&identity) || is_namespace(&identity) || is_kept(object.value());
     let metadata = child(object.value_mut(), "metadata");
@@ -62,4 +59,14 @@ pub(super) fn own(object: &mut Object, owner: &Owner) {
 pub fn is_kept(object: &Value) -> bool {
     at(object, &["metadata", "annotations", labels::KEEP])
         .is_some_and(|keep| !matches!(keep.as_str(), None | Some("false")))
+}
+
+/// Whether an object is a CustomResourceDefinition.
+pub fn is_definition(identity: &Identity) -> bool {
+    identity.group == "apiextensions.k8s.io" && identity.kind == "CustomResourceDefinition"
+}
+
+/// Whether an object is a Namespace.
+pub fn is_namespace(identity: &Identity) -> bool {
+    identity.group.is_empty() && identity.kind == "Namespace"
 }

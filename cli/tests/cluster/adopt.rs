@@ -1,0 +1,108 @@
+//! `rukpak adopt`.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+
+use crate::world::{eventually, plain, text, unique, world};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_tool_has_left_is_handed_over_with_its_fields() {
+    let world = world().await;
+    let name = unique("adopt");
+    let maps = Api::<ConfigMap>::namespaced(world.cluster.client().unwrap(), "default");
+    let map = |data| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": name,
+                "annotations": {"meta.helm.sh/release-name": "tides", "meta.helm.sh/release-namespace": "sea"},
+            },
+            "data": data,
+        })
+    };
+    let params = PatchParams::apply("helm");
+    let old = map(json!({"text": "old", "left": "over"}));
+    maps.patch(&name, &params, &Patch::Apply(old))
+        .await
+        .unwrap();
+    // Somebody else's, who is no deployer.
+    let params = PatchParams::apply("injector");
+    let injected = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name},
+        "data": {"injected": "yes"},
+    });
+    maps.patch(&name, &params, &Patch::Apply(injected))
+        .await
+        .unwrap();
+
+    let bundle = plain(&[&name], "new");
+    world
+        .run(&["install", &name, text(&bundle)])
+        .exits(1)
+        .says("the Helm release sea/tides");
+    let run = world.run(&["adopt", &name, "--dry-run=server"]).exits(0);
+    for line in [
+        format!("ConfigMap default/{name} belongs to the Helm release sea/tides\n"),
+        "fields of helm become the bundle's\n".to_owned(),
+        ".data.left".to_owned(),
+        "-  text: old\n+  text: new\n".to_owned(),
+        "1 object: handed over (server dry run)\n".to_owned(),
+    ] {
+        assert!(run.out.contains(&line), "{line}: {}", run.out);
+    }
+    assert!(!run.out.contains(".data.injected"), "{}", run.out);
+    world
+        .run(&["adopt", &name])
+        .exits(1)
+        .says("agree with --yes");
+    let before = maps.get(&name).await.unwrap();
+    assert_eq!(before.data.unwrap()["text"], "old");
+
+    let run = world.run(&["adopt", &name, "--yes"]).exits(0);
+    assert!(run.out.ends_with("1 object: handed over\n"), "{run:?}");
+    eventually("taken over", async || {
+        let map = maps.get(&name).await.unwrap();
+        let data = json!(map.data);
+        if data == json!({"text": "new", "injected": "yes"}) {
+            Ok(())
+        } else {
+            Err(data.to_string())
+        }
+    })
+    .await;
+    world.run(&["install", &name, text(&bundle)]).exits(0);
+    world
+        .run(&["adopt", &name])
+        .exits(0)
+        .says("there is nothing for BundleInstance");
+    assert!(!world.instances().get(&name).await.unwrap().spec.paused);
+    world.remove(&name);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_instance_has_is_not_to_be_had() {
+    let world = world().await;
+    let (first, second) = (unique("first"), unique("second"));
+    let bundle = plain(&[&first], "one");
+    world.run(&["install", &first, text(&bundle)]).exits(0);
+    world.run(&["install", &second, text(&bundle)]).exits(1);
+    world
+        .run(&["adopt", &second, "--yes"])
+        .exits(1)
+        .says(&format!(
+            "ConfigMap default/{first} belongs to BundleInstance {first}"
+        ));
+    world
+        .run(&["adopt", "no-such", "--yes"])
+        .exits(1)
+        .says("not found");
+    world.remove(&second);
+    world.remove(&first);
+}

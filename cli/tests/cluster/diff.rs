@@ -1,0 +1,136 @@
+//! `rukpak diff`.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::world::{plain, text, unique, world};
+
+fn write(bundle: &TempDir, name: &str, object: &Value) {
+    let path = bundle.path().join("manifests").join(name);
+    fs::write(path, format!("{object:#}")).unwrap();
+}
+
+/// A role and who has it, under a name that changes with the version.
+fn role(name: &str, version: &str, verbs: &[&str]) -> [Value; 2] {
+    let metadata = json!({"name": format!("{name}-{version}")});
+    let group = "rbac.authorization.k8s.io";
+    [
+        json!({
+            "apiVersion": format!("{group}/v1"),
+            "kind": "ClusterRole",
+            "metadata": metadata,
+            "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": verbs}],
+        }),
+        json!({
+            "apiVersion": format!("{group}/v1"),
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": format!("{name}-{version}")},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
+        }),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_come_first_and_then_objects_and_fields() {
+    let world = world().await;
+    let name = unique("diff");
+    let gone = format!("{name}-gone");
+    let bundle = plain(&[&name, &gone], "one");
+    let [granted, bound] = role(&name, "v1", &["get", "delete"]);
+    write(&bundle, "role.yaml", &granted);
+    write(&bundle, "binding.yaml", &bound);
+
+    // Nothing is there: everything is new, and nothing is made.
+    let run = world.run(&["diff", &name, text(&bundle)]).exits(1);
+    assert!(run.out.starts_with("Rights gained:\n"), "{run:?}");
+    assert!(
+        run.out
+            .contains("4 objects new, 0 changed, 0 leave the bundle:"),
+        "{run:?}"
+    );
+    assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
+
+    world.run(&["install", &name, text(&bundle)]).exits(0);
+    let run = world.run(&["diff", &name, text(&bundle)]).exits(0);
+    assert_eq!(run.out, "");
+
+    let next = plain(&[&name], "two");
+    let [granted, bound] = role(&name, "v2", &["get", "list"]);
+    write(&next, "role.yaml", &granted);
+    write(&next, "binding.yaml", &bound);
+    let run = world.run(&["diff", &name, text(&next)]).exits(1);
+    let account = format!("  ServiceAccount default/{name}, in the whole cluster:\n");
+    let right = |verb: &str| {
+        format!("    - {{apiGroups: [\"\"], resources: [\"nodes\"], verbs: [\"{verb}\"]}}\n")
+    };
+    let first = format!(
+        "Rights gained:\n{account}{}\nRights lost:\n{account}{}\n2 objects new, 1 changed, 3 leave the bundle:\n",
+        right("list"),
+        right("delete"),
+    );
+    assert!(run.out.starts_with(&first), "{}", run.out);
+    for line in [
+        format!("  ~ ConfigMap default/{name}\n"),
+        format!("  - ConfigMap default/{gone}\n"),
+        format!("  + ClusterRole {name}-v2\n"),
+        "-  text: one\n+  text: two\n".to_owned(),
+    ] {
+        assert!(run.out.contains(&line), "{line}: {}", run.out);
+    }
+    // What servers write is no difference, and nothing has changed yet.
+    for word in ["managedFields", "resourceVersion", "uid:"] {
+        assert!(!run.out.contains(word), "{}", run.out);
+    }
+    world.run(&["diff", &name, text(&bundle)]).exits(0);
+    world.remove(&name);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_would_be_refused_is_told_and_secrets_are_not() {
+    let world = world().await;
+    let name = unique("secret");
+    let bundle = plain(&[], "one");
+    let secret = |value: &str| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": "default"},
+            "stringData": {"password": value},
+        })
+    };
+    write(&bundle, "secret.yaml", &secret("hunter2"));
+    world.run(&["install", &name, text(&bundle)]).exits(0);
+    write(&bundle, "secret.yaml", &secret("other-one"));
+    let run = world.run(&["diff", &name, text(&bundle)]).exits(1);
+    assert!(run.out.contains("another one"), "{run:?}");
+    for value in ["hunter2", "other-one", "aHVudGVyMg", "b3RoZXItb25l"] {
+        assert!(!run.out.contains(value), "{run:?}");
+    }
+    let bad = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"ports": [{"port": 123_456}]},
+    });
+    write(&bundle, "service.yaml", &bad);
+    world
+        .run(&["diff", &name, text(&bundle)])
+        .exits(2)
+        .says("would be refused")
+        .says("123456");
+    let strange = json!({
+        "apiVersion": "no.example.com/v1",
+        "kind": "Strange",
+        "metadata": {"name": name},
+    });
+    write(&bundle, "service.yaml", &strange);
+    world
+        .run(&["diff", &name, text(&bundle)])
+        .exits(1)
+        .says("does not serve");
+    world.run(&["diff", &name, "/no/such/folder"]).exits(2);
+    world.remove(&name);
+}
