@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::future::Future;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ pub(crate) const KUBECONFIG: &str = "kubeconfig";
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
     pub(crate) run: Run,
+    /// Where etcd listens.
+    pub(crate) etcd: SocketAddr,
     pub(crate) config: Config,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) controllers: Controllers,
@@ -42,7 +44,7 @@ pub(crate) async fn start(tools: &Tools, options: &Options) -> Result<ControlPla
 }
 
 async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
-    let mut run = Run::new()?;
+    let run = Run::new()?;
     let folder = run.folder().to_owned();
     keys::write(&folder)?;
     let [etcd, peer, api] = free_ports()?;
@@ -52,35 +54,20 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
         &tools.path("etcd")?,
         &etcd_args(&folder, etcd, peer),
     )?;
-    until("etcd's listening", &mut run, || async {
-        TcpStream::connect((Ipv4Addr::LOCALHOST, etcd))
-            .await
-            .map_err(|error| error.to_string())
-    })
-    .await?;
+    let etcd = SocketAddr::from((Ipv4Addr::LOCALHOST, etcd));
+    listens(&run, etcd).await?;
 
     let address = match options.nodes {
         Nodes::None => Ipv4Addr::LOCALHOST,
         Nodes::One => machine::ADDRESS,
     };
-    let mut args = apiserver_args(&folder, address, api, etcd);
+    let mut args = apiserver_args(&folder, address, api, etcd.port());
     args.extend_from_slice(&options.apiserver_flags);
     run.spawn("kube-apiserver", &tools.path("kube-apiserver")?, &args)?;
 
     let kubeconfig = write_kubeconfig(&folder, address, api)?;
     let config = read_kubeconfig(&kubeconfig).await?;
-    let client = client(&config)?;
-    until("the API server's readiness", &mut run, || async {
-        let request = kube::core::Request::new("").get("readyz", &kube::api::GetParams::default());
-        let Ok(request) = request else {
-            return Err(String::new());
-        };
-        client
-            .request_text(request)
-            .await
-            .map_err(|error| error.to_string())
-    })
-    .await?;
+    ready(&run, &config).await?;
 
     let mut controllers = options.controllers;
     if controllers == Controllers::On && !tools.has("kube-controller-manager") {
@@ -100,10 +87,34 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
     }
     Ok(ControlPlane {
         run,
+        etcd,
         config,
         kubeconfig,
         controllers,
     })
+}
+
+/// Waits until etcd takes connections.
+pub(crate) async fn listens(run: &Run, etcd: SocketAddr) -> Result<()> {
+    until("etcd's listening", run, || async {
+        let connected = TcpStream::connect(etcd).await;
+        connected.map(drop).map_err(|error| error.to_string())
+    })
+    .await
+}
+
+/// Waits until the API server says that it is ready.
+pub(crate) async fn ready(run: &Run, config: &Config) -> Result<()> {
+    let client = client(config)?;
+    until("the API server's readiness", run, || async {
+        let request = kube::core::Request::new("").get("readyz", &kube::api::GetParams::default());
+        let Ok(request) = request else {
+            return Err(String::new());
+        };
+        let answer = client.request_text(request).await;
+        answer.map(drop).map_err(|error| error.to_string())
+    })
+    .await
 }
 
 /// Reads the configuration of a client from a kubeconfig file's current context.
@@ -128,7 +139,7 @@ pub(crate) fn client(config: &Config) -> Result<Client> {
 /// Waits until `ready` succeeds, the time is over, or a process of the run has died.
 pub(crate) async fn until<T, F: Future<Output = Result<T, String>>>(
     what: &str,
-    run: &mut Run,
+    run: &Run,
     ready: impl Fn() -> F,
 ) -> Result<T> {
     let start = Instant::now();

@@ -48,6 +48,10 @@ pub enum Error {
         log: String,
     },
 
+    /// Indicates that a test wants to stop what was not started here.
+    #[error("{0} is no process of this cluster; start a cluster with it for a test that stops it")]
+    NotStarted(&'static str),
+
     /// Indicates that something did not come true in time.
     #[error("{what} did not happen within {} s{detail}", .after.as_secs())]
     Timeout {

@@ -31,6 +31,7 @@
 
 mod control_plane;
 mod error;
+mod faults;
 mod keys;
 pub mod machine;
 mod namespace;
@@ -41,6 +42,7 @@ mod tools;
 pub mod worker;
 
 use std::env;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use kube::{Client, Config};
@@ -52,6 +54,7 @@ use crate::run::Run;
 use crate::tools::Tools;
 
 pub use crate::error::{Error, Result};
+pub use crate::faults::Program;
 pub use crate::namespace::TempNamespace;
 pub use crate::objects::DryRun;
 
@@ -69,6 +72,8 @@ pub struct Cluster {
     tools: Option<PathBuf>,
     programs: Vec<PathBuf>,
     run: Option<Run>,
+    /// Where etcd listens, where it was started here.
+    etcd: Option<SocketAddr>,
     /// Whether the stand-in node was made.
     node: OnceCell<()>,
 }
@@ -143,6 +148,7 @@ impl Cluster {
         }
         let ControlPlane {
             run,
+            etcd,
             config,
             kubeconfig,
             controllers,
@@ -155,6 +161,7 @@ impl Cluster {
             tools: Some(tools.folder().to_owned()),
             programs,
             run: Some(run),
+            etcd: Some(etcd),
             node: OnceCell::new(),
         })
     }
@@ -176,6 +183,7 @@ impl Cluster {
             tools: None,
             programs: Vec::new(),
             run: None,
+            etcd: None,
             node: OnceCell::new(),
         })
     }

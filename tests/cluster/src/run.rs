@@ -5,28 +5,37 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use crate::{Error, Result};
 
 /// How much of a log an error quotes.
 const LOG_LINES: usize = 15;
 const LOG_LINE_CHARS: usize = 400;
+const POLL: Duration = Duration::from_millis(10);
 
 /// A folder and the processes that work in it. Dropping it kills the processes and removes the folder; when it cannot be
 /// dropped any more, the reaper does so.
 #[derive(Debug)]
 pub(crate) struct Run {
     folder: PathBuf,
-    processes: Vec<Process>,
+    processes: Mutex<Vec<Process>>,
     /// A shell whose standard input ends when this process does.
-    reaper: Child,
+    reaper: Mutex<Child>,
 }
 
 #[derive(Debug)]
 struct Process {
     name: &'static str,
+    program: PathBuf,
+    args: Vec<String>,
     log: PathBuf,
     child: Child,
+    /// A test has ended it, and may start it again.
+    stopped: bool,
 }
 
 // === impl Run ===
@@ -49,8 +58,8 @@ impl Run {
             .map_err(Error::io("start sh"))?;
         Ok(Self {
             folder: folder.keep(),
-            processes: Vec::new(),
-            reaper,
+            processes: Mutex::default(),
+            reaper: Mutex::new(reaper),
         })
     }
 
@@ -60,17 +69,73 @@ impl Run {
 
     /// Starts a program that writes its log into the run's folder. Its arguments must name a file in that folder: that is
     /// how the reaper knows its own.
-    pub(crate) fn spawn(
-        &mut self,
+    pub(crate) fn spawn(&self, name: &'static str, program: &Path, args: &[String]) -> Result<()> {
+        let log = self.folder.join(format!("{name}.log"));
+        let child = self.launch(name, program, args, &log)?;
+        self.processes().push(Process {
+            name,
+            program: program.to_owned(),
+            args: args.to_vec(),
+            log,
+            child,
+            stopped: false,
+        });
+        Ok(())
+    }
+
+    /// Ends a program with a signal, and waits until it has ended. Its data and its log stay.
+    pub(crate) async fn stop(&self, name: &'static str, signal: &str) -> Result<()> {
+        let id = {
+            let mut processes = self.processes();
+            let process = find(&mut processes, name)?;
+            process.stopped = true;
+            process.child.id().to_string()
+        };
+        let status = Command::new("kill")
+            .args(["-s", signal, &id])
+            .status()
+            .map_err(Error::io(format!("stop {name}")))?;
+        if !status.success() {
+            return self.check();
+        }
+        loop {
+            let ended = find(&mut self.processes(), name)?
+                .child
+                .try_wait()
+                .map_err(Error::io("look at a process"))?;
+            if ended.is_some() {
+                return Ok(());
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// Starts a program again that was stopped, as it was started before.
+    pub(crate) fn start_again(&self, name: &'static str) -> Result<()> {
+        let mut processes = self.processes();
+        let process = find(&mut processes, name)?;
+        if process.stopped {
+            process.child = self.launch(name, &process.program, &process.args, &process.log)?;
+            process.stopped = false;
+        }
+        Ok(())
+    }
+
+    fn launch(
+        &self,
         name: &'static str,
         program: &Path,
         args: &[String],
-    ) -> Result<()> {
-        let path = self.folder.join(format!("{name}.log"));
-        let log = File::create(&path).map_err(Error::io(format!("create {}", path.display())))?;
+        path: &Path,
+    ) -> Result<Child> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(Error::io(format!("open {}", path.display())))?;
         let log_of_stderr = log.try_clone().map_err(Error::io("share a log"))?;
         // The program starts only once the reaper knows it, so there is no moment in which it could be left behind.
-        let child = Command::new("sh")
+        let mut child = Command::new("sh")
             .args(["-c", r#"read -r go && exec "$@" </dev/null"#, name])
             .arg(program)
             .args(args)
@@ -82,28 +147,40 @@ impl Run {
             .spawn()
             .map_err(Error::io(format!("start {}", program.display())))?;
         let id = child.id();
-        self.processes.push(Process {
-            name,
-            log: path,
-            child,
-        });
-        self.reaper
+        let started = self
+            .reaper
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
             .stdin
             .as_mut()
             .map_or(Ok(()), |stdin| writeln!(stdin, "{id}"))
-            .map_err(Error::io("tell the reaper of a process"))?;
+            .map_err(Error::io("tell the reaper of a process"))
+            .and_then(|()| {
+                let stdin = child.stdin.take();
+                stdin
+                    .map_or(Ok(()), |mut stdin| writeln!(stdin, "go"))
+                    .map_err(Error::io(format!("start {}", program.display())))
+            });
+        if started.is_err() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        started.map(|()| child)
+    }
+
+    fn processes(&self) -> MutexGuard<'_, Vec<Process>> {
         self.processes
-            .last_mut()
-            .and_then(|process| process.child.stdin.take())
-            .map_or(Ok(()), |mut stdin| writeln!(stdin, "go"))
-            .map_err(Error::io(format!("start {}", program.display())))
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fails when a process has ended by itself.
-    pub(crate) fn check(&mut self) -> Result<()> {
-        for Process { name, log, child } in &mut self.processes {
-            if let Some(status) = child.try_wait().map_err(Error::io("look at a process"))? {
-                let log = tail(&fs::read_to_string(log).unwrap_or_default());
+    pub(crate) fn check(&self) -> Result<()> {
+        for process in self.processes().iter_mut().filter(|it| !it.stopped) {
+            let ended = process.child.try_wait();
+            if let Some(status) = ended.map_err(Error::io("look at a process"))? {
+                let log = tail(&fs::read_to_string(&process.log).unwrap_or_default());
+                let name = process.name;
                 return Err(Error::Died { name, status, log });
             }
         }
@@ -116,7 +193,7 @@ impl Run {
             let text = fs::read_to_string(log).unwrap_or_default();
             format!("\nthe end of the log of {name}:\n{}", tail(&text))
         };
-        self.processes
+        self.processes()
             .iter()
             .map(quote)
             .collect::<Vec<_>>()
@@ -126,14 +203,21 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        for Process { child, .. } in self.processes.iter_mut().rev() {
+        for Process { child, .. } in self.processes().iter_mut().rev() {
             // A process that has already ended needs no killing, only the waiting.
             let _ = child.kill();
             let _ = child.wait();
         }
-        drop(self.reaper.stdin.take());
-        let _ = self.reaper.wait(); // it removes the folder
+        let reaper = self.reaper.get_mut();
+        let reaper = reaper.unwrap_or_else(PoisonError::into_inner);
+        drop(reaper.stdin.take());
+        let _ = reaper.wait(); // it removes the folder
     }
+}
+
+fn find<'a>(processes: &'a mut [Process], name: &'static str) -> Result<&'a mut Process> {
+    let found = processes.iter_mut().find(|process| process.name == name);
+    found.ok_or(Error::NotStarted(name))
 }
 
 /// The last lines of a log, the long ones shortened.

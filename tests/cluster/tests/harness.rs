@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use cluster::{Cluster, Controllers, DryRun, Error, KUBECONFIG, Options};
+use cluster::{Cluster, Controllers, DryRun, Error, KUBECONFIG, Options, Program};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::Api;
 use kube::runtime::wait::await_condition;
@@ -156,6 +156,38 @@ async fn panicking_test_leaves_nothing() -> Result<()> {
     assert!(test.await.unwrap_err().is_panic());
     assert_eq!(programs_of(&folder)?, [""; 0]);
     assert!(!folder.exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn stopped_programs_come_back_where_they_were_with_what_they_had() -> Result<()> {
+    let cluster = Cluster::start_with(&Options {
+        controllers: Controllers::Off,
+        ..Options::default()
+    })
+    .await?;
+    let folder = cluster.folder().context("started elsewhere")?.to_owned();
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept", "namespace": "default"}});
+    cluster.apply(&map, DryRun::No).await?;
+    let maps = Api::<ConfigMap>::namespaced(cluster.client()?, "default");
+
+    cluster.stop(Program::Apiserver).await?;
+    wait_for_programs(&folder, &["etcd", "sh"])?;
+    maps.get("kept").await.unwrap_err();
+    cluster.stop(Program::Etcd).await?;
+    wait_for_programs(&folder, &["sh"])?;
+    cluster.start_again(Program::Etcd).await?;
+    cluster.start_again(Program::Apiserver).await?;
+    maps.get("kept").await?;
+
+    let missing = cluster.stop(Program::Controllers).await.unwrap_err();
+    assert!(
+        matches!(missing, Error::NotStarted("kube-controller-manager")),
+        "{missing}"
+    );
+    // The reaper knows the new ones, too.
+    drop(cluster);
+    assert_eq!(programs_of(&folder)?, [""; 0]);
     Ok(())
 }
 

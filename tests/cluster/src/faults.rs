@@ -1,0 +1,70 @@
+//! Taking programs of the control plane away for a while: for tests of what happens then, with a cluster of their own.
+
+use std::net::SocketAddr;
+
+use crate::{Cluster, Error, Result, control_plane};
+
+/// A program of the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The database.
+    Etcd,
+    /// kube-apiserver.
+    Apiserver,
+    /// kube-controller-manager.
+    Controllers,
+}
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::Apiserver => "kube-apiserver",
+            Self::Controllers => "kube-controller-manager",
+        }
+    }
+
+    /// etcd does not sync its files here, so it has to be let finish.
+    fn signal(self) -> &'static str {
+        match self {
+            Self::Etcd => "TERM",
+            Self::Apiserver | Self::Controllers => "KILL",
+        }
+    }
+}
+
+impl Cluster {
+    /// Ends a program and waits until it has ended: etcd with SIGTERM, the others with SIGKILL. Its data stays.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it does not run as a part of this cluster.
+    pub async fn stop(&self, program: Program) -> Result<()> {
+        let run = self.run.as_ref().ok_or(Error::NotStarted(program.name()))?;
+        run.stop(program.name(), program.signal()).await
+    }
+
+    /// Starts a program again that was stopped, on the same port and with the same data, and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it is no part of this cluster, dies, or is not ready in time.
+    pub async fn start_again(&self, program: Program) -> Result<()> {
+        let run = self.run.as_ref().ok_or(Error::NotStarted(program.name()))?;
+        run.start_again(program.name())?;
+        match program {
+            Program::Etcd => control_plane::listens(run, self.etcd()?).await,
+            Program::Apiserver => control_plane::ready(run, self.config()).await,
+            Program::Controllers => run.check(),
+        }
+    }
+
+    /// Where etcd listens, without TLS and passwords.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it was not started here.
+    pub fn etcd(&self) -> Result<SocketAddr> {
+        self.etcd.ok_or(Error::NotStarted(Program::Etcd.name()))
+    }
+}
