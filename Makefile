@@ -3,7 +3,7 @@ CARGO ?= cargo
 SECONDS_TO_FUZZ ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test generate bench bench-cluster fuzz unpack
+.PHONY: help demo test faults generate bench bench-cluster fuzz unpack
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -13,6 +13,9 @@ demo: ## an operator installed, upgraded, repaired and removed, on a real contro
 
 test: ## everything CI runs: format, lints, licences, generated files, all tests
 	@CARGO="$(CARGO)" tests/all.sh
+
+faults: ## faults that take minutes: a hundred kills, sleeping replicas, dead connections
+	@CARGO="$(CARGO)" tests/faults.sh
 
 generate: ## rewrite the files that are made from others
 	tests/cluster/gotypes/generate.sh

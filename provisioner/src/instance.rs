@@ -43,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::memory::Shared;
-use crate::{context::Context, metrics::Controller as Of};
+use crate::{context::Context, metrics::Controller as Of, watches::Pauses};
 
 /// How many instances are worked on at once.
 const CONCURRENCY: u16 = 16;
@@ -78,7 +78,7 @@ pub async fn run(
         Api::<BundleInstance>::all(ctx.client.clone()),
         watcher::Config::default(),
     )
-    .default_backoff()
+    .backoff(Pauses::default())
     .reflect(writer)
     // Not by the store: of several who wait for it only one is woken, and its controller waits already.
     .inspect(move |event| {
@@ -142,7 +142,7 @@ async fn watch_bundles(
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
 ) {
     watcher(Api::<Bundle>::all(client), watcher::Config::default())
-        .default_backoff()
+        .backoff(Pauses::default())
         .modify(|bundle| bundle.metadata.managed_fields = None)
         .reflect(writer)
         .inspect(|event| {

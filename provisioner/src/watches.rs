@@ -44,8 +44,14 @@ use crate::{
     },
 };
 
+pub(crate) use stream::Pauses;
+
 /// How long a write of ours counts although its watch has not told of it.
 const UNCONFIRMED: Duration = Duration::from_secs(10);
+
+/// The longest time between two tries of a watch that fails. When an apiserver comes back, this is how long it may take
+/// until that is noticed, and as long again until what was missed is listed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The latest that is known of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -43,6 +43,7 @@ pub use git::{GitServer, Repository};
 pub use process::program;
 pub use provisioner::Provisioner;
 pub use registry::{Auth, Registry, docker_config};
+pub use site::Site;
 pub use ssh::Sshd;
 pub use tokens::{Grant, TokenServer};
 

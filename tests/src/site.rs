@@ -17,7 +17,7 @@ use crate::{Authority, address};
 
 /// A server on a port of its own. Dropping it ends it with all its connections.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub struct Site {
     address: SocketAddr,
     scheme: &'static str,
     stop: Option<oneshot::Sender<()>>,
@@ -26,7 +26,7 @@ pub(crate) struct Site {
 
 impl Site {
     /// Answers requests over https with a certificate of that authority, over http without one.
-    pub(crate) fn start<A, F>(authority: Option<&Authority>, answer: A) -> Self
+    pub fn start<A, F>(authority: Option<&Authority>, answer: A) -> Self
     where
         A: Fn(Request<Bytes>) -> F + Send + Sync + 'static,
         F: Future<Output = Response<Bytes>> + Send,
@@ -58,12 +58,12 @@ impl Site {
     }
 
     /// `127.0.0.1:PORT`.
-    pub(crate) fn host(&self) -> String {
+    pub fn host(&self) -> String {
         self.address.to_string()
     }
 
     /// The URL of a path that starts with a slash.
-    pub(crate) fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("{}://{}{path}", self.scheme, self.address)
     }
 }

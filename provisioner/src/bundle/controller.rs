@@ -33,7 +33,7 @@ use super::{
     uid,
     upkeep::{self, Seen},
 };
-use crate::{context::Context, metrics::Controller as Of};
+use crate::{context::Context, metrics::Controller as Of, watches::Pauses};
 
 /// How many Bundles are looked at at once.
 const RECONCILES: u16 = 64;
@@ -50,7 +50,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
         watcher::Config::default(),
     )
     .modify(|bundle| bundle.managed_fields_mut().clear())
-    .default_backoff()
+    .backoff(Pauses::default())
     .reflect(writer)
     .inspect(move |event| {
         // The receiver lives as long as this stream, or the process ends.
@@ -157,7 +157,7 @@ where
 {
     let api = Api::<PartialObjectMeta<K>>::namespaced(client, namespace);
     watcher(api, watcher::Config::default())
-        .default_backoff()
+        .backoff(Pauses::default())
         .touched_objects()
 }
 

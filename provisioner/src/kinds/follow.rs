@@ -23,6 +23,7 @@ use super::{
     GroupVersion, Kinds, ask,
     definition::{self, Definition, Status},
 };
+use crate::watches::Pauses;
 
 /// Definitions are large.
 const PAGE: u32 = 50;
@@ -116,7 +117,9 @@ where
 {
     let api: Api<Object<P, U>> = Api::all_with(kinds.client.clone(), resource);
     let config = watcher::Config::default().page_size(PAGE);
-    let mut events = watcher::watcher(api, config).default_backoff().boxed();
+    let mut events = watcher::watcher(api, config)
+        .backoff(Pauses::default())
+        .boxed();
     let mut latest: BTreeMap<String, Served> = BTreeMap::new();
     let mut listing: BTreeMap<String, Served> = BTreeMap::new();
     let mut appearing = FuturesUnordered::new();

@@ -22,6 +22,10 @@ use crate::{
 /// How long a connection to the apiserver may take to be there.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// How long the apiserver may be silent on a connection before that is taken for dead: then what was asked has failed, and
+/// watches are taken up again. Of watches it sends a bookmark every minute, so this does not end those that are just quiet.
+const SILENCE: Duration = Duration::from_secs(75);
+
 /// Which instances have to be looked at, as the watches tell.
 pub type Woken = mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>;
 
@@ -43,9 +47,15 @@ pub(super) async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
             .map_err(|error| Error::NoCluster(Box::new(error)))?,
     };
     config.connect_timeout = Some(CONNECT);
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true; // a connection may have waited for its next request as long
     // So that audit logs tell who asks.
-    let agent = HeaderValue::from_static(concat!("provisioner/", env!("CARGO_PKG_VERSION")));
-    config.headers.push((USER_AGENT, agent));
+    let agent = concat!("provisioner/", env!("CARGO_PKG_VERSION"));
+    let agent = name().map_or_else(|| agent.to_owned(), |name| format!("{agent} ({name})"));
+    // A machine may have a name that no header can hold.
+    if let Ok(agent) = HeaderValue::from_str(&agent) {
+        config.headers.push((USER_AGENT, agent));
+    }
     Ok(config)
 }
 

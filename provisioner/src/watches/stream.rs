@@ -10,14 +10,17 @@ use futures::{Stream, StreamExt};
 use kube::{
     Api, Client, Resource,
     core::{ApiResource, DynamicObject, DynamicResourceScope, PartialObjectMeta},
-    runtime::watcher::{self, Config, Event, watcher},
+    runtime::{
+        utils::Backoff,
+        watcher::{self, Config, Event, watcher},
+    },
 };
 use tokio::{sync::Notify, time::timeout};
 
 use crate::{
     account,
     watches::{
-        Shared,
+        LONGEST_PAUSE, Shared,
         known::Data,
         object::{self, Full, Observed},
         scope::{Depth, Scope},
@@ -31,7 +34,7 @@ const LISTING_TIMEOUT: Duration = Duration::from_secs(60);
 /// So many failures in a row are worth telling, and reason to begin anew.
 const TROUBLE: u32 = 3;
 /// Failures further apart than this are not in a row.
-const ROW: Duration = Duration::from_secs(120);
+const ROW: Duration = Duration::from_secs(60);
 /// The apiserver's words may be long; more of them help nobody.
 const LONGEST_REASON: usize = 400;
 
@@ -59,6 +62,10 @@ struct Failures {
     count: u32,
     last: Option<Instant>,
 }
+
+/// How the watches that the controllers have for themselves wait after failures: as those here do.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses(Failures);
 
 /// Why a watch does not work.
 #[derive(Debug)]
@@ -190,12 +197,12 @@ enum Next {
     Anew,
 }
 
-/// From a fifth of a second to half a minute; where we are refused, from two seconds to a minute.
+/// From a fifth of a second to ten seconds; where we are refused, from two seconds to a minute.
 fn wait(count: u32, refused: bool) -> Duration {
     let (first, longest) = if refused {
         (Duration::from_secs(2), Duration::from_secs(60))
     } else {
-        (Duration::from_millis(200), Duration::from_secs(30))
+        (Duration::from_millis(200), LONGEST_PAUSE)
     };
     let doubled = 2_u32.saturating_pow(count.saturating_sub(1).min(16));
     first.saturating_mul(doubled).min(longest)
@@ -219,6 +226,22 @@ impl Failures {
         self.last = Some(now);
         self.count = self.count.saturating_add(1);
         self.count
+    }
+}
+
+// === impl Pauses ===
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(jittered(wait(self.0.add(Instant::now()), false)))
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.0 = Failures::default();
     }
 }
 

@@ -15,6 +15,7 @@ mod bundle;
 mod content;
 mod corpus;
 mod definitions;
+mod faults;
 mod health;
 mod instance;
 mod kinds;

@@ -17,6 +17,8 @@
 
 mod bundles;
 mod child;
+mod line;
+mod play;
 mod wait;
 
 use std::{
@@ -45,6 +47,8 @@ use unpacker::{
 
 pub(crate) use bundles::{config_map, content, crd, operator, plain};
 pub(crate) use child::{Options, Provisioner, storage};
+pub(crate) use line::Line;
+pub(crate) use play::Play;
 pub(crate) use wait::{PATIENCE, condition, eventually, gone, has, wait_for};
 
 /// Where the provisioner's own objects are.
@@ -86,9 +90,17 @@ impl World {
     /// Another world, of a cluster that somebody has prepared and a provisioner that was started for it.
     pub(crate) fn of(cluster: &'static Cluster, provisioner: Provisioner) -> Self {
         Self {
+            provisioner: OnceCell::new_with(Some(provisioner)),
+            ..Self::bare(cluster)
+        }
+    }
+
+    /// Another world, where a test starts provisioners by itself.
+    pub(crate) fn bare(cluster: &'static Cluster) -> Self {
+        Self {
             cluster,
             registry: Registry::plain(),
-            provisioner: OnceCell::new_with(Some(provisioner)),
+            provisioner: OnceCell::new(),
         }
     }
 

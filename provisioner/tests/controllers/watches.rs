@@ -1,6 +1,5 @@
 //! Watches of applied objects, drift by managedFields.
 
-mod line;
 pub(crate) mod observer;
 
 use cluster::Cluster;
@@ -21,11 +20,8 @@ use manifests::api::instance::ServiceAccountRef;
 use provisioner::{drift, inventory::Entry};
 use serde_json::{Value, json};
 
-use self::{
-    line::Line,
-    observer::{Observer, kind_of},
-};
-use crate::support::{gone, unique};
+use self::observer::{Observer, kind_of};
+use crate::support::{Line, gone, unique};
 
 fn config_map(name: &str) -> Value {
     json!({

@@ -26,6 +26,7 @@ use super::{
 use crate::{
     apply::MANAGER,
     content::{AUTHORITY, Options, Parts},
+    watches::Pauses,
 };
 
 /// How often all is looked at, whatever happens.
@@ -102,7 +103,7 @@ impl Keeper {
     pub(in crate::content) async fn run(mut self, stop: CancellationToken) {
         let name = self.given.as_deref().unwrap_or(AUTHORITY);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let events = watcher(self.secrets.clone(), config).default_backoff();
+        let events = watcher(self.secrets.clone(), config).backoff(Pauses::default());
         let mut events = std::pin::pin!(events);
         let mut failures = 0;
         loop {

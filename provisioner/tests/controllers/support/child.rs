@@ -159,15 +159,24 @@ impl Provisioner {
             .collect()
     }
 
+    /// The number of its process.
+    pub(crate) async fn pid(&self) -> u32 {
+        eventually("running", async || {
+            let pid = fs::read_to_string(self.folder.path().join("pid"));
+            pid.map_err(|error| error.to_string())
+        })
+        .await
+        .trim()
+        .parse()
+        .unwrap()
+    }
+
     /// Sends it a signal: `TERM`, `INT`, `KILL`, `STOP`, `CONT`.
     pub(crate) async fn signal(&self, signal: &str) {
-        let pid = eventually("running", async || {
-            fs::read_to_string(self.folder.path().join("pid")).map_err(|error| error.to_string())
-        })
-        .await;
+        let pid = self.pid().await.to_string();
         let sent = Command::new("kill")
             .arg(format!("-{signal}"))
-            .arg(pid.trim())
+            .arg(pid)
             .status();
         assert!(sent.unwrap().success(), "kill -{signal}: {}", self.log());
     }

@@ -1,0 +1,17 @@
+//! What breaks around the provisioner: it says so, waits without pressing, and goes on by itself.
+//!
+//! ```text
+//!  stage() ── a control plane that tests break, one test at a time
+//!             ├─ provisioner of the test's own
+//!             ├─ audit: every request the apiserver has seen of it
+//!             └─ Play: instances that are healthy, being installed, upgraded and removed
+//! ```
+
+mod admission;
+mod away;
+mod expired;
+mod hook;
+mod line;
+mod rivals;
+mod sources;
+mod stage;

@@ -1,0 +1,126 @@
+//! The apiserver and its database go away and come back.
+
+use std::time::Duration;
+
+use cluster::Program::{self, Apiserver, Etcd};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt as _, api::DeleteParams};
+use tokio::time::{Instant, sleep};
+
+use super::stage::{Stage, stage};
+use crate::support::{Options, Play, wait_for};
+
+/// What a provisioner of five instances may ask for while it finds its way back.
+const MOST: usize = 1500;
+
+/// Four instances, each in another state.
+struct Four {
+    healthy: Play,
+    new: Play,
+    newer: Play,
+    leaving: Play,
+}
+
+impl Four {
+    /// Those that are there before anything happens.
+    async fn set_up(stage: &Stage) -> Self {
+        let world = &stage.world;
+        let four = Self {
+            healthy: Play::new(world, "healthy").await,
+            new: Play::new(world, "new").await,
+            newer: Play::new(world, "newer").await,
+            leaving: Play::new(world, "leaving").await,
+        };
+        for play in [&four.healthy, &four.newer, &four.leaving] {
+            play.install(world, 1).await;
+        }
+        for play in [&four.healthy, &four.newer, &four.leaving] {
+            play.settled(world, 1).await;
+        }
+        four
+    }
+
+    /// Begins to install, to upgrade and to remove, and returns when all of it is under way.
+    async fn begin(&self, stage: &Stage) {
+        let world = &stage.world;
+        self.new.install(world, 1).await;
+        self.newer.upgrade(world, 2).await;
+        self.leaving.remove(world).await;
+        let maps = |play: &Play| Api::<ConfigMap>::namespaced(world.client(), &play.space);
+        wait_for(maps(&self.new), "map-00", "there", |_| Some(())).await;
+    }
+
+    async fn is_over(&self, stage: &Stage) {
+        let world = &stage.world;
+        self.healthy.settled(world, 1).await;
+        self.leaving.gone(world).await;
+        self.newer.settled(world, 2).await;
+        self.new.settled(world, 1).await;
+        // The watches work, too.
+        let maps = Api::<ConfigMap>::namespaced(world.client(), &self.healthy.space);
+        let before = maps.get("map-07").await.unwrap().uid();
+        maps.delete("map-07", &DeleteParams::default())
+            .await
+            .unwrap();
+        wait_for(maps, "map-07", "there again", |map: &ConfigMap| {
+            (map.uid() != before).then_some(())
+        })
+        .await;
+    }
+
+    async fn remove(&self, stage: &Stage) {
+        for play in [&self.healthy, &self.new, &self.newer] {
+            play.remove(&stage.world).await;
+        }
+        for play in [&self.healthy, &self.new, &self.newer] {
+            play.gone(&stage.world).await;
+        }
+    }
+}
+
+/// Takes programs away while everything is under way, and brings them back.
+async fn survives(away: &[Program]) {
+    let stage = stage(Options::default()).await;
+    let pid = stage.provisioner().await.pid().await;
+    let four = Four::set_up(&stage).await;
+    let mark = stage.audit.mark();
+    four.begin(&stage).await;
+    for &program in away {
+        stage.cluster.stop(program).await.unwrap();
+    }
+    // Long enough for watches to be told as failing, and for pauses to grow.
+    sleep(Duration::from_secs(5)).await;
+    for &program in away.iter().rev() {
+        stage.cluster.start_again(program).await.unwrap();
+    }
+    if away == [Etcd] {
+        // It notices by itself; readiness says so.
+        stage.cluster.start_again(Apiserver).await.unwrap();
+    }
+    let back = Instant::now();
+    four.is_over(&stage).await;
+    eprintln!(
+        "{away:?}: all is well {:.1} s later",
+        back.elapsed().as_secs_f64()
+    );
+    stage.audit.since(&mark).at_most(MOST, &format!("{away:?}"));
+    let provisioner = stage.provisioner().await;
+    assert!(!provisioner.has_ended());
+    assert_eq!(provisioner.pid().await, pid);
+    four.remove(&stage).await;
+}
+
+#[tokio::test]
+async fn an_apiserver_that_was_killed_in_the_midst_of_work_is_waited_for() {
+    survives(&[Apiserver]).await;
+}
+
+#[tokio::test]
+async fn a_database_that_goes_away_in_the_midst_of_work_is_waited_for() {
+    survives(&[Etcd]).await;
+}
+
+#[tokio::test]
+async fn a_whole_control_plane_that_goes_away_is_waited_for() {
+    survives(&[Apiserver, Etcd]).await;
+}

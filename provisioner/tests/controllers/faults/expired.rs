@@ -1,0 +1,43 @@
+//! A watch that was away for so long that the apiserver does not know any more what it has missed.
+
+use cluster::Program::Apiserver;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt as _, api::DeleteParams};
+
+use super::stage::stage_behind_line;
+use crate::support::{Play, eventually, wait_for};
+
+#[tokio::test]
+async fn what_an_expired_watch_has_missed_is_found_by_listing() {
+    let (stage, mut line) = stage_behind_line().await;
+    let world = &stage.world;
+    let play = Play::new(world, "expired").await;
+    play.install(world, 1).await;
+    play.settled(world, 1).await;
+    let maps = Api::<ConfigMap>::namespaced(world.client(), &play.space);
+    let before = maps.get("map-01").await.unwrap().uid();
+
+    line.cut();
+    maps.delete("map-01", &DeleteParams::default())
+        .await
+        .unwrap();
+    // A new apiserver remembers nothing of the time before it.
+    stage.cluster.stop(Apiserver).await.unwrap();
+    stage.cluster.start_again(Apiserver).await.unwrap();
+    let mark = stage.audit.mark();
+    line.mend().await;
+    wait_for(maps, "map-01", "there again", |map: &ConfigMap| {
+        (map.uid() != before).then_some(())
+    })
+    .await;
+    play.settled(world, 1).await;
+    let provisioner = stage.provisioner().await;
+    eventually("watches have expired", async || {
+        let log = provisioner.log();
+        log.contains("Expired").then_some(()).ok_or(log)
+    })
+    .await;
+    stage.audit.since(&mark).at_most(300, "expired watches");
+    play.remove(world).await;
+    play.gone(world).await;
+}

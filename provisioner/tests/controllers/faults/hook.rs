@@ -1,0 +1,140 @@
+//! An admission webhook for the ConfigMaps of one namespace.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use hyper::{Request, Response};
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration, core::v1::ConfigMap,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use serde_json::{Value, json};
+use tests::{Authority, Site};
+
+use crate::support::{World, config_map, eventually};
+
+/// What a webhook answers.
+pub(crate) enum Say {
+    /// No, and why.
+    No(&'static str),
+    /// Yes, with this JSON Patch.
+    Change(Value),
+}
+
+/// A webhook that is in force.
+pub(crate) struct Hook {
+    name: String,
+    _site: Option<Site>,
+}
+
+impl Hook {
+    /// Registers a webhook for a namespace.
+    pub(crate) async fn new(world: &World, namespace: &str, say: Say) -> Self {
+        let authority = Authority::default();
+        let site = Site::start(Some(&authority), move |request| {
+            let answer = answer(&request, &say);
+            async move { answer }
+        });
+        let client = json!({"url": site.url("/"), "caBundle": STANDARD.encode(authority.pem())});
+        let hook = Self {
+            name: namespace.to_owned(),
+            _site: Some(site),
+        };
+        hook.register(world, client).await;
+        hook
+    }
+
+    /// Registers a webhook where nobody listens.
+    pub(crate) async fn dead(world: &World, namespace: &str) -> Self {
+        let hook = Self {
+            name: namespace.to_owned(),
+            _site: None,
+        };
+        hook.register(world, json!({"url": "https://127.0.0.1:1/"}))
+            .await;
+        hook
+    }
+
+    async fn register(&self, world: &World, client: Value) {
+        let configuration = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": self.name},
+            "webhooks": [{
+                "name": "hook.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                "failurePolicy": "Fail", "clientConfig": client, "timeoutSeconds": 5,
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.name}},
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+                    "operations": ["CREATE", "UPDATE"]}],
+            }],
+        });
+        let configuration = serde_json::from_value(configuration).unwrap();
+        let api: Api<MutatingWebhookConfiguration> = world.api();
+        api.create(&PostParams::default(), &configuration)
+            .await
+            .unwrap();
+        // The apiserver hears of it a moment later.
+        eventually("the webhook is in force", async || {
+            match self.probe(world).await {
+                Ok(map)
+                    if map.data.as_ref().unwrap()["text"] == "probe"
+                        && map.metadata.labels.is_some() =>
+                {
+                    Err("it is not asked".to_owned())
+                }
+                _ => Ok(()),
+            }
+        })
+        .await;
+    }
+
+    async fn probe(&self, world: &World) -> Result<ConfigMap, kube::Error> {
+        let api: Api<ConfigMap> = Api::namespaced(world.client(), &self.name);
+        let mut probe: ConfigMap =
+            serde_json::from_value(config_map(&self.name, "probe", "probe")).unwrap();
+        probe.metadata.labels = Some([("probe".to_owned(), "yes".to_owned())].into());
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        api.create(&params, &probe).await
+    }
+
+    /// It is in force no longer.
+    pub(crate) async fn remove(self, world: &World) {
+        let api: Api<MutatingWebhookConfiguration> = world.api();
+        api.delete(&self.name, &DeleteParams::default())
+            .await
+            .unwrap();
+        eventually("the webhook is in force no longer", async || {
+            match self.probe(world).await {
+                Ok(map)
+                    if map.data.as_ref().unwrap()["text"] == "probe"
+                        && map.metadata.labels.is_some() =>
+                {
+                    Ok(())
+                }
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+    }
+}
+
+fn answer(request: &Request<Bytes>, say: &Say) -> Response<Bytes> {
+    let review: Value = serde_json::from_slice(request.body()).unwrap();
+    let uid = &review["request"]["uid"];
+    let response = match say {
+        Say::No(why) => json!({"uid": uid, "allowed": false, "status": {"message": why}}),
+        Say::Change(patch) => json!({
+            "uid": uid, "allowed": true, "patchType": "JSONPatch",
+            "patch": STANDARD.encode(patch.to_string()),
+        }),
+    };
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    let mut response = Response::new(Bytes::from(review.to_string()));
+    let json = "application/json".parse().unwrap();
+    response.headers_mut().insert("Content-Type", json);
+    response
+}

@@ -1,0 +1,60 @@
+//! Connections that have died and nobody was told: what a machine between does that has forgotten them.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, ResourceExt as _, api::DeleteParams};
+use manifests::api::instance::BundleInstance;
+use tokio::time::{Instant, sleep};
+
+use super::stage::stage_behind_line;
+use crate::support::Play;
+
+/// How long silence is not taken for death, and a little more.
+const NOTICED: Duration = Duration::from_secs(110);
+
+#[tokio::test]
+async fn connections_that_have_died_unnoticed_are_given_up() {
+    let (stage, line) = stage_behind_line().await;
+    let world = &stage.world;
+    let (old, new) = (
+        Play::new(world, "frozen").await,
+        Play::new(world, "late").await,
+    );
+    old.install(world, 1).await;
+    old.settled(world, 1).await;
+    let maps = Api::<ConfigMap>::namespaced(world.client(), &old.space);
+    let before = maps.get("map-03").await.unwrap().uid();
+    // At rest, quiet watches are not taken for dead.
+    let mark = stage.audit.mark();
+    sleep(NOTICED).await;
+    stage.audit.since(&mark).at_most(12, "at rest");
+
+    line.freeze();
+    let frozen = Instant::now();
+    new.install(world, 1).await;
+    maps.delete("map-03", &DeleteParams::default())
+        .await
+        .unwrap();
+    let instances = world.api::<BundleInstance>();
+    let is_over = async || {
+        let is_known = instances.get(&new.name).await.unwrap().status.is_some();
+        let map = maps.get_opt("map-03").await.unwrap();
+        is_known && map.is_some_and(|map| map.uid() != before)
+    };
+    while !is_over().await {
+        assert!(
+            frozen.elapsed() < NOTICED,
+            "{}",
+            stage.provisioner().await.log()
+        );
+        sleep(Duration::from_millis(500)).await;
+    }
+    eprintln!("noticed after {:.0} s", frozen.elapsed().as_secs_f64());
+    new.settled(world, 1).await;
+    old.settled(world, 1).await;
+    for play in [&old, &new] {
+        play.remove(world).await;
+        play.gone(world).await;
+    }
+}

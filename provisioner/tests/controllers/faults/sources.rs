@@ -1,0 +1,91 @@
+//! What bundles come from, and where they are stored, is away for a while.
+
+use std::{fs, time::Duration};
+
+use kube::api::DeleteParams;
+use manifests::api::instance::BundleInstance;
+use tokio::time::{Instant, sleep};
+
+use super::stage::{Stage, stage};
+use crate::support::{
+    Line, Options, Play, condition, config_map, gone, image, plain, storage, unique, wait_for,
+};
+
+/// How long is looked how often it is tried again.
+const WHILE: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_registry_that_is_down_is_tried_again_ever_more_seldom_until_it_is_back() {
+    let stage = stage(Options::default()).await;
+    let world = &stage.world;
+    let name = unique("down");
+    let bundle = plain(&[config_map("default", &name, "1")]);
+    let pushed = world.push(&format!("{name}:v1"), &bundle).await;
+    let mut line = Line::new(world.registry.host()).await;
+    let source = image(&pushed.replace(world.registry.host(), &line.host()));
+    line.cut();
+    let mark = stage.audit.mark();
+    world.instance(&name, "plain", source).await;
+    let told = fails(&stage, &name).await;
+    assert!(told.contains(&line.host()), "{told}");
+    sleep(WHILE).await;
+    let requests = stage.audit.since(&mark);
+    requests.at_most(60, "a registry that is down");
+
+    line.mend().await;
+    let mended = Instant::now();
+    world.wait_instance(&name, "Healthy", "True").await;
+    let took = mended.elapsed().as_secs_f64();
+    eprintln!("installed {took:.1} s after the registry was back");
+    let instances = world.api::<BundleInstance>();
+    instances
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    gone(instances, &name).await;
+}
+
+#[tokio::test]
+async fn a_folder_for_content_that_cannot_be_written_is_told_and_tried_again() {
+    let folder = storage();
+    let store = folder.path().join("store");
+    let options = Options {
+        storage: Some(store.clone()),
+        ..Options::default()
+    };
+    let stage = stage(options).await;
+    let world = &stage.world;
+    let play = Play::new(world, "stored").await;
+    play.install(world, 1).await;
+    play.settled(world, 1).await;
+
+    // Root, too, cannot write below what is no folder.
+    let away = folder.path().join("away");
+    fs::rename(&store, &away).unwrap();
+    fs::write(&store, "in the way").unwrap();
+    let mark = stage.audit.mark();
+    play.upgrade(world, 2).await;
+    let told = fails(&stage, &play.name).await;
+    assert!(told.contains(store.to_str().unwrap()), "{told}");
+    sleep(WHILE).await;
+    let requests = stage.audit.since(&mark);
+    requests.at_most(80, "a folder that is no folder");
+
+    fs::remove_file(&store).unwrap();
+    fs::rename(&away, &store).unwrap();
+    play.settled(world, 2).await;
+    assert!(!stage.provisioner().await.has_ended());
+    play.remove(world).await;
+    play.gone(world).await;
+}
+
+/// Waits until an instance says why there is no content, and returns that.
+async fn fails(stage: &Stage, name: &str) -> String {
+    let told = wait_for(stage.world.api(), name, "failing", |it: &BundleInstance| {
+        let found = condition(&it.status.as_ref()?.conditions, "HasValidBundle")?;
+        (found.reason == "UnpackFailed").then_some(())
+    });
+    let conditions = told.await.status.unwrap().conditions;
+    let found = condition(&conditions, "HasValidBundle").unwrap();
+    found.message.clone()
+}

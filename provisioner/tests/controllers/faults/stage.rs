@@ -1,0 +1,199 @@
+//! A control plane to break, and what the apiserver writes down of the provisioner's requests.
+
+#![allow(dead_code, reason = "not every test needs everything")]
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::PathBuf,
+    time::Duration,
+};
+
+use cluster::Cluster;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    sync::{Mutex, MutexGuard, OnceCell},
+    time::Instant,
+};
+
+use crate::support::{self, Line, Options, Provisioner, World};
+
+/// What the requests of a provisioner carry.
+const AGENT: &str = "provisioner/";
+
+const POLICY: &str = r"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [ResponseStarted, ResponseComplete]
+rules:
+- level: Metadata
+";
+
+/// A cluster, a provisioner for it alone, and nobody else who breaks it at the same time.
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) audit: &'static Audit,
+    pub(crate) cluster: &'static Cluster,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// What the apiserver writes down.
+pub(crate) struct Audit {
+    log: PathBuf,
+    _folder: TempDir,
+}
+
+/// A moment, to count from.
+pub(crate) struct Mark {
+    offset: u64,
+    at: Instant,
+}
+
+/// The requests of a while.
+pub(crate) struct Requests {
+    pub(crate) all: Vec<Request>,
+    pub(crate) time: Duration,
+}
+
+/// A request of a provisioner.
+pub(crate) struct Request {
+    pub(crate) verb: String,
+    pub(crate) uri: String,
+    /// Which process sent it.
+    pub(crate) agent: String,
+}
+
+/// Sets up the stage for one test.
+pub(crate) async fn stage(options: Options) -> Stage {
+    let (cluster, audit, turn) = empty().await;
+    let provisioner = Provisioner::start(cluster, options).await;
+    Stage {
+        world: World::of(cluster, provisioner),
+        audit,
+        cluster,
+        _turn: turn,
+    }
+}
+
+/// The same with a line between the provisioner and the apiserver.
+pub(crate) async fn stage_behind_line() -> (Stage, Line) {
+    let (cluster, audit, turn) = empty().await;
+    let (line, kubeconfig) = Line::of_kubeconfig(cluster).await;
+    let options = Options {
+        kubeconfig: Some(kubeconfig),
+        ..Options::default()
+    };
+    let provisioner = Provisioner::start(cluster, options).await;
+    let stage = Stage {
+        world: World::of(cluster, provisioner),
+        audit,
+        cluster,
+        _turn: turn,
+    };
+    (stage, line)
+}
+
+/// The same without a provisioner.
+pub(crate) async fn empty() -> (&'static Cluster, &'static Audit, MutexGuard<'static, ()>) {
+    static PLANE: OnceCell<(Cluster, Audit)> = OnceCell::const_new();
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let turn = TURN.lock().await;
+    let (cluster, audit) = PLANE.get_or_init(plane).await;
+    (cluster, audit, turn)
+}
+
+async fn plane() -> (Cluster, Audit) {
+    let folder = tempfile::Builder::new().prefix("audit-").tempdir().unwrap();
+    let (policy, log) = (folder.path().join("policy"), folder.path().join("log"));
+    std::fs::write(&policy, POLICY).unwrap();
+    let options = cluster::Options {
+        apiserver_flags: vec![
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", log.display()),
+        ],
+        ..cluster::Options::default()
+    };
+    let cluster = Cluster::start_with(&options).await.unwrap();
+    support::prepare(&cluster).await;
+    let audit = Audit {
+        log,
+        _folder: folder,
+    };
+    (cluster, audit)
+}
+
+impl Stage {
+    /// The provisioner.
+    pub(crate) async fn provisioner(&self) -> &Provisioner {
+        self.world.provisioner().await
+    }
+}
+
+impl Audit {
+    /// Now.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            offset: std::fs::metadata(&self.log).unwrap().len(),
+            at: Instant::now(),
+        }
+    }
+
+    /// What provisioners have asked for since then.
+    pub(crate) fn since(&self, mark: &Mark) -> Requests {
+        let mut log = File::open(&self.log).unwrap();
+        log.seek(SeekFrom::Start(mark.offset)).unwrap();
+        let mut text = String::new();
+        log.read_to_string(&mut text).unwrap();
+        let request = |line: &str| {
+            let event: Value = serde_json::from_str(line).ok()?;
+            let agent = event["userAgent"].as_str()?;
+            agent.starts_with(AGENT).then(|| Request {
+                verb: event["verb"].as_str().unwrap_or_default().to_owned(),
+                uri: event["requestURI"].as_str().unwrap_or_default().to_owned(),
+                agent: agent.to_owned(),
+            })
+        };
+        Requests {
+            all: text.lines().filter_map(request).collect(),
+            time: mark.at.elapsed(),
+        }
+    }
+}
+
+impl Requests {
+    /// Those that change something, Events aside.
+    pub(crate) fn writes(&self) -> usize {
+        let reads = ["get", "list", "watch"];
+        let writes =
+            |it: &&Request| !reads.contains(&it.verb.as_str()) && !it.uri.contains("/events");
+        self.all.iter().filter(writes).count()
+    }
+
+    /// Fails when there were more than so many; a loop without a pause makes hundreds a second.
+    pub(crate) fn at_most(&self, most: usize, when: &str) {
+        eprintln!(
+            "{when}: {} requests in {:.1} s",
+            self.all.len(),
+            self.time.as_secs_f64()
+        );
+        assert!(self.all.len() <= most, "{when}: more than {most}:\n{self}");
+    }
+}
+
+impl std::fmt::Display for Requests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for it in &self.all {
+            let path = it.uri.split('?').next().unwrap_or_default();
+            *counts.entry((&it.verb, path)).or_default() += 1;
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        for ((verb, path), count) in counts.into_iter().take(40) {
+            writeln!(f, "{count:6} {verb} {path}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,21 @@
+//! Faults that take minutes: `make faults`, which `make e2e` includes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "what goes wrong fails the test by panicking"
+)]
+
+mod support;
+
+mod faults {
+    #[allow(dead_code, reason = "shared with the short ones")]
+    mod hook;
+    mod kills;
+    mod silence;
+    mod stage;
+    mod stubborn;
+}

@@ -1,0 +1,258 @@
+//! An operator in two versions, and what has to be in the cluster of each: no more and no less.
+
+use std::collections::BTreeSet;
+
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    core::ApiResource,
+    discovery::{ApiGroup, Discovery, verbs},
+};
+use manifests::api::{
+    instance::{BundleInstance, CrdDeletionPolicy},
+    labels,
+};
+use serde_json::{Value, json};
+
+use super::{World, condition, config_map, crd, eventually, image, instance, plain, unique};
+
+/// How many ConfigMaps both versions have.
+const MAPS: usize = 20;
+/// How many objects only one of them has.
+const OWN: usize = 5;
+
+/// Kinds that nobody installs. The controllers of Services copy labels to theirs.
+const NOT_OURS: [&str; 4] = ["ComponentStatus", "Endpoints", "EndpointSlice", "Event"];
+
+/// An instance with a bundle for each of two versions.
+pub(crate) struct Play {
+    pub(crate) name: String,
+    /// The namespace it is installed in; it outlives the instance.
+    pub(crate) space: String,
+    images: [String; 2],
+    kinds: Vec<ApiResource>,
+}
+
+impl Play {
+    /// Publishes the versions 1 and 2.
+    pub(crate) async fn new(world: &World, prefix: &str) -> Self {
+        let name = unique(prefix);
+        let space = format!("{name}-space");
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}});
+        world.apply(&namespace).await;
+        let mut play = Self {
+            kinds: kinds(world.client()).await,
+            name,
+            space,
+            images: [String::new(), String::new()],
+        };
+        for version in [1, 2] {
+            let bundle = plain(&play.objects(version));
+            let tag = format!("{}:v{version}", play.name);
+            play.images[version - 1] = world.push(&tag, &bundle).await;
+        }
+        let resource = ApiResource {
+            group: play.group(),
+            version: "v1".to_owned(),
+            api_version: format!("{}/v1", play.group()),
+            kind: "Widget".to_owned(),
+            plural: "widgets".to_owned(),
+        };
+        play.kinds.push(resource);
+        play
+    }
+
+    fn group(&self) -> String {
+        format!("{}.example.com", self.name)
+    }
+
+    /// The objects of a version.
+    pub(crate) fn objects(&self, version: usize) -> Vec<Value> {
+        let (name, space) = (&self.name, &self.space);
+        let text = version.to_string();
+        let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": space});
+        let role =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+        let rules =
+            json!([{"apiGroups": [self.group()], "resources": ["widgets"], "verbs": ["get"]}]);
+        let template = json!({
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "main", "image": format!("example.com/{name}:{version}")}]},
+        });
+        let mut objects = vec![
+            crd(&self.group(), "Widget"),
+            json!({"apiVersion": format!("{}/v1", self.group()), "kind": "Widget",
+                "metadata": {"name": "one", "namespace": space}, "spec": {"size": version}}),
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": space}}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": name}, "rules": rules}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": name}, "roleRef": role, "subjects": [subject]}),
+            json!({"apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": "secret", "namespace": space}, "stringData": {"version": text}}),
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "service", "namespace": space},
+                "spec": {"selector": {"app": name}, "ports": [{"port": 80 + version}]}}),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "operator", "namespace": space},
+                "spec": {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": template}}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": format!("{name}-only-{version}")}, "rules": []}),
+        ];
+        objects.extend((0..MAPS).map(|n| config_map(space, &format!("map-{n:02}"), &text)));
+        objects.extend((0..OWN).map(|n| config_map(space, &format!("only-{version}-{n}"), &text)));
+        objects
+    }
+
+    /// The instance, of a version.
+    pub(crate) async fn install(&self, world: &World, version: usize) {
+        let mut new = instance(&self.name, "plain", image(&self.images[version - 1]));
+        new.spec.crd_deletion_policy = CrdDeletionPolicy::Delete;
+        world.create(&new).await;
+    }
+
+    /// Another version.
+    pub(crate) async fn upgrade(&self, world: &World, version: usize) {
+        let source = image(&self.images[version - 1]);
+        let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
+        let api: Api<BundleInstance> = world.api();
+        api.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+
+    /// No instance any more; does not wait.
+    pub(crate) async fn remove(&self, world: &World) {
+        let api: Api<BundleInstance> = world.api();
+        api.delete(&self.name, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+
+    /// Waits until the instance says that a version is installed and healthy, and until exactly its objects are there,
+    /// as they were declared.
+    pub(crate) async fn settled(&self, world: &World, version: usize) {
+        let client = world.client();
+        eventually(&format!("{} {version} is settled", self.name), async || {
+            self.is_settled(&client, version).await
+        })
+        .await;
+    }
+
+    /// Whether exactly that version is there, or why not.
+    async fn is_settled(&self, client: &Client, version: usize) -> Result<(), String> {
+        let said = |error: kube::Error| error.to_string();
+        let api: Api<BundleInstance> = Api::all(client.clone());
+        let instance = api.get(&self.name).await.map_err(said)?;
+        let status = instance.status.clone().unwrap_or_default();
+        for (type_, reason) in [
+            ("HasValidBundle", "UnpackSuccessful"),
+            ("Installed", "InstallationSucceeded"),
+            ("Healthy", "Healthy"),
+        ] {
+            let found = condition(&status.conditions, type_);
+            let is_so = found.is_some_and(|it| {
+                it.status == "True"
+                    && it.reason == reason
+                    && it.observed_generation == instance.metadata.generation
+            });
+            if !is_so {
+                let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
+                    Api::namespaced(client.clone(), &self.space);
+                let deployment = deployments.get_opt("operator").await.map_err(said)?;
+                let status = deployment.and_then(|it| it.status);
+                return Err(format!("{found:#?}; its Deployment: {status:#?}"));
+            }
+        }
+        let found = self.owned(client).await.map_err(said)?;
+        let expected = self.expected(version);
+        if found != expected {
+            let missing: Vec<_> = expected.difference(&found).collect();
+            let surplus: Vec<_> = found.difference(&expected).collect();
+            return Err(format!("missing: {missing:?}, too many: {surplus:?}"));
+        }
+        let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
+            Api::namespaced(client.clone(), &self.space);
+        let text = version.to_string();
+        for map in maps.list(&ListParams::default()).await.map_err(said)? {
+            let is_ours = map.labels().contains_key(labels::OWNER_NAME);
+            let value = map.data.as_ref().and_then(|data| data.get("text"));
+            if is_ours && value != Some(&text) {
+                return Err(format!("{} has {value:?}", map.name_any()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until neither the instance nor anything of it is there.
+    pub(crate) async fn gone(&self, world: &World) {
+        super::gone::<BundleInstance>(world.api(), &self.name).await;
+        let client = world.client();
+        eventually(&format!("nothing of {} is left", self.name), async || {
+            let left = self
+                .owned(&client)
+                .await
+                .map_err(|error| error.to_string())?;
+            left.is_empty()
+                .then_some(())
+                .ok_or_else(|| format!("{left:?}"))
+        })
+        .await;
+    }
+
+    fn expected(&self, version: usize) -> BTreeSet<String> {
+        let line = |object: Value| {
+            let metadata = &object["metadata"];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            line(
+                &text(&object["kind"]),
+                &text(&metadata["namespace"]),
+                &text(&metadata["name"]),
+            )
+        };
+        let mut expected: BTreeSet<_> = self.objects(version).into_iter().map(line).collect();
+        expected.insert("Bundle".to_owned());
+        expected
+    }
+
+    /// What carries the owner labels of the instance, of all kinds that the cluster serves. Bundles have names that
+    /// nobody can guess.
+    async fn owned(&self, client: &Client) -> Result<BTreeSet<String>, kube::Error> {
+        let selector = format!("{}={}", labels::OWNER_NAME, self.name);
+        let params = ListParams::default().labels(&selector);
+        let mut owned = BTreeSet::new();
+        for kind in &self.kinds {
+            let api: Api<DynamicObject> = Api::all_with(client.clone(), kind);
+            let found = match api.list_metadata(&params).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => continue,
+                found => found?,
+            };
+            for object in found {
+                let namespace = object.namespace().unwrap_or_default();
+                let text = match kind.kind.as_str() {
+                    "Bundle" => "Bundle".to_owned(),
+                    kind => line(kind, &namespace, &object.name_any()),
+                };
+                owned.insert(text);
+            }
+        }
+        Ok(owned)
+    }
+}
+
+fn line(kind: &str, namespace: &str, name: &str) -> String {
+    format!("{kind} {namespace}/{name}")
+}
+
+/// All built-in kinds that can be listed, and ours.
+async fn kinds(client: Client) -> Vec<ApiResource> {
+    let discovery = Discovery::new(client).run_aggregated().await.unwrap();
+    let kinds = discovery.groups().flat_map(ApiGroup::recommended_resources);
+    kinds
+        .filter(|(kind, can)| {
+            can.supports_operation(verbs::LIST)
+                && !NOT_OURS.contains(&kind.kind.as_str())
+                && !kind.group.ends_with(".example.com")
+        })
+        .map(|(kind, _)| kind)
+        .collect()
+}
