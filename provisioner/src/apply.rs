@@ -26,6 +26,7 @@ use crate::{
     plan::{Leaving, Owner, Step, Wave},
 };
 
+use self::established::Fresh;
 pub use manifests::api::MANAGER;
 
 /// An object that is in place.
@@ -129,9 +130,14 @@ impl Apply<'_> {
                 }
             }
             if wave == Wave::Definitions {
-                let in_place = |step: &&&Step| report.applied.contains_key(&step.object.identity());
-                let definitions: Vec<_> = batch.iter().filter(in_place).copied().collect();
-                report.failed.extend(self.established(&definitions).await);
+                let mut definitions = Vec::new();
+                for step in batch {
+                    if let Some(applied) = report.applied.get(&step.object.identity()) {
+                        definitions.push(Fresh { step, applied });
+                    }
+                }
+                let late = self.established(&definitions).await;
+                report.failed.extend(late);
             }
             if !report.failed.is_empty() {
                 report.stopped_in = Some(wave);

@@ -24,6 +24,7 @@ mod status;
 mod upkeep;
 pub mod upload;
 mod write;
+mod written;
 
 use kube::Resource as _;
 use manifests::api::{Class, bundle::Bundle};

@@ -7,8 +7,14 @@ use kube::Client;
 use unpacker::Store;
 
 use crate::{
-    account::Accounts, events::Events, kinds::Kinds, metrics::Metrics,
-    preflight::versions::Versions, process::Ready, settings::Settings, watches::Watches,
+    account::Accounts,
+    events::Events,
+    kinds::Kinds,
+    metrics::Metrics,
+    preflight::{Mighty, versions::Versions},
+    process::Ready,
+    settings::Settings,
+    watches::Watches,
 };
 
 /// Handles to everything outside, the clock included. Cheap to clone.
@@ -28,6 +34,8 @@ pub struct Context {
     pub watches: Arc<Watches>,
     /// Of the cluster and of OpenShift.
     pub versions: Arc<Versions>,
+    /// Whether the provisioner itself may do everything.
+    pub mighty: Arc<Mighty>,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Events for people.

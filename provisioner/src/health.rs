@@ -29,6 +29,15 @@ pub enum Health {
 /// Messages of conditions are cut here: they come from anybody.
 const LONGEST: usize = 300;
 
+/// The fields of a spec that rules ask for.
+pub(crate) const SPEC: &[&str] = &[
+    "clusterIP",
+    "progressDeadlineSeconds",
+    "replicas",
+    "type",
+    "updateStrategy",
+];
+
 /// Whether the kind has rules, so that its objects are watched in full.
 pub fn has_rules(kind: &GroupVersionKind) -> bool {
     kinds::rule(&kind.group, &kind.kind).is_some()

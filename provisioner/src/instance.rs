@@ -23,6 +23,7 @@ pub mod outcome;
 mod reconcile;
 mod rollback;
 pub mod status;
+mod tell;
 pub mod template;
 mod uninstall;
 
@@ -79,6 +80,7 @@ pub async fn run(
         watcher::Config::default(),
     )
     .backoff(Pauses::default())
+    .modify(|instance| instance.metadata.managed_fields = None)
     .reflect(writer)
     // Not by the store: of several who wait for it only one is woken, and its controller waits already.
     .inspect(move |event| {

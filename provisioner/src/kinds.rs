@@ -1,7 +1,9 @@
 //! Which kinds the apiserver serves: asked once, forgotten when definitions change.
 
+mod appear;
 mod ask;
 pub(crate) mod definition;
+mod definitions;
 mod follow;
 
 use std::{
@@ -17,6 +19,9 @@ use kube::{
 };
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
+
+use self::definitions::Definitions;
+pub(crate) use self::definitions::State;
 
 /// How long a "not served" is believed. Definitions are watched, but what they lead to appears in discovery a moment
 /// later, and aggregated APIs come and go with the pods behind them.
@@ -46,6 +51,7 @@ pub struct Kinds {
     client: Client,
     known: Mutex<HashMap<GroupVersion, Arc<Slot>>>,
     changes: watch::Sender<u64>,
+    definitions: Definitions,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +79,7 @@ impl Kinds {
             client,
             known: Mutex::default(),
             changes: watch::Sender::new(0),
+            definitions: Definitions::new(),
         }
     }
 
@@ -183,6 +190,40 @@ impl Kinds {
             () = stop.cancelled() => {}
             () = follow::all(self) => {}
         }
+    }
+
+    /// Whether a kind is known to be served, without asking.
+    pub(crate) fn knows(&self, kind: &GroupVersionKind) -> bool {
+        let version = GroupVersion {
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+        };
+        let slot = self.known().get(&version).cloned();
+        slot.is_some_and(|slot| {
+            let served = slot.0.get();
+            served.is_some_and(|served| served.find(&kind.kind).is_some())
+        })
+    }
+
+    /// How far a definition is, as far as the watch has told.
+    pub(crate) fn definition(&self, name: &str) -> Option<State> {
+        self.definitions.get(name)
+    }
+
+    /// Tells of every change of a definition; `None` while they are not watched.
+    pub(crate) fn definitions(&self) -> Option<watch::Receiver<()>> {
+        let changes = self.definitions.changes();
+        self.definitions.are_told().then_some(changes)
+    }
+
+    /// Keeps what discovery shows of a group version.
+    fn learn(&self, version: &GroupVersion, kinds: Option<HashMap<String, Arc<Kind>>>) {
+        let served = Served {
+            kinds,
+            asked: Instant::now(),
+        };
+        let slot = Slot(OnceCell::new_with(Some(served)));
+        self.known().insert(version.clone(), Arc::new(slot));
     }
 
     /// The slots of group versions: those there are, unless they say "not served" for too long, or empty ones.

@@ -12,10 +12,11 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use self::rights::Mighty;
 use kube::Client;
 use manifests::{
     api::{instance::BundleInstance, labels},
-    object::Identity,
+    object::{Identity, Object},
 };
 
 use crate::{
@@ -44,6 +45,8 @@ pub struct Input<'a> {
     pub kinds: &'a Kinds,
     /// Of the cluster and of OpenShift.
     pub versions: &'a versions::Versions,
+    /// Whether the provisioner itself may do everything.
+    pub mighty: &'a Mighty,
     /// The label and the namespace of the provisioner's own objects, which no bundle may touch.
     pub system_namespace: &'a str,
     /// How many requests at once.
@@ -105,17 +108,18 @@ impl Findings {
 /// When the apiserver cannot be asked; to be tried again.
 pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
     let (mut findings, out_of_reach) = at_once(input);
-    let access = rights::access(input).await?;
+    let (access, namespaces) = futures::join!(rights::access(input), namespaces::find(input));
+    let access = access?;
     if let rights::Access::None(problem) = access {
         // Whatever else is to be known would take the rights of the account.
         findings.problems.push(problem);
         return Ok(bounded(findings));
     }
-    let namespaces = namespaces::find(input).await?;
+    let namespaces = namespaces?;
     findings
         .problems
         .extend(namespaces::check(&input.plan.steps, &namespaces));
-    let (rights, ownership, definitions, versions) = futures::join!(
+    let (rights, ownership, versions) = futures::join!(
         async {
             match access {
                 rights::Access::Everything => Ok(Findings::default()),
@@ -123,10 +127,12 @@ pub async fn run(input: &Input<'_>) -> Result<Findings, kube::Error> {
             }
         },
         ownership::check(input, &namespaces, &out_of_reach),
-        crd::check(input),
         versions::check(input),
     );
     let (rights, ownership) = (rights?, ownership?);
+    // Nobody asks again for what was just found not to be there.
+    let may_exist = |object: &Object| !ownership.absent.contains(&object.identity());
+    let definitions = crd::check_those(input, may_exist).await;
     let lacks_rights = !rights.problems.is_empty();
     findings.merge(rights);
     findings.merge(ownership.findings);

@@ -43,14 +43,6 @@ impl Contender {
         }
     }
 
-    /// How its requests name the program.
-    pub(crate) fn agent(self) -> &'static str {
-        match self {
-            Self::Ours => "provisioner/",
-            Self::Peer => "core/",
-        }
-    }
-
     /// What the labels of objects call the owner.
     pub(crate) fn kind(self) -> &'static str {
         match self {

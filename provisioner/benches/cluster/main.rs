@@ -169,12 +169,10 @@ async fn fifty(place: &Place) -> Fifty {
     let cpu = place.provisioner.process.cpu();
     let mark = place.mark();
     let start = Instant::now();
-    futures::future::join_all(
-        bundles
-            .iter()
-            .map(|bundle| place.declare(bundle, NAMESPACE)),
-    )
-    .await;
+    let declare = async |bundle: &bundles::Bundle| {
+        place.declare(bundle, &bundle.name).await;
+    };
+    futures::future::join_all(bundles.iter().map(declare)).await;
     let all = place.verdicts.settled(before + bundles.len(), QUIET).await;
     let told: Vec<_> = bundles
         .iter()
@@ -185,6 +183,12 @@ async fn fifty(place: &Place) -> Fifty {
         .map(|(_, told)| told)
         .max_by_key(|told| told.at)
         .unwrap();
+    let mut seconds: Vec<_> = told
+        .iter()
+        .map(|(_, told)| (told.at - start).as_secs_f64())
+        .collect();
+    seconds.sort_by(f64::total_cmp);
+    eprintln!("verdicts after {seconds:.1?} s");
     for (bundle, told) in told.iter().filter(|(_, told)| !told.verdict.installed) {
         let message: String = told.verdict.message.chars().take(300).collect();
         eprintln!("{}: {message}", bundle.name);

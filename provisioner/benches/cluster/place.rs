@@ -121,7 +121,7 @@ impl Place {
 
     /// What the provisioner has asked since.
     pub(crate) fn calls(&self, since: Mark, until: Timestamp) -> Calls {
-        self.audit.since(since, self.contender.agent(), until)
+        self.audit.since(since, until)
     }
 
     /// What it asks while nothing happens.

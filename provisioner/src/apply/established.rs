@@ -1,4 +1,7 @@
 //! Waiting until the kinds of applied definitions can be used.
+//!
+//! The watch of definitions tells, and asks discovery once for all who wait. Where it does not run, or is late, the
+//! apiserver is asked from here.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,78 +11,112 @@ use std::{
 use kube::{api::GetParams, core::GroupVersionKind};
 use manifests::object::Identity;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout_at},
+};
 
 use super::{
-    Apply, Cause, Failure, failure,
-    request::{Address, send},
+    Applied, Apply, Cause, Failure, failure,
+    request::{Address, Trouble, send},
 };
 use crate::{
-    kinds::definition::{Definition, Spec},
+    kinds::{
+        State,
+        definition::{Definition, Spec},
+    },
     plan::Step,
 };
 
 /// How long all definitions of a bundle together may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two questions, where nobody tells.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// The same, where somebody does.
+const FIRST_DOUBT: Duration = Duration::from_secs(2);
+const LONGEST_DOUBT: Duration = Duration::from_secs(8);
+
+/// A definition that was just applied.
+pub(super) struct Fresh<'a> {
+    pub(super) step: &'a Step,
+    pub(super) applied: &'a Applied,
+}
 
 impl Apply<'_> {
     /// Waits until definitions are Established, and discovery tells of all they serve.
-    pub(super) async fn established(&self, steps: &[&Step]) -> Vec<Failure> {
+    pub(super) async fn established(&self, definitions: &[Fresh<'_>]) -> Vec<Failure> {
         let deadline = Instant::now() + PATIENCE;
+        let all: Vec<&Fresh<'_>> = definitions.iter().collect();
         let mut failures: Vec<Failure> = self
-            .each(steps, |step| self.is_established(step, deadline))
+            .each(&all, |fresh| self.is_established(fresh, deadline))
             .await
             .into_iter()
             .flatten()
             .filter_map(Result::err)
             .collect();
         if failures.is_empty() {
-            failures = self.are_served(steps, deadline).await;
+            failures = self.are_served(definitions, deadline).await;
         }
         failures
     }
 
-    async fn is_established(&self, step: &Step, deadline: Instant) -> Result<(), Failure> {
-        let identity = step.object.identity();
-        let trouble = |trouble| failure::of(step.object.identity(), &trouble);
-        let address = Address::of(&step.kind, &identity).map_err(trouble)?;
-        let mut pause = FIRST_PAUSE;
+    async fn is_established(&self, fresh: &Fresh<'_>, deadline: Instant) -> Result<(), Failure> {
+        let identity = fresh.step.object.identity();
+        let mut told = self.kinds.definitions();
+        let mut pauses = Pauses::of(told.as_ref());
+        let mut said = None;
         loop {
-            let request = || address.collection.get(&address.name, &GetParams::default());
-            let definition: Definition = send(self.client, request).await.map_err(trouble)?;
-            let status = definition.status.unwrap_or_default();
-            if status.is("Established") {
-                return Ok(());
+            let state = self.kinds.definition(&identity.name);
+            let mut state = state.filter(|state| fresh.is_it(state));
+            let is_decided = |state: &State| state.established || state.refused.is_some();
+            if !state.as_ref().is_some_and(is_decided) && pauses.is_over() {
+                let asked = self.ask(fresh).await;
+                let asked = asked.map_err(|trouble| failure::of(identity.clone(), &trouble))?;
+                said = asked.status.as_ref().and_then(|status| {
+                    let said = status.condition("Established")?;
+                    Some(said.message.clone())
+                });
+                pauses.begin();
+                state = Some(State::of(&asked));
             }
-            if let Some(names) = status.condition("NamesAccepted")
-                && names.status == "False"
-            {
-                let problem = format!(
-                    "its names are not accepted: {}; remove the definition that uses them already, or choose others",
-                    names.message
-                );
-                return Err(not_established(identity, &problem));
+            match state {
+                Some(State {
+                    established: true, ..
+                }) => return Ok(()),
+                Some(State {
+                    refused: Some(message),
+                    ..
+                }) => {
+                    let problem = format!(
+                        "its names are not accepted: {message}; remove the definition that uses them already, or choose \
+                         others"
+                    );
+                    return Err(not_established(identity, &problem));
+                }
+                _ if Instant::now() > deadline => {
+                    let said = said.as_deref().unwrap_or("the apiserver does not say why");
+                    let problem = format!(
+                        "is not Established after {} s: {said}; it is waited for again",
+                        PATIENCE.as_secs()
+                    );
+                    return Err(not_established(identity, &problem));
+                }
+                _ => pauses.wait(told.as_mut()).await,
             }
-            if Instant::now() > deadline {
-                let said = status.condition("Established");
-                let said = said.map_or("the apiserver does not say why", |said| &said.message);
-                let problem = format!(
-                    "is not Established after {} s: {said}; it is waited for again",
-                    PATIENCE.as_secs()
-                );
-                return Err(not_established(identity, &problem));
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
+    async fn ask(&self, fresh: &Fresh<'_>) -> Result<Definition, Trouble> {
+        let address = Address::of(&fresh.step.kind, &fresh.step.object.identity())?;
+        let request = || address.collection.get(&address.name, &GetParams::default());
+        send(self.client, request).await
+    }
+
     /// Discovery follows the condition, and a new version of an Established definition, with a delay.
-    async fn are_served(&self, steps: &[&Step], deadline: Instant) -> Vec<Failure> {
+    async fn are_served(&self, definitions: &[Fresh<'_>], deadline: Instant) -> Vec<Failure> {
         let mut wanted: HashMap<GroupVersionKind, Identity> = HashMap::new();
-        for step in steps {
+        for Fresh { step, .. } in definitions {
             let spec = step.object.value().get("spec");
             let Some(spec) = spec.and_then(|spec| Spec::deserialize(spec).ok()) else {
                 continue;
@@ -90,21 +127,30 @@ impl Apply<'_> {
             }
         }
         let groups: BTreeSet<String> = wanted.keys().map(|kind| kind.group.clone()).collect();
-        let mut pause = FIRST_PAUSE;
+        let is_told = self.kinds.definitions().is_some();
+        let mut told = is_told.then(|| self.kinds.changes());
+        let mut pauses = Pauses::of(told.as_ref());
+        let mut problem = String::new();
         loop {
-            for group in &groups {
-                self.kinds.forget(group);
+            if is_told {
+                wanted.retain(|kind, _| !self.kinds.knows(kind));
             }
-            let problem = match self.kinds.find(wanted.keys().cloned()).await {
-                Ok(found) => {
-                    wanted.retain(|kind, _| found.get(kind).is_none_or(Option::is_none));
-                    if wanted.is_empty() {
-                        return Vec::new();
-                    }
-                    String::new()
+            if !wanted.is_empty() && pauses.is_over() {
+                for group in &groups {
+                    self.kinds.forget(group);
                 }
-                Err(error) => format!(" ({error})"),
-            };
+                problem = match self.kinds.find(wanted.keys().cloned()).await {
+                    Ok(found) => {
+                        wanted.retain(|kind, _| found.get(kind).is_none_or(Option::is_none));
+                        String::new()
+                    }
+                    Err(error) => format!(" ({error})"),
+                };
+                pauses.begin();
+            }
+            if wanted.is_empty() {
+                return Vec::new();
+            }
             if Instant::now() > deadline {
                 let late = wanted.iter().map(|(kind, identity)| {
                     let problem = format!(
@@ -116,9 +162,62 @@ impl Apply<'_> {
                 });
                 return late.collect();
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pauses.wait(told.as_mut()).await;
         }
+    }
+}
+
+impl Fresh<'_> {
+    /// Whether this is told of what was applied, and not of what was there before.
+    fn is_it(&self, state: &State) -> bool {
+        let applied = self.applied.resource_version.parse().unwrap_or(0);
+        state.uid == self.applied.uid && state.version >= applied
+    }
+}
+
+/// When the apiserver is asked.
+struct Pauses {
+    next: Instant,
+    pause: Duration,
+    longest: Duration,
+}
+
+impl Pauses {
+    /// Now, and then every now and then; where somebody tells, only when that is late.
+    fn of<T>(told: Option<&watch::Receiver<T>>) -> Self {
+        let now = Instant::now();
+        match told {
+            Some(_) => Self {
+                next: now + FIRST_DOUBT,
+                pause: FIRST_DOUBT,
+                longest: LONGEST_DOUBT,
+            },
+            None => Self {
+                next: now,
+                pause: FIRST_PAUSE,
+                longest: LONGEST_PAUSE,
+            },
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.next <= Instant::now()
+    }
+
+    fn begin(&mut self) {
+        self.next = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(self.longest);
+    }
+
+    /// Waits until there is news, or the pause is over.
+    async fn wait<T>(&self, told: Option<&mut watch::Receiver<T>>) {
+        if let Some(told) = told {
+            // Who tells lives as long as the process.
+            if !matches!(timeout_at(self.next, told.changed()).await, Ok(Err(_))) {
+                return;
+            }
+        }
+        sleep(self.next.saturating_duration_since(Instant::now())).await;
     }
 }
 

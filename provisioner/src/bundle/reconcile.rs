@@ -1,13 +1,13 @@
 //! What is done for one Bundle.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kube::{ResourceExt, runtime::controller::Action};
 use manifests::api::{
     Class,
     bundle::{Bundle, Facts, Phase},
 };
-use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use unpacker::{Digest, job::chain};
 
 use super::{
@@ -19,6 +19,7 @@ use super::{
     status::{Outcome, Unpacked, is_unpacked},
     uid,
     write::write,
+    written::Written,
 };
 use crate::{context::Context, metrics};
 
@@ -26,9 +27,14 @@ use crate::{context::Context, metrics};
 const FETCHES: usize = 16;
 /// How many are converted at once: each takes a processor, and several times its size in memory.
 const CONVERSIONS: usize = 2;
+/// What takes no longer than this is not told of while it goes on.
+const AT_ONCE: Duration = Duration::from_millis(300);
+
 /// What the reconciles share.
 pub(super) struct Shared {
     pub(super) ctx: Context,
+    /// What was said last.
+    pub(super) written: Written,
     backoff: Backoff,
     held: Held,
     fetches: Semaphore,
@@ -39,6 +45,7 @@ impl Shared {
     pub(super) fn new(ctx: Context) -> Self {
         Self {
             ctx,
+            written: Written::default(),
             backoff: Backoff::default(),
             held: Held::default(),
             fetches: Semaphore::new(FETCHES),
@@ -53,12 +60,14 @@ impl Shared {
 
     /// A Bundle is gone.
     pub(super) fn forget(&self, uid: &str) {
+        self.written.forget(uid);
         self.backoff.forget(uid);
         self.held.release(uid);
     }
 
     /// Forgets Bundles that do not exist.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.written.retain(&exists);
         self.backoff.retain(&exists);
         self.held.retain(&exists);
     }
@@ -97,23 +106,28 @@ pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<
         return Ok(Action::requeue(ctx.settings.resync));
     }
     // What the watch shows may be older than our own last word: then something unpacked would be unpacked again.
-    let fresh = fetch::fresh(ctx, &seen).await;
-    let fresh = fresh.map_err(|source| Error::Read {
-        bundle: seen.name_any(),
-        source,
-    })?;
+    let fresh = if shared.written.is_before(&seen) {
+        Some(seen)
+    } else {
+        let fresh = fetch::fresh(ctx, &seen).await;
+        let fresh = fresh.map_err(|source| Error::Read {
+            bundle: seen.name_any(),
+            source,
+        })?;
+        fresh.map(Arc::new)
+    };
     let Some(bundle) = fresh.filter(|bundle| bundle.metadata.deletion_timestamp.is_none()) else {
         return Ok(Action::await_change());
     };
     let Some(class) = class_of(&bundle) else {
-        return unknown(ctx, &bundle).await;
+        return unknown(&shared, &bundle).await;
     };
     if is_settled(&shared, &bundle).await {
         return Ok(Action::requeue(ctx.settings.resync));
     }
     let uid = uid(&bundle);
     let work = bring(&shared, &bundle, class).await?;
-    write(ctx, &bundle, &work.outcome).await?;
+    write(&shared, &bundle, &work.outcome).await?;
     if matches!(work.outcome, Outcome::Failed(_)) {
         ctx.metrics.failed(metrics::Controller::Bundle, work.reason);
         return Ok(shared.again(uid, work.is_terminal));
@@ -150,13 +164,13 @@ async fn is_settled(shared: &Shared, bundle: &Bundle) -> bool {
 }
 
 /// Answers once; whoever serves the class has the last word.
-async fn unknown(ctx: &Context, bundle: &Bundle) -> Result<Action, Error> {
+async fn unknown(shared: &Shared, bundle: &Bundle) -> Result<Action, Error> {
     let is_untouched = bundle
         .status
         .as_ref()
         .is_none_or(|status| status.phase.is_none() && status.conditions.is_empty());
     if is_untouched {
-        write(ctx, bundle, &Outcome::UnknownClass).await?;
+        write(shared, bundle, &Outcome::UnknownClass).await?;
     }
     Ok(Action::await_change())
 }
@@ -186,26 +200,30 @@ impl Work {
     }
 }
 
-/// Fetches and checks, and says in the status that it does, unless that tells more already.
+/// Fetches and checks, and says in the status that it does where that takes its time, unless that tells more already.
 async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, Error> {
     let ctx = &shared.ctx;
     let phase = bundle.status.as_ref().and_then(|status| status.phase);
     let is_new = matches!(phase, None | Some(Phase::Pending));
-    let mut permit = shared.fetches.try_acquire().ok();
-    if permit.is_none() {
+    let mut permit = timeout(AT_ONCE, shared.fetches.acquire()).await;
+    if permit.is_err() {
         if phase.is_none() {
             let waits = "waiting for other Bundles to be unpacked first".to_owned();
-            write(ctx, bundle, &Outcome::Pending(waits)).await?;
+            write(shared, bundle, &Outcome::Pending(waits)).await?;
         }
-        permit = shared.fetches.acquire().await.ok();
+        permit = Ok(shared.fetches.acquire().await);
     }
-    // An upload that has not come is not being unpacked.
-    if is_new && !source::is_upload(&bundle.spec.source) {
-        write(ctx, bundle, &Outcome::Unpacking).await?;
+    let mut fetch = Box::pin(fetch::fetch(ctx, bundle));
+    let mut fetched = timeout(AT_ONCE, &mut fetch).await;
+    if fetched.is_err() {
+        // An upload that has not come is not being unpacked.
+        if is_new && !source::is_upload(&bundle.spec.source) {
+            write(shared, bundle, &Outcome::Unpacking).await?;
+        }
+        fetched = Ok(fetch.await);
     }
-    let fetched = fetch::fetch(ctx, bundle).await;
     drop(permit);
-    let Brought { resolved, stored } = match fetched {
+    let Brought { resolved, stored } = match fetched.unwrap_or(Err(fetch::Error::Cancelled)) {
         Ok(Some(brought)) => brought,
         Ok(None) => {
             let waits = "waiting for bundle to be uploaded".to_owned();

@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::{
     fetch::ApiError,
-    reconcile::Error,
+    reconcile::{Error, Shared},
     status::{self, Outcome},
     uid,
 };
@@ -24,13 +24,18 @@ use crate::{apply::MANAGER, context::Context};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Writes the status, if it says something new, and tells people.
-pub(super) async fn write(ctx: &Context, bundle: &Bundle, outcome: &Outcome) -> Result<(), Error> {
+pub(super) async fn write(
+    shared: &Shared,
+    bundle: &Bundle,
+    outcome: &Outcome,
+) -> Result<(), Error> {
+    let ctx = &shared.ctx;
     let status = status::of(bundle, outcome, &ctx.settings.external_address, (ctx.now)());
     if status::is_written(bundle, &status) {
         return Ok(());
     }
     match patch(ctx, bundle, &status).await {
-        Ok(()) => {}
+        Ok(written) => shared.written.note(&written),
         // It is gone, or another one has its name.
         Err(ApiError::Kube(kube::Error::Api(said))) if matches!(said.code, 404 | 409) => {
             return Ok(());
@@ -63,7 +68,7 @@ pub(super) async fn write(ctx: &Context, bundle: &Bundle, outcome: &Outcome) -> 
     Ok(())
 }
 
-async fn patch(ctx: &Context, bundle: &Bundle, status: &BundleStatus) -> Result<(), ApiError> {
+async fn patch(ctx: &Context, bundle: &Bundle, status: &BundleStatus) -> Result<Bundle, ApiError> {
     let api: Api<Bundle> = Api::all(ctx.client.clone());
     let name = bundle.name_any();
     let patch = json!({
@@ -76,6 +81,5 @@ async fn patch(ctx: &Context, bundle: &Bundle, status: &BundleStatus) -> Result<
     let params = PatchParams::apply(MANAGER).force();
     let patch = Patch::Apply(&patch);
     let patched = time::timeout(PATIENCE, api.patch_status(&name, &params, &patch)).await;
-    patched.map_err(|_| ApiError::Silent)??;
-    Ok(())
+    Ok(patched.map_err(|_| ApiError::Silent)??)
 }

@@ -1,6 +1,9 @@
 //! The Bundles of an instance: made of its template, and deleted when nobody needs them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use kube::{Api, ResourceExt as _};
 use manifests::api::{
@@ -15,6 +18,9 @@ use super::{
     template,
 };
 
+/// How late the watch of Bundles may be to show one that was made.
+pub(super) const LATE: Duration = Duration::from_secs(2);
+
 /// The Bundle of the template; it is made when there is none. Otherwise why there is none, and when to try again.
 pub(super) async fn find_or_make(
     instance: &BundleInstance,
@@ -28,7 +34,14 @@ pub(super) async fn find_or_make(
         .iter()
         .find(|bundle| template::matches(bundle, instance, hash))
     {
+        memory.made = None;
         return Ok(Arc::clone(bundle));
+    }
+    if let Some((made, at)) = &memory.made
+        && at.elapsed() < LATE
+        && template::matches(made, instance, hash)
+    {
+        return Ok(Arc::clone(made));
     }
     let now = (shared.ctx.now)();
     if let Some(why) = &memory.not_made
@@ -40,6 +53,7 @@ pub(super) async fn find_or_make(
         Ok(bundle) => {
             memory.makings.succeeded();
             memory.not_made = None;
+            memory.made = Some((Arc::clone(&bundle), Instant::now()));
             return Ok(bundle);
         }
         Err(failure) => failure,

@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -17,20 +17,35 @@ use kube::{
 use manifests::{
     api::{
         bundle::Bundle,
+        condition,
         instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus},
     },
     object::Identity,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
-use super::{claims::Claims, outcome::Retry, template};
+use super::{
+    claims::Claims,
+    outcome::{Health, Install, Outcome, Retry, Valid},
+    template,
+};
 use crate::{context::Context, drift::fights::Fights, inventory::Inventory};
+
+/// A Bundle that takes no longer is not told to be waited for.
+const AT_ONCE: Duration = Duration::from_millis(300);
+/// How often it is said how objects come up.
+const PACE: Duration = Duration::from_secs(1);
+/// How many instances are installed or upgraded at once: each holds its objects meanwhile, and as many requests as may be
+/// under way are sent for one.
+const ATTEMPTS: usize = 4;
 
 /// What all reconciles share.
 pub(super) struct Shared {
     pub(super) ctx: Context,
     /// Which objects are being applied at this moment.
     pub(super) claims: Claims,
+    /// Permits to install or upgrade.
+    pub(super) attempts: Semaphore,
     bundles: Store<Bundle>,
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
     memories: Mutex<HashMap<String, Slot>>,
@@ -58,8 +73,12 @@ pub(super) struct Waits {
 pub(super) struct Memory {
     /// As it was last written. What the watch delivers may be older, and nobody else writes it.
     pub(super) status: Option<BundleInstanceStatus>,
+    /// When that was.
+    pub(super) said: Option<Instant>,
     /// Everything that belongs to it; `None` until it was read.
     pub(super) inventory: Option<Inventory>,
+    /// Since when its first Bundle is waited for, as long as nothing was said.
+    pub(super) waiting_since: Option<Instant>,
     /// The spec that is applied, which the present one need not be; `None` until it was seen.
     pub(super) declared: Option<BundleInstanceSpec>,
     /// Whether the watches know about the inventory.
@@ -80,6 +99,8 @@ pub(super) struct Memory {
     pub(super) repairs: Tries,
     /// Making the Bundle of the template.
     pub(super) makings: Tries,
+    /// The one that was made last: the watch shows it later.
+    pub(super) made: Option<(Arc<Bundle>, Instant)>,
     /// Why that failed.
     pub(super) not_made: Option<String>,
 }
@@ -111,6 +132,7 @@ impl Shared {
         Self {
             ctx,
             claims: Claims::default(),
+            attempts: Semaphore::new(ATTEMPTS),
             bundles,
             wake,
             memories: Mutex::default(),
@@ -178,7 +200,9 @@ impl Slot {
             uid,
             memory: Arc::new(tokio::sync::Mutex::new(Memory {
                 status: None,
+                said: None,
                 inventory: None,
+                waiting_since: None,
                 declared: None,
                 is_watched: false,
                 served: 0,
@@ -189,6 +213,7 @@ impl Slot {
                 tries: Tries::default(),
                 repairs: Tries::default(),
                 makings: Tries::default(),
+                made: None,
                 not_made: None,
             })),
             waits,
@@ -205,6 +230,43 @@ impl Memory {
     /// Notes whether others have objects of the bundle.
     pub(super) fn is_refused(&self, refused: bool) {
         self.waits.objects.store(refused, Ordering::Relaxed);
+    }
+
+    /// For how long there is nothing worth saying of a new instance: most Bundles are unpacked before anybody has looked.
+    pub(super) fn has_nothing_to_say(
+        &mut self,
+        before: &BundleInstanceStatus,
+        outcome: &Outcome,
+    ) -> Option<Duration> {
+        let is_new = before.conditions.is_empty();
+        if !is_new || !matches!(outcome.valid, Valid::Pending { .. }) {
+            self.waiting_since = None;
+            return None;
+        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        AT_ONCE
+            .checked_sub(since.elapsed())
+            .filter(|left| !left.is_zero())
+    }
+
+    /// For how long it need not be said how objects come up: each of their steps would be a request, of us and of all who
+    /// watch.
+    pub(super) fn has_just_said(
+        &self,
+        before: &BundleInstanceStatus,
+        outcome: &Outcome,
+    ) -> Option<Duration> {
+        let is_on_its_way = matches!(outcome.install, Install::Unchanged)
+            && matches!(outcome.health, Health::NotLooked | Health::Progressing(_))
+            && matches!(outcome.valid, Valid::Unpacked { .. })
+            && outcome.fights.is_empty();
+        let was_on_its_way = before.conditions.iter().any(|c| {
+            c.type_ == condition::HEALTHY && c.status == "Unknown"
+                || c.reason == condition::reason::WAITING_FOR_HEALTH
+        });
+        let said = self.said.filter(|_| is_on_its_way && was_on_its_way)?;
+        PACE.checked_sub(said.elapsed())
+            .filter(|left| !left.is_zero())
     }
 
     /// Changes when it is worth trying again, since others have given up objects.

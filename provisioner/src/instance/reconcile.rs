@@ -1,11 +1,14 @@
 //! One look at an instance.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use kube::{
     Api, Resource as _, ResourceExt as _,
     api::{Patch, PatchParams},
-    runtime::{controller::Action, events::EventType},
+    runtime::controller::Action,
 };
 use manifests::api::{
     Class,
@@ -24,7 +27,7 @@ use super::{
     maintain,
     memory::{Memory, Shared},
     outcome::{Install, Outcome, Valid},
-    rollback, status, template, uninstall,
+    rollback, status, tell, template, uninstall,
 };
 use crate::{apply::MANAGER, inventory, metrics::Controller, plan::Owner};
 
@@ -81,17 +84,23 @@ pub(super) async fn reconcile(
         }
         let (outcome, again) = settle(&instance, &shared, &mut memory).await;
         let before = current_status(&instance, &memory);
+        if let Some(left) = memory.has_nothing_to_say(&before, &outcome) {
+            return Ok(Action::requeue(left));
+        }
         let status = status::of(
             &before,
             instance.metadata.generation,
             &outcome,
             (shared.ctx.now)(),
         );
+        if let Some(left) = memory.has_just_said(&before, &outcome) {
+            return Ok(Action::requeue(sooner(Some(left), again).unwrap_or(left)));
+        }
         if status != before {
             write_status(&instance, &shared, &mut memory, &status).await?;
             let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
             inventory::trim(&overflow(&shared, &owner(&instance)), old, new).await;
-            tell(&instance, &shared, &before, &status).await;
+            tell::changes(&instance, &shared, &before, &status).await;
         }
         Ok(again.map_or_else(
             || Action::requeue(spread(shared.ctx.settings.resync)),
@@ -160,7 +169,11 @@ async fn settle(
     let bundles = shared.bundles_of(instance);
     let wanted = bundles::find_or_make(instance, shared, memory, &bundles, &hash, &status).await;
     let (valid, make_again) = match &wanted {
-        Ok(bundle) => (valid(bundle), None),
+        // One that goes before it was seen wakes nobody in time.
+        Ok(bundle) => (
+            valid(bundle),
+            memory.made.is_some().then_some(bundles::LATE),
+        ),
         Err((message, again)) => (Valid::Unknown(message.clone()), Some(*again)),
     };
     let named = |name: Option<&String>| {
@@ -330,68 +343,8 @@ pub(super) async fn write_status(
         .await
         .map_err(Error::on("write the status", instance))?;
     memory.status = Some(status.clone());
+    memory.said = Some(Instant::now());
     Ok(())
-}
-
-/// Tells people what has changed.
-async fn tell(
-    instance: &BundleInstance,
-    shared: &Shared,
-    before: &BundleInstanceStatus,
-    after: &BundleInstanceStatus,
-) {
-    let find = |status: &BundleInstanceStatus, type_: &str| {
-        status.conditions.iter().find(|c| c.type_ == type_).cloned()
-    };
-    for type_ in [
-        condition::HAS_VALID_BUNDLE,
-        condition::INSTALLED,
-        condition::HEALTHY,
-    ] {
-        let Some(new) = find(after, type_) else {
-            continue;
-        };
-        let old = find(before, type_);
-        let same = old
-            .as_ref()
-            .is_some_and(|old| old.status == new.status && old.reason == new.reason);
-        let bundle_changed = type_ == condition::INSTALLED
-            && before.installed_bundle_name != after.installed_bundle_name;
-        // Expected on the way, and no news.
-        let is_news = new.status != "Unknown"
-            && !matches!(
-                new.reason.as_str(),
-                condition::reason::UNPACK_PENDING
-                    | condition::reason::NOT_INSTALLED
-                    | condition::reason::INSTALLATION_STATUS_FALSE
-            );
-        if (same && !bundle_changed) || !is_news {
-            continue;
-        }
-        let bad = new.status == "False"
-            || matches!(
-                new.reason.as_str(),
-                condition::reason::UPGRADE_FAILED
-                    | condition::reason::ROLLED_BACK
-                    | condition::reason::RECONCILE_FAILED
-            );
-        let level = if bad {
-            EventType::Warning
-        } else {
-            EventType::Normal
-        };
-        shared
-            .ctx
-            .events
-            .publish(
-                &instance.object_ref(&()),
-                level,
-                &new.reason,
-                type_,
-                &new.message,
-            )
-            .await;
-    }
 }
 
 /// A time a little longer or shorter, so that not all instances come at once.

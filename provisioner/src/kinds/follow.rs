@@ -3,10 +3,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
-    time::Duration,
 };
 
-use futures::{StreamExt, TryStreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, TryStreamExt};
 use kube::{
     Api, ResourceExt,
     core::{ApiResource, Object},
@@ -16,19 +15,17 @@ use kube::{
     },
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use tokio::time::{Instant, sleep};
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::{
-    GroupVersion, Kinds, ask,
+    GroupVersion, Kinds,
+    appear::Appearing,
     definition::{self, Definition, Status},
 };
 use crate::watches::Pauses;
 
 /// Definitions are large.
 const PAGE: u32 = 50;
-/// How long a kind may take from its definition's being Established to its being told of.
-const LAG: Duration = Duration::from_secs(10);
 
 /// What an object makes the apiserver serve: the kinds (`None`: any) of group versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,8 +68,10 @@ pub(super) async fn all(kinds: &Kinds) {
     };
     let definitions = definition::resource();
     futures::join!(
-        follow(kinds, &definitions, of_definition),
-        follow(kinds, &services, of_service),
+        follow(kinds, &definitions, of_definition, |event| kinds
+            .definitions
+            .note(event)),
+        follow(kinds, &services, of_service, |_| {}),
     );
 }
 
@@ -109,9 +108,14 @@ fn of_service(service: &Service) -> Served {
     }
 }
 
-/// Watches the objects of one kind. What they serve is forgotten, and said to have changed, when discovery shows it.
-async fn follow<P, U>(kinds: &Kinds, resource: &ApiResource, served: fn(&Object<P, U>) -> Served)
-where
+/// Watches the objects of one kind. What they serve is forgotten, and said to have changed when discovery shows it; then
+/// the event is noted.
+async fn follow<P, U>(
+    kinds: &Kinds,
+    resource: &ApiResource,
+    served: fn(&Object<P, U>) -> Served,
+    note: impl Fn(&Event<Object<P, U>>),
+) where
     P: Clone + Debug + DeserializeOwned + Send + 'static,
     U: Clone + Debug + Default + DeserializeOwned + Send + 'static,
 {
@@ -122,23 +126,32 @@ where
         .boxed();
     let mut latest: BTreeMap<String, Served> = BTreeMap::new();
     let mut listing: BTreeMap<String, Served> = BTreeMap::new();
-    let mut appearing = FuturesUnordered::new();
+    let mut appearing = Appearing::new(kinds);
     let mut synced = false;
     loop {
         let event = tokio::select! {
             Some(()) = appearing.next() => continue,
             event = events.try_next() => event,
         };
-        let changes: Vec<Change> = match event {
-            Ok(Some(Event::Init)) => {
+        let event = match event {
+            Ok(Some(event)) => event,
+            Ok(None) => return,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                warn!(kind = %resource.kind, error, "failed to watch what is served");
+                continue;
+            }
+        };
+        let changes: Vec<Change> = match &event {
+            Event::Init => {
                 listing.clear();
                 Vec::new()
             }
-            Ok(Some(Event::InitApply(object))) => {
-                listing.insert(object.name_any(), served(&object));
+            Event::InitApply(object) => {
+                listing.insert(object.name_any(), served(object));
                 Vec::new()
             }
-            Ok(Some(Event::InitDone)) if !synced => {
+            Event::InitDone if !synced => {
                 // Hundreds of definitions may be there already; none of them has just changed.
                 synced = true;
                 latest = std::mem::take(&mut listing);
@@ -148,34 +161,29 @@ where
                 kinds.changed();
                 Vec::new()
             }
-            Ok(Some(Event::InitDone)) => {
+            Event::InitDone => {
                 let before = std::mem::replace(&mut latest, std::mem::take(&mut listing));
                 differences(before, &latest)
             }
-            Ok(Some(Event::Apply(object))) => {
-                let now = served(&object);
+            Event::Apply(object) => {
+                let now = served(object);
                 let before = latest.insert(object.name_any(), now.clone());
                 Change::between(before.unwrap_or_default(), now)
                     .into_iter()
                     .collect()
             }
-            Ok(Some(Event::Delete(object))) => {
+            Event::Delete(object) => {
                 let before = latest.remove(&object.name_any()).unwrap_or_default();
                 Change::between(before, Served::default())
                     .into_iter()
                     .collect()
             }
-            Ok(None) => return,
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                warn!(kind = %resource.kind, error, "failed to watch what is served");
-                Vec::new()
-            }
         };
         for change in changes {
             kinds.forget(&change.group);
-            appearing.push(change.appear(kinds));
+            change.appear(&mut appearing);
         }
+        note(&event);
     }
 }
 
@@ -215,36 +223,14 @@ impl Change {
         })
     }
 
-    /// Waits until discovery shows it, which it does a moment later, and says that something has changed.
-    async fn appear(self, kinds: &Kinds) {
-        let start = Instant::now();
-        let mut pause = Duration::from_millis(20);
+    /// Has it waited for until discovery shows it, which it does a moment later.
+    fn appear(self, appearing: &mut Appearing<'_>) {
         for (version, served) in self.versions {
             let version = GroupVersion {
                 group: self.group.clone(),
                 version,
             };
-            while start.elapsed() < LAG {
-                match ask::kinds(&kinds.client, &version).await {
-                    Ok(found) => {
-                        let shown = found.is_some_and(|found| {
-                            let kind = self.kind.as_ref();
-                            kind.is_none_or(|kind| found.contains_key(kind))
-                        });
-                        if shown == served {
-                            break;
-                        }
-                    }
-                    Err(error) => {
-                        let error = &error as &dyn std::error::Error;
-                        debug!(group = %self.group, error, "failed to look a group up");
-                    }
-                }
-                sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_millis(500));
-            }
+            appearing.expect(version, self.kind.clone(), served);
         }
-        kinds.forget(&self.group);
-        kinds.changed();
     }
 }

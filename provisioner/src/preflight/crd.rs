@@ -51,6 +51,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// When the apiserver cannot be asked; to be tried again.
 pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
+    check_those(input, |_| true).await
+}
+
+/// The same, of those definitions that may be there.
+pub(super) async fn check_those(
+    input: &Input<'_>,
+    may_exist: impl Fn(&Object) -> bool,
+) -> Result<Findings, kube::Error> {
     let preflight = input.instance.spec.preflight.as_ref();
     if preflight.is_some_and(|preflight| preflight.crd_upgrade_safety == Enforcement::Off) {
         return Ok(Findings::default());
@@ -61,7 +69,7 @@ pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
         .steps
         .iter()
         .map(|step| &step.object)
-        .filter(|object| is_definition(object) && !is_exempt(object))
+        .filter(|object| is_definition(object) && !is_exempt(object) && may_exist(object))
         .map(|object| one(input, object))
         .collect();
     let mut all: Findings = stream::iter(checks)

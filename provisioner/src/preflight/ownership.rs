@@ -28,6 +28,8 @@ pub(super) struct Outcome {
     pub(super) findings: Findings,
     /// Objects that the account may not read.
     pub(super) unreadable: Vec<Problem>,
+    /// Objects that do not exist.
+    pub(super) absent: BTreeSet<Identity>,
 }
 
 /// Looks at every object that exists and that the instance has not applied yet.
@@ -53,7 +55,10 @@ pub(super) async fn check(
     }
     for (step, found) in read(input.client, &unknown, input.concurrency).await? {
         match found {
-            Ok(live) => existing.extend(live.map(|live| (step, live))),
+            Ok(Some(live)) => existing.push((step, live)),
+            Ok(None) => {
+                outcome.absent.insert(step.object.identity());
+            }
             Err(refusal) => outcome.unreadable.push(Problem {
                 check: Check::Rights,
                 message: format!(

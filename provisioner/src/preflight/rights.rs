@@ -13,7 +13,11 @@ mod grant;
 mod need;
 mod text;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::{
@@ -51,8 +55,32 @@ pub(super) enum Access {
     None(Problem),
 }
 
+/// That the provisioner's own rights were found to be everything, a moment ago: nearly always they are, and each
+/// installation would ask.
+#[derive(Debug, Default)]
+pub struct Mighty(Mutex<Option<Instant>>);
+
+/// How long that counts.
+const MIGHTY: Duration = Duration::from_secs(15);
+
+impl Mighty {
+    fn is_known(&self) -> bool {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.is_some_and(|found| found.elapsed() < MIGHTY)
+    }
+
+    fn note(&self, is_mighty: bool) {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *found = is_mighty.then(Instant::now);
+    }
+}
+
 /// Finds out, with one question or two.
 pub(super) async fn access(input: &Input<'_>) -> Result<Access, kube::Error> {
+    let is_own = input.instance.spec.service_account.is_none();
+    if is_own && input.mighty.is_known() {
+        return Ok(Access::Everything);
+    }
     if let Some(account) = &input.instance.spec.service_account
         && let Some(problem) = absent(input.own, account).await?
     {
@@ -64,10 +92,11 @@ pub(super) async fn access(input: &Input<'_>) -> Result<Access, kube::Error> {
         verb: Some("*".to_owned()),
         ..ResourceAttributes::default()
     };
-    match (
-        may(input.client, everything).await,
-        &input.instance.spec.service_account,
-    ) {
+    let answer = may(input.client, everything).await;
+    if is_own {
+        input.mighty.note(matches!(answer, Ok(true)));
+    }
+    match (answer, &input.instance.spec.service_account) {
         (Ok(true), _) => Ok(Access::Everything),
         (Ok(false), _) => Ok(Access::Some),
         (Err(kube::Error::Api(status)), Some(account)) if status.code == 403 => Ok(Access::None(

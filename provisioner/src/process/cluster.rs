@@ -80,6 +80,7 @@ pub fn context(
         kinds: Arc::new(Kinds::new(client.clone())),
         watches: Arc::new(Watches::new(Arc::clone(&accounts), waker)),
         versions: Arc::new(Versions::new(client.clone(), release)),
+        mighty: Arc::default(),
         events: Arc::new(Events::new(client.clone(), name())),
         metrics: Arc::new(Metrics::new()),
         settings: Arc::new(settings),

@@ -6,7 +6,10 @@
 
 mod claim;
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -31,6 +34,8 @@ pub(super) struct Lease {
     /// Nobody else has this name.
     me: String,
     duration: Duration,
+    /// As we have last written it: as long as nobody else writes, it need not be read to be renewed.
+    written: Mutex<Option<Object>>,
 }
 
 /// What came of asking for it.
@@ -47,6 +52,7 @@ impl Lease {
             api: Api::namespaced(client, namespace),
             me,
             duration,
+            written: Mutex::default(),
         }
     }
 
@@ -139,7 +145,11 @@ impl Lease {
 
     /// Takes or renews the Lease, or tells who has it.
     async fn attempt(&self, observed: &mut Observed) -> Result<Outcome, kube::Error> {
-        let current = self.api.get_opt(NAME).await?;
+        let written = self.written().take();
+        let current = match written {
+            Some(written) => Some(written),
+            None => self.api.get_opt(NAME).await?,
+        };
         let spec = current.as_ref().and_then(|lease| lease.spec.as_ref());
         let claim = claim::claim(spec, &self.me, observed, Instant::now());
         let params = PostParams::default();
@@ -162,10 +172,18 @@ impl Lease {
             }
         };
         match written {
-            Ok(_) => Ok(Outcome::Ours),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Outcome::Raced),
+            Ok(written) => {
+                *self.written() = Some(written);
+                Ok(Outcome::Ours)
+            }
+            // Or it was deleted: the next attempt reads what there is.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Outcome::Raced),
             Err(error) => Err(error),
         }
+    }
+
+    fn written(&self) -> MutexGuard<'_, Option<Object>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn spec(&self, before: Option<LeaseSpec>, claim: &Claim) -> LeaseSpec {

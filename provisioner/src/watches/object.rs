@@ -1,6 +1,6 @@
 //! What is read of an object, and what is left of it.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::{
@@ -8,7 +8,10 @@ use kube::{
     core::{ApiResource, DynamicObject, DynamicResourceScope, PartialObjectMeta},
 };
 use manifests::api::labels::OWNER_NAME;
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -37,10 +40,67 @@ pub(super) struct Observed {
 pub(super) struct Full {
     #[serde(default)]
     metadata: ObjectMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "judged")]
     spec: Value,
     #[serde(default)]
     status: Value,
+}
+
+/// Reads of a spec what health asks for: that of a definition may have a megabyte.
+fn judged<'de, D: Deserializer<'de>>(spec: D) -> Result<Value, D::Error> {
+    spec.deserialize_any(Judged)
+}
+
+struct Judged;
+
+impl<'de> Visitor<'de> for Judged {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a spec")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut spec = Map::new();
+        while let Some(field) = map.next_key::<Cow<'_, str>>()? {
+            if health::SPEC.contains(&field.as_ref()) {
+                spec.insert(field.into_owned(), map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Value::Object(spec))
+    }
+
+    // Those of custom resources may be anything.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Value, A::Error> {
+        while all.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Null)
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
 }
 
 /// Longer names of field managers than the apiserver takes are nobody's.
@@ -141,5 +201,36 @@ impl Resource for Full {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_spec_is_read_what_health_asks_for_whatever_else_it_is() {
+        for (spec, expected) in [
+            (
+                r#"{"replicas":2,"template":{"spec":[1]},"type":"LoadBalancer"}"#,
+                json!({"replicas": 2, "type": "LoadBalancer"}),
+            ),
+            (r#"{"versions":[{"schema":{}}]}"#, json!({})),
+            (r#""text""#, json!(null)),
+            ("[1,{}]", json!(null)),
+            ("null", json!(null)),
+            ("-1", json!(null)),
+            ("1", json!(null)),
+            ("1.5", json!(null)),
+            ("true", json!(null)),
+        ] {
+            let text = format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec},"status":{{"x":1}}}}"#);
+            let full: Full = serde_json::from_str(&text).unwrap();
+            assert_eq!(
+                (full.spec, full.status),
+                (expected, json!({"x": 1})),
+                "{spec}"
+            );
+        }
     }
 }

@@ -198,6 +198,7 @@ impl Asked<'_> {
             own,
             kinds: &Kinds::new(own.clone()),
             versions: &Versions::new(own.clone(), None),
+            mighty: &preflight::Mighty::default(),
             system_namespace: "rukpak-system",
             concurrency: 8,
         };

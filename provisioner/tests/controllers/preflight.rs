@@ -103,6 +103,7 @@ impl Case {
             own: &own,
             kinds: &kinds,
             versions: &Versions::new(own.clone(), None),
+            mighty: &preflight::Mighty::default(),
             system_namespace: SYSTEM,
             concurrency: 8,
         };

@@ -46,6 +46,7 @@ pub(super) async fn attempt(
 ) -> Result<Done, Failure> {
     let ctx = &shared.ctx;
     let fail = failing(target);
+    let _permit = shared.attempts.acquire().await;
     let Prepared {
         owner,
         client,
@@ -165,6 +166,7 @@ async fn prepare<'a>(
         own: &ctx.client,
         kinds: &ctx.kinds,
         versions: &ctx.versions,
+        mighty: &ctx.mighty,
         system_namespace: &ctx.settings.system_namespace,
         concurrency: ctx.settings.concurrency,
     };

@@ -1,0 +1,87 @@
+//! How old what a watch shows may be: it is late, and our own last word must not be overlooked.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use manifests::api::bundle::Bundle;
+
+use super::uid;
+
+/// The resourceVersions of our last writes, by Bundle.
+#[derive(Debug, Default)]
+pub(super) struct Written(Mutex<HashMap<String, u64>>);
+
+impl Written {
+    /// Notes what the apiserver answered to a write.
+    pub(super) fn note(&self, written: &Bundle) {
+        // What is no number is later than everything that is seen.
+        let version = version(written).unwrap_or(u64::MAX);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(uid(written).to_owned(), version);
+    }
+
+    /// Whether a Bundle was seen after our last write.
+    pub(super) fn is_before(&self, seen: &Bundle) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match (all.get(uid(seen)), version(seen)) {
+            (None, _) => true,
+            (Some(written), Some(seen)) => *written <= seen,
+            (Some(_), None) => false,
+        }
+    }
+
+    /// The Bundle is gone.
+    pub(super) fn forget(&self, uid: &str) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(uid);
+    }
+
+    /// Forgets Bundles that do not exist.
+    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|uid, _| exists(uid));
+    }
+}
+
+fn version(bundle: &Bundle) -> Option<u64> {
+    bundle.metadata.resource_version.as_ref()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn bundle(uid: &str, version: &str) -> Bundle {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle",
+            "metadata": {"name": "b", "uid": uid, "resourceVersion": version},
+            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "image"}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_watch_that_is_late_is_not_believed() {
+        let written = Written::default();
+        assert!(written.is_before(&bundle("a", "1")));
+        written.note(&bundle("a", "9"));
+        for (seen, version, expected) in [
+            ("a", "8", false),
+            ("a", "9", true),
+            ("a", "10", true),
+            ("a", "later", false),
+            ("another", "1", true),
+        ] {
+            let is_before = written.is_before(&bundle(seen, version));
+            assert_eq!(is_before, expected, "{seen} {version}");
+        }
+        written.note(&bundle("a", "later"));
+        assert!(!written.is_before(&bundle("a", "10")));
+        written.retain(|uid| uid != "a");
+        assert!(written.is_before(&bundle("a", "1")));
+    }
+}
