@@ -10,6 +10,7 @@ mod request;
 
 use std::{
     collections::BTreeMap,
+    mem,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -118,7 +119,16 @@ impl Apply<'_> {
             let late = is_late(step);
             batches.entry((step.wave, late)).or_default().push(step);
         }
+        // Discovery tells of them while other things are applied.
+        let mut appearing: Vec<&Step> = Vec::new();
         for ((wave, _), batch) in batches {
+            if wave == Wave::Resources {
+                report.failed = self.are_served(&mem::take(&mut appearing)).await;
+                if !report.failed.is_empty() {
+                    report.stopped_in = Some(Wave::Definitions);
+                    break;
+                }
+            }
             let outcomes = self.each(&batch, |step| self.apply(step)).await;
             for (step, outcome) in batch.iter().zip(outcomes) {
                 match outcome {
@@ -134,6 +144,7 @@ impl Apply<'_> {
                 for step in batch {
                     if let Some(applied) = report.applied.get(&step.object.identity()) {
                         definitions.push(Fresh { step, applied });
+                        appearing.push(step);
                     }
                 }
                 let late = self.established(&definitions).await;
@@ -142,6 +153,12 @@ impl Apply<'_> {
             if !report.failed.is_empty() {
                 report.stopped_in = Some(wave);
                 break;
+            }
+        }
+        if report.failed.is_empty() && !appearing.is_empty() {
+            report.failed = self.are_served(&appearing).await;
+            if !report.failed.is_empty() {
+                report.stopped_in = Some(Wave::Definitions);
             }
         }
         report.failed.sort_by(|a, b| a.identity.cmp(&b.identity));

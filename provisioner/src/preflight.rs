@@ -13,6 +13,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::rights::Mighty;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use manifests::{
     api::{instance::BundleInstance, labels},
@@ -47,6 +48,8 @@ pub struct Input<'a> {
     pub versions: &'a versions::Versions,
     /// Whether the provisioner itself may do everything.
     pub mighty: &'a Mighty,
+    /// The install namespace, where it was found to exist.
+    pub namespace: Option<&'a (String, ObjectMeta)>,
     /// The label and the namespace of the provisioner's own objects, which no bundle may touch.
     pub system_namespace: &'a str,
     /// How many requests at once.

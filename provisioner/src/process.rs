@@ -17,7 +17,7 @@ mod parts;
 mod ready;
 mod signals;
 
-use std::process::ExitCode;
+use std::{num::NonZero, process::ExitCode, thread::available_parallelism};
 
 use tracing::{error, info, warn};
 
@@ -26,12 +26,18 @@ pub use cluster::{Woken, context};
 pub use error::Error;
 pub use ready::{Ready, Task};
 
+/// How many threads work at most; what blocks or computes has others.
+const THREADS: usize = 4;
+
 /// Runs until a signal comes, or something is wrong, and says in the log what that is.
 pub fn run(args: Args) -> ExitCode {
     let level = log::start(args.log_format, &args.log_level);
     // There is one provider in the program, but two crates that would have to find that out.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    // It waits most of the time: a large node's many threads would each keep memory for themselves.
+    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
         .enable_all()
         .build()
     {

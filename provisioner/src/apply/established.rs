@@ -44,21 +44,16 @@ pub(super) struct Fresh<'a> {
 }
 
 impl Apply<'_> {
-    /// Waits until definitions are Established, and discovery tells of all they serve.
+    /// Waits until definitions are Established.
     pub(super) async fn established(&self, definitions: &[Fresh<'_>]) -> Vec<Failure> {
         let deadline = Instant::now() + PATIENCE;
         let all: Vec<&Fresh<'_>> = definitions.iter().collect();
-        let mut failures: Vec<Failure> = self
-            .each(&all, |fresh| self.is_established(fresh, deadline))
+        self.each(&all, |fresh| self.is_established(fresh, deadline))
             .await
             .into_iter()
             .flatten()
             .filter_map(Result::err)
-            .collect();
-        if failures.is_empty() {
-            failures = self.are_served(definitions, deadline).await;
-        }
-        failures
+            .collect()
     }
 
     async fn is_established(&self, fresh: &Fresh<'_>, deadline: Instant) -> Result<(), Failure> {
@@ -113,10 +108,12 @@ impl Apply<'_> {
         send(self.client, request).await
     }
 
-    /// Discovery follows the condition, and a new version of an Established definition, with a delay.
-    async fn are_served(&self, definitions: &[Fresh<'_>], deadline: Instant) -> Vec<Failure> {
+    /// Waits until discovery tells of all that Established definitions serve, which follows the condition, and a new
+    /// version, with a delay.
+    pub(super) async fn are_served(&self, definitions: &[&Step]) -> Vec<Failure> {
+        let deadline = Instant::now() + PATIENCE;
         let mut wanted: HashMap<GroupVersionKind, Identity> = HashMap::new();
-        for Fresh { step, .. } in definitions {
+        for step in definitions {
             let spec = step.object.value().get("spec");
             let Some(spec) = spec.and_then(|spec| Spec::deserialize(spec).ok()) else {
                 continue;

@@ -82,7 +82,7 @@ pub(super) async fn run(
     let is_new =
         status.applied_digest.as_ref() != Some(&key) || has_api_at_last(shared, status).await;
     if !is_new {
-        memory.declared = Some(instance.spec.clone());
+        memory.declares(&instance.spec);
         memory.misses_apis(!status.waiting.is_empty());
         let mut settled = maintain::run(instance, shared, memory, status, target).await;
         if matches!(settled.install, Install::Unchanged)
@@ -115,7 +115,7 @@ pub(super) async fn run(
     match Box::pin(attempt(instance, shared, memory, status, target, &key)).await {
         Ok(done) => {
             let complete = done.digest == key;
-            memory.declared = Some(instance.spec.clone());
+            memory.declares(&instance.spec);
             info!(bundle = %done.bundle, objects = done.inventory.count, complete, "installed");
             maintain::watch(instance, shared, memory).await;
             let again = if complete {

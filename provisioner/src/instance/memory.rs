@@ -29,7 +29,11 @@ use super::{
     outcome::{Health, Install, Outcome, Retry, Valid},
     template,
 };
-use crate::{context::Context, drift::fights::Fights, inventory::Inventory};
+use crate::{
+    context::Context,
+    drift::fights::Fights,
+    inventory::{self, Inventory},
+};
 
 /// A Bundle that takes no longer is not told to be waited for.
 const AT_ONCE: Duration = Duration::from_millis(300);
@@ -71,11 +75,12 @@ pub(super) struct Waits {
 
 /// What is known of one instance.
 pub(super) struct Memory {
-    /// As it was last written. What the watch delivers may be older, and nobody else writes it.
-    pub(super) status: Option<BundleInstanceStatus>,
+    /// As it was last written, with its resourceVersion, until the watch delivers it: what that shows may be older, and
+    /// nobody else writes it.
+    pub(super) status: Option<(u64, BundleInstanceStatus)>,
     /// When that was.
     pub(super) said: Option<Instant>,
-    /// Everything that belongs to it; `None` until it was read.
+    /// Everything that belongs to it; `None` until it was read, and while the status says it all.
     pub(super) inventory: Option<Inventory>,
     /// Since when its first Bundle is waited for, as long as nothing was said.
     pub(super) waiting_since: Option<Instant>,
@@ -221,7 +226,39 @@ impl Slot {
     }
 }
 
+/// A resourceVersion to compare. What is no number is later than everything that is seen.
+pub(super) fn version(instance: &BundleInstance) -> u64 {
+    let version = instance.metadata.resource_version.as_deref();
+    version
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(u64::MAX)
+}
+
 impl Memory {
+    /// Forgets the status that was written last once the watch delivers it, or a later one.
+    pub(super) fn has_seen(&mut self, instance: &BundleInstance) {
+        let seen = version(instance);
+        self.status
+            .take_if(|(written, _)| *written <= seen && seen < u64::MAX);
+    }
+
+    /// Remembers the spec that is applied.
+    pub(super) fn declares(&mut self, spec: &BundleInstanceSpec) {
+        if self.declared.as_ref() != Some(spec) {
+            self.declared = Some(spec.clone());
+        }
+    }
+
+    /// Lets go of what the status says as well: an instance at rest has thousands beside it.
+    pub(super) fn rest(&mut self, status: &BundleInstanceStatus) {
+        let listed = status.inventory.as_ref();
+        let Some(listed) = listed.filter(|listed| listed.more.is_none()) else {
+            return;
+        };
+        self.inventory
+            .take_if(|inventory| inventory::parse(&listed.kinds).eq(entries(inventory)));
+    }
+
     /// Notes whether an API is missing.
     pub(super) fn misses_apis(&self, missing: bool) {
         self.waits.apis.store(missing, Ordering::Relaxed);
@@ -273,6 +310,13 @@ impl Memory {
     pub(super) fn turn(&self) -> u64 {
         self.waits.turn.load(Ordering::Relaxed)
     }
+}
+
+/// The objects of an inventory in order.
+fn entries(inventory: &Inventory) -> impl Iterator<Item = (Identity, inventory::Entry)> {
+    inventory
+        .iter()
+        .map(|(identity, entry)| (identity.clone(), entry.clone()))
 }
 
 impl Tries {

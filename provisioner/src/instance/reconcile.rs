@@ -25,7 +25,7 @@ use super::{
     choice::{Known, is_unpacked},
     install::{self, Target},
     maintain,
-    memory::{Memory, Shared},
+    memory::{Memory, Shared, version},
     outcome::{Install, Outcome, Valid},
     rollback, status, tell, template, uninstall,
 };
@@ -74,6 +74,7 @@ pub(super) async fn reconcile(
     let _measure = metrics.reconcile(Controller::Instance);
     let memory = shared.memory(&instance);
     let mut memory = memory.lock().await;
+    memory.has_seen(&instance);
     async {
         if instance.metadata.deletion_timestamp.is_some() {
             return uninstall::run(&instance, &shared, &mut memory).await;
@@ -102,6 +103,7 @@ pub(super) async fn reconcile(
             inventory::trim(&overflow(&shared, &owner(&instance)), old, new).await;
             tell::changes(&instance, &shared, &before, &status).await;
         }
+        memory.rest(&status);
         Ok(again.map_or_else(
             || Action::requeue(spread(shared.ctx.settings.resync)),
             Action::requeue,
@@ -124,10 +126,10 @@ pub(super) fn failed(instance: Arc<BundleInstance>, error: &Error, shared: Arc<S
 
 /// What is known of the status: what was written last, or else what the watch delivered.
 pub(super) fn current_status(instance: &BundleInstance, memory: &Memory) -> BundleInstanceStatus {
-    memory
-        .status
-        .clone()
-        .or_else(|| instance.status.clone())
+    let written = memory.status.as_ref().map(|(_, status)| status);
+    written
+        .or(instance.status.as_ref())
+        .cloned()
         .unwrap_or_default()
 }
 
@@ -334,7 +336,7 @@ pub(super) async fn write_status(
         "metadata": {"name": instance.name_any(), "uid": instance.uid()},
         "status": status,
     });
-    Api::<BundleInstance>::all(shared.ctx.client.clone())
+    let written = Api::<BundleInstance>::all(shared.ctx.client.clone())
         .patch_status(
             &instance.name_any(),
             &PatchParams::apply(MANAGER).force(),
@@ -342,7 +344,7 @@ pub(super) async fn write_status(
         )
         .await
         .map_err(Error::on("write the status", instance))?;
-    memory.status = Some(status.clone());
+    memory.status = Some((version(&written), status.clone()));
     memory.said = Some(Instant::now());
     Ok(())
 }

@@ -17,7 +17,7 @@ use super::{GroupVersion, Kind, Kinds, ask};
 
 /// How long a kind may take from its definition's being Established to its being told of.
 const LAG: Duration = Duration::from_secs(10);
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The kinds of a group version; `None` when there is none such.

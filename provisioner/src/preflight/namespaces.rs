@@ -25,7 +25,11 @@ pub(super) async fn find(input: &Input<'_>) -> Result<Namespaces, kube::Error> {
     stream::iter(wanted)
         .map(|name| {
             let api = api.clone();
+            let known = input.namespace.filter(|(known, _)| *known == name);
             async move {
+                if let Some((_, known)) = known {
+                    return Ok((name, Some(known.clone())));
+                }
                 let found = ask::or_none(ask::within(api.get_metadata(&name)).await)?;
                 Ok((name, found.map(|found| found.metadata)))
             }

@@ -128,7 +128,7 @@ pub struct Args {
         long,
         value_name = "SIZE",
         value_parser = |text: &str| values::size(text, 0),
-        default_value = "16Mi",
+        default_value = "4Mi",
         help_heading = "Storage and limits"
     )]
     memory_cache: u64,

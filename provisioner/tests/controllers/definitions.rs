@@ -199,6 +199,7 @@ impl Asked<'_> {
             kinds: &Kinds::new(own.clone()),
             versions: &Versions::new(own.clone(), None),
             mighty: &preflight::Mighty::default(),
+            namespace: None,
             system_namespace: "rukpak-system",
             concurrency: 8,
         };

@@ -104,6 +104,7 @@ impl Case {
             kinds: &kinds,
             versions: &Versions::new(own.clone(), None),
             mighty: &preflight::Mighty::default(),
+            namespace: None,
             system_namespace: SYSTEM,
             concurrency: 8,
         };

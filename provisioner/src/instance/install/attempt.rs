@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, mem};
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
 use manifests::{
     api::{instance::BundleInstance, instance::BundleInstanceStatus, labels},
@@ -142,7 +142,7 @@ async fn prepare<'a>(
         .map_err(|error| soon(target, "no client can be made", &error))?;
     let converted = convert(instance, &instance.spec, ctx, target.bundle).await?;
     let had = memory.inventory.clone().unwrap_or_default();
-    let objects =
+    let (objects, existing) =
         without_existing_namespace(converted.objects, &client, &owner, &converted.namespace).await;
     let mut plan = plan(ctx, objects, &had, &owner, &converted.namespace)
         .await
@@ -167,6 +167,7 @@ async fn prepare<'a>(
         kinds: &ctx.kinds,
         versions: &ctx.versions,
         mighty: &ctx.mighty,
+        namespace: existing.as_ref(),
         system_namespace: &ctx.settings.system_namespace,
         concurrency: ctx.settings.concurrency,
     };
@@ -296,23 +297,24 @@ pub(in crate::instance) async fn plan(
     ))
 }
 
-/// Leaves out the object of the install namespace when that exists and is not ours: it is used as it is.
+/// Leaves out the object of the install namespace when that exists and is not ours: it is used as it is. Gives what was
+/// found, too.
 async fn without_existing_namespace(
     mut objects: Vec<Object>,
     client: &Client,
     owner: &Owner,
     namespace: &str,
-) -> Vec<Object> {
+) -> (Vec<Object>, Option<(String, ObjectMeta)>) {
     let is_it = |object: &Object| {
         object.kind() == "Namespace" && object.group().is_empty() && object.name() == namespace
     };
     if !objects.iter().any(is_it) {
-        return objects;
+        return (objects, None);
     }
     let found = Api::<Namespace>::all(client.clone())
         .get_metadata(namespace)
         .await;
-    let use_as_it_is = match found {
+    let use_as_it_is = match &found {
         Ok(found) => found.labels().get(labels::OWNER_NAME) != Some(&owner.name),
         // Who may not look may not create either: it has to be there.
         Err(kube::Error::Api(status)) => status.code == 403,
@@ -321,7 +323,8 @@ async fn without_existing_namespace(
     if use_as_it_is {
         objects.retain(|object| !is_it(object));
     }
-    objects
+    let existing = found.map(|found| (namespace.to_owned(), found.metadata));
+    (objects, existing.ok())
 }
 
 /// Writes down what is about to be applied, beside what is there: whatever happens next, nothing is forgotten.
