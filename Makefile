@@ -3,16 +3,19 @@ CARGO ?= cargo
 SECONDS_TO_FUZZ ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults generate bench bench-cluster fuzz unpack
+.PHONY: help demo test e2e faults generate image unpack bench bench-cluster fuzz
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: ## an operator installed, upgraded, repaired and removed, on a real control plane
+demo: ## an operator installed, upgraded, repaired and removed, on a cluster of its own
 	@CARGO="$(CARGO)" tests/demo.sh
 
-test: ## everything CI runs: format, lints, licences, generated files, all tests
+test: ## what CI runs first: format, lints, licences, generated files, all tests
 	@CARGO="$(CARGO)" tests/all.sh
+
+e2e: ## the image on a real node: installed by its file, with operators that run (needs root)
+	@CARGO="$(CARGO)" tests/e2e.sh
 
 faults: ## faults that take minutes: a hundred kills, sleeping replicas, dead connections
 	@CARGO="$(CARGO)" tests/faults.sh
@@ -21,6 +24,9 @@ generate: ## rewrite the files that are made from others
 	tests/cluster/gotypes/generate.sh
 	RUKPAK_DOCS=write $(CARGO) test -p cli --test cli docs
 	RUKPAK_GENERATE=write $(CARGO) test -p manifests --features api --test generated
+
+image: ## build the provisioner's image, static and without a shell, as dist/image-ARCHITECTURE.tar
+	@CARGO="$(CARGO)" image/build.sh
 
 unpack: ## build the static binary of unpack Jobs, and print where it is
 	@CARGO="$(CARGO)" unpacker/build-static.sh

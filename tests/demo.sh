@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# An operator from installation to removal, on a real control plane. `make demo` runs it.
+# An operator from installation to removal, on a cluster of its own. `make demo` runs it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
-. tests/needs.sh registry
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*" >&2; }
 [ -t 2 ] || say() { printf '\n%s\n' "$*" >&2; }
@@ -13,14 +12,28 @@ run() {
 	"$@"
 }
 
-if [ "${RUKPAK_DEMO:-}" != cluster ]; then
-	say "Building rukpak, the provisioner, and a control plane for them (several minutes the first time)"
-	tests/cluster/build.sh >/dev/null
-	$cargo build --quiet --locked -p cli -p cluster -p provisioner
+if [ -z "${RUKPAK_DEMO:-}" ]; then
+	. tests/needs.sh registry
+	say "Building a Kubernetes cluster (several minutes the first time)"
+	$cargo build --quiet --locked -p cluster
 	bin=$($cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
-	export RUKPAK_DEMO=cluster PATH=$bin:$PATH
+	export PATH=$bin:$PATH
+	if (. tests/needs.sh node) && RUST_BACKTRACE=0 cluster-up --node --check; then
+		for module in tools node runtime pods; do tests/cluster/build.sh $module >/dev/null; done
+		say "Building the image of the provisioner"
+		image/build.sh >/dev/null
+		export RUKPAK_DEMO=node
+		exec cluster-up --node -- tests/demo.sh
+	fi
+	say "So there is no real node here: the cluster gets a stand-in, which reports pods as Ready and runs nothing."
+	tests/cluster/build.sh >/dev/null
+	$cargo build --quiet --locked -p cli -p provisioner
+	export RUKPAK_DEMO=stand-in
 	exec cluster-up --stand-in-node -- tests/demo.sh
 fi
+. tests/needs.sh registry
+case $(uname -m) in aarch64) arch=arm64 ;; *) arch=amd64 ;; esac
+[ "$RUKPAK_DEMO" = stand-in ] || PATH=$PWD/dist/$arch:$PATH
 
 # --- What ends with this script, however it ends: programs that are kept for as long as it holds the pipe.
 
@@ -43,7 +56,7 @@ keep() { # log, program, arguments
 finish() {
 	status=$?
 	if [ "$status" != 0 ]; then
-		tail -n 20 "$tmp"/*.log >&2 || true
+		tail -n 20 "$tmp"/*.log >&2 || kubectl -n rukpak-system logs deployment/core --tail 20 >&2 || true
 		kubectl describe bundleinstances --request-timeout 5s >&2 || true
 	fi
 	exec 9<&-
@@ -65,45 +78,61 @@ logged() { # log, sed script
 	return 1
 }
 
-# A registry and an operator in two versions: the next one has other images, and one ConfigMap less.
-cat >"$tmp/registry.yml" <<-YAML
-	version: 0.1
-	storage: {filesystem: {rootdirectory: $tmp/registry}}
-	http: {addr: "127.0.0.1:0", secret: demo}
-YAML
-keep "$tmp/registry.log" docker-registry serve "$tmp/registry.yml"
+# Runs the provisioner where its pod cannot run.
+beside() {
+	say "The provisioner runs beside the cluster (its Deployment's pod is one of the stand-in's), as the ServiceAccount and with
+the rights of the install file."
+	account=$tmp/provisioner.kubeconfig
+	kubectl config view --raw --minify --flatten >"$account"
+	kubectl --kubeconfig "$account" config set-credentials provisioner \
+		--token "$(kubectl -n rukpak-system create token provisioner)" >/dev/null
+	kubectl --kubeconfig "$account" config set-context --current --user provisioner >/dev/null
+	kubectl --kubeconfig "$account" config delete-user admin >/dev/null
+	run kubectl --kubeconfig "$account" auth whoami
+	keep "$tmp/provisioner.log" provisioner --kubeconfig "$account" --storage-dir "$tmp/store" --leader-elect --log-format json \
+		--health-probe-bind-address 127.0.0.1:0 --metrics-bind-address 0 --admin-bind-address 0 --content-bind-address 127.0.0.1:0
+	probes=$(logged "$tmp/provisioner.log" 's/.*"service":"probes","address":"\([^"]*\)".*/\1/p')
+	for _ in $(seq 300); do
+		ready=$(kubectl --kubeconfig /dev/null --server "http://$probes" get --raw /readyz 2>&1) && break
+		sleep 0.1
+	done
+	echo "provisioner: $ready"
+	[ "$ready" = ok ]
+}
+
+# A registry, unless the cluster has one, and an operator in two versions: the next one has other images, and one
+# ConfigMap less.
+if [ "$RUKPAK_DEMO" = node ]; then
+	registry=$CLUSTER_ADDRESS:5000
+	tests/publish.sh
+else
+	cat >"$tmp/registry.yml" <<-YAML
+		version: 0.1
+		storage: {filesystem: {rootdirectory: $tmp/registry}}
+		http: {addr: "127.0.0.1:0", secret: demo}
+	YAML
+	keep "$tmp/registry.log" docker-registry serve "$tmp/registry.yml"
+	registry=$(logged "$tmp/registry.log" 's/.*listening on \(127\.0\.0\.1:[0-9]*\).*/\1/p')
+fi
 cp -R examples/bundles/tidewatch "$tmp/next"
 sed -i 's/tidewatch\.v1\.3\.2/tidewatch.v1.4.0/; t; s/1\.4\.0/1.5.0/' "$tmp/next/manifests/tidewatch.clusterserviceversion.yaml"
 rm "$tmp/next/manifests/tidewatch-harbours_v1_configmap.yaml"
 
-say "A Kubernetes control plane. Its one node is a stand-in: it reports pods as Ready, and nothing runs."
-run kubectl get nodes
+say "A Kubernetes cluster with one node"
+run kubectl get nodes -o wide
 
 say "1. Install rukpak"
 run kubectl apply --server-side -f manifests/install/rukpak.yaml
-run kubectl wait --for condition=Established --timeout 30s crd/bundles.core.rukpak.io crd/bundleinstances.core.rukpak.io
+run kubectl wait --for condition=Established --timeout 60s crd/bundles.core.rukpak.io crd/bundleinstances.core.rukpak.io
 
-say "The provisioner runs beside the cluster (its Deployment's pod is one of the stand-in's), as the ServiceAccount and with
-the rights of the install file."
-account=$tmp/provisioner.kubeconfig
-kubectl config view --raw --minify --flatten >"$account"
-kubectl --kubeconfig "$account" config set-credentials provisioner \
-	--token "$(kubectl -n rukpak-system create token provisioner)" >/dev/null
-kubectl --kubeconfig "$account" config set-context --current --user provisioner >/dev/null
-kubectl --kubeconfig "$account" config delete-user admin >/dev/null
-run kubectl --kubeconfig "$account" auth whoami
-keep "$tmp/provisioner.log" provisioner --kubeconfig "$account" --storage-dir "$tmp/store" --leader-elect --log-format json \
-	--health-probe-bind-address 127.0.0.1:0 --metrics-bind-address 0 --admin-bind-address 0 --content-bind-address 127.0.0.1:0
-probes=$(logged "$tmp/provisioner.log" 's/.*"service":"probes","address":"\([^"]*\)".*/\1/p')
-for _ in $(seq 300); do
-	ready=$(kubectl --kubeconfig /dev/null --server "http://$probes" get --raw /readyz 2>&1) && break
-	sleep 0.1
-done
-echo "provisioner: $ready"
-[ "$ready" = ok ]
+if [ "$RUKPAK_DEMO" = node ]; then
+	run kubectl -n rukpak-system rollout status deployment/core --timeout 120s
+	run kubectl -n rukpak-system get pods
+else
+	beside
+fi
 
 say "2. Publish an operator bundle, and the version after it"
-registry=$(logged "$tmp/registry.log" 's/.*listening on \(127\.0\.0\.1:[0-9]*\).*/\1/p')
 run rukpak push --quiet --tls-verify=false examples/bundles/tidewatch "$registry/tidewatch:v1.4.0"
 run rukpak push --quiet --tls-verify=false "$tmp/next" "$registry/tidewatch:v1.5.0"
 
@@ -125,11 +154,11 @@ cat >"$tmp/tidewatch.yaml" <<-YAML
 YAML
 run cat "$tmp/tidewatch.yaml"
 run kubectl apply -f "$tmp/tidewatch.yaml"
-run kubectl wait --for condition=Installed --timeout 30s bi/tidewatch
-run kubectl wait --for condition=Healthy --timeout 30s bi/tidewatch
+run kubectl wait --for condition=Installed --timeout 60s bi/tidewatch
+run kubectl wait --for condition=Healthy --timeout 60s bi/tidewatch
 run kubectl get bundleinstances,bundles
 run kubectl -n tidewatch get deployments,serviceaccounts,configmaps,services,pdb -l core.rukpak.io/owner-name=tidewatch
-run kubectl -n tidewatch rollout status deployment/tidewatch-operator --timeout 30s
+run kubectl -n tidewatch rollout status deployment/tidewatch-operator --timeout 60s
 run kubectl -n tidewatch get pods
 
 say "4. Upgrade it. A custom resource of version 1.4.0 stays; the ConfigMap that 1.5.0 does not have goes."
@@ -137,20 +166,20 @@ printf 'apiVersion: tidewatch.example.com/v1\nkind: Station\nmetadata: {name: ha
 	run kubectl apply -f -
 run kubectl patch bi tidewatch --type merge \
 	--patch "{\"spec\":{\"template\":{\"spec\":{\"source\":{\"image\":{\"ref\":\"$registry/tidewatch:v1.5.0\"}}}}}}"
-run kubectl wait --for jsonpath='{.status.version}'=1.5.0 --timeout 30s bi/tidewatch
-run kubectl wait --for condition=Healthy --timeout 30s bi/tidewatch
-run kubectl -n tidewatch rollout status deployment/tidewatch-operator --timeout 30s
+run kubectl wait --for jsonpath='{.status.version}'=1.5.0 --timeout 60s bi/tidewatch
+run kubectl wait --for condition=Healthy --timeout 60s bi/tidewatch
+run kubectl -n tidewatch rollout status deployment/tidewatch-operator --timeout 60s
 run kubectl -n tidewatch get deployments -o wide
-run kubectl -n tidewatch wait --for delete --timeout 30s configmap/tidewatch-harbours
+run kubectl -n tidewatch wait --for delete --timeout 60s configmap/tidewatch-harbours
 run kubectl get bundleinstances,bundles
 run kubectl get station harbour
 
 say "5. Somebody changes the Deployment, and deletes the ServiceAccount: both are put right"
 run kubectl -n tidewatch set image deployment/tidewatch-operator manager=example.com/somebody/else:latest
-run kubectl -n tidewatch wait --timeout 30s deployment/tidewatch-operator \
+run kubectl -n tidewatch wait --timeout 60s deployment/tidewatch-operator \
 	--for jsonpath='{.spec.template.spec.containers[0].image}'=quay.io/tidewatch/operator:v1.5.0
 run kubectl -n tidewatch delete serviceaccount tidewatch-operator
-run kubectl -n tidewatch wait --for create --timeout 30s serviceaccount/tidewatch-operator
+run kubectl -n tidewatch wait --for create --timeout 60s serviceaccount/tidewatch-operator
 for _ in $(seq 300); do # events are written a moment after what they tell
 	notes=$(kubectl get events --field-selector reason=Repaired -o custom-columns=NOTE:.message)
 	case $notes in *Deployment*ServiceAccount* | *ServiceAccount*Deployment*) break ;; esac
@@ -159,9 +188,9 @@ done
 run kubectl get events --field-selector reason=Repaired -o custom-columns=REASON:.reason,NOTE:.message
 
 say "6. Remove it. The definition of stations stays, because there is one, and so does the Namespace."
-run kubectl delete bi tidewatch --timeout 30s
-run kubectl wait --for delete --timeout 30s bundles --all
-run kubectl -n tidewatch wait --for delete --timeout 30s pods --all
+run kubectl delete bi tidewatch --timeout 60s
+run kubectl wait --for delete --timeout 60s bundles --all
+run kubectl -n tidewatch wait --for delete --timeout 60s pods --all
 # Kubernetes copies a Service's labels to its EndpointSlices, and deletes them a moment later.
 kinds=$(kubectl api-resources --verbs list -o name | grep -vE '^(events|endpoints|componentstatuses)' | paste -sd ,)
 for _ in $(seq 100); do

@@ -100,7 +100,7 @@ pub(crate) async fn start(plane: &mut ControlPlane) -> Result<Vec<PathBuf>> {
 
     run.spawn(
         "registry",
-        Path::new("/usr/bin/docker-registry"),
+        Path::new("docker-registry"),
         &["serve".to_owned(), text(&files.registry)],
     )?;
     run.spawn(

@@ -308,6 +308,38 @@ fn missing_go_is_said_in_one_line() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn what_a_node_lacks_is_said_in_one_line() -> Result<()> {
+    let programs = tempfile::tempdir()?;
+    for program in ["sh", "id", "iptables", "conntrack"] {
+        for folder in ["/usr/bin", "/usr/sbin", "/bin"] {
+            let (from, to) = (
+                Path::new(folder).join(program),
+                programs.path().join(program),
+            );
+            if from.exists() && !to.exists() {
+                symlink(from, to)?;
+            }
+        }
+    }
+    let mut check = cluster_up();
+    check.args(["--node", "--check"]);
+    let output = check
+        .env("PATH", programs.path())
+        .env("RUST_BACKTRACE", "0")
+        .output()?;
+    let text = String::from_utf8(output.stderr)?;
+    assert!(!output.status.success());
+    let root = String::from_utf8(Command::new("id").arg("-u").output()?.stdout)? == "0\n";
+    let lacking = if root {
+        "there is no ip (Debian: iproute2)"
+    } else {
+        "only root may start one"
+    };
+    assert_eq!(text, format!("Error: a node cannot run here: {lacking}\n"));
+    Ok(())
+}
+
 fn widget_definition() -> Value {
     let spec = json!({
         "type": "object",

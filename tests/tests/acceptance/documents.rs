@@ -17,10 +17,11 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The names of all functions of the provisioner, of the command, and of their tests.
+/// The names of all functions of the provisioner, of the command, of their tests, and of those on a node.
 fn functions() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let mut open = vec![root().join("provisioner"), root().join("cli")];
+    let folders = ["provisioner", "cli", "tests/tests/e2e"];
+    let mut open: Vec<PathBuf> = folders.map(|folder| root().join(folder)).into();
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

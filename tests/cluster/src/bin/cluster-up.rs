@@ -6,11 +6,13 @@
 //! cluster-up --stand-in-node …     with a node that reports all pods Ready, and runs none
 //! cluster-up --node …              with a real node, on a machine of its own: a shell there, or the command
 //! cluster-up --node --check        says what this machine lacks for that
+//! cluster-up --machine -- …        the command on such a machine, with neither cluster nor programs
 //! ```
 
 use std::env;
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::iter;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitCode, ExitStatus};
 
@@ -21,7 +23,7 @@ use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const USAGE: &str =
-    "usage: cluster-up [--node [--check] | --stand-in-node] [-- COMMAND [ARGUMENT]...]";
+    "usage: cluster-up [--node [--check] | --stand-in-node | --machine] [-- COMMAND [ARGUMENT]...]";
 
 /// What pods run on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,6 +31,8 @@ enum Pods {
     Nothing,
     StandIn,
     Node,
+    /// There is not even a control plane.
+    Nowhere,
 }
 
 #[tokio::main]
@@ -37,6 +41,7 @@ async fn main() -> Result<ExitCode> {
     let pods = match args.peek().and_then(|arg| arg.to_str()) {
         Some("--node") => Pods::Node,
         Some("--stand-in-node") => Pods::StandIn,
+        Some("--machine") => Pods::Nowhere,
         _ => Pods::Nothing,
     };
     if pods != Pods::Nothing {
@@ -55,11 +60,25 @@ async fn main() -> Result<ExitCode> {
         }
         Some(_) => bail!(USAGE),
     };
+    if pods == Pods::Nowhere && command.is_empty() {
+        bail!(USAGE);
+    }
     // From here on a signal ends nothing by itself: the control plane has to be stopped first.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    if pods == Pods::Nowhere {
+        let machine = Machine::new()?;
+        return on(&machine, &command, &mut terminate).await;
+    }
     if pods == Pods::Node && machine::current().is_none() {
-        return on_its_own_machine(&mut interrupt, &mut terminate).await;
+        let machine = Machine::new()?;
+        tokio::select! {
+            built = worker::build() => built?, // there is no network to load sources from in there
+            _ = interrupt.recv() => return Ok(ExitCode::from(130)),
+            _ = terminate.recv() => return Ok(ExitCode::from(143)),
+        }
+        let again = iter::once(env::current_exe()?.into()).chain(env::args_os().skip(1));
+        return on(&machine, &again.collect::<Vec<_>>(), &mut terminate).await;
     }
     let cluster = tokio::select! {
         cluster = start(pods) => cluster?,
@@ -97,23 +116,19 @@ async fn main() -> Result<ExitCode> {
     }
 }
 
-/// Runs this program once more, with all its arguments, where a node can do as it likes.
-async fn on_its_own_machine(interrupt: &mut Signal, terminate: &mut Signal) -> Result<ExitCode> {
-    let machine = Machine::new()?;
-    tokio::select! {
-        built = worker::build() => built?, // there is no network to load sources from in there
-        _ = interrupt.recv() => return Ok(ExitCode::from(130)),
-        _ = terminate.recv() => return Ok(ExitCode::from(143)),
-    }
-    let mut command = machine.command(env::current_exe()?);
-    command.args(env::args_os().skip(1));
-    let mut child = Command::from(command)
-        .kill_on_drop(true)
-        .spawn()
-        .context("failed to run setpriv")?;
+/// Runs a command on a machine of its own, which ends with it.
+async fn on(machine: &Machine, command: &[OsString], terminate: &mut Signal) -> Result<ExitCode> {
+    let (program, arguments) = command.split_first().context(USAGE)?;
+    let mut command = Command::from(machine.command(program));
+    let child = command.args(arguments).kill_on_drop(true).spawn();
+    let mut child = child.context("failed to run setpriv")?;
     tokio::select! {
         status = child.wait() => Ok(exit_code(status?)),
-        _ = terminate.recv() => Ok(ExitCode::from(143)),
+        _ = terminate.recv() => {
+            // The machine's remains can be removed once it is down.
+            child.kill().await?;
+            Ok(ExitCode::from(143))
+        }
     }
 }
 

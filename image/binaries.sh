@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Builds what goes into the image, as dist/ARCHITECTURE/: `provisioner`, `rukpak` and `unpack`, all static, and the
+# authorities that Mozilla trusts. Argument: amd64 or arm64, this machine's if there is none. A foreign one needs a C
+# compiler for it, as CC_aarch64_unknown_linux_musl, and a linker, as CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+fail() { printf 'image: %s\n' "$*" >&2; exit 1; }
+
+machine=$(uname -m)
+case "${1:-$machine}" in
+amd64 | x86_64) arch=amd64 cpu=x86_64 ;;
+arm64 | aarch64) arch=arm64 cpu=aarch64 ;;
+*) fail "there is no image for ${1:-$machine}: amd64 and arm64 can be built" ;;
+esac
+target=$cpu-unknown-linux-musl
+
+if [ "$cpu" = "$machine" ]; then
+	command -v musl-gcc >/dev/null || fail "musl-gcc is needed for static programs (Debian: musl-tools)"
+fi
+if [ ! -d "$(rustc --print target-libdir --target "$target")" ]; then
+	command -v rustup >/dev/null || fail "Rust's standard library for $target is needed"
+	rustup --quiet target add "$target"
+fi
+# Debian keeps those of Mozilla apart from what this machine trusts besides.
+authorities() {
+	cat /usr/share/ca-certificates/mozilla/*.crt 2>/dev/null ||
+		cat /etc/pki/tls/certs/ca-bundle.crt 2>/dev/null ||
+		cat /etc/ssl/certs/ca-certificates.crt 2>/dev/null ||
+		fail "no authorities are installed that the image could trust (Debian: ca-certificates)"
+}
+
+$cargo build --locked --quiet --profile image --target "$target" -p provisioner -p cli
+$cargo build --locked --quiet --profile unpack --target "$target" -p unpacker --bin unpack --no-default-features
+
+built=${CARGO_TARGET_DIR:-target}/$target
+to=dist/$arch
+mkdir -p "$to/etc/ssl/certs"
+new=$(mktemp -d dist/new.XXXXXX)
+trap 'rm -rf "$new"' EXIT
+cp "$built/image/provisioner" "$built/image/rukpak" "$built/unpack/unpack" "$new/"
+authorities >"$new/ca-certificates.crt"
+for program in provisioner rukpak unpack; do
+	if readelf --program-headers "$new/$program" | grep -q INTERP; then fail "$program is not static"; fi
+done
+# Whoever uses the old ones at this moment keeps them.
+mv "$new/ca-certificates.crt" "$to/etc/ssl/certs/"
+mv "$new"/* "$to/"

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Fills the registry that a node pulls from (tests/cluster/src/worker.rs) with the image of the provisioner and those of
+# the example's operator. Runs on the node's machine, with the programs of its pods in PATH.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+registry=${CLUSTER_ADDRESS:?there is no node here}:5000
+publish() { # archive, image
+	skopeo copy --quiet --dest-tls-verify=false "docker-archive:$1" "docker://$registry/${2#*/}"
+}
+image=$(sed -n 's/^ *image: \(.*provisioner.*\)$/\1/p' manifests/install/rukpak.yaml)
+case $(uname -m) in aarch64) arch=arm64 ;; *) arch=amd64 ;; esac
+publish "dist/image-$arch.tar" "$image"
+pods=$(dirname "$(command -v tidewatch)")
+for version in v1.4.0 v1.5.0; do publish "$pods/tidewatch.tar" "quay.io/tidewatch/operator:$version"; done

@@ -1,0 +1,20 @@
+//! The product as its users have it: the image, installed by the install file, on a real node. `tests/e2e.sh` builds what
+//! that takes and runs this; where there is no node, every test fails and says so.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod e2e {
+    mod bundle;
+    mod install;
+    mod lifecycle;
+    mod machine;
+    mod restart;
+    mod sources;
+    mod wait;
+    mod world;
+}

@@ -1,0 +1,152 @@
+//! Bundles with operators that run.
+
+use std::{fs, path::Path, process::Command};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A version of an operator: its package `name` has the API `widgets.NAME.example.com` and one Deployment, `NAME-operator`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operator<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) version: &'a str,
+    /// What it runs.
+    pub(crate) image: &'a str,
+    /// What it does wrong, as flags.
+    pub(crate) flags: &'a [&'a str],
+}
+
+/// An image that is there.
+pub(crate) const IMAGE: &str = "quay.io/tidewatch/operator:v1.4.0";
+
+impl<'a> Operator<'a> {
+    /// A version that does what it should.
+    pub(crate) fn new(name: &'a str, version: &'a str) -> Self {
+        Self {
+            name,
+            version,
+            image: IMAGE,
+            flags: &[],
+        }
+    }
+
+    /// Pushes its bundle with `rukpak push`, and these flags.
+    pub(crate) fn push(&self, image: &str, flags: &[&str]) {
+        push(self.folder().path(), image, flags);
+    }
+
+    /// Its bundle.
+    pub(crate) fn folder(&self) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, content: Value| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content.to_string()).unwrap();
+        };
+        write("manifests/csv.yaml", self.csv());
+        write("manifests/crd.yaml", self.definition());
+        write(
+            "metadata/annotations.yaml",
+            json!({"annotations": {
+                "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
+                "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
+                "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
+                "operators.operatorframework.io.bundle.package.v1": self.name,
+                "operators.operatorframework.io.bundle.channels.v1": "stable",
+                "operators.operatorframework.io.bundle.channel.default.v1": "stable",
+            }}),
+        );
+        folder
+    }
+
+    fn group(&self) -> String {
+        format!("{}.example.com", self.name)
+    }
+
+    fn csv(&self) -> Value {
+        let operator = format!("{}-operator", self.name);
+        let labels = json!({"app": operator});
+        let mut args = vec![format!("--list=/apis/{}/v1/widgets", self.group())];
+        args.extend(self.flags.iter().map(|flag| (*flag).to_owned()));
+        let install_modes = [
+            "OwnNamespace",
+            "SingleNamespace",
+            "MultiNamespace",
+            "AllNamespaces",
+        ];
+        let install_modes =
+            install_modes.map(|mode| json!({"type": mode, "supported": mode == "AllNamespaces"}));
+        let rules =
+            json!([{"apiGroups": [self.group()], "resources": ["widgets"], "verbs": ["list"]}]);
+        let container = json!({
+            "name": "operator",
+            "image": self.image,
+            "args": args,
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 1},
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+        });
+        let pod = json!({
+            "serviceAccountName": operator,
+            "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+            "terminationGracePeriodSeconds": 5,
+        });
+        let deployment = json!({
+            "replicas": 1,
+            "progressDeadlineSeconds": 10,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        });
+        json!({
+            "apiVersion": "operators.coreos.com/v1alpha1",
+            "kind": "ClusterServiceVersion",
+            "metadata": {"name": format!("{}.v{}", self.name, self.version)},
+            "spec": {
+                "displayName": self.name,
+                "version": self.version,
+                "installModes": install_modes,
+                "customresourcedefinitions": {"owned": [
+                    {"name": format!("widgets.{}", self.group()), "version": "v1", "kind": "Widget"},
+                ]},
+                "install": {"strategy": "deployment", "spec": {
+                    "clusterPermissions": [{"serviceAccountName": operator, "rules": rules}],
+                    "deployments": [{"name": operator, "spec": deployment}],
+                }},
+            },
+        })
+    }
+
+    fn definition(&self) -> Value {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("widgets.{}", self.group())},
+            "spec": {
+                "group": self.group(),
+                "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
+                "scope": "Namespaced",
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }}}],
+            },
+        })
+    }
+}
+
+/// Pushes a bundle's folder with `rukpak push`.
+pub(crate) fn push(folder: &Path, image: &str, flags: &[&str]) {
+    let mut command = Command::new("rukpak");
+    command
+        .args(["push", "--quiet", "--tls-verify=false"])
+        .args(flags)
+        .arg(folder)
+        .arg(image);
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

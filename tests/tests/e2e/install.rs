@@ -1,0 +1,117 @@
+//! What the install file brings, and what an image is.
+
+use std::{error::Error as _, fs};
+
+use cluster::DryRun;
+
+use super::{
+    wait::{self, ready},
+    world::{CORE_LABELS, kubectl, world},
+};
+
+#[tokio::test]
+async fn the_provisioner_runs_from_its_image_without_root_or_shell() {
+    let world = world().await;
+    let pod = wait::pod(world.pods(), CORE_LABELS, "Ready", ready).await;
+    let status = &pod
+        .status
+        .as_ref()
+        .unwrap()
+        .container_statuses
+        .as_ref()
+        .unwrap()[0];
+    assert!(
+        status.image.starts_with("quay.io/rukpak/provisioner:"),
+        "{}",
+        status.image
+    );
+    assert_eq!(status.restart_count, 0);
+
+    let process = super::restart::process(status.container_id.as_deref().unwrap());
+    let about = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let value = |key: &str| {
+        let found = about.lines().find_map(|line| line.strip_prefix(key));
+        found.unwrap().split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(
+        (value("Uid:"), value("Gid:")),
+        ("65532".to_owned(), "65532".to_owned())
+    );
+    assert_eq!(u64::from_str_radix(&value("CapEff:"), 16), Ok(0));
+    assert_eq!(value("NoNewPrivs:"), "1");
+    // Three programs and the authorities; what else lies there the runtime has brought.
+    let mut found: Vec<String> = fs::read_dir(format!("/proc/{process}/root"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "dev",
+            "etc",
+            "proc",
+            "provisioner",
+            "rukpak",
+            "sys",
+            "tmp",
+            "unpack",
+            "var"
+        ]
+    );
+    let authorities = format!("/proc/{process}/root/etc/ssl/certs/ca-certificates.crt");
+    let authorities = fs::read_to_string(authorities).unwrap();
+    assert!(authorities.matches("BEGIN CERTIFICATE").count() > 50);
+}
+
+#[tokio::test]
+async fn the_image_brings_the_other_programs_as_well() {
+    let world = world().await;
+    let name = "programs";
+    // A name that no image of a bundle has: the programs are started by hand.
+    let image = kubectl(
+        world.cluster,
+        &[
+            "-n",
+            "rukpak-system",
+            "get",
+            "deployment",
+            "core",
+            "-o",
+            "jsonpath={.spec.template.spec.containers[0].image}",
+        ],
+    );
+    for (program, says) in [("rukpak", "rukpak "), ("unpack", "unpack ")] {
+        let pod = format!("{name}-{program}");
+        let flags = [
+            "--image",
+            &image,
+            "--restart=Never",
+            "--attach",
+            "--rm",
+            "--quiet",
+        ];
+        let command = ["--command", "--", &format!("/{program}"), "--version"];
+        let args = [&["run", pod.as_str()][..], &flags, &command].concat();
+        let printed = kubectl(world.cluster, &args);
+        assert!(printed.starts_with(says), "{printed}");
+    }
+}
+
+#[tokio::test]
+async fn the_definitions_refuse_what_is_wrong() {
+    let world = world().await;
+    let instance = serde_json::json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "n".repeat(46)},
+        "spec": {"provisionerClassName": "core-rukpak-io-registry", "template": {"spec": {"source": {"type": "git"}}}},
+    });
+    let error = world
+        .cluster
+        .apply(&instance, DryRun::No)
+        .await
+        .unwrap_err();
+    let error = format!("{:?}", error.source().unwrap());
+    for sentence in ["may not be more than 45 bytes", "Found none valid"] {
+        assert!(error.contains(sentence), "{error}");
+    }
+}

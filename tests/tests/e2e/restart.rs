@@ -1,0 +1,85 @@
+//! The provisioner ends while it works, and what it has begun is finished all the same.
+
+use std::process::Command;
+
+use cluster::worker;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{ResourceExt as _, api::DeleteParams};
+use serde_json::json;
+
+use super::{
+    bundle::Operator,
+    wait::{self, ready},
+    world::{CORE_LABELS, World, world},
+};
+
+/// The first process of a container, by the id that its pod tells.
+pub(crate) fn process(container: &str) -> u32 {
+    let container = container.trim_start_matches("containerd://");
+    let mut command = Command::new("ctr");
+    command
+        .arg("--address")
+        .arg(worker::containerd().unwrap())
+        .args(["--namespace", "k8s.io", "tasks", "list"]);
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let tasks = String::from_utf8(output.stdout).unwrap();
+    let task = tasks.lines().find(|line| line.starts_with(container));
+    let task = task.unwrap_or_else(|| panic!("no {container} among\n{tasks}"));
+    task.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn container(pod: &Pod) -> &str {
+    let statuses = pod
+        .status
+        .as_ref()
+        .unwrap()
+        .container_statuses
+        .as_ref()
+        .unwrap();
+    statuses[0].container_id.as_deref().unwrap()
+}
+
+/// Begins to install an operator, and waits until the provisioner has taken it up.
+async fn begin(world: &World, name: &str) {
+    let image = world.image(&format!("{name}:v1.0.0"));
+    Operator::new(name, "1.0.0").push(&image, &[]);
+    world.install(name, &image, json!({})).await;
+    wait::until(world.instances(), name, "begun", |it| it.status.is_some()).await;
+}
+
+#[tokio::test]
+async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
+    let world = world().await;
+
+    let pod = wait::pod(world.pods(), CORE_LABELS, "Ready", ready).await;
+    begin(world, "deleted").await;
+    let now = DeleteParams::default().grace_period(0);
+    world.pods().delete(&pod.name_any(), &now).await.unwrap();
+    world.healthy("deleted", "1.0.0").await;
+
+    let pod = wait::pod(world.pods(), CORE_LABELS, "Ready, and another", |it| {
+        ready(it) && it.uid() != pod.uid()
+    })
+    .await;
+    let process = process(container(&pod)).to_string();
+    begin(world, "killed").await;
+    let killed = Command::new("kill")
+        .args(["-KILL", &process])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    wait::pod(world.pods(), CORE_LABELS, "restarted", |it| {
+        ready(it) && container(it) != container(&pod)
+    })
+    .await;
+    world.healthy("killed", "1.0.0").await;
+
+    world.provisioner().await;
+    world.remove("deleted").await;
+    world.remove("killed").await;
+}

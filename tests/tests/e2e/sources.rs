@@ -1,0 +1,192 @@
+//! Bundles from where the pod of the provisioner has to get them, and out of it again.
+
+use std::fs;
+
+use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
+use kube::api::DeleteParams;
+use manifests::api::bundle::Bundle;
+use serde_json::{Value, json};
+use tests::{Auth, OWNER, Registry, Sshd, TENANT};
+
+use super::{
+    bundle::{IMAGE, Operator},
+    wait::{self, line},
+    world::{SYSTEM, World, kubectl, world},
+};
+
+async fn bundle(world: &World, name: &str, source: Value) {
+    world
+        .apply(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name},
+            "spec": {"provisionerClassName": "core-rukpak-io-registry", "source": source},
+        }))
+        .await;
+}
+
+async fn unpacked(world: &World, name: &str) -> Bundle {
+    wait::until(world.bundles(), name, "unpacked", |it: &Bundle| {
+        let conditions = it.status.as_ref().map(|status| &status.conditions);
+        conditions.is_some_and(|conditions| line(conditions, "Unpacked") == "True UnpackSuccessful")
+    })
+    .await
+}
+
+async fn delete(world: &World, name: &str) {
+    world
+        .bundles()
+        .delete(name, &DeleteParams::default())
+        .await
+        .unwrap();
+    wait::gone(world.bundles(), name).await;
+}
+
+#[tokio::test]
+async fn b14_a_private_registry_is_asked_with_the_pull_secret() {
+    let world = world().await;
+    let registry = Registry::start(Auth::Basic, None);
+    let image = registry.image("private:v1.0.0");
+    let login = tempfile::tempdir().unwrap();
+    fs::write(
+        login.path().join("config.json"),
+        registry.docker_config(OWNER),
+    )
+    .unwrap();
+    let login = login.path().join("config.json");
+    Operator::new("private", "1.0.0").push(&image, &["--authfile", login.to_str().unwrap()]);
+
+    world
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": "private-registry", "namespace": SYSTEM},
+            "stringData": {".dockerconfigjson": registry.docker_config(TENANT)},
+        }))
+        .await;
+    let reference =
+        json!({"ref": image, "pullSecret": "private-registry", "insecureSkipTLSVerify": true});
+    bundle(world, "b14", json!({"type": "image", "image": reference})).await;
+    unpacked(world, "b14").await;
+    delete(world, "b14").await;
+}
+
+#[tokio::test]
+async fn b23_a_repository_in_the_cluster_is_cloned_over_ssh() {
+    let world = world().await;
+    let server = Sshd::start();
+    let commit = server
+        .repository("tide")
+        .commit("main", Operator::new("cloned", "1.0.0").folder().path());
+    let (address, port) = server
+        .host()
+        .rsplit_once(':')
+        .map(|(a, p)| (a.to_owned(), p.parse::<u16>().unwrap()))
+        .unwrap();
+
+    // As in a cluster: a name, a Service, and somebody behind it.
+    let namespace = world.cluster.temp_namespace("git").await.unwrap();
+    let metadata = json!({"name": "local-git", "namespace": namespace.name()});
+    let ports = json!([{"name": "ssh", "port": 2222, "targetPort": port}]);
+    world.apply(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}})).await;
+    world
+        .apply(json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {
+                "name": "local-git-1", "namespace": namespace.name(),
+                "labels": {"kubernetes.io/service-name": "local-git"},
+            },
+            "ports": [{"name": "ssh", "port": port}],
+            "endpoints": [{"addresses": [address]}],
+        }))
+        .await;
+    world
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth",
+            "metadata": {"name": "local-git", "namespace": SYSTEM},
+            "stringData": {"ssh-privatekey": server.key()},
+        }))
+        .await;
+    let url = server.url("tide");
+    let user = url.trim_start_matches("ssh://").split('@').next().unwrap();
+    let host = format!("local-git.{}.svc.cluster.local:2222", namespace.name());
+    let repository = json!({
+        "repository": format!("ssh://{user}@{host}/tide"),
+        "ref": {"branch": "main"},
+        "auth": {"secret": {"name": "local-git"}, "insecureSkipVerify": true},
+    });
+    bundle(world, "b23", json!({"type": "git", "git": repository})).await;
+    let bundle = unpacked(world, "b23").await;
+    let resolved = serde_json::to_value(bundle.status.unwrap().resolved_source).unwrap();
+    assert_eq!(resolved["git"]["ref"]["commit"], json!(commit));
+    delete(world, "b23").await;
+}
+
+#[tokio::test]
+async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
+    let world = world().await;
+    let image = world.image("downloaded:v1.0.0");
+    Operator::new("downloaded", "1.0.0").push(&image, &[]);
+    let reference = json!({"ref": image, "insecureSkipTLSVerify": true});
+    bundle(world, "b21", json!({"type": "image", "image": reference})).await;
+    let url = unpacked(world, "b21")
+        .await
+        .status
+        .unwrap()
+        .content_url
+        .unwrap();
+    assert_eq!(url, "https://core.rukpak-system.svc/bundles/b21.tgz");
+
+    let namespace = world.cluster.temp_namespace("download").await.unwrap();
+    let namespace = namespace.name();
+    let binding = format!("download-{namespace}");
+    let account = format!("--serviceaccount={namespace}:default");
+    kubectl(
+        world.cluster,
+        &[
+            "create",
+            "clusterrolebinding",
+            &binding,
+            "--clusterrole=bundle-reader",
+            &account,
+        ],
+    );
+    let authority = world
+        .of::<ConfigMap>(SYSTEM)
+        .get("rukpak-ca")
+        .await
+        .unwrap();
+    world
+        .apply(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": authority.data,
+            "metadata": {"name": "authority", "namespace": namespace},
+        }))
+        .await;
+    let container = json!({
+        "name": "fetch", "image": IMAGE, "args": ["fetch", url],
+        "env": [{"name": "CA_FILE", "value": "/authority/ca.crt"}],
+        "volumeMounts": [{"name": "authority", "mountPath": "/authority"}],
+    });
+    let pod = json!({
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": "authority", "configMap": {"name": "authority"}}],
+    });
+    world
+        .apply(json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "fetch", "namespace": namespace},
+            "spec": {"backoffLimit": 3, "template": {"spec": pod}},
+        }))
+        .await;
+    wait::until(world.of::<Job>(namespace), "fetch", "complete", |it| {
+        it.status
+            .as_ref()
+            .is_some_and(|status| status.succeeded == Some(1))
+    })
+    .await;
+    let names = kubectl(world.cluster, &["-n", namespace, "logs", "job/fetch"]);
+    let names: Vec<&str> = names.lines().collect();
+    assert!(
+        names.iter().any(|name| name.starts_with("manifests/")),
+        "{names:?}"
+    );
+    kubectl(world.cluster, &["delete", "clusterrolebinding", &binding]);
+    delete(world, "b21").await;
+}

@@ -1,0 +1,208 @@
+//! The cluster of all tests, with the provisioner installed as an admin does it.
+
+use std::process::Command;
+
+use cluster::{Cluster, DryRun, KUBECONFIG, machine, worker};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{apps::v1::Deployment, core::v1::Pod},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use manifests::api::{bundle::Bundle, instance::BundleInstance};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+use super::wait::{self, available, line};
+
+/// Where the provisioner is.
+pub(crate) const SYSTEM: &str = "rukpak-system";
+/// Its Deployment, and its Service.
+pub(crate) const CORE: &str = "core";
+/// What finds its pods.
+pub(crate) const CORE_LABELS: &str = "app.kubernetes.io/component=core";
+
+/// A cluster whose provisioner is Available.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) cluster: &'static Cluster,
+}
+
+/// The one of this test binary. Whoever asks first installs the provisioner.
+pub(crate) async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD
+        .get_or_init(|| async {
+            assert!(
+                machine::current().is_some() && std::env::var_os(KUBECONFIG).is_some(),
+                "there is no node here: run `make e2e`, which starts one"
+            );
+            let cluster = Cluster::shared().await.unwrap();
+            let file = concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../manifests/install/rukpak.yaml"
+            );
+            kubectl(cluster, &["apply", "--server-side", "-f", file]);
+            let world = World { cluster };
+            wait::until(world.of::<Deployment>(SYSTEM), CORE, "Available", available).await;
+            world
+        })
+        .await
+}
+
+/// Runs kubectl as the administrator and tells what it prints.
+pub(crate) fn kubectl(cluster: &Cluster, args: &[&str]) -> String {
+    let mut command = Command::new("kubectl");
+    command
+        .args(args)
+        .env("KUBECONFIG", cluster.kubeconfig_path());
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+impl World {
+    pub(crate) fn client(&self) -> Client {
+        self.cluster.client().unwrap()
+    }
+
+    /// Objects of a namespace.
+    pub(crate) fn of<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
+    {
+        Api::namespaced(self.client(), namespace)
+    }
+
+    pub(crate) fn instances(&self) -> Api<BundleInstance> {
+        Api::all(self.client())
+    }
+
+    pub(crate) fn bundles(&self) -> Api<Bundle> {
+        Api::all(self.client())
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        self.of(SYSTEM)
+    }
+
+    pub(crate) async fn apply(&self, object: Value) {
+        self.cluster.apply(&object, DryRun::No).await.unwrap();
+    }
+
+    /// An image in the registry of the cluster, which the provisioner's pod and the node reach as well.
+    pub(crate) fn image(&self, name: &str) -> String {
+        format!("{}/bundles/{name}", worker::REGISTRY)
+    }
+
+    /// Creates a BundleInstance of a registry+v1 bundle in an image, with more fields of its spec.
+    pub(crate) async fn install(&self, name: &str, image: &str, more: Value) {
+        let mut spec =
+            json!({"provisionerClassName": "core-rukpak-io-registry", "template": template(image)});
+        spec.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        self.apply(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "BundleInstance",
+            "metadata": {"name": name},
+            "spec": spec,
+        }))
+        .await;
+    }
+
+    /// Lets a BundleInstance have the bundle of another image.
+    pub(crate) async fn upgrade(&self, name: &str, image: &str) {
+        let patch = json!({"spec": {"template": template(image)}});
+        let params = PatchParams::default();
+        self.instances()
+            .patch(name, &params, &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+
+    /// Waits for `status reason` of a condition.
+    pub(crate) async fn condition(&self, name: &str, kind: &str, wanted: &str) -> BundleInstance {
+        wait::until(self.instances(), name, &format!("{kind} {wanted}"), |it| {
+            line(conditions(it), kind) == wanted
+        })
+        .await
+    }
+
+    /// Waits until a version is installed and healthy.
+    pub(crate) async fn healthy(&self, name: &str, version: &str) -> BundleInstance {
+        wait::until(
+            self.instances(),
+            name,
+            &format!("healthy as {version}"),
+            |it| {
+                let status = it.status.as_ref();
+                status.and_then(|status| status.facts.version.as_deref()) == Some(version)
+                    && line(conditions(it), "Installed").starts_with("True ")
+                    && line(conditions(it), "Healthy") == "True Healthy"
+            },
+        )
+        .await
+    }
+
+    /// Waits until the provisioner's Deployment is Available.
+    pub(crate) async fn provisioner(&self) {
+        wait::until(self.of::<Deployment>(SYSTEM), CORE, "Available", available).await;
+    }
+
+    /// Deletes a BundleInstance and waits until nothing in the cluster is marked as its own.
+    pub(crate) async fn remove(&self, name: &str) {
+        self.instances()
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+        wait::gone(self.instances(), name).await;
+        let kinds = kubectl(
+            self.cluster,
+            &["api-resources", "--verbs", "list", "-o", "name"],
+        );
+        let passing = [
+            "events",
+            "events.events.k8s.io",
+            "endpoints",
+            "componentstatuses",
+        ];
+        let kinds: Vec<&str> = kinds
+            .lines()
+            .filter(|kind| !passing.contains(kind))
+            .collect();
+        let (kinds, label) = (kinds.join(","), format!("core.rukpak.io/owner-name={name}"));
+        // The Bundle, and what Kubernetes has made from ours, go a moment later.
+        kubectl(
+            self.cluster,
+            &[
+                "wait",
+                "--for=delete",
+                "--timeout=60s",
+                "--all-namespaces",
+                "-l",
+                &label,
+                &kinds,
+            ],
+        );
+    }
+}
+
+/// The conditions of a BundleInstance.
+pub(crate) fn conditions(
+    instance: &BundleInstance,
+) -> &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition] {
+    instance
+        .status
+        .as_ref()
+        .map_or(&[], |status| &status.conditions)
+}
+
+fn template(image: &str) -> Value {
+    json!({"spec": {"source": {"type": "image", "image": {"ref": image, "insecureSkipTLSVerify": true}}}})
+}
