@@ -45,8 +45,8 @@ pub(crate) struct Verdicts {
     task: JoinHandle<()>,
 }
 
-/// How long a bundle may take.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// How long bundles may take, on a machine with a lot to do.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Verdicts {
     /// Begins to watch.
@@ -87,11 +87,8 @@ impl Verdicts {
     pub(crate) async fn until(&self, count: usize) -> All {
         let mut all = self.all.clone();
         let there = timeout(PATIENCE, all.wait_for(|all| all.len() >= count)).await;
-        assert!(
-            there.is_ok(),
-            "no verdict for {count}: {:#?}",
-            self.all.borrow()
-        );
+        let found = self.all.borrow().len();
+        assert!(there.is_ok(), "only {found} of {count} have a verdict");
         self.all.borrow().clone()
     }
 
