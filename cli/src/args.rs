@@ -221,7 +221,15 @@ pub(crate) fn usage(problem: &str) -> ! {
 pub(crate) fn command() -> clap::Command {
     let command = Cli::command();
     if called() == PLUGIN {
-        command.bin_name(name())
+        // Examples are to be copied.
+        let renamed = |command: clap::Command| match command.get_after_help() {
+            Some(help) => {
+                let help = help.to_string();
+                command.after_help(help.replace("\n  rukpak ", "\n  kubectl rukpak "))
+            }
+            None => command,
+        };
+        command.bin_name(name()).mut_subcommands(renamed)
     } else {
         command
     }

@@ -231,7 +231,10 @@ pub(super) fn text(candidates: &[Candidate]) -> String {
         if !candidate.going.is_empty() {
             let going = clean(&candidate.going.join(", "));
             let fields = count(candidate.going.len(), "field");
-            let _ = writeln!(text, "  {fields} that the bundle does not have go: {going}");
+            let _ = writeln!(
+                text,
+                "  {fields} that the bundle does not have will go: {going}"
+            );
         }
         if let Some(change) = &candidate.change {
             change.unified(&mut text);

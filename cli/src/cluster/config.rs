@@ -3,6 +3,7 @@
 use std::{env, path::PathBuf, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
+use http::{HeaderValue, header::USER_AGENT};
 use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
@@ -33,6 +34,8 @@ pub(super) async fn read(args: &ClusterArgs) -> anyhow::Result<Config> {
             )
         })?,
     };
+    let agent = HeaderValue::from_static(concat!("rukpak/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((USER_AGENT, agent));
     config.connect_timeout = Some(CONNECT);
     let timeout = Some(args.request_timeout).filter(|timeout| !timeout.is_zero());
     config.read_timeout = timeout;

@@ -117,6 +117,12 @@ fn kubectl_finds_it_as_a_plugin() {
     };
     let help = run(&["convert", "--help"]).exits(0).out;
     assert!(help.contains("Usage: kubectl rukpak convert"), "{help}");
+    let examples = run(&["status", "--help"]).exits(0).out;
+    assert!(
+        examples.contains("\n  kubectl rukpak status tidewatch\n"),
+        "{examples}"
+    );
+    assert!(!examples.contains("\n  rukpak "), "{examples}");
     let wrong = run(&["convert"]).exits(2).err;
     assert!(wrong.contains("Usage: kubectl rukpak convert"), "{wrong}");
     let script = run(&["completion", "bash"]).exits(0).out;

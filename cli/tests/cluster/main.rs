@@ -15,6 +15,7 @@ mod access;
 mod adopt;
 mod content;
 mod diff;
+mod docs;
 mod hostile;
 mod install;
 mod pause;

@@ -51,13 +51,7 @@ pub(crate) async fn world() -> &'static World {
 impl World {
     async fn new() -> Self {
         let cluster = Cluster::shared().await.expect("there is a control plane");
-        for object in install::objects(&install::Options::default()) {
-            cluster.apply(&object, DryRun::No).await.unwrap();
-            if object["kind"] == "CustomResourceDefinition" {
-                let name = object["metadata"]["name"].as_str().unwrap();
-                cluster.wait_established(name).await.unwrap();
-            }
-        }
+        install(cluster, &install::Options::default()).await;
         let provisioner = Provisioner::beside(&binary(), cluster.kubeconfig_path());
         Self {
             cluster,
@@ -155,6 +149,17 @@ impl World {
             "delete",
         ])
         .exits(0);
+    }
+}
+
+/// Applies the install file.
+pub(crate) async fn install(cluster: &Cluster, options: &install::Options) {
+    for object in install::objects(options) {
+        cluster.apply(&object, DryRun::No).await.unwrap();
+        if object["kind"] == "CustomResourceDefinition" {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            cluster.wait_established(name).await.unwrap();
+        }
     }
 }
 
