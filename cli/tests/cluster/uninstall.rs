@@ -101,9 +101,9 @@ async fn objects_can_be_left_in_the_cluster() {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": canary, "namespace": "default", "ownerReferences": [{
-                "apiVersion": "core.rukpak.io/v1alpha1",
-                "kind": "BundleInstance",
-                "name": canary,
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "name": format!("{canary}-owner"),
                 "uid": "00000000-0000-0000-0000-000000000000",
             }]},
         }))
