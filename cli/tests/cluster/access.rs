@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use crate::world::{binary, plain, text, unique, world};
+use crate::world::{binary, eventually, plain, text, unique, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rights_that_are_missing_are_named() {
@@ -35,8 +35,13 @@ async fn rights_that_are_missing_are_named() {
     let (_viewer, viewer) = world
         .somebody(&unique("viewer"), &["bundleinstances-view"])
         .await;
-    let run = world.run_as(&viewer, &["status", &name]).exits(0);
-    assert!(run.out.contains("UnpackPending"), "{run:?}");
+    // What is passing may not be in the status at once.
+    eventually("looked at", async || {
+        let run = world.run_as(&viewer, &["status", &name]).exits(0);
+        let is_told = run.out.contains("UnpackPending");
+        is_told.then_some(()).ok_or(run.out)
+    })
+    .await;
     world.run_as(&viewer, &["resume", &name]).exits(0); // there is nothing to change
     world
         .run_as(&viewer, &["pause", &name])
