@@ -164,7 +164,9 @@ fn every_test_file_is_compiled() {
             continue;
         }
         let near = |other: &&PathBuf| {
-            other.parent().unwrap() == folder || other.with_extension("") == folder
+            other.parent().unwrap() == folder
+                || other.with_extension("") == folder
+                || roots.contains(*other) && other.parent() == folder.parent()
         };
         let declared = sources.iter().filter(near).any(|other| {
             text[other].lines().any(|line| {
