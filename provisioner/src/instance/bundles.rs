@@ -152,7 +152,7 @@ pub(super) async fn clean_up(
 /// Deletes all Bundles of an instance.
 pub(super) async fn delete_all(instance: &BundleInstance, shared: &Shared) {
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
-    for bundle in shared.bundles_of(instance) {
+    for bundle in shared.bundles_left_by(instance) {
         delete(&api, &bundle).await;
     }
 }

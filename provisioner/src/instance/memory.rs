@@ -175,6 +175,13 @@ impl Shared {
         bundles
     }
 
+    /// The Bundles of an instance, and those that were until it let go of what it has.
+    pub(super) fn bundles_left_by(&self, instance: &BundleInstance) -> Vec<Arc<Bundle>> {
+        let mut bundles = self.bundles.state();
+        bundles.retain(|bundle| template::was_of(bundle, instance));
+        bundles
+    }
+
     /// Has every instance looked at that lacks an API.
     pub(super) fn wake_those_missing_apis(&self) {
         let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);

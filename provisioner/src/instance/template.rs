@@ -99,6 +99,18 @@ pub fn is_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
             .any(|owner| owner.controller == Some(true) && owner.uid == uid)
 }
 
+/// Whether a Bundle was made for this instance, also if the garbage collector has taken the reference to it off already,
+/// as it does when the instance is deleted with `--cascade=orphan`.
+pub fn was_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
+    let has = |label: &str, value: &str| bundle.labels().get(label).is_some_and(|it| it == value);
+    let is_nobodys = bundle.metadata.deletion_timestamp.is_none()
+        && bundle.owner_references().is_empty()
+        && has(labels::OWNER_KIND, "BundleInstance")
+        && has(labels::OWNER_NAME, &instance.name_any())
+        && bundle.labels().contains_key(labels::TEMPLATE_HASH);
+    is_nobodys || is_of(bundle, instance)
+}
+
 /// Whether a Bundle is what the template stands for: the label says so, and so does its spec.
 pub fn matches(bundle: &Bundle, instance: &BundleInstance, hash: &str) -> bool {
     bundle

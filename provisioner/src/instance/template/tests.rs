@@ -67,6 +67,21 @@ fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
 }
 
 #[test]
+fn a_bundle_that_the_garbage_collector_let_go_is_known_by_its_labels() {
+    let instance = instance("a", &image("example.com/a:1"));
+    let own = bundle(&instance, &hash(&instance));
+    let mut orphan = own.clone();
+    orphan.metadata.owner_references = None;
+    let (mut foreign, mut strange) = (own.clone(), orphan.clone());
+    for owner in foreign.metadata.owner_references.iter_mut().flatten() {
+        owner.uid = "u2".to_owned();
+    }
+    strange.labels_mut().remove(labels::TEMPLATE_HASH);
+    let found = [&own, &orphan, &foreign, &strange].map(|bundle| was_of(bundle, &instance));
+    assert_eq!(found, [true, true, false, false]);
+}
+
+#[test]
 fn a_template_cannot_forge_our_labels() {
     let mut template = image("example.com/a:1");
     template["metadata"] = json!({"labels": {
