@@ -195,6 +195,11 @@ impl Apply<'_> {
         prune::run(self, leaving, owner, policy).await
     }
 
+    /// Takes the reference to the owner off all that it leaves behind, and says what that failed for.
+    pub async fn orphan(&self, leaving: &[Leaving], owner: &Owner) -> Vec<Failure> {
+        prune::orphan(self, leaving, owner).await
+    }
+
     /// Does something to each of many, a bounded number at once, results in order. `None` was not tried because the
     /// apiserver did not answer for others.
     async fn each<'s, T, R, F>(

@@ -55,6 +55,7 @@ pub(super) async fn run(
         apply,
         owner,
         policy,
+        orphans: false,
     };
     let mut pruned = Pruned::default();
     for (stage, leaving) in stages {
@@ -87,11 +88,32 @@ pub(super) async fn run(
     pruned
 }
 
+/// Takes the reference to the owner off all that it leaves behind, and says what that failed for.
+pub(super) async fn orphan(apply: &Apply<'_>, leaving: &[Leaving], owner: &Owner) -> Vec<Failure> {
+    let prune = Prune {
+        apply,
+        owner,
+        policy: CrdDeletionPolicy::Retain,
+        orphans: true,
+    };
+    let leaving: Vec<&Leaving> = leaving.iter().collect();
+    let outcomes = apply
+        .each(&leaving, |leaving| prune.one(Exit::Namespaces, leaving))
+        .await;
+    let failed = outcomes.into_iter().flatten().map(|outcome| match outcome {
+        Ok(Fate::Failed(failure)) | Err(failure) => Some(failure),
+        Ok(_) => None,
+    });
+    failed.flatten().collect()
+}
+
 /// Deleting for one owner.
 struct Prune<'a> {
     apply: &'a Apply<'a>,
     owner: &'a Owner,
     policy: CrdDeletionPolicy,
+    /// Nothing is deleted, and everything let go.
+    orphans: bool,
 }
 
 impl Prune<'_> {
@@ -157,6 +179,9 @@ impl Prune<'_> {
             return Ok(Fate::Released(
                 "does not carry the owner labels of this BundleInstance any more".to_owned(),
             ));
+        }
+        if self.orphans {
+            return self.orphan(address, metadata).await;
         }
         // A definition that somebody else deletes may wait for its custom resources for ever.
         let is_retained = stage == Exit::Definitions && self.policy == CrdDeletionPolicy::Retain;

@@ -26,7 +26,7 @@ use manifests::{
     object::Identity,
 };
 use serde_json::json;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
     bundles,
@@ -68,14 +68,6 @@ pub(super) async fn run(
     if let Some(left) = memory.tries.must_wait(&tried, now) {
         return Ok(Action::requeue(left));
     }
-    if instance.finalizers().iter().any(|f| f == ORPHAN) {
-        // All but what is of no use without the instance.
-        bundles::delete_all(instance, shared).await;
-        inventory::write(&overflow(shared, &owner(instance)), &Inventory::new())
-            .await
-            .map_err(Error::on("remove the inventory", instance))?;
-        return finish(instance, shared, memory, tried).await;
-    }
     let before = current_status(instance, memory);
     read_inventory(instance, shared, memory, &before)
         .await
@@ -86,12 +78,27 @@ pub(super) async fn run(
         .accounts
         .client(instance.spec.service_account.as_ref())
         .map_err(Error::on("make a client for the account", instance))?;
-    let policy = instance.spec.crd_deletion_policy;
     let apply = Apply {
         client: &client,
         kinds: &shared.ctx.kinds,
         concurrency: shared.ctx.settings.concurrency,
     };
+    if instance.finalizers().iter().any(|f| f == ORPHAN) {
+        let nothing = Inventory::new();
+        let left = memory.inventory.as_ref().unwrap_or(&nothing);
+        let left = plan::leaving(left, &BTreeSet::new());
+        // The garbage collector is at it as well: what fails here does not hold the instance back.
+        for failure in apply.orphan(&left, &owner).await {
+            warn!(name, message = failure.message, "not let go");
+        }
+        // All but what is of no use without the instance.
+        bundles::delete_all(instance, shared).await;
+        inventory::write(&overflow(shared, &owner), &Inventory::new())
+            .await
+            .map_err(Error::on("remove the inventory", instance))?;
+        return finish(instance, shared, memory, tried).await;
+    }
+    let policy = instance.spec.crd_deletion_policy;
     for stage in stages(
         memory.inventory.as_ref().unwrap_or(&Inventory::new()),
         policy,

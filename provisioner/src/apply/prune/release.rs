@@ -21,21 +21,47 @@ impl Prune<'_> {
         why: String,
     ) -> Result<Fate, Trouble> {
         let adopter = text(metadata, &["annotations", labels::ADOPT]).unwrap_or(&self.owner.name);
-        let others = metadata.get("ownerReferences").and_then(Value::as_array);
-        let others: Vec<_> = others
-            .into_iter()
-            .flatten()
-            .filter(|reference| text(reference, &["uid"]) != Some(self.owner.uid.as_str()))
-            .collect();
         let patch = json!({
             "metadata": {
                 // Whoever changes the object at the same time is not overridden.
                 "resourceVersion": metadata.get("resourceVersion"),
                 "labels": {labels::OWNER_KIND: null, labels::OWNER_NAME: null},
                 "annotations": {labels::ADOPT: adopter},
-                "ownerReferences": others,
+                "ownerReferences": self.others(metadata),
             },
         });
+        self.patch(address, &patch).await?;
+        Ok(Fate::Released(why))
+    }
+
+    /// Takes the reference to the owner off an object, and leaves the rest as it is. The garbage collector does so, too,
+    /// but not for objects that it has not seen yet: those it deletes once it has.
+    pub(super) async fn orphan(
+        &self,
+        address: &Address,
+        metadata: &Value,
+    ) -> Result<Fate, Trouble> {
+        let others = self.others(metadata);
+        let all = metadata.get("ownerReferences").and_then(Value::as_array);
+        if all.is_some_and(|all| all.len() > others.len()) {
+            let version = metadata.get("resourceVersion");
+            let patch =
+                json!({"metadata": {"resourceVersion": version, "ownerReferences": others}});
+            self.patch(address, &patch).await?;
+        }
+        Ok(Fate::Released("was left".to_owned()))
+    }
+
+    /// References to other owners.
+    fn others<'a>(&self, metadata: &'a Value) -> Vec<&'a Value> {
+        let all = metadata.get("ownerReferences").and_then(Value::as_array);
+        all.into_iter()
+            .flatten()
+            .filter(|reference| text(reference, &["uid"]) != Some(self.owner.uid.as_str()))
+            .collect()
+    }
+
+    async fn patch(&self, address: &Address, patch: &Value) -> Result<(), Trouble> {
         let params = PatchParams {
             field_manager: Some(MANAGER.to_owned()),
             ..PatchParams::default()
@@ -43,9 +69,9 @@ impl Prune<'_> {
         let request = || {
             address
                 .collection
-                .patch_metadata(&address.name, &params, &Patch::Merge(&patch))
+                .patch_metadata(&address.name, &params, &Patch::Merge(patch))
         };
         let _: Partial = send(self.apply.client, request).await?;
-        Ok(Fate::Released(why))
+        Ok(())
     }
 }
