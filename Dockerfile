@@ -1,4 +1,4 @@
-# The image of the provisioner: three static programs and the authorities of the web, nothing else. `make image` builds
+# The image of the provisioner: two static programs and the authorities of the web, nothing else. `make image` builds
 # the programs on this machine and only packs them here; `docker build .` alone does both.
 ARG BINARIES=build
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what goes into the image, as dist/ARCHITECTURE/: `provisioner`, `rukpak` and `unpack`, all static, and the
-# authorities that Mozilla trusts. Argument: amd64 or arm64, this machine's if there is none. A foreign one needs a C
+# Builds what goes into the image, as dist/ARCHITECTURE/: `provisioner` and `unpack`, both static, and the authorities
+# that Mozilla trusts. Argument: amd64 or arm64, this machine's if there is none. A foreign one needs a C
 # compiler for it, as CC_aarch64_unknown_linux_musl, and a linker, as CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,7 +30,7 @@ authorities() {
 		fail "no authorities are installed that the image could trust (Debian: ca-certificates)"
 }
 
-$cargo build --locked --quiet --profile image --target "$target" -p provisioner -p cli
+$cargo build --locked --quiet --profile image --target "$target" -p provisioner
 $cargo build --locked --quiet --profile unpack --target "$target" -p unpacker --bin unpack --no-default-features
 
 built=${CARGO_TARGET_DIR:-target}/$target
@@ -38,9 +38,9 @@ to=dist/$arch
 mkdir -p "$to/etc/ssl/certs"
 new=$(mktemp -d dist/new.XXXXXX)
 trap 'rm -rf "$new"' EXIT
-cp "$built/image/provisioner" "$built/image/rukpak" "$built/unpack/unpack" "$new/"
+cp "$built/image/provisioner" "$built/unpack/unpack" "$new/"
 authorities >"$new/ca-certificates.crt"
-for program in provisioner rukpak unpack; do
+for program in provisioner unpack; do
 	if readelf --program-headers "$new/$program" | grep -q INTERP; then fail "$program is not static"; fi
 done
 # Whoever uses the old ones at this moment keeps them.

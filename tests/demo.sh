@@ -15,7 +15,7 @@ run() {
 if [ -z "${RUKPAK_DEMO:-}" ]; then
 	. tests/needs.sh registry
 	say "Building a Kubernetes cluster (several minutes the first time)"
-	$cargo build --quiet --locked -p cluster
+	$cargo build --quiet --locked -p cli -p cluster
 	bin=$($cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug
 	export PATH=$bin:$PATH
 	if (. tests/needs.sh node) && RUST_BACKTRACE=0 cluster-up --node --check; then
@@ -27,13 +27,11 @@ if [ -z "${RUKPAK_DEMO:-}" ]; then
 	fi
 	say "So there is no real node here: the cluster gets a stand-in, which reports pods as Ready and runs nothing."
 	tests/cluster/build.sh >/dev/null
-	$cargo build --quiet --locked -p cli -p provisioner
+	$cargo build --quiet --locked -p provisioner
 	export RUKPAK_DEMO=stand-in
 	exec cluster-up --stand-in-node -- tests/demo.sh
 fi
 . tests/needs.sh registry
-case $(uname -m) in aarch64) arch=arm64 ;; *) arch=amd64 ;; esac
-[ "$RUKPAK_DEMO" = stand-in ] || PATH=$PWD/dist/$arch:$PATH
 
 # --- What ends with this script, however it ends: programs that are kept for as long as it holds the pipe.
 

@@ -10,8 +10,8 @@ step() { printf '\n== %s\n' "$*" >&2; }
 
 if [ "${RUKPAK_E2E:-}" != node ]; then
 	step "tests"
-	# As `make test` builds them, with what the harness's own tests need: cluster-up.
-	built=$($cargo test --locked --workspace --no-run --message-format json --test e2e --test harness)
+	# As `make test` builds them, with what other tests need: cluster-up and rukpak.
+	built=$($cargo test --locked --workspace --no-run --message-format json --test e2e --test harness --test cli)
 	built() { printf '%s\n' "$built" | sed -n "s/.*\"name\":\"$1\".*\"executable\":\"\([^\"]*\)\".*/\1/p"; }
 	up=$(built cluster-up)
 	RUKPAK_E2E_TESTS=$(built e2e)
@@ -21,15 +21,13 @@ if [ "${RUKPAK_E2E:-}" != node ]; then
 	step "image"
 	image/build.sh >/dev/null
 	step "node"
-	export RUKPAK_E2E=node RUKPAK_E2E_TESTS PATH=${up%/*}:$PATH
+	export RUKPAK_E2E=node RUKPAK_E2E_TESTS PATH=${up%/*}:$PATH # rukpak is there, too
 	exec "$up" --node -- tests/e2e.sh "$@"
 fi
 
 # From here on on a machine of its own, with a cluster.
 tests/publish.sh
 export RUKPAK_TEST_KUBECONFIG=$KUBECONFIG
-case $(uname -m) in aarch64) arch=arm64 ;; *) arch=amd64 ;; esac
-export PATH=$PWD/dist/$arch:$PATH
 log=$(mktemp)
 status=0
 (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 | tee "$log" || status=$?
