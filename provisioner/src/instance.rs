@@ -73,6 +73,8 @@ pub async fn run(
             return;
         }
     }
+    let shared = Arc::new(Shared::new(ctx, bundles, wake));
+    let ctx = &shared.ctx;
     let (store, writer) = reflector::store();
     let mut ready = Some(ready);
     let instances = watcher(
@@ -90,9 +92,11 @@ pub async fn run(
     })
     .applied_objects()
     .inspect({
+        let shared = Arc::clone(&shared);
         let metrics = Arc::clone(&ctx.metrics);
         move |instance| {
             if let Ok(instance) = instance {
+                shared.sees(instance);
                 metrics.queue(Of::Instance).triggered(&instance.name_any());
             }
         }
@@ -113,7 +117,6 @@ pub async fn run(
                 .debounce(Duration::from_millis(5)),
         )
         .graceful_shutdown_on(stop.clone().cancelled_owned());
-    let shared = Arc::new(Shared::new(ctx, bundles, wake));
     let waiting = tokio::spawn(retry_when_apis_change(Arc::clone(&shared), stop.clone()));
     controller
         .run(reconcile::reconcile, reconcile::failed, shared)

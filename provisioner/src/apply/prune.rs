@@ -192,6 +192,12 @@ impl Prune<'_> {
             let why = format!("is kept as its annotation {} says", labels::KEEP);
             return self.release(address, metadata, why).await;
         }
+        let has_no_reference = matches!(stage, Exit::Namespaces | Exit::Definitions);
+        if !has_no_reference && !self.is_referred_to(metadata) {
+            // As the garbage collector leaves it when the owner is deleted with `--cascade=orphan`.
+            let why = "does not refer to this BundleInstance as its owner any more; delete it if nobody needs it";
+            return Ok(Fate::Released(why.to_owned()));
+        }
         match stage {
             Exit::Namespaces => {
                 let why = "Namespaces are never deleted, since others may have put something into them; delete it if \
@@ -207,6 +213,13 @@ impl Prune<'_> {
     fn owns(&self, metadata: &Value) -> bool {
         text(metadata, &["labels", labels::OWNER_KIND]) == Some("BundleInstance")
             && text(metadata, &["labels", labels::OWNER_NAME]) == Some(self.owner.name.as_str())
+    }
+
+    /// Whether a reference says that it is the owner's, this very one's.
+    fn is_referred_to(&self, metadata: &Value) -> bool {
+        let all = metadata.get("ownerReferences").and_then(Value::as_array);
+        let mut all = all.into_iter().flatten();
+        all.any(|reference| text(reference, &["uid"]) == Some(self.owner.uid.as_str()))
     }
 
     async fn delete(&self, address: &Address, metadata: &Value) -> Result<Fate, Trouble> {

@@ -27,7 +27,7 @@ use tokio::sync::{Semaphore, mpsc};
 use super::{
     claims::Claims,
     outcome::{Health, Install, Outcome, Retry, Valid},
-    template,
+    template, uninstall,
 };
 use crate::{
     context::Context,
@@ -69,6 +69,9 @@ pub(super) struct Waits {
     apis: AtomicBool,
     /// Others have objects of its bundle.
     objects: AtomicBool,
+    /// The watch has shown that its objects are to stay when it goes: the garbage collector takes its mark off as soon as
+    /// it has done its part, which may be before anybody has looked.
+    orphaned: AtomicBool,
     /// How often it was woken because others gave up objects: each time, what failed is tried again at once.
     turn: AtomicU64,
 }
@@ -146,6 +149,20 @@ impl Shared {
 
     /// The memory of an instance; an empty one for a new instance of an old name.
     pub(super) fn memory(&self, instance: &BundleInstance) -> Arc<tokio::sync::Mutex<Memory>> {
+        self.slot(instance, |slot| Arc::clone(&slot.memory))
+    }
+
+    /// Takes in what the watch shows of an instance, also what was true for a moment only.
+    pub(super) fn sees(&self, instance: &BundleInstance) {
+        // Without our finalizer nothing is left to do, and nobody would forget it again.
+        if uninstall::is_orphaned(instance) && uninstall::is_awaited(instance) {
+            self.slot(instance, |slot| {
+                slot.waits.orphaned.store(true, Ordering::Relaxed);
+            });
+        }
+    }
+
+    fn slot<T>(&self, instance: &BundleInstance, read: impl FnOnce(&Slot) -> T) -> T {
         let uid = instance.uid().unwrap_or_default();
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = memories
@@ -156,7 +173,7 @@ impl Shared {
                 }
             })
             .or_insert_with(|| Slot::new(uid.clone()));
-        Arc::clone(&slot.memory)
+        read(slot)
     }
 
     /// The instance is gone, and its objects with it.
@@ -311,6 +328,11 @@ impl Memory {
         let said = self.said.filter(|_| is_on_its_way && was_on_its_way)?;
         PACE.checked_sub(said.elapsed())
             .filter(|left| !left.is_zero())
+    }
+
+    /// Whether its objects are to stay when it goes.
+    pub(super) fn is_orphaned(&self) -> bool {
+        self.waits.orphaned.load(Ordering::Relaxed)
     }
 
     /// Changes when it is worth trying again, since others have given up objects.

@@ -34,7 +34,7 @@ use super::{
     memory::{Memory, Shared},
     outcome::Retry,
     reconcile::{Error, current_status, overflow, owner, read_inventory, write_status},
-    status,
+    status, template,
 };
 use crate::{
     apply::{Apply, Pruned},
@@ -58,7 +58,7 @@ pub(super) async fn run(
     let name = instance.name_any();
     shared.ctx.watches.forget(&name);
     memory.is_watched = false;
-    if !instance.finalizers().iter().any(|f| f == labels::UNINSTALL) {
+    if !is_awaited(instance) {
         shared.forget(&name);
         return Ok(Action::await_change());
     }
@@ -83,7 +83,7 @@ pub(super) async fn run(
         kinds: &shared.ctx.kinds,
         concurrency: shared.ctx.settings.concurrency,
     };
-    if instance.finalizers().iter().any(|f| f == ORPHAN) {
+    if is_orphaned(instance) || memory.is_orphaned() || lets_bundles_go(instance, shared) {
         let nothing = Inventory::new();
         let left = memory.inventory.as_ref().unwrap_or(&nothing);
         let left = plan::leaving(left, &BTreeSet::new());
@@ -91,8 +91,6 @@ pub(super) async fn run(
         for failure in apply.orphan(&left, &owner).await {
             warn!(name, message = failure.message, "not let go");
         }
-        // All but what is of no use without the instance.
-        bundles::delete_all(instance, shared).await;
         inventory::write(&overflow(shared, &owner), &Inventory::new())
             .await
             .map_err(Error::on("remove the inventory", instance))?;
@@ -136,6 +134,25 @@ pub(super) async fn run(
     finish(instance, shared, memory, tried).await
 }
 
+/// Whether what belongs to an instance is to stay when it goes, as far as can still be seen.
+pub(super) fn is_orphaned(instance: &BundleInstance) -> bool {
+    instance.metadata.deletion_timestamp.is_some()
+        && instance.finalizers().iter().any(|f| f == ORPHAN)
+}
+
+/// Whether the garbage collector has taken the reference to an instance off its Bundles. It does so with all that
+/// refers to an instance before it takes its mark off, which nobody may have seen, as when no provisioner ran.
+fn lets_bundles_go(instance: &BundleInstance, shared: &Shared) -> bool {
+    let bundles = shared.bundles_left_by(instance);
+    !bundles.is_empty() && !bundles.iter().any(|it| template::is_of(it, instance))
+}
+
+/// Whether an instance cannot go before its objects are removed.
+pub(super) fn is_awaited(instance: &BundleInstance) -> bool {
+    let mut finalizers = instance.finalizers().iter();
+    finalizers.any(|f| f == labels::UNINSTALL)
+}
+
 /// Lets the instance go.
 async fn finish(
     instance: &BundleInstance,
@@ -144,6 +161,8 @@ async fn finish(
     tried: String,
 ) -> Result<Action, Error> {
     let name = instance.name_any();
+    // Of no use without the instance. The garbage collector leaves them where it leaves everything.
+    bundles::delete_all(instance, shared).await;
     let left: Vec<String> = instance
         .finalizers()
         .iter()
