@@ -5,9 +5,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use kube::{Client, Config};
+use kube::{Client, Config, client::ClientBuilder};
 use lru::LruCache;
 use manifests::api::instance::ServiceAccountRef;
+
+use crate::process::{Fence, Fenced};
 
 /// How many accounts have a client that waits for them, with its connections.
 const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
@@ -15,6 +17,7 @@ const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 /// Clients, one for each account.
 pub struct Accounts {
     config: Config,
+    fence: Fence,
     own: Client,
     others: Mutex<LruCache<ServiceAccountRef, Client>>,
 }
@@ -25,9 +28,22 @@ impl Accounts {
     /// # Errors
     /// When no client can be made of it.
     pub fn new(config: Config) -> Result<Self, kube::Error> {
+        Self::behind(config, Fence::default())
+    }
+
+    /// The same clients, which change nothing once the fence is closed.
+    ///
+    /// # Errors
+    /// When no client can be made.
+    pub fn fenced(&self, fence: Fence) -> Result<Self, kube::Error> {
+        Self::behind(self.config.clone(), fence)
+    }
+
+    fn behind(config: Config, fence: Fence) -> Result<Self, kube::Error> {
         Ok(Self {
-            own: Client::try_from(config.clone())?,
+            own: client(config.clone(), &fence)?,
             config,
+            fence,
             others: Mutex::new(LruCache::new(MOST)),
         })
     }
@@ -51,10 +67,15 @@ impl Accounts {
         }
         let mut config = self.config.clone();
         config.auth_info.impersonate = Some(user(account));
-        let client = Client::try_from(config)?;
+        let client = client(config, &self.fence)?;
         others.put(account.clone(), client.clone());
         Ok(client)
     }
+}
+
+fn client(config: Config, fence: &Fence) -> Result<Client, kube::Error> {
+    let layer = tower::layer::layer_fn(|service| Fenced::new(service, fence.clone()));
+    Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
 }
 
 /// The user that a ServiceAccount is. The apiserver adds its groups by itself.

@@ -12,7 +12,7 @@ use crate::{
     kinds::Kinds,
     metrics::Metrics,
     preflight::{Mighty, versions::Versions},
-    process::Ready,
+    process::{self, Fence, Ready},
     settings::Settings,
     watches::Watches,
 };
@@ -44,4 +44,20 @@ pub struct Context {
     pub ready: Ready,
     /// The clock.
     pub now: fn() -> Timestamp,
+}
+
+impl Context {
+    /// The same for those who change the cluster, and have to stop once the fence is closed.
+    ///
+    /// # Errors
+    /// When no client can be made.
+    pub(crate) fn fenced(&self, fence: Fence) -> Result<Self, process::Error> {
+        let accounts = self.accounts.fenced(fence);
+        let accounts = accounts.map_err(|error| process::Error::Client(Box::new(error)))?;
+        Ok(Self {
+            client: accounts.own().clone(),
+            accounts: Arc::new(accounts),
+            ..self.clone()
+        })
+    }
 }

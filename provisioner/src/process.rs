@@ -10,6 +10,7 @@
 mod args;
 mod cluster;
 mod error;
+mod fence;
 mod http;
 mod lease;
 mod log;
@@ -24,6 +25,8 @@ use tracing::{error, info, warn};
 pub use args::Args;
 pub use cluster::{Woken, context};
 pub use error::Error;
+pub use fence::Fence;
+pub(crate) use fence::Fenced;
 pub use ready::{Ready, Task};
 
 /// How many threads work at most; what blocks or computes has others.

@@ -2,7 +2,7 @@
 //!
 //! Who holds it renews it every sixth of its duration. Who has not been able to for two thirds of the duration stops
 //! being the leader before anybody else can become it: the others wait for the whole duration, by their own clocks,
-//! from when they last saw the Lease change.
+//! from when they last saw the Lease change. What was under way meanwhile stops at the [`Fence`].
 
 mod claim;
 
@@ -23,6 +23,7 @@ use kube::{
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
+use super::Fence;
 use claim::{Claim, Observed};
 
 /// The name of the Lease.
@@ -36,6 +37,7 @@ pub(super) struct Lease {
     duration: Duration,
     /// As we have last written it: as long as nobody else writes, it need not be read to be renewed.
     written: Mutex<Option<Object>>,
+    fence: Fence,
 }
 
 /// What came of asking for it.
@@ -47,12 +49,19 @@ enum Outcome {
 }
 
 impl Lease {
-    pub(super) fn new(client: Client, namespace: &str, me: String, duration: Duration) -> Self {
+    pub(super) fn new(
+        client: Client,
+        namespace: &str,
+        me: String,
+        duration: Duration,
+        fence: Fence,
+    ) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             me,
             duration,
             written: Mutex::default(),
+            fence,
         }
     }
 
@@ -68,6 +77,7 @@ impl Lease {
             let asked = Instant::now();
             match timeout(self.period() * 4, self.attempt(&mut observed)).await {
                 Ok(Ok(Outcome::Ours)) => {
+                    self.fence.close_at(asked + self.period() * 4);
                     info!(lease = NAME, identity = self.me, "leading");
                     return asked;
                 }
@@ -103,7 +113,10 @@ impl Lease {
             let left = end.saturating_duration_since(asked);
             let observed = &mut Observed::default();
             match timeout(left.min(self.period() * 2), self.attempt(observed)).await {
-                Ok(Ok(Outcome::Ours)) => renewed = asked,
+                Ok(Ok(Outcome::Ours)) => {
+                    renewed = asked;
+                    self.fence.close_at(renewed + self.period() * 4);
+                }
                 // Most likely an earlier request of ours that was given up, and arrived all the same.
                 Ok(Ok(Outcome::Raced)) | Err(_) => {}
                 Ok(Ok(Outcome::Theirs(holder))) => {

@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use unpacker::Store;
 
 use super::{
-    Error, Task, args::Configuration, cluster, cluster::Woken, http, http::Service, lease,
+    Error, Fence, Task, args::Configuration, cluster, cluster::Woken, http, http::Service, lease,
     lease::Lease, log::Level, signals::Signals,
 };
 use crate::{bundle, content, context::Context, instance};
@@ -42,14 +42,17 @@ pub(super) async fn run(configuration: Configuration, level: Level) -> Result<()
     let mut parts = Parts::default();
     serve(&mut parts, &configuration, &ctx, level, (&stop, &end)).await?;
 
+    let fence = Fence::default();
     let lease = configuration.lease.map(|duration| {
         let me = cluster::name().unwrap_or_else(|| "provisioner".to_owned());
         let me = format!("{me}_{:08x}", fastrand::u32(..));
         let namespace = &configuration.settings.system_namespace;
-        Lease::new(ctx.client.clone(), namespace, me, duration)
+        Lease::new(ctx.client.clone(), namespace, me, duration, fence.clone())
     });
+    // What every replica does, serving content, does not end with the Lease.
+    let working = ctx.fenced(fence)?;
     let Some(lease) = lease else {
-        begin(&mut parts, &configuration, &ctx, woken, &stop);
+        begin(&mut parts, &configuration, &working, woken, &stop);
         began.done();
         return finish(parts, &stop, &end, configuration.grace).await;
     };
@@ -61,7 +64,7 @@ pub(super) async fn run(configuration: Configuration, level: Level) -> Result<()
         name = first(&mut parts) => return Err(Error::Ended(name)),
     };
     let finished = if let Some(since) = acquired {
-        begin(&mut parts, &configuration, &ctx, woken, &stop);
+        begin(&mut parts, &configuration, &working, woken, &stop);
         tokio::select! {
             finished = finish(parts, &stop, &end, configuration.grace) => finished,
             () = lease.keep(since) => return Err(Error::Lost(lease::NAME.to_owned())),

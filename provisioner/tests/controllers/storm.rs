@@ -15,6 +15,7 @@ mod faults {
     #[allow(dead_code, reason = "shared with the short ones")]
     mod hook;
     mod kills;
+    mod leaders;
     mod silence;
     mod stage;
     mod stubborn;

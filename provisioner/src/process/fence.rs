@@ -1,0 +1,92 @@
+//! Between the controllers and the apiserver: whoever leads no longer changes nothing.
+//!
+//! A process that is put to sleep does not notice. When it wakes, what was under way goes on before anybody has looked at
+//! the Lease, and another replica may lead by then. So each request that changes something looks at the clock first.
+
+use std::{
+    future,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use futures::{FutureExt as _, future::BoxFuture};
+use http::{Method, Request};
+use kube::client::Body;
+use tokio::time::Instant;
+use tower::{BoxError, Service};
+
+/// Until when this replica may change anything; for ever as long as nobody has said. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Fence(Arc<Mutex<Option<Instant>>>);
+
+/// A client's service behind a fence.
+pub(crate) struct Fenced<S> {
+    service: S,
+    fence: Fence,
+}
+
+/// Why a request was not sent.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "this replica has not been able to renew its Lease and leads no longer; another one goes on"
+)]
+struct Closed;
+
+impl Fence {
+    /// The Lease is ours until then.
+    pub(super) fn close_at(&self, end: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+    }
+
+    fn is_open(&self) -> bool {
+        let end = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        end.is_none_or(|end| Instant::now() < end)
+    }
+}
+
+impl<S> Fenced<S> {
+    pub(crate) fn new(service: S, fence: Fence) -> Self {
+        Self { service, fence }
+    }
+}
+
+impl<S> Service<Request<Body>> for Fenced<S>
+where
+    S: Service<Request<Body>, Error = BoxError>,
+    S::Response: Send + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if request.method() == Method::GET || self.fence.is_open() {
+            self.service.call(request).boxed()
+        } else {
+            future::ready(Err(Closed.into())).boxed()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_fence_is_open_until_the_lease_ends_and_again_when_it_is_renewed() {
+        let fence = Fence::default();
+        assert!(fence.is_open(), "without leader election");
+        let now = Instant::now();
+        fence.close_at(now);
+        assert!(!fence.clone().is_open());
+        fence.close_at(now + Duration::from_secs(60));
+        assert!(fence.is_open());
+    }
+}

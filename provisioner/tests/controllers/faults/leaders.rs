@@ -1,0 +1,91 @@
+//! Two replicas under faults: one acts at a time, whatever becomes of it.
+
+use std::time::Duration;
+
+use cluster::Cluster;
+use tokio::time::{Instant, sleep};
+
+use super::stage::{Requests, empty};
+use crate::support::{Options, Play, Provisioner, World};
+
+const LEASE: Duration = Duration::from_secs(6);
+
+async fn replica(cluster: &Cluster, name: &str) -> Provisioner {
+    let options = Options {
+        flags: vec![
+            "--leader-elect".to_owned(),
+            format!("--lease-duration={}s", LEASE.as_secs()),
+        ],
+        environment: vec![("POD_NAME", name.to_owned())],
+        ..Options::default()
+    };
+    Provisioner::start(cluster, options).await
+}
+
+/// What a replica has changed: not the Lease, which all of them ask for, and not what each needs to serve content.
+fn changes<'a>(requests: &'a Requests, name: &str) -> Vec<&'a str> {
+    let agent = format!("({name})");
+    let by = requests.all.iter().filter(|it| it.agent.ends_with(&agent));
+    by.filter(|it| !["get", "list", "watch"].contains(&it.verb.as_str()))
+        .map(|it| it.uri.as_str())
+        .filter(|uri| {
+            !["/leases", "/events", "reviews"]
+                .iter()
+                .any(|own| uri.contains(own))
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn one_replica_acts_and_another_after_it_was_killed_or_has_slept() {
+    let (cluster, audit, _turn) = empty().await;
+    let world = World::bare(cluster);
+    let play = Play::new(&world, "led").await;
+    let first = replica(cluster, "first").await;
+    first.says("leading").await;
+    let second = replica(cluster, "second").await;
+    second.says("waiting: another replica leads").await;
+    let mark = audit.mark();
+    play.install(&world, 1).await;
+    play.settled(&world, 1).await;
+    let requests = audit.since(&mark);
+    assert!(!changes(&requests, "first").is_empty());
+    assert_eq!(changes(&requests, "second"), [""; 0]);
+
+    // Killed in the midst of an upgrade.
+    play.upgrade(&world, 2).await;
+    sleep(Duration::from_millis(fastrand::u64(50..600))).await;
+    first.signal("KILL").await;
+    let killed = Instant::now();
+    second.says("leading").await;
+    let took = killed.elapsed();
+    eprintln!(
+        "a killed leader is succeeded after {:.1} s of a Lease of {LEASE:?}",
+        took.as_secs_f64()
+    );
+    assert!(took < LEASE + LEASE / 2, "{took:?}");
+    play.settled(&world, 2).await;
+
+    // Put to sleep in the midst of another.
+    let third = replica(cluster, "third").await;
+    third.says("waiting: another replica leads").await;
+    play.upgrade(&world, 1).await;
+    sleep(Duration::from_millis(fastrand::u64(50..600))).await;
+    second.signal("STOP").await;
+    third.says("leading").await;
+    play.settled(&world, 1).await;
+    play.upgrade(&world, 2).await;
+    let mark = audit.mark();
+    second.signal("CONT").await;
+    assert_eq!(second.ended().await, 1, "{}", second.log());
+    play.settled(&world, 2).await;
+    let requests = audit.since(&mark);
+    assert_eq!(
+        changes(&requests, "second"),
+        [""; 0],
+        "a leader of before has acted"
+    );
+    assert!(!changes(&requests, "third").is_empty());
+    play.remove(&world).await;
+    play.gone(&world).await;
+}
