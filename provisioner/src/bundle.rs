@@ -17,6 +17,7 @@ mod config_maps;
 mod controller;
 mod fetch;
 mod held;
+pub mod job;
 mod load;
 mod reconcile;
 mod source;
@@ -31,6 +32,7 @@ use manifests::api::{Class, bundle::Bundle};
 
 pub use check::refusal;
 pub use controller::run;
+pub use job::Tries;
 pub use load::{LoadError, fetch_again, load};
 pub use status::is_unpacked;
 

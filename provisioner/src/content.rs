@@ -5,8 +5,11 @@
 //!  TLS (own authority, or a Secret) ─> who (TokenReview) ─> may they (SubjectAccessReview)
 //!     ├─ GET, HEAD /bundles/<name>.tgz   plain content; ?content=original as it came
 //!     ├─ GET, HEAD /uploads/<name>.tgz   what was uploaded
-//!     └─ PUT       /uploads/<name>.tgz ─> wire::receive ─> store ─> ConfigMaps ─> status: pending
+//!     ├─ PUT       /uploads/<name>.tgz ─> wire::receive ─> store ─> ConfigMaps ─> status: pending
+//!     └─ PUT       /unpack/<name>.tgz, with the token of the pod of the Bundle's Job ─> the same ─> the Job's annotation
 //! ```
+//!
+//! Content is taken by the replica that leads alone: it is what works with it.
 //!
 //! Nothing is read of a request whose sender may not make it. Connections, requests to the apiserver, uploads and
 //! downloads at the same time are bounded, and so is every wait.
@@ -19,6 +22,7 @@ mod plain;
 mod routes;
 mod stream;
 mod tls;
+mod unpack;
 mod uploads;
 
 use std::{
@@ -31,7 +35,9 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use unpacker::Store;
 
-use crate::{context::Context, preflight::versions::Versions, settings::Settings};
+use crate::{
+    context::Context, leading::Leading, preflight::versions::Versions, settings::Settings,
+};
 
 pub use listen::Service;
 
@@ -76,6 +82,8 @@ pub struct Parts {
     pub versions: Arc<Versions>,
     /// Fetches what the store has lost, or never had as another replica fetched it; without it, nothing does.
     pub mender: Option<Context>,
+    /// Only who leads takes content.
+    pub leading: Leading,
     /// The clock.
     pub now: fn() -> Timestamp,
 }
@@ -88,6 +96,7 @@ impl From<&Context> for Parts {
             store: Arc::clone(&context.store),
             versions: Arc::clone(&context.versions),
             mender: Some(context.clone()),
+            leading: context.leading.clone(),
             now: context.now,
         }
     }

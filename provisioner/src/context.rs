@@ -8,8 +8,10 @@ use unpacker::Store;
 
 use crate::{
     account::Accounts,
+    bundle::job::Tries,
     events::Events,
     kinds::Kinds,
+    leading::Leading,
     metrics::Metrics,
     preflight::{Mighty, versions::Versions},
     process::{self, Fence, Ready},
@@ -40,6 +42,10 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Events for people.
     pub events: Arc<Events>,
+    /// Whether this process works, or another one does.
+    pub leading: Leading,
+    /// When Jobs of Bundles may follow each other.
+    pub tries: Arc<Tries>,
     /// What has to be done before the process is ready: take a task when a watch starts, drop it at its first sync.
     pub ready: Ready,
     /// The clock.

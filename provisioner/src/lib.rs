@@ -24,6 +24,7 @@ pub mod health;
 pub mod instance;
 pub mod inventory;
 pub mod kinds;
+pub mod leading;
 pub mod metrics;
 pub mod plan;
 pub mod preflight;

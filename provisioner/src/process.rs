@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  args ─> configuration ─> Context ─┬─ content service, probes, metrics, log level      until the end
-//!                                    └─ Lease ─> kinds, bundle, instance ────────────── while it leads
+//!                                    └─ Lease ─> label, kinds, bundle, instance ─────── while it leads
 //!  first signal: what has begun comes to its end, then the Lease is left to others; second signal: the end
 //!  Lease lost, or a part ended or panicked: the end, with exit code 1, to be started anew
 //! ```
@@ -12,6 +12,7 @@ mod cluster;
 mod error;
 mod fence;
 mod http;
+mod leader;
 mod lease;
 mod log;
 mod parts;

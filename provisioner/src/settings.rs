@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use manifests::api::{bundle::Pull, install};
+
 /// Everything that flags decide and that more than one part needs.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -22,6 +24,32 @@ pub struct Settings {
     pub concurrency: usize,
     /// Whether the store survives the pod: uploads that are too large for the cluster need that.
     pub persistent_store: bool,
+    /// How nodes pull images.
+    pub jobs: Jobs,
+}
+
+/// How nodes pull images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Jobs {
+    /// Who pulls for Bundles that do not say.
+    pub pull: Pull,
+    /// The image with the program `/unpack`.
+    pub image: String,
+    /// How that program gets to see a bundle's files.
+    pub mode: Mode,
+    /// How long a Job may take, the pulling included.
+    pub deadline: Duration,
+}
+
+/// How the program gets to see a bundle's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// As the version of the cluster allows.
+    Auto,
+    /// The bundle's image is a volume, read-only; nothing of it runs.
+    ImageVolume,
+    /// The program is copied into a container of the bundle's image.
+    InitContainer,
 }
 
 /// The kinds that clusters may lack: monitoring, the console of OpenShift, the vertical autoscaler.
@@ -52,6 +80,18 @@ impl Default for Settings {
             resync: Duration::from_secs(600),
             concurrency: 16,
             persistent_store: false,
+            jobs: Jobs::default(),
+        }
+    }
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            pull: Pull::Registry,
+            image: install::Options::default().image,
+            mode: Mode::Auto,
+            deadline: Duration::from_secs(600),
         }
     }
 }

@@ -132,6 +132,7 @@ fn image(image: &Image, args: &InstallArgs) -> BundleSource {
             pull_secret: args.pull_secret.clone(),
             insecure_skip_tls_verify: !args.tls_verify,
             certificate_data: None,
+            pull: None,
         }),
         ..BundleSource::default()
     }

@@ -81,6 +81,19 @@ pub struct ImageSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::CERTIFICATES))]
     pub certificate_data: Option<String>,
+    /// Who pulls the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull: Option<Pull>,
+}
+
+/// Who pulls the image: the provisioner from the `Registry`, or a node, in a `Job` of the system namespace, with its own
+/// mirrors and credentials. By default what the provisioner's flag `--image-pull` says, which by default is `registry`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Pull {
+    /// The provisioner.
+    Registry,
+    /// A node, in a Job.
+    Job,
 }
 
 /// A folder of a git repository.

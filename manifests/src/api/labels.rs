@@ -23,3 +23,11 @@ pub const INVENTORY_OF: &str = "core.rukpak.io/inventory-of";
 /// On the Bundle of an upload, by its template: the beginning of the content's digest, so that other content is another
 /// Bundle.
 pub const CONTENT_DIGEST: &str = "core.rukpak.io/content-digest";
+/// On an unpack Job: the image that it was made for, pinned where the registry could be asked.
+pub const IMAGE: &str = "core.rukpak.io/image";
+/// On an unpack Job: the hash of what was declared, whatever others made of it.
+pub const DECLARED: &str = "core.rukpak.io/declared";
+/// On an unpack Job: the digest of the content that it has handed over.
+pub const HANDED_OVER: &str = "core.rukpak.io/handed-over";
+/// On the provisioner's pods: `true` for the one that works, which the Service `core` selects.
+pub const LEADER: &str = "core.rukpak.io/leader";

@@ -38,7 +38,7 @@ impl Backoff {
 }
 
 /// Twice as long each time, and up to a quarter more or less, so that what failed together is not tried together.
-fn pause(failures: u32, is_terminal: bool, chance: f64) -> Duration {
+pub(super) fn pause(failures: u32, is_terminal: bool, chance: f64) -> Duration {
     let first = if is_terminal { FIRST_TERMINAL } else { FIRST };
     let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(16));
     let pause = doubled.min(LONGEST);

@@ -7,7 +7,10 @@ use std::{
 };
 
 use futures::{Stream, StreamExt as _, future};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{ConfigMap, Event as Said, Pod, Secret},
+};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::PartialObjectMeta,
@@ -27,6 +30,7 @@ use tracing::{debug, warn};
 use unpacker::job::chain;
 
 use super::{
+    job,
     reconcile::{Error, Shared, reconcile},
     source,
     status::is_unpacked,
@@ -84,8 +88,9 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
             ready.done();
         }
     };
-    let secrets = touched::<Secret>(client.clone(), &namespace);
-    let config_maps = touched::<ConfigMap>(client, &namespace);
+    let all = watcher::Config::default;
+    let secrets = touched::<Secret>(client.clone(), &namespace, all());
+    let config_maps = touched::<ConfigMap>(client.clone(), &namespace, all());
     let of_secret = {
         let reader = reader.clone();
         move |secret: PartialObjectMeta<Secret>| {
@@ -99,7 +104,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
         let reader = reader.clone();
         move |map: PartialObjectMeta<ConfigMap>| {
             let name = map.name_any();
-            let owner = owner(&map).map(str::to_owned);
+            let owner = owner(&map);
             waiting(&reader, |bundle| {
                 let spec = &bundle.spec.source;
                 source::reads(spec, &name)
@@ -107,7 +112,8 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
             })
         }
     };
-    let controller = Controller::for_stream(bundles, reader)
+    let controller = Controller::for_stream(bundles, reader.clone());
+    let controller = with_jobs(controller, &client, &namespace, reader)
         .with_config(Config::default().concurrency(RECONCILES))
         .watches_stream(secrets, of_secret)
         .watches_stream(config_maps, of_config_map)
@@ -125,6 +131,31 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
         });
     futures::join!(controller, synced);
     upkeep.abort();
+}
+
+/// Has Bundles looked at as their Jobs get on.
+fn with_jobs(
+    controller: Controller<Bundle>,
+    client: &Client,
+    namespace: &str,
+    reader: Reader<Bundle>,
+) -> Controller<Bundle> {
+    let of_bundles = watcher::Config::default().labels(&format!("{}=Bundle", labels::OWNER_KIND));
+    let jobs = touched::<Job>(client.clone(), namespace, of_bundles.clone());
+    let pods = touched::<Pod>(client.clone(), namespace, of_bundles);
+    let refused = watcher::Config::default().fields(job::REFUSALS);
+    let refused = touched::<Said>(client.clone(), namespace, refused);
+    let of_refusal = move |said: PartialObjectMeta<Said>| {
+        // It is called after its Job.
+        let name = said.name_any();
+        let job = name.rsplit_once('.').map(|(job, _)| job);
+        let bundle = job.and_then(job::bundle_of).map(str::to_owned);
+        waiting(&reader, |other| other.metadata.name == bundle)
+    };
+    controller
+        .watches_stream(jobs, owners)
+        .watches_stream(pods, owners)
+        .watches_stream(refused, of_refusal)
 }
 
 /// A status that only tells more of what we did is no reason to look again, as a status that was taken away is.
@@ -146,6 +177,7 @@ fn wakes(bundle: &Bundle) -> Option<u64> {
 fn touched<K>(
     client: Client,
     namespace: &str,
+    which: watcher::Config,
 ) -> impl Stream<Item = Result<PartialObjectMeta<K>, watcher::Error>> + Send + 'static
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -156,18 +188,24 @@ where
         + 'static,
 {
     let api = Api::<PartialObjectMeta<K>>::namespaced(client, namespace);
-    watcher(api, watcher::Config::default())
+    watcher(api, which)
         .backoff(Pauses::default())
         .touched_objects()
 }
 
-/// The Bundle that a ConfigMap was made for.
-fn owner(map: &PartialObjectMeta<ConfigMap>) -> Option<&str> {
-    let labels = map.labels();
+/// The Bundle that an object was made for.
+fn owner<K>(object: &PartialObjectMeta<K>) -> Option<String> {
+    let labels = object.metadata.labels.as_ref()?;
     let is_bundle = labels
         .get(labels::OWNER_KIND)
         .is_some_and(|kind| kind == "Bundle");
-    is_bundle.then(|| labels.get(labels::OWNER_NAME).map(String::as_str))?
+    is_bundle.then(|| labels.get(labels::OWNER_NAME).cloned())?
+}
+
+/// The same, to be looked at.
+#[expect(clippy::needless_pass_by_value)] // so the controller gives them
+fn owners<K>(object: PartialObjectMeta<K>) -> Option<ObjectRef<Bundle>> {
+    owner(&object).map(|name| ObjectRef::new(&name))
 }
 
 /// Bundles whose content is not there yet and may come now.

@@ -9,7 +9,7 @@ use tokio::{task::spawn_blocking, time};
 use unpacker::{Access, Digest, Progress, Source, Tree, configmaps, store::Stored};
 
 use super::{
-    access, config_maps,
+    access, config_maps, job,
     source::{self, Wanted},
     upload,
 };
@@ -27,6 +27,30 @@ pub(super) struct Brought {
     pub(super) stored: Stored,
 }
 
+/// How far content has come.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    /// It is in the store.
+    Brought(Box<Brought>),
+    /// Something has to happen elsewhere first.
+    Waits {
+        /// What.
+        message: String,
+        /// Whether it might not happen by itself.
+        is_problem: bool,
+        /// When to look again, if nothing tells.
+        again: Option<Duration>,
+    },
+    /// A node is bringing it.
+    Unpacking,
+}
+
+impl Fetched {
+    pub(super) fn brought(resolved: BundleSource, stored: Stored) -> Self {
+        Self::Brought(Box::new(Brought { resolved, stored }))
+    }
+}
+
 /// Why content could not be brought into the store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -42,6 +66,9 @@ pub enum Error {
     /// It cannot be fetched.
     #[error(transparent)]
     Unpack(#[from] unpacker::Error),
+    /// A node does not bring it.
+    #[error(transparent)]
+    Job(#[from] job::Error),
     /// It cannot be had back.
     #[error(transparent)]
     Upload(#[from] upload::Error),
@@ -72,6 +99,7 @@ impl Error {
             Self::Access(_) => "SecretInvalid",
             Self::ConfigMaps(_) => "ConfigMapMissing",
             Self::Unpack(error) => error.reason(),
+            Self::Job(error) => error.reason(),
             Self::Upload(_) | Self::Gone => "UploadUnavailable",
             Self::Changed { .. } => "ContentChanged",
             Self::Cancelled => "Cancelled",
@@ -84,6 +112,7 @@ impl Error {
             Self::Source(_) | Self::Changed { .. } | Self::Gone => true,
             Self::Access(error) => error.is_terminal(),
             Self::Unpack(error) => error.is_terminal(),
+            Self::Job(error) => error.is_terminal(),
             Self::Upload(error) => error.is_terminal(),
             Self::ConfigMaps(_) | Self::Cancelled => false,
         }
@@ -129,22 +158,25 @@ impl<'a> Pin<'a> {
 }
 
 /// Brings a Bundle's content into the store, unless it is there. A Bundle that was unpacked before gets what it had, or
-/// nothing. `None`: it is still to be uploaded.
-pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<Option<Brought>, Error> {
+/// nothing.
+pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<Fetched, Error> {
     let pin = bundle.status.as_ref().and_then(Pin::of);
     if let Some(pin) = &pin
         && let Some(stored) = hold(ctx, pin.digest).await?
     {
         let resolved = pin.resolved.clone();
-        return Ok(Some(Brought { resolved, stored }));
+        return Ok(Fetched::brought(resolved, stored));
     }
     let spec = &bundle.spec.source;
     let mut wanted = source::read(spec)?;
     if let Some(pin) = &pin {
         wanted = source::pinned(wanted, pin.resolved);
     }
-    let brought = match wanted {
-        Wanted::Remote(from) => Some(remote(ctx, spec, &from).await?),
+    let fetched = match wanted {
+        Wanted::Remote(Source::Image(image)) if job::pulls(&ctx.settings, spec) => {
+            Box::pin(job::bring(ctx, bundle, &image)).await?
+        }
+        Wanted::Remote(from) => Fetched::Brought(Box::new(remote(ctx, spec, &from).await?)),
         Wanted::ConfigMaps(listed) => {
             let namespace = &ctx.settings.system_namespace;
             let maps = config_maps::read(&ctx.client, namespace, listed).await?;
@@ -152,24 +184,29 @@ pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<Option<Broug
             let stored = store(ctx, move || {
                 configmaps::read(&maps, &options).map(|(tree, _)| tree)
             });
-            Some(Brought {
-                resolved: source::resolved(spec, None),
-                stored: stored.await?,
+            Fetched::brought(source::resolved(spec, None), stored.await?)
+        }
+        Wanted::Upload => match uploaded(ctx, bundle).await? {
+            Some(brought) => Fetched::Brought(Box::new(brought)),
+            None if pin.is_some() => return Err(Error::Gone),
+            None => Fetched::Waits {
+                message: "waiting for bundle to be uploaded".to_owned(),
+                is_problem: true,
+                again: None,
+            },
+        },
+    };
+    match (pin, fetched) {
+        (Some(pin), Fetched::Brought(brought)) if brought.stored.digest != pin.digest => {
+            Err(Error::Changed {
+                expected: pin.digest,
+                found: brought.stored.digest,
             })
         }
-        Wanted::Upload => uploaded(ctx, bundle).await?,
-    };
-    match (pin, brought) {
-        (Some(_), None) => Err(Error::Gone),
-        (Some(pin), Some(brought)) if brought.stored.digest != pin.digest => Err(Error::Changed {
-            expected: pin.digest,
-            found: brought.stored.digest,
-        }),
-        (Some(pin), Some(brought)) => Ok(Some(Brought {
-            resolved: pin.resolved.clone(),
-            ..brought
-        })),
-        (None, brought) => Ok(brought),
+        (Some(pin), Fetched::Brought(brought)) => {
+            Ok(Fetched::brought(pin.resolved.clone(), brought.stored))
+        }
+        (_, fetched) => Ok(fetched),
     }
 }
 
@@ -213,7 +250,7 @@ async fn uploaded(ctx: &Context, bundle: &Bundle) -> Result<Option<Brought>, Err
 }
 
 /// Content that the store has.
-async fn hold(ctx: &Context, digest: Digest) -> Result<Option<Stored>, Error> {
+pub(super) async fn hold(ctx: &Context, digest: Digest) -> Result<Option<Stored>, Error> {
     let store = ctx.store.clone();
     let held = spawn_blocking(move || store.hold(&digest)).await;
     let held = held.map_err(|_| Error::Cancelled)?;

@@ -7,7 +7,7 @@ use manifests::{api::bundle::Bundle, content::Content};
 use tokio::task::spawn_blocking;
 use unpacker::{Digest, store};
 
-use super::fetch::{self, Brought};
+use super::fetch::{self, Brought, Fetched};
 use crate::context::Context;
 
 /// Why content cannot be had.
@@ -87,14 +87,17 @@ pub async fn fetch_again(ctx: &Context, bundle: &Bundle) -> Result<(), LoadError
 }
 
 async fn fetched(ctx: &Context, bundle: &Bundle) -> Result<Brought, LoadError> {
-    let fetched = fetch::fetch(ctx, bundle).await;
+    let fetched = Box::pin(fetch::fetch(ctx, bundle)).await;
     let fetched = fetched.map_err(|source| LoadError::Fetch {
         bundle: bundle.name_any(),
         source,
-    })?;
-    fetched.ok_or_else(|| LoadError::NotUnpacked {
-        bundle: bundle.name_any(),
-    })
+    });
+    match fetched? {
+        Fetched::Brought(brought) => Ok(*brought),
+        Fetched::Waits { .. } | Fetched::Unpacking => Err(LoadError::NotUnpacked {
+            bundle: bundle.name_any(),
+        }),
+    }
 }
 
 async fn get(ctx: &Context, digest: Digest) -> store::Result<Arc<Content>> {

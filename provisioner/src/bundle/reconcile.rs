@@ -13,9 +13,9 @@ use unpacker::{Digest, job::chain};
 use super::{
     backoff::Backoff,
     check, class_of,
-    fetch::{self, ApiError, Brought},
+    fetch::{self, ApiError, Brought, Fetched},
     held::Held,
-    source,
+    job, source,
     status::{Outcome, Unpacked, is_unpacked},
     uid,
     write::write,
@@ -63,6 +63,7 @@ impl Shared {
         self.written.forget(uid);
         self.backoff.forget(uid);
         self.held.release(uid);
+        self.ctx.tries.forget(uid);
     }
 
     /// Forgets Bundles that do not exist.
@@ -70,6 +71,7 @@ impl Shared {
         self.written.retain(&exists);
         self.backoff.retain(&exists);
         self.held.retain(&exists);
+        self.ctx.tries.retain(&exists);
     }
 }
 
@@ -103,7 +105,7 @@ pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<
     queue.begun(&seen.name_any());
     let _measure = ctx.metrics.reconcile(metrics::Controller::Bundle);
     if is_settled(&shared, &seen).await {
-        return Ok(Action::requeue(ctx.settings.resync));
+        return tidied(ctx, &seen).await;
     }
     // What the watch shows may be older than our own last word: then something unpacked would be unpacked again.
     let fresh = if shared.written.is_before(&seen) {
@@ -123,16 +125,36 @@ pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<
         return unknown(&shared, &bundle).await;
     };
     if is_settled(&shared, &bundle).await {
-        return Ok(Action::requeue(ctx.settings.resync));
+        return tidied(ctx, &bundle).await;
     }
     let uid = uid(&bundle);
     let work = bring(&shared, &bundle, class).await?;
-    write(&shared, &bundle, &work.outcome).await?;
-    if matches!(work.outcome, Outcome::Failed(_)) {
+    if let Some(outcome) = &work.outcome {
+        write(&shared, &bundle, outcome).await?;
+    }
+    if matches!(work.outcome, Some(Outcome::Failed(_))) {
         ctx.metrics.failed(metrics::Controller::Bundle, work.reason);
-        return Ok(shared.again(uid, work.is_terminal));
+        return Ok(match work.again {
+            Again::Sooner(is_terminal) => shared.again(uid, is_terminal),
+            Again::After(wait) => Action::requeue(wait),
+        });
     }
     shared.backoff.forget(uid);
+    Ok(match work.again {
+        Again::After(wait) => Action::requeue(wait),
+        Again::Sooner(_) => Action::requeue(ctx.settings.resync),
+    })
+}
+
+/// Nothing is left to do for a Bundle, but perhaps for its Job.
+async fn tidied(ctx: &Context, bundle: &Bundle) -> Result<Action, Error> {
+    let is_here = bundle.metadata.deletion_timestamp.is_none();
+    if is_here && job::pulls(&ctx.settings, &bundle.spec.source) {
+        job::tidy(ctx, bundle).await.map_err(|source| Error::Read {
+            bundle: bundle.name_any(),
+            source,
+        })?;
+    }
     Ok(Action::requeue(ctx.settings.resync))
 }
 
@@ -177,25 +199,35 @@ async fn unknown(shared: &Shared, bundle: &Bundle) -> Result<Action, Error> {
 
 /// What came of fetching and checking.
 struct Work {
-    outcome: Outcome,
+    /// `None`: there is nothing to say that would be more than what was said.
+    outcome: Option<Outcome>,
     reason: &'static str,
-    is_terminal: bool,
+    again: Again,
+}
+
+/// When to look again.
+#[derive(Debug, Clone, Copy)]
+enum Again {
+    /// Ever later, if it has failed; and later still if that is terminal.
+    Sooner(bool),
+    /// Then.
+    After(Duration),
 }
 
 impl Work {
     fn done(outcome: Outcome) -> Self {
         Self {
-            outcome,
+            outcome: Some(outcome),
             reason: "",
-            is_terminal: false,
+            again: Again::Sooner(false),
         }
     }
 
     fn failed(message: String, reason: &'static str, is_terminal: bool) -> Self {
         Self {
-            outcome: Outcome::Failed(message),
+            outcome: Some(Outcome::Failed(message)),
             reason,
-            is_terminal,
+            again: Again::Sooner(is_terminal),
         }
     }
 }
@@ -213,25 +245,47 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
         }
         permit = Ok(shared.fetches.acquire().await);
     }
+    // What somebody else has to bring is not being unpacked before that.
+    let is_ours =
+        !source::is_upload(&bundle.spec.source) && !job::pulls(&ctx.settings, &bundle.spec.source);
     let mut fetch = Box::pin(fetch::fetch(ctx, bundle));
     let mut fetched = timeout(AT_ONCE, &mut fetch).await;
     if fetched.is_err() {
-        // An upload that has not come is not being unpacked.
-        if is_new && !source::is_upload(&bundle.spec.source) {
+        if is_new && is_ours {
             write(shared, bundle, &Outcome::Unpacking).await?;
         }
         fetched = Ok(fetch.await);
     }
     drop(permit);
     let Brought { resolved, stored } = match fetched.unwrap_or(Err(fetch::Error::Cancelled)) {
-        Ok(Some(brought)) => brought,
-        Ok(None) => {
-            let waits = "waiting for bundle to be uploaded".to_owned();
-            return Ok(Work::done(Outcome::Pending(waits)));
+        Ok(Fetched::Brought(brought)) => *brought,
+        Ok(Fetched::Waits {
+            message,
+            is_problem,
+            again,
+        }) => {
+            // That something has begun anew is less than why it failed, or that there was content.
+            let outcome = (is_new || is_problem).then_some(Outcome::Pending(message));
+            return Ok(waits(ctx, outcome, again));
+        }
+        Ok(Fetched::Unpacking) => {
+            let is_under_way = is_new || phase == Some(Phase::Unpacking);
+            return Ok(waits(ctx, is_under_way.then_some(Outcome::Unpacking), None));
         }
         Err(error) => {
             let message = format!("source bundle content: {}", chain(&error));
-            return Ok(Work::failed(message, error.reason(), error.is_terminal()));
+            let mut work = Work::failed(message, error.reason(), error.is_terminal());
+            match &error {
+                fetch::Error::Job(job::Error::Failed { again, .. }) => {
+                    work.again = Again::After(*again);
+                }
+                // Whatever becomes of it, the watch tells.
+                fetch::Error::Job(job::Error::Stuck { .. }) => {
+                    work.again = Again::After(ctx.settings.resync);
+                }
+                _ => {}
+            }
+            return Ok(work);
         }
     };
     let digest = stored.digest;
@@ -251,6 +305,15 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
         digest,
         facts,
     }))))
+}
+
+/// What is waited for, until something tells.
+fn waits(ctx: &Context, outcome: Option<Outcome>, again: Option<Duration>) -> Work {
+    Work {
+        outcome,
+        reason: "",
+        again: Again::After(again.unwrap_or(ctx.settings.resync)),
+    }
 }
 
 /// What content says of itself, once it turned out to be good.

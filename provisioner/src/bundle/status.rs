@@ -86,13 +86,14 @@ pub(super) fn of(
             reason::UNPACK_FAILED,
             message.clone(),
         ),
-        Outcome::Unpacked(_) => (
+        Outcome::Unpacked(unpacked) => (
             Phase::Unpacked,
             true,
             reason::UNPACK_SUCCESSFUL,
             format!(
-                "Successfully unpacked the {} Bundle",
-                bundle.spec.source.type_
+                "Successfully unpacked the {} Bundle{}",
+                bundle.spec.source.type_,
+                unpinned(&unpacked.resolved)
             ),
         ),
     };
@@ -114,6 +115,16 @@ pub(super) fn of(
         content_url: Some(format!("{address}/bundles/{}.tgz", bundle.name_any())),
         facts: unpacked.facts.clone(),
         ..status
+    }
+}
+
+/// What is said of an image whose tag nobody could pin: a node has pulled it, and the registry could not be asked.
+fn unpinned(resolved: &BundleSource) -> &'static str {
+    match &resolved.image {
+        Some(image) if !image.reference.contains("@sha256:") => {
+            "; the registry could not be asked what its tag means, so it is pinned by contentDigest alone"
+        }
+        _ => "",
     }
 }
 

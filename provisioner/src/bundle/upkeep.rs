@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use unpacker::{Digest, store};
 
-use super::{reconcile::Shared, source, uid, upload};
+use super::{job, reconcile::Shared, source, uid, upload};
 
 /// How long after content was in use it is tried again to remove it.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -66,6 +66,19 @@ async fn unnamed(shared: &Shared, reader: &Reader<Bundle>) -> BTreeSet<Digest> {
         Err(_) => return BTreeSet::new(),
     };
     let mut unnamed: BTreeSet<Digest> = digests.into_iter().collect();
+    let settings = &shared.ctx.settings;
+    let waits = |bundle: &Arc<Bundle>| {
+        digest(bundle).is_none() && job::pulls(settings, &bundle.spec.source)
+    };
+    if !unnamed.is_empty() && bundles.iter().any(waits) {
+        match job::all_handed_over(&shared.ctx).await {
+            Ok(handed_over) => unnamed.retain(|digest| !handed_over.contains(digest)),
+            Err(error) => {
+                warn!(%error, "cannot tell what Jobs have handed over; keeping all content");
+                return BTreeSet::new();
+            }
+        }
+    }
     for bundle in &bundles {
         if source::is_upload(&bundle.spec.source) && digest(bundle).is_none() {
             let ctx = &shared.ctx;

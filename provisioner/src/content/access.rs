@@ -28,6 +28,7 @@ use tracing::warn;
 use unpacker::Digest;
 
 use super::answer;
+use crate::bundle::job::AUDIENCE;
 use remember::Remember;
 
 /// How long an answer is believed: so long a withdrawn right still works.
@@ -38,6 +39,8 @@ const REMEMBERED: usize = 1024;
 const QUESTIONS: usize = 16;
 /// How long a question may take, its wait for its turn included.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// What tokens that are bound to something say it by.
+const BOUND: &str = "authentication.kubernetes.io";
 /// Tokens of ServiceAccounts have about one KiB.
 const TOKEN: usize = 16 << 10;
 
@@ -82,6 +85,16 @@ impl fmt::Display for Caller {
     }
 }
 
+/// A pod that has proved to be one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PodToken {
+    /// Its name; its namespace is that of `user`.
+    pub(super) name: String,
+    pub(super) uid: String,
+    /// `system:serviceaccount:<namespace>:<account>`.
+    pub(super) user: String,
+}
+
 /// Asks the apiserver.
 pub(super) struct Access {
     client: Client,
@@ -118,6 +131,24 @@ impl Access {
                     .to_owned(),
             )),
         }
+    }
+
+    /// Says which pod makes a request, if its token is meant for this.
+    pub(super) async fn pod(&self, headers: &HeaderMap) -> Result<PodToken, Denied> {
+        let token = token(headers)?;
+        let work = async {
+            let _turn = self.questions.acquire().await;
+            self.review(token, Some(AUDIENCE)).await
+        };
+        let user = time::timeout(PATIENCE, work).await.unwrap_or_else(|_| {
+            Err(Denied::Unavailable(
+                "the apiserver did not say in time whose token this is; try again".to_owned(),
+            ))
+        })?;
+        user.as_ref().and_then(pod).ok_or(Denied::Unknown(
+            "the token is not one that the kubelet gives to the pod of an unpack Job for this purpose, or it is valid no \
+             longer",
+        ))
     }
 
     async fn ask(
@@ -160,15 +191,25 @@ impl Access {
     }
 
     async fn who(&self, token: &str) -> Result<Option<Caller>, Denied> {
+        let _turn = self.questions.acquire().await;
+        let user = self.review(token, None).await?;
+        Ok(user.map(|user| Caller(Arc::new(user))))
+    }
+
+    /// Whose token it is: for the apiserver, or for somebody else.
+    async fn review(
+        &self,
+        token: &str,
+        audience: Option<&str>,
+    ) -> Result<Option<UserInfo>, Denied> {
         let review = TokenReview {
             metadata: ObjectMeta::default(),
             spec: TokenReviewSpec {
                 token: token.to_owned(),
-                audiences: None,
+                audiences: audience.map(|audience| vec![audience.to_owned()]),
             },
             status: None,
         };
-        let _turn = self.questions.acquire().await;
         let api = Api::<TokenReview>::all(self.client.clone());
         let answer = api.create(&PostParams::default(), &review).await;
         let status = answer
@@ -176,8 +217,12 @@ impl Access {
             .status;
         Ok(status
             .filter(|status| status.authenticated == Some(true))
-            .and_then(|status| status.user)
-            .map(|user| Caller(Arc::new(user))))
+            // An apiserver that knows nothing of audiences names none.
+            .filter(|status| {
+                let mut named = status.audiences.iter().flatten();
+                audience.is_none_or(|audience| named.any(|one| one == audience))
+            })
+            .and_then(|status| status.user))
     }
 
     async fn may(&self, caller: &Caller, verb: Verb, path: &str) -> Result<bool, Denied> {
@@ -204,6 +249,22 @@ impl Access {
             .status;
         Ok(is_allowed(status.as_ref()))
     }
+}
+
+/// What the apiserver says about the tokens of pods.
+fn pod(user: &UserInfo) -> Option<PodToken> {
+    let extra = |key: &str| {
+        let values = user.extra.as_ref()?.get(&format!("{BOUND}/{key}"))?;
+        match values.as_slice() {
+            [value] => Some(value.clone()),
+            _ => None,
+        }
+    };
+    Some(PodToken {
+        name: extra("pod-name")?,
+        uid: extra("pod-uid")?,
+        user: user.username.clone()?,
+    })
 }
 
 fn is_allowed(status: Option<&SubjectAccessReviewStatus>) -> bool {

@@ -20,7 +20,7 @@ use super::{
     answer,
     bundles::{self, Wanted},
     plain::Plain,
-    uploads,
+    unpack, uploads,
 };
 
 /// What all requests share.
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) plain: Plain,
     pub(super) downloads: Arc<Semaphore>,
     pub(super) uploads: Arc<Semaphore>,
-    /// Bundles for which something is being uploaded.
+    /// Bundles for which something is being sent.
     pub(super) uploading: Arc<Mutex<HashSet<String>>>,
 }
 
@@ -50,7 +50,7 @@ impl Shared {
 pub(super) fn router(shared: Arc<Shared>) -> Router {
     let elsewhere = || async {
         answer::not_found(
-            "there are /bundles/<name>.tgz and /uploads/<name>.tgz here, and nothing else",
+            "there are /bundles/<name>.tgz, /uploads/<name>.tgz and /unpack/<name>.tgz here, and nothing else",
         )
     };
     let otherwise = |method: Method| async move {
@@ -60,6 +60,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/bundles/{file}", routing::get(bundle))
         .route("/uploads/{file}", routing::get(upload).put(put))
+        .route("/unpack/{file}", routing::put(from_job))
         .fallback(elsewhere)
         .method_not_allowed_fallback(otherwise)
         .with_state(shared)
@@ -114,9 +115,32 @@ async fn put(
         .check(request.headers(), Verb::Update, &path)
         .await
     {
+        Ok(_) if !shared.parts.leading.get() => uploads::refuse(request, elsewhere()),
         Ok(caller) => uploads::put(&shared, name, &caller, request).await,
         Err(denied) => uploads::refuse(request, denied.answer()),
     }
+}
+
+async fn from_job(
+    State(shared): State<Arc<Shared>>,
+    Path(file): Path<String>,
+    request: Request,
+) -> Response {
+    let Some(name) = name(&file) else {
+        return uploads::refuse(request, nameless());
+    };
+    match shared.access.pod(request.headers()).await {
+        Ok(_) if !shared.parts.leading.get() => uploads::refuse(request, elsewhere()),
+        Ok(token) => unpack::put(&shared, name, &token, request).await,
+        Err(denied) => uploads::refuse(request, denied.answer()),
+    }
+}
+
+/// What is sent has to come to who works with it.
+fn elsewhere() -> Response {
+    answer::unavailable(
+        "this replica does not lead, and only the one that does takes content: send it to the Service, which leads there",
+    )
 }
 
 fn nameless() -> Response {

@@ -31,8 +31,8 @@ use super::{
 use crate::bundle::upload::{self, Kept};
 
 /// How long nothing may come of an upload, and how long all of it may take.
-const IDLE: Duration = Duration::from_secs(30);
-const TOTAL: Duration = Duration::from_secs(600);
+pub(super) const IDLE: Duration = Duration::from_secs(30);
+pub(super) const TOTAL: Duration = Duration::from_secs(600);
 /// What is still read of a body that nobody wants, so that the sender gets to see why.
 const REST: (usize, Duration) = (16 << 20, Duration::from_secs(5));
 
@@ -197,7 +197,7 @@ async fn restore_former(shared: &Shared, bundle: &Bundle, digest: Digest) {
 }
 
 /// Content that came for nothing is not left in the store, unless it was there before.
-async fn forget(shared: &Shared, received: Received) {
+pub(super) async fn forget(shared: &Shared, received: Received) {
     if received.known {
         return;
     }
@@ -270,13 +270,13 @@ pub(super) fn refuse(request: Request, response: Response) -> Response {
 }
 
 /// The only one who uploads for a Bundle, until dropped.
-struct Alone {
+pub(super) struct Alone {
     names: Arc<Mutex<HashSet<String>>>,
     name: String,
 }
 
 impl Alone {
-    fn new(names: &Arc<Mutex<HashSet<String>>>, name: &str) -> Option<Self> {
+    pub(super) fn new(names: &Arc<Mutex<HashSet<String>>>, name: &str) -> Option<Self> {
         let mut taken = names.lock().unwrap_or_else(PoisonError::into_inner);
         taken.insert(name.to_owned()).then(|| Self {
             names: Arc::clone(names),

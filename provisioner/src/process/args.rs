@@ -1,6 +1,7 @@
 //! The command line. Flags that rukpak had keep their names.
 
 mod address;
+mod jobs;
 mod values;
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
@@ -15,6 +16,7 @@ use unpacker::{
 use super::Error;
 use crate::{content, settings};
 use address::Address;
+use jobs::Jobs;
 pub(super) use values::{Controllers, LogFormat};
 
 /// Where a pod finds the namespace that it runs in.
@@ -185,6 +187,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE", hide = true)]
     bundle_ca_file: Option<PathBuf>,
 
+    #[command(flatten)]
+    jobs: Jobs,
+
     /// Where the content service listens
     #[arg(
         long,
@@ -325,6 +330,7 @@ impl Args {
             max_files,
             ca_file,
             bundle_ca_file,
+            jobs,
             content_bind_address,
             http_external_address,
             content_tls_secret,
@@ -376,6 +382,7 @@ impl Args {
             resync,
             concurrency: usize::from(concurrency),
             persistent_store: persistent_storage,
+            jobs: jobs.settings(),
         };
         Ok(Configuration {
             kubeconfig,

@@ -15,8 +15,8 @@ use unpacker::Store;
 
 use super::{Error, Ready};
 use crate::{
-    account::Accounts, context::Context, events::Events, kinds::Kinds, metrics::Metrics,
-    preflight::versions::Versions, settings::Settings, watches::Watches,
+    account::Accounts, context::Context, events::Events, kinds::Kinds, leading::Leading,
+    metrics::Metrics, preflight::versions::Versions, settings::Settings, watches::Watches,
 };
 
 /// How long a connection to the apiserver may take to be there.
@@ -85,6 +85,8 @@ pub fn context(
         metrics: Arc::new(Metrics::new()),
         settings: Arc::new(settings),
         store: Arc::new(store),
+        leading: Leading::default(),
+        tries: Arc::default(),
         ready: Ready::default(),
         now: Timestamp::now,
         accounts,

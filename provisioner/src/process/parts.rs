@@ -6,14 +6,17 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use unpacker::Store;
 
 use super::{
-    Error, Fence, Task, args::Configuration, cluster, cluster::Woken, http, http::Service, lease,
-    lease::Lease, log::Level, signals::Signals,
+    Error, Fence, Task, args::Configuration, cluster, cluster::Woken, http, http::Service,
+    leader::Label, lease, lease::Lease, log::Level, signals::Signals,
 };
 use crate::{bundle, content, context::Context, instance};
 
@@ -37,6 +40,12 @@ pub(super) async fn run(configuration: Configuration, level: Level) -> Result<()
     let store = open(&configuration).await?;
     let (ctx, woken) = cluster::context(config, configuration.settings.clone(), store)?;
     let began = ctx.ready.task("controllers");
+    let namespace = &configuration.settings.system_namespace;
+    let label = Label::new(ctx.client.clone(), namespace);
+    if let Some(label) = &label {
+        label.leave().await;
+    }
+    ctx.leading.set(false);
     // Probes and metrics last longer than what they tell about.
     let end = CancellationToken::new();
     let mut parts = Parts::default();
@@ -46,15 +55,17 @@ pub(super) async fn run(configuration: Configuration, level: Level) -> Result<()
     let lease = configuration.lease.map(|duration| {
         let me = cluster::name().unwrap_or_else(|| "provisioner".to_owned());
         let me = format!("{me}_{:08x}", fastrand::u32(..));
-        let namespace = &configuration.settings.system_namespace;
         Lease::new(ctx.client.clone(), namespace, me, duration, fence.clone())
     });
     // What every replica does, serving content, does not end with the Lease.
     let working = ctx.fenced(fence)?;
     let Some(lease) = lease else {
+        let led = lead(&configuration, &working, label, &stop);
         begin(&mut parts, &configuration, &working, woken, &stop);
         began.done();
-        return finish(parts, &stop, &end, configuration.grace).await;
+        let finished = finish(parts, &stop, &end, configuration.grace).await;
+        let _ = led.await;
+        return finished;
     };
     // Whoever waits to lead is ready to: content is served, and a rollout can go on.
     began.done();
@@ -64,11 +75,15 @@ pub(super) async fn run(configuration: Configuration, level: Level) -> Result<()
         name = first(&mut parts) => return Err(Error::Ended(name)),
     };
     let finished = if let Some(since) = acquired {
+        let led = lead(&configuration, &working, label, &stop);
         begin(&mut parts, &configuration, &working, woken, &stop);
-        tokio::select! {
+        let finished = tokio::select! {
             finished = finish(parts, &stop, &end, configuration.grace) => finished,
             () = lease.keep(since) => return Err(Error::Lost(lease::NAME.to_owned())),
-        }
+        };
+        // Whoever leads next labels its own pod.
+        let _ = led.await;
+        finished
     } else {
         finish(parts, &stop, &end, configuration.grace).await
     };
@@ -127,6 +142,37 @@ async fn serve(
         service.run(stop.clone()),
     );
     Ok(())
+}
+
+/// Takes content from now on, and says so by a label, until it is told to stop. Whoever does not look after Bundles has
+/// no use for their content. The label is held behind the fence, which must not keep us from leaving it.
+fn lead(
+    configuration: &Configuration,
+    working: &Context,
+    label: Option<Label>,
+    stop: &CancellationToken,
+) -> JoinHandle<()> {
+    let takes = configuration.controllers.bundle;
+    let (leading, stop) = (working.leading.clone(), stop.clone());
+    leading.set(takes);
+    let label = label.filter(|_| takes);
+    let held = label.as_ref().map(|it| it.with(working.client.clone()));
+    tokio::spawn(async move {
+        let hold = async {
+            match &held {
+                Some(label) => label.hold().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = hold => {}
+            () = stop.cancelled() => {}
+        }
+        leading.set(false);
+        if let Some(label) = &label {
+            label.leave().await;
+        }
+    })
 }
 
 /// Starts what changes the cluster.
@@ -210,6 +256,7 @@ async fn finish(
         () = stop.cancelled() => {}
         name = first(&mut parts) => {
             error!(part = name, "ended unexpectedly");
+            stop.cancel();
             return Err(Error::Ended(name));
         }
     }

@@ -17,6 +17,7 @@
 
 mod bundles;
 mod child;
+pub(crate) mod kubelet;
 mod line;
 mod play;
 mod wait;
@@ -47,6 +48,7 @@ use unpacker::{
 
 pub(crate) use bundles::{config_map, content, crd, operator, plain};
 pub(crate) use child::{Options, Provisioner, storage};
+pub(crate) use kubelet::Kubelet;
 pub(crate) use line::Line;
 pub(crate) use play::Play;
 pub(crate) use wait::{PATIENCE, condition, eventually, gone, has, wait_for};

@@ -8,6 +8,8 @@ use crate::api::GROUP;
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The provisioner's ServiceAccount.
 pub(super) const ACCOUNT: &str = "provisioner";
+/// The ServiceAccount of unpack Jobs.
+pub(super) const UNPACK: &str = "unpack";
 
 pub(super) fn documents(options: &Options) -> Vec<Document> {
     let mut documents = vec![Document {
@@ -19,6 +21,15 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             "automountServiceAccountToken": false,
         }),
     }];
+    documents.push(Document {
+        comment: "What unpack Jobs run as. It has no rights, and needs none.".into(),
+        object: json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": UNPACK, "namespace": options.namespace, "labels": labels()},
+            "automountServiceAccountToken": false,
+        }),
+    });
     documents.extend(own(options));
     documents.extend(install_anything(options));
     documents.extend(people(options));
@@ -129,6 +140,14 @@ fn own(options: &Options) -> [Document; 4] {
                 "get", "list", "watch", "create", "update", "patch", "delete"
             ]
         ),
+        rule(
+            "batch",
+            &["jobs"],
+            &["get", "list", "watch", "create", "patch", "delete"]
+        ),
+        // Those of unpack Jobs are read; those of the provisioner get the label of the one that works.
+        rule("", &["pods"], &["get", "list", "watch", "patch"]),
+        rule("", &["events"], &["get", "list", "watch"]),
         rule(
             "coordination.k8s.io",
             &["leases"],

@@ -2,10 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{Document, Options, labels, labels_and, rights::ACCOUNT};
+use super::{
+    Document, Options, labels, labels_and,
+    rights::{ACCOUNT, UNPACK},
+};
+use crate::api::labels as names;
 
 /// The name of the Deployment and its Service, as in rukpak.
 const NAME: &str = "core";
+/// The Service of all replicas.
+const METRICS: &str = "core-metrics";
 /// Where content is stored.
 const STORAGE: &str = "/var/cache/bundles";
 /// Nobody, in images without a user database.
@@ -18,19 +24,22 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             object: deployment(options),
         },
         Document {
-            comment: "Where content is downloaded from, and sent to.".into(),
-            object: json!({
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": metadata(options),
-                "spec": {
-                    "selector": selector(),
-                    "ports": [
-                        {"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"},
-                        {"name": "metrics", "port": 8080, "targetPort": "metrics", "protocol": "TCP"},
-                    ],
-                },
-            }),
+            comment: "Where content is downloaded from, and sent to: the one provisioner that works, which labels its own pod.".into(),
+            object: service(
+                NAME,
+                options,
+                &leader(),
+                &json!({"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"}),
+            ),
+        },
+        Document {
+            comment: "The metrics of all of them.".into(),
+            object: service(
+                METRICS,
+                options,
+                &selector(),
+                &json!({"name": "metrics", "port": 8080, "targetPort": "metrics", "protocol": "TCP"}),
+            ),
         },
         Document {
             comment: "Nothing but these ports can be reached, save by the node itself, which probes; the provisioner itself has to reach registries anywhere.".into(),
@@ -49,6 +58,18 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
             }),
         },
     ];
+    documents.push(Document {
+        comment: "Nobody has anything to ask of the pods of unpack Jobs.".into(),
+        object: json!({
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": UNPACK, "namespace": options.namespace, "labels": labels()},
+            "spec": {
+                "podSelector": {"matchLabels": {names::OWNER_KIND: "Bundle"}},
+                "policyTypes": ["Ingress"],
+            },
+        }),
+    });
     if options.replicas > 1 {
         documents.push(Document {
             comment: "Nodes are drained one after the other.".into(),
@@ -112,8 +133,10 @@ fn container(options: &Options) -> Value {
             format!("--system-namespace={namespace}"),
             format!("--storage-dir={STORAGE}"),
             format!("--http-external-address=https://{NAME}.{namespace}.svc"),
+            format!("--unpack-image={}", options.image),
             "--leader-elect",
         ],
+        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "ports": [
             {"name": "https", "containerPort": 8443, "protocol": "TCP"},
             {"name": "metrics", "containerPort": 8080, "protocol": "TCP"},
@@ -143,6 +166,23 @@ fn container(options: &Options) -> Value {
 
 fn metadata(options: &Options) -> Value {
     json!({"name": NAME, "namespace": options.namespace, "labels": labels()})
+}
+
+fn service(name: &str, options: &Options, selector: &Value, port: &Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": options.namespace, "labels": labels()},
+        "spec": {"selector": selector, "ports": [port]},
+    })
+}
+
+fn leader() -> Value {
+    json!({
+        "app.kubernetes.io/name": "rukpak",
+        "app.kubernetes.io/component": NAME,
+        names::LEADER: "true",
+    })
 }
 
 fn selector() -> Value {

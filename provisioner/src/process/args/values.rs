@@ -4,10 +4,14 @@ use std::{fs::File, io::Read as _, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use jiff::SignedDuration;
+use manifests::{api::bundle::Pull, image::Reference};
 use unpacker::{access::Trust, web};
 use url::Url;
 
-use crate::process::{Error, log};
+use crate::{
+    process::{Error, log},
+    settings::Mode,
+};
 
 /// Certificates of all authorities there are come to some hundred kilobytes.
 const MAX_AUTHORITIES: u64 = 4 << 20;
@@ -110,6 +114,32 @@ pub(super) fn optional_kind(text: &str) -> Result<String, String> {
         Some((kind, group)) if is_kind(kind) && subdomain(group).is_ok() => Ok(text.to_owned()),
         _ => Err("write Kind.group, such as ServiceMonitor.monitoring.coreos.com".to_owned()),
     }
+}
+
+/// Who pulls images.
+pub(super) fn pull(text: &str) -> Result<Pull, &'static str> {
+    match text {
+        "registry" => Ok(Pull::Registry),
+        "job" => Ok(Pull::Job),
+        _ => Err("write registry or job"),
+    }
+}
+
+/// How an unpack Job gets to see an image.
+pub(super) fn mode(text: &str) -> Result<Mode, &'static str> {
+    match text {
+        "auto" => Ok(Mode::Auto),
+        "image-volume" => Ok(Mode::ImageVolume),
+        "init-container" => Ok(Mode::InitContainer),
+        _ => Err("write auto, image-volume or init-container"),
+    }
+}
+
+/// An image, as people write it.
+pub(super) fn image(text: &str) -> Result<String, String> {
+    let reference: Reference = text.parse().map_err(|error| format!("{error}"))?;
+    drop(reference);
+    Ok(text.to_owned())
 }
 
 /// An address to be continued by `/bundles/…`.

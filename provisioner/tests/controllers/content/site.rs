@@ -19,6 +19,7 @@ use manifests::{
 };
 use provisioner::{
     content::{Options, Parts, Service},
+    leading::Leading,
     preflight::versions::Versions,
     settings::Settings,
 };
@@ -165,6 +166,7 @@ impl Site {
             store: Arc::new(Store::open(folder.path(), budget).unwrap()),
             versions: Arc::new(Versions::new(client.clone(), None)),
             mender: None,
+            leading: Leading::default(),
             now: Timestamp::now,
         };
         let options = Options {

@@ -1,0 +1,385 @@
+//! Images that a node pulls: a Bundle's unpack Job, and what becomes of it.
+//!
+//! ```text
+//!  Bundle ── declare ──> Job ──> pod: the image as a volume, or our program in it ── PUT /unpack/<bundle>.tgz ─┐
+//!    ▲                    │ what is in its way: outcome, in words                                              │ admit
+//!    └───── status ◄──────┴───── annotation: the content's digest ◄────── store ◄────── wire::receive ◄────────┘
+//! ```
+//!
+//! There is one Job for a Bundle, known by its name and by the uid of its owner. What is compared is what was declared,
+//! never what defaults and other people's policies have made of it; and whatever happens to Jobs, the next one waits
+//! for longer each time.
+
+mod admit;
+mod declare;
+mod error;
+mod outcome;
+mod tries;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use k8s_openapi::api::{
+    batch::v1::Job,
+    core::v1::{Event, Pod},
+};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams, Preconditions},
+};
+use manifests::{
+    api::{
+        bundle::{Bundle, BundleSource, Pull},
+        labels,
+    },
+    version::KubeVersion,
+};
+use serde::de::DeserializeOwned;
+use tokio::time::{self, Instant};
+use tracing::{info, warn};
+use unpacker::{Digest, Source, job::chain, source::Image};
+
+use super::{
+    access,
+    fetch::{self, ApiError, Fetched},
+    source, uid,
+};
+use crate::{
+    context::Context,
+    settings::{Mode, Settings},
+};
+
+pub(crate) use admit::{Refused, admit};
+pub(crate) use declare::{ACCOUNT, AUDIENCE, bundle_of, name};
+pub use error::Error;
+use outcome::State;
+pub use tries::Tries;
+
+/// The first version whose clusters offer image volumes unless somebody has switched them off.
+const IMAGE_VOLUMES: KubeVersion = KubeVersion::new(1, 35);
+/// How long a registry may take to tell a tag's digest: where nodes have to pull, nobody may ever answer.
+const RESOLVE: Duration = Duration::from_secs(10);
+/// Which events tell that a Job could not make a pod.
+pub(super) const REFUSALS: &str = "involvedObject.kind=Job,reason=FailedCreate";
+/// How long the apiserver may take for one request.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long after a Job has failed another one is made at the earliest, if nothing is known of those before.
+const PAUSE: Duration = Duration::from_secs(15);
+
+/// Whether a node pulls a Bundle's image.
+pub(crate) fn pulls(settings: &Settings, source: &BundleSource) -> bool {
+    let image = source.image.as_ref().filter(|_| source.type_ == "image");
+    image.is_some_and(|image| image.pull.unwrap_or(settings.jobs.pull) == Pull::Job)
+}
+
+/// The content that a Job has handed over.
+pub(crate) fn handed_over(job: &Job) -> Option<Digest> {
+    job.annotations().get(labels::HANDED_OVER)?.parse().ok()
+}
+
+/// What Jobs have handed over, of whatever Bundle.
+pub(super) async fn all_handed_over(ctx: &Context) -> Result<BTreeSet<Digest>, ApiError> {
+    let wanted = format!("{}=Bundle", labels::OWNER_KIND);
+    let jobs: Vec<Job> = list(&api(ctx), &ListParams::default().labels(&wanted)).await?;
+    Ok(jobs.iter().filter_map(handed_over).collect())
+}
+
+/// Brings an image's content into the store by a Job: makes it, sees how it is getting on, or takes what it has handed
+/// over.
+pub(super) async fn bring(
+    ctx: &Context,
+    bundle: &Bundle,
+    image: &Image,
+) -> Result<Fetched, fetch::Error> {
+    if !ctx.leading.get() {
+        return Ok(begun("another replica leads, and makes the Job"));
+    }
+    let work = Work {
+        ctx,
+        bundle,
+        jobs: api(ctx),
+        name: name(bundle),
+        full: full(ctx, &name(bundle)),
+    };
+    let found = fetch::get(&work.jobs, &work.name).await;
+    let Some(job) = found.map_err(|source| work.failed("get", source))? else {
+        return work.make(image).await;
+    };
+    if !admit::is_of(&job, bundle) {
+        return Err(Error::Taken { job: work.full }.into());
+    }
+    if job.metadata.deletion_timestamp.is_some() {
+        return Ok(begun(&format!("Job {} is being deleted", work.full)));
+    }
+    if let Some(digest) = handed_over(&job) {
+        return match fetch::hold(ctx, digest).await? {
+            Some(stored) => {
+                let resolved = resolved(&job, image, &bundle.spec.source);
+                Ok(Fetched::brought(resolved, stored))
+            }
+            // The store has lost it, and perhaps more than once.
+            None => work.again(&job, Duration::ZERO).await,
+        };
+    }
+    let declared = work.declare(&declare::image(&job, image)).await?;
+    if job.annotations().get(labels::DECLARED) != declared.annotations().get(labels::DECLARED) {
+        return work.again(&job, Duration::ZERO).await;
+    }
+    match work.state(&job).await? {
+        State::Begun(message) => Ok(begun(&message)),
+        State::Held(message) => Ok(Fetched::Waits {
+            message,
+            is_problem: true,
+            again: None,
+        }),
+        State::Runs => Ok(Fetched::Unpacking),
+        State::Stuck(message) => Err(Error::Stuck { message }.into()),
+        State::Failed { message, since } => {
+            // By clocks of several machines: they may differ, but not by so much that nothing is tried any more.
+            let passed = since.map_or(Duration::ZERO, |since| {
+                let passed = (ctx.now)().duration_since(since);
+                Duration::try_from(passed).unwrap_or_default()
+            });
+            let least = PAUSE.saturating_sub(passed);
+            let wait = ctx.tries.wait(uid(bundle), Instant::now()).max(least);
+            if wait.is_zero() {
+                return work.again(&job, wait).await;
+            }
+            let again = wait;
+            Err(Error::Failed { message, again }.into())
+        }
+    }
+}
+
+/// Removes a Job that has done its work and does not end, because somebody's policy has put a container into its pod
+/// that does not. One that ends removes itself after a while.
+pub(super) async fn tidy(ctx: &Context, bundle: &Bundle) -> Result<(), ApiError> {
+    if !ctx.leading.get() || ctx.tries.is_tidy(uid(bundle)) {
+        return Ok(());
+    }
+    let jobs = api(ctx);
+    let job: Option<Job> = fetch::get(&jobs, &name(bundle)).await?;
+    let Some(job) = job.filter(|job| admit::is_of(job, bundle)) else {
+        ctx.tries.tidied(uid(bundle));
+        return Ok(());
+    };
+    if outcome::is_finished(&job) || job.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    let pods = pods(ctx, &job).await?;
+    if outcome::lingers(&pods) {
+        info!(
+            job = job.name_any(),
+            "removing a Job whose pod does not end although its work is done"
+        );
+        delete(&jobs, &job).await?;
+    }
+    Ok(())
+}
+
+/// One Bundle's Job.
+struct Work<'a> {
+    ctx: &'a Context,
+    bundle: &'a Bundle,
+    jobs: Api<Job>,
+    name: String,
+    /// For messages, with its namespace.
+    full: String,
+}
+
+impl Work<'_> {
+    /// Makes the Job, unless the one before was made only just now.
+    async fn make(&self, image: &Image) -> Result<Fetched, fetch::Error> {
+        let (ctx, bundle) = (self.ctx, self.bundle);
+        let wait = ctx.tries.wait(uid(bundle), Instant::now());
+        if !wait.is_zero() {
+            return Ok(Fetched::Waits {
+                message: format!("Job {} is gone; another one follows", self.full),
+                is_problem: true,
+                again: Some(wait),
+            });
+        }
+        let declared = self.declare(&self.resolve(image).await?).await?;
+        ctx.tries.made(uid(bundle), Instant::now());
+        let params = PostParams::default();
+        let creating = self.jobs.create(&params, &declared);
+        let created = match time::timeout(PATIENCE, creating).await {
+            Ok(Ok(created)) => created,
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+                return Ok(begun(&format!("Job {} is there already", self.full)));
+            }
+            Ok(Err(source)) => return Err(self.failed("create", source.into()).into()),
+            Err(_) => return Err(self.failed("create", ApiError::Silent).into()),
+        };
+        info!(
+            bundle = bundle.name_any(),
+            job = self.name,
+            "made an unpack Job"
+        );
+        if let Some(missing) = declare::missing(&declared, &created) {
+            delete(&self.jobs, &created)
+                .await
+                .map_err(|source| self.failed("delete", source))?;
+            let job = self.full.clone();
+            return Err(Error::Altered { job, missing }.into());
+        }
+        Ok(begun(&format!("waiting for the pod of Job {}", self.full)))
+    }
+
+    /// Removes a Job that another one has to follow, which is made when this one is gone.
+    async fn again(&self, job: &Job, least: Duration) -> Result<Fetched, fetch::Error> {
+        let wait = self.ctx.tries.wait(uid(self.bundle), Instant::now());
+        let wait = wait.max(least);
+        if !wait.is_zero() {
+            return Ok(Fetched::Waits {
+                message: format!("another Job follows {}", self.full),
+                is_problem: false,
+                again: Some(wait),
+            });
+        }
+        delete(&self.jobs, job)
+            .await
+            .map_err(|source| self.failed("delete", source))?;
+        Ok(begun(&format!("another Job follows {}", self.full)))
+    }
+
+    async fn declare(&self, image: &Image) -> Result<Job, fetch::Error> {
+        let settings = &self.ctx.settings;
+        let mode = match settings.jobs.mode {
+            Mode::Auto => {
+                let version = self.ctx.versions.kubernetes().await;
+                let version = version.map_err(|source| self.failed("make", source.into()))?;
+                if version >= IMAGE_VOLUMES {
+                    Mode::ImageVolume
+                } else {
+                    Mode::InitContainer
+                }
+            }
+            mode => mode,
+        };
+        let job = declare::job(self.bundle, image, mode, settings);
+        Ok(job.map_err(|source| Error::Own {
+            job: self.full.clone(),
+            source,
+        })?)
+    }
+
+    /// Pins a tag, where the registry can be asked. Where it cannot, the content's own digest is what is left.
+    async fn resolve(&self, image: &Image) -> Result<Image, fetch::Error> {
+        if image.reference.is_pinned() {
+            return Ok(image.clone());
+        }
+        let (ctx, spec) = (self.ctx, &self.bundle.spec.source);
+        let access = access::of(&ctx.client, &ctx.settings, spec).await?;
+        let source = Source::Image(image.clone());
+        let resolving = time::timeout(RESOLVE, Box::pin(unpacker::resolve(&source, &access))).await;
+        let why = match resolving {
+            Ok(Ok(Source::Image(pinned))) => return Ok(pinned),
+            Ok(Ok(_)) => String::new(), // an image becomes an image
+            Ok(Err(error)) => chain(&error),
+            Err(_) => format!("no answer within {} s", RESOLVE.as_secs()),
+        };
+        warn!(
+            bundle = self.bundle.name_any(),
+            image = %image.reference,
+            why,
+            "the tag of an image that a node pulls is not pinned"
+        );
+        Ok(image.clone())
+    }
+
+    async fn state(&self, job: &Job) -> Result<State, fetch::Error> {
+        let ctx = self.ctx;
+        let pods = pods(ctx, job).await;
+        let pods = pods.map_err(|source| self.failed("list the pods of", source))?;
+        let refused = if pods.is_empty() {
+            let refused = refused(ctx, job).await;
+            refused.map_err(|source| self.failed("list the events of", source))?
+        } else {
+            None
+        };
+        let before = outcome::known_before(self.bundle);
+        Ok(outcome::of(job, &pods, refused.as_deref(), before))
+    }
+
+    fn failed(&self, what: &'static str, source: ApiError) -> Error {
+        Error::Api {
+            what,
+            job: self.full.clone(),
+            source,
+        }
+    }
+}
+
+fn begun(message: &str) -> Fetched {
+    Fetched::Waits {
+        message: message.to_owned(),
+        is_problem: false,
+        again: None,
+    }
+}
+
+/// What the Job was made for.
+fn resolved(job: &Job, image: &Image, spec: &BundleSource) -> BundleSource {
+    let pinned = Source::Image(declare::image(job, image));
+    source::resolved(spec, Some(&pinned))
+}
+
+fn api(ctx: &Context) -> Api<Job> {
+    Api::namespaced(ctx.client.clone(), &ctx.settings.system_namespace)
+}
+
+fn full(ctx: &Context, name: &str) -> String {
+    format!("{}/{name}", ctx.settings.system_namespace)
+}
+
+/// The pods that a Job has made.
+async fn pods(ctx: &Context, job: &Job) -> Result<Vec<Pod>, ApiError> {
+    let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &ctx.settings.system_namespace);
+    let wanted = format!("{}=Bundle", labels::OWNER_KIND);
+    let wanted = match job.labels().get(labels::OWNER_NAME) {
+        Some(bundle) => format!("{wanted},{}={bundle}", labels::OWNER_NAME),
+        None => wanted,
+    };
+    let mut pods: Vec<Pod> = list(&api, &ListParams::default().labels(&wanted)).await?;
+    pods.retain(|pod| admit::is_owned(&pod.metadata, "Job", job.uid().as_deref()));
+    Ok(pods)
+}
+
+/// Why the last pod that a Job wanted to make was refused.
+async fn refused(ctx: &Context, job: &Job) -> Result<Option<String>, ApiError> {
+    let api: Api<Event> = Api::namespaced(ctx.client.clone(), &ctx.settings.system_namespace);
+    let wanted = format!(
+        "{REFUSALS},involvedObject.uid={}",
+        job.uid().unwrap_or_default()
+    );
+    let events: Vec<Event> = list(&api, &ListParams::default().fields(&wanted)).await?;
+    let last = events.into_iter().max_by_key(|event| {
+        let last = event.last_timestamp.as_ref().map(|time| time.0);
+        last.or_else(|| event.event_time.as_ref().map(|time| time.0))
+    });
+    Ok(last.and_then(|event| event.message))
+}
+
+async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<K>, ApiError>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let listed = time::timeout(PATIENCE, api.list(params)).await;
+    Ok(listed.map_err(|_| ApiError::Silent)??.items)
+}
+
+/// Removes this very Job, and its pods.
+async fn delete(api: &Api<Job>, job: &Job) -> Result<(), ApiError> {
+    let params = DeleteParams::background().preconditions(Preconditions {
+        uid: job.uid(),
+        resource_version: None,
+    });
+    let name = job.name_any();
+    match time::timeout(PATIENCE, api.delete(&name, &params)).await {
+        Ok(Ok(_)) => Ok(()),
+        // It is gone, or another one has its name.
+        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => Ok(()),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(ApiError::Silent),
+    }
+}

@@ -1,0 +1,414 @@
+//! The Job as we want it. Nothing of the bundle's image runs where it can be a volume; elsewhere our own program runs
+//! among its files. Either way it is nobody who may do nothing, with a token that is good for handing content over.
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::{Resource, ResourceExt};
+use manifests::api::{bundle::Bundle, labels};
+use serde_json::{Value, json};
+use unpacker::{Digest, source::Image};
+
+use crate::{
+    bundle::{source, uid},
+    content::AUTHORITY,
+    settings::{Mode, Settings},
+};
+
+/// The account of the pods, which may do nothing.
+pub(crate) const ACCOUNT: &str = "unpack";
+/// For whom the tokens are meant: nobody else takes them.
+pub(crate) const AUDIENCE: &str = "unpack.core.rukpak.io";
+/// The container that hands over.
+pub(super) const CONTAINER: &str = "unpack";
+/// The volume that is the bundle's image.
+const BUNDLE: &str = "bundle";
+/// Nobody, in images without a user database.
+const USER: u32 = 65532;
+/// Where the program finds what it needs.
+const ACCESS: &str = "/var/run/rukpak";
+/// Where it is copied to, in images that are not ours.
+const PROGRAM: &str = "/.rukpak";
+/// How long a token lives: the least that the apiserver gives. The kubelet renews it.
+const TOKEN: u32 = 600;
+/// How long what has ended stays to be looked at. Longer than the longest pause before the next Job.
+const KEPT: u32 = 900;
+/// How many pods may fail for other reasons than what the program says.
+const RETRIES: u32 = 2;
+/// As many digits of a hash as make chance meetings unlikely.
+const DIGITS: usize = 8;
+
+/// The name of a Bundle's Job. Another Bundle of the same name has another one.
+pub(crate) fn name(bundle: &Bundle) -> String {
+    format!(
+        "{}-{}",
+        bundle.name_any(),
+        digits(uid(bundle).as_bytes(), DIGITS)
+    )
+}
+
+/// The Bundle that a Job of this name would belong to.
+pub(crate) fn bundle_of(job: &str) -> Option<&str> {
+    let (bundle, _) = job.rsplit_once('-')?;
+    Some(bundle)
+}
+
+/// The image that a Job was made for; by its annotation, as its pods may be made to use a mirror.
+pub(super) fn image(job: &Job, wanted: &Image) -> Image {
+    let written = job.annotations().get(labels::IMAGE);
+    let reference = written.and_then(|written| written.parse().ok());
+    Image {
+        reference: reference.unwrap_or_else(|| wanted.reference.clone()),
+        platform: None,
+    }
+}
+
+/// What a Job has lost on its way into the cluster, and what to do about it.
+pub(super) fn missing(declared: &Job, created: &Job) -> Option<&'static str> {
+    let keeps = |key: &str| created.annotations().get(key) == declared.annotations().get(key);
+    if !keeps(labels::IMAGE) || !keeps(labels::DECLARED) {
+        return Some(
+            "its annotations; exempt the system namespace from the policy that takes them away",
+        );
+    }
+    if has_volume(declared) && !has_volume(created) {
+        return Some(
+            "the volume that is the image: this cluster does not offer image volumes; start the provisioner with \
+             --unpack-mode=init-container",
+        );
+    }
+    None
+}
+
+fn has_volume(job: &Job) -> bool {
+    let pod = job
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref());
+    let mut volumes = pod.into_iter().flat_map(|pod| pod.volumes.iter().flatten());
+    volumes.any(|volume| volume.name == BUNDLE && volume.image.is_some())
+}
+
+/// The Job of a Bundle for an image.
+pub(super) fn job(
+    bundle: &Bundle,
+    image: &Image,
+    mode: Mode,
+    settings: &Settings,
+) -> serde_json::Result<Job> {
+    let owner = json!({
+        "apiVersion": Bundle::api_version(&()),
+        "kind": Bundle::kind(&()),
+        "name": bundle.name_any(),
+        "uid": uid(bundle),
+        "controller": true,
+    });
+    let labels = json!({
+        labels::OWNER_KIND: "Bundle",
+        labels::OWNER_NAME: bundle.name_any(),
+        "app.kubernetes.io/part-of": "rukpak",
+    });
+    let job = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name(bundle),
+            "namespace": settings.system_namespace,
+            "labels": labels,
+            "annotations": {labels::IMAGE: image.reference.to_string()},
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "activeDeadlineSeconds": settings.jobs.deadline.as_secs(),
+            "backoffLimit": RETRIES,
+            "ttlSecondsAfterFinished": KEPT,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {"rules": [
+                // Evictions and the like say nothing about the bundle; the deadline bounds them.
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                // The program has tried again itself, and knows why not.
+                {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [1, 2]}},
+            ]},
+            "template": {"metadata": {"labels": labels}, "spec": pod(bundle, image, mode, settings)},
+        },
+    });
+    let hash = digits(&serde_json::to_vec(&job)?, 2 * DIGITS);
+    let mut job: Job = serde_json::from_value(job)?;
+    let annotations = job.annotations_mut();
+    annotations.insert(labels::DECLARED.to_owned(), hash);
+    Ok(job)
+}
+
+fn pod(bundle: &Bundle, image: &Image, mode: Mode, settings: &Settings) -> Value {
+    let written = bundle
+        .spec
+        .source
+        .image
+        .as_ref()
+        .map(|image| image.reference.trim());
+    // What is pinned is what it was; of a tag the node has perhaps an old one, and its own idea of short names.
+    let (reference, policy) = match written {
+        Some(written) if !image.reference.is_pinned() => (written.to_owned(), "Always"),
+        _ => (image.reference.to_string(), "IfNotPresent"),
+    };
+    let secrets: Vec<Value> = source::secret(&bundle.spec.source)
+        .map(|name| json!({"name": name}))
+        .into_iter()
+        .collect();
+    let access = json!({"name": "access", "projected": {"sources": [
+        {"serviceAccountToken": {"audience": AUDIENCE, "expirationSeconds": TOKEN, "path": "token"}},
+        // Without it the program says what it lacks, which a pod that waits for ever would not.
+        {"configMap": {"name": AUTHORITY, "optional": true, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+    ]}});
+    let (containers, init, volume) = match mode {
+        Mode::InitContainer => {
+            let mount = json!({"name": "program", "mountPath": PROGRAM});
+            let install = json!({
+                "name": "install",
+                "image": settings.jobs.image,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["/unpack", "--install", PROGRAM],
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "resources": resources(),
+                "securityContext": security(),
+                "volumeMounts": [mount],
+            });
+            let program = format!("{PROGRAM}/unpack");
+            let main = container(bundle, settings, &program, "/", &reference, policy, &mount);
+            let volume = json!({"name": "program", "emptyDir": {"sizeLimit": "64Mi"}});
+            (main, vec![install], volume)
+        }
+        Mode::Auto | Mode::ImageVolume => {
+            let mount = json!({"name": BUNDLE, "mountPath": "/bundle", "readOnly": true});
+            let ours = settings.jobs.image.as_str();
+            let main = container(
+                bundle,
+                settings,
+                "/unpack",
+                "/bundle",
+                ours,
+                "IfNotPresent",
+                &mount,
+            );
+            let volume =
+                json!({"name": BUNDLE, "image": {"reference": reference, "pullPolicy": policy}});
+            (main, Vec::new(), volume)
+        }
+    };
+    json!({
+        "serviceAccountName": ACCOUNT,
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 5,
+        "imagePullSecrets": secrets,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "initContainers": init,
+        "containers": [containers],
+        "volumes": [access, volume],
+    })
+}
+
+fn container(
+    bundle: &Bundle,
+    settings: &Settings,
+    program: &str,
+    folder: &str,
+    image: &str,
+    policy: &str,
+    mount: &Value,
+) -> Value {
+    let limits = &settings.unpack.limits;
+    let address = settings.external_address.trim_end_matches('/');
+    // The program should be the first to give up, for it can say why.
+    let patience = settings.jobs.deadline.as_secs() / 2;
+    json!({
+        "name": CONTAINER,
+        "image": image,
+        "imagePullPolicy": policy,
+        "command": [program],
+        "args": [
+            format!("--bundle-dir={folder}"),
+            format!("--to={address}/unpack/{}.tgz", bundle.name_any()),
+            format!("--token-file={ACCESS}/token"),
+            format!("--ca-file={ACCESS}/ca.crt"),
+            "--tries=1000",
+            format!("--timeout={}", patience.max(1)),
+            format!("--max-size={}", limits.total),
+            format!("--max-file-size={}", limits.file),
+            format!("--max-entries={}", limits.entries),
+        ],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "resources": resources(),
+        "securityContext": security(),
+        "volumeMounts": [{"name": "access", "mountPath": ACCESS, "readOnly": true}, mount],
+    })
+}
+
+/// The program streams, whatever the image's size.
+fn resources() -> Value {
+    json!({
+        "requests": {"cpu": "10m", "memory": "16Mi"},
+        "limits": {"cpu": "1", "memory": "128Mi"},
+    })
+}
+
+fn security() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": {"drop": ["ALL"]},
+    })
+}
+
+/// So many digits of a hash.
+fn digits(bytes: &[u8], count: usize) -> String {
+    let mut hex = Digest::of(bytes).hex();
+    hex.truncate(count);
+    hex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use manifests::api::bundle::Pull;
+
+    fn bundle(secret: Option<&str>) -> Bundle {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b", "uid": "u"},
+            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {
+                "type": "image", "image": {"ref": "quay.io/a/b:v1", "pullSecret": secret, "pull": Pull::Job},
+            }},
+        }))
+        .unwrap()
+    }
+
+    fn tag() -> Image {
+        Image {
+            reference: "quay.io/a/b:v1".parse().unwrap(),
+            platform: None,
+        }
+    }
+
+    fn pinned() -> Image {
+        let digest = Digest::of(b"image");
+        Image {
+            reference: format!("quay.io/a/b@{digest}").parse().unwrap(),
+            platform: None,
+        }
+    }
+
+    fn declared(bundle: &Bundle, image: &Image, mode: Mode) -> Value {
+        let job = job(bundle, image, mode, &Settings::default()).unwrap();
+        serde_json::to_value(job).unwrap()
+    }
+
+    #[test]
+    fn nothing_of_the_image_runs_where_it_is_a_volume() {
+        let job = declared(&bundle(Some("pull")), &pinned(), Mode::ImageVolume);
+        let pod = &job["spec"]["template"]["spec"];
+        assert_eq!(pod["imagePullSecrets"], json!([{"name": "pull"}]));
+        let containers = pod["containers"].as_array().unwrap();
+        assert_eq!(containers.len(), 1);
+        assert_eq!(containers[0]["image"], Settings::default().jobs.image);
+        assert_eq!(pod["initContainers"], json!([]));
+        let volume = &pod["volumes"][1]["image"];
+        assert_eq!(volume["reference"], pinned().reference.to_string());
+        assert_eq!(volume["pullPolicy"], "IfNotPresent");
+        assert_eq!(containers[0]["volumeMounts"][1]["readOnly"], true);
+    }
+
+    #[test]
+    fn elsewhere_our_program_runs_in_the_image() {
+        let job = declared(&bundle(None), &tag(), Mode::InitContainer);
+        let pod = &job["spec"]["template"]["spec"];
+        let (init, main) = (&pod["initContainers"][0], &pod["containers"][0]);
+        assert_eq!(init["image"], Settings::default().jobs.image);
+        assert_eq!(main["image"], "quay.io/a/b:v1");
+        assert_eq!(main["imagePullPolicy"], "Always");
+        assert_eq!(main["command"], json!(["/.rukpak/unpack"]));
+        assert_eq!(pod["imagePullSecrets"], json!([]));
+    }
+
+    #[test]
+    fn pods_are_nobodys_and_may_do_nothing() {
+        for mode in [Mode::ImageVolume, Mode::InitContainer] {
+            let job = declared(&bundle(None), &tag(), mode);
+            let pod = &job["spec"]["template"]["spec"];
+            assert_eq!(pod["automountServiceAccountToken"], false);
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+            assert_eq!(
+                pod["securityContext"]["seccompProfile"]["type"],
+                "RuntimeDefault"
+            );
+            let all = ["initContainers", "containers"].map(|key| pod[key].as_array().unwrap());
+            for container in all.into_iter().flatten() {
+                let security = &container["securityContext"];
+                assert_eq!(security["allowPrivilegeEscalation"], false);
+                assert_eq!(security["readOnlyRootFilesystem"], true);
+                assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
+                assert_eq!(container["resources"]["limits"]["memory"], "128Mi");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_declared_has_one_hash_and_another_job_has_another() {
+        let hash = |image: &Image, mode| {
+            let job = declared(&bundle(None), image, mode);
+            job["metadata"]["annotations"][labels::DECLARED]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        let volume = hash(&tag(), Mode::ImageVolume);
+        assert_eq!(volume.len(), 16);
+        assert_eq!(volume, hash(&tag(), Mode::ImageVolume));
+        assert_ne!(volume, hash(&tag(), Mode::InitContainer));
+        assert_ne!(volume, hash(&pinned(), Mode::ImageVolume));
+    }
+
+    #[test]
+    fn names_fit_into_labels_and_tell_the_bundle() {
+        let mut one = bundle(None);
+        one.metadata.name = Some("b".repeat(52));
+        let long = name(&one);
+        assert!(long.len() <= 63, "{long}");
+        assert_eq!(bundle_of(&long), one.metadata.name.as_deref());
+        let before = long;
+        one.metadata.uid = Some("another".to_owned());
+        assert_ne!(before, name(&one));
+        assert_eq!(bundle_of("nonsense"), None);
+    }
+
+    #[test]
+    fn what_a_policy_takes_away_is_noticed_and_what_it_adds_is_not() {
+        let settings = Settings::default();
+        let declared = job(&bundle(None), &tag(), Mode::ImageVolume, &settings).unwrap();
+        let mut created = declared.clone();
+        created.annotations_mut().insert("a".into(), "b".into());
+        let pod = created.spec.as_mut().unwrap().template.spec.as_mut();
+        let pod = pod.unwrap();
+        let mut sidecar = pod.containers[0].clone();
+        sidecar.name = "sidecar".to_owned();
+        pod.containers.insert(0, sidecar);
+        assert_eq!(missing(&declared, &created), None);
+        assert_eq!(image(&created, &pinned()), tag());
+
+        let mut bare = created.clone();
+        bare.annotations_mut().clear();
+        assert!(missing(&declared, &bare).unwrap().contains("annotations"));
+        let mut without = created;
+        let pod = without.spec.as_mut().unwrap().template.spec.as_mut();
+        pod.unwrap().volumes = None;
+        assert!(
+            missing(&declared, &without)
+                .unwrap()
+                .contains("--unpack-mode")
+        );
+    }
+}

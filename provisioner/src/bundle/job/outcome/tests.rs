@@ -1,0 +1,290 @@
+//! What the cluster says, and what is made of it.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const TIME: &str = "2026-01-02T03:04:05Z";
+
+fn job(status: &Value) -> Job {
+    serde_json::from_value(json!({
+        "metadata": {"name": "b-1", "namespace": "system"},
+        "spec": {"activeDeadlineSeconds": 600, "template": {}},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn ended_job(type_: &str, reason: &str, message: &str) -> Job {
+    job(&json!({"conditions": [
+        {"type": type_, "status": "True", "reason": reason, "message": message, "lastTransitionTime": TIME},
+    ]}))
+}
+
+fn pod(phase: &str, status: &Value) -> Pod {
+    let mut object = json!({
+        "metadata": {"name": "b-1-x", "creationTimestamp": TIME},
+        "spec": {"nodeName": "node", "containers": [], "volumes": [{"name": "bundle", "image": {"reference": "a"}}]},
+        "status": status,
+    });
+    object["status"]["phase"] = phase.into();
+    serde_json::from_value(object).unwrap()
+}
+
+fn status(name: &str, state: &Value) -> Value {
+    json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state})
+}
+
+fn container(phase: &str, state: &Value) -> Pod {
+    pod(
+        phase,
+        &json!({"containerStatuses": [status("unpack", state)]}),
+    )
+}
+
+fn waits(reason: &str, message: &str) -> Pod {
+    let state = json!({"waiting": {"reason": reason, "message": message}});
+    container("Pending", &state)
+}
+
+fn terminated(code: i32, reason: &str, message: &str) -> Value {
+    json!({"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": TIME}})
+}
+
+fn held(text: &str) -> State {
+    State::Held(text.to_owned())
+}
+
+fn begun(text: &str) -> State {
+    State::Begun(text.to_owned())
+}
+
+fn failed(text: &str) -> State {
+    State::Failed {
+        message: format!("unpack Job system/b-1 failed: {text}"),
+        since: Some(TIME.parse().unwrap()),
+    }
+}
+
+#[test]
+#[expect(clippy::large_stack_arrays, reason = "it is a table")]
+fn everything_that_a_pod_waits_for_is_told() {
+    let back_off = r#"Back-off pulling image "quay.io/a/b:v1""#;
+    let unscheduled = json!({"conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"},
+    ]});
+    let both = json!({
+        "initContainerStatuses": [status("install", &json!({"waiting": {"reason": "ErrImagePull", "message": "no such host"}}))],
+        "containerStatuses": [status("unpack", &json!({"waiting": {"reason": "PodInitializing"}}))],
+    });
+    for (pod, expected) in [
+        (waits("ImagePullBackOff", back_off), held(back_off)),
+        (waits("ErrImagePull", "not found"), held("not found")),
+        (pod("Pending", &both), held("no such host")),
+        (
+            waits("InvalidImageName", "couldn't parse image name \"A\""),
+            State::Stuck(
+                "the node cannot read the name of the image: couldn't parse image name \"A\"; make a new Bundle with \
+                 another name in spec.source.image.ref"
+                    .to_owned(),
+            ),
+        ),
+        (
+            waits("CreateContainerError", "stat : no such file"),
+            held(
+                "pod b-1-x cannot start: CreateContainerError: stat : no such file; if the container runtime of node \
+                 \"node\" does not know image volumes, start the provisioner with --unpack-mode=init-container",
+            ),
+        ),
+        (
+            waits("CreateContainerConfigError", "secret not found"),
+            held("pod b-1-x cannot start: CreateContainerConfigError: secret not found"),
+        ),
+        (
+            waits("ContainerCreating", ""),
+            begun("pod b-1-x of Job system/b-1 starts"),
+        ),
+        (
+            pod("Pending", &unscheduled),
+            held("pod b-1-x has no node: 0/1 nodes are available"),
+        ),
+        (
+            pod("Pending", &json!({})),
+            begun("pod b-1-x of Job system/b-1 starts"),
+        ),
+        (container("Running", &json!({"running": {}})), State::Runs),
+    ] {
+        assert_eq!(of(&job(&json!({})), &[pod], None, None), expected);
+    }
+}
+
+#[test]
+#[expect(clippy::large_stack_arrays, reason = "it is a table")]
+fn a_pod_that_failed_is_told_in_its_own_words() {
+    let unreadable = "FileUnreadable: \"/manifests/a\" may not be read by user 65532";
+    let disrupted = json!({
+        "reason": "Evicted", "message": "The node was low on resource: memory.",
+        "conditions": [{"type": "DisruptionTarget", "status": "True"}],
+        "containerStatuses": [status("unpack", &terminated(1, "Error", "Stopped: stopped by SIGTERM"))],
+    });
+    for (pod, expected) in [
+        (
+            container("Failed", &terminated(1, "Error", unreadable)),
+            failed(unreadable),
+        ),
+        // The pod of a policy that puts a container beside ours that does not end.
+        (
+            container("Running", &terminated(1, "Error", unreadable)),
+            failed(unreadable),
+        ),
+        (
+            container("Running", &terminated(137, "OOMKilled", "")),
+            failed(
+                "it ran out of memory (OOMKilled); something lowers the limit of its container, or its node has none left",
+            ),
+        ),
+        (
+            container("Failed", &terminated(139, "Error", "")),
+            held(
+                "pod b-1-x failed, and its Job tries again: it ended with exit code 139 (Error) and said nothing; see the \
+                 log of its pod",
+            ),
+        ),
+        (
+            container("Failed", &terminated(128, "StartError", "no /unpack")),
+            held("pod b-1-x failed, and its Job tries again: StartError: no /unpack"),
+        ),
+        (
+            pod("Failed", &disrupted),
+            held(
+                "pod b-1-x failed, and its Job tries again: Evicted: The node was low on resource: memory.",
+            ),
+        ),
+        (
+            pod("Failed", &json!({})),
+            held("pod b-1-x failed, and its Job tries again: the pod failed and does not say why"),
+        ),
+        // Whether it has handed something over, the Job will tell.
+        (
+            container("Succeeded", &terminated(0, "Completed", "")),
+            begun("pod b-1-x of Job system/b-1 starts"),
+        ),
+    ] {
+        assert_eq!(of(&job(&json!({})), &[pod], None, None), expected);
+    }
+}
+
+#[test]
+#[expect(clippy::large_stack_arrays, reason = "it is a table")]
+fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
+    let good = container("Running", &json!({"running": {}}));
+    let bad = container(
+        "Failed",
+        &terminated(1, "Error", "LimitExceeded: too large"),
+    );
+    let late = ended_job(
+        "Failed",
+        "DeadlineExceeded",
+        "Job was active longer than ...",
+    );
+    for (job, pods, refused, before, expected) in [
+        (
+            job(&json!({})),
+            vec![],
+            None,
+            None,
+            begun("waiting for the pod of Job system/b-1"),
+        ),
+        (
+            job(&json!({})),
+            vec![],
+            Some("exceeded quota: pods"),
+            None,
+            held("Job system/b-1 cannot make its pod: exceeded quota: pods"),
+        ),
+        // What was refused before does not matter once there is a pod.
+        (
+            job(&json!({})),
+            vec![good],
+            Some("exceeded quota"),
+            None,
+            State::Runs,
+        ),
+        (
+            ended_job("Failed", "PodFailurePolicy", "Container unpack ..."),
+            vec![bad],
+            None,
+            None,
+            failed("LimitExceeded: too large"),
+        ),
+        (
+            ended_job(
+                "Failed",
+                "BackoffLimitExceeded",
+                "Job has reached the limit",
+            ),
+            vec![],
+            None,
+            None,
+            failed("Job has reached the limit"),
+        ),
+        (
+            late.clone(),
+            vec![],
+            None,
+            Some("Back-off pulling image \"a\""),
+            failed("not done within 600 s; what was last known: Back-off pulling image \"a\""),
+        ),
+        (late, vec![], None, None, failed("not done within 600 s")),
+    ] {
+        assert_eq!(of(&job, &pods, refused, before), expected);
+    }
+    let State::Failed { message, .. } = of(&ended_job("Complete", "", ""), &[], None, None) else {
+        panic!("nothing was handed over");
+    };
+    assert!(message.contains("handed nothing over"), "{message}");
+    let mut suspended = job(&json!({}));
+    suspended.spec.as_mut().unwrap().suspend = Some(true);
+    let State::Held(message) = of(&suspended, &[], None, None) else {
+        panic!("it waits");
+    };
+    assert!(message.contains("suspended"), "{message}");
+}
+
+#[test]
+fn what_was_last_known_is_said_once() {
+    let bundle = |reason: &str, message: &str| -> Bundle {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b"},
+            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "upload", "upload": {}}},
+            "status": {"conditions": [{
+                "type": "Unpacked", "status": "False", "reason": reason, "message": message, "lastTransitionTime": TIME,
+            }]},
+        }))
+        .unwrap()
+    };
+    let pending = bundle("UnpackPending", "no node");
+    assert_eq!(known_before(&pending), Some("no node"));
+    let late = ended_job("Failed", "DeadlineExceeded", "");
+    let State::Failed { message, .. } = of(&late, &[], None, known_before(&pending)) else {
+        panic!("it has failed");
+    };
+    let told = bundle("UnpackFailed", &message);
+    assert_eq!(known_before(&told), Some("no node"));
+    assert_eq!(known_before(&bundle("UnpackFailed", "other")), None);
+    assert_eq!(known_before(&bundle("Unpacking", "")), None);
+}
+
+#[test]
+fn a_pod_lingers_when_its_work_is_done_and_it_is_not() {
+    for (pod, lingering) in [
+        (container("Running", &terminated(0, "Completed", "")), true),
+        (container("Running", &json!({"running": {}})), false),
+        (
+            container("Succeeded", &terminated(0, "Completed", "")),
+            false,
+        ),
+    ] {
+        assert_eq!(lingers(&[pod]), lingering);
+    }
+}

@@ -1,0 +1,211 @@
+//! Images that a node pulls: what the Job is, what comes of it, and whose content is taken. There is no node here; the
+//! tests do what a kubelet would.
+
+mod alone;
+mod failures;
+mod policies;
+mod strangers;
+
+use cluster::{Cluster, DryRun};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::ResourceExt;
+use manifests::api::bundle::Pull;
+use tokio::sync::OnceCell;
+
+use super::*;
+use crate::support::{Kubelet, Options, PATIENCE, Provisioner, gone, has, kubelet, prepare};
+
+/// A control plane without a node, and the provisioner that works in it.
+async fn place() -> &'static World {
+    static PLACE: OnceCell<World> = OnceCell::const_new();
+    let start = async || {
+        let cluster = Cluster::start_with(&cluster::Options::default())
+            .await
+            .unwrap();
+        let cluster: &'static Cluster = Box::leak(Box::new(cluster));
+        ready(cluster).await;
+        let provisioner = Provisioner::start(cluster, Options::default()).await;
+        World::of(cluster, provisioner)
+    };
+    PLACE.get_or_init(start).await
+}
+
+/// What the install file brings besides.
+async fn ready(cluster: &Cluster) {
+    prepare(cluster).await;
+    let account = json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "unpack", "namespace": SYSTEM},
+        "automountServiceAccountToken": false,
+    });
+    cluster.apply(&account, DryRun::No).await.unwrap();
+}
+
+async fn node(world: &World) -> Kubelet {
+    let content = world.provisioner().await.url("content");
+    Kubelet::new(world.client(), &content)
+}
+
+/// An image that a node pulls.
+fn pulled(reference: &str) -> BundleSource {
+    let mut source = image(reference);
+    source.image.as_mut().unwrap().pull = Some(Pull::Job);
+    source
+}
+
+/// An image that no registry has.
+fn nowhere(name: &str) -> BundleSource {
+    pulled(&format!("127.0.0.1:1/{name}:v1"))
+}
+
+/// Waits until the condition Unpacked of a Bundle in that place is so.
+async fn told(world: &World, name: &str, reason: &str, text: &str) -> Bundle {
+    let what = format!("{reason}: {text}");
+    wait_for(world.api(), name, &what, |bundle: &Bundle| {
+        let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
+        (unpacked.reason == reason && unpacked.message.contains(text)).then_some(())
+    })
+    .await
+}
+
+fn message(bundle: &Bundle) -> String {
+    let conditions = &bundle.status.as_ref().unwrap().conditions;
+    condition(conditions, "Unpacked").unwrap().message.clone()
+}
+
+#[tokio::test]
+async fn a_node_hands_a_bundle_over_and_all_goes_with_it() {
+    let world = place().await;
+    let name = unique("job");
+    let content = small(&name);
+    let tag = world.push(&format!("{name}:v1"), &content).await;
+    let bundle = world.bundle(&name, "plain", pulled(&tag)).await;
+    let node = node(world).await;
+    let pod = node.pod(&name).await;
+    let job = node.job(&name).await;
+
+    // The tag is resolved beforehand, and the image is a volume.
+    let spec = pod.spec.as_ref().unwrap();
+    let volume = spec
+        .volumes
+        .iter()
+        .flatten()
+        .find_map(|one| one.image.clone());
+    let reference = volume.unwrap().reference.unwrap();
+    let repository = tag.trim_end_matches(":v1");
+    assert!(
+        reference.starts_with(&format!("{repository}@sha256:")),
+        "{reference}"
+    );
+    assert_eq!(spec.service_account_name.as_deref(), Some("unpack"));
+    assert_eq!(spec.automount_service_account_token, Some(false));
+    let owner = &job.owner_references()[0];
+    assert_eq!(Some(owner.uid.clone()), bundle.uid());
+    assert_eq!(job.labels()["core.rukpak.io/owner-name"], name);
+    told(world, &name, "UnpackPending", "").await;
+    node.report(&pod, "Running", &json!({"running": {}})).await;
+    let running = told(world, &name, "Unpacking", "").await;
+    assert_eq!(running.status.unwrap().phase, Some(Phase::Unpacking));
+
+    let sent = node.run(&pod, &content).await.unwrap();
+    let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
+    let status = bundle.status.as_ref().unwrap();
+    assert_eq!(status.content_digest, Some(sent.packed.digest.to_string()));
+    let resolved = status.resolved_source.as_ref().unwrap().image.as_ref();
+    assert_eq!(resolved.unwrap().reference, reference);
+    assert_eq!(message(&bundle), "Successfully unpacked the image Bundle");
+    assert_eq!(status.facts.conversion.as_ref().unwrap().objects, 1);
+
+    // What has ended well stays for a while, and is not made again.
+    wait_for(node.jobs(), &job.name_any(), "complete", |job: &Job| {
+        let conditions = job.status.as_ref()?.conditions.as_ref()?;
+        conditions
+            .iter()
+            .any(|one| one.type_ == "Complete")
+            .then_some(())
+    })
+    .await;
+    assert_eq!(node.job(&name).await.uid(), job.uid());
+
+    let api: Api<Bundle> = world.api();
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    gone::<Job>(node.jobs(), &job.name_any()).await;
+    gone::<Pod>(node.pods(), &pod.name_any()).await;
+}
+
+#[tokio::test]
+async fn g01_a_job_that_runs_goes_with_its_bundle_and_hands_nothing_over_any_more() {
+    let world = place().await;
+    let name = unique("g1");
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let node = node(world).await;
+    let (pod, job) = (node.pod(&name).await, node.job(&name).await);
+    node.report(&pod, "Running", &json!({"running": {}})).await;
+    let api: Api<Bundle> = world.api();
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    gone::<Bundle>(api, &name).await;
+    gone::<Job>(node.jobs(), &job.name_any()).await;
+    gone::<Pod>(node.pods(), &pod.name_any()).await;
+}
+
+#[tokio::test]
+async fn b03_a_pod_that_is_deleted_while_it_works_is_made_again() {
+    let world = place().await;
+    let name = unique("b3");
+    let content = small(&name);
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let node = node(world).await;
+    let (first, job) = (node.pod(&name).await, node.job(&name).await);
+    let params = DeleteParams::default().grace_period(0);
+    node.pods()
+        .delete(&first.name_any(), &params)
+        .await
+        .unwrap();
+    gone::<Pod>(node.pods(), &first.name_any()).await;
+    let second = node.pod(&name).await;
+    assert_ne!(first.uid(), second.uid());
+    assert_eq!(node.job(&name).await.uid(), job.uid());
+    node.run(&second, &content).await.unwrap();
+    world.wait_bundle(&name, "Unpacked", "True").await;
+}
+
+#[tokio::test]
+async fn a_tag_that_only_the_node_can_resolve_is_pinned_by_its_content() {
+    let world = place().await;
+    let name = unique("unpinned");
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let node = node(world).await;
+    let pod = node.pod(&name).await;
+    let spec = pod.spec.as_ref().unwrap();
+    let volume = spec
+        .volumes
+        .iter()
+        .flatten()
+        .find_map(|one| one.image.clone());
+    let volume = volume.unwrap();
+    assert_eq!(volume.reference, Some(format!("127.0.0.1:1/{name}:v1")));
+    assert_eq!(volume.pull_policy.as_deref(), Some("Always"));
+    node.run(&pod, &small(&name)).await.unwrap();
+    let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
+    assert!(message(&bundle).contains("pinned by contentDigest alone"));
+    let resolved = bundle.status.unwrap().resolved_source.unwrap().image;
+    assert_eq!(
+        resolved.unwrap().reference,
+        format!("127.0.0.1:1/{name}:v1")
+    );
+}
+
+#[tokio::test]
+async fn content_of_a_node_is_checked_as_any_other() {
+    let world = place().await;
+    let name = unique("refused");
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let node = node(world).await;
+    let nested = content(&[("manifests/nested/a.yaml", config_map("default", "a", "a"))]);
+    node.run(&node.pod(&name).await, &nested).await.unwrap();
+    told(world, &name, "UnpackFailed", "manifests/nested").await;
+    // The content will not be another one: nothing is made again.
+    let job = node.job(&name).await;
+    assert!(job.annotations().contains_key("core.rukpak.io/handed-over"));
+}

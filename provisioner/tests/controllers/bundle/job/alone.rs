@@ -1,0 +1,257 @@
+//! What takes a cluster of its own: provisioners that end and come back, several of them, and a namespace without room.
+
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::Client;
+use reqwest::StatusCode;
+use tempfile::TempDir;
+
+use super::*;
+use crate::support::storage;
+
+/// A control plane without a provisioner.
+async fn cluster() -> Cluster {
+    let cluster = Cluster::start_with(&cluster::Options::default())
+        .await
+        .unwrap();
+    ready(&cluster).await;
+    cluster
+}
+
+async fn start(cluster: &Cluster, folder: &TempDir) -> (Provisioner, Kubelet) {
+    let options = Options {
+        storage: Some(folder.path().to_owned()),
+        flags: vec![
+            "--controllers=bundle".to_owned(),
+            "--image-pull=job".to_owned(),
+        ],
+        ..Options::default()
+    };
+    let provisioner = Provisioner::start(cluster, options).await;
+    let kubelet = Kubelet::new(cluster.client().unwrap(), &provisioner.url("content"));
+    (provisioner, kubelet)
+}
+
+/// A Bundle that does not say who pulls.
+async fn bundle(client: &Client, name: &str) -> Api<Bundle> {
+    let api: Api<Bundle> = Api::all(client.clone());
+    let spec = BundleSpec {
+        provisioner_class_name: "core.rukpak.io/plain".to_owned(),
+        source: image(&format!("127.0.0.1:1/{name}:v1")),
+    };
+    let bundle = Bundle::new(name, spec);
+    api.create(&PostParams::default(), &bundle).await.unwrap();
+    api
+}
+
+fn done(bundle: &Bundle) -> Option<()> {
+    has(&bundle.status.as_ref()?.conditions, "Unpacked", "True").then_some(())
+}
+
+#[tokio::test]
+async fn provisioners_come_and_go_while_a_job_works_and_a_lost_store_takes_one_more() {
+    let cluster = cluster().await;
+    let client = cluster.client().unwrap();
+    let (folder, name) = (storage(), "comes");
+    let content = small(name);
+    let (first, node) = start(&cluster, &folder).await;
+    let bundles = bundle(&client, name).await;
+    let (pod, job) = (node.pod(name).await, node.job(name).await);
+    first.signal("KILL").await;
+    drop(first);
+
+    // The same Job goes on; its content comes to whoever is there then.
+    let (second, node) = start(&cluster, &folder).await;
+    node.run(&pod, &content).await.unwrap();
+    let before = wait_for(bundles.clone(), name, "unpacked", done).await;
+    assert_eq!(node.job(name).await.uid(), job.uid());
+    second.signal("KILL").await;
+    drop(second);
+
+    // With an empty store, the node has to pull once more; the Bundle is what it was all the time.
+    let empty = storage();
+    let (third, node) = start(&cluster, &empty).await;
+    let again = eventually("another Job", async || {
+        let found = node.find_job(name).await;
+        let found = found.filter(|found| found.uid() != job.uid());
+        found.ok_or_else(|| "it is still the first".to_owned())
+    })
+    .await;
+    let pod = node.pod(name).await;
+    let status = bundles.get(name).await.unwrap().status;
+    assert_eq!(status, before.status);
+    // What is something else by now is refused, and said.
+    let changed = node.run(&pod, &small("something else")).await;
+    let error = changed.unwrap_err().to_string();
+    assert!(error.contains("a Bundle does not change"), "{error}");
+    let lost = wait_for(bundles.clone(), name, "failing", |bundle: &Bundle| {
+        let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
+        unpacked
+            .message
+            .contains("a Bundle does not change")
+            .then_some(())
+    })
+    .await;
+    let digest = |bundle: &Bundle| bundle.status.as_ref().unwrap().content_digest.clone();
+    assert_eq!(digest(&lost), digest(&before));
+    eventually("yet another Job", async || {
+        let found = node.find_job(name).await;
+        let found = found.filter(|found| found.uid() != again.uid());
+        found
+            .map(drop)
+            .ok_or_else(|| "it is still the same".to_owned())
+    })
+    .await;
+    node.run(&node.pod(name).await, &content).await.unwrap();
+    let after = wait_for(bundles, name, "unpacked", done).await;
+    assert_eq!(digest(&after), digest(&before));
+    drop(third);
+}
+
+#[tokio::test]
+async fn a_quota_that_leaves_no_room_is_told_and_waited_for() {
+    let cluster = cluster().await;
+    let client = cluster.client().unwrap();
+    let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), SYSTEM);
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": SYSTEM},
+        "spec": {"hard": {"pods": "0"}},
+    });
+    cluster.apply(&quota, DryRun::No).await.unwrap();
+    let counted = |quota: &ResourceQuota| {
+        let hard = quota.status.as_ref()?.hard.as_ref()?;
+        hard.contains_key("pods").then_some(())
+    };
+    wait_for(quotas.clone(), "none", "counted", counted).await;
+    let folder = storage();
+    let (_provisioner, node) = start(&cluster, &folder).await;
+    let bundles = bundle(&client, "quota").await;
+    let told = wait_for(bundles.clone(), "quota", "denied", |bundle: &Bundle| {
+        let unpacked = condition(&bundle.status.as_ref()?.conditions, "Unpacked")?;
+        unpacked.message.contains("exceeded quota").then_some(())
+    })
+    .await;
+    assert_eq!(told.status.unwrap().phase, Some(Phase::Pending));
+    quotas
+        .delete("none", &DeleteParams::default())
+        .await
+        .unwrap();
+    node.run(&node.pod("quota").await, &small("quota"))
+        .await
+        .unwrap();
+    wait_for(bundles, "quota", "unpacked", done).await;
+}
+
+/// A pod that a provisioner of these tests is said to be.
+async fn replica(pods: &Api<Pod>, name: &str, leads: bool) {
+    let mut labels =
+        json!({"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/component": "core"});
+    if leads {
+        labels["core.rukpak.io/leader"] = "true".into();
+    }
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
+        "spec": {"serviceAccountName": "unpack", "containers": [{"name": "provisioner", "image": "a"}]},
+    });
+    let pod: Pod = serde_json::from_value(pod).unwrap();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+}
+
+fn options(pod: &str) -> Options {
+    let flags = [
+        "--controllers=bundle",
+        "--leader-elect",
+        "--lease-duration=60s",
+    ];
+    Options {
+        flags: flags.map(str::to_owned).to_vec(),
+        environment: vec![("POD_NAME", pod.to_owned())],
+        ..Options::default()
+    }
+}
+
+/// Waits until these pods, and no others, have the label that the Service looks for.
+async fn labelled(pods: &Api<Pod>, expected: &[&str]) {
+    eventually("labelled", async || {
+        let all = kube::api::ListParams::default().labels("core.rukpak.io/leader=true");
+        let found = pods.list(&all).await.unwrap();
+        let found: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
+        if found == expected {
+            Ok(())
+        } else {
+            Err(format!("{found:?}, not {expected:?}"))
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_content() {
+    let cluster = cluster().await;
+    let client = cluster.client().unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), SYSTEM);
+    // The label of the second is left from a container that ran in its pod before, and the third is gone for good.
+    for (name, leads) in [("one", false), ("two", true), ("three", true)] {
+        replica(&pods, name, leads).await;
+    }
+    let first = Provisioner::start(&cluster, options("one")).await;
+    first.says("leading").await;
+    labelled(&pods, &["one"]).await;
+    let second = Provisioner::start(&cluster, options("two")).await;
+    second.says("waiting: another replica leads").await;
+
+    // Whoever takes the label away, or takes it, does not have it for long.
+    let label = |value: serde_json::Value| {
+        Patch::Merge(json!({"metadata": {"labels": {"core.rukpak.io/leader": value}}}))
+    };
+    for (pod, value) in [("one", json!(null)), ("two", json!("true"))] {
+        let params = PatchParams::default();
+        pods.patch(pod, &params, &label(value)).await.unwrap();
+        labelled(&pods, &["one"]).await;
+    }
+
+    // By its own address, the second is asked all the same.
+    let bundles: Api<Bundle> = Api::all(client.clone());
+    let spec = BundleSpec {
+        provisioner_class_name: "core.rukpak.io/plain".to_owned(),
+        source: nowhere("two"),
+    };
+    let new = Bundle::new("two", spec);
+    bundles.create(&PostParams::default(), &new).await.unwrap();
+    let node = Kubelet::new(client.clone(), &second.url("content"));
+    let pod = node.pod("two").await;
+    let (status, text) = direct(&client, &second, &node.token(&pod).await, "/unpack/two.tgz").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+    assert!(text.contains("this replica does not lead"), "{text}");
+
+    // The first goes, and its label with it; then the content comes to the second.
+    first.signal("TERM").await;
+    assert_eq!(first.ended().await, 0, "{}", first.log());
+    second.says("leading").await;
+    labelled(&pods, &["two"]).await;
+    node.run(&pod, &small("two")).await.unwrap();
+    wait_for(bundles, "two", "unpacked", done).await;
+    second.signal("TERM").await;
+    assert_eq!(second.ended().await, 0, "{}", second.log());
+    labelled(&pods, &[]).await;
+}
+
+/// Puts something to a replica, past the Service.
+async fn direct(
+    client: &Client,
+    to: &Provisioner,
+    token: &str,
+    path: &str,
+) -> (StatusCode, String) {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM);
+    let authority = maps.get("rukpak-ca").await.unwrap().data.unwrap();
+    let authority = reqwest::Certificate::from_pem_bundle(authority["ca.crt"].as_bytes()).unwrap();
+    let browser = reqwest::Client::builder()
+        .tls_certs_only(authority)
+        .no_proxy()
+        .build()
+        .unwrap();
+    let url = format!("{}{path}", to.url("content"));
+    let request = browser.put(url).bearer_auth(token).body("x");
+    let answer = request.send().await.unwrap();
+    (answer.status(), answer.text().await.unwrap())
+}

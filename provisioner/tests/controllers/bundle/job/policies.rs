@@ -1,0 +1,233 @@
+//! What admission makes of Jobs and pods must neither break them nor have them made again and again.
+
+use k8s_openapi::api::core::v1::Container;
+use kubelet::{container, ended};
+
+use super::*;
+
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+
+/// A policy for everything of one Bundle, in force as soon as this returns.
+async fn policy(
+    world: &World,
+    bundle: &str,
+    kind: &str,
+    resource: (&str, &str),
+    spec: serde_json::Value,
+) {
+    let name = unique("policy");
+    let (group, resource) = resource;
+    let mut policy = json!({
+        "apiVersion": ADMISSION,
+        "kind": format!("{kind}Policy"),
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource],
+            }]},
+            "matchConditions": [{
+                "name": "bundle",
+                "expression": format!("object.metadata.?labels[?'core.rukpak.io/owner-name'].orValue('') == '{bundle}'"),
+            }],
+        },
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        policy["spec"][key] = value.clone();
+    }
+    world.apply(&policy).await;
+    let mut binding = json!({
+        "apiVersion": ADMISSION,
+        "kind": format!("{kind}PolicyBinding"),
+        "metadata": {"name": name},
+        "spec": {"policyName": name},
+    });
+    if kind == "ValidatingAdmission" {
+        binding["spec"]["validationActions"] = json!(["Deny"]);
+    }
+    world.apply(&binding).await;
+}
+
+/// Waits until a dry run of a pod or Job of that Bundle is as wanted.
+async fn in_force(
+    world: &World,
+    bundle: &str,
+    job: bool,
+    is_so: impl Fn(&kube::Result<serde_json::Value>) -> bool,
+) {
+    let labels = json!({"core.rukpak.io/owner-name": bundle});
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "unpack", "image": "a"}]});
+    let (path, object) = if job {
+        (
+            format!("/apis/batch/v1/namespaces/{SYSTEM}/jobs?dryRun=All"),
+            json!({
+                "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": unique("try"), "labels": labels},
+                "spec": {"template": {"spec": pod}},
+            }),
+        )
+    } else {
+        (
+            format!("/api/v1/namespaces/{SYSTEM}/pods?dryRun=All"),
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": unique("try"), "labels": labels}, "spec": pod}),
+        )
+    };
+    eventually("the policy is in force", async || {
+        let request = http::Request::post(&path)
+            .header("content-type", "application/json")
+            .body(serde_json::to_vec(&object).unwrap())
+            .unwrap();
+        let answer = world.client().request::<serde_json::Value>(request).await;
+        if is_so(&answer) {
+            Ok(())
+        } else {
+            Err(format!("{answer:?}"))
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_container_that_a_policy_adds_and_that_does_not_end_breaks_nothing() {
+    let world = place().await;
+    let name = unique("sidecar");
+    let sidecar = json!({
+        "reinvocationPolicy": "Never",
+        "mutations": [{
+            "patchType": "JSONPatch",
+            "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: '/spec/containers/0', value: Object.spec.containers{name: 'proxy', image: 'proxy'}}]"},
+        }],
+    });
+    policy(world, &name, "MutatingAdmission", ("", "pods"), sidecar).await;
+    in_force(world, &name, false, |answer| {
+        let pod = answer.as_ref().ok();
+        pod.is_some_and(|pod| pod["spec"]["containers"][0]["name"] == "proxy")
+    })
+    .await;
+
+    let content = small(&name);
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let node = node(world).await;
+    let (pod, job) = (node.pod(&name).await, node.job(&name).await);
+    let names = |one: &Container| one.name.clone();
+    let containers: Vec<_> = pod
+        .spec
+        .as_ref()
+        .unwrap()
+        .containers
+        .iter()
+        .map(names)
+        .collect();
+    assert_eq!(containers, ["proxy", "unpack"]);
+    node.send(&pod, &content).await.unwrap();
+    world.wait_bundle(&name, "Unpacked", "True").await;
+    assert_eq!(node.job(&name).await.uid(), job.uid());
+    // The program has ended, and the other one would go on until the deadline.
+    let status = json!({"phase": "Running", "containerStatuses": [
+        container("proxy", &json!({"running": {}})),
+        container("unpack", &ended(0, "Completed", "")),
+    ]});
+    node.status(&pod, status).await;
+    gone::<Job>(node.jobs(), &job.name_any()).await;
+    gone::<Pod>(node.pods(), &pod.name_any()).await;
+    world.wait_bundle(&name, "Unpacked", "True").await;
+}
+
+#[tokio::test]
+async fn what_a_policy_makes_of_a_job_is_no_reason_to_make_it_again() {
+    let world = place().await;
+    let name = unique("defaults");
+    let mutated = json!({
+        "reinvocationPolicy": "Never",
+        "mutations": [{
+            "patchType": "ApplyConfiguration",
+            "applyConfiguration": {"expression": "Object{metadata: Object.metadata{annotations: {'example.com/cost-center': 'x'}}, spec: Object.spec{ttlSecondsAfterFinished: 60, template: Object.spec.template{spec: Object.spec.template.spec{priority: 0, terminationGracePeriodSeconds: 1}}}}"},
+        }],
+    });
+    policy(
+        world,
+        &name,
+        "MutatingAdmission",
+        ("batch", "jobs"),
+        mutated,
+    )
+    .await;
+    in_force(world, &name, true, |answer| {
+        let job = answer.as_ref().ok();
+        job.is_some_and(|job| job["spec"]["ttlSecondsAfterFinished"] == 60)
+    })
+    .await;
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let node = node(world).await;
+    let (pod, job) = (node.pod(&name).await, node.job(&name).await);
+    assert_eq!(
+        job.spec.as_ref().unwrap().ttl_seconds_after_finished,
+        Some(60)
+    );
+    // It is looked at again and again.
+    for number in 0..3 {
+        let words = format!("try {number}");
+        node.report(&pod, "Pending", &kubelet::waits("ErrImagePull", &words))
+            .await;
+        told(world, &name, "UnpackPending", &words).await;
+    }
+    assert_eq!(node.job(&name).await.uid(), job.uid());
+    node.run(&pod, &small(&name)).await.unwrap();
+    world.wait_bundle(&name, "Unpacked", "True").await;
+}
+
+#[tokio::test]
+async fn a_policy_that_takes_away_what_jobs_are_known_by_is_told_and_not_fought() {
+    let world = place().await;
+    let name = unique("stripped");
+    let stripped = json!({
+        "reinvocationPolicy": "Never",
+        "mutations": [{
+            "patchType": "JSONPatch",
+            "jsonPatch": {"expression": "has(object.metadata.annotations) ? [JSONPatch{op: 'remove', path: '/metadata/annotations'}] : [JSONPatch{op: 'add', path: '/metadata/labels/stripped', value: 'yes'}]"},
+        }],
+    });
+    policy(
+        world,
+        &name,
+        "MutatingAdmission",
+        ("batch", "jobs"),
+        stripped,
+    )
+    .await;
+    in_force(world, &name, true, |answer| {
+        let job = answer.as_ref().ok();
+        job.is_some_and(|job| job["metadata"]["labels"]["stripped"] == "yes")
+    })
+    .await;
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    told(
+        world,
+        &name,
+        "UnpackFailed",
+        "exempt the system namespace from the policy",
+    )
+    .await;
+    let node = node(world).await;
+    eventually("no Job", async || match node.find_job(&name).await {
+        None => Ok(()),
+        Some(job) => Err(job.name_any()),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pods_that_a_policy_denies_are_told_until_it_lets_them_pass() {
+    let world = place().await;
+    let name = unique("denied");
+    let denied = json!({"validations": [{"expression": "false", "message": "no pods on Sundays"}]});
+    policy(world, &name, "ValidatingAdmission", ("", "pods"), denied).await;
+    in_force(world, &name, false, Result::is_err).await;
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let bundle = told(world, &name, "UnpackPending", "no pods on Sundays").await;
+    assert!(
+        message(&bundle).contains("cannot make its pod"),
+        "{}",
+        message(&bundle)
+    );
+    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
+}

@@ -1,0 +1,237 @@
+//! What a kubelet does for the pod of an unpack Job, in a cluster that has none: it gives the pod its token, runs what
+//! the pod says with the files of an image, and reports how that ended. The sender is the one of the real program.
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use k8s_openapi::api::{
+    authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod, ServiceAccount},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use manifests::content::Content;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use unpacker::{
+    Options, Selection,
+    job::{self, Load, Receiver, Sent},
+};
+
+use super::{SYSTEM, wait::eventually};
+
+/// A node of the tests.
+pub(crate) struct Kubelet {
+    client: Client,
+    /// Of the content service, as the cluster's DNS would lead there.
+    port: String,
+}
+
+impl Kubelet {
+    /// For the pods of a provisioner's Jobs; `content` is where that listens.
+    pub(crate) fn new(client: Client, content: &str) -> Self {
+        let port = content.rsplit(':').next().unwrap().to_owned();
+        Self { client, port }
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), SYSTEM)
+    }
+
+    pub(crate) fn jobs(&self) -> Api<Job> {
+        Api::namespaced(self.client.clone(), SYSTEM)
+    }
+
+    /// The Job of a Bundle, if there is one.
+    pub(crate) async fn find_job(&self, bundle: &str) -> Option<Job> {
+        let listed = self.jobs().list(&of(bundle)).await.unwrap();
+        assert!(listed.items.len() <= 1, "{:?}", listed.items);
+        listed.items.into_iter().next()
+    }
+
+    /// The Job of a Bundle, as soon as there is one.
+    pub(crate) async fn job(&self, bundle: &str) -> Job {
+        eventually(&format!("Job of {bundle}"), async || {
+            self.find_job(bundle)
+                .await
+                .ok_or_else(|| "there is none".to_owned())
+        })
+        .await
+    }
+
+    /// The pod of a Bundle's Job that has not ended, as soon as there is one.
+    pub(crate) async fn pod(&self, bundle: &str) -> Pod {
+        eventually(&format!("pod of {bundle}"), async || {
+            let listed = self.pods().list(&of(bundle)).await.unwrap();
+            let is_new = |pod: &Pod| {
+                let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+                pod.metadata.deletion_timestamp.is_none()
+                    && phase.is_none_or(|phase| phase == "Pending")
+            };
+            let pod = listed.items.into_iter().find(is_new);
+            pod.ok_or_else(|| "there is none".to_owned())
+        })
+        .await
+    }
+
+    /// The token that the pod's volume asks for.
+    pub(crate) async fn token(&self, pod: &Pod) -> String {
+        let spec = pod.spec.as_ref().unwrap();
+        let sources = spec
+            .volumes
+            .iter()
+            .flatten()
+            .find_map(|volume| volume.projected.as_ref()?.sources.clone())
+            .unwrap();
+        let wanted = sources
+            .into_iter()
+            .find_map(|source| source.service_account_token)
+            .unwrap();
+        let audiences = wanted.audience.into_iter().collect();
+        self.token_for(pod, audiences).await
+    }
+
+    /// A token of the pod for others.
+    pub(crate) async fn token_for(&self, pod: &Pod, audiences: Vec<String>) -> String {
+        let account = pod.spec.as_ref().unwrap().service_account_name.clone();
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                audiences: Some(audiences),
+                expiration_seconds: Some(600),
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Pod".to_owned()),
+                    name: Some(pod.name_any()),
+                    uid: pod.uid(),
+                }),
+            }),
+            ..TokenRequest::default()
+        };
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), SYSTEM);
+        let account = account.unwrap();
+        let params = PostParams::default();
+        let answer = api.create_token_request(&account, &params, &request).await;
+        answer.unwrap().status.unwrap().token.unwrap()
+    }
+
+    /// Runs the pod with an image of these files, and reports how that ended.
+    pub(crate) async fn run(&self, pod: &Pod, content: &Content) -> Result<Sent, job::Error> {
+        self.run_folder(pod, image(content).path()).await
+    }
+
+    /// The same, with the files of a folder.
+    pub(crate) async fn run_folder(&self, pod: &Pod, root: &Path) -> Result<Sent, job::Error> {
+        self.report(pod, "Running", &json!({"running": {}})).await;
+        let sent = self.hand_over(pod, root).await;
+        match &sent {
+            Ok(_) => {
+                self.report(pod, "Succeeded", &ended(0, "Completed", ""))
+                    .await;
+            }
+            Err(error) => {
+                let message = format!("{}: {}", error.reason(), job::chain(error));
+                self.report(pod, "Failed", &ended(1, "Error", &message))
+                    .await;
+            }
+        }
+        sent
+    }
+
+    /// What the program in the pod does.
+    pub(crate) async fn send(&self, pod: &Pod, content: &Content) -> Result<Sent, job::Error> {
+        self.hand_over(pod, image(content).path()).await
+    }
+
+    async fn hand_over(&self, pod: &Pod, root: &Path) -> Result<Sent, job::Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), SYSTEM);
+        let authority = maps.get("rukpak-ca").await.unwrap().data.unwrap();
+        let (token, ca) = (folder.path().join("token"), folder.path().join("ca.crt"));
+        fs::write(&ca, &authority["ca.crt"]).unwrap();
+        fs::write(&token, self.token(pod).await).unwrap();
+        let spec = pod.spec.as_ref().unwrap();
+        let container = spec.containers.iter().find(|one| one.name == "unpack");
+        let args = container.unwrap().args.clone().unwrap();
+        let argument = |flag: &str| {
+            let flag = format!("--{flag}=");
+            let found = args.iter().find_map(|arg| arg.strip_prefix(&flag));
+            found.unwrap_or_else(|| panic!("{flag} is missing: {args:?}"))
+        };
+        let mut options = Options {
+            select: Selection::Only(
+                ["manifests", "metadata", "tests"]
+                    .map(str::to_owned)
+                    .to_vec(),
+            ),
+            ..Options::default()
+        };
+        options.limits.total = argument("max-size").parse().unwrap();
+        options.limits.file = argument("max-file-size").parse().unwrap();
+        let to = argument("to").replace(
+            &format!("core.{SYSTEM}.svc"),
+            &format!("localhost:{}", self.port),
+        );
+        let receiver = Receiver {
+            address: to.parse().unwrap(),
+            token_file: Some(token),
+            ca_file: Some(ca),
+            tries: 5,
+            total: Duration::from_secs(30),
+            idle: Duration::from_secs(10),
+        };
+        let load = Arc::new(Load::new(root, &options)?);
+        job::send(&load, &receiver, |_, _, _| {}).await
+    }
+
+    /// Reports the state of the container that hands over, and the pod's phase with it.
+    pub(crate) async fn report(&self, pod: &Pod, phase: &str, state: &Value) {
+        let status = json!({"phase": phase, "containerStatuses": [container("unpack", state)]});
+        self.status(pod, status).await;
+    }
+
+    /// Reports all of a pod's status.
+    pub(crate) async fn status(&self, pod: &Pod, status: Value) {
+        let patch = Patch::Merge(json!({"status": status}));
+        let params = PatchParams::default();
+        self.pods()
+            .patch_status(&pod.name_any(), &params, &patch)
+            .await
+            .unwrap();
+    }
+}
+
+/// The files of an image.
+fn image(content: &Content) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, file) in content.files() {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, &file.bytes).unwrap();
+    }
+    folder
+}
+
+/// The status of one container.
+pub(crate) fn container(name: &str, state: &Value) -> Value {
+    json!({"name": name, "image": "image", "imageID": "", "ready": false, "restartCount": 0, "state": state})
+}
+
+/// How a container ended.
+pub(crate) fn ended(code: i32, reason: &str, message: &str) -> Value {
+    let now = k8s_openapi::jiff::Timestamp::now();
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    json!({"terminated": {"exitCode": code, "reason": reason, "message": message, "startedAt": now, "finishedAt": now}})
+}
+
+/// What a container waits for.
+pub(crate) fn waits(reason: &str, message: &str) -> Value {
+    json!({"waiting": {"reason": reason, "message": message}})
+}
+
+fn of(bundle: &str) -> ListParams {
+    ListParams::default().labels(&format!(
+        "core.rukpak.io/owner-kind=Bundle,core.rukpak.io/owner-name={bundle}"
+    ))
+}
