@@ -6,12 +6,13 @@ use cluster::DryRun;
 
 use super::{
     wait::{self, ready},
-    world::{CORE_LABELS, kubectl, world},
+    world::{CORE_LABELS, CORE_POD, kubectl, world},
 };
 
 #[tokio::test]
 async fn the_provisioner_runs_from_its_image_without_root_or_shell() {
     let world = world().await;
+    let _untouched = CORE_POD.read().await;
     let pod = wait::pod(world.pods(), CORE_LABELS, "Ready", ready).await;
     let status = &pod
         .status

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{
     bundle::Operator,
     wait::{self, ready},
-    world::{CORE_LABELS, World, world},
+    world::{CORE_LABELS, CORE_POD, World, world},
 };
 
 /// The first process of a container, by the id that its pod tells.
@@ -56,16 +56,8 @@ async fn begin(world: &World, name: &str) {
 async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
     let world = world().await;
 
+    let _alone = CORE_POD.write().await;
     let pod = wait::pod(world.pods(), CORE_LABELS, "Ready", ready).await;
-    begin(world, "deleted").await;
-    let now = DeleteParams::default().grace_period(0);
-    world.pods().delete(&pod.name_any(), &now).await.unwrap();
-    world.healthy("deleted", "1.0.0").await;
-
-    let pod = wait::pod(world.pods(), CORE_LABELS, "Ready, and another", |it| {
-        ready(it) && it.uid() != pod.uid()
-    })
-    .await;
     let process = process(container(&pod)).to_string();
     begin(world, "killed").await;
     let killed = Command::new("kill")
@@ -73,11 +65,20 @@ async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
         .status()
         .unwrap();
     assert!(killed.success());
-    wait::pod(world.pods(), CORE_LABELS, "restarted", |it| {
+    let pod = wait::pod(world.pods(), CORE_LABELS, "restarted", |it| {
         ready(it) && container(it) != container(&pod)
     })
     .await;
     world.healthy("killed", "1.0.0").await;
+
+    begin(world, "deleted").await;
+    let now = DeleteParams::default().grace_period(0);
+    world.pods().delete(&pod.name_any(), &now).await.unwrap();
+    wait::pod(world.pods(), CORE_LABELS, "Ready, and another", |it| {
+        ready(it) && it.uid() != pod.uid()
+    })
+    .await;
+    world.healthy("deleted", "1.0.0").await;
 
     world.provisioner().await;
     world.remove("deleted").await;

@@ -3,42 +3,14 @@
 use std::fs;
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
-use kube::api::DeleteParams;
-use manifests::api::bundle::Bundle;
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::{Auth, OWNER, Registry, Sshd, TENANT};
 
 use super::{
     bundle::{IMAGE, Operator},
-    wait::{self, line},
-    world::{SYSTEM, World, kubectl, world},
+    wait,
+    world::{SYSTEM, kubectl, world},
 };
-
-async fn bundle(world: &World, name: &str, source: Value) {
-    world
-        .apply(json!({
-            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name},
-            "spec": {"provisionerClassName": "core-rukpak-io-registry", "source": source},
-        }))
-        .await;
-}
-
-async fn unpacked(world: &World, name: &str) -> Bundle {
-    wait::until(world.bundles(), name, "unpacked", |it: &Bundle| {
-        let conditions = it.status.as_ref().map(|status| &status.conditions);
-        conditions.is_some_and(|conditions| line(conditions, "Unpacked") == "True UnpackSuccessful")
-    })
-    .await
-}
-
-async fn delete(world: &World, name: &str) {
-    world
-        .bundles()
-        .delete(name, &DeleteParams::default())
-        .await
-        .unwrap();
-    wait::gone(world.bundles(), name).await;
-}
 
 #[tokio::test]
 async fn b14_a_private_registry_is_asked_with_the_pull_secret() {
@@ -63,9 +35,11 @@ async fn b14_a_private_registry_is_asked_with_the_pull_secret() {
         .await;
     let reference =
         json!({"ref": image, "pullSecret": "private-registry", "insecureSkipTLSVerify": true});
-    bundle(world, "b14", json!({"type": "image", "image": reference})).await;
-    unpacked(world, "b14").await;
-    delete(world, "b14").await;
+    world
+        .bundle("b14", json!({"type": "image", "image": reference}))
+        .await;
+    world.unpacked("b14").await;
+    world.delete("b14").await;
 }
 
 #[tokio::test]
@@ -112,11 +86,13 @@ async fn b23_a_repository_in_the_cluster_is_cloned_over_ssh() {
         "ref": {"branch": "main"},
         "auth": {"secret": {"name": "local-git"}, "insecureSkipVerify": true},
     });
-    bundle(world, "b23", json!({"type": "git", "git": repository})).await;
-    let bundle = unpacked(world, "b23").await;
+    world
+        .bundle("b23", json!({"type": "git", "git": repository}))
+        .await;
+    let bundle = world.unpacked("b23").await;
     let resolved = serde_json::to_value(bundle.status.unwrap().resolved_source).unwrap();
     assert_eq!(resolved["git"]["ref"]["commit"], json!(commit));
-    delete(world, "b23").await;
+    world.delete("b23").await;
 }
 
 #[tokio::test]
@@ -125,8 +101,11 @@ async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
     let image = world.image("downloaded:v1.0.0");
     Operator::new("downloaded", "1.0.0").push(&image, &[]);
     let reference = json!({"ref": image, "insecureSkipTLSVerify": true});
-    bundle(world, "b21", json!({"type": "image", "image": reference})).await;
-    let url = unpacked(world, "b21")
+    world
+        .bundle("b21", json!({"type": "image", "image": reference}))
+        .await;
+    let url = world
+        .unpacked("b21")
         .await
         .status
         .unwrap()
@@ -188,5 +167,5 @@ async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
         "{names:?}"
     );
     kubectl(world.cluster, &["delete", "clusterrolebinding", &binding]);
-    delete(world, "b21").await;
+    world.delete("b21").await;
 }

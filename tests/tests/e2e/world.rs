@@ -13,7 +13,7 @@ use kube::{
 };
 use manifests::api::{bundle::Bundle, instance::BundleInstance};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, RwLock};
 
 use super::wait::{self, available, line};
 
@@ -23,6 +23,8 @@ pub(crate) const SYSTEM: &str = "rukpak-system";
 pub(crate) const CORE: &str = "core";
 /// What finds its pods.
 pub(crate) const CORE_LABELS: &str = "app.kubernetes.io/component=core";
+/// Held by tests that look at the pod of the provisioner, or at what its flags do; for writing by those that change them.
+pub(crate) static CORE_POD: RwLock<()> = RwLock::const_new(());
 
 /// A cluster whose provisioner is Available.
 #[derive(Debug)]
@@ -98,6 +100,33 @@ impl World {
     /// An image in the registry of the cluster, which the provisioner's pod and the node reach as well.
     pub(crate) fn image(&self, name: &str) -> String {
         format!("{}/bundles/{name}", worker::REGISTRY)
+    }
+
+    /// Creates a Bundle of a registry+v1 bundle.
+    pub(crate) async fn bundle(&self, name: &str, source: Value) {
+        self.apply(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "Bundle",
+            "metadata": {"name": name},
+            "spec": {"provisionerClassName": "core-rukpak-io-registry", "source": source},
+        }))
+        .await;
+    }
+
+    /// Waits until a Bundle has its content.
+    pub(crate) async fn unpacked(&self, name: &str) -> Bundle {
+        wait::until(self.bundles(), name, "unpacked", |it: &Bundle| {
+            let conditions = it.status.as_ref().map(|status| &status.conditions);
+            conditions.is_some_and(|it| line(it, "Unpacked") == "True UnpackSuccessful")
+        })
+        .await
+    }
+
+    /// Deletes a Bundle and waits until it is gone.
+    pub(crate) async fn delete(&self, name: &str) {
+        let params = DeleteParams::default();
+        self.bundles().delete(name, &params).await.unwrap();
+        wait::gone(self.bundles(), name).await;
     }
 
     /// Creates a BundleInstance of a registry+v1 bundle in an image, with more fields of its spec.
