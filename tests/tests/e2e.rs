@@ -10,6 +10,7 @@
 
 mod e2e {
     mod bundle;
+    mod commands;
     mod install;
     mod lifecycle;
     mod machine;
