@@ -12,6 +12,7 @@ mod e2e {
     mod bundle;
     mod commands;
     mod install;
+    mod job;
     mod lifecycle;
     mod machine;
     mod restart;
