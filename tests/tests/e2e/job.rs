@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use super::{
     bundle::Operator,
     wait::{self, PATIENCE, line, message},
-    world::{CORE, CORE_LABELS, CORE_POD, SYSTEM, World, kubectl, world},
+    world::{CORE, CORE_POD, LEADER_LABELS, SYSTEM, World, kubectl, world},
 };
 
 /// An image for the node to pull.
@@ -367,8 +367,7 @@ async fn start(world: &World, args: &[String]) {
         .await
         .unwrap();
     world.provisioner().await;
-    let leader = format!("{CORE_LABELS},core.rukpak.io/leader=true");
-    wait::pod(world.pods(), &leader, "of these flags", |pod| {
+    wait::pod(world.pods(), LEADER_LABELS, "of these flags", |pod| {
         let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
         containers
             .into_iter()

@@ -3,14 +3,17 @@
 use std::process::Command;
 
 use cluster::worker;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt as _, api::DeleteParams};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use serde_json::json;
 
 use super::{
     bundle::Operator,
     wait::{self, ready},
-    world::{CORE_LABELS, CORE_POD, World, world},
+    world::{CORE, CORE_LABELS, CORE_POD, LEADER_LABELS, SYSTEM, World, world},
 };
 
 /// The first process of a container, by the id that its pod tells.
@@ -83,4 +86,45 @@ async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
     world.provisioner().await;
     world.remove("deleted").await;
     world.remove("killed").await;
+}
+
+/// Lets so many provisioners run.
+async fn scale(world: &World, replicas: u32) {
+    let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    let deployments = world.of::<Deployment>(SYSTEM);
+    let params = PatchParams::default();
+    deployments.patch(CORE, &params, &patch).await.unwrap();
+    world.provisioner().await;
+}
+
+#[tokio::test]
+async fn of_two_provisioners_the_service_leads_to_the_one_that_works() {
+    let world = world().await;
+    let _alone = CORE_POD.write().await;
+    let image = world.image("led:v1.0.0");
+    Operator::new("led", "1.0.0").push(&image, &[]);
+    let image = json!({"ref": image, "insecureSkipTLSVerify": true, "pull": "Job"});
+    let source = json!({"type": "image", "image": image});
+    scale(world, 2).await;
+    let first = wait::pod(world.pods(), LEADER_LABELS, "leading", ready).await;
+    // The pod of a Job reaches the Service, and if that were the other one, it would be sent away.
+    world.bundle("led-by-one", source.clone()).await;
+    world.unpacked("led-by-one").await;
+
+    let params = DeleteParams::default();
+    world
+        .pods()
+        .delete(&first.name_any(), &params)
+        .await
+        .unwrap();
+    wait::pod(world.pods(), LEADER_LABELS, "leading, and another", |it| {
+        ready(it) && it.uid() != first.uid()
+    })
+    .await;
+    world.bundle("led-by-two", source).await;
+    world.unpacked("led-by-two").await;
+    scale(world, 1).await;
+    wait::pod(world.pods(), LEADER_LABELS, "leading alone", ready).await;
+    world.delete("led-by-one").await;
+    world.delete("led-by-two").await;
 }

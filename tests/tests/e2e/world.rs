@@ -23,6 +23,9 @@ pub(crate) const SYSTEM: &str = "rukpak-system";
 pub(crate) const CORE: &str = "core";
 /// What finds its pods.
 pub(crate) const CORE_LABELS: &str = "app.kubernetes.io/component=core";
+/// What finds the one that works.
+pub(crate) const LEADER_LABELS: &str =
+    "app.kubernetes.io/component=core,core.rukpak.io/leader=true";
 /// Held by tests that look at the pod of the provisioner, or at what its flags do; for writing by those that change them.
 pub(crate) static CORE_POD: RwLock<()> = RwLock::const_new(());
 
