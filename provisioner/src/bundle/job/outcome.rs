@@ -41,7 +41,9 @@ pub(super) enum State {
 /// Says so. `refused` is why it could not make its last pod, `before` what was known of it when it was asked before.
 pub(super) fn of(job: &Job, pods: &[Pod], refused: Option<&str>, before: Option<&str>) -> State {
     let full = format!("{}/{}", job.namespace().unwrap_or_default(), job.name_any());
-    if let Some(failed) = condition(job, "Failed") {
+    // The former comes first, while its pods go, which have nothing more to say then.
+    let failed = condition(job, "FailureTarget").or_else(|| condition(job, "Failed"));
+    if let Some(failed) = failed {
         return State::Failed {
             message: format!(
                 "unpack Job {full} failed: {}",
@@ -65,7 +67,7 @@ pub(super) fn of(job: &Job, pods: &[Pod], refused: Option<&str>, before: Option<
         ));
     }
     match (pods::newest(pods), refused) {
-        (Some(pod), _) => pods::state(pod, &full),
+        (Some(pod), _) => pods::state(pod, &full, before),
         (None, Some(refused)) => State::Held(format!("Job {full} cannot make its pod: {refused}")),
         (None, None) => State::Begun(format!("waiting for the pod of Job {full}")),
     }
@@ -82,8 +84,12 @@ pub(super) fn known_before(bundle: &Bundle) -> Option<&str> {
     let condition = conditions.iter().find(|one| one.type_ == UNPACKED)?;
     match condition.reason.as_str() {
         reason::UNPACK_PENDING => Some(&condition.message),
-        // It was told already that the time was up.
-        reason::UNPACK_FAILED => condition.message.split_once(LAST).map(|(_, last)| last),
+        // It was told already that the time was up, or what would last until then.
+        reason::UNPACK_FAILED => {
+            let last = condition.message.split_once(LAST).map(|(_, last)| last);
+            let stuck = || condition.message.find(pods::UNREADABLE);
+            last.or_else(|| condition.message.get(stuck()?..))
+        }
         _ => None,
     }
 }
@@ -95,9 +101,14 @@ fn condition<'a>(job: &'a Job, type_: &str) -> Option<&'a JobCondition> {
         .find(|one| one.type_ == type_ && one.status == "True")
 }
 
-/// What a Job has failed of: its pods know better than itself, unless it has removed them.
+/// What a Job has failed of: its pods know better than itself, unless it has removed them. What they say when they are
+/// being removed is about that.
 fn why(job: &Job, failed: &JobCondition, pods: &[Pod], before: Option<&str>) -> String {
-    if let Some(words) = pods::newest_failed(pods).and_then(pods::words) {
+    let stay = pods
+        .iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    let stay: Vec<Pod> = stay.cloned().collect();
+    if let Some(words) = pods::newest_failed(&stay).and_then(pods::words) {
         return words;
     }
     let spec = job.spec.as_ref();

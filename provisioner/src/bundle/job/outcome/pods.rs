@@ -19,6 +19,8 @@ const PULLING: [&str; 6] = [
 ];
 /// What is no problem.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+/// How it begins what is told of a name that cannot be pulled.
+pub(super) const UNREADABLE: &str = "the node cannot read the name of the image";
 /// The program's own exit codes: it has said why, and no other pod would fare better.
 const SAID: [i32; 2] = [1, 2];
 
@@ -42,12 +44,16 @@ pub(super) fn newest_failed(pods: &[Pod]) -> Option<&Pod> {
     pods.iter().find(|pod| pod.name_any() == name)
 }
 
-/// How a Job whose last pod this is is getting on.
-pub(super) fn state(pod: &Pod, job: &str) -> State {
+/// How a Job whose last pod this is is getting on, of which that was known before.
+pub(super) fn state(pod: &Pod, job: &str, before: Option<&str>) -> State {
     let name = pod.name_any();
     let phase = phase(pod);
     if pod.metadata.deletion_timestamp.is_some() {
-        return State::Begun(format!("pod {name} of Job {job} is being deleted"));
+        // What was in its way is more than that it goes, which may be just because of that.
+        let told = before.map(str::to_owned);
+        return State::Begun(
+            told.unwrap_or_else(|| format!("pod {name} of Job {job} is being deleted")),
+        );
     }
     let ended = ended(pod).filter(|ended| ended.exit_code != 0);
     if let Some(why) = words(pod) {
@@ -133,8 +139,7 @@ fn waiting(pod: &Pod, name: &str) -> Option<State> {
     };
     if let Some((_, message)) = waits().find(|(reason, _)| *reason == "InvalidImageName") {
         return Some(State::Stuck(format!(
-            "the node cannot read the name of the image: {message}; make a new Bundle with another name in \
-             spec.source.image.ref"
+            "{UNREADABLE}: {message}; make a new Bundle with another name in spec.source.image.ref"
         )));
     }
     let mut pulls: Vec<&str> = waits()

@@ -51,6 +51,11 @@ fn terminated(code: i32, reason: &str, message: &str) -> Value {
     json!({"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": TIME}})
 }
 
+fn leaving(mut pod: Pod) -> Pod {
+    pod.metadata.deletion_timestamp = serde_json::from_value(TIME.into()).unwrap();
+    pod
+}
+
 fn held(text: &str) -> State {
     State::Held(text.to_owned())
 }
@@ -113,6 +118,10 @@ fn everything_that_a_pod_waits_for_is_told() {
             begun("pod b-1-x of Job system/b-1 starts"),
         ),
         (container("Running", &json!({"running": {}})), State::Runs),
+        (
+            leaving(waits("ContainerCreating", "")),
+            begun("pod b-1-x of Job system/b-1 is being deleted"),
+        ),
     ] {
         assert_eq!(of(&job(&json!({})), &[pod], None, None), expected);
     }
@@ -236,6 +245,27 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
             failed("not done within 600 s; what was last known: Back-off pulling image \"a\""),
         ),
         (late, vec![], None, None, failed("not done within 600 s")),
+        (
+            job(&json!({})),
+            vec![leaving(container(
+                "Failed",
+                &terminated(137, "ContainerStatusUnknown", "could not be located"),
+            ))],
+            None,
+            Some("Back-off pulling image \"a\""),
+            begun("Back-off pulling image \"a\""),
+        ),
+        // The pods go before a Job says that it has failed.
+        (
+            ended_job("FailureTarget", "DeadlineExceeded", ""),
+            vec![leaving(container(
+                "Failed",
+                &terminated(137, "ContainerStatusUnknown", "could not be located"),
+            ))],
+            None,
+            Some("Back-off pulling image \"a\""),
+            failed("not done within 600 s; what was last known: Back-off pulling image \"a\""),
+        ),
     ] {
         assert_eq!(of(&job, &pods, refused, before), expected);
     }
@@ -271,6 +301,9 @@ fn what_was_last_known_is_said_once() {
     };
     let told = bundle("UnpackFailed", &message);
     assert_eq!(known_before(&told), Some("no node"));
+    let stuck = "the node cannot read the name of the image: A";
+    let told = bundle("UnpackFailed", &format!("source bundle content: {stuck}"));
+    assert_eq!(known_before(&told), Some(stuck));
     assert_eq!(known_before(&bundle("UnpackFailed", "other")), None);
     assert_eq!(known_before(&bundle("Unpacking", "")), None);
 }
