@@ -3,9 +3,11 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
+    panic::{AssertUnwindSafe, resume_unwind},
     time::{Duration, Instant},
 };
 
+use futures::FutureExt as _;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     batch::v1::Job,
@@ -133,6 +135,7 @@ async fn a_node_hands_over_what_the_provisioner_would_have_pulled() {
 #[tokio::test]
 async fn a_private_image_is_pulled_by_the_node_with_the_pull_secret() {
     let world = world().await;
+    let _flags = CORE_POD.read().await;
     let registry = Registry::start(Auth::Basic, None);
     cluster::worker::trust(registry.host()).unwrap();
     let image = registry.image("by-node:v1.0.0");
@@ -162,6 +165,7 @@ async fn a_private_image_is_pulled_by_the_node_with_the_pull_secret() {
 #[tokio::test]
 async fn b06_an_image_that_does_not_exist_is_told_in_the_words_of_the_kubelet() {
     let world = world().await;
+    let _flags = CORE_POD.read().await;
     let image = world.image("by-node-missing:v1.0.0");
     world.bundle("by-node-missing", pulled(&image)).await;
     let words = format!("Back-off pulling image \"{image}\"");
@@ -247,6 +251,7 @@ async fn files_that_the_job_may_not_read_are_named() {
 #[tokio::test]
 async fn a_pod_that_no_node_takes_is_told_in_the_words_of_the_scheduler() {
     let world = world().await;
+    let _flags = CORE_POD.read().await;
     let (name, image) = ("by-no-node", world.image("by-no-node:v1.0.0"));
     Operator::new("bynonode", "1.0.0").push(&image, &[]);
     no_node(world, name).await;
@@ -324,17 +329,41 @@ async fn no_node(world: &World, bundle: &str) {
     }
 }
 
-/// The provisioner is started anew with another flag for it.
+/// The provisioner is started anew for it.
 #[tokio::test]
-async fn where_there_are_no_image_volumes_the_program_is_copied_into_the_image() {
+async fn flags_say_who_pulls_how_where_there_are_no_image_volumes_and_for_how_long() {
     let world = world().await;
     let _alone = CORE_POD.write().await;
-    let image = world.image("by-copy:v1.0.0");
+    let (image, missing) = (
+        world.image("by-copy:v1.0.0"),
+        world.image("by-copy-missing:v1.0.0"),
+    );
     Operator::new("bycopy", "1.0.0").push(&image, &[]);
     let before = flags(&world.of::<Deployment>(SYSTEM).get(CORE).await.unwrap());
-    let forced = [&before[..], &["--unpack-mode=init-container".to_owned()]].concat();
-    start(world, &forced).await;
-    world.bundle("by-copy", pulled(&image)).await;
+    let others = [
+        "--image-pull=job",
+        "--unpack-mode=init-container",
+        "--unpack-deadline=40s",
+    ];
+    let forced = [&before[..], &others.map(str::to_owned)].concat();
+    // Whatever comes of it, the other tests count on the usual ones.
+    let checked = AssertUnwindSafe(with_flags(world, &forced, &image, &missing)).catch_unwind();
+    let checked = checked.await;
+    start(world, &before).await;
+    if let Err(panic) = checked {
+        resume_unwind(panic);
+    }
+    delete(world, "by-copy").await;
+    delete(world, "by-copy-missing").await;
+}
+
+async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str) {
+    start(world, flags).await;
+    let mut unsaid = pulled(image);
+    unsaid["image"].as_object_mut().unwrap().remove("pull");
+    world.bundle("by-copy", unsaid).await;
+    world.bundle("by-copy-missing", pulled(missing)).await;
+
     let bundle = world.unpacked("by-copy").await;
     assert!(reference(&bundle).contains("@sha256:"));
     let pod = succeeded(world, "by-copy").await;
@@ -346,8 +375,18 @@ async fn where_there_are_no_image_volumes_the_program_is_copied_into_the_image()
     );
     assert_eq!(pod.init_containers.unwrap().len(), 1);
     assert_eq!(pod.containers[0].image, Some(reference(&bundle)));
-    start(world, &before).await;
-    delete(world, "by-copy").await;
+
+    let late = told(
+        world,
+        "by-copy-missing",
+        "False UnpackFailed",
+        "not done within 40 s",
+    )
+    .await;
+    // It was about to try again, or had just done so.
+    let conditions = late.status.unwrap().conditions;
+    let told = message(&conditions, "Unpacked");
+    assert!(told.contains("pull") && told.contains(missing), "{told}");
 }
 
 fn flags(deployment: &Deployment) -> Vec<String> {
