@@ -1,7 +1,12 @@
-//! The page for users: each command in a `console` block of docs/cli.md is run, in one folder and on one cluster, and has
-//! to print what the page shows. A line that is `…` stands for any number of lines.
+//! The pages for users: each command in a `console` block of docs/cli.md, and before that of the first one in README, is
+//! run, in one folder and on one cluster, and has to print what the page shows. A line that is `…` stands for any number of lines.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+    process::Command,
+};
 
 use cluster::Cluster;
 use manifests::api::install;
@@ -10,7 +15,7 @@ use tests::Provisioner;
 use crate::world::binary;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_shows_what_the_command_does() {
+async fn the_pages_show_what_the_command_does() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -35,10 +40,17 @@ async fn the_page_shows_what_the_command_does() {
     let system = std::env::var("PATH").unwrap();
     let programs = format!("{}:{tools}:{system}", path("bin").display());
 
+    let first = fs::read_to_string(root.join("README.md")).unwrap();
+    let first = first.split("\n## ").next().unwrap();
     let page = fs::read_to_string(root.join("docs/cli.md")).unwrap();
-    let commands = commands(&page);
-    assert!(commands.len() > 8, "{commands:?}");
-    for (command, shown) in commands {
+    let (first, rest) = (commands(first), commands(&page));
+    assert!(first.len() >= 4 && rest.len() > 8, "{first:?} {rest:?}");
+    // Both begin in a new cluster.
+    let between = (
+        "kubectl delete namespace tidewatch",
+        vec!["namespace \"tidewatch\" deleted"],
+    );
+    for (command, shown) in first.into_iter().chain([between]).chain(rest) {
         let output = Command::new("sh")
             .args(["-c", &format!("exec 2>&1\n{command}")])
             .current_dir(folder.path())
@@ -59,6 +71,11 @@ async fn the_page_shows_what_the_command_does() {
 /// The bundle of the examples, and the version after it: other images, one more right, and one ConfigMap less.
 fn prepare(root: &Path, folder: &Path) {
     for name in ["tidewatch", "next"] {
+        let version = match name {
+            "next" => "tidewatch-1.5.0",
+            _ => "tidewatch-1.4.0",
+        };
+        symlink(name, folder.join(version)).unwrap();
         let copied = Command::new("cp")
             .arg("-R")
             .arg(root.join("examples/bundles/tidewatch"))
