@@ -9,8 +9,7 @@ mod prune;
 mod request;
 
 use std::{
-    collections::BTreeMap,
-    mem,
+    collections::{BTreeMap, BTreeSet},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -120,10 +119,18 @@ impl Apply<'_> {
             batches.entry((step.wave, late)).or_default().push(step);
         }
         // Discovery tells of them while other things are applied.
+        let awaited: BTreeSet<String> = steps
+            .iter()
+            .filter(|step| step.wave == Wave::Resources)
+            .map(|step| step.object.group().to_owned())
+            .collect();
+        for group in &awaited {
+            self.kinds.seek(group);
+        }
         let mut appearing: Vec<&Step> = Vec::new();
         for ((wave, _), batch) in batches {
             if wave == Wave::Resources {
-                report.failed = self.are_served(&mem::take(&mut appearing)).await;
+                report.failed = self.are_served(&appearing).await;
                 if !report.failed.is_empty() {
                     report.stopped_in = Some(Wave::Definitions);
                     break;
@@ -144,7 +151,11 @@ impl Apply<'_> {
                 for step in batch {
                     if let Some(applied) = report.applied.get(&step.object.identity()) {
                         definitions.push(Fresh { step, applied });
-                        appearing.push(step);
+                        // `<plural>.<group>` is the name of a definition.
+                        let group = step.object.name().split_once('.').map(|(_, group)| group);
+                        if group.is_some_and(|group| awaited.contains(group)) {
+                            appearing.push(step);
+                        }
                     }
                 }
                 let late = self.established(&definitions).await;
@@ -153,12 +164,6 @@ impl Apply<'_> {
             if !report.failed.is_empty() {
                 report.stopped_in = Some(wave);
                 break;
-            }
-        }
-        if report.failed.is_empty() && !appearing.is_empty() {
-            report.failed = self.are_served(&appearing).await;
-            if !report.failed.is_empty() {
-                report.stopped_in = Some(Wave::Definitions);
             }
         }
         report.failed.sort_by(|a, b| a.identity.cmp(&b.identity));

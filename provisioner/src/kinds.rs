@@ -7,7 +7,7 @@ mod definitions;
 mod follow;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -34,6 +34,9 @@ const MANY: usize = 4;
 /// How many group versions that are not served are remembered.
 const MOST_ABSENT: usize = 1024;
 
+/// How many groups that were looked for are remembered; with more of them, each group counts as looked for.
+const MOST_SOUGHT: usize = 1024;
+
 /// A kind as the apiserver serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
@@ -50,6 +53,7 @@ pub type Found = HashMap<GroupVersionKind, Option<Arc<Kind>>>;
 pub struct Kinds {
     client: Client,
     known: Mutex<HashMap<GroupVersion, Arc<Slot>>>,
+    sought: Mutex<BTreeSet<String>>,
     changes: watch::Sender<u64>,
     definitions: Definitions,
 }
@@ -78,6 +82,7 @@ impl Kinds {
         Self {
             client,
             known: Mutex::default(),
+            sought: Mutex::default(),
             changes: watch::Sender::new(0),
             definitions: Definitions::new(),
         }
@@ -135,6 +140,9 @@ impl Kinds {
         for (version, slot) in answers {
             for kind in by_version.remove(&version).unwrap_or_default() {
                 let served = slot.0.get().and_then(|served| served.find(&kind.kind));
+                if served.is_none() {
+                    self.seek(&kind.group);
+                }
                 found.insert(kind, served);
             }
         }
@@ -176,6 +184,27 @@ impl Kinds {
     /// Forgets what is known of a group: a CRD of it was applied or deleted, or the apiserver answered 404.
     pub fn forget(&self, group: &str) {
         self.known().retain(|version, _| version.group != group);
+    }
+
+    /// Has discovery followed when something of a group begins to be served: somebody waits for it. What nobody has
+    /// looked for is not asked for.
+    pub(crate) fn seek(&self, group: &str) {
+        let mut sought = self.sought();
+        if sought.len() < MOST_SOUGHT && !sought.contains(group) {
+            sought.insert(group.to_owned());
+        }
+    }
+
+    /// Whether anybody wants to know what is served of a group.
+    fn is_sought(&self, group: &str) -> bool {
+        let sought = self.sought();
+        sought.len() >= MOST_SOUGHT
+            || sought.contains(group)
+            || self.known().keys().any(|version| version.group == group)
+    }
+
+    fn sought(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.sought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts the changes of what is served, so that whoever misses an API can wait for one.

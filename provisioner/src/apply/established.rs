@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The same, where somebody does.
-const FIRST_DOUBT: Duration = Duration::from_secs(2);
+const FIRST_DOUBT: Duration = Duration::from_secs(5);
 const LONGEST_DOUBT: Duration = Duration::from_secs(8);
 
 /// A definition that was just applied.
@@ -109,7 +109,7 @@ impl Apply<'_> {
     }
 
     /// Waits until discovery tells of all that Established definitions serve, which follows the condition, and a new
-    /// version, with a delay.
+    /// version, with a delay. Only what brings custom resources as well has to.
     pub(super) async fn are_served(&self, definitions: &[&Step]) -> Vec<Failure> {
         let deadline = Instant::now() + PATIENCE;
         let mut wanted: HashMap<GroupVersionKind, Identity> = HashMap::new();

@@ -108,8 +108,8 @@ fn of_service(service: &Service) -> Served {
     }
 }
 
-/// Watches the objects of one kind. What they serve is forgotten, and said to have changed when discovery shows it; then
-/// the event is noted.
+/// Watches the objects of one kind. What they serve is forgotten and, where somebody has looked for it, said to have
+/// changed when discovery shows it; then the event is noted.
 async fn follow<P, U>(
     kinds: &Kinds,
     resource: &ApiResource,
@@ -180,8 +180,11 @@ async fn follow<P, U>(
             }
         };
         for change in changes {
+            let is_sought = kinds.is_sought(&change.group);
             kinds.forget(&change.group);
-            change.appear(&mut appearing);
+            if is_sought {
+                change.appear(&mut appearing);
+            }
         }
         note(&event);
     }
