@@ -28,7 +28,7 @@ const FETCHES: usize = 16;
 /// How many are converted at once: each takes a processor, and several times its size in memory.
 const CONVERSIONS: usize = 2;
 /// What takes no longer than this is not told of while it goes on.
-const AT_ONCE: Duration = Duration::from_millis(300);
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// What the reconciles share.
 pub(super) struct Shared {

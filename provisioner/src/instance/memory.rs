@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// A Bundle that takes no longer is not told to be waited for.
-const AT_ONCE: Duration = Duration::from_millis(300);
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// How often it is said how objects come up.
 const PACE: Duration = Duration::from_secs(1);
 /// How many instances are installed or upgraded at once: each holds its objects meanwhile, and as many requests as may be
