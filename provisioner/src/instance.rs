@@ -85,9 +85,12 @@ pub async fn run(
     .modify(|instance| instance.metadata.managed_fields = None)
     .reflect(writer)
     // Not by the store: of several who wait for it only one is woken, and its controller waits already.
-    .inspect(move |event| {
-        if matches!(event, Ok(watcher::Event::InitDone)) {
-            drop(ready.take());
+    .inspect({
+        let shared = Arc::clone(&shared);
+        move |event| match event {
+            Ok(watcher::Event::InitDone) => drop(ready.take()),
+            Ok(watcher::Event::Delete(instance)) => shared.is_gone(instance),
+            _ => {}
         }
     })
     .applied_objects()

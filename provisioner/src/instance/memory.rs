@@ -1,7 +1,7 @@
 //! What is known of instances between two looks at them.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -111,6 +111,8 @@ pub(super) struct Memory {
     pub(super) made: Option<(Arc<Bundle>, Instant)>,
     /// Why that failed.
     pub(super) not_made: Option<String>,
+    /// Its finalizer was taken off: what the watch shows is older.
+    pub(super) is_let_go: bool,
 }
 
 /// What failed, and how often.
@@ -174,6 +176,17 @@ impl Shared {
             })
             .or_insert_with(|| Slot::new(uid.clone()));
         read(slot)
+    }
+
+    /// An instance is gone, unless there is another one of its name already.
+    pub(super) fn is_gone(&self, instance: &BundleInstance) {
+        let uid = instance.uid().unwrap_or_default();
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(slot) = memories.entry(instance.name_any())
+            && slot.get().uid == uid
+        {
+            slot.remove();
+        }
     }
 
     /// The instance is gone, and its objects with it.
@@ -244,6 +257,7 @@ impl Slot {
                 makings: Tries::default(),
                 made: None,
                 not_made: None,
+                is_let_go: false,
             })),
             waits,
         }

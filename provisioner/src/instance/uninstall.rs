@@ -62,6 +62,9 @@ pub(super) async fn run(
         shared.forget(&name);
         return Ok(Action::await_change());
     }
+    if memory.is_let_go {
+        return Ok(Action::await_change());
+    }
     let now = (shared.ctx.now)();
     // Another policy is another try.
     let tried = format!("uninstall {:?}", instance.metadata.generation);
@@ -186,7 +189,9 @@ async fn finish(
         Err(error) => return Err(Error::on("remove the finalizer", instance)(error)),
     }
     info!("uninstalled");
-    shared.forget(&name);
+    // Until the watch has shown it, whatever wakes the instance would have it removed once more.
+    memory.is_let_go = true;
+    shared.wake_those_refused();
     Ok(Action::await_change())
 }
 
