@@ -2,22 +2,30 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use kube::{Client, Config, client::ClientBuilder};
 use lru::LruCache;
 use manifests::api::instance::ServiceAccountRef;
+use tokio::sync::Semaphore;
+use tower::limit::GlobalConcurrencyLimitLayer;
 
 use crate::process::{Fence, Fenced};
 
 /// How many accounts have a client that waits for them, with its connections.
 const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
+/// How many requests wait for an answer at the same time. Each has a connection, which keeps its memory for a while after
+/// that; and an apiserver that is slow becomes no faster by more of them.
+const REQUESTS: usize = 24;
+
 /// Clients, one for each account.
 pub struct Accounts {
     config: Config,
     fence: Fence,
+    /// Permits to send a request, given back when it is answered.
+    requests: Arc<Semaphore>,
     own: Client,
     others: Mutex<LruCache<ServiceAccountRef, Client>>,
 }
@@ -40,10 +48,12 @@ impl Accounts {
     }
 
     fn behind(config: Config, fence: Fence) -> Result<Self, kube::Error> {
+        let requests = Arc::new(Semaphore::new(REQUESTS));
         Ok(Self {
-            own: client(config.clone(), &fence)?,
+            own: client(config.clone(), &fence, &requests)?,
             config,
             fence,
+            requests,
             others: Mutex::new(LruCache::new(MOST)),
         })
     }
@@ -67,15 +77,17 @@ impl Accounts {
         }
         let mut config = self.config.clone();
         config.auth_info.impersonate = Some(user(account));
-        let client = client(config, &self.fence)?;
+        let client = client(config, &self.fence, &self.requests)?;
         others.put(account.clone(), client.clone());
         Ok(client)
     }
 }
 
-fn client(config: Config, fence: &Fence) -> Result<Client, kube::Error> {
+fn client(config: Config, fence: &Fence, requests: &Arc<Semaphore>) -> Result<Client, kube::Error> {
     let layer = tower::layer::layer_fn(|service| Fenced::new(service, fence.clone()));
-    Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
+    let limit = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(requests));
+    let client = ClientBuilder::try_from(config)?.with_layer(&layer);
+    Ok(client.with_layer(&limit).build())
 }
 
 /// The user that a ServiceAccount is. The apiserver adds its groups by itself.
