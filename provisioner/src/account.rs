@@ -5,13 +5,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use kube::{Client, Config, client::ClientBuilder};
+use kube::{Client, Config};
 use lru::LruCache;
 use manifests::api::instance::ServiceAccountRef;
 use tokio::sync::Semaphore;
-use tower::limit::GlobalConcurrencyLimitLayer;
 
-use crate::process::{Fence, Fenced};
+use crate::{client, process::Fence};
 
 /// How many accounts have a client that waits for them, with its connections.
 const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
@@ -50,7 +49,7 @@ impl Accounts {
     fn behind(config: Config, fence: Fence) -> Result<Self, kube::Error> {
         let requests = Arc::new(Semaphore::new(REQUESTS));
         Ok(Self {
-            own: client(config.clone(), &fence, &requests)?,
+            own: client::new(config.clone(), &fence, &requests)?,
             config,
             fence,
             requests,
@@ -77,17 +76,10 @@ impl Accounts {
         }
         let mut config = self.config.clone();
         config.auth_info.impersonate = Some(user(account));
-        let client = client(config, &self.fence, &self.requests)?;
+        let client = client::new(config, &self.fence, &self.requests)?;
         others.put(account.clone(), client.clone());
         Ok(client)
     }
-}
-
-fn client(config: Config, fence: &Fence, requests: &Arc<Semaphore>) -> Result<Client, kube::Error> {
-    let layer = tower::layer::layer_fn(|service| Fenced::new(service, fence.clone()));
-    let limit = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(requests));
-    let client = ClientBuilder::try_from(config)?.with_layer(&layer);
-    Ok(client.with_layer(&limit).build())
 }
 
 /// The user that a ServiceAccount is. The apiserver adds its groups by itself.

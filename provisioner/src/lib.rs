@@ -16,6 +16,7 @@
 pub mod account;
 pub mod apply;
 pub mod bundle;
+mod client;
 pub mod content;
 pub mod context;
 pub mod drift;
