@@ -247,7 +247,7 @@ async fn sigterm_ends_it_at_once_with_a_message() {
         .unwrap();
     assert!(killed.success());
     let ended = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
-    assert_eq!(ended.unwrap().unwrap().code(), Some(1));
+    assert_eq!(ended.unwrap().unwrap().code(), Some(143));
     assert_eq!(
         std::fs::read_to_string(message).unwrap(),
         "Stopped: stopped by SIGTERM"

@@ -37,7 +37,7 @@ Usage: unpack --bundle-dir DIR --to URL|- [OPTIONS]
   --install DIR              copy this program to DIR/unpack, and end
   --help, --version
 
-Exit status: 0 done, 1 failed, 2 usage.
+Exit status: 0 done, 1 failed, 2 usage, 143 or 130 stopped by a signal.
 ";
 
 /// What to do.

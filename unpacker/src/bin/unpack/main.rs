@@ -64,16 +64,17 @@ fn run(unpack: &Unpack) -> Result<(), job::Error> {
         let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
         tokio::select! {
             result = hand_over(unpack) => result,
-            _ = terminated.recv() => stop(&unpack.report, "SIGTERM"),
-            _ = interrupted.recv() => stop(&unpack.report, "SIGINT"),
+            _ = terminated.recv() => stop(&unpack.report, "SIGTERM", 143),
+            _ = interrupted.recv() => stop(&unpack.report, "SIGINT", 130),
         }
     })
 }
 
-/// At once: what reads a file elsewhere is not waited for.
-fn stop(report: &Report, signal: &str) -> ! {
+/// At once: what reads a file elsewhere is not waited for. The exit code is a shell's for that signal: to be stopped says
+/// nothing about the bundle, and a Job whose pod was deleted has to make another one.
+fn stop(report: &Report, signal: &str, code: i32) -> ! {
     report.failure("Stopped", &format!("stopped by {signal}"));
-    process::exit(1);
+    process::exit(code);
 }
 
 async fn hand_over(unpack: &Unpack) -> Result<(), job::Error> {

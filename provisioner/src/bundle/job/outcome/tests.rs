@@ -134,7 +134,7 @@ fn a_pod_that_failed_is_told_in_its_own_words() {
     let disrupted = json!({
         "reason": "Evicted", "message": "The node was low on resource: memory.",
         "conditions": [{"type": "DisruptionTarget", "status": "True"}],
-        "containerStatuses": [status("unpack", &terminated(1, "Error", "Stopped: stopped by SIGTERM"))],
+        "containerStatuses": [status("unpack", &terminated(143, "Error", "Stopped: stopped by SIGTERM"))],
     });
     for (pod, expected) in [
         (

@@ -108,7 +108,7 @@ async fn an_eviction_says_nothing_about_the_bundle() {
     world.bundle(&name, "plain", nowhere(&name)).await;
     let node = node(world).await;
     let (pod, job) = (node.pod(&name).await, node.job(&name).await);
-    let stopped = ended(1, "Error", "Stopped: stopped by SIGTERM");
+    let stopped = ended(143, "Error", "Stopped: stopped by SIGTERM");
     let evicted = json!({
         "phase": "Failed",
         "reason": "Evicted",
@@ -117,6 +117,31 @@ async fn an_eviction_says_nothing_about_the_bundle() {
         "containerStatuses": [container("unpack", &stopped)],
     });
     node.status(&pod, evicted).await;
+    let next = node.pod(&name).await;
+    assert_ne!(next.uid(), pod.uid());
+    assert_eq!(node.job(&name).await.uid(), job.uid());
+    node.run(&next, &content).await.unwrap();
+    world.wait_bundle(&name, "Unpacked", "True").await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_stopped_with_its_pod_fails_no_job() {
+    let world = place().await;
+    let name = unique("stopped");
+    let content = small(&name);
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let node = node(world).await;
+    let (pod, job) = (node.pod(&name).await, node.job(&name).await);
+    // As when somebody deletes the pod: nothing says that it had to go.
+    let stopped = ended(143, "Error", "Stopped: stopped by SIGTERM");
+    node.report(&pod, "Failed", &stopped).await;
+    told(
+        world,
+        &name,
+        "UnpackPending",
+        "its Job tries again: Stopped: stopped by SIGTERM",
+    )
+    .await;
     let next = node.pod(&name).await;
     assert_ne!(next.uid(), pod.uid());
     assert_eq!(node.job(&name).await.uid(), job.uid());
