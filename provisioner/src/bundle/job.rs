@@ -28,7 +28,7 @@ use kube::{
 };
 use manifests::{
     api::{
-        bundle::{Bundle, BundleSource, Pull},
+        bundle::{Bundle, BundleSource, Phase, Pull},
         labels,
     },
     version::KubeVersion,
@@ -192,17 +192,23 @@ impl Work<'_> {
         let (ctx, bundle) = (self.ctx, self.bundle);
         let wait = ctx.tries.wait(uid(bundle), Instant::now());
         if !wait.is_zero() {
+            let phase = bundle.status.as_ref().and_then(|status| status.phase);
             return Ok(Fetched::Waits {
                 message: format!("Job {} is gone; another one follows", self.full),
-                is_problem: true,
+                // Why there is none, if that was told, is more than that there is none.
+                is_problem: phase == Some(Phase::Unpacking),
                 again: Some(wait),
             });
         }
         let declared = self.declare(&self.resolve(image).await?).await?;
-        ctx.tries.made(uid(bundle), Instant::now());
         let params = PostParams::default();
         let creating = self.jobs.create(&params, &declared);
-        let created = match time::timeout(PATIENCE, creating).await {
+        let created = time::timeout(PATIENCE, creating).await;
+        // What was denied was not made. Whatever else is answered, or not, it may have been.
+        if !matches!(&created, Ok(Err(kube::Error::Api(status))) if is_denial(status.code)) {
+            ctx.tries.made(uid(bundle), Instant::now());
+        }
+        let created = match created {
             Ok(Ok(created)) => created,
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
                 return Ok(begun(&format!("Job {} is there already", self.full)));
@@ -308,6 +314,11 @@ impl Work<'_> {
             source,
         }
     }
+}
+
+/// Whether this code says that nothing was made, and not that it was there already.
+fn is_denial(code: u16) -> bool {
+    (400..500).contains(&code) && code != 409
 }
 
 fn begun(message: &str) -> Fetched {

@@ -1,20 +1,27 @@
 //! What admission makes of Jobs and pods must neither break them nor have them made again and again.
 
-use k8s_openapi::api::core::v1::Container;
+use std::{pin::pin, time::Duration};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::{
+    admissionregistration::v1::ValidatingAdmissionPolicyBinding, core::v1::Container,
+};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kubelet::{container, ended};
+use tokio::time::{Instant, timeout_at};
 
 use super::*;
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
-/// A policy for everything of one Bundle, in force as soon as this returns.
+/// A policy for everything of one Bundle, and what it is called.
 async fn policy(
     world: &World,
     bundle: &str,
     kind: &str,
     resource: (&str, &str),
     spec: serde_json::Value,
-) {
+) -> String {
     let name = unique("policy");
     let (group, resource) = resource;
     let mut policy = json!({
@@ -46,6 +53,7 @@ async fn policy(
         binding["spec"]["validationActions"] = json!(["Deny"]);
     }
     world.apply(&binding).await;
+    name
 }
 
 /// Waits until a dry run of a pod or Job of that Bundle is as wanted.
@@ -213,6 +221,44 @@ async fn a_policy_that_takes_away_what_jobs_are_known_by_is_told_and_not_fought(
         Some(job) => Err(job.name_any()),
     })
     .await;
+    stays(world, &name, "exempt the system namespace").await;
+}
+
+#[tokio::test]
+async fn jobs_that_a_policy_denies_are_told_for_as_long_as_it_does() {
+    let world = place().await;
+    let name = unique("nojob");
+    let denied = json!({"validations": [{"expression": "false", "message": "no jobs on Sundays"}]});
+    let policy = policy(
+        world,
+        &name,
+        "ValidatingAdmission",
+        ("batch", "jobs"),
+        denied,
+    )
+    .await;
+    in_force(world, &name, true, Result::is_err).await;
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    told(world, &name, "UnpackFailed", "no jobs on Sundays").await;
+    stays(world, &name, "no jobs on Sundays").await;
+    // There was none before it either, so the next one need not wait for that.
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = world.api();
+    let params = DeleteParams::default();
+    bindings.delete(&policy, &params).await.unwrap();
+    node(world).await.job(&name).await;
+}
+
+/// The Bundle is looked at again meanwhile, and more than once.
+async fn stays(world: &World, name: &str, text: &str) {
+    let api: Api<Bundle> = world.api();
+    let end = Instant::now() + Duration::from_secs(4);
+    let fields = format!("metadata.name={name}");
+    let changes = watcher(api, watcher::Config::default().fields(&fields)).applied_objects();
+    let mut changes = pin!(changes);
+    while let Ok(Some(changed)) = timeout_at(end, changes.next()).await {
+        let said = message(&changed.unwrap());
+        assert!(said.contains(text), "{said}");
+    }
 }
 
 #[tokio::test]
