@@ -11,20 +11,19 @@
 //! for longer each time.
 
 mod admit;
+mod altered;
 mod declare;
 mod error;
+mod objects;
 mod outcome;
 mod tries;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use k8s_openapi::api::{
-    batch::v1::Job,
-    core::v1::{Event, Pod},
-};
+use k8s_openapi::api::batch::v1::Job;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    api::{ListParams, PostParams},
 };
 use manifests::{
     api::{
@@ -33,7 +32,6 @@ use manifests::{
     },
     version::KubeVersion,
 };
-use serde::de::DeserializeOwned;
 use tokio::time::{self, Instant};
 use tracing::{info, warn};
 use unpacker::{Digest, Source, job::chain, source::Image};
@@ -51,6 +49,7 @@ use crate::{
 pub(crate) use admit::{Refused, admit};
 pub(crate) use declare::{ACCOUNT, AUDIENCE, bundle_of, name};
 pub use error::Error;
+use objects::{delete, list, pods, refused};
 use outcome::State;
 pub use tries::Tries;
 
@@ -221,7 +220,7 @@ impl Work<'_> {
             job = self.name,
             "made an unpack Job"
         );
-        if let Some(missing) = declare::missing(&declared, &created) {
+        if let Some(missing) = altered::missing(&declared, &created) {
             delete(&self.jobs, &created)
                 .await
                 .map_err(|source| self.failed("delete", source))?;
@@ -297,11 +296,11 @@ impl Work<'_> {
         let ctx = self.ctx;
         let pods = pods(ctx, job).await;
         let pods = pods.map_err(|source| self.failed("list the pods of", source))?;
-        let refused = if pods.is_empty() {
-            let refused = refused(ctx, job).await;
-            refused.map_err(|source| self.failed("list the events of", source))?
-        } else {
-            None
+        let refused = match outcome::without_pod(&pods) {
+            Some(since) => refused(ctx, job, since)
+                .await
+                .map_err(|source| self.failed("list the events of", source))?,
+            None => None,
         };
         let before = outcome::known_before(self.bundle);
         Ok(outcome::of(job, &pods, refused.as_deref(), before))
@@ -341,56 +340,4 @@ fn api(ctx: &Context) -> Api<Job> {
 
 fn full(ctx: &Context, name: &str) -> String {
     format!("{}/{name}", ctx.settings.system_namespace)
-}
-
-/// The pods that a Job has made.
-async fn pods(ctx: &Context, job: &Job) -> Result<Vec<Pod>, ApiError> {
-    let api: Api<Pod> = Api::namespaced(ctx.client.clone(), &ctx.settings.system_namespace);
-    let wanted = format!("{}=Bundle", labels::OWNER_KIND);
-    let wanted = match job.labels().get(labels::OWNER_NAME) {
-        Some(bundle) => format!("{wanted},{}={bundle}", labels::OWNER_NAME),
-        None => wanted,
-    };
-    let mut pods: Vec<Pod> = list(&api, &ListParams::default().labels(&wanted)).await?;
-    pods.retain(|pod| admit::is_owned(&pod.metadata, "Job", job.uid().as_deref()));
-    Ok(pods)
-}
-
-/// Why the last pod that a Job wanted to make was refused.
-async fn refused(ctx: &Context, job: &Job) -> Result<Option<String>, ApiError> {
-    let api: Api<Event> = Api::namespaced(ctx.client.clone(), &ctx.settings.system_namespace);
-    let wanted = format!(
-        "{REFUSALS},involvedObject.uid={}",
-        job.uid().unwrap_or_default()
-    );
-    let events: Vec<Event> = list(&api, &ListParams::default().fields(&wanted)).await?;
-    let last = events.into_iter().max_by_key(|event| {
-        let last = event.last_timestamp.as_ref().map(|time| time.0);
-        last.or_else(|| event.event_time.as_ref().map(|time| time.0))
-    });
-    Ok(last.and_then(|event| event.message))
-}
-
-async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<K>, ApiError>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let listed = time::timeout(PATIENCE, api.list(params)).await;
-    Ok(listed.map_err(|_| ApiError::Silent)??.items)
-}
-
-/// Removes this very Job, and its pods.
-async fn delete(api: &Api<Job>, job: &Job) -> Result<(), ApiError> {
-    let params = DeleteParams::background().preconditions(Preconditions {
-        uid: job.uid(),
-        resource_version: None,
-    });
-    let name = job.name_any();
-    match time::timeout(PATIENCE, api.delete(&name, &params)).await {
-        Ok(Ok(_)) => Ok(()),
-        // It is gone, or another one has its name.
-        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => Ok(()),
-        Ok(Err(error)) => Err(error.into()),
-        Err(_) => Err(ApiError::Silent),
-    }
 }

@@ -20,7 +20,7 @@ pub(crate) const AUDIENCE: &str = "unpack.core.rukpak.io";
 /// The container that hands over.
 pub(super) const CONTAINER: &str = "unpack";
 /// The volume that is the bundle's image.
-const BUNDLE: &str = "bundle";
+pub(super) const BUNDLE: &str = "bundle";
 /// Nobody, in images without a user database.
 const USER: u32 = 65532;
 /// Where the program finds what it needs.
@@ -59,32 +59,6 @@ pub(super) fn image(job: &Job, wanted: &Image) -> Image {
         reference: reference.unwrap_or_else(|| wanted.reference.clone()),
         platform: None,
     }
-}
-
-/// What a Job has lost on its way into the cluster, and what to do about it.
-pub(super) fn missing(declared: &Job, created: &Job) -> Option<&'static str> {
-    let keeps = |key: &str| created.annotations().get(key) == declared.annotations().get(key);
-    if !keeps(labels::IMAGE) || !keeps(labels::DECLARED) {
-        return Some(
-            "its annotations; exempt the system namespace from the policy that takes them away",
-        );
-    }
-    if has_volume(declared) && !has_volume(created) {
-        return Some(
-            "the volume that is the image: this cluster does not offer image volumes; start the provisioner with \
-             --unpack-mode=init-container",
-        );
-    }
-    None
-}
-
-fn has_volume(job: &Job) -> bool {
-    let pod = job
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.template.spec.as_ref());
-    let mut volumes = pod.into_iter().flat_map(|pod| pod.volumes.iter().flatten());
-    volumes.any(|volume| volume.name == BUNDLE && volume.image.is_some())
 }
 
 /// The Job of a Bundle for an image.
@@ -386,29 +360,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_policy_takes_away_is_noticed_and_what_it_adds_is_not() {
+    fn the_image_of_a_job_is_what_it_was_made_for() {
         let settings = Settings::default();
-        let declared = job(&bundle(None), &tag(), Mode::ImageVolume, &settings).unwrap();
-        let mut created = declared.clone();
-        created.annotations_mut().insert("a".into(), "b".into());
-        let pod = created.spec.as_mut().unwrap().template.spec.as_mut();
-        let pod = pod.unwrap();
-        let mut sidecar = pod.containers[0].clone();
-        sidecar.name = "sidecar".to_owned();
-        pod.containers.insert(0, sidecar);
-        assert_eq!(missing(&declared, &created), None);
-        assert_eq!(image(&created, &pinned()), tag());
-
-        let mut bare = created.clone();
-        bare.annotations_mut().clear();
-        assert!(missing(&declared, &bare).unwrap().contains("annotations"));
-        let mut without = created;
-        let pod = without.spec.as_mut().unwrap().template.spec.as_mut();
-        pod.unwrap().volumes = None;
-        assert!(
-            missing(&declared, &without)
-                .unwrap()
-                .contains("--unpack-mode")
-        );
+        let made = job(&bundle(None), &tag(), Mode::ImageVolume, &settings).unwrap();
+        assert_eq!(image(&made, &pinned()), tag());
     }
 }

@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use manifests::api::{
     bundle::Bundle,
     condition::{UNPACKED, reason},
+    labels,
 };
 
 pub(super) use pods::lingers;
@@ -67,10 +68,43 @@ pub(super) fn of(job: &Job, pods: &[Pod], refused: Option<&str>, before: Option<
         ));
     }
     match (pods::newest(pods), refused) {
-        (Some(pod), _) => pods::state(pod, &full, before),
+        (Some(pod), refused) => match (pods::state(pod, &full, before), refused) {
+            (State::Held(told), Some(refused)) => State::Held(format!(
+                "Job {full} cannot make another pod: {refused}; before that, {told}"
+            )),
+            // What is said of one that goes is what was said before.
+            (state, _) if has_labels(job, pod) || pod.metadata.deletion_timestamp.is_some() => {
+                state
+            }
+            (State::Held(told) | State::Begun(told), _) => State::Held(format!(
+                "{told}; its labels were taken away, so nothing tells how it gets on: exempt the system namespace from the \
+                 policy that does so"
+            )),
+            (state, _) => state,
+        },
         (None, Some(refused)) => State::Held(format!("Job {full} cannot make its pod: {refused}")),
         (None, None) => State::Begun(format!("waiting for the pod of Job {full}")),
     }
+}
+
+/// Since when a Job has no pod that could still do its work, if it has none. What was refused before is history.
+pub(super) fn without_pod(pods: &[Pod]) -> Option<Timestamp> {
+    match pods::newest(pods) {
+        None => Some(Timestamp::MIN),
+        Some(pod) if pods::is_over(pod) => {
+            let created = pod.metadata.creation_timestamp.as_ref();
+            Some(created.map_or(Timestamp::MIN, |time| time.0))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Whether a pod still has the labels that it is watched by.
+fn has_labels(job: &Job, pod: &Pod) -> bool {
+    let keeps = |key: &str| pod.labels().get(key) == job.labels().get(key);
+    [labels::OWNER_KIND, labels::OWNER_NAME]
+        .into_iter()
+        .all(keeps)
 }
 
 /// Whether nothing more becomes of a Job.

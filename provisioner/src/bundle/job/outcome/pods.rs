@@ -80,6 +80,11 @@ pub(super) fn state(pod: &Pod, job: &str, before: Option<&str>) -> State {
     }
 }
 
+/// Whether a pod has failed, and another one has to follow.
+pub(super) fn is_over(pod: &Pod) -> bool {
+    phase(pod) == "Failed"
+}
+
 /// Whether the work is done and the pod is not.
 pub(in crate::bundle::job) fn lingers(pods: &[Pod]) -> bool {
     newest(pods).is_some_and(|pod| phase(pod) == "Running" && ended(pod).is_some())

@@ -282,6 +282,51 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
 }
 
 #[test]
+fn that_another_pod_is_refused_is_told_with_what_became_of_the_one_before() {
+    let failed = container("Failed", &terminated(139, "Error", "gone wrong"));
+    assert_eq!(
+        of(
+            &job(&json!({})),
+            std::slice::from_ref(&failed),
+            Some("exceeded quota"),
+            None
+        ),
+        held(
+            "Job system/b-1 cannot make another pod: exceeded quota; before that, pod b-1-x failed, and its Job tries again: \
+             gone wrong"
+        )
+    );
+    // Only what was refused since the last pod was made tells why there is no other one.
+    assert_eq!(without_pod(&[failed]), Some(TIME.parse().unwrap()));
+    assert_eq!(without_pod(&[]), Some(Timestamp::MIN));
+    let running = container("Running", &json!({"running": {}}));
+    assert_eq!(without_pod(&[running]), None);
+}
+
+#[test]
+fn labels_that_were_taken_from_a_pod_are_told_unless_it_has_come_far() {
+    let mut labelled = job(&json!({}));
+    let labels = labelled.labels_mut();
+    labels.insert(labels::OWNER_KIND.to_owned(), "Bundle".to_owned());
+    labels.insert(labels::OWNER_NAME.to_owned(), "b".to_owned());
+    let State::Held(message) = of(&labelled, &[waits("ErrImagePull", "not found")], None, None)
+    else {
+        panic!("it waits");
+    };
+    assert!(message.starts_with("not found; its labels"), "{message}");
+    let going = leaving(waits("ErrImagePull", "not found"));
+    assert_eq!(
+        of(&labelled, &[going], None, Some(&message)),
+        begun(&message)
+    );
+    let running = container("Running", &json!({"running": {}}));
+    assert_eq!(of(&labelled, &[running], None, None), State::Runs);
+    let mut kept = waits("ErrImagePull", "not found");
+    kept.metadata.labels = labelled.metadata.labels.clone();
+    assert_eq!(of(&labelled, &[kept], None, None), held("not found"));
+}
+
+#[test]
 fn what_was_last_known_is_said_once() {
     let bundle = |reason: &str, message: &str| -> Bundle {
         serde_json::from_value(json!({

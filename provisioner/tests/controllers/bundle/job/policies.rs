@@ -6,7 +6,10 @@ use futures::StreamExt as _;
 use k8s_openapi::api::{
     admissionregistration::v1::ValidatingAdmissionPolicyBinding, core::v1::Container,
 };
-use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{
+    api::ListParams,
+    runtime::{WatchStreamExt as _, watcher},
+};
 use kubelet::{container, ended};
 use tokio::time::{Instant, timeout_at};
 
@@ -225,6 +228,39 @@ async fn a_policy_that_takes_away_what_jobs_are_known_by_is_told_and_not_fought(
 }
 
 #[tokio::test]
+async fn a_policy_that_takes_the_labels_of_pods_away_is_told_and_breaks_nothing() {
+    let world = place().await;
+    let name = unique("bare");
+    let bare = json!({
+        "reinvocationPolicy": "Never",
+        "mutations": [{
+            "patchType": "JSONPatch",
+            "jsonPatch": {"expression": "[JSONPatch{op: 'replace', path: '/metadata/labels/core.rukpak.io~1owner-name', value: 'nobody'}]"},
+        }],
+    });
+    policy(world, &name, "MutatingAdmission", ("", "pods"), bare).await;
+    in_force(world, &name, false, |answer| {
+        let pod = answer.as_ref().ok();
+        pod.is_some_and(|pod| pod["metadata"]["labels"]["core.rukpak.io/owner-name"] == "nobody")
+    })
+    .await;
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    told(world, &name, "UnpackPending", "its labels were taken away").await;
+    let node = node(world).await;
+    let job = node.job(&name).await;
+    let pods = node.pods().list(&ListParams::default()).await.unwrap();
+    let its = |pod: &Pod| {
+        let owners = pod.owner_references();
+        owners
+            .iter()
+            .any(|owner| Some(&owner.uid) == job.uid().as_ref())
+    };
+    let pod = pods.into_iter().find(its).unwrap();
+    node.run(&pod, &small(&name)).await.unwrap();
+    world.wait_bundle(&name, "Unpacked", "True").await;
+}
+
+#[tokio::test]
 async fn jobs_that_a_policy_denies_are_told_for_as_long_as_it_does() {
     let world = place().await;
     let name = unique("nojob");
@@ -276,4 +312,28 @@ async fn pods_that_a_policy_denies_are_told_until_it_lets_them_pass() {
         message(&bundle)
     );
     assert_eq!(bundle.status.unwrap().phase, Some(Phase::Pending));
+}
+
+#[tokio::test]
+async fn why_another_pod_is_denied_is_told_with_what_became_of_the_one_before() {
+    let world = place().await;
+    let name = unique("second");
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let node = node(world).await;
+    let pod = node.pod(&name).await;
+    let denied =
+        json!({"validations": [{"expression": "false", "message": "one pod a day is enough"}]});
+    policy(world, &name, "ValidatingAdmission", ("", "pods"), denied).await;
+    in_force(world, &name, false, Result::is_err).await;
+    let evicted = json!({
+        "phase": "Failed",
+        "reason": "Evicted",
+        "message": "The node was low on resource: memory.",
+        "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}],
+    });
+    node.status(&pod, evicted).await;
+    let bundle = told(world, &name, "UnpackPending", "one pod a day is enough").await;
+    let said = message(&bundle);
+    assert!(said.contains("cannot make another pod"), "{said}");
+    assert!(said.contains("The node was low on resource"), "{said}");
 }

@@ -1,0 +1,111 @@
+//! What policies and old clusters make of a Job on its way in.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
+use manifests::api::labels;
+
+use super::declare::BUNDLE;
+
+/// What a Job has lost on its way into the cluster, and what to do about it.
+pub(super) fn missing(declared: &Job, created: &Job) -> Option<&'static str> {
+    let keeps = |key: &str| created.annotations().get(key) == declared.annotations().get(key);
+    if !keeps(labels::IMAGE) || !keeps(labels::DECLARED) {
+        return Some(
+            "its annotations; exempt the system namespace from the policy that takes them away",
+        );
+    }
+    // A policy may add some.
+    let has_labels = |declared: &BTreeMap<String, String>, created: &BTreeMap<String, String>| {
+        let keys = [labels::OWNER_KIND, labels::OWNER_NAME];
+        keys.iter()
+            .all(|&key| declared.get(key) == created.get(key))
+    };
+    if !has_labels(declared.labels(), created.labels())
+        || !has_labels(&pod_labels(declared), &pod_labels(created))
+    {
+        return Some(
+            "its labels or those of its pods; exempt the system namespace from the policy that changes them",
+        );
+    }
+    if has_volume(declared) && !has_volume(created) {
+        return Some(
+            "the volume that is the image: this cluster does not offer image volumes; start the provisioner with \
+             --unpack-mode=init-container",
+        );
+    }
+    None
+}
+
+fn pod_labels(job: &Job) -> BTreeMap<String, String> {
+    let template = job.spec.as_ref().map(|spec| &spec.template);
+    let metadata = template.and_then(|template| template.metadata.as_ref());
+    let labels = metadata.and_then(|metadata| metadata.labels.clone());
+    labels.unwrap_or_default()
+}
+
+fn has_volume(job: &Job) -> bool {
+    let pod = job
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref());
+    let mut volumes = pod.into_iter().flat_map(|pod| pod.volumes.iter().flatten());
+    volumes.any(|volume| volume.name == BUNDLE && volume.image.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use unpacker::source::Image;
+
+    use super::*;
+    use crate::{
+        bundle::job::declare,
+        settings::{Mode, Settings},
+    };
+
+    #[test]
+    fn what_a_policy_takes_away_is_noticed_and_what_it_adds_is_not() {
+        let bundle = serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": "b", "uid": "u"},
+            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {
+                "type": "image", "image": {"ref": "quay.io/a/b:v1"},
+            }},
+        }));
+        let image = Image {
+            reference: "quay.io/a/b:v1".parse().unwrap(),
+            platform: None,
+        };
+        let settings = Settings::default();
+        let declared = declare::job(&bundle.unwrap(), &image, Mode::ImageVolume, &settings);
+        let declared = declared.unwrap();
+        let mut created = declared.clone();
+        created.annotations_mut().insert("a".into(), "b".into());
+        let pod = created.spec.as_mut().unwrap().template.spec.as_mut();
+        let pod = pod.unwrap();
+        let mut sidecar = pod.containers[0].clone();
+        sidecar.name = "sidecar".to_owned();
+        pod.containers.insert(0, sidecar);
+        assert_eq!(missing(&declared, &created), None);
+
+        let mut bare = created.clone();
+        bare.annotations_mut().clear();
+        assert!(missing(&declared, &bare).unwrap().contains("annotations"));
+        let mut renamed = created.clone();
+        let name = labels::OWNER_NAME.to_owned();
+        renamed.labels_mut().insert(name, "other".to_owned());
+        assert!(missing(&declared, &renamed).unwrap().contains("its labels"));
+        let mut nameless = created.clone();
+        nameless.spec.as_mut().unwrap().template.metadata = None;
+        assert!(missing(&declared, &nameless).unwrap().contains("its pods"));
+        let mut without = created;
+        let pod = without.spec.as_mut().unwrap().template.spec.as_mut();
+        pod.unwrap().volumes = None;
+        assert!(
+            missing(&declared, &without)
+                .unwrap()
+                .contains("--unpack-mode")
+        );
+    }
+}
