@@ -137,7 +137,7 @@ async fn from_job(
 }
 
 /// What is sent has to come to who works with it.
-fn elsewhere() -> Response {
+pub(super) fn elsewhere() -> Response {
     answer::unavailable(
         "this replica does not lead, and only the one that does takes content: send it to the Service, which leads there",
     )

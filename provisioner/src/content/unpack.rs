@@ -26,7 +26,7 @@ use unpacker::{
 use super::{
     access::PodToken,
     answer, bundles,
-    routes::Shared,
+    routes::{Shared, elsewhere},
     uploads::{Alone, IDLE, TOTAL, forget, refuse},
 };
 use crate::{
@@ -136,6 +136,10 @@ async fn keep(
 ) -> Result<(), Response> {
     // Meanwhile somebody may have deleted one of them.
     let (fresh, job) = find(shared, &bundle.name_any(), token).await?;
+    // Receiving takes its time, and another replica may have begun to lead.
+    if !shared.parts.leading.get() {
+        return Err(elsewhere());
+    }
     if let Some(before) = job::handed_over(&job) {
         return if before == *digest {
             Ok(())

@@ -25,7 +25,7 @@ use super::{
     access::Caller,
     answer,
     bundles::{self, unpacked},
-    routes::Shared,
+    routes::{Shared, elsewhere},
     stream,
 };
 use crate::bundle::upload::{self, Kept};
@@ -134,6 +134,10 @@ async fn keep(shared: &Shared, bundle: &Bundle, received: &Received) -> Response
         }
         Err(response) => return response,
     };
+    // Receiving takes its time, and another replica may have begun to lead.
+    if !parts.leading.get() {
+        return elsewhere();
+    }
     if let Some(digest) = unpacked(&bundle) {
         return same_or_too_late(digest, stored.digest);
     }

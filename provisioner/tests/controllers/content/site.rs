@@ -121,6 +121,7 @@ pub(super) struct Site {
     pub(super) namespace: String,
     pub(super) settings: Arc<Settings>,
     pub(super) store: Arc<Store>,
+    pub(super) leading: Leading,
     pub(super) port: u16,
     pub(super) ready: tokio::sync::watch::Receiver<bool>,
     stop: DropGuard,
@@ -175,6 +176,7 @@ impl Site {
             ..Options::default()
         };
         let (settings, store) = (Arc::clone(&parts.settings), Arc::clone(&parts.store));
+        let leading = parts.leading.clone();
         let service = Service::bind(parts, &options).await.unwrap();
         let (port, ready) = (service.address().port(), service.ready());
         let stop = CancellationToken::new();
@@ -185,6 +187,7 @@ impl Site {
             namespace,
             settings,
             store,
+            leading,
             port,
             ready,
             stop: stop.drop_guard(),

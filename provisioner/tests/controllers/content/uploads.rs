@@ -10,6 +10,7 @@ use manifests::api::bundle::{Bundle, Phase};
 use provisioner::bundle::upload;
 use reqwest::Method;
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 use super::site::{Answer, Site, digest, files, image, noise, packed, saying, upload as source};
 use crate::support::{eventually, unique};
@@ -185,14 +186,9 @@ async fn what_is_too_large_for_the_cluster_is_kept_where_the_store_lasts() {
     );
 }
 
-#[tokio::test]
-async fn two_uploads_for_one_bundle_do_not_mix() {
-    let site = Site::new().await;
-    let token = site.token(&["bundle-uploader"]).await;
-    let name = site.waiting().await.name_any();
-    let content = saying("the first one");
-    let archive = packed(&content);
-    let (end, rest) = tokio::sync::oneshot::channel::<()>();
+/// A body that comes to its end only when it is told to.
+fn halting(archive: &[u8]) -> (oneshot::Sender<()>, reqwest::Body) {
+    let (end, rest) = oneshot::channel::<()>();
     let (head, tail) = archive.split_at(20);
     let parts = stream::unfold(
         (0, Some(rest), [head, tail].map(Bytes::copy_from_slice)),
@@ -204,9 +200,48 @@ async fn two_uploads_for_one_bundle_do_not_mix() {
             Some((Ok::<_, std::io::Error>(part), (number + 1, rest, parts)))
         },
     );
+    (end, reqwest::Body::wrap_stream(parts))
+}
+
+#[tokio::test]
+async fn who_leads_no_longer_when_an_upload_has_come_keeps_nothing_of_it() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let name = site.waiting().await.name_any();
+    let path = format!("/uploads/{name}.tgz");
+    let content = saying("too late");
+    let slow = site.request(Method::PUT, &path, &token).await;
+    let (end, body) = halting(&packed(&content));
+    let slow = tokio::spawn(Answer::of(slow.body(body)));
+    // It has been let in as soon as nobody else is.
+    eventually("an upload under way", async || {
+        let request = site.request(Method::PUT, &path, &token).await;
+        let request = request.header("Content-Type", "text/plain").body("x");
+        match Answer::of(request).await.refusal() {
+            (409, _, _) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    site.leading.set(false);
+    end.send(()).unwrap();
+    let (status, _, message) = slow.await.unwrap().refusal();
+    assert_eq!(status, 503, "{message}");
+    assert!(message.contains("does not lead"), "{message}");
+    assert_eq!(maps(&site).await, [""; 0]);
+    assert!(site.store.hold(&digest(&content)).is_err());
+}
+
+#[tokio::test]
+async fn two_uploads_for_one_bundle_do_not_mix() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let name = site.waiting().await.name_any();
+    let content = saying("the first one");
     let path = format!("/uploads/{name}.tgz");
     let slow = site.request(Method::PUT, &path, &token).await;
-    let slow = tokio::spawn(Answer::of(slow.body(reqwest::Body::wrap_stream(parts))));
+    let (end, body) = halting(&packed(&content));
+    let slow = tokio::spawn(Answer::of(slow.body(body)));
 
     let refusal = eventually("refusing a second upload", async || {
         // Refused in any case, so that it cannot be the first.
