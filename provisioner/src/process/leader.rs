@@ -1,14 +1,15 @@
 //! The label that leads the Service to the pod that works.
 //!
 //! Content has to come to who works with it. So the one that leads labels its own pod and takes the label from others;
-//! who begins, and who ends, has it no longer. Outside of a cluster there is no pod and no label.
+//! who begins, and who ends, has it no longer. Without a Lease nobody knows who is alone: then all have it that work, and
+//! nobody takes it from others, who would take it back. Outside of a cluster there is no pod and no label.
 
-use std::{env, time::Duration};
+use std::{collections::BTreeSet, env, mem, time::Duration};
 
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{PartialObjectMeta, Patch, PatchParams},
     runtime::{WatchStreamExt as _, watcher},
 };
@@ -21,8 +22,66 @@ use crate::watches::Pauses;
 
 /// How long the apiserver may take for one request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to wait after it has refused one.
+/// How long to wait between changes, whether they were refused or not.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Which pods have the label, as far as is known.
+#[derive(Debug, Default)]
+struct Labelled {
+    pods: BTreeSet<String>,
+    is_listed: bool,
+    /// What the watch lists at this moment.
+    listing: BTreeSet<String>,
+}
+
+impl Labelled {
+    /// What the watch tells. A pod without the label is gone for it; and what was lost while there was no watch, it does
+    /// not tell but by not listing it.
+    fn see<K: Resource>(&mut self, event: &watcher::Event<K>) {
+        match event {
+            watcher::Event::Init => self.listing.clear(),
+            watcher::Event::InitApply(pod) => {
+                self.listing.insert(pod.name_any());
+            }
+            watcher::Event::InitDone => {
+                self.pods = mem::take(&mut self.listing);
+                self.is_listed = true;
+            }
+            watcher::Event::Apply(pod) => {
+                self.pods.insert(pod.name_any());
+            }
+            watcher::Event::Delete(pod) => {
+                self.pods.remove(&pod.name_any());
+            }
+        }
+    }
+
+    /// Which pods have to have it, or not.
+    fn changes(&self, me: &str, alone: bool) -> Vec<(String, bool)> {
+        if !self.is_listed {
+            return Vec::new();
+        }
+        let ours = (!self.pods.contains(me)).then(|| (me.to_owned(), true));
+        let others = self.pods.iter().filter(|&pod| alone && pod != me);
+        let others = others.map(|pod| (pod.clone(), false));
+        ours.into_iter().chain(others).collect()
+    }
+
+    fn changed(&mut self, pod: &str, has: bool) {
+        if has {
+            self.pods.insert(pod.to_owned());
+        } else {
+            self.pods.remove(pod);
+        }
+    }
+}
+
+fn see<K: Resource>(labelled: &mut Labelled, event: Result<watcher::Event<K>, watcher::Error>) {
+    match event {
+        Ok(event) => labelled.see(&event),
+        Err(error) => warn!(%error, "failed to watch the leader's label; trying again"),
+    }
+}
 
 /// The label, as one replica sees it.
 pub(super) struct Label {
@@ -65,10 +124,10 @@ impl Label {
         }
     }
 
-    /// Labels our own pod, and takes the label from others, whenever that is not so. Never ends.
-    pub(super) async fn hold(&self) {
-        while let Err(error) = self.set(&self.me, true).await {
-            warn!(pod = self.me, %error, "failed to label this pod as the leader's; trying again");
+    /// Labels our own pod, and takes the label from others if nobody else may have it, whenever that is not so. Never
+    /// ends.
+    pub(super) async fn hold(&self, alone: bool) {
+        while !self.change(&self.me, true).await {
             sleep(PAUSE).await;
         }
         info!(pod = self.me, "this pod has the leader's label");
@@ -76,27 +135,41 @@ impl Label {
         let mut events = watcher(self.pods.clone(), config)
             .backoff(Pauses::default())
             .boxed();
+        let mut labelled = Labelled::default();
         while let Some(event) = events.next().await {
-            let (name, should) = match event {
-                Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod))
-                    if pod.name_any() != self.me =>
-                {
-                    (pod.name_any(), false)
+            see(&mut labelled, event);
+            loop {
+                while let Some(Some(event)) = events.next().now_or_never() {
+                    see(&mut labelled, event);
                 }
-                // A pod without the label is gone for the watch.
-                Ok(watcher::Event::Delete(pod)) if pod.name_any() == self.me => {
-                    (pod.name_any(), true)
+                let changes = labelled.changes(&self.me, alone);
+                if changes.is_empty() {
+                    break;
                 }
-                Ok(_) => continue,
-                Err(error) => {
-                    warn!(%error, "failed to watch the leader's label; trying again");
-                    continue;
+                for (pod, should) in changes {
+                    if self.change(&pod, should).await {
+                        labelled.changed(&pod, should);
+                    }
                 }
-            };
-            if let Err(error) = self.set(&name, should).await {
-                warn!(pod = name, %error, "failed to change the leader's label");
+                // Whether it was refused, or somebody changes it back each time.
+                sleep(PAUSE).await;
             }
         }
+    }
+
+    /// Says in the log if it does not succeed.
+    async fn change(&self, pod: &str, should: bool) -> bool {
+        match timeout(PATIENCE, self.set(pod, should)).await {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => {
+                warn!(pod, should, %error, "failed to change the leader's label; trying again");
+            }
+            Err(_) => warn!(
+                pod,
+                should, "failed to change the leader's label in time; trying again"
+            ),
+        }
+        false
     }
 
     async fn set(&self, pod: &str, leads: bool) -> Result<(), kube::Error> {
@@ -111,6 +184,63 @@ impl Label {
             // Somebody else's pod may be gone; ours is there as long as we are.
             Err(kube::Error::Api(status)) if status.code == 404 && !leads => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+
+    use super::*;
+
+    fn pod(name: &str) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some(name.to_owned());
+        pod
+    }
+
+    fn list(labelled: &mut Labelled, names: &[&str]) {
+        labelled.see(&Event::<Pod>::Init);
+        for name in names {
+            labelled.see(&Event::InitApply(pod(name)));
+        }
+        labelled.see(&Event::<Pod>::InitDone);
+    }
+
+    #[test]
+    fn the_label_is_ours_and_nobody_elses_if_there_is_a_lease() {
+        let mut labelled = Labelled::default();
+        assert!(
+            labelled.changes("me", true).is_empty(),
+            "nothing is known yet"
+        );
+        list(&mut labelled, &["me", "other"]);
+        let others = [("other".to_owned(), false)];
+        assert_eq!(labelled.changes("me", true), others);
+        assert!(labelled.changes("me", false).is_empty());
+        // It is not done before it has succeeded.
+        assert_eq!(labelled.changes("me", true), others);
+        labelled.changed("other", false);
+        assert!(labelled.changes("me", true).is_empty());
+        labelled.see(&Event::Apply(pod("other")));
+        assert_eq!(labelled.changes("me", true), others);
+        labelled.see(&Event::Delete(pod("other")));
+        assert!(labelled.changes("me", true).is_empty());
+    }
+
+    #[test]
+    fn a_label_that_was_lost_is_noticed_whether_it_was_seen_to_go_or_not() {
+        let ours = [("me".to_owned(), true)];
+        for alone in [true, false] {
+            let mut labelled = Labelled::default();
+            list(&mut labelled, &["me"]);
+            labelled.see(&Event::Delete(pod("me")));
+            assert_eq!(labelled.changes("me", alone), ours);
+            labelled.changed("me", true);
+            assert!(labelled.changes("me", alone).is_empty());
+            list(&mut labelled, &[]);
+            assert_eq!(labelled.changes("me", alone), ours);
         }
     }
 }

@@ -153,6 +153,7 @@ fn lead(
     stop: &CancellationToken,
 ) -> JoinHandle<()> {
     let takes = configuration.controllers.bundle;
+    let alone = configuration.lease.is_some();
     let (leading, stop) = (working.leading.clone(), stop.clone());
     leading.set(takes);
     let label = label.filter(|_| takes);
@@ -160,7 +161,7 @@ fn lead(
     tokio::spawn(async move {
         let hold = async {
             match &held {
-                Some(label) => label.hold().await,
+                Some(label) => label.hold(alone).await,
                 None => std::future::pending().await,
             }
         };

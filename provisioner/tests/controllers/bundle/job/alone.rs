@@ -9,7 +9,7 @@ use super::*;
 use crate::support::storage;
 
 /// A control plane without a provisioner.
-async fn cluster() -> Cluster {
+pub(super) async fn cluster() -> Cluster {
     let cluster = Cluster::start_with(&cluster::Options::default())
         .await
         .unwrap();
@@ -17,7 +17,7 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-async fn start(cluster: &Cluster, folder: &TempDir) -> (Provisioner, Kubelet) {
+pub(super) async fn start(cluster: &Cluster, folder: &TempDir) -> (Provisioner, Kubelet) {
     let options = Options {
         storage: Some(folder.path().to_owned()),
         flags: vec![
@@ -32,7 +32,7 @@ async fn start(cluster: &Cluster, folder: &TempDir) -> (Provisioner, Kubelet) {
 }
 
 /// A Bundle that does not say who pulls.
-async fn bundle(client: &Client, name: &str) -> Api<Bundle> {
+pub(super) async fn bundle(client: &Client, name: &str) -> Api<Bundle> {
     let api: Api<Bundle> = Api::all(client.clone());
     let spec = BundleSpec {
         provisioner_class_name: "core.rukpak.io/plain".to_owned(),
@@ -233,6 +233,32 @@ async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_c
     second.signal("TERM").await;
     assert_eq!(second.ended().await, 0, "{}", second.log());
     labelled(&pods, &[]).await;
+}
+
+#[tokio::test]
+async fn without_a_lease_replicas_leave_each_other_the_label() {
+    let cluster = cluster().await;
+    let pods: Api<Pod> = Api::namespaced(cluster.client().unwrap(), SYSTEM);
+    let mut started = Vec::new();
+    for name in ["one", "two"] {
+        replica(&pods, name, false).await;
+        let options = Options {
+            flags: vec!["--controllers=bundle".to_owned()],
+            environment: vec![("POD_NAME", name.to_owned())],
+            ..Options::default()
+        };
+        let provisioner = Provisioner::start(&cluster, options).await;
+        provisioner.says("this pod has the leader's label").await;
+        started.push(provisioner);
+    }
+    labelled(&pods, &["one", "two"]).await;
+    // What somebody takes away comes back, and is the only thing that has changed since.
+    let before = pods.get("two").await.unwrap().resource_version();
+    let label = Patch::Merge(json!({"metadata": {"labels": {"core.rukpak.io/leader": null}}}));
+    let params = PatchParams::default();
+    pods.patch("one", &params, &label).await.unwrap();
+    labelled(&pods, &["one", "two"]).await;
+    assert_eq!(pods.get("two").await.unwrap().resource_version(), before);
 }
 
 /// Puts something to a replica, past the Service.
