@@ -8,7 +8,7 @@ use unpacker::Store;
 
 use crate::{
     account::Accounts,
-    bundle::job::Tries,
+    bundle::job::{Tries, Turns},
     events::Events,
     kinds::Kinds,
     leading::Leading,
@@ -46,6 +46,8 @@ pub struct Context {
     pub leading: Leading,
     /// When Jobs of Bundles may follow each other.
     pub tries: Arc<Tries>,
+    /// How many of these Jobs work at once.
+    pub turns: Arc<Turns>,
     /// What has to be done before the process is ready: take a task when a watch starts, drop it at its first sync.
     pub ready: Ready,
     /// The clock.

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, StreamExt as _, future};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, future, stream};
 use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Event as Said, Pod, Secret},
@@ -30,7 +30,7 @@ use tracing::{debug, warn};
 use unpacker::job::chain;
 
 use super::{
-    job,
+    job::{self, Turns},
     reconcile::{Error, Shared, reconcile},
     source,
     status::is_unpacked,
@@ -113,7 +113,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
         }
     };
     let controller = Controller::for_stream(bundles, reader.clone());
-    let controller = with_jobs(controller, &client, &namespace, reader)
+    let controller = with_jobs(controller, &shared.ctx, reader)
         .with_config(Config::default().concurrency(RECONCILES))
         .watches_stream(secrets, of_secret)
         .watches_stream(config_maps, of_config_map)
@@ -136,15 +136,22 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
 /// Has Bundles looked at as their Jobs get on.
 fn with_jobs(
     controller: Controller<Bundle>,
-    client: &Client,
-    namespace: &str,
+    ctx: &Context,
     reader: Reader<Bundle>,
 ) -> Controller<Bundle> {
+    let (client, namespace) = (&ctx.client, &ctx.settings.system_namespace);
     let of_bundles = watcher::Config::default().labels(&format!("{}=Bundle", labels::OWNER_KIND));
-    let jobs = touched::<Job>(client.clone(), namespace, of_bundles.clone());
+    // Whether they have ended is not in their metadata.
+    let jobs = Api::<Job>::namespaced(client.clone(), namespace);
+    let seen = Arc::clone(&ctx.turns);
+    let jobs = watcher(jobs, of_bundles.clone())
+        .backoff(Pauses::default())
+        .inspect_ok(move |event| seen.see(event))
+        .touched_objects();
     let pods = touched::<Pod>(client.clone(), namespace, of_bundles);
     let refused = watcher::Config::default().fields(job::REFUSALS);
     let refused = touched::<Said>(client.clone(), namespace, refused);
+    let turns = turns(Arc::clone(&ctx.turns), reader.clone());
     let of_refusal = move |said: PartialObjectMeta<Said>| {
         // It is called after its Job.
         let name = said.name_any();
@@ -153,9 +160,25 @@ fn with_jobs(
         waiting(&reader, |other| other.metadata.name == bundle)
     };
     controller
+        .reconcile_on(turns)
         .watches_stream(jobs, owners)
         .watches_stream(pods, owners)
         .watches_stream(refused, of_refusal)
+}
+
+/// Bundles whose turn it is to make a Job.
+fn turns(turns: Arc<Turns>, reader: Reader<Bundle>) -> impl Stream<Item = ObjectRef<Bundle>> {
+    stream::unfold((turns, reader), |(turns, reader)| async move {
+        loop {
+            let (uid, name) = turns.next().await;
+            let bundle = ObjectRef::new(&name);
+            let found = reader.get(&bundle);
+            if found.is_some_and(|found| found.uid().as_ref() == Some(&uid)) {
+                return Some((bundle, (turns, reader)));
+            }
+            turns.leave(&uid);
+        }
+    })
 }
 
 /// A status that only tells more of what we did is no reason to look again, as a status that was taken away is.
@@ -194,8 +217,8 @@ where
 }
 
 /// The Bundle that an object was made for.
-fn owner<K>(object: &PartialObjectMeta<K>) -> Option<String> {
-    let labels = object.metadata.labels.as_ref()?;
+fn owner<K: Resource>(object: &K) -> Option<String> {
+    let labels = object.meta().labels.as_ref()?;
     let is_bundle = labels
         .get(labels::OWNER_KIND)
         .is_some_and(|kind| kind == "Bundle");
@@ -204,7 +227,7 @@ fn owner<K>(object: &PartialObjectMeta<K>) -> Option<String> {
 
 /// The same, to be looked at.
 #[expect(clippy::needless_pass_by_value)] // so the controller gives them
-fn owners<K>(object: PartialObjectMeta<K>) -> Option<ObjectRef<Bundle>> {
+fn owners<K: Resource>(object: K) -> Option<ObjectRef<Bundle>> {
     owner(&object).map(|name| ObjectRef::new(&name))
 }
 

@@ -17,6 +17,7 @@ mod error;
 mod objects;
 mod outcome;
 mod tries;
+mod turns;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -52,6 +53,7 @@ pub use error::Error;
 use objects::{delete, list, pods, refused};
 use outcome::State;
 pub use tries::Tries;
+pub use turns::Turns;
 
 /// The first version whose clusters offer image volumes unless somebody has switched them off.
 const IMAGE_VOLUMES: KubeVersion = KubeVersion::new(1, 35);
@@ -103,6 +105,9 @@ pub(super) async fn bring(
     let Some(job) = found.map_err(|source| work.failed("get", source))? else {
         return work.make(image).await;
     };
+    if !admit::is_of(&job, bundle) || outcome::is_finished(&job) {
+        ctx.turns.leave(uid(bundle));
+    }
     if !admit::is_of(&job, bundle) {
         return Err(Error::Taken { job: work.full }.into());
     }
@@ -152,13 +157,18 @@ pub(super) async fn bring(
 /// Removes a Job that has done its work and does not end, because somebody's policy has put a container into its pod
 /// that does not. One that ends removes itself after a while.
 pub(super) async fn tidy(ctx: &Context, bundle: &Bundle) -> Result<(), ApiError> {
-    if !ctx.leading.get() || ctx.tries.is_tidy(uid(bundle)) {
+    if !ctx.leading.get() {
+        return Ok(());
+    }
+    if ctx.tries.is_tidy(uid(bundle)) {
+        ctx.turns.leave(uid(bundle));
         return Ok(());
     }
     let jobs = api(ctx);
     let job: Option<Job> = fetch::get(&jobs, &name(bundle)).await?;
     let Some(job) = job.filter(|job| admit::is_of(job, bundle)) else {
         ctx.tries.tidied(uid(bundle));
+        ctx.turns.leave(uid(bundle));
         return Ok(());
     };
     if outcome::is_finished(&job) || job.metadata.deletion_timestamp.is_some() {
@@ -186,12 +196,13 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Makes the Job, unless the one before was made only just now.
+    /// Makes the Job, unless the one before was made only just now, or too many others work.
     async fn make(&self, image: &Image) -> Result<Fetched, fetch::Error> {
-        let (ctx, bundle) = (self.ctx, self.bundle);
-        let wait = ctx.tries.wait(uid(bundle), Instant::now());
+        let (ctx, uid) = (self.ctx, uid(self.bundle));
+        let wait = ctx.tries.wait(uid, Instant::now());
         if !wait.is_zero() {
-            let phase = bundle.status.as_ref().and_then(|status| status.phase);
+            ctx.turns.leave(uid);
+            let phase = self.bundle.status.as_ref().and_then(|status| status.phase);
             return Ok(Fetched::Waits {
                 message: format!("Job {} is gone; another one follows", self.full),
                 // Why there is none, if that was told, is more than that there is none.
@@ -199,6 +210,19 @@ impl Work<'_> {
                 again: Some(wait),
             });
         }
+        ctx.turns.listed().await;
+        if !ctx.turns.take(uid, &self.bundle.name_any()) {
+            return Ok(begun("waiting for other unpack Jobs to finish first"));
+        }
+        let made = self.create(image).await;
+        if made.is_err() {
+            ctx.turns.leave(uid);
+        }
+        made
+    }
+
+    async fn create(&self, image: &Image) -> Result<Fetched, fetch::Error> {
+        let (ctx, bundle) = (self.ctx, self.bundle);
         let declared = self.declare(&self.resolve(image).await?).await?;
         let params = PostParams::default();
         let creating = self.jobs.create(&params, &declared);

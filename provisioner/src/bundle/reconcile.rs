@@ -64,6 +64,7 @@ impl Shared {
         self.backoff.forget(uid);
         self.held.release(uid);
         self.ctx.tries.forget(uid);
+        self.ctx.turns.leave(uid);
     }
 
     /// Forgets Bundles that do not exist.
@@ -72,6 +73,7 @@ impl Shared {
         self.backoff.retain(&exists);
         self.held.retain(&exists);
         self.ctx.tries.retain(&exists);
+        self.ctx.turns.retain(&exists);
     }
 }
 

@@ -87,6 +87,7 @@ pub fn context(
         store: Arc::new(store),
         leading: Leading::default(),
         tries: Arc::default(),
+        turns: Arc::default(),
         ready: Ready::default(),
         now: Timestamp::now,
         accounts,

@@ -40,24 +40,32 @@ pub(super) fn is_of(job: &Job, bundle: &Bundle) -> bool {
     is_owned(&job.metadata, "Bundle", bundle.uid().as_deref())
 }
 
+/// The uid of the Bundle that an object is controlled by.
+pub(super) fn bundle(object: &ObjectMeta) -> Option<&str> {
+    owner(object, "Bundle")
+}
+
 /// Whether an object is controlled by one of that kind and uid.
 pub(super) fn is_owned(object: &ObjectMeta, kind: &str, uid: Option<&str>) -> bool {
-    let is_it = |owner: &OwnerReference| {
-        let group = match kind {
-            "Bundle" => GROUP,
-            _ => "batch",
-        };
+    let owner = owner(object, kind);
+    owner.is_some() && owner == uid
+}
+
+/// The uid of what an object is controlled by, if that is of this kind. The apiserver sees to it that it is one.
+fn owner<'a>(object: &'a ObjectMeta, kind: &str) -> Option<&'a str> {
+    let group = match kind {
+        "Bundle" => GROUP,
+        _ => "batch",
+    };
+    let is_it = |owner: &&OwnerReference| {
         let is_group = owner
             .api_version
             .split_once('/')
             .is_some_and(|(found, _)| found == group);
-        owner.controller == Some(true)
-            && is_group
-            && owner.kind == kind
-            && Some(owner.uid.as_str()) == uid
-            && !owner.uid.is_empty()
+        owner.controller == Some(true) && is_group && owner.kind == kind && !owner.uid.is_empty()
     };
-    object.owner_references.iter().flatten().any(is_it)
+    let owner = object.owner_references.iter().flatten().find(is_it)?;
+    Some(&owner.uid)
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ mod alone;
 mod failures;
 mod policies;
 mod strangers;
+mod turns;
 
 use cluster::{Cluster, DryRun};
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-use kube::ResourceExt;
+use kube::{ResourceExt, api::ListParams};
 use manifests::api::bundle::Pull;
 use tokio::sync::OnceCell;
 

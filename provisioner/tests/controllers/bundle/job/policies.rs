@@ -6,10 +6,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::{
     admissionregistration::v1::ValidatingAdmissionPolicyBinding, core::v1::Container,
 };
-use kube::{
-    api::ListParams,
-    runtime::{WatchStreamExt as _, watcher},
-};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use kubelet::{container, ended};
 use tokio::time::{Instant, timeout_at};
 
