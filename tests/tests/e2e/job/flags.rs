@@ -1,0 +1,101 @@
+//! Jobs as flags of the provisioner want them.
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
+use futures::FutureExt as _;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::{delete, pulled, reference, succeeded, told};
+use crate::e2e::{
+    bundle::Operator,
+    wait::{self, message},
+    world::{CORE, CORE_POD, LEADER_LABELS, SYSTEM, World, world},
+};
+
+/// The provisioner is started anew for it.
+#[tokio::test]
+async fn flags_say_who_pulls_how_where_there_are_no_image_volumes_and_for_how_long() {
+    let world = world().await;
+    let _alone = CORE_POD.write().await;
+    let (image, missing) = (
+        world.image("by-copy:v1.0.0"),
+        world.image("by-copy-missing:v1.0.0"),
+    );
+    Operator::new("bycopy", "1.0.0").push(&image, &[]);
+    let before = flags(&world.of::<Deployment>(SYSTEM).get(CORE).await.unwrap());
+    let others = [
+        "--image-pull=job",
+        "--unpack-mode=init-container",
+        "--unpack-deadline=40s",
+    ];
+    let forced = [&before[..], &others.map(str::to_owned)].concat();
+    // Whatever comes of it, the other tests count on the usual ones.
+    let checked = AssertUnwindSafe(with_flags(world, &forced, &image, &missing)).catch_unwind();
+    let checked = checked.await;
+    start(world, &before).await;
+    if let Err(panic) = checked {
+        resume_unwind(panic);
+    }
+    delete(world, "by-copy").await;
+    delete(world, "by-copy-missing").await;
+}
+
+async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str) {
+    start(world, flags).await;
+    let mut unsaid = pulled(image);
+    unsaid["image"].as_object_mut().unwrap().remove("pull");
+    world.bundle("by-copy", unsaid).await;
+    world.bundle("by-copy-missing", pulled(missing)).await;
+
+    let bundle = world.unpacked("by-copy").await;
+    assert!(reference(&bundle).contains("@sha256:"));
+    let pod = succeeded(world, "by-copy").await;
+    assert!(
+        pod.volumes
+            .iter()
+            .flatten()
+            .all(|volume| volume.image.is_none())
+    );
+    assert_eq!(pod.init_containers.unwrap().len(), 1);
+    assert_eq!(pod.containers[0].image, Some(reference(&bundle)));
+
+    let late = told(
+        world,
+        "by-copy-missing",
+        "False UnpackFailed",
+        "not done within 40 s",
+    )
+    .await;
+    // It was about to try again, or had just done so.
+    let conditions = late.status.unwrap().conditions;
+    let told = message(&conditions, "Unpacked");
+    assert!(told.contains("pull") && told.contains(missing), "{told}");
+}
+
+fn flags(deployment: &Deployment) -> Vec<String> {
+    let pod = deployment.spec.as_ref().unwrap().template.spec.as_ref();
+    pod.unwrap().containers[0].args.clone().unwrap()
+}
+
+/// Starts the provisioner with these flags, and waits until it leads.
+async fn start(world: &World, args: &[String]) {
+    let patch =
+        json!([{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": args}]);
+    let patch = Patch::<()>::Json(serde_json::from_value(patch).unwrap());
+    let params = PatchParams::default();
+    world
+        .of::<Deployment>(SYSTEM)
+        .patch(CORE, &params, &patch)
+        .await
+        .unwrap();
+    world.provisioner().await;
+    wait::pod(world.pods(), LEADER_LABELS, "of these flags", |pod| {
+        let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+        containers
+            .into_iter()
+            .any(|it| it.args.as_deref() == Some(args))
+    })
+    .await;
+}
