@@ -2,6 +2,8 @@
 
 mod stays;
 
+use std::cell::Cell;
+
 use anyhow::{Context, bail};
 use futures::StreamExt as _;
 use kube::{
@@ -18,27 +20,33 @@ use crate::{
     Exit,
     args::{self, Cascade, DefinitionPolicy, DryRun, UninstallArgs},
     cluster::{self, Cluster, MANAGER},
-    confirm,
-    message::{self, count},
-    output, progress,
+    confirm, message, output, progress,
     watch::{self, Change},
 };
-use stays::Definition;
 
 pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<Exit> {
     let name = &args.name;
+    let has_begun = Cell::new(false);
     let interrupted = || {
-        message::note(&format!(
-            "what was begun goes on without this command; {} status {name} tells how far it is",
-            args::name()
-        ));
+        if has_begun.get() {
+            message::note(&format!(
+                "what was begun goes on without this command; {} status {name} tells how far it is",
+                args::name()
+            ));
+        } else {
+            message::note("nothing was deleted");
+        }
     };
     cluster::run(&args.cluster, interrupted, async |cluster| {
-        uninstall(cluster, args).await
+        uninstall(cluster, args, &has_begun).await
     })
 }
 
-async fn uninstall(cluster: &Cluster, args: &UninstallArgs) -> anyhow::Result<Exit> {
+async fn uninstall(
+    cluster: &Cluster,
+    args: &UninstallArgs,
+    has_begun: &Cell<bool>,
+) -> anyhow::Result<Exit> {
     let name = &args.name;
     let Some(instance) = cluster.find_instance(name).await? else {
         if args.ignore_not_found {
@@ -54,23 +62,18 @@ async fn uninstall(cluster: &Cluster, args: &UninstallArgs) -> anyhow::Result<Ex
     for line in stays::foretold(args.cascade, policy, &definitions, &namespaces) {
         message::note(&line);
     }
-    let lost: Vec<&Definition> = definitions.iter().filter(|it| it.may_be_lost()).collect();
     let is_dry = args.dry_run == DryRun::Server;
-    if policy == CrdDeletionPolicy::Delete
-        && args.cascade == Cascade::Background
-        && !lost.is_empty()
+    if let Some(lost) = definitions.lost(args.cascade, policy)
         && !is_dry
         && !args.yes
     {
-        let question = format!(
-            "delete BundleInstance {name}, and all custom resources of {}?",
-            count(lost.len(), "definition")
-        );
+        let question = format!("delete BundleInstance {name}, and all custom resources of {lost}?");
         if !confirm::ask(&question).await? {
             message::note("nothing was deleted");
             return Ok(Exit::Failed);
         }
     }
+    has_begun.set(!is_dry);
     let instance = set_policy(cluster, args, instance).await?;
     delete(cluster, args, &instance).await?;
     let done = format!("bundleinstance.{GROUP}/{name}");

@@ -36,11 +36,42 @@ impl Definition {
     }
 }
 
+/// The definitions of an instance that exist.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    pub(super) known: Vec<Definition>,
+    /// Why there may be others, where the status has no room for all objects.
+    pub(super) unread: Option<String>,
+}
+
+impl Definitions {
+    /// Whose custom resources are lost with the instance, or may be: what has to be asked.
+    pub(super) fn lost(&self, cascade: Cascade, policy: CrdDeletionPolicy) -> Option<String> {
+        if cascade == Cascade::Orphan || policy != CrdDeletionPolicy::Delete {
+            return None;
+        }
+        let lost = self.known.iter().filter(|it| it.may_be_lost()).count();
+        let known = (lost > 0).then(|| count(lost, "definition"));
+        let unread = self.unread.is_some().then(|| {
+            let which = if lost > 0 { "others" } else { "definitions" };
+            format!("{which} that are not known here")
+        });
+        let all: Vec<String> = known.into_iter().chain(unread).collect();
+        (!all.is_empty()).then(|| all.join(" and of "))
+    }
+}
+
 /// The definitions that exist.
-pub(super) async fn definitions(cluster: &Cluster, instance: &BundleInstance) -> Vec<Definition> {
+pub(super) async fn definitions(cluster: &Cluster, instance: &BundleInstance) -> Definitions {
     let mut names: BTreeSet<String> = of_kind(instance, "CustomResourceDefinition");
-    // Without the right to read it, what is in the status is told.
-    let rest = status::rest(cluster, instance).await.unwrap_or_default();
+    let (rest, unread) = match status::rest(cluster, instance).await {
+        Ok(rest) if rest.len() < missing(instance) => {
+            let space = &cluster.system_namespace;
+            (rest, Some(format!("it is not in namespace {space}")))
+        }
+        Ok(rest) => (rest, None),
+        Err(error) => (Vec::new(), Some(format!("{error:#}"))),
+    };
     names.extend(
         rest.into_iter()
             .filter(|it| it.kind == "CustomResourceDefinition")
@@ -56,7 +87,20 @@ pub(super) async fn definitions(cluster: &Cluster, instance: &BundleInstance) ->
         };
         definitions.push(Definition { name, resources });
     }
-    definitions
+    Definitions {
+        known: definitions,
+        unread,
+    }
+}
+
+/// How many objects the status has no room for.
+fn missing(instance: &BundleInstance) -> usize {
+    let status = instance.status.as_ref();
+    let Some(listed) = status.and_then(|it| it.inventory.as_ref()) else {
+        return 0;
+    };
+    let all = usize::try_from(listed.count).unwrap_or_default();
+    all.saturating_sub(listing::entries(&listed.kinds).count())
 }
 
 /// How many custom resources there are, by a list of one.
@@ -94,7 +138,7 @@ fn of_kind(instance: &BundleInstance, kind: &str) -> BTreeSet<String> {
 pub(super) fn foretold(
     cascade: Cascade,
     policy: CrdDeletionPolicy,
-    definitions: &[Definition],
+    definitions: &Definitions,
     namespaces: &[String],
 ) -> Vec<String> {
     if cascade == Cascade::Orphan {
@@ -104,7 +148,7 @@ pub(super) fn foretold(
         .iter()
         .map(|name| format!("Namespace {name} stays, as others may use it"))
         .collect();
-    for Definition { name, resources } in definitions {
+    for Definition { name, resources } in &definitions.known {
         let some = match resources {
             Some(number) => count(*number, "custom resource"),
             None => "an unknown number of custom resources".to_owned(),
@@ -125,18 +169,23 @@ pub(super) fn foretold(
             }
         });
     }
+    if let Some(why) = &definitions.unread {
+        lines.push(format!(
+            "there may be more definitions: the rest of the inventory cannot be read: {why}"
+        ));
+    }
     lines
 }
 
 /// What has stayed, as far as that can be looked at.
 pub(super) async fn left(
     cluster: &Cluster,
-    definitions: &[Definition],
+    definitions: &Definitions,
     namespaces: &[String],
 ) -> Vec<String> {
     let mut lines = Vec::new();
     let api = Api::<CustomResourceDefinition>::all(cluster.client.clone());
-    for Definition { name, .. } in definitions {
+    for Definition { name, .. } in &definitions.known {
         if let Ok(Some(found)) = api.get_metadata_opt(name).await
             && found.metadata.deletion_timestamp.is_none()
         {
@@ -161,12 +210,51 @@ mod tests {
 
     use super::*;
 
+    /// One definition, with so many custom resources.
+    fn definition(resources: Option<usize>) -> Definitions {
+        Definitions {
+            known: vec![Definition {
+                name: "stations.example.com".to_owned(),
+                resources,
+            }],
+            unread: None,
+        }
+    }
+
+    #[test]
+    fn custom_resources_that_may_be_lost_are_asked_for() {
+        let unread = |definitions| Definitions {
+            unread: Some("forbidden".to_owned()),
+            ..definitions
+        };
+        for (cascade, policy) in [
+            (Cascade::Orphan, Delete),
+            (Cascade::Background, Retain),
+            (Cascade::Foreground, DeleteIfUnused),
+        ] {
+            let all = unread(definition(None));
+            assert_eq!(all.lost(cascade, policy), None, "{cascade:?} {policy:?}");
+        }
+        let others = "1 definition and of others that are not known here";
+        let unknown = "definitions that are not known here";
+        for (definitions, expected) in [
+            (Definitions::default(), None),
+            (definition(Some(0)), None),
+            (definition(Some(2)), Some("1 definition")),
+            (definition(None), Some("1 definition")),
+            (unread(definition(Some(2))), Some(others)),
+            (unread(definition(Some(0))), Some(unknown)),
+            (unread(Definitions::default()), Some(unknown)),
+        ] {
+            for cascade in [Cascade::Background, Cascade::Foreground] {
+                let lost = definitions.lost(cascade, Delete);
+                assert_eq!(lost.as_deref(), expected, "{definitions:?}");
+            }
+        }
+    }
+
     #[test]
     fn what_stays_is_told_by_policy() {
-        let definition = |resources| Definition {
-            name: "stations.example.com".to_owned(),
-            resources,
-        };
         for (policy, resources, expected) in [
             (Retain, Some(2), "stays, with 2 custom resources"),
             (
@@ -180,14 +268,22 @@ mod tests {
             (Delete, Some(0), "goes; nobody uses it"),
             (Delete, Some(3), "goes, and 3 custom resources with it"),
         ] {
-            let lines = foretold(Cascade::Background, policy, &[definition(resources)], &[]);
+            let lines = foretold(Cascade::Background, policy, &definition(resources), &[]);
             let expected = format!("CustomResourceDefinition stations.example.com {expected}");
             assert_eq!(lines, [expected]);
         }
         let names = ["tides".to_owned()];
-        let lines = foretold(Cascade::Foreground, Retain, &[], &names);
+        let lines = foretold(Cascade::Foreground, Retain, &Definitions::default(), &names);
         assert_eq!(lines, ["Namespace tides stays, as others may use it"]);
-        let lines = foretold(Cascade::Orphan, Delete, &[definition(Some(3))], &names);
+        let lines = foretold(Cascade::Orphan, Delete, &definition(Some(3)), &names);
         assert_eq!(lines, ["all objects stay in the cluster"]);
+        let unread = Definitions {
+            unread: Some("forbidden".to_owned()),
+            ..Definitions::default()
+        };
+        let lines = foretold(Cascade::Background, Delete, &unread, &[]);
+        let expected =
+            "there may be more definitions: the rest of the inventory cannot be read: forbidden";
+        assert_eq!(lines, [expected]);
     }
 }

@@ -52,6 +52,21 @@ async fn custom_resources_are_not_lost_without_a_yes() {
         .exits(1)
         .says(&format!("{stays} goes, and 1 custom resource with it"))
         .says("agree with --yes");
+    let policy = |policy| kube::api::Patch::Merge(json!({"spec": {"crdDeletionPolicy": policy}}));
+    let instances = world.instances();
+    let params = kube::api::PatchParams::default();
+    instances
+        .patch(&name, &params, &policy("Delete"))
+        .await
+        .unwrap();
+    world
+        .run(&["uninstall", &name, "--cascade", "foreground"])
+        .exits(1)
+        .says("agree with --yes");
+    instances
+        .patch(&name, &params, &policy("DeleteIfUnused"))
+        .await
+        .unwrap();
     world
         .run(&["uninstall", &name, "--dry-run=server"])
         .exits(0)
