@@ -3,9 +3,20 @@
 use std::time::Duration;
 
 const PROBLEM: &str = "write a duration such as 90s, 5m or 1h30m";
+const TOO_LONG: &str = "write at most 8760h, which is a year, or 0 for ever";
+/// What is longer could not be added to the time of day.
+const LONGEST: Duration = Duration::from_secs(8760 * 3600);
 
 /// Reads a duration.
 pub(super) fn read(text: &str) -> Result<Duration, &'static str> {
+    let read = parts(text)?;
+    if read > LONGEST {
+        return Err(TOO_LONG);
+    }
+    Ok(read)
+}
+
+fn parts(text: &str) -> Result<Duration, &'static str> {
     if let Ok(seconds) = text.parse() {
         return Ok(Duration::from_secs(seconds));
     }
@@ -62,6 +73,10 @@ mod tests {
         ] {
             let expected = expected.map(Duration::from_millis).ok_or(PROBLEM);
             assert_eq!(read(text), expected, "{text:?}");
+        }
+        assert_eq!(read("8760h"), Ok(LONGEST));
+        for text in ["8760h1ms", "18446744073709551615", "18446744073709551615ms"] {
+            assert_eq!(read(text), Err(TOO_LONG), "{text:?}");
         }
     }
 }
