@@ -6,6 +6,7 @@ use std::{fmt::Display, io::Write};
 
 use anstyle::{AnsiColor, Style};
 use convert::{Finding, Level};
+use unpacker::job::is_unprintable;
 
 use crate::progress;
 
@@ -65,9 +66,9 @@ pub(crate) fn level(level: Level) -> &'static str {
     }
 }
 
-/// A text that cannot move the cursor or change colours: it may come from a bundle.
+/// A text that cannot move the cursor, change colours or turn the direction of letters: it may come from a bundle.
 pub(crate) fn clean(text: &str) -> String {
-    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    let printable = |c: char| if is_unprintable(c) { ' ' } else { c };
     text.chars().map(printable).collect()
 }
 
@@ -79,4 +80,21 @@ pub(crate) fn count(number: usize, one: &str) -> String {
 
 fn line(text: &dyn Display) {
     let _ = progress::aside(|| writeln!(anstream::stderr(), "{text}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_others_give_a_terminal_no_orders() {
+        for (text, expected) in [
+            ("\u{1b}[31mred\r\n", " [31mred  "),
+            ("a\u{202a}b\u{202e}c\u{2066}d\u{2069}e", "a b c d e"),
+            ("a\u{200e}b\u{200f}c\u{61c}d\u{2028}e", "a b c d e"),
+            ("Gezeiten für שלום", "Gezeiten für שלום"),
+        ] {
+            assert_eq!(clean(text), expected, "{text:?}");
+        }
+    }
 }

@@ -24,7 +24,7 @@ mod send;
 mod upload;
 
 pub use address::Address;
-pub(crate) use error::is_unprintable;
+pub use error::is_unprintable;
 pub use error::{Error, chain};
 pub use install::install;
 pub use load::{Load, Packed};

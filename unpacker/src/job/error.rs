@@ -252,8 +252,8 @@ fn user() -> String {
 
 /// What could change how the rest of a line is shown: orders to a terminal, the ends of lines, and what turns the
 /// direction of letters.
-pub(crate) fn is_unprintable(character: char) -> bool {
+pub fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(character,
-            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
