@@ -13,7 +13,7 @@ mod wanted;
 
 use std::cell::Cell;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use futures::StreamExt as _;
 use kube::{
     ResourceExt as _,
@@ -93,9 +93,13 @@ async fn install(
         message::note(&format!("bundleinstance.{GROUP}/{name} {done}"));
     }
     if let Some(content) = &wanted.upload {
-        let uploading = upload::run(cluster, args, &instance, content);
+        let mut refused = String::new();
+        let uploading = upload::run(cluster, args, &instance, content, &mut refused);
         match timeout_at(end.unwrap_or_else(far), uploading).await {
             Ok(result) => result?,
+            Err(_) if !refused.is_empty() => {
+                bail!("{refused}; it was tried for {:?}", args.wait.timeout)
+            }
             Err(_) => return timed_out(cluster, args).await,
         }
     }

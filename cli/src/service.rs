@@ -43,6 +43,13 @@ pub(crate) struct Service<'a> {
     way: Way,
 }
 
+/// What has become of content that was sent.
+pub(crate) enum Sent {
+    Taken,
+    /// It is refused for now: whoever it was sent to does not lead, or has too much to do.
+    NotNow(String),
+}
+
 /// How it is reached.
 enum Way {
     /// Through the apiserver.
@@ -70,16 +77,20 @@ impl<'a> Service<'a> {
     }
 
     /// Sends content for a Bundle. Content that it has already is no error.
-    pub(crate) async fn upload(&self, bundle: &str, archive: Bytes) -> anyhow::Result<()> {
+    pub(crate) async fn upload(&self, bundle: &str, archive: Bytes) -> anyhow::Result<Sent> {
         let what = format!("failed to upload the content of Bundle {bundle}");
         progress::show(&format!("uploading {}", size(archive.len() as u64)));
         let path = format!("/uploads/{bundle}.tgz");
         let request = self.request(Method::PUT, &path, Full::new(archive))?;
         let (status, body) = self.send(request).await.context(what.clone())?;
-        if !status.is_success() {
-            bail!("{what}: {}", refusal(status, &body));
+        if status.is_success() {
+            return Ok(Sent::Taken);
         }
-        Ok(())
+        let why = format!("{what}: {}", refusal(status, &body));
+        if status == http::StatusCode::SERVICE_UNAVAILABLE {
+            return Ok(Sent::NotNow(why));
+        }
+        bail!(why);
     }
 
     /// Fetches the content of a Bundle.

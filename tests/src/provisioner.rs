@@ -20,6 +20,14 @@ impl Provisioner {
     /// # Panics
     /// When it has not been built, or does not start.
     pub fn beside(other: &Path, kubeconfig: &Path) -> Self {
+        Self::with(other, kubeconfig, &[])
+    }
+
+    /// The same with more arguments.
+    ///
+    /// # Panics
+    /// When it has not been built, or does not start.
+    pub fn with(other: &Path, kubeconfig: &Path, more: &[&str]) -> Self {
         let program: PathBuf = other.with_file_name("provisioner");
         assert!(
             program.is_file(),
@@ -29,9 +37,7 @@ impl Provisioner {
         let folder = tempfile::Builder::new().prefix("provisioner-").tempdir();
         let folder = folder.unwrap();
         let store = folder.path().join("store");
-        let process = Process::of(
-            folder,
-            &program,
+        let args = [
             &[
                 "--kubeconfig",
                 kubeconfig.to_str().unwrap(),
@@ -42,7 +48,10 @@ impl Provisioner {
                 "--admin-bind-address=0",
                 "--content-bind-address=127.0.0.1:0",
             ],
-        );
+            more,
+        ]
+        .concat();
+        let process = Process::of(folder, &program, &args);
         let content = process.wait_for(|line| {
             let line: Value = serde_json::from_str(line).ok()?;
             let is_ready = line["message"] == "serving content";

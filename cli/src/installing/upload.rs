@@ -11,36 +11,50 @@ use manifests::api::{
 use tokio::time::sleep;
 
 use super::wanted::Upload;
-use crate::{args::InstallArgs, cluster::Cluster, progress, service::Service, status::bundles_of};
+use crate::{
+    args::InstallArgs,
+    cluster::Cluster,
+    progress,
+    service::{Sent, Service},
+    status::bundles_of,
+};
 
 /// Between two looks for the Bundle; it is there a moment after the instance.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Between two uploads, of which the first came to a pod that does not lead any more, or does not yet.
+const NOT_NOW: Duration = Duration::from_secs(1);
 
-/// Sends the content to the Bundle that stands for it, unless it has it already.
+/// Sends the content to the Bundle that stands for it, unless it has it already. What is refused for now is sent again,
+/// and `refused` tells why.
 pub(super) async fn run(
     cluster: &Cluster,
     args: &InstallArgs,
     instance: &BundleInstance,
     upload: &Upload,
+    refused: &mut String,
 ) -> anyhow::Result<()> {
     let bundle = find(cluster, instance, upload).await?;
     if is_unpacked(&bundle) {
         return Ok(());
     }
-    let service = Service::new(cluster, &args.service).await?;
-    let sent = service
-        .upload(&bundle.name_any(), upload.archive.clone())
-        .await;
-    // Somebody else may have sent the same at the same time.
-    match sent {
-        Err(error) => {
-            let bundle = cluster.bundles().get(&bundle.name_any()).await;
-            match bundle {
-                Ok(bundle) if is_unpacked(&bundle) => Ok(()),
-                _ => Err(error),
-            }
+    let name = bundle.name_any();
+    loop {
+        let service = Service::new(cluster, &args.service).await?;
+        let sent = service.upload(&name, upload.archive.clone()).await;
+        if matches!(sent, Ok(Sent::Taken)) {
+            return Ok(());
         }
-        done => done,
+        // Somebody else may have sent the same at the same time.
+        if let Ok(bundle) = cluster.bundles().get(&name).await
+            && is_unpacked(&bundle)
+        {
+            return Ok(());
+        }
+        if let Sent::NotNow(why) = sent? {
+            progress::show(&format!("{why}; it is tried again"));
+            *refused = why;
+        }
+        sleep(NOT_NOW).await;
     }
 }
 

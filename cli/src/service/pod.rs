@@ -6,6 +6,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{ListParams, Portforwarder},
 };
+use manifests::api::labels::LEADER;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::cluster::Cluster;
@@ -35,13 +36,17 @@ pub(super) async fn forward(cluster: &Cluster) -> anyhow::Result<Forward> {
             error,
         )
     })?;
-    // Without the right to read it, any replica will do.
-    let leases = Api::<Lease>::namespaced(cluster.client.clone(), space);
-    let holder = match leases.get_opt(LEASE).await {
-        Ok(lease) => lease.and_then(|lease| lease.spec?.holder_identity),
-        Err(_) => None,
-    };
-    let Some(pod) = choose(&found.items, holder.as_deref()) else {
+    let mut chosen = labelled(&found.items);
+    if chosen.is_none() {
+        // Between two leaders. Others than the leader take no uploads; without the right to read the Lease, it is luck.
+        let leases = Api::<Lease>::namespaced(cluster.client.clone(), space);
+        let holder = match leases.get_opt(LEASE).await {
+            Ok(lease) => lease.and_then(|lease| lease.spec?.holder_identity),
+            Err(_) => None,
+        };
+        chosen = choose(&found.items, holder.as_deref());
+    }
+    let Some(pod) = chosen else {
         bail!(
             "there is no pod of the provisioner that is ready in {space}: see kubectl -n {space} get pods, choose another \
              --system-namespace, or name its address with --content-address"
@@ -86,6 +91,12 @@ impl Forward {
             _ => error.context(format!("through a port-forward to pod {}", self.pod)),
         }
     }
+}
+
+/// The pod that the Service leads to.
+fn labelled(pods: &[Pod]) -> Option<&Pod> {
+    pods.iter()
+        .find(|pod| is_ready(pod) && pod.labels().get(LEADER).is_some_and(|it| it == "true"))
 }
 
 /// The leader, whose identity begins with its pod's name; otherwise one that is ready.
@@ -151,6 +162,23 @@ mod tests {
             assert_eq!(chosen.name_any(), expected, "{holder:?}");
         }
         assert_eq!(choose(&pods[2..], Some("core-c")), None);
+    }
+
+    #[test]
+    fn the_leader_is_labelled() {
+        let labelled_pod = |name, ready, value: &str| {
+            let mut pod = pod(name, ready);
+            pod.labels_mut().insert(LEADER.to_owned(), value.to_owned());
+            pod
+        };
+        let pods = [
+            pod("core-a", "True"),
+            labelled_pod("core-b", "False", "true"),
+            labelled_pod("core-c", "True", "false"),
+            labelled_pod("core-d", "True", "true"),
+        ];
+        assert_eq!(labelled(&pods).unwrap().name_any(), "core-d");
+        assert_eq!(labelled(&pods[..3]), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use crate::world::{eventually, plain, text, unique, world};
+use crate::world::{binary, eventually, plain, text, unique, world};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_is_uploaded_once_and_changed_content_is_another_bundle() {
@@ -136,6 +136,41 @@ async fn what_is_refused_here_never_reaches_the_cluster() {
         world.run(args).exits(2);
     }
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_is_refused_for_now_is_sent_until_the_time_is_up() {
+    let world = world().await;
+    let name = unique("standby");
+    let bundle = plain(&[&name], "one");
+    // Somebody else has the Lease, so that this one takes nothing.
+    let now = k8s_openapi::jiff::Timestamp::now();
+    world
+        .apply(&serde_json::json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "core.rukpak.io", "namespace": "rukpak-system"},
+            "spec": {
+                "holderIdentity": "somebody",
+                "leaseDurationSeconds": 3600,
+                "acquireTime": format!("{now:.6}"),
+                "renewTime": format!("{now:.6}"),
+            },
+        }))
+        .await;
+    let kubeconfig = world.cluster.kubeconfig_path();
+    let standby = tests::Provisioner::with(&binary(), kubeconfig, &["--leader-elect"]);
+    let output = Command::new(binary())
+        .args(["install", &name, text(&bundle), "--timeout", "5s"])
+        .args(["--content-address", &standby.content(), "--kubeconfig"])
+        .arg(world.cluster.kubeconfig_path())
+        .output();
+    let run: crate::world::Run = output.unwrap().into();
+    run.exits(1)
+        .says("failed to upload the content of Bundle")
+        .says("it was tried for 5s");
+    world.run(&["install", &name, text(&bundle)]).exits(0);
+    world.remove(&name);
 }
 
 #[tokio::test(flavor = "multi_thread")]
