@@ -12,6 +12,8 @@ use serde_json::Value;
 use crate::live::Live;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+/// The label by which a role of the cluster becomes a part of another one.
+const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 /// What is more is not compared.
 const MOST: usize = 50_000;
 
@@ -25,14 +27,23 @@ pub(super) struct Rights {
 /// A role: whether it is one of the cluster, its namespace, its name.
 type Key = (bool, String, String);
 type Roles = BTreeMap<Key, Vec<PolicyRule>>;
-/// Somebody, and a namespace or the cluster.
-type Place = (String, Option<String>);
+/// Somebody, and where.
+type Place = (String, Scope);
 type Held = BTreeMap<Place, Vec<PolicyRule>>;
+
+/// Where rights hold.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    Cluster,
+    Namespace(String),
+    /// Wherever a role is bound that they are aggregated to.
+    Bound,
+}
 
 /// A role that somebody is given.
 struct Binding {
     subjects: Vec<String>,
-    scope: Option<String>,
+    scope: Scope,
     role: Key,
 }
 
@@ -77,7 +88,7 @@ fn more(one: &Held, other: &Held) -> Vec<(String, Vec<String>)> {
     let mut lines = Vec::new();
     for ((who, scope), rules) in one {
         // What holds in the cluster holds in every namespace.
-        let places = [(who.clone(), None), (who.clone(), scope.clone())];
+        let places = [(who.clone(), Scope::Cluster), (who.clone(), scope.clone())];
         let known: BTreeSet<&Place> = places.iter().collect();
         let held: Vec<Rule> = known
             .into_iter()
@@ -86,8 +97,9 @@ fn more(one: &Held, other: &Held) -> Vec<(String, Vec<String>)> {
             .map(Rule::of)
             .collect();
         let place = match scope {
-            Some(namespace) => format!("{who}, in namespace {namespace}"),
-            None => format!("{who}, in the whole cluster"),
+            Scope::Namespace(namespace) => format!("{who}, in namespace {namespace}"),
+            Scope::Cluster => format!("{who}, in the whole cluster"),
+            Scope::Bound => format!("{who}, by aggregation, wherever it is bound"),
         };
         let Some(all) = rights::expand(rules, &mut left) else {
             lines.push((place, vec!["more than can be compared".to_owned()]));
@@ -113,7 +125,25 @@ fn held(objects: &[Value], roles: &Roles) -> Held {
             place.extend(rules.iter().cloned());
         }
     }
+    for role in objects {
+        for into in aggregated(role) {
+            let place = held.entry((format!("ClusterRole {into}"), Scope::Bound));
+            place.or_default().extend(rules(role));
+        }
+    }
     held
+}
+
+/// The roles of the cluster that this one becomes a part of.
+fn aggregated(role: &Value) -> impl Iterator<Item = &str> {
+    let is_role = rbac_kind(role) == Some("ClusterRole");
+    let labels = role.pointer("/metadata/labels").and_then(Value::as_object);
+    labels
+        .filter(|_| is_role)
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| *value == "true")
+        .filter_map(|(key, _)| key.strip_prefix(AGGREGATE))
 }
 
 fn roles(objects: &[Value]) -> Roles {
@@ -133,14 +163,15 @@ fn roles(objects: &[Value]) -> Roles {
 
 fn binding(object: &Value) -> Option<Binding> {
     let scope = match rbac_kind(object)? {
-        "ClusterRoleBinding" => None,
-        "RoleBinding" => Some(text(object, &["metadata", "namespace"])?.to_owned()),
+        "ClusterRoleBinding" => Scope::Cluster,
+        "RoleBinding" => Scope::Namespace(text(object, &["metadata", "namespace"])?.to_owned()),
         _ => return None,
     };
     let name = text(object, &["roleRef", "name"])?.to_owned();
-    let role = match text(object, &["roleRef", "kind"])? {
-        "ClusterRole" => (true, String::new(), name),
-        _ => (false, scope.clone()?, name),
+    let role = match (text(object, &["roleRef", "kind"])?, &scope) {
+        ("ClusterRole", _) => (true, String::new(), name),
+        (_, Scope::Namespace(namespace)) => (false, namespace.clone(), name),
+        _ => return None,
     };
     let subject = |subject: &Value| {
         let name = text(subject, &["name"])?;
@@ -228,5 +259,33 @@ mod tests {
         let narrowed = compared(&cluster("a", &read), &objects("a", Some("tides"), &read));
         assert_eq!(narrowed.gained, []);
         assert_eq!(narrowed.lost.len(), 1);
+    }
+
+    #[test]
+    fn what_is_aggregated_is_gained_by_whoever_has_the_other_role() {
+        let role = |verbs: &[&str], label: &str| {
+            vec![json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": {"name": "tides", "labels": {
+                    "rbac.authorization.k8s.io/aggregate-to-admin": label,
+                    "app": "true",
+                }},
+                "rules": [{"apiGroups": ["example.com"], "resources": ["tides"], "verbs": verbs}],
+            })]
+        };
+        let read = role(&["get"], "true");
+        assert_eq!(compared(&read, &read), Rights::default());
+        assert_eq!(compared(&[], &role(&["get"], "false")), Rights::default());
+        let place = "ClusterRole admin, by aggregation, wherever it is bound".to_owned();
+        let line = |verb: &str| {
+            let rule = "apiGroups: [\"example.com\"], resources: [\"tides\"]";
+            vec![format!("- {{{rule}, verbs: [\"{verb}\"]}}")]
+        };
+        let rights = compared(&[], &read);
+        assert_eq!(rights.gained, [(place.clone(), line("get"))]);
+        let rights = compared(&read, &role(&["list"], "true"));
+        assert_eq!(rights.gained, [(place.clone(), line("list"))]);
+        assert_eq!(rights.lost, [(place, line("get"))]);
     }
 }
