@@ -7,7 +7,13 @@
 mod fields;
 mod find;
 
+use std::{
+    cell::Cell,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
 use anyhow::{Context, bail};
+use futures::StreamExt as _;
 use kube::{
     ResourceExt as _,
     api::{Patch, PatchParams},
@@ -15,9 +21,9 @@ use kube::{
 use manifests::{
     api::{condition, condition::reason, instance::BundleInstance, labels},
     names,
-    object::shortened,
 };
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::{
     Exit,
@@ -27,17 +33,34 @@ use crate::{
     live::Live,
     message::{self, count},
     output,
+    watch::{self, Change},
 };
 use find::{Candidate, Found};
 
+/// How long a provisioner that was woken is waited for.
+const NOTICED: Duration = Duration::from_secs(10);
+/// When a provisioner that was not woken looks by itself.
+const LATER: &str = "what was handed over stays so, and is taken over when it is tried again, within a quarter of an hour";
+
 pub(crate) fn run(args: &AdoptArgs) -> anyhow::Result<Exit> {
-    let interrupted = || message::note("what was handed over stays so; run the same command again");
+    let has_begun = Cell::new(false);
+    let interrupted = || {
+        if has_begun.get() {
+            message::note(&format!("{LATER}; run the same command again for the rest"));
+        } else {
+            message::note("nothing was changed");
+        }
+    };
     cluster::run(&args.cluster, interrupted, async |cluster| {
-        adopt(cluster, args).await
+        adopt(cluster, args, &has_begun).await
     })
 }
 
-async fn adopt(cluster: &Cluster, args: &AdoptArgs) -> anyhow::Result<Exit> {
+async fn adopt(
+    cluster: &Cluster,
+    args: &AdoptArgs,
+    has_begun: &Cell<bool>,
+) -> anyhow::Result<Exit> {
     let name = &args.name;
     let instance = cluster.instance(name).await?;
     if instance.metadata.deletion_timestamp.is_some() {
@@ -73,6 +96,7 @@ async fn adopt(cluster: &Cluster, args: &AdoptArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Failed);
     }
     let live = Live::new(cluster, &[]);
+    has_begun.set(!is_dry);
     let mut failed = 0;
     for candidate in &candidates {
         if let Err(error) = hand_over(cluster, &live, candidate, name, is_dry).await {
@@ -141,34 +165,47 @@ async fn hand_over(
         .map_err(|error| cluster.trouble(format!("failed to hand {identity} over"), error))
 }
 
-/// What is blocked is tried again at long intervals, and when it is paused and resumed at once.
+/// What is blocked is tried again at long intervals, and at once when an annotation changes. Nobody has to take that back,
+/// and whoever pauses the instance meanwhile is not overruled.
 async fn wake(cluster: &Cluster, instance: &BundleInstance) -> anyhow::Result<()> {
-    let conditions = instance.status.iter().flat_map(|it| &it.conditions);
-    let is_blocked = conditions
-        .filter(|it| it.type_ == condition::PROGRESSING)
-        .any(|it| it.reason == reason::BLOCKED);
+    let is_blocked = said(instance).is_some_and(|(reason, _)| reason == reason::BLOCKED);
     if !is_blocked || instance.spec.paused {
         return Ok(());
     }
     let name = instance.name_any();
-    for paused in [true, false] {
-        let params = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let patch = json!({"metadata": {"uid": instance.uid()}, "spec": {"paused": paused}});
-        let done = cluster
-            .instances()
-            .patch(&name, &params, &Patch::Merge(patch))
-            .await;
-        done.map_err(|error| cluster.trouble("failed to wake the provisioner", error))
-            .with_context(|| {
-                let program = args::name();
-                shortened(
-                    &format!("{program} resume {name} tries it again at once"),
-                    200,
-                )
-            })?;
-    }
+    let params = PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    // Any other value will do.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_millis().to_string();
+    let patch = json!({"metadata": {"uid": instance.uid(), "annotations": {labels::RETRY: now}}});
+    let done = cluster
+        .instances()
+        .patch(&name, &params, &Patch::Merge(patch))
+        .await;
+    done.map_err(|error| cluster.trouble("failed to wake the provisioner", error))
+        .context(LATER)?;
+    // Whoever looks next should not find what was true before. A provisioner that is busy, or away, comes to it later.
+    let _ = timeout(NOTICED, noticed(cluster, instance)).await;
     Ok(())
+}
+
+/// Waits until the provisioner says something else.
+async fn noticed(cluster: &Cluster, before: &BundleInstance) {
+    let name = before.name_any();
+    let changes = watch::changes(cluster, Some(&name));
+    let mut changes = std::pin::pin!(changes);
+    while let Some(Ok(Change::Now(now))) = changes.next().await {
+        if said(&now) != said(before) {
+            return;
+        }
+    }
+}
+
+fn said(instance: &BundleInstance) -> Option<(&str, &str)> {
+    let mut conditions = instance.status.iter().flat_map(|it| &it.conditions);
+    let said = conditions.find(|it| it.type_ == condition::PROGRESSING)?;
+    Some((&said.reason, &said.message))
 }

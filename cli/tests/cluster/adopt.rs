@@ -5,6 +5,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
+use manifests::api::labels;
 use serde_json::json;
 
 use crate::world::{eventually, plain, text, unique, world};
@@ -82,7 +83,15 @@ async fn what_a_tool_has_left_is_handed_over_with_its_fields() {
         .run(&["adopt", &name])
         .exits(0)
         .says("there is nothing for BundleInstance");
-    assert!(!world.instances().get(&name).await.unwrap().spec.paused);
+    let instance = world.instances().get(&name).await.unwrap();
+    assert!(
+        instance
+            .metadata
+            .annotations
+            .unwrap()
+            .contains_key(labels::RETRY)
+    );
+    assert_eq!(instance.metadata.generation, Some(1), "it was not paused");
     world.remove(&name);
 }
 

@@ -9,6 +9,9 @@ pub const OWNER_NAME: &str = "core.rukpak.io/owner-name";
 pub const TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
 /// On an existing object: `core.rukpak.io/adopt: <instance>` lets that BundleInstance take the object over.
 pub const ADOPT: &str = "core.rukpak.io/adopt";
+/// On a BundleInstance: whatever could not be done is tried again at once when the value changes, as something was put
+/// right that nobody watches.
+pub const RETRY: &str = "core.rukpak.io/retry";
 /// On a BundleInstance: its objects are removed, as its policies say, before it goes.
 pub const UNINSTALL: &str = "core.rukpak.io/uninstall";
 /// On an object of a bundle: it is not deleted when it leaves the bundle, or with the BundleInstance.

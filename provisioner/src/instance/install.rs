@@ -12,6 +12,7 @@ use manifests::{
     api::{
         bundle::Bundle,
         instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus},
+        labels,
     },
     object::{group_version, shortened},
     version::KubeVersion,
@@ -94,9 +95,10 @@ pub(super) async fn run(
         return settled;
     }
     let tried = format!(
-        "{key} {} {:?} {} {}",
+        "{key} {} {:?} {:?} {} {}",
         target.bundle.name_any(),
         instance.metadata.generation,
+        instance.annotations().get(labels::RETRY),
         *shared.ctx.kinds.changes().borrow(),
         memory.turn(),
     );
