@@ -2,29 +2,22 @@
 
 use std::{
     num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 use kube::{Client, Config};
 use lru::LruCache;
 use manifests::api::instance::ServiceAccountRef;
-use tokio::sync::Semaphore;
 
 use crate::{client, process::Fence};
 
 /// How many accounts have a client that waits for them, with its connections.
 const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
-/// How many requests wait for an answer at the same time. Each has a connection, which keeps its memory for a while after
-/// that; and an apiserver that is slow becomes no faster by more of them.
-const REQUESTS: usize = 24;
-
 /// Clients, one for each account.
 pub struct Accounts {
     config: Config,
     fence: Fence,
-    /// Permits to send a request, given back when it is answered.
-    requests: Arc<Semaphore>,
     own: Client,
     others: Mutex<LruCache<ServiceAccountRef, Client>>,
 }
@@ -47,12 +40,10 @@ impl Accounts {
     }
 
     fn behind(config: Config, fence: Fence) -> Result<Self, kube::Error> {
-        let requests = Arc::new(Semaphore::new(REQUESTS));
         Ok(Self {
-            own: client::new(config.clone(), &fence, &requests)?,
+            own: client::new(config.clone(), &fence)?,
             config,
             fence,
-            requests,
             others: Mutex::new(LruCache::new(MOST)),
         })
     }
@@ -76,7 +67,7 @@ impl Accounts {
         }
         let mut config = self.config.clone();
         config.auth_info.impersonate = Some(user(account));
-        let client = client::new(config, &self.fence, &self.requests)?;
+        let client = client::new(config, &self.fence)?;
         others.put(account.clone(), client.clone());
         Ok(client)
     }

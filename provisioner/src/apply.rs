@@ -19,6 +19,7 @@ use manifests::{
     api::instance::CrdDeletionPolicy,
     object::{Identity, text},
 };
+use tokio::sync::Semaphore;
 
 use crate::{
     drift::Fingerprint,
@@ -106,6 +107,8 @@ pub struct Apply<'a> {
     pub kinds: &'a Kinds,
     /// How many requests at once.
     pub concurrency: usize,
+    /// Permits for objects, which others take from as well.
+    pub permits: &'a Semaphore,
 }
 
 impl Apply<'_> {

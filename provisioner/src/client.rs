@@ -4,9 +4,9 @@
 //! that went through it. Here a connection that is not used is closed soon, and buffers are bounded. Everything else is
 //! as in kube: certificates, credentials, impersonation, retries, timeouts.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use http::{Request, Response};
+use http::Response;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
@@ -19,11 +19,7 @@ use kube::{
     Client, Config,
     client::{Body, ClientBuilder, ConfigExt as _, DynBody, retry::RetryPolicy},
 };
-use tokio::sync::Semaphore;
-use tower::{
-    BoxError, ServiceBuilder, ServiceExt as _, layer::layer_fn, limit::GlobalConcurrencyLimitLayer,
-    retry::RetryLayer, util::BoxService,
-};
+use tower::{BoxError, ServiceBuilder, ServiceExt as _, layer::layer_fn, retry::RetryLayer};
 
 use crate::process::{Fence, Fenced};
 
@@ -32,29 +28,15 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How much a connection buffers in each direction.
 const BUFFER: usize = 64 << 10;
 
-/// Makes a client. `requests` are permits to wait for an answer.
+/// Makes a client that changes nothing once the fence is closed.
 ///
 /// # Errors
 /// When certificates or credentials are no good.
-pub(crate) fn new(
-    config: Config,
-    fence: &Fence,
-    requests: &Arc<Semaphore>,
-) -> Result<Client, kube::Error> {
-    let builder = if config.proxy_url.is_some() {
-        ClientBuilder::try_from(config)?
-    } else {
-        ClientBuilder::new(service(&config)?, config.default_namespace)
-    };
-    let fence = layer_fn(|service| Fenced::new(service, fence.clone()));
-    let limit = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(requests));
-    Ok(builder.with_layer(&fence).with_layer(&limit).build())
-}
-
-/// As kube's own.
-type Service = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
-
-fn service(config: &Config) -> Result<Service, kube::Error> {
+pub(crate) fn new(config: Config, fence: &Fence) -> Result<Client, kube::Error> {
+    if config.proxy_url.is_some() {
+        let fence = layer_fn(|service| Fenced::new(service, fence.clone()));
+        return Ok(ClientBuilder::try_from(config)?.with_layer(&fence).build());
+    }
     let retry = || RetryLayer::new(RetryPolicy::server_retry());
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
@@ -62,11 +44,14 @@ fn service(config: &Config) -> Result<Service, kube::Error> {
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
-        .service(connections(config)?)
+        // Below those who try again: each try looks at the clock.
+        .layer(layer_fn(|service| Fenced::new(service, fence.clone())))
+        .map_err(BoxError::from)
+        .service(connections(&config)?)
         .map_response(|response: Response<Incoming>| {
             response.map(|body| Box::new(body.map_err(BoxError::from)) as Box<DynBody>)
         });
-    Ok(service.boxed())
+    Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
 type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::Client;
+use tokio::sync::Semaphore;
 use unpacker::Store;
 
 use crate::{
@@ -50,6 +51,8 @@ pub struct Context {
     pub turns: Arc<Turns>,
     /// What has to be done before the process is ready: take a task when a watch starts, drop it at its first sync.
     pub ready: Ready,
+    /// Permits to apply or delete an object.
+    pub permits: Arc<Semaphore>,
     /// The clock.
     pub now: fn() -> Timestamp,
 }

@@ -27,7 +27,7 @@ mod tell;
 pub mod template;
 mod uninstall;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt as _, future};
 use kube::{
@@ -86,9 +86,17 @@ pub async fn run(
     .reflect(writer)
     // Not by the store: of several who wait for it only one is woken, and its controller waits already.
     .inspect({
-        let shared = Arc::clone(&shared);
+        let (shared, listed) = (Arc::clone(&shared), store.clone());
         move |event| match event {
-            Ok(watcher::Event::InitDone) => drop(ready.take()),
+            Ok(watcher::Event::InitDone) => {
+                drop(ready.take());
+                let listed: HashSet<String> = listed
+                    .state()
+                    .iter()
+                    .map(|instance| instance.name_any())
+                    .collect();
+                shared.retain(|name| listed.contains(name));
+            }
             Ok(watcher::Event::Delete(instance)) => shared.is_gone(instance),
             _ => {}
         }

@@ -53,7 +53,7 @@ pub type Found = HashMap<GroupVersionKind, Option<Arc<Kind>>>;
 pub struct Kinds {
     client: Client,
     known: Mutex<HashMap<GroupVersion, Arc<Slot>>>,
-    sought: Mutex<BTreeSet<String>>,
+    sought: watch::Sender<BTreeSet<String>>,
     changes: watch::Sender<u64>,
     definitions: Definitions,
 }
@@ -82,7 +82,7 @@ impl Kinds {
         Self {
             client,
             known: Mutex::default(),
-            sought: Mutex::default(),
+            sought: watch::Sender::default(),
             changes: watch::Sender::new(0),
             definitions: Definitions::new(),
         }
@@ -189,22 +189,18 @@ impl Kinds {
     /// Has discovery followed when something of a group begins to be served: somebody waits for it. What nobody has
     /// looked for is not asked for.
     pub(crate) fn seek(&self, group: &str) {
-        let mut sought = self.sought();
-        if sought.len() < MOST_SOUGHT && !sought.contains(group) {
-            sought.insert(group.to_owned());
-        }
+        self.sought.send_if_modified(|sought| {
+            sought.len() < MOST_SOUGHT && sought.insert(group.to_owned())
+        });
     }
 
     /// Whether anybody wants to know what is served of a group.
     fn is_sought(&self, group: &str) -> bool {
-        let sought = self.sought();
-        sought.len() >= MOST_SOUGHT
-            || sought.contains(group)
-            || self.known().keys().any(|version| version.group == group)
-    }
-
-    fn sought(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.sought.lock().unwrap_or_else(PoisonError::into_inner)
+        let is_sought = {
+            let sought = self.sought.borrow();
+            sought.len() >= MOST_SOUGHT || sought.contains(group)
+        };
+        is_sought || self.known().keys().any(|version| version.group == group)
     }
 
     /// Counts the changes of what is served, so that whoever misses an API can wait for one.

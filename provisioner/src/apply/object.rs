@@ -44,6 +44,8 @@ impl Apply<'_> {
 
     async fn put(&self, step: &Step, run: Run) -> Result<Applied, Failure> {
         let identity = step.object.identity();
+        // Nobody closes it.
+        let _permit = self.permits.acquire().await;
         let (partial, taken, yielded) = match self.patched(step, &identity, run).await {
             Ok(patched) => patched,
             Err(trouble) => {

@@ -100,9 +100,11 @@ pub(super) async fn orphan(apply: &Apply<'_>, leaving: &[Leaving], owner: &Owner
     let outcomes = apply
         .each(&leaving, |leaving| prune.one(Exit::Namespaces, leaving))
         .await;
-    let failed = outcomes.into_iter().flatten().map(|outcome| match outcome {
-        Ok(Fate::Failed(failure)) | Err(failure) => Some(failure),
-        Ok(_) => None,
+    let outcomes = leaving.iter().zip(outcomes);
+    let failed = outcomes.map(|(leaving, outcome)| match outcome {
+        Some(Ok(Fate::Failed(failure)) | Err(failure)) => Some(failure),
+        Some(Ok(_)) => None,
+        None => Some(failure::of(leaving.identity.clone(), &Trouble::Timeout)),
     });
     failed.flatten().collect()
 }
@@ -124,6 +126,7 @@ impl Prune<'_> {
         };
         let trouble = |trouble| failure::of(identity.clone(), &trouble);
         let address = Address::of(&kind, identity).map_err(trouble)?;
+        let _permit = self.apply.permits.acquire().await;
         let mut attempt = 1;
         loop {
             match self.step(stage, &address).await {

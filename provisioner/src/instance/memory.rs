@@ -178,15 +178,33 @@ impl Shared {
         read(slot)
     }
 
-    /// An instance is gone, unless there is another one of its name already.
+    /// An instance is gone, unless there is another one of its name already. However it went: its objects are watched no
+    /// longer.
     pub(super) fn is_gone(&self, instance: &BundleInstance) {
-        let uid = instance.uid().unwrap_or_default();
-        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(slot) = memories.entry(instance.name_any())
+        let (name, uid) = (instance.name_any(), instance.uid().unwrap_or_default());
+        let memories = &self.memories;
+        let mut memories = memories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(slot) = memories.entry(name.clone())
             && slot.get().uid == uid
         {
             slot.remove();
+            drop(memories);
+            self.ctx.watches.forget(&name);
+            self.wake_those_refused();
         }
+    }
+
+    /// Forgets instances that went while nobody watched.
+    pub(super) fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        let memories = &self.memories;
+        let mut memories = memories.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.retain(|name, _| {
+            let stays = is_there(name);
+            if !stays {
+                self.ctx.watches.forget(name);
+            }
+            stays
+        });
     }
 
     /// The instance is gone, and its objects with it.
@@ -210,6 +228,17 @@ impl Shared {
         let mut bundles = self.bundles.state();
         bundles.retain(|bundle| template::was_of(bundle, instance));
         bundles
+    }
+
+    /// Whether the garbage collector has taken the reference to an instance off its Bundles: off all of them, and there
+    /// are some.
+    pub(super) fn lets_bundles_go(&self, instance: &BundleInstance) -> bool {
+        let bundles = self.bundles.state();
+        let refers = |bundle: &Arc<Bundle>| template::refers_to(bundle, instance);
+        bundles
+            .iter()
+            .any(|bundle| template::was_of(bundle, instance))
+            && !bundles.iter().any(refers)
     }
 
     /// Has every instance looked at that lacks an API.

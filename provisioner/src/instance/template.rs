@@ -91,12 +91,14 @@ pub fn bundle(instance: &BundleInstance, hash: &str) -> Bundle {
 
 /// Whether a Bundle was made for this instance, and not for one of the same name that is gone, and stays.
 pub fn is_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
+    bundle.metadata.deletion_timestamp.is_none() && refers_to(bundle, instance)
+}
+
+/// Whether a Bundle has a reference that says that it was made for this instance.
+pub fn refers_to(bundle: &Bundle, instance: &BundleInstance) -> bool {
     let uid = instance.uid().unwrap_or_default();
-    bundle.metadata.deletion_timestamp.is_none()
-        && bundle
-            .owner_references()
-            .iter()
-            .any(|owner| owner.controller == Some(true) && owner.uid == uid)
+    let mut owners = bundle.owner_references().iter();
+    owners.any(|owner| owner.controller == Some(true) && owner.uid == uid)
 }
 
 /// Whether a Bundle was made for this instance, also if the garbage collector has taken the reference to it off already,

@@ -34,10 +34,10 @@ use super::{
     memory::{Memory, Shared},
     outcome::Retry,
     reconcile::{Error, current_status, overflow, owner, read_inventory, write_status},
-    status, template,
+    status,
 };
 use crate::{
-    apply::{Apply, Pruned},
+    apply::{Apply, Cause, Pruned},
     inventory::{self, Inventory},
     plan::{self, Leaving},
 };
@@ -85,13 +85,22 @@ pub(super) async fn run(
         client: &client,
         kinds: &shared.ctx.kinds,
         concurrency: shared.ctx.settings.concurrency,
+        permits: &shared.ctx.permits,
     };
-    if is_orphaned(instance) || memory.is_orphaned() || lets_bundles_go(instance, shared) {
+    // The mark goes last, when all references are off, and perhaps nobody saw it, as when no provisioner ran.
+    if is_orphaned(instance) || memory.is_orphaned() || shared.lets_bundles_go(instance) {
         let nothing = Inventory::new();
         let left = memory.inventory.as_ref().unwrap_or(&nothing);
         let left = plan::leaving(left, &BTreeSet::new());
-        // The garbage collector is at it as well: what fails here does not hold the instance back.
-        for failure in apply.orphan(&left, &owner).await {
+        // What the garbage collector has not seen yet it would delete once the instance is gone.
+        let failed = apply.orphan(&left, &owner).await;
+        if failed
+            .iter()
+            .any(|failure| failure.cause == Cause::Transient)
+        {
+            return Ok(Action::requeue(memory.tries.again(tried, Retry::Soon, now)));
+        }
+        for failure in failed {
             warn!(name, message = failure.message, "not let go");
         }
         inventory::write(&overflow(shared, &owner), &Inventory::new())
@@ -141,13 +150,6 @@ pub(super) async fn run(
 pub(super) fn is_orphaned(instance: &BundleInstance) -> bool {
     instance.metadata.deletion_timestamp.is_some()
         && instance.finalizers().iter().any(|f| f == ORPHAN)
-}
-
-/// Whether the garbage collector has taken the reference to an instance off its Bundles. It does so with all that
-/// refers to an instance before it takes its mark off, which nobody may have seen, as when no provisioner ran.
-fn lets_bundles_go(instance: &BundleInstance, shared: &Shared) -> bool {
-    let bundles = shared.bundles_left_by(instance);
-    !bundles.is_empty() && !bundles.iter().any(|it| template::is_of(it, instance))
 }
 
 /// Whether an instance cannot go before its objects are removed.

@@ -16,7 +16,7 @@ use tracing::debug;
 use super::{GroupVersion, Kind, Kinds, ask};
 
 /// How long a kind may take from its definition's being Established to its being told of.
-const LAG: Duration = Duration::from_secs(10);
+pub(super) const LAG: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
+    time::Instant,
 };
 
 use futures::{StreamExt, TryStreamExt};
@@ -19,7 +20,7 @@ use tracing::warn;
 
 use super::{
     GroupVersion, Kinds,
-    appear::Appearing,
+    appear::{self, Appearing},
     definition::{self, Definition, Status},
 };
 use crate::watches::Pauses;
@@ -128,9 +129,17 @@ async fn follow<P, U>(
     let mut listing: BTreeMap<String, Served> = BTreeMap::new();
     let mut appearing = Appearing::new(kinds);
     let mut synced = false;
+    let mut sought = kinds.sought.subscribe();
+    let mut unasked: Vec<(Instant, Change)> = Vec::new();
     loop {
         let event = tokio::select! {
             Some(()) = appearing.next() => continue,
+            Ok(()) = sought.changed() => {
+                for (_, change) in unasked.extract_if(.., |(_, it)| kinds.is_sought(&it.group)) {
+                    change.appear(&mut appearing);
+                }
+                continue;
+            }
             event = events.try_next() => event,
         };
         let event = match event {
@@ -184,6 +193,10 @@ async fn follow<P, U>(
             kinds.forget(&change.group);
             if is_sought {
                 change.appear(&mut appearing);
+            } else {
+                // Whoever asks before discovery shows it has to be told.
+                unasked.retain(|(since, _)| since.elapsed() < appear::LAG);
+                unasked.push((Instant::now(), change));
             }
         }
         note(&event);

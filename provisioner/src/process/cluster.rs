@@ -10,7 +10,7 @@ use kube::{
     runtime::reflector::ObjectRef,
 };
 use manifests::api::instance::BundleInstance;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use unpacker::Store;
 
 use super::{Error, Ready};
@@ -25,6 +25,10 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How long the apiserver may be silent on a connection before that is taken for dead: then what was asked has failed, and
 /// watches are taken up again. Of watches it sends a bookmark every minute, so this does not end those that are just quiet.
 const SILENCE: Duration = Duration::from_secs(75);
+
+/// How many objects are applied or deleted at once, for all instances together: each takes a connection and the memory of
+/// its answer, and an apiserver that is slow becomes no faster by more.
+const PERMITS: usize = 24;
 
 /// Which instances have to be looked at, as the watches tell.
 pub type Woken = mpsc::UnboundedReceiver<ObjectRef<BundleInstance>>;
@@ -89,6 +93,7 @@ pub fn context(
         tries: Arc::default(),
         turns: Arc::default(),
         ready: Ready::default(),
+        permits: Arc::new(Semaphore::new(PERMITS)),
         now: Timestamp::now,
         accounts,
         client,

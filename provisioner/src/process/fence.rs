@@ -20,6 +20,7 @@ use tower::{BoxError, Service};
 pub struct Fence(Arc<Mutex<Option<Instant>>>);
 
 /// A client's service behind a fence.
+#[derive(Clone)]
 pub(crate) struct Fenced<S> {
     service: S,
     fence: Fence,

@@ -23,6 +23,7 @@ use provisioner::{
     plan::{self, Owner, Plan},
 };
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::support::{config_map, crd, instance, unique, world};
 
@@ -30,6 +31,7 @@ use crate::support::{config_map, crd, instance, unique, world};
 pub(crate) struct Scene {
     pub(crate) client: Client,
     pub(crate) kinds: Kinds,
+    permits: Semaphore,
     pub(crate) owner: Owner,
     pub(crate) namespace: TempNamespace,
 }
@@ -45,6 +47,7 @@ impl Scene {
         Self {
             client: world.client(),
             kinds: Kinds::new(world.client()),
+            permits: Semaphore::new(8),
             owner: Owner {
                 name: owner.name_any(),
                 uid: owner.uid().unwrap(),
@@ -74,6 +77,7 @@ impl Scene {
             client,
             kinds: &self.kinds,
             concurrency: 8,
+            permits: &self.permits,
         }
     }
 

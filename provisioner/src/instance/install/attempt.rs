@@ -59,6 +59,7 @@ pub(super) async fn attempt(
         client: &client,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,
+        permits: &shared.ctx.permits,
     };
     if before.installed_bundle_name.is_some() {
         let refused = apply.dry_run(&plan.steps).await;
@@ -144,6 +145,8 @@ async fn prepare<'a>(
     let had = memory.inventory.clone().unwrap_or_default();
     let (objects, existing) =
         without_existing_namespace(converted.objects, &client, &owner, &converted.namespace).await;
+    // What begins to be served while this is found out wakes the instance as well.
+    memory.misses_apis(true);
     let mut plan = plan(ctx, objects, &had, &owner, &converted.namespace)
         .await
         .map_err(|error| soon(target, "the served APIs cannot be listed", &error))?;

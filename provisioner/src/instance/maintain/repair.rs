@@ -58,6 +58,7 @@ pub(super) async fn repair(
         client: &client,
         kinds: &ctx.kinds,
         concurrency: ctx.settings.concurrency,
+        permits: &shared.ctx.permits,
     };
     let report = apply.run(&plan.steps).await;
     install::take_over(drift.instance, shared, memory, &plan, &report);
