@@ -21,6 +21,7 @@ mod signals;
 
 use std::{num::NonZero, process::ExitCode, thread::available_parallelism};
 
+use rustix::process::{Resource, Rlimit};
 use tracing::{error, info, warn};
 
 pub use args::Args;
@@ -36,6 +37,7 @@ const THREADS: usize = 4;
 /// Runs until a signal comes, or something is wrong, and says in the log what that is.
 pub fn run(args: Args) -> ExitCode {
     let level = log::start(args.log_format, &args.log_level);
+    open_many_files();
     // There is one provider in the program, but two crates that would have to find that out.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // It waits most of the time: a large node's many threads would each keep memory for themselves.
@@ -84,4 +86,39 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
+}
+
+/// Lets the process open as many files as it may: the content of each Bundle is one, and where nobody has thought of it
+/// the limit is 1024, for the sake of programs that use select(2).
+fn open_many_files() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = rustix::process::setrlimit(Resource::Nofile, most) {
+        warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_files_as_allowed_may_be_open() {
+        let before = rustix::process::getrlimit(Resource::Nofile);
+        let most = before.maximum.unwrap_or(1 << 20);
+        let few = Rlimit {
+            current: Some(most - 1),
+            ..before
+        };
+        rustix::process::setrlimit(Resource::Nofile, few).unwrap();
+        open_many_files();
+        let after = rustix::process::getrlimit(Resource::Nofile);
+        assert_eq!(
+            (after.current, after.maximum),
+            (before.maximum, before.maximum)
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! A control plane for one contender, with a registry and nothing else.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::{Cluster, Options};
 use futures::{StreamExt as _, stream};
@@ -113,6 +113,28 @@ impl Place {
         let object: DynamicObject = serde_json::from_value(declaration).unwrap();
         let api = self.contender.api(self.client.clone());
         api.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    /// Waits until every instance is healthy.
+    pub(crate) async fn all_healthy(&self) {
+        let api = self.contender.api(self.client.clone());
+        let is_healthy = |instance: &DynamicObject| {
+            let conditions = instance.data["status"]["conditions"].as_array();
+            conditions.is_some_and(|all| {
+                all.iter()
+                    .any(|it| it["type"] == "Healthy" && it["status"] == "True")
+            })
+        };
+        let end = Instant::now() + Duration::from_secs(600);
+        loop {
+            let all = api.list(&ListParams::default()).await.unwrap().items;
+            let left = all.iter().filter(|it| !is_healthy(it)).count();
+            if left == 0 {
+                return;
+            }
+            assert!(Instant::now() < end, "{left} instances are not healthy");
+            sleep(Duration::from_secs(3)).await;
+        }
     }
 
     pub(crate) fn mark(&self) -> Mark {

@@ -70,6 +70,8 @@ pub(crate) async fn measure() -> Scale {
         steps.push((step, took));
         there = step;
     }
+    // Whoever makes pods of Deployments is slower: until then statuses change.
+    place.all_healthy().await;
     sleep(Duration::from_secs(15)).await;
     let cpu = place.provisioner.process.cpu();
     let memory = place.provisioner.process.memory();
