@@ -10,6 +10,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
@@ -91,7 +92,7 @@ impl Machine {
         check()?;
         sweep();
         let folder = tempfile::Builder::new()
-            .prefix(&format!("{PREFIX}{}-", process::id()))
+            .prefix(&format!("{PREFIX}{}-{}-", world(), process::id()))
             .tempdir()
             .map_err(Error::io("make a temporary folder"))?;
         let name = name(folder.path());
@@ -266,12 +267,19 @@ fn make_group(group: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes what machines have left whose reaper was killed as well.
+/// Which processes are seen from here: those of a machine see others, and yet the same control groups.
+fn world() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
+
+/// Removes what machines have left whose reaper was killed as well; of those that were started from here, since nobody
+/// can tell whether others live.
 fn sweep() {
+    let ours = format!("{PREFIX}{}-", world());
     let left = |entry: &fs::DirEntry| {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name
-            .strip_prefix(PREFIX)
+            .strip_prefix(&ours)
             .and_then(|rest| rest.split('-').next());
         owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists())
     };
