@@ -1,4 +1,4 @@
-//! Faults that take minutes: `make faults`, which `make e2e` includes.
+//! Faults that take minutes: `make faults`.
 
 #![allow(
     clippy::unwrap_used,
