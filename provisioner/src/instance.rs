@@ -44,7 +44,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::memory::Shared;
-use crate::{context::Context, metrics::Controller as Of, watches::Pauses};
+use crate::{
+    context::Context,
+    metrics::Controller as Of,
+    watches::{NoPause, Pauses},
+};
 
 /// How many instances are worked on at once.
 const CONCURRENCY: u16 = 16;
@@ -127,6 +131,7 @@ pub async fn run(
                 .concurrency(CONCURRENCY)
                 .debounce(Duration::from_millis(5)),
         )
+        .trigger_backoff(NoPause)
         .graceful_shutdown_on(stop.clone().cancelled_owned());
     let waiting = tokio::spawn(retry_when_apis_change(Arc::clone(&shared), stop.clone()));
     controller

@@ -37,10 +37,17 @@ use super::{
     uid,
     upkeep::{self, Seen},
 };
-use crate::{context::Context, metrics::Controller as Of, watches::Pauses};
+use crate::{
+    context::Context,
+    metrics::Controller as Of,
+    watches::{NoPause, Pauses},
+};
 
 /// How many Bundles are looked at at once.
 const RECONCILES: u16 = 64;
+/// How long one watch of Events lasts, in seconds.
+const EVENTS: u32 = 60;
+
 /// Looks after all Bundles until it is told to stop; what has begun is brought to its end.
 pub async fn run(ctx: Context, stop: CancellationToken) {
     let client = ctx.client.clone();
@@ -115,6 +122,7 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
     let controller = Controller::for_stream(bundles, reader.clone());
     let controller = with_jobs(controller, &shared.ctx, reader)
         .with_config(Config::default().concurrency(RECONCILES))
+        .trigger_backoff(NoPause)
         .watches_stream(secrets, of_secret)
         .watches_stream(config_maps, of_config_map)
         .graceful_shutdown_on(stop.clone().cancelled_owned())
@@ -149,7 +157,10 @@ fn with_jobs(
         .inspect_ok(move |event| seen.see(event))
         .touched_objects();
     let pods = touched::<Pod>(client.clone(), namespace, of_bundles);
-    let refused = watcher::Config::default().fields(job::REFUSALS);
+    // Of Events the apiserver sends no bookmarks: a watch that is quiet for longer would be taken for dead.
+    let refused = watcher::Config::default()
+        .fields(job::REFUSALS)
+        .timeout(EVENTS);
     let refused = touched::<Said>(client.clone(), namespace, refused);
     let turns = turns(Arc::clone(&ctx.turns), reader.clone());
     let of_refusal = move |said: PartialObjectMeta<Said>| {

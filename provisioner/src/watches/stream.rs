@@ -67,6 +67,11 @@ struct Failures {
 #[derive(Debug, Default)]
 pub(crate) struct Pauses(Failures);
 
+/// How controllers wait after a failure of one of their watches: not at all, for that one waits by itself, and the others
+/// would wait with it, for half a minute after a few failures.
+#[derive(Debug)]
+pub(crate) struct NoPause;
+
 /// Why a watch does not work.
 #[derive(Debug)]
 struct Failure {
@@ -243,6 +248,18 @@ impl Backoff for Pauses {
     fn reset(&mut self) {
         self.0 = Failures::default();
     }
+}
+
+impl Iterator for NoPause {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+}
+
+impl Backoff for NoPause {
+    fn reset(&mut self) {}
 }
 
 // === impl Failure ===
