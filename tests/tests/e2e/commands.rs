@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     bundle::Operator,
     wait::PATIENCE,
-    world::{World, world},
+    world::{CORE_POD, World, world},
 };
 
 /// What a run left behind.
@@ -49,6 +49,7 @@ impl Run {
 #[tokio::test]
 async fn k1_k4_a_folder_is_uploaded_runs_and_can_be_read_again() {
     let world = world().await;
+    let _there = CORE_POD.read().await;
     let operator = Operator::new("commands", "1.0.0");
     let folder = operator.folder();
     let run = rukpak(
@@ -98,6 +99,7 @@ async fn k1_k4_a_folder_is_uploaded_runs_and_can_be_read_again() {
 #[tokio::test]
 async fn k2_k3_k5_k6_what_cannot_be_had_is_told() {
     let world = world().await;
+    let _there = CORE_POD.read().await;
     let run = rukpak(world, &["install", "nothing", "/no/such/folder"]).exits(1);
     assert!(
         run.err.to_lowercase().contains("no such file or directory"),
@@ -138,6 +140,7 @@ async fn k2_k3_k5_k6_what_cannot_be_had_is_told() {
 #[tokio::test]
 async fn an_object_that_exists_is_adopted_through_the_content_service() {
     let world = world().await;
+    let _there = CORE_POD.read().await;
     let map = |text: &str| {
         json!({
             "apiVersion": "v1",

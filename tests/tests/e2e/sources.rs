@@ -9,7 +9,7 @@ use tests::{Auth, OWNER, Registry, Sshd, TENANT};
 use super::{
     bundle::{IMAGE, Operator},
     wait,
-    world::{SYSTEM, kubectl, world},
+    world::{CORE_POD, SYSTEM, kubectl, world},
 };
 
 #[tokio::test]
@@ -98,6 +98,7 @@ async fn b23_a_repository_in_the_cluster_is_cloned_over_ssh() {
 #[tokio::test]
 async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
     let world = world().await;
+    let _there = CORE_POD.read().await;
     let image = world.image("downloaded:v1.0.0");
     Operator::new("downloaded", "1.0.0").push(&image, &[]);
     let reference = json!({"ref": image, "insecureSkipTLSVerify": true});
@@ -160,7 +161,15 @@ async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
             .is_some_and(|status| status.succeeded == Some(1))
     })
     .await;
-    let names = kubectl(world.cluster, &["-n", namespace, "logs", "job/fetch"]);
+    // Of all its pods: one that came too early may have failed.
+    let pods = [
+        "-n",
+        namespace,
+        "logs",
+        "--selector=batch.kubernetes.io/job-name=fetch",
+        "--tail=-1",
+    ];
+    let names = kubectl(world.cluster, &pods);
     let names: Vec<&str> = names.lines().collect();
     assert!(
         names.iter().any(|name| name.starts_with("manifests/")),
