@@ -13,6 +13,9 @@
 //! Whatever is decided is decided by plain functions over values (`plan`, `drift`, `health`, `status`); the reconcilers
 //! only fetch what these need and do what they say.
 
+// The futures of the reconcilers reach down to the connections.
+#![recursion_limit = "256"]
+
 pub mod account;
 pub mod apply;
 pub mod bundle;

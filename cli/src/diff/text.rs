@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
 use manifests::{
+    api::decorate::FOREIGN,
     object::{Identity, mapping},
     yaml,
 };
@@ -21,18 +22,6 @@ const HEAD: Style = Style::new().bold();
 /// Lines around a change.
 const CONTEXT: usize = 3;
 
-/// What servers write, or what is told otherwise.
-const FOREIGN: &[&str] = &[
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
 /// A whole object in a text, which may be a Secret.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::{holder::Owner, labels};
 use crate::object::{Identity, Object, at, child, mapping};
 
-/// What only the apiserver writes, or what would make applying depend on another cluster's history. References to
-/// owners elsewhere would even have the garbage collector delete the object.
-const FOREIGN: &[&str] = &[
+/// Fields of metadata that only the apiserver writes, or that would make applying depend on another cluster's history.
+/// References to owners elsewhere would even have the garbage collector delete the object.
+pub const FOREIGN: &[&str] = &[
     "creationTimestamp",
     "deletionGracePeriodSeconds",
     "deletionTimestamp",

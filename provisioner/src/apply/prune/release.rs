@@ -41,12 +41,11 @@ impl Prune<'_> {
         address: &Address,
         metadata: &Value,
     ) -> Result<Fate, Trouble> {
-        let others = self.others(metadata);
-        let all = metadata.get("ownerReferences").and_then(Value::as_array);
-        if all.is_some_and(|all| all.len() > others.len()) {
-            let version = metadata.get("resourceVersion");
-            let patch =
-                json!({"metadata": {"resourceVersion": version, "ownerReferences": others}});
+        if self.is_referred_to(metadata) {
+            let patch = json!({"metadata": {
+                "resourceVersion": metadata.get("resourceVersion"),
+                "ownerReferences": self.others(metadata),
+            }});
             self.patch(address, &patch).await?;
         }
         Ok(Fate::Released("was left".to_owned()))
