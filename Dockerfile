@@ -25,7 +25,5 @@ LABEL org.opencontainers.image.title="rukpak-rs" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=binaries /out/ /
-# What is freed goes back to the node at once: a provisioner rests most of the time.
-ENV MIMALLOC_PURGE_DELAY=0
 USER 65532:65532
 ENTRYPOINT ["/provisioner"]

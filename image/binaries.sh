@@ -22,6 +22,9 @@ if [ ! -d "$(rustc --print target-libdir --target "$target")" ]; then
 	command -v rustup >/dev/null || fail "Rust's standard library for $target is needed"
 	rustup --quiet target add "$target"
 fi
+# Some kernels for this processor have pages of 64 KiB.
+if [ "$arch" = arm64 ]; then export JEMALLOC_SYS_WITH_LG_PAGE=16; fi
+
 # Debian keeps those of Mozilla apart from what this machine trusts besides.
 authorities() {
 	cat /usr/share/ca-certificates/mozilla/*.crt 2>/dev/null ||

@@ -23,7 +23,7 @@ use provisioner::{
 use serde_json::{Value, json};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const COUNT: u64 = 10_000;
 const MANAGER: &str = "rukpak";

@@ -6,7 +6,7 @@ use clap::Parser as _;
 use provisioner::process::{self, Args};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     process::run(Args::parse())

@@ -19,7 +19,7 @@ mod parts;
 mod ready;
 mod signals;
 
-use std::{num::NonZero, process::ExitCode, thread::available_parallelism};
+use std::{num::NonZero, process::ExitCode, thread::available_parallelism, time::Duration};
 
 use rustix::process::{Resource, Rlimit};
 use tracing::{error, info, warn};
@@ -33,6 +33,8 @@ pub use ready::{Ready, Task};
 
 /// How many threads work at most; what blocks or computes has others.
 const THREADS: usize = 4;
+/// How long a thread for blocking work is kept without any: with its memory, and there are many for a moment only.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Runs until a signal comes, or something is wrong, and says in the log what that is.
 pub fn run(args: Args) -> ExitCode {
@@ -44,6 +46,7 @@ pub fn run(args: Args) -> ExitCode {
     let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS);
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
+        .thread_keep_alive(IDLE)
         .enable_all()
         .build()
     {

@@ -2,6 +2,8 @@
 
 use std::{fs, process::Command};
 
+use kube::api::{Patch, PatchParams};
+
 use crate::world::{binary, eventually, plain, text, unique, world};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,6 +210,48 @@ async fn an_object_of_somebody_else_is_in_the_way_and_the_remedy_is_told() {
         .exits(1)
         .says("belongs to no BundleInstance")
         .says("core.rukpak.io/adopt");
+    world.remove(&name);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_that_others_have_set_are_left_unless_they_are_taken_by_force() {
+    let world = world().await;
+    let name = unique("conflict");
+    let bundle = plain(&[&name], "one");
+    let install = ["install", &name, text(&bundle), "--class", "plain"];
+    world.run(&install).exits(0);
+    let class = async || {
+        let instance = world.instances().get(&name).await.unwrap();
+        instance.spec.template.spec.provisioner_class_name
+    };
+    let ours = class().await;
+    let theirs = "another";
+    let change = serde_json::json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleInstance",
+        "spec": {"template": {"spec": {"provisionerClassName": theirs}}},
+    });
+    let pipeline = PatchParams::apply("pipeline").force();
+    world
+        .instances()
+        .patch(&name, &pipeline, &Patch::Apply(change))
+        .await
+        .unwrap();
+
+    world
+        .run(&install)
+        .exits(1)
+        .says("conflict with \"pipeline\"")
+        .says(".spec.template.spec.provisionerClassName")
+        .says("take them over with --force-conflicts");
+    assert_eq!(
+        class().await.as_deref(),
+        Some(theirs),
+        "what is refused changes nothing"
+    );
+    let force = [&install[..], &["--force-conflicts"]].concat();
+    world.run(&force).exits(0);
+    assert_eq!(class().await, ours);
     world.remove(&name);
 }
 

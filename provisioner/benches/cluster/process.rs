@@ -51,8 +51,6 @@ impl Process {
             .arg(program)
             .args(args(folder.path()))
             .current_dir(folder.path())
-            // As in our image.
-            .env("MIMALLOC_PURGE_DELAY", "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
