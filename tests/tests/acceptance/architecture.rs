@@ -13,8 +13,9 @@ use serde_json::Value;
 const ARROWS: &[(&str, &[&str])] = &[
     ("manifests", &[]),
     ("convert", &["manifests"]),
+    ("catalog", &["convert", "manifests"]),
     ("unpacker", &["manifests"]),
-    ("cli", &["convert", "manifests", "unpacker"]),
+    ("cli", &["catalog", "convert", "manifests", "unpacker"]),
     ("provisioner", &["convert", "manifests", "unpacker"]),
 ];
 

@@ -1,0 +1,209 @@
+use super::*;
+
+fn with<T>(text: &[u8], look: impl FnOnce(Node<'_>) -> T) -> T {
+    look(Tape::default().read(text, 1_000_000).unwrap())
+}
+
+fn sorted(text: &str) -> String {
+    let mut out = Vec::new();
+    with(text.as_bytes(), |root| root.sorted(&mut out));
+    String::from_utf8(out).unwrap()
+}
+
+/// Right: what Go's `json.Unmarshal` into an `interface{}` says and the offset of its SyntaxError.
+#[test]
+fn what_is_no_json_is_refused_where_go_refuses_it() {
+    for (text, message, offset) in [
+        ("", "unexpected end of JSON input", 0),
+        ("{", "unexpected end of JSON input", 1),
+        ("[1,", "unexpected end of JSON input", 3),
+        ("\"a", "unexpected end of JSON input", 2),
+        (
+            "x",
+            "invalid character 'x' looking for beginning of value",
+            1,
+        ),
+        (
+            "[1,]",
+            "invalid character ']' looking for beginning of value",
+            4,
+        ),
+        (
+            "{,",
+            "invalid character ',' looking for beginning of object key string",
+            2,
+        ),
+        ("{\"a\" 1}", "invalid character '1' after object key", 6),
+        (
+            "{\"a\":1 2}",
+            "invalid character '2' after object key:value pair",
+            8,
+        ),
+        ("[1 2]", "invalid character '2' after array element", 4),
+        ("{} {}", "invalid character '{' after top-level value", 4),
+        ("\"\n\"", "invalid character '\\n' in string literal", 2),
+        ("\"\\x\"", "invalid character 'x' in string escape code", 3),
+        (
+            "\"\\u00g0\"",
+            "invalid character 'g' in \\u hexadecimal character escape",
+            6,
+        ),
+        ("-", "unexpected end of JSON input", 1),
+        ("01", "invalid character '1' after top-level value", 2),
+        (
+            "1.x",
+            "invalid character 'x' after decimal point in numeric literal",
+            3,
+        ),
+        (
+            "1ex",
+            "invalid character 'x' in exponent of numeric literal",
+            3,
+        ),
+        (
+            "nul1",
+            "invalid character '1' in literal null (expecting 'l')",
+            4,
+        ),
+        (
+            "{\"a\":1,}",
+            "invalid character '}' looking for beginning of object key string",
+            8,
+        ),
+        (
+            "[1e999]",
+            "json: cannot unmarshal number 1e999 into Go value of type float64",
+            6,
+        ),
+    ] {
+        let error = Tape::default().read(text.as_bytes(), 100).unwrap_err();
+        assert_eq!(
+            (error.message.as_str(), error.offset),
+            (message, offset),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
+fn depth_and_number_of_values_are_bounded() {
+    let mut tape = Tape::default();
+    let deep = |levels| "[".repeat(levels) + &"]".repeat(levels);
+    tape.read(deep(10_000).as_bytes(), 20_000).unwrap();
+    let error = tape.read(deep(10_001).as_bytes(), 20_000).unwrap_err();
+    assert_eq!(error.message, "exceeded max depth");
+    tape.read(b"[1,2]", 3).unwrap();
+    let error = tape.read(b"[1,2,3]", 3).unwrap_err();
+    assert_eq!(error.message, "more than 3 values in one document");
+    // Writing takes no stack either.
+    let text = format!("{}\"x\"{}", "{\"a\":[".repeat(5_000), "]}".repeat(5_000));
+    assert_eq!(sorted(&text), text);
+}
+
+#[test]
+fn texts_are_decoded_as_go_decodes_them() {
+    for (text, says) in [
+        (&br#""plain""#[..], "plain"),
+        (br#""a\"\\\/\b\f\n\r\t\u0041""#, "a\"\\/\u{8}\u{c}\n\r\tA"),
+        (br#""\ud83d\ude00""#, "😀"),
+        (br#""\ud83d""#, "\u{fffd}"),
+        (br#""\ud83dx""#, "\u{fffd}x"),
+        (br#""\ud83d\u0041""#, "\u{fffd}A"),
+        (br#""\ude00\ud83d""#, "\u{fffd}\u{fffd}"),
+        (b"\"a\xe2\x82b\xff\"", "a\u{fffd}\u{fffd}b\u{fffd}"),
+        ("\"é\"".as_bytes(), "é"),
+    ] {
+        with(text, |node| assert_eq!(node.text().unwrap(), says));
+    }
+    with(b"1", |node| assert_eq!(node.text(), None));
+}
+
+#[test]
+fn long_texts_end_where_they_end_whatever_stands_at_the_border_of_a_word() {
+    for length in 0..40 {
+        for end in ["\"", "\\n\"", "é\""] {
+            let text = format!("[\"{}{end},1]", "x".repeat(length));
+            with(text.as_bytes(), |node| assert_eq!(node.items().count(), 2));
+            let broken = format!("[\"{}\n{end},1]", "x".repeat(length));
+            assert_eq!(
+                Tape::default()
+                    .read(broken.as_bytes(), 9)
+                    .unwrap_err()
+                    .offset,
+                length + 3
+            );
+        }
+    }
+}
+
+#[test]
+fn fields_are_found_as_go_finds_them() {
+    for (text, value) in [
+        (r#"{"name": 1}"#, Some("1")),
+        (r#"{"NAME": 1}"#, Some("1")),
+        (r#"{"n\u0061me": 1}"#, Some("1")),
+        (r#"{"name": 1, "name": 2}"#, Some("2")),
+        // Sorted, "Name" comes first.
+        (r#"{"name": 1, "Name": 2}"#, Some("1")),
+        (r#"{"Name": 1, "name": 2}"#, Some("2")),
+        (r#"{"name": null}"#, None),
+        (r#"{"names": 1}"#, None),
+        ("{}", None),
+        ("[1]", None),
+    ] {
+        with(text.as_bytes(), |root| {
+            let found = root
+                .field("name")
+                .map(|it| String::from_utf8_lossy(it.raw()));
+            assert_eq!(found.as_deref(), value, "{text}");
+        });
+    }
+    // The letters that fold to s and k.
+    with("{\"ſ\u{212a}ip\": 1}".as_bytes(), |root| {
+        assert!(root.field("skip").is_some());
+    });
+    with(br#"{"a": 1, "A": 2, "a": 3}"#, |root| {
+        assert_eq!(root.get("a").unwrap().raw(), b"3");
+        assert!(root.get("b").is_none());
+    });
+}
+
+/// Right: what Go's encoder writes of the map that its decoder made, HTML left alone.
+#[test]
+fn maps_are_written_as_go_writes_them() {
+    for (text, written) in [
+        (
+            r#"{ "b": 1, "a": [ true, null, {} ], "c": [] }"#,
+            r#"{"a":[true,null,{}],"b":1,"c":[]}"#,
+        ),
+        (r#"{"a":1,"a":2,"A":3}"#, r#"{"A":3,"a":2}"#),
+        (
+            r"[1.0, 4.10, 9007199254740993, 1e21, 1e20, 1e-7, 0.000001, -0, 1E2]",
+            "[1,4.1,9007199254740992,1e+21,100000000000000000000,1e-7,0.000001,-0,100]",
+        ),
+        (
+            r#""<>&\u2028\u0001\u007f\/""#,
+            "\"<>&\\u2028\\u0001\u{7f}/\"",
+        ),
+        (r#""\ud83d\b\f""#, "\"\u{fffd}\\b\\f\""),
+        (
+            r#"[{"a":{"b":[1,{"c":2}]}},[[]],""]"#,
+            r#"[{"a":{"b":[1,{"c":2}]}},[[]],""]"#,
+        ),
+    ] {
+        assert_eq!(sorted(text), written, "{text}");
+    }
+}
+
+#[test]
+fn compact_text_keeps_what_was_written() {
+    let mut out = Vec::new();
+    with(
+        b" { \"b\" : 4.10 ,\n \"a\\\" c\" : [ \" x \" , 1e1 ] } ",
+        |root| root.compact(&mut out),
+    );
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        r#"{"b":4.10,"a\" c":[" x ",1e1]}"#
+    );
+}

@@ -1,0 +1,106 @@
+//! Strings, from and to JSON.
+
+use std::borrow::Cow;
+
+const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
+
+/// What stands between two quotes, escapes resolved. The text was checked before.
+pub(super) fn decode(inner: &[u8]) -> Cow<'_, str> {
+    if memchr::memchr(b'\\', inner).is_none()
+        && let Ok(text) = std::str::from_utf8(inner)
+    {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        let (before, escape) = rest.split_at_checked(at).unwrap_or_default();
+        lossy(before, &mut out);
+        rest = match escape {
+            [_, b'u', more @ ..] => unicode(more, &mut out),
+            [_, c, more @ ..] => {
+                out.push(match c {
+                    b'b' => '\u{8}',
+                    b'f' => '\u{c}',
+                    b'n' => '\n',
+                    b'r' => '\r',
+                    b't' => '\t',
+                    other => char::from(*other),
+                });
+                more
+            }
+            _ => &[],
+        };
+    }
+    lossy(rest, &mut out);
+    Cow::Owned(out)
+}
+
+/// Go replaces each byte of a broken sequence, not the sequence.
+fn lossy(bytes: &[u8], out: &mut String) {
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        out.extend(chunk.invalid().iter().map(|_| REPLACEMENT));
+    }
+}
+
+/// The character behind `\u`; a half of a pair without the other is no character.
+fn unicode<'a>(text: &'a [u8], out: &mut String) -> &'a [u8] {
+    let Some((high, rest)) = hex(text) else {
+        return &[];
+    };
+    if let 0xD800..0xDC00 = high
+        && let Some((low @ 0xDC00..0xE000, rest)) = rest.strip_prefix(br"\u").and_then(hex)
+    {
+        let code = 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+        out.push(char::from_u32(code).unwrap_or(REPLACEMENT));
+        return rest;
+    }
+    out.push(char::from_u32(high).unwrap_or(REPLACEMENT));
+    rest
+}
+
+fn hex(text: &[u8]) -> Option<(u32, &[u8])> {
+    let (digits, rest) = text.split_at_checked(4)?;
+    let digits = std::str::from_utf8(digits).ok()?;
+    Some((u32::from_str_radix(digits, 16).ok()?, rest))
+}
+
+/// Folds cases as Unicode does: capitals first, for `ß` is `SS` and `ſ` is `S`.
+pub(super) fn fold(text: &str) -> String {
+    text.chars()
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// Appends a text in quotes as Go's encoder writes it when it does not escape HTML.
+pub fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    let mut from = 0;
+    let bytes = text.as_bytes();
+    for (at, c) in text.char_indices() {
+        let escape: &[u8] = match c {
+            '"' => b"\\\"",
+            '\\' => b"\\\\",
+            '\n' => b"\\n",
+            '\r' => b"\\r",
+            '\t' => b"\\t",
+            '\u{8}' => b"\\b",
+            '\u{c}' => b"\\f",
+            '\u{2028}' => b"\\u2028",
+            '\u{2029}' => b"\\u2029",
+            '\0'..' ' => b"",
+            _ => continue,
+        };
+        out.extend_from_slice(bytes.get(from..at).unwrap_or_default());
+        if escape.is_empty() {
+            out.extend_from_slice(format!("\\u{:04x}", u32::from(c)).as_bytes());
+        } else {
+            out.extend_from_slice(escape);
+        }
+        from = at + c.len_utf8();
+    }
+    out.extend_from_slice(bytes.get(from..).unwrap_or_default());
+    out.push(b'"');
+}

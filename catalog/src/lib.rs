@@ -1,0 +1,22 @@
+//! File-based catalogs: which packages there are, in which channels and versions, and which bundle is to be installed.
+//!
+//! ```text
+//!  folder, Content ──► source ──► stream ──► json ──► walk: metas ──┬──► load ──► Catalog: packages, findings
+//!                      (files)    (documents) (values)              │               │
+//!                                                                   │               ├──► choose ──► Decision
+//!                                             whoever wants whole blobs             └──► graph  ──► Mermaid, DOT
+//! ```
+//!
+//! A catalog comes from strangers and may be larger than memory. So documents are read one after the other and gone
+//! when they were looked at; what stays of a bundle is what decisions need. What is wrong is found all at once, with
+//! file and line, in the words of `opm validate`; one broken package does not take the others down.
+
+pub mod json;
+pub mod source;
+mod stream;
+pub mod walk;
+
+pub use self::{
+    source::{Error, Limits, Source},
+    walk::{Fault, Meta, collect, walk},
+};

@@ -1,0 +1,226 @@
+//! Which files of a folder are a catalog: all of them, whatever their names, but those that an `.indexignore` excludes.
+
+mod ignored;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use manifests::content::Content;
+
+use self::ignored::Ignored;
+
+/// The name of the files that tell which others are no part of the catalog.
+pub const INDEXIGNORE: &str = ".indexignore";
+
+/// Where the files of a catalog are.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    /// A folder on this machine.
+    Folder(&'a Path),
+    /// Files in memory, as they came from an image or an archive.
+    Content(&'a Content),
+}
+
+/// How much a catalog may demand. The largest known has some hundred megabytes and 10,000 bundles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Files, folders included.
+    pub files: usize,
+    /// Bytes of all files.
+    pub total: u64,
+    /// Bytes of one document. There is never more than one of them in memory for each file that is being read.
+    pub document: usize,
+    /// Values in one document, keys included.
+    pub values: usize,
+    /// Documents in all files.
+    pub documents: usize,
+    /// Files that are read at once; 0 for as many as there are processors.
+    pub threads: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            files: 200_000,
+            total: 4 << 30,
+            document: 64 << 20,
+            values: 8_000_000,
+            documents: 2_000_000,
+            threads: 0,
+        }
+    }
+}
+
+/// Why there is no catalog at all.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The folder, or one below it, cannot be read.
+    #[error("failed to read the catalog's folder {}; is it there, and may you read it?", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// More files, bytes or documents than allowed.
+    #[error(
+        "the catalog has more than {limit} {unit}; leave some out with {INDEXIGNORE} or split it"
+    )]
+    TooLarge {
+        /// The limit.
+        limit: u64,
+        /// Of what.
+        unit: &'static str,
+    },
+    /// An `.indexignore` that cannot be read.
+    #[error("{file}: {problem}; correct it or remove it")]
+    Ignore {
+        /// The file, relative to the catalog.
+        file: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// A file of a catalog.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    /// Relative to the catalog, parts joined by `/`.
+    pub(crate) path: String,
+    place: Place,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    Disk(PathBuf),
+    Memory(Bytes),
+}
+
+/// A file being read.
+pub(crate) enum Opened {
+    Disk(File),
+    Memory(Bytes, usize),
+}
+
+// === impl Source ===
+
+impl Source<'_> {
+    /// All files that are a part of the catalog, ordered by path.
+    pub(crate) fn entries(self, limits: &Limits) -> Result<Vec<Entry>, Error> {
+        let all = match self {
+            Self::Folder(root) => on_disk(root, limits)?,
+            Self::Content(content) => content
+                .files()
+                .map(|(path, file)| Entry {
+                    path: path.to_owned(),
+                    place: Place::Memory(file.bytes.clone()),
+                })
+                .collect(),
+        };
+        let mut ignored = Ignored::default();
+        for entry in all.iter().filter(|it| it.is_indexignore()) {
+            let fail = |problem| Error::Ignore {
+                file: entry.path.clone(),
+                problem,
+            };
+            let text = entry.text().map_err(|error| fail(error.to_string()))?;
+            ignored.add(&entry.path, &text).map_err(fail)?;
+        }
+        let mut entries: Vec<Entry> = all
+            .into_iter()
+            .filter(|it| !it.is_indexignore() && !ignored.covers(&it.path))
+            .collect();
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(entries)
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    pub(crate) fn open(&self) -> io::Result<Opened> {
+        Ok(match &self.place {
+            Place::Disk(path) => {
+                // A pipe would be waited for, and a device may never end.
+                if !fs::metadata(path)?.is_file() {
+                    return Err(io::Error::other("not a regular file"));
+                }
+                Opened::Disk(File::open(path)?)
+            }
+            Place::Memory(bytes) => Opened::Memory(bytes.clone(), 0),
+        })
+    }
+
+    fn is_indexignore(&self) -> bool {
+        self.path.rsplit('/').next() == Some(INDEXIGNORE)
+    }
+
+    fn text(&self) -> io::Result<String> {
+        const LIMIT: u64 = 1 << 20;
+        let mut bytes = Vec::new();
+        self.open()?.take(LIMIT + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > LIMIT {
+            return Err(io::Error::other("larger than 1 MiB"));
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+impl Read for Opened {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Disk(file) => file.read(buffer),
+            Self::Memory(bytes, at) => {
+                let count = bytes.get(*at..).unwrap_or_default().read(buffer)?;
+                *at += count;
+                Ok(count)
+            }
+        }
+    }
+}
+
+/// All files below a folder. Links to files are followed and links to folders are not, as in Go.
+fn on_disk(root: &Path, limits: &Limits) -> Result<Vec<Entry>, Error> {
+    let (mut files, mut seen, mut total) = (Vec::new(), 0, 0u64);
+    let mut folders = vec![(root.to_owned(), String::new())];
+    while let Some((folder, prefix)) = folders.pop() {
+        let failed = |source| Error::Folder {
+            path: folder.clone(),
+            source,
+        };
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            seen += 1;
+            if seen > limits.files {
+                return Err(Error::TooLarge {
+                    limit: limits.files as u64,
+                    unit: "files",
+                });
+            }
+            let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            if entry.file_type().map_err(failed)?.is_dir() {
+                folders.push((entry.path(), format!("{path}/")));
+                continue;
+            }
+            total += fs::metadata(entry.path()).map_or(0, |it| it.len());
+            if total > limits.total {
+                return Err(Error::TooLarge {
+                    limit: limits.total,
+                    unit: "bytes",
+                });
+            }
+            files.push(Entry {
+                path,
+                place: Place::Disk(entry.path()),
+            });
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,112 @@
+use super::*;
+
+/// Hands out so many bytes at a time.
+struct Slow<'a>(&'a [u8], usize);
+
+impl Read for Slow<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.1.min(buffer.len()).min(self.0.len());
+        buffer[..count].copy_from_slice(&self.0[..count]);
+        self.0 = &self.0[count..];
+        Ok(count)
+    }
+}
+
+type Cuts = (Vec<(String, usize)>, Option<String>);
+
+fn cuts(text: &str, step: usize) -> Cuts {
+    let mut stream = Stream::new(Slow(text.as_bytes(), step), 1 << 20);
+    let mut cuts = Vec::new();
+    loop {
+        match stream.next() {
+            Ok(Some(cut)) => {
+                let text = String::from_utf8(stream.text(&cut).to_vec()).unwrap();
+                cuts.push((text, cut.line));
+            }
+            Ok(None) => return (cuts, None),
+            Err(Stop::Separator(junk)) => {
+                let line = stream.line();
+                return (cuts, Some(format!("{line}: {junk}")));
+            }
+            Err(stop) => panic!("{stop:?}"),
+        }
+    }
+}
+
+#[test]
+fn documents_are_cut_where_go_cuts_them_however_slowly_they_come() {
+    type Case = (
+        &'static str,
+        &'static [(&'static str, usize)],
+        Option<&'static str>,
+    );
+    let cases: [Case; 19] = [
+        ("", &[], None),
+        (" \n ", &[(" \n ", 1)], None), // YAML of no value
+        ("{}", &[("{}", 1)], None),
+        (
+            "\n{}{\"a\":\"}\"}\n\n[\"]\"] 1 \"x y\"",
+            &[
+                ("{}", 2),
+                ("{\"a\":\"}\"}", 2),
+                ("[\"]\"]", 4),
+                ("1", 4),
+                ("\"x y\"", 4),
+            ],
+            None,
+        ),
+        (
+            "{\"a\\\"}\": 1}{",
+            &[("{\"a\\\"}\": 1}", 1), ("{", 1)],
+            None,
+        ),
+        ("{}nul{}", &[("{}", 1), ("nul", 1), ("{}", 1)], None),
+        ("{}}{}", &[("{}", 1), ("}", 1), ("{}", 1)], None),
+        ("a", &[("a", 1)], None),
+        ("a\n---\nb\n", &[("a\n", 1), ("b\n", 3)], None),
+        ("---\na\n---\n", &[("a\n", 2)], None),
+        ("---\n---\na", &[("a", 3)], None),
+        ("---", &[], None),
+        ("a\n---", &[("a\n", 1)], None),
+        ("a\r\n--- \r\nb", &[("a\r\n", 1), ("b", 3)], None),
+        ("a\n--- # x\n# y\n", &[("a\n", 1), ("# y\n", 3)], None),
+        ("a\n\n--- b\nc\n", &[], Some("3: b")),
+        ("---a\n", &[], Some("1: a")),
+        ("a\n---\nb\n----\n", &[("a\n", 1)], Some("4: -")),
+        ("a\n ---\n", &[("a\n ---\n", 1)], None),
+    ];
+    for (text, documents, junk) in cases {
+        let documents: Vec<_> = documents
+            .iter()
+            .map(|&(text, line)| (text.to_owned(), line))
+            .collect();
+        for step in [1, 3, usize::MAX] {
+            let expected = (documents.clone(), junk.map(str::to_owned));
+            assert_eq!(cuts(text, step), expected, "{text:?} by {step}");
+        }
+    }
+}
+
+#[test]
+fn documents_longer_than_a_read_are_whole() {
+    for separator in ["", "\n---\n"] {
+        let start = if separator.is_empty() { "" } else { "# yaml\n" };
+        let text: Vec<String> = (0..5)
+            .map(|at| format!("{{\"a{at}\": \"{}\"}}", "\\\"x".repeat(200_000 + at)))
+            .collect();
+        let (found, _) = cuts(&format!("{start}{}", text.join(separator)), usize::MAX);
+        let found: Vec<_> = found
+            .iter()
+            .map(|(text, _)| text.trim_start_matches(start).trim().to_owned())
+            .collect();
+        assert_eq!(found, text);
+    }
+}
+
+#[test]
+fn a_document_without_end_is_given_up() {
+    let endless = io::repeat(b'{');
+    let mut stream = Stream::new(endless, 1 << 20);
+    assert!(matches!(stream.next(), Err(Stop::TooLarge(0x10_0000))));
+    assert!(stream.buffer.len() < 4 << 20);
+}

@@ -1,0 +1,288 @@
+//! Metas: the documents of a catalog, each of which has a schema and mostly belongs to a package.
+
+mod blob;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    borrow::Cow,
+    num::NonZero,
+    ops::ControlFlow,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use crate::{
+    json::{Node, Tape},
+    source::{Entry, Error, Limits, Source},
+    stream::{Format, Stop, Stream},
+};
+
+/// The property that says on which OpenShift a bundle runs at most.
+pub(crate) const MAX_OPENSHIFT: &str = "olm.maxOpenShiftVersion";
+
+/// A document of a catalog.
+#[derive(Debug, Clone)]
+pub struct Meta<'a> {
+    /// The file it is from, relative to the catalog.
+    pub file: &'a str,
+    /// Its first line there, from 1.
+    pub line: usize,
+    /// Its place in the file, from 0.
+    pub index: usize,
+    /// What it is; never empty.
+    pub schema: Cow<'a, str>,
+    /// The package it names; of an `olm.package` this is empty, its name is the package's.
+    pub package: Cow<'a, str>,
+    /// Its name, which may be empty.
+    pub name: Cow<'a, str>,
+    /// All of it: an object.
+    pub root: Node<'a>,
+    /// Whether lines of the file are those of the text of `root`.
+    is_json: bool,
+}
+
+/// A document or file that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The file, relative to the catalog.
+    pub file: String,
+    /// The line from which on it cannot be read, from 1.
+    pub line: usize,
+    /// The package that the document names, if so much can be read.
+    pub package: Option<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.message)
+    }
+}
+
+// === impl Meta ===
+
+impl Meta<'_> {
+    /// The package it belongs to, if any.
+    pub fn package_name(&self) -> &str {
+        if self.schema == "olm.package" {
+            &self.name
+        } else {
+            &self.package
+        }
+    }
+
+    /// The line in its file where a value begins, as far as that is known: in YAML it is the document's.
+    pub fn line_of(&self, node: Node<'_>) -> usize {
+        if !self.is_json {
+            return self.line;
+        }
+        let (start, root) = (node.range().start, self.root.range().start);
+        let before = self.root.raw().get(..start.saturating_sub(root));
+        self.line + memchr::memchr_iter(b'\n', before.unwrap_or_default()).count()
+    }
+}
+
+/// Shows all metas of a catalog to `visit`, by path and then in the order of the file, one at a time; documents that
+/// cannot be read are shown, too. It ends when `visit` breaks.
+///
+/// # Errors
+/// When the folder cannot be read, or the catalog exceeds a limit for all of it.
+pub fn walk<B>(
+    source: Source<'_>,
+    limits: &Limits,
+    mut visit: impl FnMut(Result<Meta<'_>, Fault>) -> ControlFlow<B>,
+) -> Result<ControlFlow<B>, Error> {
+    let reader = Reader::new(limits);
+    let mut tape = Tape::default();
+    for entry in source.entries(limits)? {
+        if let ControlFlow::Break(done) = reader.read(&entry, &mut tape, &mut visit)? {
+            return Ok(ControlFlow::Break(done));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Makes something of each meta of a catalog, several files at once; what is made comes by path and then in the order of
+/// the file, however many threads there are.
+///
+/// # Errors
+/// As [`walk`].
+pub fn collect<T: Send>(
+    source: Source<'_>,
+    limits: &Limits,
+    make: impl Fn(Result<Meta<'_>, Fault>) -> T + Sync,
+) -> Result<Vec<T>, Error> {
+    let entries = source.entries(limits)?;
+    let reader = Reader::new(limits);
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<(usize, Vec<T>)>, Error> {
+        let mut tape = Tape::default();
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(entry) = entries.get(at) else {
+                return Ok(done);
+            };
+            let mut made = Vec::new();
+            let flow = reader.read(entry, &mut tape, &mut |meta| {
+                made.push(make(meta));
+                ControlFlow::<()>::Continue(())
+            });
+            if let Err(error) = flow {
+                // The others need not go on.
+                next.store(entries.len(), Ordering::Relaxed);
+                return Err(error);
+            }
+            done.push((at, made));
+        }
+    };
+    let threads = match limits.threads {
+        0 => thread::available_parallelism().map_or(1, NonZero::get),
+        threads => threads,
+    };
+    let results: Vec<_> = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(entries.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let mut results = vec![work()];
+        results.extend(others.into_iter().map(|it| match it.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }));
+        results
+    });
+    let mut made = Vec::with_capacity(entries.len());
+    for result in results {
+        made.append(&mut result?);
+    }
+    made.sort_by_key(|(at, _)| *at);
+    Ok(made.into_iter().flat_map(|(_, made)| made).collect())
+}
+
+/// What is the same for all files.
+struct Reader<'a> {
+    limits: &'a Limits,
+    documents: AtomicUsize,
+}
+
+// === impl Reader ===
+
+impl<'a> Reader<'a> {
+    fn new(limits: &'a Limits) -> Self {
+        Self {
+            limits,
+            documents: AtomicUsize::new(0),
+        }
+    }
+
+    /// Shows the metas of one file.
+    fn read<B>(
+        &self,
+        entry: &Entry,
+        tape: &mut Tape,
+        visit: &mut impl FnMut(Result<Meta<'_>, Fault>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, Error> {
+        let file = entry.path.as_str();
+        let fault = |line, message| Fault {
+            file: file.to_owned(),
+            line,
+            package: None,
+            message,
+        };
+        let opened = match entry.open() {
+            Ok(opened) => opened,
+            Err(error) => {
+                let message = format!(
+                    "cannot be opened: {error}; make it readable or leave it out with .indexignore"
+                );
+                return Ok(visit(Err(fault(1, message))));
+            }
+        };
+        let mut stream = Stream::new(opened, self.limits.document);
+        // What JSON made of a document that is now tried as YAML.
+        let mut as_json = None;
+        let mut index = 0;
+        loop {
+            let cut = match stream.next() {
+                Ok(Some(cut)) => cut,
+                Ok(None) => return Ok(ControlFlow::Continue(())),
+                Err(stop) => return Ok(visit(Err(fault(stream.line(), stop.message())))),
+            };
+            if self.documents.fetch_add(1, Ordering::Relaxed) >= self.limits.documents {
+                return Err(Error::TooLarge {
+                    limit: self.limits.documents as u64,
+                    unit: "documents",
+                });
+            }
+            let text = stream.text(&cut);
+            let converted;
+            let (bytes, is_json) = match cut.format {
+                Format::Json => (text, true),
+                Format::Yaml => match blob::from_yaml(text, self.limits) {
+                    Ok(bytes) => {
+                        converted = bytes;
+                        (converted.as_slice(), false)
+                    }
+                    Err((line, message)) => {
+                        let fault = as_json
+                            .take()
+                            .unwrap_or_else(|| fault(cut.line + line, message));
+                        return Ok(visit(Err(fault)));
+                    }
+                },
+            };
+            let root = match tape.read(bytes, self.limits.values) {
+                Ok(root) => root,
+                Err(error) => {
+                    let before = bytes.get(..error.offset).unwrap_or_default();
+                    let line = cut.line + memchr::memchr_iter(b'\n', before).count();
+                    let fault = fault(line, blob::marked(&error.message, bytes, error.offset));
+                    // Go: with at most one document read, it may still be YAML.
+                    if is_json && index <= 1 {
+                        as_json = Some(fault);
+                        stream.reread_as_yaml(&cut);
+                        continue;
+                    }
+                    return Ok(visit(Err(fault)));
+                }
+            };
+            let meta = blob::meta(root).map(|head| Meta {
+                file,
+                line: cut.line,
+                index,
+                schema: head.schema,
+                package: head.package,
+                name: head.name,
+                root,
+                is_json,
+            });
+            let flow = match (meta, as_json.take()) {
+                (Ok(meta), _) => visit(Ok(meta)),
+                // Text that is no object is hardly what was meant.
+                (Err(_), Some(fault)) => return Ok(visit(Err(fault))),
+                (Err(message), None) => visit(Err(Fault {
+                    package: blob::package(root),
+                    ..fault(cut.line, message)
+                })),
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            index += 1;
+        }
+    }
+}
+
+impl Stop {
+    fn message(self) -> String {
+        match self {
+            Self::Read(error) => format!("cannot be read: {error}"),
+            Self::TooLarge(limit) => {
+                format!("a document is larger than the limit of {limit} bytes; split it")
+            }
+            Self::Separator(text) => format!("invalid Yaml document separator: {text}"),
+        }
+    }
+}
