@@ -11,12 +11,20 @@
 //! when they were looked at; what stays of a bundle is what decisions need. What is wrong is found all at once, with
 //! file and line, in the words of `opm validate`; one broken package does not take the others down.
 
+mod blob;
+mod check;
+pub mod facts;
+pub mod finding;
 pub mod json;
+mod load;
+pub mod model;
 pub mod source;
 mod stream;
 pub mod walk;
 
 pub use self::{
+    finding::{Finding, Level},
+    load::{Catalog, load},
     source::{Error, Limits, Source},
     walk::{Fault, Meta, collect, walk},
 };

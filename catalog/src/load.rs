@@ -1,0 +1,67 @@
+//! A catalog in memory.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::{
+    blob,
+    check::Check,
+    finding::{self, Finding, Level},
+    model::Package,
+    source::{Error, Limits, Source},
+    walk,
+};
+
+/// The packages that can be used, and what is wrong with the others.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    /// By name; each is sound.
+    pub packages: BTreeMap<String, Package>,
+    /// Packages that are there and must not be used, with the number of errors in each.
+    pub broken: BTreeMap<String, usize>,
+    /// What is wrong, in the order in which opm looks.
+    pub findings: Vec<Finding>,
+    /// Findings beyond those that are kept.
+    pub more_findings: usize,
+    /// The number of documents.
+    pub documents: usize,
+}
+
+// === impl Catalog ===
+
+impl Catalog {
+    /// Whether `opm validate` would take it.
+    pub fn is_valid(&self) -> bool {
+        !self.findings.iter().any(|it| it.level == Level::Error)
+    }
+
+    /// What `opm validate` would say.
+    pub fn as_opm(&self) -> Option<String> {
+        finding::as_opm(&self.findings)
+    }
+
+    /// Why a package of this name cannot be used, if it is there.
+    pub fn why_broken(&self, package: &str) -> Option<String> {
+        let count = *self.broken.get(package)?;
+        let first = self.findings.iter().find(|it| {
+            it.level == Level::Error && it.package.as_deref().is_none_or(|name| name == package)
+        });
+        let first = first.map(ToString::to_string).unwrap_or_default();
+        Some(match count {
+            0 | 1 => first,
+            more => format!("{first} (and {} more)", more - 1),
+        })
+    }
+}
+
+/// Reads and checks a catalog.
+///
+/// # Errors
+/// When the folder cannot be read, or the catalog exceeds a limit for all of it. Whatever is wrong with documents or
+/// packages is a finding.
+pub fn load(source: Source<'_>, limits: &Limits) -> Result<Catalog, Error> {
+    let seen = walk::collect(source, limits, blob::look)?;
+    Ok(Check::default().run(seen))
+}

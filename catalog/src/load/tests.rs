@@ -1,0 +1,294 @@
+//! One case for each message of opm, and what must not be one.
+
+#![allow(
+    clippy::needless_pass_by_value,
+    clippy::too_many_lines,
+    reason = "tables are long, and json! makes values"
+)]
+
+mod conversion;
+mod facts;
+mod fuzz;
+mod hostile;
+mod tree;
+
+use manifests::content::{Builder, Content, Limits as ContentLimits};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn content(files: &[(&str, &str)]) -> Content {
+    let mut builder = Builder::new(ContentLimits {
+        total: 1 << 30,
+        file: 1 << 30,
+        ..ContentLimits::default()
+    });
+    for (path, text) in files {
+        builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
+    }
+    builder.finish()
+}
+
+fn loaded(files: &[(&str, &str)]) -> Catalog {
+    load(Source::Content(&content(files)), &Limits::default()).unwrap()
+}
+
+/// A file with a document on each line.
+fn lines(documents: &[Value]) -> String {
+    documents
+        .iter()
+        .map(|it| format!("{it}\n"))
+        .collect::<Vec<_>>()
+        .concat()
+}
+
+fn of(documents: &[Value]) -> Catalog {
+    loaded(&[("c.json", &lines(documents))])
+}
+
+fn package(name: &str, default: &str) -> Value {
+    json!({"schema": "olm.package", "name": name, "defaultChannel": default})
+}
+
+fn channel(name: &str, entries: Value) -> Value {
+    json!({"schema": "olm.channel", "package": "foo", "name": name, "entries": entries})
+}
+
+fn bundle(version: &str) -> Value {
+    named(&format!("foo.v{version}"), version)
+}
+
+fn named(name: &str, version: &str) -> Value {
+    json!({"schema": "olm.bundle", "package": "foo", "name": name, "image": "quay.io/foo/bundle:v1", "properties": [
+        {"type": "olm.package", "value": {"packageName": "foo", "version": version}}]})
+}
+
+/// A sound package: 0.1.0, 0.2.0 and 0.3.0 in one channel.
+fn sound() -> Vec<Value> {
+    vec![
+        package("foo", "alpha"),
+        channel(
+            "alpha",
+            json!([
+            {"name": "foo.v0.1.0"},
+            {"name": "foo.v0.2.0", "replaces": "foo.v0.1.0"},
+            {"name": "foo.v0.3.0", "replaces": "foo.v0.2.0"}]),
+        ),
+        bundle("0.1.0"),
+        bundle("0.2.0"),
+        bundle("0.3.0"),
+    ]
+}
+
+/// The sound package, changed, and what is then told: `line: message` for each finding.
+fn changed(change: impl FnOnce(&mut Vec<Value>)) -> Vec<String> {
+    let mut documents = sound();
+    change(&mut documents);
+    let catalog = of(&documents);
+    assert_eq!(catalog.is_valid(), catalog.as_opm().is_none());
+    told(&catalog)
+}
+
+fn told(catalog: &Catalog) -> Vec<String> {
+    catalog
+        .findings
+        .iter()
+        .map(|it| format!("{}: {}", it.line.unwrap(), it.message))
+        .collect()
+}
+
+#[test]
+fn a_sound_catalog_is_loaded_as_it_is_written() {
+    let mut documents = sound();
+    documents.push(channel("beta", json!([
+        {"name": "foo.v0.3.0", "replaces": "foo.v0.0.9", "skips": ["foo.v0.2.0", "foo.v0.0.5"], "skipRange": ">=0.1.x <0.3.0 || 0.0.1"}])));
+    documents.push(
+        json!({"schema": "olm.deprecations", "package": "foo", "entries": [
+        {"reference": {"schema": "olm.package"}, "message": "use bar"},
+        {"reference": {"schema": "olm.channel", "name": "beta"}, "message": "use alpha"},
+        {"reference": {"schema": "olm.bundle", "name": "foo.v0.1.0"}, "message": "old"}]}),
+    );
+    documents.push(json!({"schema": "unknown", "anything": [1]}));
+    documents[4]["properties"].as_array_mut().unwrap().extend([
+        json!({"type": "olm.gvk", "value": {"group": "g", "version": "v1", "kind": "K"}}),
+        json!({"type": "olm.gvk.required", "value": {"group": "", "version": "v1", "kind": "Pod"}}),
+        json!({"type": "olm.package.required", "value": {"packageName": "bar", "versionRange": ">1.0.0"}}),
+        json!({"type": "olm.constraint", "value": {"failureMessage": "no", "cel": {"rule": "true"}}}),
+        json!({"type": "olm.maxOpenShiftVersion", "value": "4.10"}),
+        json!({"type": "olm.csv.metadata", "value": {"minKubeVersion": "1.25.0", "annotations": {"a": "b"}}}),
+        json!({"type": "olm.bundle.mediatype", "value": "plain+v0"}),
+        json!({"type": "olm.deprecated", "value": {}}),
+        json!({"type": "anything", "value": [null]}),
+    ]);
+    let catalog = of(&documents);
+    assert_eq!((told(&catalog), catalog.documents), (vec![], 8));
+    let foo = &catalog.packages["foo"];
+    assert_eq!(
+        (foo.default_channel.as_str(), foo.deprecation.as_deref()),
+        ("alpha", Some("use bar"))
+    );
+    assert_eq!(
+        foo.channels["beta"].deprecation.as_deref(),
+        Some("use alpha")
+    );
+    assert_eq!(foo.channels["alpha"].head().unwrap().name, "foo.v0.3.0");
+    assert_eq!(foo.channels_of("foo.v0.3.0").count(), 2);
+    let entry = &foo.channels["beta"].entries[0];
+    assert_eq!(entry.skips, ["foo.v0.2.0", "foo.v0.0.5"]);
+    assert_eq!(
+        foo.bundles["foo.v0.1.0"].deprecation.as_deref(),
+        Some("old")
+    );
+    let last = &foo.bundles["foo.v0.3.0"];
+    assert_eq!(last.version.to_string(), "0.3.0");
+    assert_eq!((last.media_type(), last.is_deprecated), ("plain+v0", true));
+    assert_eq!(foo.bundles["foo.v0.1.0"].media_type(), "registry+v1");
+    assert_eq!(
+        (last.max_openshift.as_slice(), last.min_kube.as_deref()),
+        (&["\"4.10\"".to_owned()][..], Some("1.25.0"))
+    );
+    assert_eq!(last.provides[0].to_string(), "g/v1 K");
+    let needs: Vec<String> = last.needs.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        needs,
+        ["API v1 Pod", "package bar >1.0.0", "constraint: no"]
+    );
+}
+
+#[test]
+fn an_empty_folder_is_an_empty_catalog() {
+    let catalog = loaded(&[]);
+    assert!(catalog.is_valid() && catalog.packages.is_empty());
+}
+
+#[test]
+fn the_same_is_found_however_many_threads_there_are_and_in_whatever_format() {
+    let documents = sound();
+    let json = lines(&documents);
+    let yaml: String = documents
+        .iter()
+        .map(|it| format!("---\n{}", manifests::yaml::to_string(it).unwrap()))
+        .collect::<Vec<_>>()
+        .concat();
+    let mut broken = sound();
+    broken[1]["entries"] = json!([]);
+    let broken = lines(&broken).replace("foo", "bar");
+    let files = [
+        ("a.json", json.as_str()),
+        ("b/x", &broken),
+        ("c", "junk"),
+        ("d", "{\"schema\": 1}"),
+    ];
+    let content = content(&files);
+    let one = load(
+        Source::Content(&content),
+        &Limits {
+            threads: 1,
+            ..Limits::default()
+        },
+    )
+    .unwrap();
+    for threads in 2..5 {
+        let several = load(
+            Source::Content(&content),
+            &Limits {
+                threads,
+                ..Limits::default()
+            },
+        )
+        .unwrap();
+        assert_eq!(
+            (several.packages, several.findings),
+            (one.packages.clone(), one.findings.clone())
+        );
+    }
+    assert_eq!(
+        loaded(&[("f", &yaml)]).packages,
+        loaded(&[("f", &json)]).packages
+    );
+}
+
+#[test]
+fn one_broken_package_does_not_take_the_others_down() {
+    let good = lines(&sound());
+    for (broken, told) in [
+        (
+            "{\"schema\": \"olm.package\", \"name\": \"bar\"}",
+            "bar.json:1: package \"bar\": default channel must be set",
+        ),
+        (
+            "{\"schema\": \"olm.channel\", \"package\": \"bar\", \"name\": 1}",
+            "bar.json:1: expected value for key \"name\" to be a string, got number: 1",
+        ),
+        (
+            "}",
+            "bar.json:1: invalid character '}' looking for beginning of value",
+        ),
+    ] {
+        let mut bar = good.replace("foo", "bar");
+        bar = if broken.starts_with('}') {
+            bar + broken
+        } else {
+            broken.to_owned()
+        };
+        let catalog = loaded(&[("foo.json", &good), ("bar.json", &bar)]);
+        assert!(
+            catalog.packages.contains_key("foo") && !catalog.packages.contains_key("bar"),
+            "{broken}"
+        );
+        assert!(
+            catalog.broken.contains_key("bar") && !catalog.broken.contains_key("foo"),
+            "{broken}"
+        );
+        let first = catalog.findings[0].to_string();
+        assert!(
+            first.starts_with(&told.replace(":1: invalid", ":6: invalid")),
+            "{first}"
+        );
+        assert!(catalog.why_broken("bar").unwrap().starts_with("bar.json"));
+        assert_eq!(catalog.why_broken("foo"), None);
+    }
+}
+
+/// Nobody knows what is missing from which package.
+#[test]
+fn what_names_no_package_takes_those_of_its_file_or_folder_down() {
+    let good = lines(&sound());
+    let bar = good.replace("foo", "bar");
+    let lone = "{\"schema\":\"olm.bundle\",\"name\":\"x\"}\n";
+    for (files, broken) in [
+        (
+            vec![("foo.json", good.clone() + lone), ("bar.json", bar.clone())],
+            vec!["foo"],
+        ),
+        (
+            vec![
+                ("foo/a.json", good.clone()),
+                ("foo/b.json", lone.to_owned()),
+                ("bar/a.json", bar.clone()),
+            ],
+            vec!["foo"],
+        ),
+        (
+            vec![
+                ("foo.json", good.clone()),
+                ("bar.json", bar.clone()),
+                ("README.md", "# Read me: [".to_owned()),
+            ],
+            vec![],
+        ),
+        (
+            vec![("all.json", good.clone() + &bar + lone)],
+            vec!["bar", "foo"],
+        ),
+    ] {
+        let files: Vec<(&str, &str)> = files
+            .iter()
+            .map(|(path, text)| (*path, text.as_str()))
+            .collect();
+        let catalog = loaded(&files);
+        assert!(!catalog.is_valid());
+        assert_eq!(catalog.broken.keys().collect::<Vec<_>>(), broken);
+        assert_eq!(catalog.packages.len(), 2 - broken.len());
+    }
+}

@@ -1,0 +1,161 @@
+//! Catalogs made to hurt.
+
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
+
+use super::*;
+
+/// Generous: others work on the machine, too. What is quadratic takes hours.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn in_time<T>(work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let done = work();
+    assert!(start.elapsed() < PATIENCE, "took {:?}", start.elapsed());
+    done
+}
+
+#[test]
+fn a_channel_of_hundreds_of_thousands_of_entries_is_read_in_time() {
+    const COUNT: usize = 300_000;
+    for shape in ["chain", "stranded", "cycle", "heads"] {
+        let mut text = format!(
+            "{}\n{{\"schema\":\"olm.channel\",\"package\":\"foo\",\"name\":\"alpha\",\"entries\":[",
+            package("foo", "alpha")
+        );
+        for at in 0..COUNT {
+            let comma = if at > 0 { "," } else { "" };
+            let next = match shape {
+                "chain" => format!("b{}", at + 1),
+                "cycle" => format!("b{}", if at + 1 == COUNT { 1 } else { at + 1 }),
+                "stranded" => format!("b{at}"),
+                _ => "outside".to_owned(),
+            };
+            write!(
+                text,
+                "{comma}{{\"name\":\"b{at}\",\"replaces\":\"{next}\"}}"
+            )
+            .unwrap();
+        }
+        text.push_str("]}");
+        let catalog = in_time(|| loaded(&[("c", &text)]));
+        assert!(!catalog.is_valid());
+        for finding in &catalog.findings {
+            assert!(
+                finding.message.len() < 40_000,
+                "{shape}: {}",
+                finding.message.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn everything_may_be_there_many_times() {
+    let mut documents = Vec::new();
+    for _ in 0..3000 {
+        documents.extend(sound());
+    }
+    documents.push(json!({"schema": "olm.deprecations", "package": "foo", "entries": vec![json!({"reference": {"schema": "olm.package"}, "message": "m"}); 50_000]}));
+    let catalog = in_time(|| of(&documents));
+    assert_eq!(catalog.findings.len(), 10_000);
+    assert_eq!(catalog.more_findings, 2999 * 5 + 49_999 - 10_000);
+    assert!(catalog.packages.is_empty() && catalog.broken["foo"] > 10_000);
+}
+
+#[test]
+fn many_files_that_are_no_catalog_cost_what_they_hold() {
+    let files: Vec<(String, String)> = (0..2000)
+        .map(|at| {
+            (
+                format!("d/{at}"),
+                format!("{{\"schema\":\"x\",\"package\":\"p{at}\"}} [}}"),
+            )
+        })
+        .collect();
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+        .collect();
+    let catalog = in_time(|| loaded(&files));
+    assert_eq!(catalog.findings.len(), 2000);
+}
+
+#[test]
+fn names_may_be_anything_and_messages_stay_short() {
+    let long = "x".repeat(1 << 20);
+    for name in [
+        "\u{1b}[31m",
+        "../..",
+        "a\"b",
+        "\0",
+        "é\u{202e}",
+        "-",
+        " ",
+        &long,
+    ] {
+        let text = lines(&sound()).replace("foo", json!(name).to_string().trim_matches('"'));
+        let catalog = loaded(&[("c", &text)]);
+        assert!(!catalog.is_valid(), "{name:.20}");
+        for finding in &catalog.findings {
+            let text = finding.to_string();
+            assert!(
+                text.len() < 5_000 && !text.contains('\u{1b}'),
+                "{text:.300}"
+            );
+        }
+        assert!(catalog.as_opm().is_some_and(|it| !it.contains('\u{1b}')));
+    }
+}
+
+#[test]
+fn ranges_may_be_anything() {
+    let long = "1.0.0 || ".repeat(100_000) + "2.0.0";
+    for range in [
+        "99999999999999999999.0.0",
+        ">=1.0.0-",
+        "||||",
+        "x.x.x",
+        "18446744073709551615.x",
+        "\u{1b}",
+        &long,
+    ] {
+        in_time(|| changed(|c| c[1]["entries"][2]["skipRange"] = range.into()));
+    }
+}
+
+#[test]
+fn deep_and_wide_documents_are_read_or_refused() {
+    let deep = format!(
+        "{{\"schema\":\"x\",\"a\":{}1{}}}",
+        "[".repeat(9_000),
+        "]".repeat(9_000)
+    );
+    assert!(loaded(&[("c", &deep)]).is_valid());
+    let deeper = format!("{{\"schema\":\"x\",\"a\":{}", "[".repeat(2_000_000));
+    let catalog = in_time(|| loaded(&[("c", &deeper)]));
+    assert!(
+        catalog.findings[0]
+            .message
+            .starts_with("exceeded max depth"),
+        "{:.200}",
+        catalog.findings[0].message
+    );
+    let wide = format!("{{\"schema\":\"x\",\"a\":[{}1]}}", "1,".repeat(9_000_000));
+    let catalog = in_time(|| loaded(&[("c", &wide)]));
+    assert!(
+        catalog.findings[0]
+            .message
+            .contains("more than 8000000 values")
+    );
+    let keys = format!(
+        "{{\"schema\":\"x\"{}}}",
+        (0..100_000)
+            .map(|at| format!(",\"k{at}\":1"))
+            .collect::<Vec<_>>()
+            .concat()
+    );
+    assert!(in_time(|| loaded(&[("c", &keys)])).is_valid());
+}
