@@ -13,8 +13,10 @@
 
 mod blob;
 mod check;
+pub mod choose;
 pub mod facts;
 pub mod finding;
+pub mod graph;
 pub mod json;
 mod load;
 pub mod model;

@@ -1,0 +1,185 @@
+//! Which bundle of a package is to be installed, and why each other one is not. A plain function over values.
+//!
+//! Catalogs are asked by priority, then by name. With nothing installed, the first that has something to install in the
+//! channel decides; with something installed, the first that knows it. Then one edge of the channel is followed at a
+//! time: a bundle that replaces the installed one, skips it, or has it in its `skipRange`. Of several, releases come
+//! before pre-releases and higher versions before lower ones. Dependencies are not resolved: a bundle that has some is
+//! not chosen. A catalog that cannot be asked makes nobody go back.
+
+mod chooser;
+mod display;
+mod eligible;
+mod openshift;
+#[cfg(test)]
+mod tests;
+
+use manifests::{range::Range, version::Version};
+
+use self::chooser::Chooser;
+pub use self::openshift::OpenShift;
+use crate::model::{Package, Release};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The package.
+    pub package: &'a str,
+    /// The channel; the package's default if there is none.
+    pub channel: Option<&'a str>,
+    /// Versions that are welcome.
+    pub range: Option<&'a Range>,
+    /// What is there already.
+    pub installed: Option<&'a Installed>,
+    /// The OpenShift that bundles must run on: during an update the higher of both releases. `None` where there is no
+    /// OpenShift; then maxima mean nothing.
+    pub openshift: Option<OpenShift>,
+    /// The version of Kubernetes; `None` if it is not known, and then it is not compared.
+    pub kubernetes: Option<&'a Version>,
+    /// The media types that there is somebody to install.
+    pub media_types: &'a [&'a str],
+}
+
+/// What is there already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// The bundle's name.
+    pub name: String,
+    /// Its version, if it is known; without it no `skipRange` speaks of it.
+    pub version: Option<Release>,
+    /// The catalog it was chosen from, if that is known.
+    pub catalog: Option<String>,
+}
+
+/// What a catalog has of the package.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer<'a> {
+    /// The catalog's name.
+    pub catalog: &'a str,
+    /// Higher ones are asked first.
+    pub priority: i64,
+    /// What it answered.
+    pub answer: Answer<'a>,
+}
+
+/// What a catalog answered.
+#[derive(Debug, Clone, Copy)]
+pub enum Answer<'a> {
+    /// All of the package.
+    Package(&'a Package),
+    /// There is no such package.
+    Absent,
+    /// The package cannot be used, or the catalog cannot be asked, or has not been read to its end; and why.
+    Unknown(&'a str),
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The package that was asked for.
+    pub package: String,
+    /// What is to be done.
+    pub verdict: Verdict,
+    /// What led there, one step after the other.
+    pub steps: Vec<String>,
+    /// Every bundle of the package that was looked at, the best first.
+    pub candidates: Vec<Candidate>,
+    /// What whoever asked should know of what was chosen.
+    pub warnings: Vec<String>,
+    /// What comes after the bundle that was chosen, or that stays.
+    pub next: Option<Next>,
+    /// Catalogs that come before the one that decided, and could not be asked.
+    pub unasked: Vec<String>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is there yet: install this.
+    Install(Choice),
+    /// Something is there: upgrade it to this.
+    Upgrade(Choice),
+    /// Something is there: leave it as it is; and why.
+    Stay(String),
+    /// There is nothing to install; and why.
+    Nothing(String),
+}
+
+/// A bundle that was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The catalog it is from.
+    pub catalog: String,
+    /// The channel it is in.
+    pub channel: String,
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: Release,
+    /// Where its content is.
+    pub image: String,
+    /// What it is packed like.
+    pub media_type: String,
+    /// The JSON text of each of its properties `olm.maxOpenShiftVersion`.
+    pub max_openshift: Vec<String>,
+}
+
+/// A bundle that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The catalog it is from.
+    pub catalog: String,
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: Release,
+    /// Whether it is the one that was chosen.
+    pub is_chosen: bool,
+    /// Why it was not; or why it was.
+    pub reasons: Vec<String>,
+}
+
+/// A bundle that comes later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Next {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: Release,
+    /// Why it is not chosen now; empty if it could be.
+    pub reasons: Vec<String>,
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// The bundle to install, if there is one.
+    pub fn choice(&self) -> Option<&Choice> {
+        match self {
+            Self::Install(choice) | Self::Upgrade(choice) => Some(choice),
+            Self::Stay(_) | Self::Nothing(_) => None,
+        }
+    }
+}
+
+/// Chooses. The same arguments, in whatever order the offers come, give the same decision.
+pub fn choose(request: &Request<'_>, offers: &[Offer<'_>]) -> Decision {
+    let mut offers = offers.to_vec();
+    offers.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.catalog.cmp(b.catalog)));
+    let mut chooser = Chooser {
+        request,
+        decision: Decision {
+            package: request.package.to_owned(),
+            verdict: Verdict::Nothing(String::new()),
+            steps: Vec::new(),
+            candidates: Vec::new(),
+            warnings: Vec::new(),
+            next: None,
+            unasked: Vec::new(),
+        },
+    };
+    chooser.decision.verdict = match request.installed {
+        Some(installed) => chooser.upgrade(installed, &offers),
+        None => chooser.install(&offers),
+    };
+    chooser.decision
+}

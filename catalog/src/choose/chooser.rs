@@ -1,0 +1,409 @@
+//! How it is chosen.
+
+use std::{cmp::Ordering, collections::HashSet};
+
+use manifests::range::Range;
+
+use super::{Answer, Candidate, Choice, Decision, Installed, Next, Offer, Request, Verdict};
+use crate::model::{Bundle, Channel, Entry, Package};
+
+pub(super) struct Chooser<'a> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) decision: Decision,
+}
+
+/// A bundle at its place in the channel.
+#[derive(Debug, Clone, Copy)]
+struct Place<'a> {
+    entry: &'a Entry,
+    bundle: &'a Bundle,
+}
+
+// === impl Chooser ===
+
+impl Chooser<'_> {
+    /// With nothing installed.
+    pub(super) fn install(&mut self, offers: &[Offer<'_>]) -> Verdict {
+        let name = self.request.package;
+        let mut reason = None;
+        for offer in offers {
+            let Some(package) = self.ask(offer) else {
+                continue;
+            };
+            match self.channel(offer, package) {
+                Err(problem) => {
+                    reason.get_or_insert(problem);
+                }
+                Ok(channel) => {
+                    let places = places(package, channel);
+                    let skipped = skipped(channel);
+                    let judge = |place: &Place<'_>| {
+                        let mut reasons = self.request.refusals(place.bundle);
+                        if skipped.contains(place.entry.name.as_str()) {
+                            reasons.push("is skipped by a later bundle of the channel, and only upgraded from".into());
+                        }
+                        reasons
+                    };
+                    let judged: Vec<_> = places.iter().map(|it| (*it, judge(it))).collect();
+                    let best = self.pick(offer, package, channel, judged);
+                    match best {
+                        Some(choice) => return Verdict::Install(choice),
+                        None => {
+                            reason.get_or_insert_with(|| {
+                                format!("channel {} of package {name} in catalog {} has no bundle that can be installed", channel.name, offer.catalog)
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        Verdict::Nothing(reason.unwrap_or_else(|| {
+            if offers.is_empty() {
+                format!("failed to find candidate olm.bundles from the {name} package: there is no catalog")
+            } else if self.decision.unasked.is_empty() {
+                format!("failed to find candidate olm.bundles from the {name} package: no catalog has it")
+            } else {
+                let unasked = self.decision.unasked.join(", ");
+                format!("failed to find candidate olm.bundles from the {name} package: no catalog that could be asked has it, and these could not: {unasked}")
+            }
+        }))
+    }
+
+    /// With something installed.
+    pub(super) fn upgrade(&mut self, installed: &Installed, offers: &[Offer<'_>]) -> Verdict {
+        let mut asked = Vec::new();
+        for offer in offers {
+            if let Some(package) = self.ask(offer) {
+                asked.push((offer, package));
+            }
+        }
+        let away = |catalog: &str| self.decision.unasked.iter().any(|it| it == catalog);
+        if let Some(catalog) = installed.catalog.as_deref().filter(|it| away(it)) {
+            return Verdict::Stay(format!(
+                "catalog {catalog}, which {} is from, cannot be asked; it stays as it is",
+                installed.name
+            ));
+        }
+        let knows = |package: &Package| {
+            package
+                .bundle(&installed.name)
+                .is_some_and(|it| installed.is(it))
+        };
+        let leads_on = |package: &Package| {
+            let channel = self.request.channel.unwrap_or(&package.default_channel);
+            let channel = package.channels.get(channel);
+            channel.is_some_and(|it| it.entries.iter().any(|entry| installed.is_before(entry)))
+        };
+        let decider = asked
+            .iter()
+            .find(|(_, package)| knows(package))
+            .or_else(|| asked.iter().find(|(_, package)| leads_on(package)));
+        let Some((offer, package)) = decider else {
+            return Verdict::Stay(format!(
+                "no catalog that could be asked knows {}, or a way on from it",
+                installed.name
+            ));
+        };
+        // Where it came from nobody has written down, so it may be from one that comes first and is away.
+        let before: Vec<String> = offers
+            .iter()
+            .take_while(|it| it.catalog != offer.catalog)
+            .filter(|it| away(it.catalog))
+            .map(|it| it.catalog.to_owned())
+            .collect();
+        self.decision.unasked.clone_from(&before);
+        if installed.catalog.is_none() && !before.is_empty() {
+            let before = before.join(", ");
+            return Verdict::Stay(format!(
+                "catalog {before} comes before {} and cannot be asked; {} stays as it is",
+                offer.catalog, installed.name
+            ));
+        }
+        self.note(format!(
+            "catalog {} decides: it knows {}",
+            offer.catalog, installed.name
+        ));
+        let channel = match self.channel(offer, package) {
+            Ok(channel) => channel,
+            Err(problem) => return Verdict::Stay(problem),
+        };
+        self.follow(installed, offer, package, channel)
+    }
+
+    /// Follows one edge.
+    fn follow(
+        &mut self,
+        installed: &Installed,
+        offer: &Offer<'_>,
+        package: &Package,
+        channel: &Channel,
+    ) -> Verdict {
+        let skipped = skipped(channel);
+        let places = places(package, channel);
+        let is_on = |place: &Place<'_>| {
+            installed.is_before(place.entry) && installed.is_older_than(place.bundle)
+        };
+        let has_unskipped = places
+            .iter()
+            .any(|it| is_on(it) && !skipped.contains(it.entry.name.as_str()));
+        let judge = |place: &Place<'_>| {
+            if place.entry.name == installed.name {
+                return vec!["is installed".to_owned()];
+            }
+            let mut reasons = Vec::new();
+            if !installed.is_before(place.entry) {
+                reasons.push(format!("does not replace or skip {}", installed.name));
+            } else if !installed.is_older_than(place.bundle) {
+                reasons.push("is no higher version than what is installed".to_owned());
+            } else if has_unskipped && skipped.contains(place.entry.name.as_str()) {
+                reasons.push("is skipped by a later bundle of the channel".to_owned());
+            }
+            reasons.extend(self.request.refusals(place.bundle));
+            reasons
+        };
+        let judged: Vec<_> = places.iter().map(|it| (*it, judge(it))).collect();
+        let is_head = !places.iter().any(is_on);
+        if let Some(choice) = self.pick(offer, package, channel, judged) {
+            return Verdict::Upgrade(choice);
+        }
+        self.decision.next = self.after(installed, &places, &skipped);
+        if let Some(bundle) = package.bundle(&installed.name) {
+            self.warn(package, channel, bundle);
+        }
+        let name = &installed.name;
+        Verdict::Stay(if is_head {
+            format!("nothing in channel {} comes after {name}", channel.name)
+        } else {
+            format!(
+                "what comes after {name} in channel {} cannot be installed",
+                channel.name
+            )
+        })
+    }
+
+    /// What a catalog answered, noted down.
+    fn ask<'p>(&mut self, offer: &Offer<'p>) -> Option<&'p Package> {
+        match offer.answer {
+            Answer::Package(package) => Some(package),
+            Answer::Absent => {
+                let text = format!(
+                    "catalog {} has no package {}",
+                    offer.catalog, self.request.package
+                );
+                self.note(text);
+                None
+            }
+            Answer::Unknown(why) => {
+                self.note(format!("catalog {} cannot be asked: {why}", offer.catalog));
+                self.decision.unasked.push(offer.catalog.to_owned());
+                None
+            }
+        }
+    }
+
+    fn channel<'p>(
+        &mut self,
+        offer: &Offer<'_>,
+        package: &'p Package,
+    ) -> Result<&'p Channel, String> {
+        let (name, how) = match self.request.channel {
+            Some(name) => (name, "as asked for"),
+            None => (package.default_channel.as_str(), "the package's default"),
+        };
+        let Some(channel) = package.channels.get(name) else {
+            let names: Vec<&str> = package
+                .channels
+                .keys()
+                .take(20)
+                .map(String::as_str)
+                .collect();
+            let problem = format!(
+                "package {} in catalog {} has no channel {name:?}; it has {}",
+                package.name,
+                offer.catalog,
+                names.join(", ")
+            );
+            self.note(problem.clone());
+            return Err(problem);
+        };
+        self.note(format!(
+            "catalog {}: channel {name}, {how}, with {} bundles",
+            offer.catalog,
+            channel.entries.len()
+        ));
+        Ok(channel)
+    }
+
+    /// The best of those that nothing speaks against; all are noted down.
+    fn pick(
+        &mut self,
+        offer: &Offer<'_>,
+        package: &Package,
+        channel: &Channel,
+        mut judged: Vec<(Place<'_>, Vec<String>)>,
+    ) -> Option<Choice> {
+        judged.sort_by(|(a, _), (b, _)| better(a.bundle, b.bundle));
+        let best = judged.iter().position(|(_, reasons)| reasons.is_empty());
+        let chosen = best.and_then(|at| judged.get(at)).map(|(place, _)| *place);
+        for (at, (place, mut reasons)) in judged.into_iter().enumerate() {
+            let is_chosen = Some(at) == best;
+            if is_chosen {
+                reasons.push("is the best that nothing speaks against".to_owned());
+            } else if let (true, Some(chosen)) = (reasons.is_empty(), chosen) {
+                let version = &chosen.bundle.version;
+                reasons.push(format!("{version} comes first"));
+            }
+            self.candidates_push(offer, place.bundle, is_chosen, reasons);
+        }
+        self.others(offer, package, channel);
+        let place = chosen?;
+        self.warn(package, channel, place.bundle);
+        let bundle = place.bundle;
+        let as_installed = Installed {
+            name: bundle.name.clone(),
+            version: Some(bundle.version.clone()),
+            catalog: None,
+        };
+        let places = places(package, channel);
+        self.decision.next = self.after(&as_installed, &places, &skipped(channel));
+        self.note(format!("{} {} is chosen", bundle.name, bundle.version));
+        Some(Choice {
+            catalog: offer.catalog.to_owned(),
+            channel: channel.name.clone(),
+            name: bundle.name.clone(),
+            version: bundle.version.clone(),
+            image: bundle.image.clone(),
+            media_type: bundle.media_type().to_owned(),
+            max_openshift: bundle.max_openshift.clone(),
+        })
+    }
+
+    /// Bundles of other channels.
+    fn others(&mut self, offer: &Offer<'_>, package: &Package, channel: &Channel) {
+        let here: HashSet<&str> = channel.entries.iter().map(|it| it.name.as_str()).collect();
+        let mut others: Vec<&Bundle> = package
+            .bundles
+            .values()
+            .filter(|bundle| !here.contains(bundle.name.as_str()))
+            .collect();
+        others.sort_by(|a, b| better(a, b));
+        for bundle in others {
+            let reason = format!("is not in channel {}", channel.name);
+            self.candidates_push(offer, bundle, false, vec![reason]);
+        }
+    }
+
+    fn candidates_push(
+        &mut self,
+        offer: &Offer<'_>,
+        bundle: &Bundle,
+        is_chosen: bool,
+        reasons: Vec<String>,
+    ) {
+        self.decision.candidates.push(Candidate {
+            catalog: offer.catalog.to_owned(),
+            name: bundle.name.clone(),
+            version: bundle.version.clone(),
+            is_chosen,
+            reasons,
+        });
+    }
+
+    /// What comes after a bundle, whether or not it can be installed.
+    fn after(
+        &self,
+        installed: &Installed,
+        places: &[Place<'_>],
+        skipped: &HashSet<&str>,
+    ) -> Option<Next> {
+        let next = places
+            .iter()
+            .filter(|it| installed.is_before(it.entry) && installed.is_older_than(it.bundle))
+            .min_by(|a, b| {
+                let is_skipped = |it: &Place<'_>| skipped.contains(it.entry.name.as_str());
+                is_skipped(a)
+                    .cmp(&is_skipped(b))
+                    .then_with(|| better(a.bundle, b.bundle))
+            })?;
+        Some(Next {
+            name: next.bundle.name.clone(),
+            version: next.bundle.version.clone(),
+            reasons: self.request.refusals(next.bundle),
+        })
+    }
+
+    fn warn(&mut self, package: &Package, channel: &Channel, bundle: &Bundle) {
+        let mut warnings = Vec::new();
+        let mut deprecated = |what: String, why: &Option<String>| {
+            if let Some(why) = why {
+                warnings.push(format!("{what} is deprecated: {why}"));
+            }
+        };
+        deprecated(format!("package {}", package.name), &package.deprecation);
+        deprecated(format!("channel {}", channel.name), &channel.deprecation);
+        deprecated(format!("bundle {}", bundle.name), &bundle.deprecation);
+        if bundle.is_deprecated && bundle.deprecation.is_none() {
+            warnings.push(format!("bundle {} is deprecated", bundle.name));
+        }
+        warnings.extend(self.request.doubts(bundle));
+        self.decision.warnings = warnings;
+    }
+
+    fn note(&mut self, step: String) {
+        self.decision.steps.push(step);
+    }
+}
+
+// === impl Installed ===
+
+impl Installed {
+    /// Whether it is this bundle.
+    fn is(&self, bundle: &Bundle) -> bool {
+        let version = self.version.as_ref();
+        self.name == bundle.name
+            && version.is_none_or(|it| it.cmp_precedence(&bundle.version) == Ordering::Equal)
+    }
+
+    /// Whether an entry can be upgraded to from here.
+    fn is_before(&self, entry: &Entry) -> bool {
+        let in_range = || {
+            let version = &self.version.as_ref()?.version;
+            let range = Range::parse(entry.skip_range.as_deref()?).ok()?;
+            Some(range.matches(version))
+        };
+        entry.name != self.name
+            && (entry.replaces.as_deref() == Some(&self.name)
+                || entry.skips.contains(&self.name)
+                || in_range().unwrap_or_default())
+    }
+
+    /// Whether a bundle is a step forward. Edges that lead in a circle would never come to rest.
+    fn is_older_than(&self, bundle: &Bundle) -> bool {
+        let version = self.version.as_ref();
+        version.is_none_or(|it| it.cmp_precedence(&bundle.version) == Ordering::Less)
+    }
+}
+
+/// The better one first: releases before pre-releases, then higher versions, and the rest only so that there is an order.
+fn better(a: &Bundle, b: &Bundle) -> Ordering {
+    let is_pre = |it: &Bundle| !it.version.version.pre.is_empty();
+    is_pre(a)
+        .cmp(&is_pre(b))
+        .then_with(|| b.version.cmp_precedence(&a.version))
+        .then_with(|| a.image.cmp(&b.image))
+        .then_with(|| a.name.cmp(&b.name))
+}
+
+/// The bundles of a channel.
+fn places<'a>(package: &'a Package, channel: &'a Channel) -> Vec<Place<'a>> {
+    let place = |entry: &'a Entry| {
+        let bundle = package.bundle(&entry.name)?;
+        Some(Place { entry, bundle })
+    };
+    channel.entries.iter().filter_map(place).collect()
+}
+
+fn skipped(channel: &Channel) -> HashSet<&str> {
+    let skips = channel.entries.iter().flat_map(|entry| &entry.skips);
+    skips.map(String::as_str).collect()
+}

@@ -1,0 +1,106 @@
+//! What speaks against a bundle, whatever its place in a channel.
+
+use manifests::version::{self, Version};
+
+use super::{OpenShift, Request};
+use crate::model::{Bundle, Need};
+
+/// How much of a stranger's text is repeated.
+const SHORT: usize = 60;
+
+/// What the properties say of the newest OpenShift.
+enum Maximum {
+    None,
+    Release(OpenShift),
+    /// There is something, and it cannot be compared.
+    Unclear(String),
+}
+
+impl Request<'_> {
+    /// All reasons why a bundle cannot be installed here.
+    pub(super) fn refusals(&self, bundle: &Bundle) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if let Some(why) = &bundle.unreadable {
+            reasons.push(format!("cannot be read: {why}"));
+        }
+        if bundle.image.is_empty() && bundle.unreadable.is_none() {
+            reasons.push("has no image".to_owned());
+        }
+        if !self.media_types.contains(&bundle.media_type()) {
+            let media_type: String = bundle.media_type().chars().take(SHORT).collect();
+            reasons.push(format!(
+                "is of the format {media_type:?}, which nothing here installs"
+            ));
+        }
+        if let Some(range) = self.range
+            && !range.matches(&bundle.version.version)
+        {
+            reasons.push("is not in the range of versions asked for".to_owned());
+        }
+        reasons.extend(needs(&bundle.needs));
+        if let (Some(cluster), Maximum::Release(max)) = (self.openshift, maximum(bundle))
+            && !max.admits(cluster)
+        {
+            reasons.push(format!(
+                "requires OpenShift <= {max} but the cluster is {cluster}"
+            ));
+        }
+        reasons.extend(self.too_old(bundle));
+        reasons
+    }
+
+    /// What may go wrong although nothing speaks against it.
+    pub(super) fn doubts(&self, bundle: &Bundle) -> Option<String> {
+        match maximum(bundle) {
+            Maximum::Unclear(text) if self.openshift.is_some() => Some(format!(
+                "bundle {} has a maxOpenShiftVersion that is no <major>.<minor>: {text}; it may not run here",
+                bundle.name
+            )),
+            _ => None,
+        }
+    }
+
+    fn too_old(&self, bundle: &Bundle) -> Option<String> {
+        let text = bundle.min_kube.as_deref()?;
+        let short: String = text.chars().take(SHORT).collect();
+        let Ok(min) = version::tolerant(text) else {
+            return Some(format!(
+                "has a minKubeVersion that is no version: {short:?}"
+            ));
+        };
+        let cluster = self.kubernetes?;
+        (numbers(cluster) < numbers(&min))
+            .then(|| format!("requires Kubernetes >= {short} but the cluster is {cluster}"))
+    }
+}
+
+/// What a distribution adds to the version says nothing about which is newer.
+fn numbers(version: &Version) -> (u64, u64, u64) {
+    (version.major, version.minor, version.patch)
+}
+
+fn needs(needs: &[Need]) -> Option<String> {
+    let first = needs.first()?;
+    let first: String = first.to_string().chars().take(200).collect();
+    let more = match needs.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    Some(format!(
+        "needs {first}{more}, and dependencies are not resolved here"
+    ))
+}
+
+fn maximum(bundle: &Bundle) -> Maximum {
+    match bundle.max_openshift.as_slice() {
+        [] => Maximum::None,
+        [json] => match OpenShift::maximum(json) {
+            Some(release) => Maximum::Release(release),
+            None => Maximum::Unclear(json.chars().take(SHORT).collect()),
+        },
+        several => {
+            let text: String = several.join(", ").chars().take(SHORT).collect();
+            Maximum::Unclear(format!("{text} (several)"))
+        }
+    }
+}

@@ -1,0 +1,474 @@
+mod catalogs;
+
+use manifests::version::strict;
+
+use super::*;
+use crate::model::{Bundle, Channel, Entry, Gvk, Need, PLAIN_V0, REGISTRY_V1};
+
+/// `name: version`, and then for each channel `name<replaces -skips ~range`.
+fn package(default: &str, channels: &[(&str, &str)]) -> Package {
+    let mut package = Package {
+        name: "foo".into(),
+        default_channel: default.into(),
+        ..Package::default()
+    };
+    for (name, entries) in channels {
+        let mut channel = Channel {
+            name: (*name).into(),
+            ..Channel::default()
+        };
+        for text in entries.split_whitespace() {
+            let (text, range) = text
+                .split_once('~')
+                .map_or((text, None), |(a, b)| (a, Some(b.replace(',', " "))));
+            let mut parts = text.split('-');
+            let first = parts.next().unwrap().to_owned();
+            let (name, replaces) = first
+                .split_once('<')
+                .map_or((first.clone(), None), |(a, b)| {
+                    (a.to_owned(), Some(b.to_owned()))
+                });
+            package
+                .bundles
+                .entry(name.clone())
+                .or_insert_with(|| bundle(&name));
+            channel.entries.push(Entry {
+                name,
+                replaces,
+                skips: parts.map(str::to_owned).collect(),
+                skip_range: range,
+            });
+        }
+        package.channels.insert((*name).into(), channel);
+    }
+    package
+}
+
+/// `1.2.0rc1` is the version 1.2.0-rc1; a name's `-` begins a skip.
+fn version(name: &str) -> Release {
+    let text = name.replacen("rc", "-rc", 1);
+    Release {
+        version: strict(&text).unwrap(),
+        release: None,
+    }
+}
+
+fn bundle(name: &str) -> Bundle {
+    Bundle {
+        image: format!("quay.io/foo@{name}"),
+        ..Bundle::new(name, version(name).version)
+    }
+}
+
+fn installed(name: &str) -> Installed {
+    Installed {
+        name: name.into(),
+        version: Some(version(name)),
+        catalog: None,
+    }
+}
+
+const ALL: &[&str] = &[REGISTRY_V1, PLAIN_V0];
+
+fn request<'a>() -> Request<'a> {
+    Request {
+        package: "foo",
+        channel: None,
+        range: None,
+        installed: None,
+        openshift: None,
+        kubernetes: None,
+        media_types: ALL,
+    }
+}
+
+fn offer<'a>(catalog: &'a str, priority: i64, package: &'a Package) -> Offer<'a> {
+    Offer {
+        catalog,
+        priority,
+        answer: Answer::Package(package),
+    }
+}
+
+/// `install 1.0.0`, `upgrade 1.1.0`, `stay`, `nothing`.
+fn short(decision: &Decision) -> String {
+    match &decision.verdict {
+        Verdict::Install(it) => format!("install {}", it.name),
+        Verdict::Upgrade(it) => format!("upgrade {}", it.name),
+        Verdict::Stay(_) => "stay".into(),
+        Verdict::Nothing(_) => "nothing".into(),
+    }
+}
+
+fn decide(request: &Request<'_>, package: &Package) -> Decision {
+    choose(request, &[offer("c", 0, package)])
+}
+
+fn reasons<'a>(decision: &'a Decision, name: &str) -> &'a [String] {
+    &decision
+        .candidates
+        .iter()
+        .find(|it| it.name == name)
+        .unwrap()
+        .reasons
+}
+
+const CHAIN: &str = "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0";
+
+#[test]
+fn the_best_of_the_default_channel_is_installed() {
+    for (channels, channel, chosen) in [
+        (&[("stable", CHAIN)][..], None, "install 1.2.0"),
+        // Never the highest across channels.
+        (
+            &[("stable", CHAIN), ("candidate", "2.0.0")],
+            None,
+            "install 1.2.0",
+        ),
+        (
+            &[("stable", CHAIN), ("candidate", "2.0.0")],
+            Some("candidate"),
+            "install 2.0.0",
+        ),
+        (&[("stable", CHAIN)], Some("fast"), "nothing"),
+        // Releases before pre-releases, even if these are higher.
+        (
+            &[("stable", "1.9.0 1.10.0<1.9.0 2.0.0rc1<1.10.0")],
+            None,
+            "install 1.10.0",
+        ),
+        (
+            &[("stable", "2.0.0rc1 2.0.0rc2<2.0.0rc1")],
+            None,
+            "install 2.0.0rc2",
+        ),
+        // What is skipped is not installed.
+        (
+            &[("stable", "1.0.0 1.3.0<1.0.0 1.2.0-1.3.0")],
+            None,
+            "install 1.2.0",
+        ),
+        (&[("other", CHAIN)], None, "nothing"),
+    ] {
+        let package = package("stable", channels);
+        let request = Request {
+            channel,
+            ..request()
+        };
+        assert_eq!(
+            short(&decide(&request, &package)),
+            chosen,
+            "{channels:?} {channel:?}"
+        );
+    }
+}
+
+#[test]
+fn upgrades_follow_one_edge() {
+    for (entries, from, chosen) in [
+        (CHAIN, "1.0.0", "upgrade 1.1.0"),
+        (CHAIN, "1.1.0", "upgrade 1.2.0"),
+        (CHAIN, "1.2.0", "stay"),
+        // Skips, and the highest of several edges.
+        (
+            "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0",
+            "1.0.0",
+            "upgrade 1.2.0",
+        ),
+        (
+            "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.0.0,<1.2.0",
+            "1.0.0",
+            "upgrade 1.2.0",
+        ),
+        (
+            "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.1.0,<1.2.0",
+            "1.0.0",
+            "upgrade 1.1.0",
+        ),
+        // From a bundle that is gone: the tail and ranges still speak of it.
+        ("1.1.0<1.0.0 1.2.0<1.1.0", "1.0.0", "upgrade 1.1.0"),
+        ("1.2.0~<1.2.0", "0.7.0", "upgrade 1.2.0"),
+        ("1.2.0<1.1.0", "0.7.0", "stay"),
+        // The skipped one is on the way only where there is no other.
+        (
+            "1.0.0 1.1.0<1.0.0 1.2.0<1.0.0-1.1.0",
+            "1.0.0",
+            "upgrade 1.2.0",
+        ),
+        ("1.0.0 1.1.0-1.0.0 1.2.0-1.1.0", "1.0.0", "upgrade 1.1.0"),
+        // Never back, and never in a circle.
+        ("1.0.0<1.1.0 1.1.0", "1.1.0", "stay"),
+        (
+            "1.0.0-1.1.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0",
+            "1.1.0",
+            "upgrade 1.2.0",
+        ),
+        ("1.0.0~>=1.0.0", "1.0.0", "stay"),
+        ("1.0.0 1.1.0rc1<1.0.0 1.0.1-1.0.0", "1.0.0", "upgrade 1.0.1"),
+    ] {
+        let package = package("stable", &[("stable", entries)]);
+        let installed = installed(from);
+        let request = Request {
+            installed: Some(&installed),
+            ..request()
+        };
+        assert_eq!(
+            short(&decide(&request, &package)),
+            chosen,
+            "{entries} from {from}"
+        );
+    }
+}
+
+#[test]
+fn every_upgrade_path_comes_to_its_end() {
+    let package = package(
+        "stable",
+        &[(
+            "stable",
+            "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0 1.3.0<1.2.0~<1.3.0 1.4.0<1.3.0",
+        )],
+    );
+    let (mut at, mut path) = (installed("1.0.0"), Vec::new());
+    loop {
+        let request = Request {
+            installed: Some(&at),
+            ..request()
+        };
+        let Verdict::Upgrade(choice) = decide(&request, &package).verdict else {
+            break;
+        };
+        path.push(choice.name.clone());
+        at = installed(&choice.name);
+    }
+    assert_eq!(path, ["1.3.0", "1.4.0"]);
+}
+
+#[test]
+fn channels_can_be_changed_along_edges() {
+    let package = package(
+        "stable",
+        &[("stable", CHAIN), ("fast", "1.3.0<1.2.0 1.4.0<1.3.0")],
+    );
+    for (from, chosen) in [("1.2.0", "upgrade 1.3.0"), ("1.1.0", "stay")] {
+        let installed = installed(from);
+        let request = Request {
+            installed: Some(&installed),
+            channel: Some("fast"),
+            ..request()
+        };
+        assert_eq!(short(&decide(&request, &package)), chosen, "{from}");
+    }
+}
+
+/// What is done to the highest bundle, the reason it is then not chosen, and what is chosen instead.
+type Spoiled = (fn(&mut Bundle), &'static str);
+
+#[test]
+fn what_cannot_run_here_is_not_chosen_and_it_is_said_why() {
+    let cases: [Spoiled; 9] = [
+        (
+            |b| b.max_openshift = vec!["\"4.12\"".into()],
+            "requires OpenShift <= 4.12 but the cluster is 4.13",
+        ),
+        (
+            |b| b.min_kube = Some("1.31.0".into()),
+            "requires Kubernetes >= 1.31.0 but the cluster is 1.30.5+k3s",
+        ),
+        (
+            |b| b.min_kube = Some("new".into()),
+            "has a minKubeVersion that is no version: \"new\"",
+        ),
+        (
+            |b| b.media_type = Some("helm".into()),
+            "is of the format \"helm\", which nothing here installs",
+        ),
+        (
+            |b| b.unreadable = Some("timeout".into()),
+            "cannot be read: timeout",
+        ),
+        (|b| b.image = String::new(), "has no image"),
+        (
+            |b| {
+                b.needs = vec![Need::Package {
+                    name: "bar".into(),
+                    range: ">1.0.0".into(),
+                }];
+            },
+            "needs package bar >1.0.0, and dependencies are not resolved here",
+        ),
+        (
+            |b| {
+                b.needs = vec![
+                    Need::Api(Gvk {
+                        group: "g".into(),
+                        version: "v1".into(),
+                        kind: "K".into(),
+                    }),
+                    Need::Constraint(None),
+                ];
+            },
+            "needs API g/v1 K and 1 more, and dependencies are not resolved here",
+        ),
+        (
+            |b| b.needs = vec![Need::Constraint(Some("GPU".into()))],
+            "needs constraint: GPU, and dependencies are not resolved here",
+        ),
+    ];
+    let kubernetes = strict("1.30.5+k3s").unwrap();
+    let at = installed("1.1.0");
+    for (spoil, reason) in cases {
+        let mut package = package("stable", &[("stable", CHAIN)]);
+        spoil(package.bundles.get_mut("1.2.0").unwrap());
+        let fresh = Request {
+            openshift: Some("4.13.2".parse().unwrap()),
+            kubernetes: Some(&kubernetes),
+            ..request()
+        };
+        let decision = decide(&fresh, &package);
+        assert_eq!(short(&decision), "install 1.1.0", "{reason}");
+        assert_eq!(reasons(&decision, "1.2.0"), [reason]);
+        let next = decision.next.unwrap();
+        assert_eq!(
+            (next.name.as_str(), next.reasons.as_slice()),
+            ("1.2.0", &[reason.to_owned()][..])
+        );
+        // What is installed stays, and it is said what would come.
+        let decision = decide(
+            &Request {
+                installed: Some(&at),
+                ..fresh
+            },
+            &package,
+        );
+        assert_eq!(short(&decision), "stay");
+        assert_eq!(decision.next.unwrap().reasons, [reason]);
+    }
+}
+
+#[test]
+fn an_ineligible_step_is_passed_over_for_a_lower_one() {
+    let mut package = package(
+        "stable",
+        &[("stable", "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~<1.2.0")],
+    );
+    package.bundles.get_mut("1.2.0").unwrap().max_openshift = vec!["4.9".into()];
+    let at = installed("1.0.0");
+    let request = Request {
+        installed: Some(&at),
+        openshift: Some("4.10.0".parse().unwrap()),
+        ..request()
+    };
+    assert_eq!(short(&decide(&request, &package)), "upgrade 1.1.0");
+}
+
+#[test]
+fn what_cannot_be_compared_is_no_reason_but_a_warning() {
+    for max in [
+        vec!["\"4.8.1\"".to_owned()],
+        vec!["4.8".into(), "4.9".into()],
+        vec!["\"\"".into()],
+    ] {
+        let mut package = package("stable", &[("stable", "1.0.0")]);
+        package.bundles.get_mut("1.0.0").unwrap().max_openshift = max;
+        let on_openshift = Request {
+            openshift: Some("4.13.0".parse().unwrap()),
+            ..request()
+        };
+        let decision = decide(&on_openshift, &package);
+        assert_eq!(short(&decision), "install 1.0.0");
+        assert!(
+            decision.warnings[0].contains("no <major>.<minor>"),
+            "{:?}",
+            decision.warnings
+        );
+        // Where there is no OpenShift it means nothing.
+        assert_eq!(decide(&request(), &package).warnings, [""; 0]);
+    }
+    let mut low = package("stable", &[("stable", "1.0.0")]);
+    low.bundles.get_mut("1.0.0").unwrap().max_openshift = vec!["4.1".into()];
+    assert_eq!(short(&decide(&request(), &low)), "install 1.0.0");
+}
+
+#[test]
+fn the_range_bounds_what_is_chosen() {
+    let package = package("stable", &[("stable", CHAIN)]);
+    let at = installed("1.1.0");
+    for (range, fresh, upgraded) in [
+        ("<1.2.0", "install 1.1.0", "stay"),
+        ("1.0.0", "install 1.0.0", "stay"),
+        (">=1.0.0", "install 1.2.0", "upgrade 1.2.0"),
+        (">2.0.0", "nothing", "stay"),
+    ] {
+        let range = Range::parse(range).unwrap();
+        let request = Request {
+            range: Some(&range),
+            ..request()
+        };
+        assert_eq!(short(&decide(&request, &package)), fresh);
+        assert_eq!(
+            short(&decide(
+                &Request {
+                    installed: Some(&at),
+                    ..request
+                },
+                &package
+            )),
+            upgraded
+        );
+    }
+}
+
+#[test]
+fn deprecations_are_warned_about_and_no_reason() {
+    let mut package = package("stable", &[("stable", "1.0.0")]);
+    package.deprecation = Some("p".into());
+    package.channels.get_mut("stable").unwrap().deprecation = Some("c".into());
+    package.bundles.get_mut("1.0.0").unwrap().deprecation = Some("b".into());
+    let warnings = [
+        "package foo is deprecated: p",
+        "channel stable is deprecated: c",
+        "bundle 1.0.0 is deprecated: b",
+    ];
+    let decision = decide(&request(), &package);
+    assert_eq!(
+        (short(&decision).as_str(), decision.warnings.as_slice()),
+        ("install 1.0.0", &warnings.map(str::to_owned)[..])
+    );
+    let at = installed("1.0.0");
+    let decision = decide(
+        &Request {
+            installed: Some(&at),
+            ..request()
+        },
+        &package,
+    );
+    assert_eq!(
+        (short(&decision).as_str(), decision.warnings.as_slice()),
+        ("stay", &warnings.map(str::to_owned)[..])
+    );
+}
+
+#[test]
+fn media_types_are_told_to_whoever_installs() {
+    let mut package = package("stable", &[("stable", CHAIN)]);
+    package.bundles.get_mut("1.2.0").unwrap().media_type = Some(PLAIN_V0.into());
+    let chosen = |request: &Request<'_>| {
+        decide(request, &package)
+            .verdict
+            .choice()
+            .map(|it| (it.name.clone(), it.media_type.clone()))
+    };
+    assert_eq!(
+        chosen(&request()),
+        Some(("1.2.0".into(), "plain+v0".into()))
+    );
+    let registry = Request {
+        media_types: &[REGISTRY_V1],
+        ..request()
+    };
+    assert_eq!(
+        chosen(&registry),
+        Some(("1.1.0".into(), "registry+v1".into()))
+    );
+}

@@ -1,0 +1,244 @@
+//! Several catalogs, and what is said of a decision.
+
+use super::*;
+
+#[test]
+fn catalogs_are_asked_by_priority_then_name_in_whatever_order_they_come() {
+    let (old, new) = (
+        package("stable", &[("stable", "1.0.0")]),
+        package("stable", &[("stable", "9.0.0")]),
+    );
+    let mut none = package("stable", &[("stable", "8.0.0")]);
+    none.bundles.get_mut("8.0.0").unwrap().image = String::new();
+    let absent = Offer {
+        catalog: "0",
+        priority: 100,
+        answer: Answer::Absent,
+    };
+    for (offers, chosen) in [
+        (
+            vec![offer("a", 0, &new), offer("b", 5, &old)],
+            Some(("b", "1.0.0")),
+        ),
+        (
+            vec![offer("a", 0, &old), offer("b", 0, &new)],
+            Some(("a", "1.0.0")),
+        ),
+        (
+            vec![offer("a", 0, &none), offer("b", 0, &old)],
+            Some(("b", "1.0.0")),
+        ),
+        (vec![absent, offer("b", 0, &old)], Some(("b", "1.0.0"))),
+        (vec![absent], None),
+        (vec![], None),
+    ] {
+        let decision = choose(&request(), &offers);
+        let reversed: Vec<_> = offers.iter().rev().copied().collect();
+        assert_eq!(choose(&request(), &reversed), decision);
+        let found = decision
+            .verdict
+            .choice()
+            .map(|it| (it.catalog.as_str(), it.name.as_str()));
+        assert_eq!(found, chosen);
+        if let Verdict::Nothing(why) = &decision.verdict {
+            assert!(
+                why.contains("failed to find candidate olm.bundles from the foo package"),
+                "{why}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_first_catalog_that_knows_what_is_installed_decides() {
+    let known = package("stable", &[("stable", CHAIN)]);
+    let other = package("stable", &[("stable", "5.0.0 6.0.0<5.0.0")]);
+    let leads = package("stable", &[("stable", "7.0.0~<7.0.0")]);
+    let at = installed("1.1.0");
+    let request = Request {
+        installed: Some(&at),
+        ..request()
+    };
+    for (offers, chosen) in [
+        (
+            vec![offer("other", 9, &other), offer("known", 0, &known)],
+            "upgrade 1.2.0",
+        ),
+        // Who knows the bundle itself comes before who has only a way on from it.
+        (
+            vec![offer("leads", 9, &leads), offer("known", 0, &known)],
+            "upgrade 1.2.0",
+        ),
+        (vec![offer("leads", 9, &leads)], "upgrade 7.0.0"),
+        (vec![offer("other", 9, &other)], "stay"),
+        (vec![], "stay"),
+    ] {
+        assert_eq!(short(&choose(&request, &offers)), chosen);
+    }
+    // The same name with another version is another bundle.
+    let version = Release {
+        version: strict("1.1.5").unwrap(),
+        release: None,
+    };
+    let odd = Installed {
+        version: Some(version),
+        ..at.clone()
+    };
+    let decision = choose(
+        &Request {
+            installed: Some(&odd),
+            ..request
+        },
+        &[offer("other", 9, &other)],
+    );
+    assert_eq!(short(&decision), "stay");
+}
+
+#[test]
+fn a_catalog_that_is_away_makes_nobody_go_back() {
+    let known = package("stable", &[("stable", CHAIN)]);
+    let away = |catalog, priority| Offer {
+        catalog,
+        priority,
+        answer: Answer::Unknown("the stream ended too soon"),
+    };
+    let at = installed("1.1.0");
+    let from = |catalog: &str| Installed {
+        catalog: Some(catalog.into()),
+        ..at.clone()
+    };
+    for (installed, offers, chosen, unasked) in [
+        // Where it is from is not known, so it may be from the one that is away.
+        (
+            at.clone(),
+            vec![away("a", 9), offer("b", 0, &known)],
+            "stay",
+            &["a"][..],
+        ),
+        (
+            at.clone(),
+            vec![offer("b", 9, &known), away("c", 0)],
+            "upgrade 1.2.0",
+            &[],
+        ),
+        (
+            from("b"),
+            vec![away("a", 9), offer("b", 0, &known)],
+            "upgrade 1.2.0",
+            &["a"],
+        ),
+        (
+            from("a"),
+            vec![away("a", 0), offer("b", 9, &known)],
+            "stay",
+            &["a"],
+        ),
+        (from("a"), vec![away("a", 0)], "stay", &["a"]),
+    ] {
+        let request = Request {
+            installed: Some(&installed),
+            ..request()
+        };
+        let decision = choose(&request, &offers);
+        assert_eq!(
+            (short(&decision).as_str(), decision.unasked.as_slice()),
+            (
+                chosen,
+                &unasked
+                    .iter()
+                    .map(|it| (*it).to_owned())
+                    .collect::<Vec<_>>()[..]
+            ),
+            "{installed:?}"
+        );
+    }
+    // With nothing installed the others are asked, and it is told which was not.
+    let decision = choose(&request(), &[away("a", 9), offer("b", 0, &known)]);
+    assert_eq!(
+        (short(&decision).as_str(), decision.unasked.as_slice()),
+        ("install 1.2.0", &["a".to_owned()][..])
+    );
+    let decision = choose(&request(), &[away("a", 9)]);
+    assert!(
+        matches!(&decision.verdict, Verdict::Nothing(why) if why.ends_with("these could not: a"))
+    );
+}
+
+#[test]
+fn a_decision_explains_itself() {
+    let mut package = package(
+        "stable",
+        &[
+            ("stable", "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0-1.1.1 1.1.1"),
+            ("fast", "2.0.0"),
+        ],
+    );
+    package.bundles.get_mut("1.2.0").unwrap().max_openshift = vec!["\"4.12\"".into()];
+    let request = Request {
+        openshift: Some("4.13.0".parse().unwrap()),
+        ..request()
+    };
+    let absent = Offer {
+        catalog: "a",
+        priority: 1,
+        answer: Answer::Absent,
+    };
+    assert_eq!(
+        choose(&request, &[absent, offer("b", 0, &package)]).to_string(),
+        "\
+Package foo: install 1.1.0 1.1.0 from channel stable of catalog b
+  catalog a has no package foo
+  catalog b: channel stable, the package's default, with 4 bundles
+  1.1.0 1.1.0 is chosen
+Bundles:
+  - 1.2.0 1.2.0 (b): requires OpenShift <= 4.12 but the cluster is 4.13
+  - 1.1.1 1.1.1 (b): is skipped by a later bundle of the channel, and only upgraded from
+  * 1.1.0 1.1.0 (b): is the best that nothing speaks against
+  - 1.0.0 1.0.0 (b): 1.1.0 comes first
+  - 2.0.0 2.0.0 (b): is not in channel stable
+Next: 1.2.0 1.2.0, which requires OpenShift <= 4.12 but the cluster is 4.13
+"
+    );
+}
+
+#[test]
+fn ties_are_broken_the_same_way_always() {
+    // Two bundles of one version, as a registry may tell of: by image, then by name.
+    let mut package = package("stable", &[("stable", "1.0.0 1.0.0+a 1.0.0+b")]);
+    for bundle in package.bundles.values_mut() {
+        bundle.image = "same".into();
+    }
+    assert_eq!(short(&decide(&request(), &package)), "install 1.0.0");
+    package
+        .channels
+        .get_mut("stable")
+        .unwrap()
+        .entries
+        .reverse();
+    assert_eq!(short(&decide(&request(), &package)), "install 1.0.0");
+    package.bundles.get_mut("1.0.0+b").unwrap().image = "a".into();
+    assert_eq!(short(&decide(&request(), &package)), "install 1.0.0+b");
+}
+
+#[test]
+fn large_channels_are_chosen_from_in_time() {
+    use std::fmt::Write as _;
+    let mut entries = "0.0.1".to_owned();
+    for at in 2..50_000 {
+        write!(entries, " 0.0.{at}<0.0.{}~<0.0.{at}", at - 1).unwrap();
+    }
+    let package = package("stable", &[("stable", &entries)]);
+    let start = std::time::Instant::now();
+    let at = installed("0.0.7");
+    assert_eq!(
+        short(&decide(
+            &Request {
+                installed: Some(&at),
+                ..request()
+            },
+            &package
+        )),
+        "upgrade 0.0.49999"
+    );
+    assert!(start.elapsed().as_secs() < 60);
+}
