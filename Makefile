@@ -32,11 +32,11 @@ unpack: ## build the static binary of unpack Jobs, and print where it is
 	@CARGO="$(CARGO)" unpacker/build-static.sh
 
 bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
-	$(CARGO) bench -p manifests -p unpacker -p convert -p provisioner \
-		--bench yaml --bench store --bench unpack --bench bundles --bench objects
+	$(CARGO) bench -p manifests -p unpacker -p convert -p catalog -p provisioner --features catalog/generate \
+		--bench yaml --bench catalogs --bench store --bench unpack --bench bundles --bench objects
 
 bench-cluster: ## measure the provisioner and rukpak's own on a control plane each (RUKPAK_CORPUS: real bundles)
 	$(CARGO) bench -p provisioner --bench cluster
 
-fuzz: ## mutate YAML, archives and bundles for SECONDS_TO_FUZZ seconds each
-	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --profile fuzz -p manifests -p unpacker -p convert fuzz -- --nocapture --test-threads=1
+fuzz: ## mutate YAML, archives, bundles and catalogs for SECONDS_TO_FUZZ seconds each
+	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --profile fuzz -p manifests -p unpacker -p convert -p catalog fuzz -- --nocapture --test-threads=1

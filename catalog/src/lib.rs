@@ -16,6 +16,8 @@ mod check;
 pub mod choose;
 pub mod facts;
 pub mod finding;
+#[cfg(feature = "generate")]
+pub mod generate;
 pub mod graph;
 pub mod json;
 mod load;

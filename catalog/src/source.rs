@@ -25,6 +25,19 @@ pub enum Source<'a> {
     Folder(&'a Path),
     /// Files in memory, as they came from an image or an archive.
     Content(&'a Content),
+    /// Files that somebody else keeps.
+    Files(&'a dyn Files),
+}
+
+/// Files that somebody else keeps, such as those of an image that is too large for memory.
+pub trait Files: Sync + std::fmt::Debug {
+    /// The paths of all files, relative, parts joined by `/`.
+    fn paths(&self) -> Vec<String>;
+    /// Opens one of them.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>>;
 }
 
 /// How much a catalog may demand. The largest known has some hundred megabytes and 10,000 bundles.
@@ -91,36 +104,39 @@ pub enum Error {
 
 /// A file of a catalog.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct Entry<'a> {
     /// Relative to the catalog, parts joined by `/`.
     pub(crate) path: String,
-    place: Place,
+    place: Place<'a>,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum Place<'a> {
     Disk(PathBuf),
-    Memory(Bytes),
-}
-
-/// A file being read.
-pub(crate) enum Opened {
-    Disk(File),
-    Memory(Bytes, usize),
+    Memory(&'a Bytes),
+    Elsewhere(&'a dyn Files),
 }
 
 // === impl Source ===
 
-impl Source<'_> {
+impl<'a> Source<'a> {
     /// All files that are a part of the catalog, ordered by path.
-    pub(crate) fn entries(self, limits: &Limits) -> Result<Vec<Entry>, Error> {
+    pub(crate) fn entries(self, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
         let all = match self {
             Self::Folder(root) => on_disk(root, limits)?,
             Self::Content(content) => content
                 .files()
                 .map(|(path, file)| Entry {
                     path: path.to_owned(),
-                    place: Place::Memory(file.bytes.clone()),
+                    place: Place::Memory(&file.bytes),
+                })
+                .collect(),
+            Self::Files(files) => files
+                .paths()
+                .into_iter()
+                .map(|path| Entry {
+                    path,
+                    place: Place::Elsewhere(files),
                 })
                 .collect(),
         };
@@ -133,7 +149,7 @@ impl Source<'_> {
             let text = entry.text().map_err(|error| fail(error.to_string()))?;
             ignored.add(&entry.path, &text).map_err(fail)?;
         }
-        let mut entries: Vec<Entry> = all
+        let mut entries: Vec<_> = all
             .into_iter()
             .filter(|it| !it.is_indexignore() && !ignored.covers(&it.path))
             .collect();
@@ -144,17 +160,18 @@ impl Source<'_> {
 
 // === impl Entry ===
 
-impl Entry {
-    pub(crate) fn open(&self) -> io::Result<Opened> {
+impl Entry<'_> {
+    pub(crate) fn open(&self) -> io::Result<Box<dyn Read + '_>> {
         Ok(match &self.place {
             Place::Disk(path) => {
                 // A pipe would be waited for, and a device may never end.
                 if !fs::metadata(path)?.is_file() {
                     return Err(io::Error::other("not a regular file"));
                 }
-                Opened::Disk(File::open(path)?)
+                Box::new(File::open(path)?)
             }
-            Place::Memory(bytes) => Opened::Memory(bytes.clone(), 0),
+            Place::Memory(bytes) => Box::new(bytes.as_ref()),
+            Place::Elsewhere(files) => files.open(&self.path)?,
         })
     }
 
@@ -173,21 +190,8 @@ impl Entry {
     }
 }
 
-impl Read for Opened {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Disk(file) => file.read(buffer),
-            Self::Memory(bytes, at) => {
-                let count = bytes.get(*at..).unwrap_or_default().read(buffer)?;
-                *at += count;
-                Ok(count)
-            }
-        }
-    }
-}
-
 /// All files below a folder. Links to files are followed and links to folders are not, as in Go.
-fn on_disk(root: &Path, limits: &Limits) -> Result<Vec<Entry>, Error> {
+fn on_disk<'a>(root: &Path, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
     let (mut files, mut seen, mut total) = (Vec::new(), 0, 0u64);
     let mut folders = vec![(root.to_owned(), String::new())];
     while let Some((folder, prefix)) = folders.pop() {

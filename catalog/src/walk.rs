@@ -21,6 +21,9 @@ use crate::{
 /// The property that says on which OpenShift a bundle runs at most.
 pub(crate) const MAX_OPENSHIFT: &str = "olm.maxOpenShiftVersion";
 
+/// What the main thread has, for YAML as deep as any that is read there.
+const STACK: usize = 8 << 20;
+
 /// A document of a catalog.
 #[derive(Debug, Clone)]
 pub struct Meta<'a> {
@@ -143,8 +146,12 @@ pub fn collect<T: Send>(
         threads => threads,
     };
     let results: Vec<_> = thread::scope(|scope| {
+        // Where no more threads can be had, fewer do the work.
         let others: Vec<_> = (1..threads.min(entries.len()))
-            .map(|_| scope.spawn(work))
+            .filter_map(|_| {
+                let builder = thread::Builder::new().stack_size(STACK);
+                builder.spawn_scoped(scope, work).ok()
+            })
             .collect();
         let mut results = vec![work()];
         results.extend(others.into_iter().map(|it| match it.join() {
@@ -180,7 +187,7 @@ impl<'a> Reader<'a> {
     /// Shows the metas of one file.
     fn read<B>(
         &self,
-        entry: &Entry,
+        entry: &Entry<'_>,
         tape: &mut Tape,
         visit: &mut impl FnMut(Result<Meta<'_>, Fault>) -> ControlFlow<B>,
     ) -> Result<ControlFlow<B>, Error> {

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod access;
+mod catalog;
 mod cluster;
 mod conversion;
 mod duration;
@@ -17,6 +18,10 @@ use clap::{
 
 pub(crate) use self::{
     access::AccessArgs,
+    catalog::{
+        CatalogArgs, CatalogChooseArgs, CatalogCommand, CatalogGraphArgs, CatalogLimitArgs,
+        CatalogListArgs, CatalogValidateArgs, Drawing, Listed,
+    },
     cluster::ClusterArgs,
     conversion::Conversion,
     instances::{
@@ -60,6 +65,7 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     Unpack(UnpackArgs),
     Push(PushArgs),
+    Catalog(CatalogArgs),
     Install(Box<InstallArgs>),
     Diff(Box<DiffArgs>),
     Adopt(AdoptArgs),

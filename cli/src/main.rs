@@ -8,6 +8,8 @@
 //!                     reach ┼─ unpacking ──────────── content: a staged folder, an archive
 //!                 (networks)└─ pushing ────────────── an image in a registry
 //!
+//!  CATALOG... ─ args ─ source ── catalogs ───────────── findings, lists, a decision, a drawing
+//!
 //!  NAME ─ args ─ cluster ─┬─ status ───────────────── a tree, a table, JSON, YAML
 //!            (kubeconfig) ├─ installing, uninstalling  a BundleInstance; watch tells what becomes of it
 //!                         ├─ diff, adopting ────────  desired (what a bundle would be) against live (what is there)
@@ -20,6 +22,7 @@
 
 mod adopting;
 mod args;
+mod catalogs;
 mod cluster;
 mod confirm;
 mod content;
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspection::run(&args),
         Command::Unpack(args) => unpacking::run(&args),
         Command::Push(args) => pushing::run(&args),
+        Command::Catalog(args) => catalogs::run(&args),
         Command::Install(args) => installing::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Adopt(args) => adopting::run(&args),

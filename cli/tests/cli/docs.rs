@@ -119,6 +119,24 @@ impl Stage {
         stage
     }
 
+    /// A folder with the example's catalog, and one that is broken; there is no server.
+    fn catalogs() -> Self {
+        let place = Place::new();
+        place.write("catalog/tidewatch/catalog.yaml", crate::catalog::CATALOG);
+        place.write(
+            "broken/tidewatch.yaml",
+            crate::catalog::CATALOG
+                .replace("  replaces: tidewatch.v1.2.0\n", "")
+                .replace("<1.4.0'", "<v1.4.0'"),
+        );
+        place.write("broken/half.json", "{\"schema\": \"olm.package\",\n");
+        Self {
+            place,
+            names: Vec::new(),
+            _servers: Box::new(()),
+        }
+    }
+
     /// Runs a command of the page and tells what it prints, and whether it went well.
     fn run(&self, command: &str) -> (String, bool) {
         let replace = |text: String, (name, host): &(&str, String)| text.replace(name, host);
@@ -190,11 +208,11 @@ fn play(page: &str, stage: &Stage) -> String {
     result.join("\n") + "\n"
 }
 
-#[test]
-fn the_page_about_sources_shows_what_happens() {
-    let path = root().join("docs/sources.md");
+/// The page shows what its commands print, or is made to.
+fn check(name: &str, stage: &Stage, commands: usize) {
+    let path = root().join(name);
     let page = fs::read_to_string(&path).unwrap();
-    let played = play(&page, &Stage::new());
+    let played = play(&page, stage);
     if env::var("RUKPAK_DOCS").is_ok_and(|mode| mode == "write") {
         fs::write(&path, played).unwrap();
         return;
@@ -203,14 +221,24 @@ fn the_page_about_sources_shows_what_happens() {
         let at = number + 1;
         assert_eq!(
             printed, shown,
-            "docs/sources.md:{at}; RUKPAK_DOCS=write corrects the page"
+            "{name}:{at}; RUKPAK_DOCS=write corrects the page"
         );
     }
     assert_eq!(played, page);
     assert!(
-        page.matches("\n$ ").count() > 10,
+        page.matches("\n$ ").count() >= commands,
         "the page has hardly any command"
     );
+}
+
+#[test]
+fn the_page_about_sources_shows_what_happens() {
+    check("docs/sources.md", &Stage::new(), 11);
+}
+
+#[test]
+fn the_page_about_catalogs_shows_what_happens() {
+    check("docs/catalogs.md", &Stage::catalogs(), 7);
 }
 
 #[test]

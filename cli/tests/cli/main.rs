@@ -7,6 +7,7 @@
 )]
 
 mod bundle;
+mod catalog;
 mod convert;
 mod docs;
 mod general;

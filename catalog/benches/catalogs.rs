@@ -1,0 +1,82 @@
+//! A catalog of 10,000 bundles: read and checked from a folder, and a bundle chosen of it.
+
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a bench fails by panicking"
+)]
+
+use std::{hint::black_box, ops::ControlFlow};
+
+use catalog::{
+    Limits, Source,
+    choose::{self, Answer, Installed, Offer, Request},
+    generate::Shape,
+    model::REGISTRY_V1,
+};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn catalogs(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().unwrap();
+    Shape::default().write(folder.path()).unwrap();
+    let source = Source::Folder(folder.path());
+    let limits = Limits::default();
+    let mut bytes = 0;
+    let _ = catalog::walk(source, &limits, |meta| {
+        bytes += meta.unwrap().root.raw().len() as u64;
+        ControlFlow::<()>::Continue(())
+    })
+    .unwrap();
+    let loaded = catalog::load(source, &limits).unwrap();
+    assert!(loaded.is_valid() && loaded.packages.len() == 100);
+
+    let mut group = criterion.benchmark_group("catalog");
+    group.sample_size(10).throughput(Throughput::Bytes(bytes));
+    group.bench_function("walk 10,000 bundles", |bencher| {
+        bencher.iter(|| {
+            let mut count = 0;
+            let _ = catalog::walk(source, &limits, |meta| {
+                count += meta.unwrap().name.len();
+                ControlFlow::<()>::Continue(())
+            })
+            .unwrap();
+            count
+        });
+    });
+    group.bench_function("load and validate 10,000 bundles", |bencher| {
+        bencher.iter(|| catalog::load(source, &limits).unwrap().packages.len());
+    });
+    group.finish();
+
+    let package = loaded.packages.get("operator-0042").unwrap();
+    let installed = Installed {
+        name: "operator-0042.v1.3.0".into(),
+        version: package
+            .bundle("operator-0042.v1.3.0")
+            .map(|it| it.version.clone()),
+        catalog: None,
+    };
+    let request = Request {
+        package: "operator-0042",
+        channel: None,
+        range: None,
+        installed: Some(&installed),
+        openshift: Some("4.21.0".parse().unwrap()),
+        kubernetes: None,
+        media_types: &[REGISTRY_V1],
+    };
+    let offer = Offer {
+        catalog: "catalog",
+        priority: 0,
+        answer: Answer::Package(package),
+    };
+    criterion.bench_function("choose of 100 bundles", |bencher| {
+        bencher.iter(|| choose::choose(black_box(&request), &[offer]));
+    });
+}
+
+criterion_group!(benches, catalogs);
+criterion_main!(benches);

@@ -1,0 +1,243 @@
+//! Catalogs to measure with: shaped like the real ones, of any size, the same bytes every time.
+//!
+//! A package is a file. A bundle has what `opm render` writes of one with its ClusterServiceVersion left out: APIs,
+//! metadata with a description and examples, related images by digest, and every third a maximum of OpenShift.
+
+use std::{
+    fmt::Write as _,
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::Path,
+};
+
+use serde::Serialize as _;
+use serde_json::{Map, Value, json, ser::PrettyFormatter};
+
+/// How large a catalog is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Packages.
+    pub packages: usize,
+    /// Bundles in each.
+    pub bundles: usize,
+    /// Bytes that a bundle takes, about.
+    pub bundle_size: usize,
+}
+
+impl Default for Shape {
+    /// 10,000 bundles in 150 MB.
+    fn default() -> Self {
+        Self {
+            packages: 100,
+            bundles: 100,
+            bundle_size: 15_000,
+        }
+    }
+}
+
+// === impl Shape ===
+
+impl Shape {
+    /// Writes the catalog, a folder with a file for each package.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(self, folder: &Path) -> io::Result<()> {
+        for package in 0..self.packages {
+            let folder = folder.join(name(package));
+            fs::create_dir_all(&folder)?;
+            let mut file = BufWriter::new(File::create(folder.join("catalog.json"))?);
+            self.write_package(package, &mut file)?;
+            file.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes one package as `opm` writes JSON.
+    ///
+    /// # Errors
+    /// When the writer fails.
+    pub fn write_package(self, package: usize, out: &mut dyn Write) -> io::Result<()> {
+        for document in self.documents(package) {
+            let formatter = PrettyFormatter::with_indent(b"    ");
+            let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter);
+            document.serialize(&mut serializer)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    /// The documents of one package, one after the other.
+    pub fn documents(self, package: usize) -> impl Iterator<Item = Value> {
+        let name = name(package);
+        let head = [
+            json!({"schema": "olm.package", "name": name, "defaultChannel": "stable",
+                "icon": {"base64data": "PHN2Zz48L3N2Zz4K".repeat(200), "mediatype": "image/svg+xml"},
+                "description": text(package, 800)}),
+            channel(&name, "candidate", self.bundles / 2, self.bundles),
+            channel(&name, "stable", 0, self.bundles),
+        ];
+        let bundles = (0..self.bundles).map(move |at| self.bundle(package, at));
+        head.into_iter().chain(bundles)
+    }
+
+    fn bundle(self, package: usize, at: usize) -> Value {
+        let name = name(package);
+        let group = format!("{name}.example.com");
+        // What is left besides these two texts takes four kilobytes.
+        let text_size = self.bundle_size.saturating_sub(4_000) / 2;
+        let mut properties: Vec<Value> = ["Cluster", "Backup", "Restore"]
+            .map(|kind| {
+                json!({"type": "olm.gvk", "value": {"group": group, "kind": kind, "version": "v1beta1"}})
+            })
+            .into();
+        let version = version(at);
+        properties.push(
+            json!({"type": "olm.package", "value": {"packageName": name, "version": version}}),
+        );
+        if at.is_multiple_of(3) {
+            properties.push(json!({"type": "olm.maxOpenShiftVersion", "value": "4.20"}));
+        }
+        let described = |kind: &str| {
+            json!({"name": format!("{}s.{group}", kind.to_lowercase()), "version": "v1beta1", "kind": kind,
+                "displayName": format!("{kind} of {name}"), "description": text(at, 120)})
+        };
+        properties.push(json!({"type": "olm.csv.metadata", "value": {
+            "annotations": {
+                "alm-examples": examples(&group, at, text_size),
+                "capabilities": "Deep Insights", "categories": "Database", "certified": "false",
+                "containerImage": image(package, at, "operator"), "createdAt": "2024-03-01T12:00:00Z",
+                "operatorframework.io/suggested-namespace": name, "repository": format!("https://example.com/{name}")},
+            "apiServiceDefinitions": {},
+            "crdDescriptions": {"owned": [described("Cluster"), described("Backup"), described("Restore")]},
+            "description": text(at, text_size),
+            "displayName": format!("Operator {package}"),
+            "installModes": [{"type": "OwnNamespace", "supported": true}, {"type": "SingleNamespace", "supported": true},
+                {"type": "MultiNamespace", "supported": false}, {"type": "AllNamespaces", "supported": true}],
+            "keywords": ["database", "cluster", "backup"],
+            "labels": {"operatorframework.io/arch.amd64": "supported", "operatorframework.io/os.linux": "supported"},
+            "links": [{"name": "Documentation", "url": format!("https://example.com/{name}/docs")}],
+            "maintainers": [{"name": "Maintainers", "email": "maintainers@example.com"}],
+            "maturity": "stable", "minKubeVersion": "1.25.0",
+            "provider": {"name": "Example", "url": "https://example.com"}}}));
+        let related: Vec<Value> = ["operator", "proxy", "server", "backup", "exporter", "init"]
+            .map(|what| json!({"name": what, "image": image(package, at, what)}))
+            .into();
+        json!({"schema": "olm.bundle", "name": bundle_name(&name, at), "package": name,
+            "image": image(package, at, "bundle"), "properties": properties, "relatedImages": related})
+    }
+}
+
+fn name(package: usize) -> String {
+    format!("operator-{package:04}")
+}
+
+fn bundle_name(package: &str, at: usize) -> String {
+    format!("{package}.v{}", version(at))
+}
+
+/// Ten patches to each minor.
+fn version(at: usize) -> String {
+    format!("1.{}.{}", at / 10, at % 10)
+}
+
+/// Bundles replace one another; the first of a minor takes over from everything before.
+fn channel(package: &str, name: &str, from: usize, to: usize) -> Value {
+    let entries: Vec<Value> = (from..to)
+        .map(|at| {
+            let mut entry = Map::new();
+            entry.insert("name".into(), bundle_name(package, at).into());
+            if at > from {
+                entry.insert("replaces".into(), bundle_name(package, at - 1).into());
+            }
+            if at > from && at.is_multiple_of(10) {
+                let range = format!(">=1.0.0 <{}", version(at));
+                entry.insert("skipRange".into(), range.into());
+            }
+            entry.into()
+        })
+        .collect();
+    json!({"schema": "olm.channel", "name": name, "package": package, "entries": entries})
+}
+
+/// An image by a digest of its own.
+fn image(package: usize, at: usize, what: &str) -> String {
+    let name = name(package);
+    let seed = manifests::names::hash(&[&name, &version(at), what]);
+    let digest: String = seed
+        .bytes()
+        .cycle()
+        .take(32)
+        .map(|b| format!("{b:02x}"))
+        .collect::<Vec<_>>()
+        .concat();
+    format!("quay.io/example/{name}-{what}@sha256:{digest}")
+}
+
+/// Prose with marks and breaks, as descriptions have them.
+fn text(seed: usize, length: usize) -> String {
+    const WORDS: [&str; 12] = [
+        "operator",
+        "cluster",
+        "**manages**",
+        "backups",
+        "of",
+        "\"databases\"",
+        "with",
+        "`spec.replicas`",
+        "and",
+        "<br>",
+        "failover",
+        "metrics",
+    ];
+    let mut text = String::with_capacity(length + 16);
+    let mut at = seed;
+    while text.len() < length {
+        let word = WORDS.get(at % WORDS.len()).copied().unwrap_or_default();
+        text.push_str(word);
+        text.push(if at.is_multiple_of(11) { '\n' } else { ' ' });
+        at += 5;
+    }
+    text
+}
+
+/// Custom resources as JSON within JSON.
+fn examples(group: &str, seed: usize, length: usize) -> String {
+    let mut text = "[\n".to_owned();
+    let mut at = seed;
+    while text.len() < length {
+        // Writing to a text does not fail.
+        let _ = write!(
+            text,
+            "  {{\n    \"apiVersion\": \"{group}/v1beta1\",\n    \"kind\": \"Cluster\",\n    \"metadata\": {{\"name\": \"example-{at}\"}},\n    \"spec\": {{\"replicas\": 3, \"storage\": \"10Gi\", \"version\": \"1.2.3\"}}\n  }},\n",
+        );
+        at += 1;
+    }
+    text.push_str("  {}\n]");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_generated_is_sound_and_of_the_size_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let shape = Shape {
+            packages: 3,
+            bundles: 25,
+            bundle_size: 15_000,
+        };
+        shape.write(folder.path()).unwrap();
+        let catalog = crate::load(
+            crate::Source::Folder(folder.path()),
+            &crate::Limits::default(),
+        )
+        .unwrap();
+        assert_eq!(catalog.findings, []);
+        assert_eq!((catalog.packages.len(), catalog.documents), (3, 3 * 28));
+        let file = fs::metadata(folder.path().join("operator-0001/catalog.json")).unwrap();
+        assert!((350_000..420_000).contains(&file.len()), "{}", file.len());
+    }
+}

@@ -1,0 +1,110 @@
+//! `rukpak catalog`: its commands, and the way to catalogs.
+
+mod choosing;
+mod drawing;
+mod listing;
+mod validating;
+
+use std::{
+    ffi::OsString,
+    io::{self, Read},
+};
+
+use anyhow::Context;
+use catalog::{Catalog, Limits, source::Files};
+use unpacker::Tree;
+
+use crate::{
+    Exit,
+    args::{AccessArgs, CatalogArgs, CatalogCommand, CatalogLimitArgs},
+    message::{self, count},
+    reach::Reach,
+    source::{self, Source},
+};
+
+pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<Exit> {
+    match &args.command {
+        CatalogCommand::Validate(args) => validating::run(args),
+        CatalogCommand::List(args) => listing::run(args),
+        CatalogCommand::Choose(args) => choosing::run(args),
+        CatalogCommand::Graph(args) => drawing::run(args),
+    }
+}
+
+/// What catalogs are read with.
+struct Reader {
+    sources: Vec<Source>,
+    reach: Reach,
+    limits: CatalogLimitArgs,
+}
+
+/// The files of an image, which may be more than fits into memory.
+#[derive(Debug)]
+struct Kept(Tree);
+
+// === impl Reader ===
+
+impl Reader {
+    fn new(
+        texts: &[OsString],
+        access: &AccessArgs,
+        limits: CatalogLimitArgs,
+    ) -> anyhow::Result<Self> {
+        let sources = source::all(texts, access);
+        let reach = Reach::new(access, &sources, false)?;
+        Ok(Self {
+            sources,
+            reach,
+            limits,
+        })
+    }
+
+    /// Reads and checks a catalog: a folder where it is, anything else after it was fetched.
+    fn load(&self, source: &Source) -> anyhow::Result<Catalog> {
+        let limits = Limits::from(self.limits);
+        let failed = || format!("catalog {:?} cannot be read", source.name);
+        if let Some(path) = source.path().filter(|it| it.is_dir()) {
+            let source = catalog::Source::Folder(path);
+            return catalog::load(source, &limits).with_context(failed);
+        }
+        let fetched = self.reach.fetch(source, &self.limits.into());
+        let kept = Kept(fetched.with_context(failed)?.tree);
+        catalog::load(catalog::Source::Files(&kept), &limits).with_context(failed)
+    }
+}
+
+/// The only catalog of a command that takes one.
+fn one(text: &OsString, access: &AccessArgs, limits: CatalogLimitArgs) -> anyhow::Result<Catalog> {
+    let reader = Reader::new(std::slice::from_ref(text), access, limits)?;
+    let source = reader.sources.first().context("no catalog is named")?;
+    reader.load(source)
+}
+
+/// Says which packages are left out.
+fn warn(catalog: &Catalog) {
+    let names: Vec<&str> = catalog.broken.keys().take(5).map(String::as_str).collect();
+    if !names.is_empty() {
+        let packages = count(catalog.broken.len(), "package");
+        message::warning(&format!(
+            "{packages} with errors: {}; \"rukpak catalog validate\" tells them",
+            names.join(", ")
+        ));
+    } else if !catalog.is_valid() {
+        message::warning(
+            "the catalog has errors that concern no package; \"rukpak catalog validate\" tells them",
+        );
+    }
+}
+
+impl Files for Kept {
+    fn paths(&self) -> Vec<String> {
+        self.0.files().map(|(path, _)| path.to_owned()).collect()
+    }
+
+    fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>> {
+        match self.0.read(path) {
+            Some(file) => Ok(Box::new(file)),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `rukpak catalog choose`.
+
+use catalog::{
+    Catalog,
+    choose::{self, Answer, Choice, Decision, Installed, Next, Offer, Request, Verdict},
+    model::Release,
+};
+use serde::Serialize;
+
+use super::Reader;
+use crate::{Exit, args::CatalogChooseArgs, message, output};
+
+/// A decision, as programs read it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told<'a> {
+    package: &'a str,
+    /// `install`, `upgrade`, `stay` or `nothing`.
+    verdict: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chosen: Option<Bundle<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Later<'a>>,
+    steps: &'a [String],
+    candidates: Vec<Candidate<'a>>,
+    warnings: &'a [String],
+    unasked: &'a [String],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Bundle<'a> {
+    catalog: &'a str,
+    channel: &'a str,
+    name: &'a str,
+    version: String,
+    image: &'a str,
+    media_type: &'a str,
+}
+
+#[derive(Serialize)]
+struct Later<'a> {
+    name: &'a str,
+    version: String,
+    reasons: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Candidate<'a> {
+    catalog: &'a str,
+    name: &'a str,
+    version: String,
+    chosen: bool,
+    reasons: &'a [String],
+}
+
+pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
+    let reader = Reader::new(&args.catalogs, &args.access, args.limits)?;
+    let catalogs: Vec<(&str, Result<Catalog, String>)> = reader
+        .sources
+        .iter()
+        .map(|source| {
+            let catalog = reader.load(source).map_err(|error| format!("{error:#}"));
+            (source.name.as_str(), catalog)
+        })
+        .collect();
+    let broken: Vec<Option<String>> = catalogs
+        .iter()
+        .map(|(_, catalog)| match catalog {
+            Ok(catalog) => catalog.why_broken(&args.package),
+            Err(error) => Some(error.clone()),
+        })
+        .collect();
+    let offers: Vec<Offer<'_>> = catalogs
+        .iter()
+        .zip(&broken)
+        .zip((0..).map(|at: i64| -at))
+        .map(|(((name, catalog), broken), priority)| {
+            let package = catalog
+                .as_ref()
+                .ok()
+                .and_then(|it| it.packages.get(&args.package));
+            Offer {
+                catalog: name,
+                priority,
+                answer: match (broken, package) {
+                    (Some(why), _) => Answer::Unknown(why),
+                    (None, Some(package)) => Answer::Package(package),
+                    (None, None) => Answer::Absent,
+                },
+            }
+        })
+        .collect();
+    let installed = args.installed.as_ref().map(|name| Installed {
+        name: name.clone(),
+        version: version(args, name, &offers),
+        catalog: None,
+    });
+    let media_types: Vec<&str> = args.media_types.iter().map(String::as_str).collect();
+    let decision = choose::choose(
+        &Request {
+            package: &args.package,
+            channel: args.channel.as_deref(),
+            range: args.version.as_ref(),
+            installed: installed.as_ref(),
+            openshift: args.openshift_version,
+            kubernetes: args.kubernetes_version.as_ref(),
+            media_types: &media_types,
+        },
+        &offers,
+    );
+    let text = output::described(&Told::new(&decision), args.output)?;
+    output::print(&text.unwrap_or_else(|| {
+        let text = decision.to_string();
+        text.lines()
+            .map(|line| message::clean(line) + "\n")
+            .collect()
+    }))?;
+    Ok(match decision.verdict {
+        Verdict::Nothing(_) => Exit::Failed,
+        Verdict::Install(_) | Verdict::Upgrade(_) | Verdict::Stay(_) => Exit::Done,
+    })
+}
+
+/// The version of what is installed: as it was given, else of the first catalog that knows the bundle.
+fn version(args: &CatalogChooseArgs, name: &str, offers: &[Offer<'_>]) -> Option<Release> {
+    let given = args.installed_version.clone().map(|version| Release {
+        version,
+        release: None,
+    });
+    let known = || {
+        offers.iter().find_map(|offer| match offer.answer {
+            Answer::Package(package) => package.bundle(name).map(|it| it.version.clone()),
+            Answer::Absent | Answer::Unknown(_) => None,
+        })
+    };
+    given.or_else(known)
+}
+
+impl<'a> Told<'a> {
+    fn new(decision: &'a Decision) -> Self {
+        let chosen = |it: &'a Choice| Bundle {
+            catalog: &it.catalog,
+            channel: &it.channel,
+            name: &it.name,
+            version: it.version.to_string(),
+            image: &it.image,
+            media_type: &it.media_type,
+        };
+        let later = |it: &'a Next| Later {
+            name: &it.name,
+            version: it.version.to_string(),
+            reasons: &it.reasons,
+        };
+        Self {
+            package: &decision.package,
+            verdict: match &decision.verdict {
+                Verdict::Install(_) => "install",
+                Verdict::Upgrade(_) => "upgrade",
+                Verdict::Stay(_) => "stay",
+                Verdict::Nothing(_) => "nothing",
+            },
+            message: decision.verdict.to_string(),
+            chosen: decision.verdict.choice().map(chosen),
+            next: decision.next.as_ref().map(later),
+            steps: &decision.steps,
+            candidates: decision
+                .candidates
+                .iter()
+                .map(|it| Candidate {
+                    catalog: &it.catalog,
+                    name: &it.name,
+                    version: it.version.to_string(),
+                    chosen: it.is_chosen,
+                    reasons: &it.reasons,
+                })
+                .collect(),
+            warnings: &decision.warnings,
+            unasked: &decision.unasked,
+        }
+    }
+}

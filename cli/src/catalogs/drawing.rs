@@ -1,0 +1,31 @@
+//! `rukpak catalog graph`.
+
+use anyhow::bail;
+use catalog::graph::{self, Language};
+
+use crate::{
+    Exit,
+    args::{CatalogGraphArgs, Drawing},
+    output,
+};
+
+pub(crate) fn run(args: &CatalogGraphArgs) -> anyhow::Result<Exit> {
+    let catalog = super::one(&args.catalog, &args.access, args.limits)?;
+    let package = super::listing::find(&catalog, &args.package)?;
+    if let Some(name) = &args.channel
+        && !package.channels.contains_key(name)
+    {
+        let names: Vec<&str> = package.channels.keys().map(String::as_str).collect();
+        bail!(
+            "package {:?} has no channel {name:?}; it has {}",
+            package.name,
+            names.join(", ")
+        );
+    }
+    let language = match args.output {
+        Drawing::Mermaid => Language::Mermaid,
+        Drawing::Dot => Language::Dot,
+    };
+    output::print(&graph::draw(package, args.channel.as_deref(), language))?;
+    Ok(Exit::Done)
+}
