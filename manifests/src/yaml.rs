@@ -21,6 +21,7 @@ mod error;
 mod fast;
 #[cfg(test)]
 mod fuzz;
+mod go;
 mod json;
 mod locate;
 mod node;
@@ -241,6 +242,19 @@ pub fn to_string(value: &impl Serialize) -> Result<String, Error> {
 /// Appends a value as one YAML document, in the form of [`to_string`] and without a separator.
 pub fn write(out: &mut String, value: &Value) {
     emit::document(out, value);
+}
+
+/// Appends a value as one YAML document in the very bytes that Go's `sigs.k8s.io/yaml` prints, without a separator.
+///
+/// For output that is compared with that of Go programs. What people read is easier on them in the form of [`write`].
+///
+/// ```
+/// let mut text = String::new();
+/// manifests::yaml::write_as_go(&mut text, &serde_json::json!({"b": "it's: so", "a10": 1e6, "a9": "yes"}));
+/// assert_eq!(text, "a9: \"yes\"\na10: 1e+06\nb: 'it''s: so'\n");
+/// ```
+pub fn write_as_go(out: &mut String, value: &Value) {
+    go::document(out, value);
 }
 
 /// The entries of all mappings and sequences of a value.

@@ -1,0 +1,146 @@
+//! What go-yaml v2.4.3 prints, tried with `sigs.k8s.io/yaml` v1.6.0. `catalog`'s tests compare much more with a real one.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn printed(value: &Value) -> String {
+    let mut text = String::new();
+    document(&mut text, value);
+    text
+}
+
+#[test]
+fn collections_are_blocks() {
+    let value = json!({"b": [1, [2, [], {"x": {}}], {"z": 1, "y": [3]}], "a": {"k": {"l": null}}, "c": [[[1], 2]]});
+    let expected = "\
+a:
+  k:
+    l: null
+b:
+- 1
+- - 2
+  - []
+  - x: {}
+- \"y\":
+  - 3
+  z: 1
+c:
+- - - 1
+  - 2
+";
+    assert_eq!(printed(&value), expected);
+    assert_eq!(printed(&json!([1])), "- 1\n");
+    assert_eq!(printed(&json!({})), "{}\n");
+}
+
+#[test]
+fn texts_are_quoted_where_they_have_to_be() {
+    for (text, written) in [
+        ("a b", "a b"),
+        ("", "\"\""),
+        ("yes", "\"yes\""),
+        ("1.0", "\"1.0\""),
+        ("1.0.0", "1.0.0"),
+        ("1:30", "\"1:30\""),
+        ("1:60", "1:60"),
+        ("2020-01-02", "\"2020-01-02\""),
+        ("a: b", "'a: b'"),
+        ("it's #1", "'it''s #1'"),
+        ("it's", "it's"),
+        ("-", "'-'"),
+        ("-a", "-a"),
+        ("--- a", "'--- a'"),
+        ("? a", "'? a'"),
+        ("?a", "?a"),
+        ("[a", "'[a'"),
+        ("a ", "'a '"),
+        ("<<", "<<"),
+        ("a\tb", "\"a\\tb\""),
+        ("\u{7f}\u{85}\u{a0}", "\"\\x7F\\N\u{a0}\""),
+        ("é\u{1f600}", "\"é\\U0001F600\""),
+        ("\u{feff}a", "\"\\uFEFF\\x61\""),
+        ("a\n", "|\n    a"),
+        ("a\nb", "|-\n    a\n    b"),
+        ("a\n\n", "|+\n    a\n"),
+        (" a\n", "|2\n     a"),
+        ("\n", "|2+\n"),
+        ("a \nb", "\"a \\nb\""),
+        ("a\nb ", "\"a\\nb \""),
+    ] {
+        let expected = format!("m:\n  k: {written}\n");
+        assert_eq!(printed(&json!({"m": {"k": text}})), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn long_lines_are_folded() {
+    let words = "word ".repeat(20);
+    let words = words.trim_end();
+    for (text, expected) in [
+        (
+            words.to_owned(),
+            format!(
+                "k: {}\n  {}\n",
+                ["word"; 16].join(" "),
+                ["word"; 4].join(" ")
+            ),
+        ),
+        (
+            format!("'{words}"),
+            format!(
+                "k: '''{}\n  {}'\n",
+                ["word"; 16].join(" "),
+                ["word"; 4].join(" ")
+            ),
+        ),
+        (
+            format!("\t{words}"),
+            format!(
+                "k: \"\\t{}\n  {}\"\n",
+                ["word"; 16].join(" "),
+                ["word"; 4].join(" ")
+            ),
+        ),
+        (
+            format!("{}  b c", "x".repeat(90)),
+            format!("k: {}  b\n  c\n", "x".repeat(90)),
+        ),
+    ] {
+        assert_eq!(printed(&json!({"k": text})), expected, "{text:?}");
+    }
+    // A key is never folded.
+    let key = words.replace(' ', "-");
+    let expected = format!(
+        "{key}: word\n  {}\n  {}\n",
+        ["word"; 16].join(" "),
+        ["word"; 3].join(" ")
+    );
+    assert_eq!(printed(&json!({&key: words})), expected);
+}
+
+#[test]
+fn long_keys_and_those_of_several_lines_stand_behind_a_mark() {
+    let long = "k".repeat(129);
+    assert_eq!(printed(&json!({&long: [1]})), format!("? {long}\n: - 1\n"));
+    assert_eq!(
+        printed(&json!({"a\nb": {"c": 1}})),
+        "? |-\n  a\n  b\n: c: 1\n"
+    );
+}
+
+#[test]
+fn numbers_have_the_shortest_form() {
+    for (number, written) in [
+        (json!(1), "1"),
+        (json!(1.0), "1"),
+        (json!(1e6), "1e+06"),
+        (json!(123_456.5), "123456.5"),
+        (json!(1e-5), "1e-05"),
+        (json!(0.000_1), "0.0001"),
+        (json!(-0.0), "0"),
+        (json!(u64::MAX), "18446744073709551615"),
+    ] {
+        assert_eq!(printed(&json!([number])), format!("- {written}\n"));
+    }
+}
