@@ -27,8 +27,9 @@ $cargo clippy --locked --workspace --all-targets -- -D warnings
 step "the static binary of unpack Jobs"
 tests/static.sh
 
-step "control plane"
+step "control plane, and opm"
 tests/cluster/build.sh >/dev/null
+tests/cluster/build.sh opm >/dev/null
 
 if [ -n "${RUKPAK_CORPUS:-}" ]; then
 	step "tests, with the corpus in $RUKPAK_CORPUS"

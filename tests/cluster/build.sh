@@ -40,6 +40,9 @@ if [ ! -d "$folder" ]; then
 	if [ "$module" = runtime ]; then # runc is partly C, and the others would like to manage disks
 		cgo=1
 		tags=seccomp,no_btrfs,no_devmapper,no_zfs
+	elif [ "$module" = opm ]; then # SQLite is C; without the other tag signatures would need gpgme
+		cgo=1
+		tags=json1,containers_image_openpgp
 	fi
 	CGO_ENABLED=$cgo GOBIN=$unfinished go install -trimpath -tags "$tags" -ldflags "$ldflags" tool >&2
 	[ ! -e "$unfinished/server" ] || mv "$unfinished/server" "$unfinished/etcd"

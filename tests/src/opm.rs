@@ -1,0 +1,28 @@
+//! The real `opm`, for comparisons.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::OnceLock,
+};
+
+/// Runs `opm`, which is built from its Go module where it is not there yet. There is no registry and no home for it.
+pub fn opm(folder: &Path, args: &[&str]) -> Output {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/build.sh");
+        let built = Command::new(script)
+            .arg("opm")
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "opm cannot be built");
+        let folder = PathBuf::from(String::from_utf8(built.stdout).unwrap().trim_end());
+        folder.join("opm")
+    });
+    Command::new(program)
+        .args(args)
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
