@@ -22,6 +22,7 @@ pub mod graph;
 pub mod json;
 mod load;
 pub mod model;
+pub mod render;
 pub mod source;
 mod stream;
 pub mod walk;

@@ -1,0 +1,178 @@
+//! JSON as Go prints it: values of manifests, and the indentation of `json.Encoder`.
+
+use serde_json::{Number, Value};
+
+use crate::json::write_text;
+
+/// Appends a value as Go's encoder prints an unstructured object: compact, keys sorted, nothing escaped for HTML.
+pub(super) fn value(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Number(it) => number(it, out),
+        Value::String(text) => write_text(text, out),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                self::value(item, out);
+            }
+            out.push(b']');
+        }
+        Value::Object(map) => {
+            out.push(b'{');
+            for (at, (key, item)) in map.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_text(key, out);
+                out.push(b':');
+                self::value(item, out);
+            }
+            out.push(b'}');
+        }
+    }
+}
+
+/// Integers of 64 bits stay what they are; all others are Go's `float64`.
+fn number(number: &Number, out: &mut Vec<u8>) {
+    let float = match (number.as_i64(), number.as_f64()) {
+        (Some(int), _) => {
+            out.extend_from_slice(int.to_string().as_bytes());
+            return;
+        }
+        (None, float) => float.unwrap_or_default(),
+    };
+    let size = float.abs();
+    let text = if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{float:e}");
+        match text.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => {
+                format!("{digits}e+{exponent}")
+            }
+            _ => text,
+        }
+    } else {
+        float.to_string()
+    };
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// What `json.Marshal` does besides: `<`, `>` and `&` are written as escapes. They can only stand in texts.
+pub(super) fn escaped(json: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(json.len());
+    for &byte in json {
+        match byte {
+            b'<' => out.extend_from_slice(br"\u003c"),
+            b'>' => out.extend_from_slice(br"\u003e"),
+            b'&' => out.extend_from_slice(br"\u0026"),
+            _ => out.push(byte),
+        }
+    }
+    out
+}
+
+/// Appends compact JSON with four spaces a level and a line break at the end. Empty objects and lists stay on their
+/// line.
+pub(super) fn indent(json: &[u8], out: &mut Vec<u8>) {
+    let mut level = 0_usize;
+    let mut at = 0;
+    while let Some(&byte) = json.get(at) {
+        match byte {
+            b'"' => {
+                let end = end_of_text(json, at);
+                out.extend_from_slice(json.get(at..end).unwrap_or_default());
+                at = end;
+                continue;
+            }
+            b'{' | b'[' => {
+                out.push(byte);
+                if let Some(close @ (b'}' | b']')) = json.get(at + 1) {
+                    out.push(*close);
+                    at += 1;
+                } else {
+                    level += 1;
+                    line(level, out);
+                }
+            }
+            b'}' | b']' => {
+                level = level.saturating_sub(1);
+                line(level, out);
+                out.push(byte);
+            }
+            b',' => {
+                out.push(byte);
+                line(level, out);
+            }
+            b':' => out.extend_from_slice(b": "),
+            _ => out.push(byte),
+        }
+        at += 1;
+    }
+    out.push(b'\n');
+}
+
+/// Where the text that starts at this quote ends, its own quote included.
+fn end_of_text(json: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    loop {
+        let rest = json.get(at..).unwrap_or_default();
+        match memchr::memchr2(b'"', b'\\', rest) {
+            Some(found) if rest.get(found) == Some(&b'\\') => at += found + 2,
+            Some(found) => return at + found + 1,
+            None => return json.len(),
+        }
+    }
+}
+
+fn line(level: usize, out: &mut Vec<u8>) {
+    const SPACES: [u8; 64] = [b' '; 64];
+    out.push(b'\n');
+    let mut left = level * 4;
+    while left > 0 {
+        let some = left.min(SPACES.len());
+        out.extend_from_slice(SPACES.get(..some).unwrap_or_default());
+        left -= some;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_gos() {
+        for (number, text) in [
+            (json!(1), "1"),
+            (json!(-9_007_199_254_740_993_i64), "-9007199254740993"),
+            (json!(u64::MAX), "18446744073709552000"),
+            (json!(1e21), "1e+21"),
+            (json!(1.5e-7), "1.5e-7"),
+            (json!(0.000_001), "0.000001"),
+            (json!(-0.0), "-0"),
+            (json!(12.50), "12.5"),
+        ] {
+            let mut out = Vec::new();
+            value(&number, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn only_what_is_filled_is_indented() {
+        let mut out = Vec::new();
+        indent(br#"{"a":{},"b":[[],{"c":"x:,{\""}],"d":1}"#, &mut out);
+        let expected = "{\n    \"a\": {},\n    \"b\": [\n        [],\n        {\n            \"c\": \"x:,{\\\"\"\n        }\n    ],\n    \"d\": 1\n}\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn html_is_escaped_in_texts_alone() {
+        assert_eq!(escaped(br#"{"a":"<&>"}"#), br#"{"a":"\u003c\u0026\u003e"}"#);
+    }
+}

@@ -1,0 +1,111 @@
+//! The image reference of a bundle that has none yet.
+
+use std::str::FromStr;
+
+/// A reference with `{{.Package}}`, `{{.Name}}` and `{{.Version}}` in it.
+///
+/// ```
+/// use catalog::render::Template;
+/// let template: Template = "quay.io/org/{{.Package}}:v{{ .Version }}".parse()?;
+/// assert_eq!(template.fill("etcd", "etcd.v0.9.4", "0.9.4"), "quay.io/org/etcd:v0.9.4");
+/// assert!("{{ printf .Name }}".parse::<Template>().is_err());
+/// # Ok::<(), catalog::render::TemplateError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Package,
+    Name,
+    Version,
+}
+
+/// Why a text is no template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid image reference template: {problem}; only {{{{.Package}}}}, {{{{.Name}}}} and {{{{.Version}}}} can stand in it"
+)]
+pub struct TemplateError {
+    problem: String,
+}
+
+// === impl Template ===
+
+impl Template {
+    /// The reference for a bundle.
+    pub fn fill(&self, package: &str, name: &str, version: &str) -> String {
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Text(text) => text.as_str(),
+            Part::Package => package,
+            Part::Name => name,
+            Part::Version => version,
+        });
+        parts.collect()
+    }
+}
+
+impl FromStr for Template {
+    type Err = TemplateError;
+
+    fn from_str(text: &str) -> Result<Self, TemplateError> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, behind)) = rest.split_once("{{") {
+            if !before.is_empty() {
+                parts.push(Part::Text(before.to_owned()));
+            }
+            let Some((action, behind)) = behind.split_once("}}") else {
+                let problem = "a \"{{\" without \"}}\"".to_owned();
+                return Err(TemplateError { problem });
+            };
+            parts.push(match action.trim_matches([' ', '\t', '\r', '\n']) {
+                ".Package" => Part::Package,
+                ".Name" => Part::Name,
+                ".Version" => Part::Version,
+                other => {
+                    let other: String = other.chars().take(100).collect();
+                    let problem = format!("{other:?} is not supported");
+                    return Err(TemplateError { problem });
+                }
+            });
+            rest = behind;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.to_owned()));
+        }
+        Ok(Self { parts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_three_names_are_filled_in() {
+        for (text, filled) in [
+            ("a", Some("a")),
+            ("", Some("")),
+            ("{{.Name}}", Some("n")),
+            (
+                "x/{{ .Package\t}}:{{.Version}}-{{.Name}}}}",
+                Some("x/p:v-n}}"),
+            ),
+            ("{{.Name", None),
+            ("{{.name}}", None),
+            ("{{.}}", None),
+            ("{{}}", None),
+            ("{{/* a */}}", None),
+            ("{{.Name | len}}", None),
+            ("{{ {{.Name}} }}", None),
+        ] {
+            let template = text.parse::<Template>();
+            let got = template.as_ref().map(|it| it.fill("p", "n", "v"));
+            assert_eq!(got.ok().as_deref(), filled, "{text:?}");
+        }
+    }
+}

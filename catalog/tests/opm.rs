@@ -1,0 +1,143 @@
+//! Our output beside that of the real `opm`, byte by byte, on the same input.
+//!
+//! Nothing is compared with files that were recorded once: opm runs each time. Where the two differ on purpose,
+//! docs/catalogs.md says so, and the tests here say it again.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    reason = "helpers of tests fail by panicking; tables are long"
+)]
+
+mod opm {
+    mod bundles;
+    mod catalogs;
+}
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Output,
+};
+
+use catalog::{
+    Limits, Source,
+    render::{Error, Format, Image, Level, Render, Rendered, Template},
+};
+use tempfile::TempDir;
+
+/// A folder with files, gone when dropped.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+/// What opm prints, or what it says instead.
+fn run(folder: &Path, args: &[&str]) -> Result<String, String> {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = tests::opm(folder, args);
+    if status.success() {
+        Ok(String::from_utf8(stdout).unwrap())
+    } else {
+        Err(String::from_utf8(stderr).unwrap())
+    }
+}
+
+fn print(rendered: &Rendered, format: Format) -> String {
+    let mut out = Vec::new();
+    rendered.write(format, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// What we make of folders, each of which is a catalog or a bundle.
+fn ours(folders: &[PathBuf], level: Level, template: Option<&str>) -> Result<Rendered, Error> {
+    let template: Option<Template> = template.map(|it| it.parse().unwrap());
+    let mut render = Render::new(level);
+    for folder in folders {
+        if folder.join("manifests").is_dir() && folder.join("metadata").is_dir() {
+            let content = unpacker::open(folder, &unpacker::Options::default()).unwrap();
+            let image = template.as_ref().map_or(Image::Unknown, Image::Template);
+            render.bundle(&content.content, image)?;
+        } else {
+            render.catalog(Source::Folder(folder), &Limits::default())?;
+        }
+    }
+    Ok(render.finish())
+}
+
+/// Both formats and all levels are the same bytes.
+fn assert_same(folders: &[&str], root: &Path, template: Option<&str>) {
+    for level in Level::NAMES {
+        for format in [Format::Json, Format::Yaml] {
+            assert_same_in(folders, root, template, level, format);
+        }
+    }
+}
+
+fn assert_same_in(
+    folders: &[&str],
+    root: &Path,
+    template: Option<&str>,
+    level: &str,
+    format: Format,
+) {
+    let paths: Vec<PathBuf> = folders.iter().map(|it| root.join(it)).collect();
+    let rendered = ours(&paths, level.parse().unwrap(), template);
+    let name = format.extension();
+    let mut args = vec!["render", "--migrate-level", level, "-o", name];
+    if let Some(template) = template {
+        args.extend(["--alpha-image-ref-template", template]);
+    }
+    args.extend(folders);
+    match (&rendered, run(root, &args)) {
+        (Ok(rendered), Ok(theirs)) => same(&print(rendered, format), &theirs),
+        (Err(_), Err(_)) => {}
+        (Err(ours), Ok(_)) => panic!("{folders:?} {level} {name}: only we refuse it: {ours}"),
+        (Ok(_), Err(theirs)) => {
+            panic!("{folders:?} {level} {name}: only opm refuses it: {theirs}")
+        }
+    }
+}
+
+/// Shows the first lines that differ, not megabytes.
+#[track_caller]
+fn same(ours: &str, theirs: &str) {
+    if ours == theirs {
+        return;
+    }
+    let at = ours
+        .lines()
+        .zip(theirs.lines())
+        .position(|(ours, theirs)| ours != theirs)
+        .unwrap_or_else(|| ours.lines().count().min(theirs.lines().count()));
+    let around = |text: &str| {
+        let lines = text.lines().skip(at.saturating_sub(5)).take(9);
+        lines
+            .map(|line| line.chars().take(300).collect::<String>() + "\n")
+            .collect::<String>()
+    };
+    panic!(
+        "line {} differs\n--- ours\n{}--- opm\n{}",
+        at + 1,
+        around(ours),
+        around(theirs)
+    );
+}

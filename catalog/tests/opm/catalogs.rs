@@ -1,0 +1,322 @@
+//! File-based catalogs.
+
+use crate::*;
+
+const PACKAGE: &str = "schema: olm.package\nname: a\ndefaultChannel: stable\n";
+
+/// One file each, so that opm reads it in one order.
+fn check(text: &str) {
+    let folder = Folder::new(&[("catalog", text)]);
+    assert_same(&["."], folder.path(), None);
+}
+
+#[test]
+fn known_blobs_have_their_fields_in_order() {
+    for text in [
+        PACKAGE,
+        "{\"Schema\": \"olm.package\", \"NAME\": \"a\", \"extra\": 1, \"icon\": {\"mediaType\": \"m\", \"base64data\": \"YWI=\\n\"}}",
+        "schema: olm.package\nname: a\nicon: {base64data: YW=J, mediatype: m}",
+        "schema: olm.package\nname: a\nicon: {base64data: YWJ=, mediatype: m}",
+        "schema: olm.package\nname: a\nicon: {}\ndescription: \"<b>\"\nproperties: []",
+        "schema: olm.package\nname: a\nicon: null\ndefaultChannel: null\nproperties: [{type: a}, {value: 1.0}, null]",
+        "schema: olm.channel\npackage: a\nname: b",
+        "schema: olm.channel\npackage: a\nname: b\nentries: []\nproperties: [{type: x, value: {b: 1, a: 9007199254740993}}]",
+        "schema: olm.channel\npackage: a\nname: b\nentries: [{name: c, replaces: d, skips: [e, null], skipRange: <1.0.0}, {skips: []}, null]",
+        "schema: olm.bundle\npackage: a\nname: b",
+        "schema: olm.bundle\npackage: a\nimage: c\nrelatedImages: [{image: z, name: 1z}, {name: n}, {image: a, name: x}, {image: a, name: b}, null]",
+        "schema: olm.bundle\npackage: a\nproperties: [{type: olm.csv.metadata, value: {}}, {type: z, value: 1}, {type: olm.bundle.object, value: {}}, {type: a, value: [1e21, 1e-7, 1.0]}]",
+        "schema: olm.deprecations\npackage: a",
+        "schema: olm.deprecations\npackage: a\nentries: [{reference: {schema: olm.bundle, name: b}, message: m}, {reference: {schema: olm.package}}, {}, null]",
+        "schema: other\npackage: a\nb: [{d: 1, c: [[], {}]}]\na: null",
+        "schema: other\nname: x\nschema2: 1\nSchema2: 2",
+        "schema: olm.package",
+        "schema: olm.channel\nname: x",
+        "schema: olm.bundle\nname: x\nimage: y",
+        "schema: olm.deprecations",
+    ] {
+        check(text);
+    }
+}
+
+#[test]
+fn what_has_another_type_is_refused() {
+    for text in [
+        "schema: olm.package\nname: 7",
+        "schema: olm.package\nname: a\nicon: x",
+        "schema: olm.package\nname: a\nicon: {base64data: '!'}",
+        "schema: olm.package\nname: a\nproperties: x",
+        "schema: olm.package\nname: a\nproperties: [{type: 7}]",
+        "schema: olm.channel\nname: a\nentries: {}",
+        "schema: olm.channel\nname: a\nentries: [x]",
+        "schema: olm.channel\nname: a\nentries: [{skips: x}]",
+        "schema: olm.channel\nname: a\nentries: [{skips: [7]}]",
+        "schema: olm.bundle\nname: a\nimage: []",
+        "schema: olm.bundle\nname: a\nrelatedImages: [7]",
+        "schema: olm.bundle\npackage: 7",
+        "schema: olm.deprecations\nentries: [{reference: x}]",
+        "schema: 7",
+        "schema: ''",
+        "name: x",
+        "{",
+        "[]",
+        "schema: other\nSCHEMA: other",
+        "schema: other\n--- x\nschema: other",
+    ] {
+        check(text);
+    }
+}
+
+/// As `base64 -w0` would.
+fn base64(text: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for chunk in text.as_bytes().chunks(3) {
+        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or_default());
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for digit in 0..4 {
+            let sextet = DIGITS[(bits >> (18 - 6 * digit) & 63) as usize];
+            out.push(if digit <= chunk.len() {
+                sextet.into()
+            } else {
+                '='
+            });
+        }
+    }
+    out
+}
+
+#[test]
+fn objects_within_bundles_become_metadata_where_that_is_wanted() {
+    let csv = r#"{"kind": "ClusterServiceVersion", "metadata": {"name": "a.v1", "annotations": {"x": "<y>"}}, "spec": {"version": "1.0.0", "displayName": "A"}}"#;
+    let yaml = "kind: ClusterServiceVersion\nmetadata: {name: a.v1}\nspec: {version: 1.0.0, keywords: [x]}\n";
+    let bundle = |image: &str, objects: &[&str], more: &str| {
+        let objects: Vec<_> = objects
+            .iter()
+            .map(|it| {
+                format!(
+                    "{{\"type\":\"olm.bundle.object\",\"value\":{{\"data\":\"{}\"}}}}",
+                    base64(it)
+                )
+            })
+            .chain((!more.is_empty()).then(|| more.to_owned()))
+            .collect();
+        format!(
+            "{{\"schema\":\"olm.bundle\",\"package\":\"a\",\"name\":\"a.v1\",\"image\":\"{image}\",\"properties\":[{}]}}",
+            objects.join(",")
+        )
+    };
+    let metadata = r#"{"type":"olm.csv.metadata","value":{"b":1,"a":2}}"#;
+    let other = r#"{"type":"x","value":1}"#;
+    for text in [
+        bundle("i", &[csv], ""),
+        bundle("i", &[yaml], other),
+        bundle("", &[csv], other),
+        bundle("i", &["{\"kind\":\"A\"}", csv, yaml], other),
+        bundle("i", &[csv], metadata),
+        bundle("i", &["{\"kind\":\"A\"}"], other),
+        bundle("i", &["{"], other),
+        bundle("i", &["{", csv], other),
+        bundle("i", &["a: ["], other),
+        bundle("i", &["", "a", "[]"], other),
+        bundle(
+            "i",
+            &["kind: ClusterServiceVersion\nspec: {version: x}"],
+            other,
+        ),
+        bundle(
+            "i",
+            &["kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.28}"],
+            other,
+        ),
+        bundle("i", &["kind: A\n---\nkind: ClusterServiceVersion"], other),
+        bundle("i", &[csv], r#"{"type":"olm.bundle.object","value":7}"#),
+        bundle(
+            "i",
+            &[csv],
+            r#"{"type":"olm.bundle.object","value":{"data":7}}"#,
+        ),
+        bundle(
+            "i",
+            &[csv],
+            r#"{"type":"olm.bundle.object","value":{"data":"?"}}"#,
+        ),
+        bundle(
+            "i",
+            &[csv],
+            r#"{"type":"olm.bundle.object","value":{"data":"YW=="}}"#,
+        ),
+        bundle("i", &[csv], r#"{"type":"olm.bundle.object","value":null}"#),
+    ] {
+        check(&text);
+    }
+}
+
+#[test]
+fn blobs_are_ordered_by_package_and_class() {
+    let blobs = [
+        "schema: z.root",
+        "schema: olm.deprecations\npackage: b",
+        "schema: z\npackage: b",
+        "schema: a\npackage: b\nname: 2",
+        "schema: a\npackage: b\nname: '1'",
+        "schema: olm.bundle\npackage: b\nname: y",
+        "schema: olm.bundle\npackage: b\nname: x",
+        "schema: olm.channel\npackage: b\nname: y",
+        "schema: olm.channel\npackage: b\nname: x",
+        "schema: olm.package\nname: b",
+        "schema: olm.package\nname: a-b",
+        "schema: olm.package\nname: a",
+        "schema: olm.bundle\npackage: B\nname: x",
+        "schema: a.root",
+    ];
+    let text = blobs.join("\n---\n");
+    check(&text.replace("name: 2", "name: '2'"));
+}
+
+#[test]
+fn several_references_are_rendered_in_their_order() {
+    let folder = Folder::new(&[
+        ("one/a", PACKAGE),
+        ("two/a", "schema: other\npackage: a\nn: 2\n---\nschema: x"),
+        ("three/a", "schema: other\npackage: a\nn: 3\n---\nschema: y"),
+        (
+            "bundle/manifests/a.yaml",
+            "kind: ClusterServiceVersion\nmetadata: {name: a.v1}\nspec: {version: 1.0.0}",
+        ),
+        (
+            "bundle/metadata/a.yaml",
+            "annotations: {operators.operatorframework.io.bundle.package.v1: a}",
+        ),
+        ("empty/manifests", ""),
+    ]);
+    for order in [
+        ["one", "two", "three", "bundle"],
+        ["bundle", "three", "two", "one"],
+        ["two", "bundle", "two", "bundle"],
+    ] {
+        assert_same(&order, folder.path(), Some("quay.io/{{.Name}}"));
+    }
+    assert_same(&["empty"], folder.path(), None);
+}
+
+#[test]
+fn files_that_indexignore_names_are_left_out() {
+    let folder = Folder::new(&[
+        ("a", PACKAGE),
+        ("b.md", "# no catalog"),
+        (".indexignore", "*.md\nsub/*\n!sub/c\n"),
+        ("sub/b", "{"),
+        ("sub/c", "schema: x\npackage: a"),
+        ("deep/er/d", "{\"schema\": \"y\", \"package\": \"b\"}"),
+        ("deep/.indexignore", "e"),
+        ("deep/er/e", "["),
+    ]);
+    assert_same(&["."], folder.path(), None);
+}
+
+/// Texts that are hard to write: what they are made of is chosen by a generator that always starts the same.
+#[test]
+fn yaml_is_what_go_prints() {
+    const PARTS: &[&str] = &[
+        "a",
+        "B",
+        "7",
+        "0",
+        " ",
+        " ",
+        "  ",
+        "word ",
+        "longer-word ",
+        ":",
+        ": ",
+        " #",
+        "#",
+        "-",
+        "- ",
+        "?",
+        "'",
+        "\"",
+        "\\",
+        "\n",
+        "\n\n",
+        "\n ",
+        "\t",
+        "\r",
+        "é",
+        "\u{a0}",
+        "\u{2028}",
+        "\u{2029}",
+        "\u{feff}",
+        "😀",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "&",
+        "*",
+        "!",
+        "|",
+        ">",
+        "%",
+        "@",
+        "`",
+        "~",
+        "=",
+        "<<",
+        "true",
+        "yes",
+        "No",
+        "null",
+        "1.5",
+        "1e3",
+        "0x1F",
+        "0o7",
+        "1_0",
+        "1:30",
+        "12:30:45",
+        "2020-01-02",
+        "2020-01-02T03:04:05Z",
+        ".5",
+        ".inf",
+        "-.inf",
+        "+1",
+        "---",
+        "...",
+        "\u{1}",
+        "\u{1b}",
+        "\u{fffd}",
+        "\u{e000}",
+        "the quick brown fox jumps over the lazy dog ",
+    ];
+    // U+0085 is missing: Go's YAML takes it for the end of a line in the JSON that it converts.
+    // opm cannot read keys of more than 1024 bytes in what it has just written itself.
+    const KEY: usize = 12;
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = |bound: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        usize::try_from(seed % bound as u64).unwrap()
+    };
+    let mut text = String::new();
+    for number in 0..3000 {
+        let mut value = |most: usize| {
+            let parts = [1, 2, 5, most][next(4)].min(most);
+            let parts = (0..=next(parts)).map(|_| PARTS[next(PARTS.len())]);
+            parts.collect::<String>()
+        };
+        let blob = serde_json::json!({
+            "schema": "x",
+            "n": number,
+            "text": value(40),
+            "list": [value(40), [value(40), {value(KEY): value(40)}], {value(KEY): [value(40)], "a": {"b": value(40)}}, [], {}],
+            "map": {value(KEY): value(40), value(KEY): value(40), value(KEY): {value(KEY): value(40)}},
+            "order": {"a1": 1, "a10": 2, "a9": 3, "a01": 4, "A": 5, "a-b": 6, "a.b": 7, "a": 8, "10": 9, "9": 10},
+            "numbers": [1.5, 1e6, 123_456.0, 1e21, 1e-7, -0.0, 0, u64::MAX, i64::MIN, 0.000_1, 0.000_01, 1e20, 12345.678],
+        });
+        text.push_str(&blob.to_string());
+        text.push('\n');
+    }
+    check(&text);
+}
