@@ -69,6 +69,7 @@ pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
         digest: transferred,
         tree,
         skipped,
+        ..
     } = reach.fetch(&source, &options(args))?;
     drop(reach);
     if tree.is_empty() {

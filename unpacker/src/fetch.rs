@@ -1,6 +1,7 @@
 //! What every source gives, and how far it has come.
 
 use std::{
+    collections::BTreeMap,
     io,
     sync::{
         Arc,
@@ -24,6 +25,8 @@ pub struct Fetched {
     pub tree: Tree,
     /// What it had besides.
     pub skipped: Skipped,
+    /// The labels of an image whose labels tell what is read of it ([`crate::Selection::Natural`]); else there are none.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Fetches what a source holds. An archive may hold the bundle in a folder, which is taken off.
@@ -112,6 +115,7 @@ pub fn local(local: &Local, platform: Option<&str>, options: &Options) -> Result
         digest: None,
         tree,
         skipped,
+        labels: BTreeMap::new(),
     })
 }
 

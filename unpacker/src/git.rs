@@ -46,6 +46,7 @@ mod tree;
 mod walk;
 
 use std::{
+    collections::BTreeMap,
     future::Future,
     io::{self, Read},
     time::Instant,
@@ -193,6 +194,7 @@ async fn transfer(
             digest: None,
             tree,
             skipped,
+            labels: BTreeMap::new(),
         })
     });
     read.await.unwrap_or(Err(Problem::Aborted.into()))

@@ -1,6 +1,7 @@
 //! Archives behind a URL.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Read},
     time::Instant,
 };
@@ -181,6 +182,7 @@ async fn attempt(
         digest: Some(digest),
         tree: tree.strip_top_folder(),
         skipped,
+        labels: BTreeMap::new(),
     })
 }
 

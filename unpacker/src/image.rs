@@ -13,6 +13,8 @@
 
 mod layers;
 
+use std::collections::BTreeMap;
+
 use manifests::image::Reference;
 
 use crate::{
@@ -91,9 +93,9 @@ async fn fetch_from(
             limit: options.image.bytes,
         });
     }
-    let select = match &options.select {
+    let (select, labels) = match &options.select {
         Selection::Natural => natural(&session, &found.manifest, &what, access).await?,
-        chosen => chosen.clone(),
+        chosen => (chosen.clone(), BTreeMap::new()),
     };
     progress.set_total(total);
     let options = Options {
@@ -118,22 +120,23 @@ async fn fetch_from(
         digest: Some(found.digest),
         tree,
         skipped,
+        labels,
     })
 }
 
-/// The folders that the image's labels name.
+/// The folders that the image's labels name, and these labels.
 async fn natural(
     session: &Session,
     manifest: &oci::Manifest,
     what: &str,
     access: &Access,
-) -> Result<Selection, Error> {
+) -> Result<(Selection, BTreeMap<String, String>), Error> {
     let document = |source| Error::Document {
         what: what.to_owned(),
         source,
     };
     if manifest.artifact.is_some() {
-        return Ok(Selection::All);
+        return Ok((Selection::All, BTreeMap::new()));
     }
     let config = &manifest.config;
     if config.size > oci::DOCUMENT_LIMIT {
@@ -147,7 +150,8 @@ async fn natural(
     };
     let config = blob.bytes(session, &access.patience).await?;
     let labels = oci::labels(&config).map_err(document)?;
-    oci::select(&labels).map_err(document)
+    let select = oci::select(&labels).map_err(document)?;
+    Ok((select, labels))
 }
 
 fn places(image: &Image, access: &Access) -> Result<Vec<Place>, Error> {

@@ -16,6 +16,7 @@ mod layout;
 mod shelf;
 
 use std::{
+    collections::BTreeMap,
     io::{self, Read},
     path::Path,
 };
@@ -64,6 +65,7 @@ pub fn image(local: &Local, platform: Option<&str>, options: &Options) -> Result
         digest: image.manifest,
         tree: image.tree,
         skipped: image.skipped,
+        labels: image.labels,
     })
 }
 
@@ -74,6 +76,7 @@ struct Image {
     manifest: Option<Digest>,
     tree: crate::Tree,
     skipped: crate::Skipped,
+    labels: BTreeMap<String, String>,
 }
 
 fn unpack(path: &Path, source: Failure) -> Failure {
@@ -86,13 +89,15 @@ fn unpack(path: &Path, source: Failure) -> Failure {
     }
 }
 
-/// The layers of an image with this configuration.
-fn layers(config: &[u8], options: &Options) -> Result<Layers> {
+/// The layers of an image with this configuration, and the labels if they have a say.
+fn layers(config: &[u8], options: &Options) -> Result<(Layers, BTreeMap<String, String>)> {
     let mut options = options.clone();
+    let mut labels = BTreeMap::new();
     if options.select == Selection::Natural {
-        options.select = oci::select(&oci::labels(config)?)?;
+        labels = oci::labels(config)?;
+        options.select = oci::select(&labels)?;
     }
-    Layers::new(&options)
+    Ok((Layers::new(&options)?, labels))
 }
 
 /// Which of several images a name means: all of its full name, what follows the last slash of that, or its tag.

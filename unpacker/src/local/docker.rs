@@ -74,7 +74,7 @@ pub(super) fn read(shelf: &Shelf, name: Option<&str>, options: &Options) -> Resu
         }
         .into());
     }
-    let mut stack = layers(&config, options)?;
+    let (mut stack, labels) = layers(&config, options)?;
     for (layer, wanted) in saved.layers.iter().zip(&wanted).rev() {
         let wanted = wanted.parse().map_err(oci::Error::Digest)?;
         push(shelf, layer, wanted, &mut stack)?;
@@ -85,6 +85,7 @@ pub(super) fn read(shelf: &Shelf, name: Option<&str>, options: &Options) -> Resu
         manifest: None,
         tree,
         skipped,
+        labels,
     })
 }
 

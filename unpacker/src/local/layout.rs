@@ -1,5 +1,7 @@
 //! The OCI image layout: `index.json`, and every blob under its digest.
 
+use std::collections::BTreeMap;
+
 use super::{
     Error, Image, Shelf, Summed, is_named, layers, listed,
     shelf::{check, sum},
@@ -44,9 +46,9 @@ pub(super) fn read(
 
     let path = path(manifest.config.digest);
     let config = shelf.verified(&path, manifest.config.digest)?;
-    let mut stack = match manifest.artifact {
+    let (mut stack, labels) = match manifest.artifact {
         // What is pushed as an artifact is all meant to be there.
-        Some(_) => Layers::new(options)?,
+        Some(_) => (Layers::new(options)?, BTreeMap::new()),
         None => layers(&config, options)?,
     };
     for layer in manifest.layers.iter().rev() {
@@ -62,6 +64,7 @@ pub(super) fn read(
         manifest: Some(digest),
         tree,
         skipped,
+        labels,
     })
 }
 

@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::atomic::AtomicUsize,
     time::{Duration, Instant},
@@ -50,6 +51,7 @@ impl Origin {
             digest: None,
             tree: crate::Tree::from_content(files.finish()),
             skipped: Skipped::default(),
+            labels: BTreeMap::new(),
         })
     }
 
