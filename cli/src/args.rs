@@ -7,6 +7,7 @@ mod conversion;
 mod duration;
 mod instances;
 mod limits;
+mod render;
 mod transfer;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -29,6 +30,7 @@ pub(crate) use self::{
         Format, InstallArgs, PauseArgs, ResumeArgs, ServiceArgs, StatusArgs, UninstallArgs,
     },
     limits::{FileLimitArgs, LimitArgs},
+    render::{Blobs, MigrateArgs, RenderArgs},
     transfer::{PushArgs, UnpackArgs},
 };
 

@@ -3,6 +3,7 @@
 mod choosing;
 mod drawing;
 mod listing;
+mod rendering;
 mod validating;
 
 use std::{
@@ -28,6 +29,8 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<Exit> {
         CatalogCommand::List(args) => listing::run(args),
         CatalogCommand::Choose(args) => choosing::run(args),
         CatalogCommand::Graph(args) => drawing::run(args),
+        CatalogCommand::Render(args) => rendering::run(args),
+        CatalogCommand::Migrate(args) => rendering::migrate(args),
     }
 }
 
