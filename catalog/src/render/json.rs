@@ -75,9 +75,13 @@ pub(super) fn escaped(json: &[u8]) -> Vec<u8> {
     out
 }
 
+/// How deep what is indented may be nested. Indentation grows with the square of the depth: 10,000 levels, which Go
+/// allows, would make 400 MB of 20 KB.
+pub(super) const DEPTH: usize = 1000;
+
 /// Appends compact JSON with four spaces a level and a line break at the end. Empty objects and lists stay on their
-/// line.
-pub(super) fn indent(json: &[u8], out: &mut Vec<u8>) {
+/// line. `false` when it is nested deeper than [`DEPTH`]; then only a part was appended.
+pub(super) fn indent(json: &[u8], out: &mut Vec<u8>) -> bool {
     let mut level = 0_usize;
     let mut at = 0;
     while let Some(&byte) = json.get(at) {
@@ -95,6 +99,9 @@ pub(super) fn indent(json: &[u8], out: &mut Vec<u8>) {
                     at += 1;
                 } else {
                     level += 1;
+                    if level > DEPTH {
+                        return false;
+                    }
                     line(level, out);
                 }
             }
@@ -113,6 +120,7 @@ pub(super) fn indent(json: &[u8], out: &mut Vec<u8>) {
         at += 1;
     }
     out.push(b'\n');
+    true
 }
 
 /// Where the text that starts at this quote ends, its own quote included.
@@ -166,7 +174,10 @@ mod tests {
     #[test]
     fn only_what_is_filled_is_indented() {
         let mut out = Vec::new();
-        indent(br#"{"a":{},"b":[[],{"c":"x:,{\""}],"d":1}"#, &mut out);
+        assert!(indent(
+            br#"{"a":{},"b":[[],{"c":"x:,{\""}],"d":1}"#,
+            &mut out
+        ));
         let expected = "{\n    \"a\": {},\n    \"b\": [\n        [],\n        {\n            \"c\": \"x:,{\\\"\"\n        }\n    ],\n    \"d\": 1\n}\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }

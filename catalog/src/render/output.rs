@@ -71,16 +71,34 @@ impl Format {
 
     fn write(self, blob: &Blob, out: &mut Vec<u8>) -> io::Result<()> {
         match self {
-            Self::Json => json::indent(&blob.json, out),
+            Self::Json => {
+                if !json::indent(&blob.json, out) {
+                    return Err(
+                        blob.cannot(&format!("is nested deeper than {} levels", json::DEPTH))
+                    );
+                }
+            }
             Self::Yaml => {
-                // What is nested deeper than serde_json reads would be no use to anybody.
-                let value: Value = serde_json::from_slice(&blob.json)?;
+                let value: Value = serde_json::from_slice(&blob.json)
+                    .map_err(|error| blob.cannot(&format!("cannot be written as YAML: {error}")))?;
                 let mut text = String::from("---\n");
                 yaml::write_as_go(&mut text, &value);
                 out.extend_from_slice(text.as_bytes());
             }
         }
         Ok(())
+    }
+}
+
+// === impl Blob ===
+
+impl Blob {
+    /// An error that names the blob.
+    fn cannot(&self, problem: &str) -> io::Error {
+        let short = |text: &str| text.chars().take(100).collect::<String>();
+        let (package, key) = (short(&self.package), short(&self.key));
+        let text = format!("a blob of package {package:?} ({key:?}) {problem}; leave it out");
+        io::Error::new(io::ErrorKind::InvalidData, text)
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod bundle;
 mod catalog;
+mod catalog_render;
 mod convert;
 mod docs;
 mod general;

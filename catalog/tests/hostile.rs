@@ -1,0 +1,224 @@
+//! What strangers may hand to `render`: whatever it is, there is an answer, the same one twice.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail by panicking"
+)]
+
+use std::time::{Duration, Instant};
+
+use catalog::{
+    Limits, Source,
+    render::{Format, Image, Level, Render},
+};
+use manifests::content::{self, Builder, Content};
+
+const CSV: &str = r#"{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+ "metadata": {"name": "a.v1", "annotations": {"olm.properties": "[{\"type\": \"x\", \"value\": [1.0]}]"}},
+ "spec": {"version": "1.0.0", "release": 1, "relatedImages": [{"name": "a", "image": "b"}],
+  "customresourcedefinitions": {"owned": [{"name": "as.a.b", "kind": "A", "version": "v1"}], "required": []},
+  "apiservicedefinitions": {"owned": [{"name": "b", "group": "g", "kind": "B", "version": "v1"}]},
+  "install": {"strategy": "deployment", "spec": {"deployments": [{"name": "d", "spec": {"template": {"spec":
+   {"containers": [{"name": "c", "image": "i"}]}}}}]}}}}"#;
+const CRD: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "as.a.b"},
+ "spec": {"group": "a.b", "names": {"kind": "A", "plural": "as"}, "versions": [{"name": "v1"}]}}"#;
+const METADATA: &str = r#"{"annotations": {"operators.operatorframework.io.bundle.package.v1": "a"},
+ "properties": [{"type": "olm.gvk", "value": {"group": "g", "kind": "K", "version": "v"}}, {"type": "y", "value": "<"}],
+ "dependencies": [{"type": "olm.package", "value": {"packageName": "p", "version": ">1.0.0"}}]}"#;
+const CATALOG: &str = r#"{"schema": "olm.package", "name": "a", "icon": {"base64data": "YQ==", "mediatype": "m"}}
+{"schema": "olm.channel", "package": "a", "name": "c", "entries": [{"name": "b", "skips": ["x"]}]}
+{"schema": "olm.bundle", "package": "a", "name": "b", "image": "i", "relatedImages": [{"image": "z"}, {"image": "y"}],
+ "properties": [{"type": "olm.bundle.object", "value": {"data": "a2luZDogQ2x1c3RlclNlcnZpY2VWZXJzaW9u"}}, {"type": "z", "value": 1e9}]}
+{"schema": "olm.deprecations", "package": "a", "entries": [{"reference": {"schema": "olm.bundle", "name": "b"}, "message": "m"}]}
+{"schema": "other", "a": [[{}]]}"#;
+
+/// Marsaglia's xorshift: the same bytes on every machine.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit.max(1) as u64).unwrap()
+    }
+}
+
+/// Pieces that have hurt somebody.
+const ODD: &[&str] = &[
+    "null",
+    "{}",
+    "[]",
+    "\"\"",
+    "-1",
+    "1e999",
+    "1e300",
+    "\u{0}",
+    "\n---\n",
+    "{",
+    "}",
+    "[",
+    "]",
+    "\"",
+    "\\",
+    "\\ud800",
+    ":",
+    ",",
+    "&a",
+    "*a",
+    "<<: *a",
+    "!!binary x",
+    "\t",
+    "\u{feff}",
+    "\u{85}",
+    "../..",
+    "olm.bundle",
+    "olm.csv.metadata",
+    "kind",
+    "true",
+];
+
+/// Cuts, copies, replaces or inserts something somewhere.
+fn mutated(text: &str, random: &mut Random) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..=random.below(4) {
+        let (from, length) = (random.below(bytes.len()), random.below(20));
+        let to = (from + length).min(bytes.len());
+        let piece: Vec<u8> = match random.below(4) {
+            0 => Vec::new(),
+            1 => bytes[from..to].repeat(2),
+            2 => vec![u8::try_from(random.below(256)).unwrap()],
+            _ => ODD[random.below(ODD.len())].into(),
+        };
+        let replaced = if random.below(2) == 0 { to } else { from };
+        bytes.splice(from..replaced, piece);
+    }
+    bytes
+}
+
+fn content(files: &[(&str, &[u8])]) -> Content {
+    let mut builder = Builder::new(content::Limits::default());
+    for (path, bytes) in files {
+        builder.add(path, 0o644, &mut &**bytes).unwrap();
+    }
+    builder.finish()
+}
+
+/// What becomes of it in both formats, or why it cannot be rendered.
+fn answer(render: impl Fn(&mut Render) -> Result<(), catalog::render::Error>) -> Vec<String> {
+    let mut answers = Vec::new();
+    for level in [Level::None, Level::ALL] {
+        let mut all = Render::new(level);
+        if let Err(error) = render(&mut all) {
+            answers.push(error.to_string());
+            continue;
+        }
+        answers.extend(all.take_warnings());
+        let rendered = all.finish();
+        for format in [Format::Json, Format::Yaml] {
+            let mut out = Vec::new();
+            rendered.write(format, &mut out).unwrap();
+            answers.push(String::from_utf8(out).unwrap());
+        }
+    }
+    answers
+}
+
+#[test]
+fn whatever_is_changed_gets_an_answer_fuzz() {
+    let seconds = std::env::var("RUKPAK_FUZZ_SECONDS").ok();
+    let until = seconds.map(|it| Instant::now() + Duration::from_secs(it.parse().unwrap()));
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut round = 0;
+    let mut rendered = 0;
+    while until.map_or(round < 3000, |until| Instant::now() < until) {
+        round += 1;
+        let mut change = |text: &str| match random.below(2) {
+            0 => text.as_bytes().to_vec(),
+            _ => mutated(text, &mut random),
+        };
+        let (csv, crd, metadata) = (change(CSV), change(CRD), change(METADATA));
+        let bundle = content(&[
+            ("manifests/crd.json", &crd),
+            ("manifests/csv.json", &csv),
+            ("metadata/a.json", &metadata),
+        ]);
+        let catalog = content(&[("a", &change(CATALOG))]);
+        let bundles = || answer(|it| it.bundle(&bundle, Image::Reference("quay.io/a/b:v1")));
+        let catalogs = || answer(|it| it.catalog(Source::Content(&catalog), &Limits::default()));
+        let (first, second) = (bundles(), catalogs());
+        rendered += usize::from(first.len() > 3) + usize::from(second.len() > 3);
+        assert_eq!((first, second), (bundles(), catalogs()), "round {round}");
+    }
+    assert!(
+        rendered > round / 10,
+        "only {rendered} of {round} could be rendered"
+    );
+}
+
+#[test]
+fn what_is_enormous_is_bounded() {
+    let limits = Limits {
+        document: 1 << 20,
+        values: 10_000,
+        documents: 100,
+        ..Limits::default()
+    };
+    let refused = |text: String| {
+        let catalog = content(&[("a", text.as_bytes())]);
+        let mut render = Render::new(Level::ALL);
+        render
+            .catalog(Source::Content(&catalog), &limits)
+            .unwrap_err()
+            .to_string()
+    };
+    for (text, part) in [
+        (
+            format!("{{\"schema\": \"{}\"}}", "x".repeat(2 << 20)),
+            "larger than the limit of",
+        ),
+        (
+            format!("{{\"schema\": \"x\", \"a\": [{}1]}}", "1,".repeat(20_000)),
+            "more than 10000 values",
+        ),
+        (
+            "{\"schema\": \"x\"}\n".repeat(200),
+            "more than 100 documents",
+        ),
+        (
+            format!("{{\"schema\": \"x\", \"a\": {}", "[".repeat(20_000)),
+            "more than 10000 values",
+        ),
+    ] {
+        let message = refused(text);
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_an_error() {
+    for (levels, json, yaml) in [(100, true, true), (900, true, false), (5000, false, false)] {
+        let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+        let deep = format!("{{\"schema\": \"x\", \"package\": \"p\", \"a\": {open}1{close}}}");
+        let catalog = content(&[("a", deep.as_bytes())]);
+        let mut render = Render::new(Level::None);
+        render
+            .catalog(Source::Content(&catalog), &Limits::default())
+            .unwrap();
+        let rendered = render.finish();
+        for (format, expected) in [(Format::Json, json), (Format::Yaml, yaml)] {
+            match rendered.write(format, &mut Vec::new()) {
+                Ok(()) => assert!(expected, "{levels} {format:?}"),
+                Err(error) => {
+                    assert!(!expected, "{levels} {format:?}: {error}");
+                    assert!(
+                        error
+                            .to_string()
+                            .contains("a blob of package \"p\" (\"x\")")
+                    );
+                }
+            }
+        }
+    }
+}
