@@ -24,6 +24,7 @@ generate: ## rewrite the files that are made from others
 	tests/cluster/gotypes/generate.sh
 	RUKPAK_DOCS=write $(CARGO) test -p cli --test cli docs
 	RUKPAK_GENERATE=write $(CARGO) test -p manifests --features api --test generated
+	RUKPAK_GENERATE=write $(CARGO) test -p catalog --features registry --test registry descriptors
 
 image: ## build the provisioner's image, static and without a shell, as dist/image-ARCHITECTURE.tar
 	@CARGO="$(CARGO)" image/build.sh
@@ -32,8 +33,8 @@ unpack: ## build the static binary of unpack Jobs, and print where it is
 	@CARGO="$(CARGO)" unpacker/build-static.sh
 
 bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
-	$(CARGO) bench -p manifests -p unpacker -p convert -p catalog -p provisioner --features catalog/generate \
-		--bench yaml --bench catalogs --bench store --bench unpack --bench bundles --bench objects
+	$(CARGO) bench -p manifests -p unpacker -p convert -p catalog -p provisioner --features catalog/generate,catalog/registry \
+		--bench yaml --bench catalogs --bench registry --bench store --bench unpack --bench bundles --bench objects
 
 bench-cluster: ## measure the provisioner and rukpak's own on a control plane each (RUKPAK_CORPUS: real bundles)
 	$(CARGO) bench -p provisioner --bench cluster

@@ -22,6 +22,8 @@ pub mod graph;
 pub mod json;
 mod load;
 pub mod model;
+#[cfg(feature = "registry")]
+pub mod registry;
 pub mod render;
 pub mod source;
 mod stream;

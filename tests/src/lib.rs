@@ -41,7 +41,7 @@ pub use buildah::Buildah;
 pub use corpus::{Case, Corpus, corpus};
 pub use files::FileServer;
 pub use git::{GitServer, Repository};
-pub use opm::opm;
+pub use opm::{opm, opm_command};
 pub use process::program;
 pub use provisioner::Provisioner;
 pub use registry::{Auth, Registry, docker_config};

@@ -8,6 +8,11 @@ use std::{
 
 /// Runs `opm`, which is built from its Go module where it is not there yet. There is no registry and no home for it.
 pub fn opm(folder: &Path, args: &[&str]) -> Output {
+    opm_command(folder).args(args).output().unwrap()
+}
+
+/// The same, to be started: `opm serve` does not end by itself.
+pub fn opm_command(folder: &Path) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/build.sh");
@@ -20,9 +25,7 @@ pub fn opm(folder: &Path, args: &[&str]) -> Output {
         let folder = PathBuf::from(String::from_utf8(built.stdout).unwrap().trim_end());
         folder.join("opm")
     });
-    Command::new(program)
-        .args(args)
-        .current_dir(folder)
-        .output()
-        .unwrap()
+    let mut command = Command::new(program);
+    command.current_dir(folder);
+    command
 }

@@ -1,0 +1,80 @@
+//! The digest of a catalog: of the names and the bytes of its files, and nothing else.
+//!
+//! Times, owners and modes do not count, for whoever copies or mirrors an image changes them. Several files are read at
+//! once, so what is hashed in the end is the list of their hashes.
+
+use std::{
+    io::{self, Read},
+    num::NonZero,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Limits, Source,
+    registry::store::Digest,
+    source::{Entry, Error},
+};
+
+const BUFFER: usize = 256 << 10;
+
+/// Of all files that are a part of the catalog, in the order of their paths.
+pub(super) fn of(source: Source<'_>, limits: &Limits) -> Result<Digest, Error> {
+    let entries = source.entries(limits)?;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut hashes = Vec::new();
+        let mut buffer = vec![0; BUFFER];
+        while let Some((at, entry)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            entries.get(at).map(|it| (at, it))
+        } {
+            hashes.push((at, hash(entry, &mut buffer)));
+        }
+        hashes
+    };
+    let threads = match limits.threads {
+        0 => thread::available_parallelism().map_or(1, NonZero::get),
+        threads => threads,
+    };
+    let mut hashes = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(entries.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let mut hashes = work();
+        for other in others {
+            match other.join() {
+                Ok(it) => hashes.extend(it),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        hashes
+    });
+    hashes.sort_unstable_by_key(|(at, _)| *at);
+    let mut all = Sha256::new();
+    for (entry, (_, hash)) in entries.iter().zip(hashes) {
+        all.update((entry.path.len() as u64).to_le_bytes());
+        all.update(&entry.path);
+        all.update(hash);
+    }
+    Ok(Digest(all.finalize().into()))
+}
+
+/// A file that cannot be read is a fault of the catalog and told with the others; it is no other catalog for that.
+fn hash(entry: &Entry<'_>, buffer: &mut [u8]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let mut read = || -> io::Result<()> {
+        let mut file = entry.open()?;
+        loop {
+            match file.read(buffer)? {
+                0 => return Ok(()),
+                count => hash.update(buffer.get(..count).unwrap_or_default()),
+            }
+        }
+    };
+    let is_read = read().is_ok();
+    hash.update([u8::from(is_read)]);
+    hash.finalize().into()
+}

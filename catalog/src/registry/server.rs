@@ -1,0 +1,165 @@
+//! The service: requests to answers that are mostly bytes of the store.
+//!
+//! Answers are in the store as the messages that are sent, so nothing is decoded to be encoded again, and a list is read
+//! a part at a time, when the client has taken the one before: memory depends on how many ask, and not on the catalog.
+//! Beside the registry there are health, which says SERVING for any name since every prober uses another, and
+//! reflection, by which `grpcurl` knows the protocol.
+
+mod answer;
+mod call;
+mod connection;
+
+use std::{io, sync::Arc, time::Duration};
+
+use futures::{Stream, future, stream};
+use tokio::{
+    net::TcpListener,
+    sync::oneshot,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{
+    Request, Response, Status,
+    transport::{Server, server::Router},
+};
+use tonic_health::pb::{
+    HealthCheckRequest, HealthCheckResponse,
+    health_check_response::ServingStatus,
+    health_server::{Health, HealthServer},
+};
+use tracing::{info, warn};
+
+use self::{
+    answer::{Experimental, Registry},
+    connection::Connection,
+};
+use super::store::Store;
+
+/// The descriptors of `proto/registry.proto` and of what it imports, made from it by a test.
+pub const DESCRIPTORS: &[u8] = include_bytes!("../../proto/registry.bin");
+
+/// Requests of one connection at once; OLM has a handful.
+const STREAMS: u32 = 128;
+/// How long a connection may be silent before it is asked whether somebody is there, and how long that may take.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Bytes of the headers of a request.
+const HEADERS: u32 = 16 << 10;
+/// What may be on its way to a client that has not confirmed it: lists are long, and come from memory.
+const WINDOW: u32 = 1 << 20;
+/// How long requests may go on when the service ends.
+const GRACE: Duration = Duration::from_secs(15);
+/// How long nobody is let in when there is no file descriptor left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Why there is no service any more.
+#[derive(Debug, thiserror::Error)]
+#[error("the registry's service failed")]
+pub struct Failed(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+/// Serves a catalog until `shutdown` is there. Requests that are being answered then may go on for 15 seconds.
+///
+/// # Errors
+/// When the listener cannot be served.
+pub async fn serve(
+    store: Arc<Store>,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Failed> {
+    let router = router(store).map_err(|it| Failed(it.into()))?;
+    let (end, ended) = oneshot::channel::<()>();
+    // Whoever leaves, and however, takes the connections along.
+    let connections = CancellationToken::new();
+    let _end = connections.clone().drop_guard();
+    let incoming = accept(listener, connections);
+    let service = router.serve_with_incoming_shutdown(incoming, async {
+        // Also when nobody is there any more to say so.
+        drop(ended.await);
+    });
+    let service = std::pin::pin!(service);
+    let result = match future::select(service, std::pin::pin!(shutdown)).await {
+        future::Either::Left((result, _)) => result,
+        future::Either::Right(((), service)) => {
+            info!("shutting down server");
+            drop(end);
+            timeout(GRACE, service).await.unwrap_or_else(|_| {
+                warn!(
+                    seconds = GRACE.as_secs(),
+                    "requests were still being answered"
+                );
+                Ok(())
+            })
+        }
+    };
+    result.map_err(|it| Failed(it.into()))
+}
+
+fn router(store: Arc<Store>) -> Result<Router, tonic_reflection::server::Error> {
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    Ok(Server::builder()
+        .max_concurrent_streams(STREAMS)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .http2_max_header_list_size(HEADERS)
+        .initial_stream_window_size(64 << 10)
+        .initial_connection_window_size(WINDOW)
+        .tcp_nodelay(true)
+        .add_service(Registry(Arc::clone(&store)))
+        .add_service(Experimental(store))
+        .add_service(HealthServer::new(Always))
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?))
+}
+
+/// Whoever connects. That there are no file descriptors for more of them passes.
+fn accept(
+    listener: TcpListener,
+    end: CancellationToken,
+) -> impl Stream<Item = io::Result<Connection>> {
+    stream::unfold((listener, end), |(listener, end)| async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    // Without it, answers only take longer.
+                    drop(stream.set_nodelay(true));
+                    let connection = Connection::new(stream, &end);
+                    return Some((Ok(connection), (listener, end)));
+                }
+                Err(error) => {
+                    warn!(%error, "a connection was not accepted");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    })
+}
+
+/// Health of whatever is asked for: there is no service without a catalog.
+struct Always;
+
+#[tonic::async_trait]
+impl Health for Always {
+    type WatchStream = stream::Empty<Result<HealthCheckResponse, Status>>;
+
+    async fn check(
+        &self,
+        _: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        Ok(Response::new(HealthCheckResponse {
+            status: ServingStatus::Serving.into(),
+        }))
+    }
+
+    async fn watch(
+        &self,
+        _: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented(
+            "health is not watched here; ask again",
+        ))
+    }
+}

@@ -1,0 +1,298 @@
+//! What each rpc answers.
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::{
+    StreamExt, TryStreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use prost::Message;
+use tonic::{Code, Status, body::Body, metadata::MetadataMap, server::NamedService};
+use tower::Service;
+
+use super::call::Call;
+use crate::registry::{
+    index::Entry,
+    part::is_plain,
+    query::{self, Absent},
+    store::{self, Cursor, Store},
+    wire,
+};
+
+/// The header that says that the client knows what it asks for.
+const ACKNOWLEDGE: &str = "x-acknowledge-experimental";
+
+/// `api.Registry`.
+#[derive(Debug, Clone)]
+pub(super) struct Registry(pub(super) Arc<Store>);
+
+/// `api.ExperimentalRegistry`.
+#[derive(Debug, Clone)]
+pub(super) struct Experimental(pub(super) Arc<Store>);
+
+pub(super) type Answers = BoxStream<'static, Result<Bytes, Status>>;
+pub(super) type Answering = BoxFuture<'static, Result<http::Response<Body>, Infallible>>;
+
+impl NamedService for Registry {
+    const NAME: &'static str = "api.Registry";
+}
+
+impl NamedService for Experimental {
+    const NAME: &'static str = "api.ExperimentalRegistry";
+}
+
+impl Service<http::Request<Body>> for Registry {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let store = Arc::clone(&self.0);
+        let rpc = request.uri().path().rsplit('/').next().unwrap_or_default();
+        let call = |rpc| Call::new(rpc, Arc::clone(&store));
+        match rpc {
+            "ListPackages" => call("ListPackages")
+                .stream(request, |store, _: &wire::ListPackageRequest, _| {
+                    Ok(list_packages(store))
+                }),
+            "GetPackage" => call("GetPackage").unary(request, get_package),
+            "GetBundle" => call("GetBundle").unary(request, get_bundle),
+            "GetBundleForChannel" => {
+                call("GetBundleForChannel").unary(request, get_bundle_for_channel)
+            }
+            "GetChannelEntriesThatReplace" => {
+                call("GetChannelEntriesThatReplace").stream(request, entries_that_replace)
+            }
+            "GetBundleThatReplaces" => {
+                call("GetBundleThatReplaces").unary(request, bundle_that_replaces)
+            }
+            "GetChannelEntriesThatProvide" => {
+                call("GetChannelEntriesThatProvide").stream(request, entries_that_provide)
+            }
+            "GetLatestChannelEntriesThatProvide" => {
+                call("GetLatestChannelEntriesThatProvide").stream(request, latest_that_provide)
+            }
+            "GetDefaultBundleThatProvides" => {
+                call("GetDefaultBundleThatProvides").unary(request, default_that_provides)
+            }
+            "ListBundles" => call("ListBundles")
+                .stream(request, |store, _: &wire::ListBundlesRequest, _| {
+                    Ok(list_bundles(store))
+                }),
+            _ => unimplemented(),
+        }
+    }
+}
+
+impl Service<http::Request<Body>> for Experimental {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        const RPC: &str = "ExperimentalListPackageCustomSchemas";
+        let rpc = request.uri().path().rsplit('/').next().unwrap_or_default();
+        match rpc {
+            RPC => Call::new(RPC, Arc::clone(&self.0)).stream(request, custom_schemas),
+            _ => unimplemented(),
+        }
+    }
+}
+
+fn unimplemented() -> Answering {
+    Box::pin(async { Ok(Status::unimplemented("no such rpc").into_http()) })
+}
+
+// All of these may read the store, and so are called where that may block; what streams read later is read there, too.
+
+fn list_packages(store: &Store) -> Answers {
+    let names = store.index.packages.iter().map(|it| {
+        let name = it.name.clone();
+        wire::PackageName { name }
+    });
+    messages(names)
+}
+
+fn get_package(store: &Store, asked: &wire::GetPackageRequest) -> Result<Bytes, Status> {
+    let package = query::package(&store.index, &asked.name)?;
+    Ok(package.encode_to_vec().into())
+}
+
+fn get_bundle(store: &Store, asked: &wire::GetBundleRequest) -> Result<Bytes, Status> {
+    let wire::GetBundleRequest {
+        pkg_name,
+        channel_name,
+        csv_name,
+    } = asked;
+    whole(
+        store,
+        query::bundle(&store.index, pkg_name, channel_name, csv_name),
+    )
+}
+
+fn get_bundle_for_channel(
+    store: &Store,
+    asked: &wire::GetBundleInChannelRequest,
+) -> Result<Bytes, Status> {
+    whole(
+        store,
+        query::head(&store.index, &asked.pkg_name, &asked.channel_name),
+    )
+}
+
+fn entries_that_replace(
+    store: &Arc<Store>,
+    asked: &wire::GetAllReplacementsRequest,
+    _: &MetadataMap,
+) -> Result<Answers, Status> {
+    Ok(messages(query::all_replacing(
+        &store.index,
+        &asked.csv_name,
+    )?))
+}
+
+fn bundle_that_replaces(
+    store: &Store,
+    asked: &wire::GetReplacementRequest,
+) -> Result<Bytes, Status> {
+    let wire::GetReplacementRequest {
+        csv_name,
+        pkg_name,
+        channel_name,
+    } = asked;
+    whole(
+        store,
+        query::replacing(&store.index, csv_name, pkg_name, channel_name),
+    )
+}
+
+fn entries_that_provide(
+    store: &Arc<Store>,
+    asked: &wire::GetAllProvidersRequest,
+    _: &MetadataMap,
+) -> Result<Answers, Status> {
+    let api = [&*asked.group, &*asked.version, &*asked.kind];
+    Ok(messages(query::all_providing(&store.index, api)?))
+}
+
+fn latest_that_provide(
+    store: &Arc<Store>,
+    asked: &wire::GetLatestProvidersRequest,
+    _: &MetadataMap,
+) -> Result<Answers, Status> {
+    let api = [&*asked.group, &*asked.version, &*asked.kind];
+    Ok(messages(query::latest_providing(&store.index, api)?))
+}
+
+fn default_that_provides(
+    store: &Store,
+    asked: &wire::GetDefaultProviderRequest,
+) -> Result<Bytes, Status> {
+    let api = [&*asked.group, &*asked.version, &*asked.kind];
+    whole(store, query::default_providing(&store.index, api))
+}
+
+fn list_bundles(store: &Arc<Store>) -> Answers {
+    let store = Arc::clone(store);
+    let parts = stream::try_unfold(Some(Cursor::default()), move |cursor| {
+        let store = Arc::clone(&store);
+        async move {
+            let Some(cursor) = cursor else {
+                return Ok(None);
+            };
+            let read = tokio::task::spawn_blocking(move || store.list(cursor));
+            let (messages, next) = read.await.map_err(broken)??;
+            Ok::<_, Status>(Some((stream::iter(messages).map(Ok), next)))
+        }
+    });
+    parts.try_flatten().boxed()
+}
+
+fn custom_schemas(
+    store: &Arc<Store>,
+    asked: &wire::ExperimentalListPackageCustomSchemasRequest,
+    metadata: &MetadataMap,
+) -> Result<Answers, Status> {
+    if metadata.get(ACKNOWLEDGE).is_none_or(|it| it != "true") {
+        return Ok(stream::empty().boxed());
+    }
+    let wire::ExperimentalListPackageCustomSchemasRequest {
+        schema,
+        package_name,
+    } = asked;
+    if schema.is_empty() {
+        return Err(Status::invalid_argument("schema is required"));
+    }
+    for (what, name) in [("schema", schema), ("package", package_name)] {
+        if !is_plain(name) && !name.is_empty() {
+            let text = format!(
+                "invalid custom schema query: {what} {name:?} has other characters than letters, digits, \".\", \"_\" and \"-\""
+            );
+            return Err(Status::invalid_argument(text));
+        }
+    }
+    let blobs = store.index.blobs.iter();
+    let found = blobs.filter(|it| it.schema == *schema && it.package == *package_name);
+    let pieces: Vec<_> = found.map(|it| it.blob).collect();
+    let store = Arc::clone(store);
+    let read = move |piece| {
+        let store = Arc::clone(&store);
+        async move {
+            let read = tokio::task::spawn_blocking(move || store.read(&piece));
+            Ok(Bytes::from(read.await.map_err(broken)??))
+        }
+    };
+    Ok(stream::iter(pieces).then(read).boxed())
+}
+
+fn whole(store: &Store, entry: Result<Entry<'_>, Absent>) -> Result<Bytes, Status> {
+    Ok(store.whole(&entry?)?)
+}
+
+fn messages<M: Message>(messages: impl IntoIterator<Item = M>) -> Answers {
+    let bytes: Vec<_> = messages
+        .into_iter()
+        .map(|it| Ok(it.encode_to_vec().into()))
+        .collect();
+    stream::iter(bytes).boxed()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(super) fn broken(error: tokio::task::JoinError) -> Status {
+    Status::internal(format!("the answer was not made: {error}"))
+}
+
+impl From<Absent> for Status {
+    /// As a plain error of Go.
+    fn from(absent: Absent) -> Self {
+        Self::new(Code::Unknown, absent.to_string())
+    }
+}
+
+impl From<store::Error> for Status {
+    /// Where the store is concerns nobody else.
+    fn from(error: store::Error) -> Self {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "the store cannot be read"
+        );
+        match error {
+            store::Error::Damaged { .. } => Self::data_loss("the catalog's store is damaged"),
+            store::Error::File { .. } => Self::internal("the catalog's store cannot be read"),
+        }
+    }
+}

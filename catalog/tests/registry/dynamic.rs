@@ -1,0 +1,109 @@
+//! A client that knows nothing but the protocol's file.
+
+use std::net::SocketAddr;
+
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
+use serde_json::Value;
+use tonic::{
+    Request, Status,
+    client::Grpc,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    transport::{Channel, Endpoint},
+};
+
+pub(crate) struct Dynamic {
+    pool: DescriptorPool,
+    channel: Channel,
+}
+
+impl Dynamic {
+    pub(crate) async fn connect(address: SocketAddr) -> Self {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/proto");
+        let files = protox::compile(["registry.proto"], [folder]).unwrap();
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        Self {
+            pool: DescriptorPool::from_file_descriptor_set(files).unwrap(),
+            channel: endpoint.connect().await.unwrap(),
+        }
+    }
+
+    /// All answers, as JSON with the names of the file.
+    pub(crate) async fn call(&self, rpc: &str, asked: Value) -> Result<Vec<Value>, Status> {
+        self.call_with(rpc, asked, &[]).await
+    }
+
+    pub(crate) async fn call_with(
+        &self,
+        rpc: &str,
+        asked: Value,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Vec<Value>, Status> {
+        let (service, method) = rpc.split_once('/').unwrap();
+        let service = self.pool.get_service_by_name(service).unwrap();
+        let method = service.methods().find(|it| it.name() == method).unwrap();
+        let message = DynamicMessage::deserialize(method.input(), asked).unwrap();
+        let mut request = Request::new(message);
+        for (key, value) in headers {
+            request.metadata_mut().insert(*key, value.parse().unwrap());
+        }
+        let mut grpc = Grpc::new(self.channel.clone());
+        grpc.ready().await.unwrap();
+        let path = format!("/{rpc}").parse().unwrap();
+        let mut stream = grpc
+            .server_streaming(request, path, Typed(method.output()))
+            .await?
+            .into_inner();
+        let mut answers = Vec::new();
+        while let Some(answer) = stream.message().await? {
+            let options = SerializeOptions::new().use_proto_field_name(true);
+            assert_eq!(answer.unknown_fields().count(), 0);
+            answers.push(
+                answer
+                    .serialize_with_options(serde_json::value::Serializer, &options)
+                    .unwrap(),
+            );
+        }
+        assert!(method.is_server_streaming() || answers.len() == 1);
+        Ok(answers)
+    }
+}
+
+struct Typed(MessageDescriptor);
+
+impl Codec for Typed {
+    type Encode = DynamicMessage;
+    type Decode = DynamicMessage;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self(self.0.clone())
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl Encoder for Typed {
+    type Item = DynamicMessage;
+    type Error = Status;
+
+    fn encode(&mut self, item: DynamicMessage, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        item.encode(out)
+            .map_err(|it| Status::internal(it.to_string()))
+    }
+}
+
+impl Decoder for Typed {
+    type Item = DynamicMessage;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<DynamicMessage>, Status> {
+        let message = DynamicMessage::decode(self.0.clone(), bytes);
+        message
+            .map(Some)
+            .map_err(|it| Status::internal(it.to_string()))
+    }
+}

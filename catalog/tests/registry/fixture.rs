@@ -1,0 +1,175 @@
+//! A catalog with everything that an rpc may be asked for, and servers of catalogs.
+
+use std::{fs, net::SocketAddr, path::Path, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use catalog::{
+    Limits, Source,
+    registry::{Bounds, Cache, Client, Store, serve},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+
+/// Two channels, skips, a deprecation of each kind, metadata instead of manifests, a custom schema.
+pub(crate) fn anchor() -> Vec<Value> {
+    vec![
+        json!({
+            "schema": "olm.package", "name": "anchor", "defaultChannel": "stable", "description": "Holds <ships> & boats.",
+            "icon": {"base64data": "PHN2Zy8+", "mediatype": "image/svg+xml"},
+        }),
+        json!({"schema": "olm.channel", "package": "anchor", "name": "stable", "entries": [
+            {"name": "anchor.v1.0.0"},
+            {"name": "anchor.v1.1.0", "replaces": "anchor.v1.0.0", "skips": ["anchor.v1.0.0", "anchor.v1.0.1"]},
+            {"name": "anchor.v2.0.0", "replaces": "anchor.v1.1.0", "skips": ["anchor.v1.0.0", "anchor.v0.9.0"], "skipRange": ">=1.0.0 <2.0.0"},
+        ]}),
+        json!({"schema": "olm.channel", "package": "anchor", "name": "alpha", "entries": [
+            {"name": "anchor.v2.0.0", "replaces": "anchor.v1.1.0"},
+        ]}),
+        bundle("anchor", "1.0.0", &[]),
+        bundle(
+            "anchor",
+            "1.1.0",
+            &[
+                json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "version": "v1", "kind": "Anchor"}}),
+            ],
+        ),
+        bundle(
+            "anchor",
+            "2.0.0",
+            &[
+                json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "kind": "Anchor", "version": "v1"}}),
+                json!({"type": "olm.gvk.required", "value": {"group": "sea.example.com", "kind": "Chain", "version": "v1"}}),
+                json!({"type": "olm.package.required", "value": {"packageName": "chain", "versionRange": ">1.0.0 <2.0.0"}}),
+                json!({"type": "olm.maxOpenShiftVersion", "value": "4.20"}),
+                json!({"type": "someone.else", "value": {"b": 1, "a": "<&>", "n": 1e3}}),
+                json!({"type": "olm.csv.metadata", "value": {
+                    "annotations": {"capabilities": "Basic Install"},
+                    "crdDescriptions": {"owned": [{"kind": "Anchor", "name": "anchors.sea.example.com", "version": "v1"}]},
+                    "displayName": "Anchor", "installModes": [{"supported": true, "type": "AllNamespaces"}],
+                    "minKubeVersion": "1.25.0", "provider": {"name": "Example"}, "keywords": ["sea"],
+                }}),
+            ],
+        ),
+        json!({"schema": "olm.deprecations", "package": "anchor", "entries": [
+            {"reference": {"schema": "olm.package"}, "message": "use buoy"},
+            {"reference": {"schema": "olm.channel", "name": "alpha"}, "message": "use stable"},
+            {"reference": {"schema": "olm.bundle", "name": "anchor.v1.0.0"}, "message": "it rusts"},
+        ]}),
+        json!({"schema": "example.charts", "package": "anchor", "name": "a", "deep": {"list": [1, "two", null, true]}}),
+        json!({"schema": "example.charts", "package": "anchor", "name": "b"}),
+        json!({"schema": "example.charts", "name": "everyone's"}),
+    ]
+}
+
+/// Manifests instead of an image; brings what `anchor` brings.
+pub(crate) fn buoy() -> Vec<Value> {
+    let csv = json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": {"name": "buoy.v1.0.0"}});
+    let object =
+        |text: &str| json!({"type": "olm.bundle.object", "value": {"data": STANDARD.encode(text)}});
+    let mut bundle = bundle(
+        "buoy",
+        "1.0.0",
+        &[
+            json!({"type": "olm.gvk", "value": {"group": "sea.example.com", "version": "v1", "kind": "Anchor"}}),
+            object(
+                "kind: ConfigMap\napiVersion: v1\nmetadata: {name: paint}\ndata: {colour: red}\n",
+            ),
+            object(&csv.to_string()),
+        ],
+    );
+    bundle["image"] = json!("");
+    vec![
+        json!({"schema": "olm.package", "name": "buoy", "defaultChannel": "stable"}),
+        json!({"schema": "olm.channel", "package": "buoy", "name": "stable", "entries": [{"name": "buoy.v1.0.0"}]}),
+        bundle,
+    ]
+}
+
+pub(crate) fn bundle(package: &str, version: &str, properties: &[Value]) -> Value {
+    let mut all =
+        vec![json!({"type": "olm.package", "value": {"packageName": package, "version": version}})];
+    all.extend_from_slice(properties);
+    json!({
+        "schema": "olm.bundle", "name": format!("{package}.v{version}"), "package": package,
+        "image": format!("registry.example.com/{package}:v{version}"), "properties": all,
+        "relatedImages": [{"name": "", "image": format!("registry.example.com/{package}@sha256:{:064}", 1)}],
+    })
+}
+
+/// A folder with a file for each.
+pub(crate) fn folder(files: &[(&str, &[Value])]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, metas) in files {
+        write(&folder.path().join(name), metas);
+    }
+    folder
+}
+
+pub(crate) fn write(path: &Path, metas: &[Value]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let texts: Vec<String> = metas
+        .iter()
+        .map(|it| serde_json::to_string_pretty(it).unwrap())
+        .collect();
+    fs::write(path, texts.join("\n")).unwrap();
+}
+
+pub(crate) fn build(catalog: &Path) -> (Store, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::open(folder.path()).unwrap();
+    let (store, is_new) = cache
+        .load_or_build(Source::Folder(catalog), &Limits::default())
+        .unwrap();
+    assert!(is_new);
+    (store, folder)
+}
+
+/// A catalog that is being served.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    end: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+    _cache: TempDir,
+}
+
+impl Served {
+    /// Both packages.
+    pub(crate) async fn both() -> Self {
+        let folder = folder(&[
+            ("anchor/catalog.json", &anchor()),
+            ("buoy/catalog.json", &buoy()),
+        ]);
+        Self::of(folder.path()).await
+    }
+
+    pub(crate) async fn of(catalog: &Path) -> Self {
+        let (store, cache) = build(catalog);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, ended) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            serve(Arc::new(store), listener, async { drop(ended.await) })
+                .await
+                .unwrap();
+        });
+        Self {
+            address,
+            end: Some(end),
+            task,
+            _cache: cache,
+        }
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&self.address.to_string(), Bounds::default())
+            .await
+            .unwrap()
+    }
+
+    /// Ends the service and waits until it has.
+    pub(crate) async fn stop(mut self) {
+        drop(self.end.take());
+        self.task.await.unwrap();
+    }
+}

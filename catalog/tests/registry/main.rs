@@ -1,0 +1,17 @@
+//! The registry API: a real server over TCP, our client, one that is made from the protocol, and hostile servers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod dynamic;
+mod fixture;
+mod opm;
+mod protocol;
+mod rpcs;
+mod service;
+mod stores;
+mod suspicion;

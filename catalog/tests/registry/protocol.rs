@@ -1,0 +1,106 @@
+//! The protocol's file, the descriptors that are served, and the messages in Rust are the same.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use catalog::registry::{DESCRIPTORS, wire};
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, Value};
+
+fn folder() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/proto"))
+}
+
+#[test]
+fn the_descriptors_are_made_from_the_file() {
+    let mut compiler = protox::Compiler::new([folder()]).unwrap();
+    compiler.include_imports(true);
+    compiler.open_file("registry.proto").unwrap();
+    let made = compiler.encode_file_descriptor_set();
+    let file = folder().join("registry.bin");
+    if std::env::var("RUKPAK_GENERATE").is_ok_and(|it| it == "write") {
+        fs::write(&file, &made).unwrap();
+    }
+    let there = fs::read(&file).unwrap();
+    assert!(there == made, "proto/registry.bin is stale: make generate");
+}
+
+/// Fills every field of a message, sends it through the descriptor's eyes and back.
+fn compare<M: Message + Default + PartialEq + std::fmt::Debug>(
+    pool: &DescriptorPool,
+    seen: &mut BTreeSet<String>,
+) {
+    let name = std::any::type_name::<M>().rsplit("::").next().unwrap();
+    let descriptor = pool.get_message_by_name(&format!("api.{name}")).unwrap();
+    seen.insert(name.to_owned());
+    let full = filled(&descriptor, 3);
+    let ours = M::decode(full.encode_to_vec().as_slice()).unwrap();
+    let back = DynamicMessage::decode(descriptor.clone(), ours.encode_to_vec().as_slice()).unwrap();
+    assert_eq!(back, full, "{name}");
+    // A field that the file does not have would be unknown to it.
+    assert_eq!(back.unknown_fields().count(), 0, "{name}");
+    let fields = format!("{ours:?}").replace("r#", "");
+    for field in descriptor.fields() {
+        let name = snake(field.name());
+        assert!(fields.contains(&format!("{name}: ")), "{name} in {fields}");
+    }
+}
+
+fn filled(descriptor: &MessageDescriptor, number: usize) -> DynamicMessage {
+    let mut message = DynamicMessage::new(descriptor.clone());
+    for field in descriptor.fields() {
+        let value = |at: usize| match field.kind() {
+            Kind::String => Value::String(format!("{} {number} {at}", field.full_name())),
+            Kind::Message(inner) => Value::Message(filled(&inner, number + at)),
+            other => panic!("{other:?}"),
+        };
+        let value = if field.is_list() {
+            Value::List((0..3).map(value).collect())
+        } else {
+            value(0)
+        };
+        message.set_field(&field, value);
+    }
+    message
+}
+
+fn snake(name: &str) -> String {
+    name.chars().fold(String::new(), |mut out, c| {
+        if c.is_ascii_uppercase() {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+        out
+    })
+}
+
+#[test]
+fn the_messages_are_those_of_the_file() {
+    let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
+    let mut seen = BTreeSet::new();
+    compare::<wire::Channel>(&pool, &mut seen);
+    compare::<wire::PackageName>(&pool, &mut seen);
+    compare::<wire::Package>(&pool, &mut seen);
+    compare::<wire::GroupVersionKind>(&pool, &mut seen);
+    compare::<wire::Dependency>(&pool, &mut seen);
+    compare::<wire::Property>(&pool, &mut seen);
+    compare::<wire::Bundle>(&pool, &mut seen);
+    compare::<wire::ChannelEntry>(&pool, &mut seen);
+    compare::<wire::ListPackageRequest>(&pool, &mut seen);
+    compare::<wire::ListBundlesRequest>(&pool, &mut seen);
+    compare::<wire::GetPackageRequest>(&pool, &mut seen);
+    compare::<wire::GetBundleRequest>(&pool, &mut seen);
+    compare::<wire::GetBundleInChannelRequest>(&pool, &mut seen);
+    compare::<wire::GetAllReplacementsRequest>(&pool, &mut seen);
+    compare::<wire::GetReplacementRequest>(&pool, &mut seen);
+    compare::<wire::GetAllProvidersRequest>(&pool, &mut seen);
+    compare::<wire::GetLatestProvidersRequest>(&pool, &mut seen);
+    compare::<wire::GetDefaultProviderRequest>(&pool, &mut seen);
+    compare::<wire::Deprecation>(&pool, &mut seen);
+    compare::<wire::ExperimentalListPackageCustomSchemasRequest>(&pool, &mut seen);
+    let all: BTreeSet<String> = pool
+        .all_messages()
+        .filter(|it| it.package_name() == "api")
+        .map(|it| it.name().to_owned())
+        .collect();
+    assert_eq!(seen, all);
+}

@@ -1,0 +1,291 @@
+//! Stores in their folder: what is built, used again, refused and left out.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use catalog::{
+    Limits, Source,
+    registry::{Cache, Error, Store, StoreError},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    dynamic::Dynamic,
+    fixture::{Served, anchor, build, bundle, buoy, folder, write},
+};
+
+fn load(cache: &Cache, catalog: &Path) -> Result<Store, Error> {
+    cache.load(Source::Folder(catalog), &Limits::default())
+}
+
+fn load_or_build(cache: &Cache, catalog: &Path) -> (Store, bool) {
+    cache
+        .load_or_build(Source::Folder(catalog), &Limits::default())
+        .unwrap()
+}
+
+fn only(folder: &Path) -> PathBuf {
+    let mut files = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
+    let file = files.next().unwrap();
+    assert_eq!(files.next(), None);
+    file
+}
+
+#[test]
+fn a_store_is_built_once_for_the_same_content() {
+    let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
+    let place = tempfile::tempdir().unwrap();
+    let cache = Cache::open(&place.path().join("deep/cache")).unwrap();
+    let (first, is_new) = load_or_build(&cache, catalog.path());
+    assert!(is_new);
+    let (second, is_new) = load_or_build(&cache, catalog.path());
+    assert!(!is_new);
+    assert_eq!(first.digest(), second.digest());
+    assert_eq!(load(&cache, catalog.path()).unwrap().packages(), 2);
+
+    // Nothing but names and bytes counts.
+    let copy = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
+    fs::set_permissions(
+        copy.path().join("a.json"),
+        fs::Permissions::from_mode(0o600),
+    )
+    .unwrap();
+    assert!(!load_or_build(&cache, copy.path()).1);
+
+    let folder = place.path().join("deep/cache");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder), mode(&only(&folder))), (0o770, 0o660));
+}
+
+#[test]
+fn only_the_store_of_this_very_catalog_is_loaded() {
+    let catalog = folder(&[("a.json", &anchor())]);
+    let place = tempfile::tempdir().unwrap();
+    let cache = Cache::open(place.path()).unwrap();
+    let error = load(&cache, catalog.path()).unwrap_err();
+    assert!(matches!(error, Error::Missing { .. }), "{error:?}");
+
+    let (store, _) = load_or_build(&cache, catalog.path());
+    let reported = store.digest().to_string();
+    write(&catalog.path().join("b.json"), &buoy());
+    let text = load(&cache, catalog.path()).unwrap_err().to_string();
+    let expected = format!(
+        "cache requires rebuild: cache reports digest as {reported:?}, but computed digest is \""
+    );
+    assert!(text.starts_with(&expected), "{text}");
+
+    // The old one makes room, and who serves it goes on.
+    let (new, is_new) = load_or_build(&cache, catalog.path());
+    assert!(is_new && new.packages() == 2);
+    assert!(only(place.path()).ends_with(format!("{}.registry", new.digest())));
+    store.verify().unwrap();
+}
+
+#[test]
+fn a_folder_of_something_else_is_left_alone() {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["pogreb.v1", "cache", "digest"] {
+        fs::create_dir(place.path().join(name)).unwrap();
+    }
+    Cache::open(place.path()).unwrap();
+    fs::write(place.path().join("precious"), "").unwrap();
+    fs::write(place.path().join("also"), "").unwrap();
+    let error = Cache::open(place.path()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("cache directory has unexpected contents: also,precious"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_killed_processes_left_is_swept() {
+    let catalog = folder(&[("a.json", &anchor())]);
+    let place = tempfile::tempdir().unwrap();
+    let cache = Cache::open(place.path()).unwrap();
+    let [abandoned, written] = ["unfinished-1", "unfinished-2"].map(|it| place.path().join(it));
+    fs::write(&abandoned, "half").unwrap();
+    let writing = fs::File::create(&written).unwrap();
+    writing.lock().unwrap();
+    load_or_build(&cache, catalog.path());
+    assert_eq!((abandoned.exists(), written.exists()), (false, true));
+}
+
+#[test]
+fn torn_and_foreign_files_are_refused_and_built_again() {
+    let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
+    let place = tempfile::tempdir().unwrap();
+    let cache = Cache::open(place.path()).unwrap();
+    load_or_build(&cache, catalog.path());
+    let file = only(place.path());
+    let good = fs::read(&file).unwrap();
+    let mut bad: Vec<Vec<u8>> = vec![
+        Vec::new(),
+        b"rkregis\x01".to_vec(),
+        vec![0; good.len()],
+        b"rkregis\x01".repeat(20),
+    ];
+    bad.extend([1, 79, 80, 200].map(|it| good[..good.len() - it].to_vec()));
+    bad.push(good[1..].to_vec());
+    bad.push([&good[..], b"more"].concat());
+    // The index says that it has the length of everything.
+    let mut long = good.clone();
+    let at = long.len() - 80;
+    long[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+    bad.push(long);
+    for bytes in bad {
+        fs::write(&file, &bytes).unwrap();
+        let error = Store::open(&file).unwrap_err();
+        assert!(
+            matches!(error, StoreError::Damaged { .. }),
+            "{} bytes: {error:?}",
+            bytes.len()
+        );
+        assert!(load(&cache, catalog.path()).is_err());
+        let (store, is_new) = load_or_build(&cache, catalog.path());
+        assert!(is_new);
+        store.verify().unwrap();
+    }
+}
+
+/// Every byte of the file is covered by a digest or a checksum, or is never read.
+#[test]
+fn no_changed_byte_is_served() {
+    let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
+    let (store, place) = build(catalog.path());
+    let file = only(place.path());
+    let good = fs::read(&file).unwrap();
+    drop(store);
+    for at in 0..good.len() {
+        let mut bytes = good.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&file, &bytes).unwrap();
+        let read = Store::open(&file).and_then(|it| it.verify());
+        assert!(read.is_err(), "byte {at} of {}", good.len());
+    }
+    fs::write(&file, &good).unwrap();
+    Store::open(&file).unwrap().verify().unwrap();
+}
+
+fn plain(mut bundle: Value) -> Value {
+    let property = json!({"type": "olm.bundle.mediatype", "value": "plain+v0"});
+    bundle["properties"].as_array_mut().unwrap().push(property);
+    bundle
+}
+
+#[tokio::test]
+async fn bundles_of_other_formats_are_led_past() {
+    let metas = [
+        json!({"schema": "olm.package", "name": "mixed", "defaultChannel": "new"}),
+        json!({"schema": "olm.channel", "package": "mixed", "name": "all", "entries": [
+            {"name": "mixed.v1.0.0"},
+            {"name": "mixed.v2.0.0", "replaces": "mixed.v1.0.0", "skips": ["mixed.v1.5.0"]},
+            {"name": "mixed.v3.0.0", "replaces": "mixed.v2.0.0"},
+            {"name": "mixed.v4.0.0", "replaces": "mixed.v3.0.0"},
+        ]}),
+        json!({"schema": "olm.channel", "package": "mixed", "name": "new", "entries": [{"name": "mixed.v4.0.0"}]}),
+        bundle("mixed", "1.0.0", &[]),
+        plain(bundle("mixed", "2.0.0", &[])),
+        bundle("mixed", "3.0.0", &[]),
+        plain(bundle("mixed", "4.0.0", &[])),
+    ];
+    let other = [
+        json!({"schema": "olm.package", "name": "plain", "defaultChannel": "c"}),
+        json!({"schema": "olm.channel", "package": "plain", "name": "c", "entries": [{"name": "plain.v1.0.0"}]}),
+        plain(bundle("plain", "1.0.0", &[])),
+    ];
+    let catalog = folder(&[("mixed.json", &metas), ("plain.json", &other)]);
+    let served = Served::of(catalog.path()).await;
+    let client = Dynamic::connect(served.address).await;
+    let package = client
+        .call("api.Registry/GetPackage", json!({"name": "mixed"}))
+        .await
+        .unwrap();
+    let expected = json!({"name": "mixed", "channels": [{"name": "all", "csvName": "mixed.v3.0.0"}], "defaultChannelName": "all"});
+    assert_eq!(package, [expected]);
+    let bundles = client
+        .call("api.Registry/ListBundles", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(bundles.len(), 2);
+    assert_eq!(bundles[1]["csvName"], "mixed.v3.0.0");
+    assert_eq!(bundles[1]["replaces"], "mixed.v1.0.0");
+    assert_eq!(bundles[1]["skips"], json!(["mixed.v1.5.0"]));
+    let packages = client
+        .call("api.Registry/ListPackages", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(packages, [json!({"name": "mixed"})]);
+}
+
+#[test]
+fn a_bad_package_takes_no_other_down() {
+    let broken = [
+        json!({"schema": "olm.package", "name": "broken", "defaultChannel": "no"}),
+        json!({"schema": "olm.channel", "package": "broken", "name": "c", "entries": [{"name": "broken.v1"}]}),
+    ];
+    let two = json!({"type": "olm.csv.metadata", "value": {"displayName": "x"}});
+    let double = [
+        json!({"schema": "olm.package", "name": "double", "defaultChannel": "c"}),
+        json!({"schema": "olm.channel", "package": "double", "name": "c", "entries": [{"name": "double.v1.0.0"}]}),
+        bundle("double", "1.0.0", &[two.clone(), two]),
+    ];
+    let large = [
+        json!({"schema": "olm.package", "name": "large", "defaultChannel": "c"}),
+        json!({"schema": "olm.channel", "package": "large", "name": "c", "entries": [{"name": "large.v1.0.0"}]}),
+        bundle(
+            "large",
+            "1.0.0",
+            &[json!({"type": "x", "value": "x".repeat(5 << 20)})],
+        ),
+    ];
+    let odd = [
+        json!({"schema": "../odd", "name": "x"}),
+        json!({"schema": "fine", "package": "a b"}),
+    ];
+    let catalog = folder(&[
+        ("anchor.json", &anchor()),
+        ("broken.json", &broken),
+        ("double.json", &double),
+        ("large.json", &large),
+        ("odd.json", &odd),
+    ]);
+    fs::write(
+        catalog.path().join("garbage.json"),
+        "{\"schema\": \"olm.bundle\", \"package\": \"garbage\", ",
+    )
+    .unwrap();
+    let (store, _place) = build(catalog.path());
+    assert_eq!(store.packages(), 1);
+    store.verify().unwrap();
+    let left_out = store.left_out().join("\n");
+    let told: BTreeSet<&str> = ["broken", "double", "large", "../odd", "a b"]
+        .into_iter()
+        .filter(|it| left_out.contains(it))
+        .collect();
+    assert_eq!(told.len(), 5, "{left_out}");
+    assert!(
+        left_out.contains("garbage.json:1: unexpected end of JSON input"),
+        "{left_out}"
+    );
+}
+
+#[test]
+fn an_empty_catalog_is_served() {
+    let catalog = tempfile::tempdir().unwrap();
+    let (store, _place) = build(catalog.path());
+    assert_eq!((store.packages(), store.left_out().len()), (0, 0));
+    store.verify().unwrap();
+    let absent = catalog.path().join("absent");
+    let place = tempfile::tempdir().unwrap();
+    let cache = Cache::open(place.path()).unwrap();
+    let error = cache
+        .load_or_build(Source::Folder(&absent), &Limits::default())
+        .unwrap_err();
+    assert!(matches!(error, Error::Source(_)), "{error:?}");
+}

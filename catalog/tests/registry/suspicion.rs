@@ -1,0 +1,414 @@
+//! Our client against servers that stall, cut short, never end, lie and know nothing.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use catalog::registry::{
+    Bounds, Client,
+    client::Error,
+    wire::{Bundle, Package},
+};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use http::{HeaderMap, Request, Response};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
+};
+use tonic::Code;
+
+type Body = stream::BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>;
+
+const SHORT: Duration = Duration::from_millis(300);
+
+fn bounds() -> Bounds {
+    Bounds {
+        connect: Duration::from_secs(5),
+        wait: SHORT,
+        list: Duration::from_secs(60),
+        message: 64 << 10,
+        messages: 1000,
+        total: 1 << 20,
+    }
+}
+
+/// Answers every request with this body.
+async fn server(body: impl Fn() -> Body + Send + Sync + Clone + 'static) -> SocketAddr {
+    respond(move || {
+        let body = body();
+        async move {
+            let answer = Response::builder().header("content-type", "application/grpc");
+            answer.body(StreamBody::new(body)).unwrap()
+        }
+    })
+    .await
+}
+
+async fn respond<F>(answer: impl Fn() -> F + Send + Sync + Clone + 'static) -> SocketAddr
+where
+    F: Future<Output = Response<StreamBody<Body>>> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let answer = answer.clone();
+            let service = service_fn(move |_: Request<Incoming>| {
+                let answer = answer();
+                async { Ok::<_, Infallible>(answer.await) }
+            });
+            let connection = http2::Builder::new(TokioExecutor::new());
+            tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    address
+}
+
+fn message(name: &str) -> Bytes {
+    let bundle = Bundle {
+        csv_name: name.into(),
+        ..Bundle::default()
+    };
+    framed(&bundle.encode_to_vec())
+}
+
+fn framed(message: &[u8]) -> Bytes {
+    let mut frame = vec![0];
+    frame.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
+    frame.extend_from_slice(message);
+    frame.into()
+}
+
+fn trailers(status: &str, text: &str) -> Frame<Bytes> {
+    let mut map = HeaderMap::new();
+    map.insert("grpc-status", status.parse().unwrap());
+    map.insert("grpc-message", text.parse().unwrap());
+    Frame::trailers(map)
+}
+
+fn data(bytes: impl Into<Bytes>) -> Frame<Bytes> {
+    Frame::data(bytes.into())
+}
+
+fn of(frames: Vec<Frame<Bytes>>) -> Body {
+    stream::iter(frames.into_iter().map(Ok)).boxed()
+}
+
+fn then_nothing(frames: Vec<Frame<Bytes>>) -> Body {
+    of(frames).chain(stream::pending()).boxed()
+}
+
+async fn connect(address: SocketAddr, bounds: Bounds) -> Client {
+    Client::connect(&address.to_string(), bounds).await.unwrap()
+}
+
+/// What came, and how the list ended; the test fails if it does not end.
+async fn list(address: SocketAddr, bounds: Bounds) -> (usize, Option<Error>) {
+    let client = connect(address, bounds).await;
+    timeout(Duration::from_secs(30), drain(client.list_bundles()))
+        .await
+        .unwrap()
+}
+
+async fn drain<T>(list: impl Stream<Item = Result<T, Error>>) -> (usize, Option<Error>) {
+    let mut list = std::pin::pin!(list);
+    let mut count = 0;
+    loop {
+        match list.try_next().await {
+            Ok(Some(_)) => count += 1,
+            Ok(None) => return (count, None),
+            Err(error) => return (count, Some(error)),
+        }
+    }
+}
+
+fn code(error: Option<Error>) -> Code {
+    match error {
+        Some(Error::Refused { code, .. }) => code,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_good_list_ends_well() {
+    let address = server(|| {
+        of(vec![
+            data(message("a")),
+            data(message("b")),
+            trailers("0", ""),
+        ])
+    })
+    .await;
+    let (count, error) = list(address, bounds()).await;
+    assert_eq!((count, error.map(|it| it.to_string())), (2, None));
+}
+
+#[tokio::test]
+async fn a_list_that_stalls_is_given_up() {
+    for frames in [0, 1, 3] {
+        let address =
+            server(move || then_nothing((0..frames).map(|_| data(message("a"))).collect())).await;
+        let (count, error) = list(address, bounds()).await;
+        assert_eq!(count, frames);
+        assert!(
+            matches!(
+                error,
+                Some(Error::Stalled {
+                    rpc: "ListBundles",
+                    after: SHORT,
+                    ..
+                })
+            ),
+            "{error:?}"
+        );
+        assert!(error.unwrap().is_temporary());
+    }
+    // In the middle of a message.
+    let address = server(|| then_nothing(vec![data(message("a").slice(..4))])).await;
+    assert!(matches!(
+        list(address, bounds()).await,
+        (0, Some(Error::Stalled { .. }))
+    ));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_at_all_is_given_up() {
+    let address = respond(std::future::pending).await;
+    assert!(matches!(
+        list(address, bounds()).await,
+        (0, Some(Error::Stalled { .. }))
+    ));
+    let client = connect(address, bounds()).await;
+    let error = client.get_package("a").await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Stalled {
+                rpc: "GetPackage",
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+
+    // One that does not even speak HTTP.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let silent = tokio::spawn(async move {
+        let connection = listener.accept().await;
+        std::future::pending::<()>().await;
+        drop(connection);
+    });
+    let client = Client::connect(
+        &address.to_string(),
+        Bounds {
+            connect: SHORT,
+            ..bounds()
+        },
+    )
+    .await;
+    if let Ok(client) = client {
+        let error = timeout(Duration::from_secs(30), client.get_package("a"))
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert!(error.is_temporary(), "{error:?}");
+    }
+    silent.abort();
+}
+
+#[tokio::test]
+async fn a_list_that_is_cut_short_is_no_list() {
+    // The stream ends without a status; in the middle of a message; and the connection breaks.
+    let address = server(|| of(vec![data(message("a"))])).await;
+    let (count, error) = list(address, bounds()).await;
+    assert_eq!((count, code(error)), (1, Code::Unknown));
+    let address = server(|| of(vec![data(message("a")), data(message("b").slice(..6))])).await;
+    let (count, error) = list(address, bounds()).await;
+    assert_eq!((count, code(error)), (1, Code::Internal));
+    let address = server(|| {
+        let broken = stream::once(async { Err(std::io::Error::other("gone")) });
+        of(vec![data(message("a"))]).chain(broken).boxed()
+    })
+    .await;
+    let (_, error) = list(address, bounds()).await;
+    assert_ne!(code(error), Code::Ok);
+}
+
+#[tokio::test]
+async fn an_error_at_the_end_of_a_list_is_an_error() {
+    let address = server(|| of(vec![data(message("a")), trailers("8", "enough")])).await;
+    let (count, error) = list(address, bounds()).await;
+    let text = error.as_ref().unwrap().to_string();
+    assert!(
+        text.contains("ListBundles") && text.contains("enough"),
+        "{text}"
+    );
+    assert_eq!((count, code(error)), (1, Code::ResourceExhausted));
+}
+
+#[tokio::test]
+async fn a_list_without_end_is_bounded() {
+    let endless = |size: usize| {
+        server(move || {
+            let message = message(&"x".repeat(size));
+            stream::repeat_with(move || Ok(data(message.clone()))).boxed()
+        })
+    };
+    let (count, error) = list(endless(10).await, bounds()).await;
+    assert_eq!(count, 1000);
+    assert!(
+        matches!(
+            error,
+            Some(Error::TooLarge {
+                limit: 1000,
+                unit: "messages",
+                ..
+            })
+        ),
+        "{error:?}"
+    );
+    let (count, error) = list(endless(10_000).await, bounds()).await;
+    assert!(count < 105, "{count}");
+    assert!(
+        matches!(error, Some(Error::TooLarge { unit: "bytes", .. })),
+        "{error:?}"
+    );
+    // Each message just in time.
+    let slow = server(|| {
+        let next = |()| async {
+            sleep(SHORT / 3).await;
+            Some((Ok(data(message("a"))), ()))
+        };
+        stream::unfold((), next).boxed()
+    })
+    .await;
+    let total = Duration::from_secs(1);
+    let (count, error) = list(
+        slow,
+        Bounds {
+            list: total,
+            ..bounds()
+        },
+    )
+    .await;
+    assert!((1..=20).contains(&count), "{count}");
+    assert!(
+        matches!(error, Some(Error::Stalled { after, .. }) if after == total),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_message_may_not_be_larger_than_allowed_nor_claim_to_be() {
+    let claimed = server(|| of(vec![data(vec![0, 0x7f, 0xff, 0xff, 0xff])])).await;
+    let (_, error) = list(claimed, bounds()).await;
+    assert!(
+        matches!(
+            error,
+            Some(Error::TooLarge {
+                unit: "bytes in one message",
+                ..
+            })
+        ),
+        "{error:?}"
+    );
+    let real = server(|| {
+        of(vec![
+            data(message(&"x".repeat(70 << 10))),
+            trailers("0", ""),
+        ])
+    })
+    .await;
+    assert!(matches!(
+        list(real, bounds()).await,
+        (0, Some(Error::TooLarge { .. }))
+    ));
+}
+
+#[tokio::test]
+async fn what_is_no_registry_is_refused() {
+    let garbage = server(|| of(vec![data(framed(&[0xff; 40])), trailers("0", "")])).await;
+    assert_eq!(code(list(garbage, bounds()).await.1), Code::Internal);
+    let flags = server(|| of(vec![data(vec![9, 0, 0, 0, 0]), trailers("0", "")])).await;
+    assert_eq!(code(list(flags, bounds()).await.1), Code::Internal);
+    let page = respond(|| async {
+        let page = of(vec![data("<html>")]);
+        Response::builder()
+            .status(404)
+            .header("content-type", "text/html")
+            .body(StreamBody::new(page))
+            .unwrap()
+    })
+    .await;
+    let client = connect(page, bounds()).await;
+    let error = client.get_package("a").await.unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+    let unknown = respond(|| async {
+        let answer = Response::builder()
+            .header("content-type", "application/grpc")
+            .header("grpc-status", "12");
+        answer.body(StreamBody::new(of(Vec::new()))).unwrap()
+    })
+    .await;
+    let client = connect(unknown, bounds()).await;
+    assert!(client.list_packages().await.unwrap_err().is_unimplemented());
+}
+
+#[tokio::test]
+async fn a_word_of_the_server_does_not_fill_the_log() {
+    let long = "x".repeat(8000);
+    let address = server(move || of(vec![trailers("2", &long)])).await;
+    let error = connect(address, bounds())
+        .await
+        .get_package("a")
+        .await
+        .unwrap_err();
+    assert!(error.to_string().len() < 1000);
+}
+
+#[tokio::test]
+async fn nobody_there_is_said() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let error = Client::connect(&address, bounds()).await.unwrap_err();
+    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    assert!(error.to_string().contains(&address) && error.is_temporary());
+}
+
+#[tokio::test]
+async fn a_list_is_asked_for_when_it_is_read() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let address = server(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        let package = Package {
+            name: "a".into(),
+            ..Package::default()
+        };
+        of(vec![
+            data(framed(&package.encode_to_vec())),
+            trailers("0", ""),
+        ])
+    })
+    .await;
+    let client = connect(address, bounds()).await;
+    let unread = client.list_bundles();
+    assert_eq!(client.list_packages().await.unwrap(), ["a"]);
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    drop(unread);
+}
