@@ -8,6 +8,7 @@ mod duration;
 mod instances;
 mod limits;
 mod render;
+mod serve;
 mod transfer;
 
 use std::{ffi::OsString, path::PathBuf};
@@ -31,6 +32,7 @@ pub(crate) use self::{
     },
     limits::{FileLimitArgs, LimitArgs},
     render::{Blobs, MigrateArgs, RenderArgs},
+    serve::{CatalogServeArgs, TERMINATION_LOG},
     transfer::{PushArgs, UnpackArgs},
 };
 

@@ -4,6 +4,7 @@ mod choosing;
 mod drawing;
 mod listing;
 mod rendering;
+mod serving;
 mod validating;
 
 use std::{
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<Exit> {
         CatalogCommand::Graph(args) => drawing::run(args),
         CatalogCommand::Render(args) => rendering::run(args),
         CatalogCommand::Migrate(args) => rendering::migrate(args),
+        CatalogCommand::Serve(args) => serving::run(args),
     }
 }
 

@@ -8,7 +8,7 @@
 //!                     reach ┼─ unpacking ──────────── content: a staged folder, an archive
 //!                 (networks)└─ pushing ────────────── an image in a registry
 //!
-//!  CATALOG... ─ args ─ source ── catalogs ───────────── findings, lists, a decision, a drawing
+//!  CATALOG... ─ args ─ source ── catalogs ───────────── findings, lists, a decision, a drawing, a service
 //!
 //!  NAME ─ args ─ cluster ─┬─ status ───────────────── a tree, a table, JSON, YAML
 //!            (kubeconfig) ├─ installing, uninstalling  a BundleInstance; watch tells what becomes of it

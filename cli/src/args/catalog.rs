@@ -6,7 +6,7 @@ use ::catalog::{choose::OpenShift, model::PLAIN_V0, model::REGISTRY_V1};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use manifests::{range::Range, size, version};
 
-use super::{AccessArgs, Description, MigrateArgs, RenderArgs};
+use super::{AccessArgs, CatalogServeArgs, Description, MigrateArgs, RenderArgs};
 
 /// What every command that reads catalogs says of them.
 const SOURCES: &str = "\
@@ -16,7 +16,7 @@ A catalog is one of:
                                  operators.operatorframework.io.index.configs.v1
   oci:FOLDER[:TAG], FILE.tgz, https://HOST/FILE.tgz, git+https://HOST/REPO#REF:DIR, and what else bundles come from";
 
-/// Check file-based catalogs, list what is in them, choose bundles, draw upgrade graphs, and render.
+/// Check file-based catalogs, list what is in them, choose bundles, draw upgrade graphs, render, migrate and serve them.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogArgs {
     #[command(subcommand)]
@@ -31,6 +31,7 @@ pub(crate) enum CatalogCommand {
     Graph(CatalogGraphArgs),
     Render(Box<RenderArgs>),
     Migrate(Box<MigrateArgs>),
+    Serve(CatalogServeArgs),
 }
 
 /// Print everything that is wrong with catalogs.

@@ -16,6 +16,7 @@ mod inspect;
 mod places;
 mod push;
 mod remote;
+mod serve;
 mod several;
 mod sources;
 mod unpack;

@@ -1,0 +1,213 @@
+//! `rukpak catalog serve`: its flags, its ends, and what it leaves behind.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    process::{Child, ChildStderr, Stdio},
+};
+
+use catalog::registry::{Bounds, Client};
+use serde_json::{Value, json};
+
+use crate::bundle::{Place, binary};
+
+fn write_catalog(place: &Place, folder: &str, package: &str) {
+    let metas = [
+        json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"}),
+        json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": [{"name": format!("{package}.v1.0.0")}]}),
+        json!({"schema": "olm.bundle", "package": package, "name": format!("{package}.v1.0.0"), "image": "example.com/bundle:v1", "properties": [
+            {"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}},
+        ]}),
+    ];
+    let texts = metas
+        .iter()
+        .map(Value::to_string)
+        .collect::<Vec<_>>()
+        .join("\n");
+    place.write(&format!("{folder}/{package}.json"), texts);
+}
+
+/// A server that is killed with the test.
+struct Serving {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    address: String,
+}
+
+impl Serving {
+    fn start(place: &Place, args: &[&str]) -> Self {
+        let mut child = place
+            .command(&binary())
+            .args(["catalog", "serve", "--port", "0"])
+            .args(args)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut seen = String::new();
+        let address = loop {
+            let mut line = String::new();
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "{seen}");
+            if let Some((_, rest)) = line.split_once("serving registry") {
+                let (_, address) = rest.split_once("address=").unwrap();
+                let port = address
+                    .split(' ')
+                    .next()
+                    .unwrap()
+                    .rsplit(':')
+                    .next()
+                    .unwrap();
+                break format!("127.0.0.1:{port}");
+            }
+            seen.push_str(&line);
+        };
+        Self {
+            child,
+            log,
+            address,
+        }
+    }
+
+    fn packages(&self) -> Vec<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let client = Client::connect(&self.address, Bounds::default())
+                .await
+                .unwrap();
+            client.list_packages().await.unwrap()
+        })
+    }
+
+    /// The exit code, and the rest of the log.
+    fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        let id = self.child.id().to_string();
+        let killed = std::process::Command::new("kill")
+            .args(["-s", signal, &id])
+            .status();
+        assert!(killed.unwrap().success());
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_folder_is_served_until_a_signal_comes() {
+    let place = Place::new();
+    write_catalog(&place, "catalog", "tide");
+    for signal in ["TERM", "INT"] {
+        let serving = Serving::start(&place, &["catalog"]);
+        assert_eq!(serving.packages(), ["tide"]);
+        let (code, log) = serving.end(signal);
+        assert_eq!(code, Some(0), "{log}");
+        assert!(
+            log.contains("finished call") && log.contains("shutting down server"),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn the_cache_is_built_then_enforced() {
+    let place = Place::new();
+    write_catalog(&place, "catalog", "tide");
+    let serve = |args: &[&str]| {
+        place.run(&[&["catalog", "serve", "catalog", "--port", "0"], args].concat())
+    };
+    let enforced = serve(&["--cache-dir", "cache"]).exits(1);
+    assert!(
+        enforced
+            .err
+            .contains("integrity check failed: there is no cache in cache"),
+        "{}",
+        enforced.err
+    );
+    serve(&["--cache-dir", "cache", "--cache-only"]).exits(0);
+    let serving = Serving::start(&place, &["catalog", "--cache-dir", "cache"]);
+    assert_eq!(serving.packages(), ["tide"]);
+    drop(serving);
+
+    write_catalog(&place, "catalog", "wave");
+    let stale = serve(&["--cache-dir", "cache", "--termination-log", "last-words"]).exits(1);
+    let expected = "integrity check failed: cache requires rebuild: cache reports digest as \"";
+    assert!(stale.err.contains(expected), "{}", stale.err);
+    let words = fs::read_to_string(place.path("last-words")).unwrap();
+    assert!(words.starts_with(expected), "{words}");
+    let serving = Serving::start(
+        &place,
+        &[
+            "catalog",
+            "--cache-dir",
+            "cache",
+            "--cache-enforce-integrity=false",
+        ],
+    );
+    assert_eq!(serving.packages(), ["tide", "wave"]);
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    let place = Place::new();
+    write_catalog(&place, "catalog", "tide");
+    let run = |args: &[&str]| place.run(&[&["catalog", "serve"], args].concat());
+    let usage = run(&["catalog", "--cache-enforce-integrity"]).exits(2);
+    assert!(
+        usage
+            .err
+            .contains("--cache-dir must be specified with --cache-enforce-integrity"),
+        "{}",
+        usage.err
+    );
+    run(&["catalog", "--port", "70000"]).exits(2);
+    let absent = run(&["absent", "-t", "last-words"]).exits(1);
+    assert!(
+        absent.err.contains("failed to load or rebuild cache"),
+        "{}",
+        absent.err
+    );
+    assert!(
+        fs::read_to_string(place.path("last-words"))
+            .unwrap()
+            .contains("absent")
+    );
+    place.write("used/precious.txt", "");
+    let used = run(&["catalog", "--cache-dir", "used"]).exits(1);
+    assert!(
+        used.err
+            .contains("cache directory has unexpected contents: precious.txt"),
+        "{}",
+        used.err
+    );
+    // A port that is taken.
+    let listener = std::net::TcpListener::bind("[::]:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let taken = run(&["catalog", "--port", &port]).exits(1);
+    assert!(taken.err.contains("failed to listen: "), "{}", taken.err);
+}
+
+#[test]
+fn a_faulty_package_is_left_out_unless_strict() {
+    let place = Place::new();
+    write_catalog(&place, "catalog", "tide");
+    place.write(
+        "catalog/bad.json",
+        json!({"schema": "olm.package", "name": "bad"}).to_string(),
+    );
+    let serving = Serving::start(&place, &["catalog"]);
+    assert_eq!(serving.packages(), ["tide"]);
+    drop(serving);
+    let strict = place
+        .run(&["catalog", "serve", "catalog", "--strict", "--port", "0"])
+        .exits(1);
+    assert!(strict.err.contains("package \"bad\""), "{}", strict.err);
+}
