@@ -1,12 +1,12 @@
 //! With what a source may be reached: credentials and trust.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 
 use crate::{
     registry::{Credentials, Mirrors},
-    web::Patience,
+    web::{Patience, Proxies},
 };
 
 /// A password, a token or a key. It never shows in messages.
@@ -106,6 +106,10 @@ pub struct Access {
     pub quotes: Quotes,
     /// For registries.
     pub registries: Credentials,
-    /// Where the content of registries may be had.
+    /// Where the content of registries may be had, and of which it may be had at all.
     pub mirrors: Mirrors,
+    /// Certificates of authorities in PEM that are believed by a registry, `host[:port]`, and nowhere else.
+    pub authorities: BTreeMap<String, String>,
+    /// The proxies that requests go through; those that the environment names, if there are none here.
+    pub proxies: Option<Proxies>,
 }

@@ -101,7 +101,7 @@ pub async fn fetch(
         return Err(Error::Credentials { url }.into());
     }
     let patience = &access.patience;
-    let client = Client::new(&access.trust, patience)?.quoting(access.quotes);
+    let client = Client::of(access)?;
     let begin = Instant::now();
     let mut tries = 1;
     loop {

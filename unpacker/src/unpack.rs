@@ -75,9 +75,15 @@ pub async fn unpack(
     options: &Options,
     progress: &Progress,
 ) -> Result<Pinned> {
+    let mut access = access.clone();
+    if let Source::Image(image) = source
+        && !image.reference.is_pinned()
+    {
+        access.mirrors = access.mirrors.of_tag(&image.reference);
+    }
     let wanted = Arc::new(Wanted {
-        source: fetch::resolve(source, access).await?,
-        access: access.clone(),
+        source: fetch::resolve(source, &access).await?,
+        access,
         options: Options {
             spool: options.spool.clone().or_else(|| Some(store.spool().into())),
             ..options.clone()

@@ -42,7 +42,10 @@ pub use show::Shown;
 pub(crate) use show::is_markup;
 pub(crate) use show::printable;
 
-use crate::access::{Quotes, Secret, Trust, Verify};
+use crate::{
+    Access,
+    access::{Quotes, Secret, Trust, Verify},
+};
 use body::{Body, Upload};
 use wait::Wait;
 
@@ -148,6 +151,19 @@ impl Client {
     /// When the certificates to believe are malformed.
     pub fn new(trust: &Trust, patience: &Patience) -> Result<Self> {
         Self::with_proxies(trust, patience, &Proxies::from_environment())
+    }
+
+    /// A client that reaches sources as is told: whom it believes, how long it waits, through which proxies it goes and
+    /// whether it quotes.
+    ///
+    /// # Errors
+    /// When the certificates to believe are malformed.
+    pub fn of(access: &Access) -> Result<Self> {
+        let client = match &access.proxies {
+            Some(proxies) => Self::with_proxies(&access.trust, &access.patience, proxies),
+            None => Self::new(&access.trust, &access.patience),
+        };
+        Ok(client?.quoting(access.quotes))
     }
 
     /// A client that goes through these proxies, whatever the environment says.

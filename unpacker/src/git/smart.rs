@@ -32,7 +32,7 @@ pub(super) struct Smart {
 
 /// Asks a server whether it has the repository.
 pub(super) async fn connect(repository: &Url, access: &Access) -> Result<Talk> {
-    let client = Client::new(&access.trust, &access.patience)?.quoting(access.quotes);
+    let client = Client::of(access)?;
     let authorization = access.basic.as_ref().map(Basic::authorization);
     let mut url = below(repository, "info/refs");
     url.set_query(Some("service=git-upload-pack"));

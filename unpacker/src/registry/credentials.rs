@@ -264,6 +264,16 @@ impl Credentials {
     }
 }
 
+/// Of several the first ones are asked first.
+impl FromIterator<Credentials> for Credentials {
+    fn from_iter<I: IntoIterator<Item = Credentials>>(several: I) -> Self {
+        let configs = several.into_iter().flat_map(|one| one.configs);
+        Self {
+            configs: configs.collect(),
+        }
+    }
+}
+
 // === impl Config ===
 
 enum Found<'a> {

@@ -226,7 +226,9 @@ impl Error {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Credentials(_) => "CredentialsInvalid",
-            Self::Mirrors(mirrors::Error::Blocked { .. }) => "RegistryBlocked",
+            Self::Mirrors(mirrors::Error::Blocked { .. } | mirrors::Error::NotAdmitted { .. }) => {
+                "RegistryBlocked"
+            }
             Self::Mirrors(_) => "MirrorsInvalid",
             Self::Web { source, .. } => source.reason(),
             Self::NeedsCredentials { .. } | Self::Refused { .. } | Self::Denied { .. } => {

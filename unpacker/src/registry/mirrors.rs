@@ -13,19 +13,25 @@
 //! ```
 
 mod conf;
+mod scope;
 
 use manifests::image::Reference;
+use scope::{Name, matched};
 
-/// What to ask instead of registries, or before them.
+/// What to ask instead of registries, or before them, and what nobody is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mirrors {
     rules: Vec<Rule>,
+    admissions: Vec<Admission>,
+    /// What stood for the digest that is fetched.
+    tag: Option<String>,
 }
 
 /// What holds for one registry, or for a part of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// `host[:port][/path]`, or `*.host`. The longest one that matches is used, and no other.
+    /// `host[:port][/path]`, one image with its tag or digest, or `*.host`. The longest one that matches is used, and no
+    /// other.
     pub source: String,
     /// Asked in this order.
     pub mirrors: Vec<Mirror>,
@@ -35,6 +41,17 @@ pub struct Rule {
     pub location: Option<String>,
     /// Whether the source may be unverified and speak plain HTTP.
     pub insecure: bool,
+}
+
+/// Which images may be had at all, by their own names: no mirror gives what is not admitted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Admission {
+    /// Who says so, as messages name it.
+    pub by: String,
+    /// Only these, written like [`Rule::source`]; everything if there is no list, and nothing if it is empty.
+    pub allowed: Option<Vec<String>>,
+    /// Never these.
+    pub blocked: Vec<String>,
 }
 
 /// A place with the same content.
@@ -85,6 +102,18 @@ pub enum Error {
         /// The rule's source.
         source_name: String,
     },
+    /// It is not for us, wherever it is.
+    #[error(
+        "{image} may not be used: {by} {problem}; use another registry, or change what is allowed there"
+    )]
+    NotAdmitted {
+        /// Which image.
+        image: String,
+        /// Who says so.
+        by: String,
+        /// Why.
+        problem: String,
+    },
     /// Nothing is left to ask.
     #[error(
         "{image} may not be pulled: {source_name:?} is blocked, and no mirror is for it; change the list of mirrors"
@@ -127,7 +156,41 @@ impl Mirrors {
                 .chain(&rule.location)
                 .try_for_each(|location| check(location, false))?;
         }
-        Ok(Self { rules })
+        Ok(Self {
+            rules,
+            ..Self::default()
+        })
+    }
+
+    /// The same, for images that are admitted.
+    ///
+    /// # Errors
+    /// When a list names something that is no part of a registry.
+    pub fn admitting(mut self, admission: Admission) -> Result<Self, Error> {
+        let allowed = admission.allowed.iter().flatten();
+        let mut scopes = allowed.chain(&admission.blocked);
+        scopes.try_for_each(|scope| check(scope, true))?;
+        self.admissions.push(admission);
+        Ok(self)
+    }
+
+    /// The same for an image that a tag has named, and that is now fetched by the digest it stood for: mirrors for tags
+    /// have said which, and are asked for it, too; and what holds for the tag holds for it. Does nothing for an image that
+    /// is named by its digest.
+    #[must_use]
+    pub fn of_tag(self, image: &Reference) -> Self {
+        let tag = image.tag().filter(|_| !image.is_pinned());
+        Self {
+            tag: tag.map(str::to_owned),
+            ..self
+        }
+    }
+
+    /// Whether a mirror is asked for this image by its tag, and is not by its digest.
+    pub fn has_mirrors_for_tags(&self, image: &Reference) -> bool {
+        let chosen = self.chosen(&self.name(image));
+        let mut mirrors = chosen.iter().flat_map(|chosen| &chosen.rule.mirrors);
+        mirrors.any(|mirror| mirror.pull == Pull::Tags)
     }
 
     /// As given.
@@ -135,15 +198,26 @@ impl Mirrors {
         &self.rules
     }
 
+    /// As given.
+    pub fn admissions(&self) -> &[Admission] {
+        &self.admissions
+    }
+
+    /// Whether an image may be had at all, if there is a place that has it.
+    pub fn admits(&self, image: &Reference) -> bool {
+        self.admit(image).is_ok()
+    }
+
     /// Where to ask for an image, in order.
     pub(crate) fn places(&self, image: &Reference) -> Result<Vec<Place>, Error> {
-        let Some(chosen) = self.chosen(image) else {
+        self.admit(image)?;
+        let Some(chosen) = self.chosen(&self.name(image)) else {
             return Ok(vec![own(image, false)]);
         };
         let serves = |mirror: &&Mirror| match mirror.pull {
             Pull::All => true,
             Pull::Digests => image.is_pinned(),
-            Pull::Tags => !image.is_pinned(),
+            Pull::Tags => !image.is_pinned() || self.tag.is_some(),
         };
         let mirrors = chosen.rule.mirrors.iter().filter(serves);
         let mut places: Vec<Place> = mirrors
@@ -152,6 +226,11 @@ impl Mirrors {
         if !chosen.rule.blocked {
             places.push(chosen.source(image)?);
         }
+        // A mirror may be blocked by a rule of its own, as for podman.
+        places.retain(|place| {
+            let there = self.chosen(&self.name(image).at(place));
+            there.is_none_or(|there| !there.rule.blocked)
+        });
         if places.is_empty() {
             return Err(Error::Blocked {
                 image: image.to_string(),
@@ -163,7 +242,8 @@ impl Mirrors {
 
     /// Where to send an image: never to a mirror, which has what the source has.
     pub(crate) fn target(&self, image: &Reference) -> Result<Place, Error> {
-        match self.chosen(image) {
+        self.admit(image)?;
+        match self.chosen(&self.name(image)) {
             None => Ok(own(image, false)),
             Some(chosen) if chosen.rule.blocked => Err(Error::NoPush {
                 image: image.to_string(),
@@ -173,15 +253,40 @@ impl Mirrors {
         }
     }
 
-    fn chosen(&self, image: &Reference) -> Option<Chosen<'_>> {
-        let name = format!("{}/{}", image.domain(), image.path());
+    fn name<'a>(&'a self, image: &'a Reference) -> Name<'a> {
+        Name::of(image, self.tag.as_deref())
+    }
+
+    fn admit(&self, image: &Reference) -> Result<(), Error> {
+        let name = self.name(image);
+        let covers = |scope: &&String| matched(scope, &name).is_some();
+        let refusal = self.admissions.iter().find_map(|admission| {
+            if let Some(blocked) = admission.blocked.iter().find(covers) {
+                return Some((admission, format!("blocks {blocked:?}")));
+            }
+            let allowed = admission.allowed.as_ref()?;
+            let is_allowed = allowed.iter().any(|scope| covers(&scope));
+            (!is_allowed).then(|| (admission, "allows only other registries".to_owned()))
+        });
+        match refusal {
+            None => Ok(()),
+            Some((admission, problem)) => Err(Error::NotAdmitted {
+                image: image.to_string(),
+                by: admission.by.clone(),
+                problem,
+            }),
+        }
+    }
+
+    fn chosen(&self, name: &Name<'_>) -> Option<Chosen<'_>> {
         // Of two rules for the same source the first one holds.
         let rules = self.rules.iter().rev();
-        let matching = rules.filter_map(|rule| Some((matched(&rule.source, &name)?, rule)));
+        let matching = rules.filter_map(|rule| Some((matched(&rule.source, name)?, rule)));
         let (length, rule) = matching.max_by_key(|(length, _)| *length)?;
         Some(Chosen {
             rule,
-            rest: name.get(length..).unwrap_or_default().to_owned(),
+            // A source with a tag is longer than the name.
+            rest: name.text().get(length..).unwrap_or_default().to_owned(),
         })
     }
 }
@@ -189,9 +294,13 @@ impl Mirrors {
 /// Of several lists the first one goes before the others.
 impl FromIterator<Mirrors> for Mirrors {
     fn from_iter<I: IntoIterator<Item = Mirrors>>(lists: I) -> Self {
-        Self {
-            rules: lists.into_iter().flat_map(|list| list.rules).collect(),
+        let mut all = Self::default();
+        for list in lists {
+            all.rules.extend(list.rules);
+            all.admissions.extend(list.admissions);
+            all.tag = all.tag.or(list.tag);
         }
+        all
     }
 }
 
@@ -237,17 +346,6 @@ fn own(image: &Reference, insecure: bool) -> Place {
     }
 }
 
-/// How much of the beginning of a repository's name a rule's source covers.
-fn matched(source: &str, name: &str) -> Option<usize> {
-    if let Some(suffix) = source.strip_prefix('*') {
-        // `*.example.com`: all hosts below, with whatever stands before the dot.
-        let host = name.split('/').next()?;
-        return (host.len() > suffix.len() && host.ends_with(suffix)).then_some(host.len());
-    }
-    let rest = name.strip_prefix(source)?;
-    (rest.is_empty() || rest.starts_with('/')).then_some(source.len())
-}
-
 fn check(text: &str, wildcard: bool) -> Result<(), Error> {
     let fail = |problem| Error::Place {
         text: text.chars().take(200).collect(),
@@ -271,6 +369,13 @@ fn check(text: &str, wildcard: bool) -> Result<(), Error> {
         format!("{plain}.any")
     };
     let path = text.get(host.len()..).unwrap_or_default();
+    if wildcard && scope::names_one_image(text) {
+        let image = format!("{plain}{path}").parse::<Reference>();
+        return match image {
+            Ok(image) if image.domain() == plain => Ok(()),
+            _ => Err(fail("is no image with a tag or a digest")),
+        };
+    }
     let image = format!("{plain}{path}/x").parse::<Reference>();
     let same_host = |image: &Reference| image.domain() == plain;
     let pinned = |image: &Reference| image.is_pinned();
@@ -281,138 +386,4 @@ fn check(text: &str, wildcard: bool) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mirror(location: &str, pull: Pull) -> Mirror {
-        Mirror {
-            location: location.to_owned(),
-            pull,
-            insecure: false,
-        }
-    }
-
-    fn rule(source: &str, mirrors: Vec<Mirror>) -> Rule {
-        Rule {
-            source: source.to_owned(),
-            mirrors,
-            ..Rule::default()
-        }
-    }
-
-    #[test]
-    fn the_longest_source_decides_where_to_ask_and_in_which_order() {
-        let digest = format!("@sha256:{}", "a".repeat(64));
-        let mirrors = Mirrors::new([
-            rule("quay.io", vec![mirror("a.example", Pull::All)]),
-            rule(
-                "quay.io/org",
-                vec![
-                    mirror("b.example/x", Pull::Digests),
-                    mirror("c.example:5000/y/z", Pull::Tags),
-                    mirror("d.example", Pull::All),
-                ],
-            ),
-            rule("quay.io/org", vec![mirror("second.example", Pull::All)]),
-            rule("*.internal", vec![mirror("e.example/all", Pull::All)]),
-            Rule {
-                blocked: true,
-                ..rule("docker.io", vec![mirror("f.example", Pull::Digests)])
-            },
-            Rule {
-                location: Some("real.example/else".to_owned()),
-                ..rule("alias.example", vec![])
-            },
-        ])
-        .unwrap();
-        for (image, places) in [
-            ("ghcr.io/app:v1", Some(vec!["ghcr.io/app"])),
-            ("quay.io/app:v1", Some(vec!["a.example/app", "quay.io/app"])),
-            (
-                "quay.io/organisation/app",
-                Some(vec![
-                    "a.example/organisation/app",
-                    "quay.io/organisation/app",
-                ]),
-            ),
-            (
-                "quay.io/org/app:v1",
-                Some(vec![
-                    "c.example:5000/y/z/app",
-                    "d.example/app",
-                    "quay.io/org/app",
-                ]),
-            ),
-            (
-                &format!("quay.io/org/app:v1{digest}"),
-                Some(vec!["b.example/x/app", "d.example/app", "quay.io/org/app"]),
-            ),
-            (
-                "one.internal/app",
-                Some(vec!["e.example/all/app", "one.internal/app"]),
-            ),
-            (
-                "a.b.internal/app",
-                Some(vec!["e.example/all/app", "a.b.internal/app"]),
-            ),
-            ("busybox", None),
-            (
-                &format!("busybox{digest}"),
-                Some(vec!["f.example/library/busybox"]),
-            ),
-            ("alias.example/app", Some(vec!["real.example/else/app"])),
-        ] {
-            let found = mirrors.places(&image.parse().unwrap());
-            let found = found
-                .ok()
-                .map(|places| places.iter().map(Place::to_string).collect::<Vec<_>>());
-            assert_eq!(
-                found.as_deref(),
-                places
-                    .as_ref()
-                    .map(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())
-                    .as_deref(),
-                "{image}"
-            );
-        }
-    }
-
-    #[test]
-    fn places_that_are_none_are_refused() {
-        for source in [
-            "",
-            "quay.io/",
-            "https://quay.io",
-            "quay.io/app@sha256:x",
-            "quay.io/App",
-            "*.io/org",
-            "a*b.io",
-            "org",
-            "../x",
-        ] {
-            assert!(Mirrors::new([rule(source, vec![])]).is_err(), "{source}");
-        }
-        for location in [
-            "",
-            "*.io",
-            "quay.io/app:v1/x",
-            "quay.io//app",
-            "a b",
-            "../x",
-            "Mirror/x!",
-        ] {
-            let rule = rule("quay.io", vec![mirror(location, Pull::All)]);
-            assert!(Mirrors::new([rule]).is_err(), "{location}");
-        }
-        for location in ["mirror", "mirror/x", "mirror:5000", "localhost/x"] {
-            let rule = rule("quay.io", vec![mirror(location, Pull::All)]);
-            assert!(Mirrors::new([rule]).is_ok(), "{location}");
-        }
-        let whole = Mirrors::new([rule(
-            "quay.io/org/app",
-            vec![mirror("a.example", Pull::All)],
-        )])
-        .unwrap();
-        assert!(whole.places(&"quay.io/org/app".parse().unwrap()).is_err());
-    }
-}
+mod tests;

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     Access,
-    access::{Secret, Trust, Verify},
-    web::{self, Client, Patience, Request, Response},
+    access::{Secret, Verify},
+    web::{self, Client, Request, Response},
 };
 use token::Token;
 
@@ -75,25 +75,17 @@ impl Session {
             .registries
             .find(&place.registry, &place.repository)
             .await?;
-        let trust = Trust {
-            verify: if place.insecure {
-                Verify::Never
-            } else {
-                access.trust.verify
-            },
-            roots: access.trust.roots.clone(),
-        };
+        let access = &terms(place, access);
         let failed = |source| Error::Web {
             action: format!("reach the registry {}", place.registry),
             source,
         };
-        let client = Client::new(&trust, &access.patience)
-            .map_err(failed)?
-            .quoting(access.quotes);
+        let client = Client::of(access).map_err(failed)?;
         let mut base = address(place, "https")?;
-        if trust.verify == Verify::Never && !answers(&base, &trust, &access.patience).await {
+        let verify = access.trust.verify;
+        if verify == Verify::Never && !answers(&base, access).await {
             let plain = address(place, "http")?;
-            if answers(&plain, &trust, &access.patience).await {
+            if answers(&plain, access).await {
                 base = plain;
             }
         }
@@ -101,7 +93,7 @@ impl Session {
             place: place.clone(),
             base,
             client,
-            verify: trust.verify,
+            verify,
             credential,
             action,
             state: Mutex::default(),
@@ -303,13 +295,30 @@ fn address(place: &Place, scheme: &str) -> Result<Url> {
     })
 }
 
+/// On which terms a place is asked: whom to believe there, how long to wait, through which proxies.
+fn terms(place: &Place, access: &Access) -> Access {
+    let mut trust = access.trust.clone();
+    if place.insecure {
+        trust.verify = Verify::Never;
+    }
+    if let Some(roots) = access.authorities.get(&place.registry) {
+        trust.roots.push('\n');
+        trust.roots.push_str(roots);
+    }
+    Access {
+        trust,
+        patience: access.patience.clone(),
+        quotes: access.quotes,
+        proxies: access.proxies.clone(),
+        ..Access::default()
+    }
+}
+
 /// Whether anything answers there at all. Asked once: if it is not so, the request itself will be patient.
-async fn answers(base: &Url, trust: &Trust, patience: &Patience) -> bool {
-    let once = Patience {
-        tries: 1,
-        ..patience.clone()
-    };
-    let Ok(client) = Client::new(trust, &once) else {
+async fn answers(base: &Url, access: &Access) -> bool {
+    let mut once = access.clone();
+    once.patience.tries = 1;
+    let Ok(client) = Client::of(&once) else {
         return false;
     };
     let Ok(url) = base.join("/v2/") else {

@@ -48,9 +48,7 @@ pub enum Error {
         problem: String,
     },
     /// A proxy in the environment that is none.
-    #[error(
-        "{variable} names no proxy that can be used: {problem}; write {variable}=http://HOST:PORT"
-    )]
+    #[error("{variable} names no proxy that can be used: {problem}; write http://HOST:PORT")]
     Proxy {
         /// The variable.
         variable: &'static str,

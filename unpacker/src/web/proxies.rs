@@ -28,6 +28,8 @@ enum Direct {
     All,
     /// A name and all names below it, or one port of them.
     Domain(String, Option<u16>),
+    /// Only the names below, or one port of them.
+    Below(String, Option<u16>),
     /// The addresses that share so many leading bits with this one, or one port of them.
     Network(IpAddr, u32, Option<u16>),
 }
@@ -55,6 +57,33 @@ impl Proxies {
             https: proxy("HTTPS_PROXY"),
             direct: entries.split([',', ' ']).filter_map(direct).collect(),
         }
+    }
+
+    /// Those of a cluster's Proxy, `proxy.config.openshift.io/cluster`; what is empty is not there. As for Go's programs,
+    /// which the cluster's other parts are, `.example.com` and `*.example.com` mean the hosts below `example.com`, and
+    /// not that host itself.
+    pub fn of_cluster(http: &str, https: &str, no_proxy: &str) -> Self {
+        let proxy = |name, address: &str| match address.trim() {
+            "" => None,
+            address => Some(parse(name, address)),
+        };
+        let strict = |text: &str| match direct(text)? {
+            Direct::Domain(domain, port) if text.trim().starts_with(['.', '*']) => {
+                Some(Direct::Below(domain, port))
+            }
+            other => Some(other),
+        };
+        let direct = no_proxy.split([',', ' ']).filter_map(strict);
+        Self {
+            http: proxy("httpProxy of the cluster's Proxy", http),
+            https: proxy("httpsProxy of the cluster's Proxy", https),
+            direct: direct.collect(),
+        }
+    }
+
+    /// Whether a proxy is named at all.
+    pub fn names_any(&self) -> bool {
+        self.http.is_some() || self.https.is_some()
     }
 
     /// The proxy for a URL, if there is one; an error if it is none that can be used.
@@ -86,6 +115,9 @@ impl Proxies {
             || self.direct.iter().any(|entry| match entry {
                 Direct::All => true,
                 Direct::Domain(domain, only) => below(domain) && (only.is_none() || *only == port),
+                Direct::Below(domain, only) => {
+                    name != domain && below(domain) && (only.is_none() || *only == port)
+                }
                 Direct::Network(..) => false,
             })
     }
@@ -98,7 +130,7 @@ impl Proxies {
                 Direct::Network(network, bits, only) => {
                     shares(ip, *network, *bits) && (only.is_none() || *only == port)
                 }
-                Direct::Domain(..) => false,
+                Direct::Domain(..) | Direct::Below(..) => false,
             })
     }
 }
@@ -280,6 +312,39 @@ mod tests {
                 "{direct:?} {url}"
             );
         }
+    }
+
+    #[test]
+    fn a_clusters_proxy_is_read_as_gos_programs_read_it() {
+        for (direct, url, through) in [
+            ("", "http://h/", true),
+            (".y.com", "http://x.y.com/", false),
+            (".y.com", "http://y.com/", true),
+            ("*.y.com", "http://y.com/", true),
+            ("*.y.com", "http://a.x.y.com/", false),
+            ("y.com", "http://y.com/", false),
+            ("y.com", "http://x.y.com/", false),
+            (".y.com:81", "http://x.y.com/", true),
+            (".y.com:81", "http://x.y.com:81/", false),
+            ("*", "http://h/", false),
+            (".cluster.local,.svc,10.0.0.0/16", "http://10.0.9.9/", false),
+            (".cluster.local,.svc,10.0.0.0/16", "http://10.1.0.1/", true),
+            (".cluster.local,.svc,10.0.0.0/16", "http://a.b.svc/", false),
+            ("fd02::/112", "http://[fd02::1]/", false),
+        ] {
+            let proxies = Proxies::of_cluster("http://proxy:3128", "", direct);
+            let found = proxies.of(&url.parse().unwrap()).unwrap();
+            assert_eq!(found.is_some(), through, "{direct:?} {url}");
+        }
+        let proxies = Proxies::of_cluster("", "socks5://name:word@h", "");
+        assert!(proxies.names_any() && !Proxies::of_cluster("", " ", "x").names_any());
+        assert!(proxies.of(&"http://h/".parse().unwrap()).unwrap().is_none());
+        let error = proxies.of(&"https://h/".parse().unwrap()).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("httpsProxy") && !text.contains("word"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -70,7 +70,10 @@ impl Mirrors {
                 });
             }
         }
-        Ok(Self { rules })
+        Ok(Self {
+            rules,
+            ..Self::default()
+        })
     }
 }
 
