@@ -17,6 +17,7 @@ pub mod install;
 pub mod instance;
 pub mod labels;
 pub mod listing;
+pub mod pulling;
 pub mod rights;
 mod schema;
 

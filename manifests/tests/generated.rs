@@ -34,6 +34,12 @@ fn the_install_file_is_fresh() {
     fresh("install/rukpak.yaml", &format!("{HEADER}{text}"));
 }
 
+#[test]
+fn the_file_for_openshift_is_fresh() {
+    let text = install::openshift(&install::Options::default());
+    fresh("install/openshift.yaml", &format!("{HEADER}{text}"));
+}
+
 fn fresh(path: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if env::var_os("RUKPAK_GENERATE").is_some_and(|value| value == "write") {

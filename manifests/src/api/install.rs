@@ -1,6 +1,7 @@
 //! What an admin applies: everything that the provisioner needs to run, in one file.
 
 mod admission;
+mod openshift;
 mod rights;
 mod workload;
 
@@ -51,8 +52,17 @@ pub fn objects(options: &Options) -> Vec<Value> {
 
 /// The file.
 pub fn file(options: &Options) -> String {
+    written(documents(options))
+}
+
+/// What is applied beside it on OpenShift.
+pub fn openshift(options: &Options) -> String {
+    written(openshift::documents(options))
+}
+
+fn written(documents: Vec<Document>) -> String {
     let mut text = String::new();
-    for Document { comment, object } in documents(options) {
+    for Document { comment, object } in documents {
         text.push_str("---\n");
         for line in comment.lines() {
             // Writing to a String cannot fail.
@@ -140,7 +150,7 @@ mod tests {
             namespace: "elsewhere".to_owned(),
             ..Options::default()
         };
-        let text = file(&options);
+        let text = file(&options) + &openshift(&options);
         assert!(!text.contains("rukpak-system"), "{text}");
     }
 }

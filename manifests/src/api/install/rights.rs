@@ -299,7 +299,7 @@ fn people(options: &Options) -> [Document; 5] {
     ]
 }
 
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+pub(super) fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
@@ -307,7 +307,7 @@ fn named(group: &str, resource: &str, name: &str, verb: &str) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": [verb]})
 }
 
-fn cluster_role(name: &str, labels: &Value, rules: &Value) -> Value {
+pub(super) fn cluster_role(name: &str, labels: &Value, rules: &Value) -> Value {
     json!({
         "apiVersion": format!("{RBAC}/v1"),
         "kind": "ClusterRole",
@@ -316,7 +316,7 @@ fn cluster_role(name: &str, labels: &Value, rules: &Value) -> Value {
     })
 }
 
-fn cluster_binding(name: &str, role: &str, options: &Options) -> Value {
+pub(super) fn cluster_binding(name: &str, role: &str, options: &Options) -> Value {
     json!({
         "apiVersion": format!("{RBAC}/v1"),
         "kind": "ClusterRoleBinding",
@@ -326,6 +326,6 @@ fn cluster_binding(name: &str, role: &str, options: &Options) -> Value {
     })
 }
 
-fn subject(options: &Options) -> Value {
+pub(super) fn subject(options: &Options) -> Value {
     json!({"kind": "ServiceAccount", "name": ACCOUNT, "namespace": options.namespace})
 }
