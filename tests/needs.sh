@@ -42,6 +42,7 @@ case "${1:-}" in
 servers | node)
 	need buildah buildah "install buildah, which builds images for the tests"
 	need skopeo skopeo "install skopeo, which copies images for the tests"
+	need tinyproxy tinyproxy-bin "install tinyproxy, which tests send requests through (Debian: tinyproxy-bin)"
 	need zstd zstd "install zstd, which compresses for the tests"
 	need sshd openssh-server "install OpenSSH's server, which tests fetch git repositories from (Debian: openssh-server)"
 	;;

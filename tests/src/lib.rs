@@ -6,7 +6,8 @@
 //!  Registry    GitServer   FileServer   TokenServer        Sshd
 //!     │           └───────────┼─────────────┘               │
 //!  Process ── Provisioner   Site                     sshd, one a connection
-//!  docker-registry          hyper, in a thread
+//!  docker-registry,         hyper, in a thread
+//!  tinyproxy (HttpProxy)
 //! ```
 //!
 //! Every server is a value: it is ready when it exists, has a port, a folder and credentials of its own, and is gone
@@ -31,6 +32,7 @@ mod git;
 mod opm;
 mod process;
 mod provisioner;
+mod proxy;
 mod registry;
 mod site;
 mod ssh;
@@ -44,6 +46,7 @@ pub use git::{GitServer, Repository};
 pub use opm::{opm, opm_command};
 pub use process::program;
 pub use provisioner::Provisioner;
+pub use proxy::HttpProxy;
 pub use registry::{Auth, Registry, docker_config};
 pub use site::Site;
 pub use ssh::Sshd;
