@@ -16,6 +16,7 @@ use crate::{
     metrics::Metrics,
     preflight::{Mighty, versions::Versions},
     process::{self, Fence, Ready},
+    pulling::Pulling,
     settings::Settings,
     watches::Watches,
 };
@@ -39,6 +40,8 @@ pub struct Context {
     pub versions: Arc<Versions>,
     /// Whether the provisioner itself may do everything.
     pub mighty: Arc<Mighty>,
+    /// How the cluster wants images pulled.
+    pub pulling: Arc<Pulling>,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Events for people.

@@ -46,6 +46,16 @@ pub struct Kind {
     pub namespaced: bool,
 }
 
+/// What is known of a kind without asking.
+pub(crate) enum Remembered {
+    /// It has not been asked for, or that was forgotten.
+    Nothing,
+    /// It was not served.
+    NotServed,
+    /// It is served.
+    Served(Arc<Kind>),
+}
+
 /// What is served of what was asked for.
 pub type Found = HashMap<GroupVersionKind, Option<Arc<Kind>>>;
 
@@ -149,6 +159,21 @@ impl Kinds {
         Ok(found)
     }
 
+    /// What is remembered of a kind, without asking.
+    pub(crate) fn remembered(&self, kind: &GroupVersionKind) -> Remembered {
+        let version = GroupVersion {
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+        };
+        let slot = self.known().get(&version).cloned();
+        match slot.as_ref().and_then(|slot| slot.0.get()) {
+            Some(served) => served
+                .find(&kind.kind)
+                .map_or(Remembered::NotServed, Remembered::Served),
+            None => Remembered::Nothing,
+        }
+    }
+
     /// Looks a kind up whatever its version is, that one first: what was applied in a version that is served no longer is
     /// still there in another.
     ///
@@ -219,15 +244,7 @@ impl Kinds {
 
     /// Whether a kind is known to be served, without asking.
     pub(crate) fn knows(&self, kind: &GroupVersionKind) -> bool {
-        let version = GroupVersion {
-            group: kind.group.clone(),
-            version: kind.version.clone(),
-        };
-        let slot = self.known().get(&version).cloned();
-        slot.is_some_and(|slot| {
-            let served = slot.0.get();
-            served.is_some_and(|served| served.find(&kind.kind).is_some())
-        })
+        matches!(self.remembered(kind), Remembered::Served(_))
     }
 
     /// How far a definition is, as far as the watch has told.

@@ -33,5 +33,6 @@ pub mod metrics;
 pub mod plan;
 pub mod preflight;
 pub mod process;
+pub mod pulling;
 pub mod settings;
 pub mod watches;

@@ -10,6 +10,7 @@
 //! | `rukpak_objects_applied_total`                     | objects that were applied and really changed  |
 //! | `rukpak_objects_repaired_total`                    | objects that somebody had changed or deleted  |
 //! | `rukpak_unpacked_bytes_total`                      | bytes of content                              |
+//! | `rukpak_pull_configuration_problems{source}`       | what cannot be followed of the cluster        |
 //! | `rukpak_leader`                                    | 1 while this process may work                 |
 //! | `rukpak_build_info{version}`                       | 1                                             |
 //! | `process_start_time_seconds`                       | since when                                    |
@@ -26,6 +27,8 @@ use prometheus_client::{
 };
 
 pub use queue::Queue;
+
+use crate::pulling::Source;
 
 /// From a look that finds nothing to do to a download that hits its time limit.
 const SECONDS: [f64; 12] = [
@@ -45,6 +48,7 @@ pub struct Metrics {
     applied: Counter,
     repaired: Counter,
     unpacked: Counter,
+    pull_problems: Family<Said, Gauge>,
     leader: Gauge,
 }
 
@@ -66,6 +70,11 @@ struct Of {
 struct Failure {
     controller: Controller,
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Said {
+    source: Source,
 }
 
 /// Measures one reconcile until it is dropped.
@@ -94,6 +103,7 @@ impl Metrics {
             applied: Counter::default(),
             repaired: Counter::default(),
             unpacked: Counter::default(),
+            pull_problems: Family::default(),
             leader: Gauge::default(),
         };
         this.register();
@@ -153,6 +163,11 @@ impl Metrics {
             self.unpacked.clone(),
         );
         ours.register(
+            "pull_configuration_problems",
+            "What the cluster says about pulling and cannot be followed, by where it is said",
+            self.pull_problems.clone(),
+        );
+        ours.register(
             "leader",
             "1 while this process may work, 0 while another one leads",
             self.leader.clone(),
@@ -210,6 +225,14 @@ impl Metrics {
         self.unpacked.inc_by(bytes);
     }
 
+    /// How much of what is said in one place about pulling cannot be followed.
+    pub fn pull_problems(&self, source: Source, number: usize) {
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        self.pull_problems
+            .get_or_create(&Said { source })
+            .set(number);
+    }
+
     /// Whether this process may work.
     pub fn leads(&self, leads: bool) {
         self.leader.set(i64::from(leads));
@@ -246,6 +269,7 @@ mod tests {
         let described = include_str!("../../docs/operations.md");
         let metrics = Metrics::new();
         metrics.failed(Controller::Bundle, "UnpackFailed");
+        metrics.pull_problems(Source::Proxy, 0);
         let text = metrics.render();
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         for name in names.filter_map(|line| line.split(' ').next()) {
@@ -267,6 +291,7 @@ mod tests {
         metrics.applied(7);
         metrics.repaired(2);
         metrics.unpacked(1 << 20);
+        metrics.pull_problems(Source::PullSecret, 2);
         metrics.leads(true);
         let text = metrics.render();
         for line in [
@@ -280,6 +305,7 @@ mod tests {
             "rukpak_objects_applied_total 7",
             "rukpak_objects_repaired_total 2",
             "rukpak_unpacked_bytes_total 1048576",
+            "rukpak_pull_configuration_problems{source=\"PullSecret\"} 2",
             "rukpak_leader 1",
             concat!(
                 "rukpak_build_info{version=\"",

@@ -18,6 +18,8 @@ pub struct Settings {
     /// With what every source is reached: authorities to believe, patience, mirrors. Credentials come from Secrets, for
     /// each source its own.
     pub access: unpacker::Access,
+    /// Whether images are pulled as the cluster's nodes pull them, where it is an OpenShift.
+    pub follow_openshift: bool,
     /// How often objects that nothing wakes are looked at again.
     pub resync: Duration,
     /// How many objects of one instance are applied at once.
@@ -77,6 +79,7 @@ impl Default for Settings {
             optional_kinds: OPTIONAL_KINDS.iter().map(|&kind| kind.to_owned()).collect(),
             unpack: unpacker::Options::default(),
             access: unpacker::Access::default(),
+            follow_openshift: true,
             resync: Duration::from_secs(600),
             concurrency: 16,
             persistent_store: false,

@@ -2,9 +2,12 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt};
-use manifests::api::{
-    bundle::{Authorization, BundleSource},
-    labels,
+use manifests::{
+    api::{
+        bundle::{Authorization, BundleSource},
+        labels,
+    },
+    image::Reference,
 };
 use unpacker::{
     Access,
@@ -14,7 +17,7 @@ use unpacker::{
 use url::Url;
 
 use super::{fetch, source};
-use crate::settings::Settings;
+use crate::context::Context;
 
 /// Why a Secret cannot be used. Nothing of what it holds shows.
 #[derive(Debug, thiserror::Error)]
@@ -115,16 +118,13 @@ const SSH: &str = "ssh takes \"ssh-privatekey\" and \"ssh-knownhosts\"; create i
                    --type=kubernetes.io/ssh-auth\"";
 
 /// What reaching a source takes.
-pub(super) async fn of(
-    client: &Client,
-    settings: &Settings,
-    spec: &BundleSource,
-) -> Result<Access, Error> {
+pub(super) async fn of(ctx: &Context, spec: &BundleSource) -> Result<Access, Error> {
     let secret = match source::secret(spec) {
-        Some(name) => Some(get(client, &settings.system_namespace, name).await?),
+        Some(name) => Some(get(&ctx.client, &ctx.settings.system_namespace, name).await?),
         None => None,
     };
-    with(settings.access.clone(), spec, secret.as_ref())
+    let access = ctx.pulling.access(&ctx.settings.access).await;
+    with(access, spec, secret.as_ref())
 }
 
 async fn get(client: &Client, namespace: &str, name: &str) -> Result<Secret, Error> {
@@ -158,9 +158,18 @@ fn with(mut access: Access, spec: &BundleSource, secret: Option<&Secret>) -> Res
                 if image.insecure_skip_tls_verify {
                     access.trust.verify = Verify::Never;
                 }
+                // What the store has lost is fetched by its digest, and may be where only tags are asked for.
+                if let Ok(named) = image.reference.parse::<Reference>() {
+                    access.mirrors = access.mirrors.of_tag(&named);
+                }
+                // Whoever writes a Bundle may not be allowed to read what the nodes pull with: these credentials are
+                // not for a server that only he believes.
+                if !certificates.is_empty() || image.insecure_skip_tls_verify {
+                    access.registries = Credentials::default();
+                }
             }
             if let Some(secret) = secret {
-                access.registries = pull(secret)?;
+                access.registries = [pull(secret)?, access.registries].into_iter().collect();
             }
         }
         "git" => {

@@ -120,7 +120,8 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
         }
     };
     let controller = Controller::for_stream(bundles, reader.clone());
-    let controller = with_jobs(controller, &shared.ctx, reader)
+    let pulling = pulled_otherwise(&shared.ctx, reader.clone());
+    let controller = with_jobs(controller.reconcile_on(pulling), &shared.ctx, reader)
         .with_config(Config::default().concurrency(RECONCILES))
         .trigger_backoff(NoPause)
         .watches_stream(secrets, of_secret)
@@ -175,6 +176,15 @@ fn with_jobs(
         .watches_stream(jobs, owners)
         .watches_stream(pods, owners)
         .watches_stream(refused, of_refusal)
+}
+
+/// Bundles whose content may be had now that the cluster says something else about pulling.
+fn pulled_otherwise(
+    ctx: &Context,
+    reader: Reader<Bundle>,
+) -> impl Stream<Item = ObjectRef<Bundle>> + use<> {
+    let changes = ctx.pulling.changes();
+    changes.flat_map(move |()| stream::iter(waiting(&reader, |_| true)))
 }
 
 /// Bundles whose turn it is to make a Job.

@@ -211,7 +211,7 @@ pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<Fetched, Err
 }
 
 async fn remote(ctx: &Context, spec: &BundleSource, from: &Source) -> Result<Brought, Error> {
-    let access: Access = access::of(&ctx.client, &ctx.settings, spec).await?;
+    let access: Access = access::of(ctx, spec).await?;
     let progress = Progress::default();
     let unpacked =
         unpacker::unpack(&ctx.store, from, &access, &ctx.settings.unpack, &progress).await;

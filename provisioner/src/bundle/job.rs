@@ -298,7 +298,11 @@ impl Work<'_> {
             return Ok(image.clone());
         }
         let (ctx, spec) = (self.ctx, &self.bundle.spec.source);
-        let access = access::of(&ctx.client, &ctx.settings, spec).await?;
+        let access = access::of(ctx, spec).await?;
+        // By its digest the node would not ask these mirrors.
+        if access.mirrors.has_mirrors_for_tags(&image.reference) {
+            return Ok(image.clone());
+        }
         let source = Source::Image(image.clone());
         let resolving = time::timeout(RESOLVE, Box::pin(unpacker::resolve(&source, &access))).await;
         let why = match resolving {

@@ -10,6 +10,7 @@ use clap::Parser;
 use unpacker::{
     Limits,
     access::{Quotes, Trust},
+    registry::Mirrors,
     store::Budget,
 };
 
@@ -183,6 +184,24 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Sources")]
     ca_file: Vec<PathBuf>,
 
+    /// Mirrors to ask instead of registries, as podman's registries.conf(5); read at the start
+    #[arg(long, value_name = "FILE", help_heading = "Sources")]
+    registries_conf: Option<PathBuf>,
+
+    /// On OpenShift, pull as its nodes do: with the cluster's mirrors, blocked and allowed registries, authorities,
+    /// proxies and pull secret, always those of the moment
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        value_name = "BOOL",
+        default_value_t = true,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set,
+        help_heading = "Sources"
+    )]
+    follow_openshift: bool,
+
     /// Taken from the flags of rukpak, and not used: content is not fetched from the content service
     #[arg(long, value_name = "FILE", hide = true)]
     bundle_ca_file: Option<PathBuf>,
@@ -329,6 +348,8 @@ impl Args {
             max_file_size,
             max_files,
             ca_file,
+            registries_conf,
+            follow_openshift,
             bundle_ca_file,
             jobs,
             content_bind_address,
@@ -370,6 +391,7 @@ impl Args {
             },
             // Whoever may read a Bundle may not be allowed to read what an internal server says.
             quotes: Quotes::Withheld,
+            mirrors: registries_conf.map_or(Ok(Mirrors::default()), values::mirrors)?,
             ..unpacker::Access::default()
         };
         let defaults = settings::Settings::default();
@@ -379,6 +401,7 @@ impl Args {
             optional_kinds: optional_kinds.map_or(defaults.optional_kinds, BTreeSet::from_iter),
             unpack,
             access,
+            follow_openshift,
             resync,
             concurrency: usize::from(concurrency),
             persistent_store: persistent_storage,

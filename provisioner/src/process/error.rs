@@ -35,6 +35,14 @@ pub enum Error {
         source: unpacker::web::Error,
     },
     /// A file that a flag names.
+    #[error("failed to read the mirrors of {path}")]
+    Mirrors {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: unpacker::registry::mirrors::Error,
+    },
+    /// A file that a flag names.
     #[error("{0} has no certificate; --ca-file takes certificates in PEM")]
     NoAuthorities(PathBuf),
     /// There is no cluster to talk to.

@@ -18,7 +18,7 @@ use super::{
     Error, Fence, Task, args::Configuration, cluster, cluster::Woken, http, http::Service,
     leader::Label, lease, lease::Lease, log::Level, signals::Signals,
 };
-use crate::{bundle, content, context::Context, instance};
+use crate::{bundle, content, context::Context, instance, pulling};
 
 /// What runs; each part has a name to be called by when it ends too early.
 #[derive(Default)]
@@ -186,6 +186,19 @@ fn begin(
 ) {
     ctx.metrics.leads(true);
     let controllers = configuration.controllers;
+    let follows = controllers.bundle && ctx.settings.follow_openshift;
+    if follows {
+        ctx.pulling.begin();
+        let run = pulling::run(ctx.clone(), stop.clone());
+        part(&mut parts.work, "the watch of how to pull", run);
+    }
+    if follows || controllers.instance {
+        let kinds = ctx.kinds.clone();
+        let kinds_stop = stop.clone();
+        part(&mut parts.work, "the watch of definitions", async move {
+            kinds.run(kinds_stop).await;
+        });
+    }
     if controllers.bundle {
         let run = bundle::run(ctx.clone(), stop.clone());
         let began = ctx.ready.task("the controller of Bundles");
@@ -196,11 +209,6 @@ fn begin(
         );
     }
     if controllers.instance {
-        let kinds = ctx.kinds.clone();
-        let kinds_stop = stop.clone();
-        part(&mut parts.work, "the watch of definitions", async move {
-            kinds.run(kinds_stop).await;
-        });
         let run = instance::run(ctx.clone(), woken, stop.clone());
         let began = ctx.ready.task("the controller of BundleInstances");
         part(

@@ -21,5 +21,6 @@ mod instance;
 mod kinds;
 mod preflight;
 mod process;
+mod pulling;
 mod support;
 mod watches;

@@ -154,3 +154,43 @@ fn a_secret_of_the_wrong_kind_says_what_is_needed_and_nothing_it_holds() {
     let error = read(image, None).unwrap_err();
     assert!(error.contains("certificateData holds no certificate") && !error.contains("hush"));
 }
+
+#[test]
+fn what_the_cluster_pulls_with_is_not_shown_to_servers_that_only_the_bundle_believes() {
+    let cluster = r#"{"auths": {"registry.example": {"auth": "Y2x1c3Rlcjp3b3Jk"}}}"#;
+    let cluster = Credentials::from_docker_config(cluster.as_bytes()).unwrap();
+    let own = br#"{"auths": {"own.example": {"auth": "bWU6aHVzaA=="}}}"#;
+    let own = secret(
+        "kubernetes.io/dockerconfigjson",
+        &[(".dockerconfigjson", own)],
+    );
+    let authority = ::tests::Authority::new("registry").pem();
+    for (image, secret, known) in [
+        (json!({"ref": "r"}), None, (true, false)),
+        (json!({"ref": "r"}), Some(&own), (true, true)),
+        (
+            json!({"ref": "r", "insecureSkipTLSVerify": true}),
+            None,
+            (false, false),
+        ),
+        (
+            json!({"ref": "r", "certificateData": authority}),
+            Some(&own),
+            (false, true),
+        ),
+    ] {
+        let spec = json!({"type": "image", "image": image});
+        let spec: BundleSource = serde_json::from_value(spec).unwrap();
+        let given = Access {
+            registries: cluster.clone(),
+            ..Access::default()
+        };
+        let access = with(given, &spec, secret).unwrap();
+        let names = |registry| access.registries.names(registry, "app");
+        assert_eq!(
+            (names("registry.example"), names("own.example")),
+            known,
+            "{spec:?}"
+        );
+    }
+}

@@ -5,7 +5,7 @@ use std::{fs::File, io::Read as _, path::PathBuf, time::Duration};
 use clap::ValueEnum;
 use jiff::SignedDuration;
 use manifests::{api::bundle::Pull, image::Reference};
-use unpacker::{access::Trust, web};
+use unpacker::{access::Trust, registry::Mirrors, web};
 use url::Url;
 
 use crate::{
@@ -15,6 +15,8 @@ use crate::{
 
 /// Certificates of all authorities there are come to some hundred kilobytes.
 const MAX_AUTHORITIES: u64 = 4 << 20;
+/// More than a list of mirrors may have.
+const MAX_MIRRORS: u64 = 2 << 20;
 
 /// Which controllers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +166,16 @@ pub(super) fn external_address(text: &str) -> Result<String, String> {
 pub(super) fn log_level(text: &str) -> Result<String, String> {
     log::filter(text)?;
     Ok(text.to_owned())
+}
+
+/// The mirrors of a file.
+pub(super) fn mirrors(path: PathBuf) -> Result<Mirrors, Error> {
+    let mut text = String::new();
+    let read = File::open(&path).and_then(|file| file.take(MAX_MIRRORS).read_to_string(&mut text));
+    if let Err(source) = read {
+        return Err(Error::Read { path, source });
+    }
+    Mirrors::from_registries_conf(&text).map_err(|source| Error::Mirrors { path, source })
 }
 
 /// All certificates of these files, one behind the other.

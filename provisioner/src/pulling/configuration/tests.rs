@@ -1,0 +1,261 @@
+#![allow(clippy::needless_pass_by_value, reason = "json! makes values")]
+
+use ::tests::Authority;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn object(name: &str, data: Value) -> DynamicObject {
+    let mut object = json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": name}});
+    for (key, value) in data.as_object().unwrap() {
+        object[key] = value.clone();
+    }
+    serde_json::from_value(object).unwrap()
+}
+
+fn objects(all: Vec<(Source, DynamicObject)>) -> Objects {
+    let mut objects = Objects::new();
+    for (source, object) in all {
+        objects.entry(source).or_default().push(object);
+    }
+    objects
+}
+
+fn read(all: Vec<(Source, DynamicObject)>) -> (Configuration, Vec<String>) {
+    let (configuration, problems) = Configuration::read(&objects(all));
+    let problems = problems.into_iter().map(|problem| {
+        let Problem {
+            source,
+            object,
+            text,
+        } = problem;
+        format!("{source:?} {object}: {text}")
+    });
+    (configuration, problems.collect())
+}
+
+fn image(spec: Value) -> (Source, DynamicObject) {
+    (Source::Image, object("cluster", json!({"spec": spec})))
+}
+
+fn proxy(spec: Value, status: Value) -> (Source, DynamicObject) {
+    let proxy = object("cluster", json!({"spec": spec, "status": status}));
+    (Source::Proxy, proxy)
+}
+
+fn secret(json: &str) -> (Source, DynamicObject) {
+    let data = json!({"data": {".dockerconfigjson": BASE64.encode(json)}});
+    (Source::PullSecret, object("pull-secret", data))
+}
+
+fn all_sources(authority: &Authority) -> Vec<(Source, DynamicObject)> {
+    let mirrors = |field: &str, source: &str| {
+        object(
+            source,
+            json!({"spec": {field: [{"source": source, "mirrors": ["m.example"]}]}}),
+        )
+    };
+    vec![
+        (
+            Source::ImageDigestMirrorSet,
+            mirrors("imageDigestMirrors", "a.example"),
+        ),
+        (
+            Source::ImageTagMirrorSet,
+            mirrors("imageTagMirrors", "b.example"),
+        ),
+        (
+            Source::ImageContentSourcePolicy,
+            mirrors("repositoryDigestMirrors", "c.example"),
+        ),
+        image(json!({
+            "additionalTrustedCA": {"name": "registry-cas"},
+            "registrySources": {"insecureRegistries": ["d.example"], "containerRuntimeSearchRegistries": ["x.example"]},
+            "externalRegistryHostnames": ["e.example"],
+        })),
+        proxy(
+            json!({"trustedCA": {"name": "user-ca-bundle"}}),
+            json!({"httpProxy": "http://proxy:3128", "noProxy": ".svc"}),
+        ),
+        (
+            Source::ImageAuthorities,
+            object(
+                "registry-cas",
+                json!({"data": {"r.example..5000": authority.pem(), "s.example": authority.pem()}}),
+            ),
+        ),
+        (
+            Source::ProxyAuthorities,
+            object(
+                "user-ca-bundle",
+                json!({"data": {CA_BUNDLE: authority.pem()}}),
+            ),
+        ),
+        secret(r#"{"auths": {"quay.io": {"auth": "bWU6aHVzaA=="}}}"#),
+    ]
+}
+
+#[test]
+fn everything_that_the_cluster_says_is_heeded() {
+    let authority = Authority::new("lab");
+    let (configuration, problems) = read(all_sources(&authority));
+    assert_eq!(problems, [""; 0]);
+    let sources = configuration.mirrors.rules().iter();
+    let sources: Vec<_> = sources.map(|rule| rule.source.as_str()).collect();
+    assert_eq!(
+        sources,
+        ["a.example", "b.example", "c.example", "d.example"]
+    );
+    assert_eq!(configuration.roots, authority.pem());
+    let registries: Vec<_> = configuration.authorities.keys().collect();
+    assert_eq!(registries, ["r.example:5000", "s.example"]);
+    let proxies = Proxies::of_cluster("http://proxy:3128", "", ".svc");
+    assert_eq!(configuration.proxies, Some(proxies));
+    assert!(configuration.credentials.names("quay.io", "app"));
+
+    let (configuration, problems) = read(Vec::new());
+    assert_eq!((configuration, problems), Default::default());
+}
+
+#[test]
+fn what_flags_say_comes_first() {
+    let authority = Authority::new("lab");
+    let (configuration, _) = read(all_sources(&authority));
+    let own = "[[registry]]\nlocation = \"a.example\"\nblocked = true\n";
+    let own = Mirrors::from_registries_conf(own).unwrap();
+    let proxies = Proxies::of_cluster("http://mine:1", "", "");
+    let given = Access {
+        mirrors: own.clone(),
+        proxies: Some(proxies.clone()),
+        trust: Trust {
+            roots: "mine".to_owned(),
+            ..Trust::default()
+        },
+        ..Access::default()
+    };
+    let access = configuration.add_to(given);
+    assert_eq!(access.mirrors.rules()[0], own.rules()[0]);
+    assert_eq!(access.mirrors.rules().len(), 5);
+    assert_eq!(access.proxies, Some(proxies));
+    assert!(access.trust.roots.starts_with("mine\n") && access.trust.roots.contains(BEGIN));
+    let nothing = Configuration::default().add_to(Access::default());
+    assert_eq!(nothing, Access::default());
+}
+
+#[test]
+fn authorities_are_looked_for_where_the_cluster_says() {
+    let name = |all: Vec<_>, source| named(&objects(all), source);
+    let spec = || image(json!({"additionalTrustedCA": {"name": "cas"}}));
+    assert_eq!(
+        name(vec![spec()], Source::ImageAuthorities),
+        Some("cas".to_owned())
+    );
+    assert_eq!(name(vec![spec()], Source::ProxyAuthorities), None);
+    let proxy = || proxy(json!({"trustedCA": {"name": ""}}), json!({}));
+    assert_eq!(name(vec![proxy()], Source::ProxyAuthorities), None);
+    assert_eq!(name(Vec::new(), Source::ImageAuthorities), None);
+}
+
+#[test]
+fn what_cannot_be_used_is_left_out_and_told() {
+    let authority = Authority::new("lab");
+    let good = authority.pem();
+    let half = format!("{good}\n{BEGIN}\nbm90IG9uZQ==\n{END}\n");
+    let named_ca = || image(json!({"additionalTrustedCA": {"name": "cas"}}));
+    let trusting = || proxy(json!({"trustedCA": {"name": "cas"}}), json!({}));
+    for (all, problem) in [
+        (
+            vec![image(
+                json!({"registrySources": {"allowedRegistries": "quay.io"}}),
+            )],
+            "Image cluster: its spec is not understood",
+        ),
+        (
+            vec![(
+                Source::ImageDigestMirrorSet,
+                object("odd", json!({"spec": {"imageDigestMirrors": [7]}})),
+            )],
+            "ImageDigestMirrorSet odd: its spec is not understood",
+        ),
+        (
+            vec![(
+                Source::ImageTagMirrorSet,
+                object(
+                    "new",
+                    json!({"spec": {"imageTagMirrors": [{"source": "a.b", "mirrorSourcePolicy": "Sometimes"}]}}),
+                ),
+            )],
+            "ImageTagMirrorSet new: its spec is not understood",
+        ),
+        (
+            vec![proxy(json!({}), json!({"httpProxy": 1}))],
+            "Proxy cluster: its status is not understood",
+        ),
+        (
+            vec![
+                trusting(),
+                (
+                    Source::ProxyAuthorities,
+                    object("cas", json!({"data": {"ca.crt": good}})),
+                ),
+            ],
+            "ProxyAuthorities cas: there is no \"ca-bundle.crt\"",
+        ),
+        (
+            vec![
+                trusting(),
+                (
+                    Source::ProxyAuthorities,
+                    object("cas", json!({"data": {CA_BUNDLE: "none"}})),
+                ),
+            ],
+            "\"ca-bundle.crt\" has something that is no certificate in PEM, which is left out; 0 are used",
+        ),
+        (
+            vec![
+                named_ca(),
+                (
+                    Source::ImageAuthorities,
+                    object("cas", json!({"data": {"r.example": half}})),
+                ),
+            ],
+            "\"r.example\" has something that is no certificate in PEM, which is left out; 1 are used",
+        ),
+        (
+            vec![secret("{")],
+            "PullSecret pull-secret: the registry credentials are not JSON",
+        ),
+        (
+            vec![(
+                Source::PullSecret,
+                object("pull-secret", json!({"data": {}})),
+            )],
+            "it has no \".dockerconfigjson\"",
+        ),
+    ] {
+        let (_, problems) = read(all);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains(problem), "{problem}: {problems:?}");
+    }
+    // A ConfigMap that is not there, and one that was not looked for yet.
+    let mut missing = objects(vec![named_ca()]);
+    assert_eq!(Configuration::read(&missing).1, []);
+    missing.insert(Source::ImageAuthorities, Vec::new());
+    let told = Configuration::read(&missing).1;
+    assert!(
+        told[0].text.contains("there is no such ConfigMap"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn an_object_that_is_not_understood_takes_nothing_else_away() {
+    let authority = Authority::new("lab");
+    let mut all = all_sources(&authority);
+    let odd = object("odd", json!({"spec": {"imageDigestMirrors": "x"}}));
+    all.push((Source::ImageDigestMirrorSet, odd));
+    let (configuration, problems) = read(all);
+    assert_eq!(problems.len(), 1);
+    assert_eq!(configuration.mirrors.rules().len(), 4);
+    assert!(configuration.proxies.is_some());
+}

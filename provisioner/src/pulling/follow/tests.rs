@@ -1,0 +1,129 @@
+#![allow(clippy::needless_pass_by_value, reason = "json! makes values")]
+
+use serde_json::json;
+
+use super::*;
+
+fn served(sources: &[Source]) -> BTreeMap<Source, ApiResource> {
+    let all = kinds().into_iter();
+    let chosen = all.filter(|(source, _)| sources.contains(source));
+    chosen
+        .map(|(source, kind)| (source, ApiResource::from_gvk(&kind)))
+        .collect()
+}
+
+fn one(source: Source, spec: serde_json::Value) -> (Source, Vec<DynamicObject>) {
+    let object =
+        json!({"apiVersion": "v1", "kind": "K", "metadata": {"name": "cluster"}, "spec": spec});
+    (source, vec![serde_json::from_value(object).unwrap()])
+}
+
+#[test]
+fn what_is_served_and_named_is_watched_and_nothing_else() {
+    use Source::*;
+    let ca = |name: &str| one(Image, json!({"additionalTrustedCA": {"name": name}}));
+    for (sources, objects, watched) in [
+        (&[][..], vec![], vec![]),
+        (
+            &[ImageContentSourcePolicy],
+            vec![],
+            vec!["ImageContentSourcePolicy /*"],
+        ),
+        (
+            &[ImageDigestMirrorSet, Image],
+            vec![],
+            vec![
+                "ImageDigestMirrorSet /*",
+                "Image /cluster",
+                "Secret openshift-config/pull-secret",
+            ],
+        ),
+        (
+            &[Image, Proxy],
+            vec![
+                ca("cas"),
+                one(Proxy, json!({"trustedCA": {"name": "more"}})),
+            ],
+            vec![
+                "Image /cluster",
+                "Proxy /cluster",
+                "Secret openshift-config/pull-secret",
+                "ConfigMap openshift-config/cas",
+                "ConfigMap openshift-config/more",
+            ],
+        ),
+        (
+            &[Image],
+            vec![ca("cas,metadata.name!=x")],
+            vec!["Image /cluster", "Secret openshift-config/pull-secret"],
+        ),
+    ] {
+        let wanted = wanted(&served(sources), &objects.into_iter().collect());
+        let shown: Vec<_> = wanted
+            .values()
+            .map(|target| {
+                let name = target.name.as_deref().unwrap_or("*");
+                let namespace = target.namespace.unwrap_or_default();
+                format!("{} {namespace}/{name}", target.resource.kind)
+            })
+            .collect();
+        assert_eq!(shown, watched);
+    }
+}
+
+#[test]
+fn a_refusal_is_told_from_an_outage() {
+    for (code, refused) in [
+        (403, true),
+        (401, true),
+        (404, true),
+        (410, false),
+        (429, false),
+        (500, false),
+        (503, false),
+    ] {
+        assert_eq!(is_refusal(code), refused, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_is_refused_is_not_waited_for_and_one_that_hangs_is() {
+    let target = Target {
+        resource: ApiResource::from_gvk(&kinds()[0].1),
+        namespace: None,
+        name: None,
+    };
+    let mut known = Known::default();
+    assert!(!known.waits());
+    let watch = Watch {
+        target: target.clone(),
+        task: tokio::spawn(async {}),
+        failing: None,
+    };
+    let source = Source::ImageDigestMirrorSet;
+    known.watches.insert(source, watch);
+    assert!(known.waits());
+    let failure = |is_refusal| {
+        Told::Failing(Failure {
+            problem: "no".to_owned(),
+            is_refusal,
+        })
+    };
+    known.learn(source, &target, failure(false));
+    assert!(known.waits());
+    known.learn(source, &target, failure(true));
+    assert!(!known.waits());
+    known.learn(source, &target, Told::Objects(Vec::new()));
+    assert!(!known.waits() && known.watches[&source].failing.is_none());
+    // What was known counts although its watch fails.
+    known.learn(source, &target, failure(false));
+    assert!(!known.waits() && known.objects.contains_key(&source));
+    // What has ended has nothing to say any more.
+    let other = Target {
+        name: Some("x".to_owned()),
+        ..target
+    };
+    known.objects.clear();
+    known.learn(source, &other, Told::Objects(Vec::new()));
+    assert!(known.objects.is_empty());
+}

@@ -1,0 +1,260 @@
+use manifests::image::Reference;
+
+use super::*;
+
+fn set(source: &str, mirrors: &[&str], never: bool) -> MirrorSet {
+    MirrorSet {
+        source: source.to_owned(),
+        mirrors: mirrors.iter().map(ToString::to_string).collect(),
+        mirror_source_policy: never.then_some(MirrorSourcePolicy::NeverContactSource),
+    }
+}
+
+fn of(pull: Pull, entry: &MirrorSet) -> Set<'_> {
+    let source = match pull {
+        Pull::Tags => Source::ImageTagMirrorSet,
+        _ => Source::ImageDigestMirrorSet,
+    };
+    Set {
+        source,
+        object: "mine",
+        pull,
+        entry,
+    }
+}
+
+fn registries(insecure: &[&str], blocked: &[&str], allowed: &[&str]) -> RegistrySources {
+    let owned = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+    RegistrySources {
+        insecure_registries: owned(insecure),
+        blocked_registries: owned(blocked),
+        allowed_registries: owned(allowed),
+    }
+}
+
+/// The rules as text: source, flags, and mirrors with what they are for.
+fn shown(mirrors: &Mirrors) -> Vec<String> {
+    let flag = |set: bool, text: &'static str| if set { text } else { "" };
+    let rules = mirrors.rules().iter().map(|rule| {
+        let mirrors = rule.mirrors.iter().map(|mirror| {
+            let pull = match mirror.pull {
+                Pull::All => "",
+                Pull::Digests => "@",
+                Pull::Tags => ":",
+            };
+            format!(" {}{pull}{}", mirror.location, flag(mirror.insecure, "!"))
+        });
+        let mirrors: String = mirrors.collect();
+        let (insecure, blocked) = (flag(rule.insecure, "!"), flag(rule.blocked, " blocked"));
+        format!("{}{insecure}{blocked}{mirrors}", rule.source)
+    });
+    rules.collect()
+}
+
+#[test]
+fn mirrors_stand_in_an_order_that_agrees_with_each_list() {
+    for (lists, order) in [
+        (&[&["a"][..]][..], &["a"][..]),
+        (&[&["b", "a"]], &["b", "a"]),
+        (&[&["b", "c"], &["a", "b"]], &["a", "b", "c"]),
+        (&[&["a", "c"], &["b"]], &["a", "b", "c"]),
+        // Contradictions: the first by name goes first.
+        (&[&["b", "a"], &["a", "b"]], &["a", "b"]),
+        (&[&["z", "x"], &["x", "z"], &["y"]], &["y", "x", "z"]),
+        // The source as a mirror among others.
+        (&[&["a", "zz", "b"]], &["a", "zz", "b"]),
+        (&[&["a", "zz"]], &["a"]),
+        (&[&["a", "a"]], &["a"]),
+        (&[&[]], &[]),
+        (&[], &[]),
+    ] {
+        let lists: Vec<Vec<&str>> = lists.iter().map(|list| list.to_vec()).collect();
+        assert_eq!(ordered("zz", &lists), order, "{lists:?}");
+    }
+}
+
+#[test]
+fn all_sets_of_a_source_are_one_rule() {
+    let digests = set("quay.io/org", &["b.example", "c.example/x"], false);
+    let more = set("quay.io/org", &["a.example", "b.example"], false);
+    let tags = set("quay.io/org", &["t.example"], true);
+    let itself = set("ghcr.io", &["ghcr.io"], true);
+    let none = set("docker.io", &[], true);
+    let wild = set("*.example.com", &["w.example/all"], true);
+    let sets = [
+        of(Pull::Digests, &digests),
+        of(Pull::Digests, &more),
+        of(Pull::Digests, &itself),
+        of(Pull::Digests, &none),
+        of(Pull::Digests, &wild),
+    ];
+    let (mirrors, problems) = rules(&sets, &RegistrySources::default());
+    assert_eq!(problems, []);
+    assert_eq!(
+        shown(&mirrors),
+        [
+            "*.example.com blocked w.example/all@",
+            "quay.io/org a.example@ b.example@ c.example/x@",
+        ]
+    );
+    // Who disagrees about the source is told, and it is left alone.
+    let sets = [of(Pull::Digests, &digests), of(Pull::Tags, &tags)];
+    let (mirrors, problems) = rules(&sets, &RegistrySources::default());
+    assert_eq!(
+        shown(&mirrors),
+        ["quay.io/org blocked b.example@ c.example/x@ t.example:"]
+    );
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].source, Source::ImageTagMirrorSet);
+    assert!(problems[0].text.contains("make them agree"), "{problems:?}");
+}
+
+#[test]
+fn what_is_insecure_or_blocked_is_so_with_all_below() {
+    let one = set("quay.io/org", &["mirror.lab/x", "other.example"], false);
+    let two = set("a.lab/app", &["quay.io/copies"], false);
+    let sets = [of(Pull::Digests, &one), of(Pull::Tags, &two)];
+    let lists = registries(&["*.lab"], &["quay.io", "b.lab:5000"], &[]);
+    let (mirrors, problems) = rules(&sets, &lists);
+    assert_eq!(problems, []);
+    assert_eq!(
+        shown(&mirrors),
+        [
+            "*.lab!",
+            "a.lab/app! quay.io/copies:",
+            "b.lab:5000! blocked",
+            "quay.io blocked",
+            "quay.io/org blocked mirror.lab/x@! other.example@",
+        ]
+    );
+    let admission = &mirrors.admissions()[0];
+    assert_eq!(
+        (&admission.allowed, admission.blocked.as_slice()),
+        (&None, &["quay.io".to_owned(), "b.lab:5000".to_owned()][..])
+    );
+}
+
+#[test]
+fn places_are_within_scopes_by_whole_parts() {
+    for (place, scope, within) in [
+        ("quay.io", "quay.io", true),
+        ("quay.io/org", "quay.io", true),
+        ("quay.io/organisation", "quay.io/org", false),
+        ("quay.io:5000", "quay.io", false),
+        ("*.a.example", "*.example", true),
+        ("*.example", "*.example", true),
+        ("example", "*.example", false),
+        ("a.example:5000/x", "*.example", true),
+        ("quay.io/a.example", "*.example", false),
+    ] {
+        assert_eq!(is_within(place, scope), within, "{place} {scope}");
+    }
+}
+
+#[test]
+fn only_what_is_allowed_is_pulled_even_if_no_line_makes_sense() {
+    for (allowed, image, passes) in [
+        (&[][..], "ghcr.io/app", true),
+        (&["quay.io/org"], "quay.io/org/app", true),
+        (&["quay.io/org"], "quay.io/app", false),
+        (&["reg.example/org/app:latest"], "reg.example/org/app", true),
+        (
+            &["reg.example/org/app:latest"],
+            "reg.example/org/app:v2",
+            false,
+        ),
+        (&["not a place"], "quay.io/app", false),
+    ] {
+        let (mirrors, problems) = rules(&[], &registries(&[], &[], allowed));
+        let image: Reference = image.parse().unwrap();
+        let admission = mirrors.admissions().first();
+        assert_eq!(admission.is_some(), !allowed.is_empty());
+        assert_eq!(mirrors.admits(&image), passes, "{allowed:?} {image}");
+        assert_eq!(
+            problems.is_empty(),
+            allowed != ["not a place"],
+            "{problems:?}"
+        );
+    }
+    let (mirrors, problems) = rules(&[], &registries(&[], &["quay.io/a"], &["quay.io"]));
+    assert!(
+        problems[0].text.contains("both allowedRegistries and"),
+        "{problems:?}"
+    );
+    for (image, passes) in [
+        ("quay.io/b", true),
+        ("quay.io/a", false),
+        ("ghcr.io/a", false),
+    ] {
+        assert_eq!(mirrors.admits(&image.parse().unwrap()), passes, "{image}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_left_out_and_told() {
+    let bad_source = set("https://quay.io", &["a.example"], true);
+    let bad_mirror = set("quay.io", &["a.example", "*.b", "Bad Place"], false);
+    let never = set("ghcr.io", &["a.example", "ghcr.io"], true);
+    let lost = set("gcr.io", &["https://a.example"], true);
+    let sets = [
+        of(Pull::Digests, &bad_source),
+        of(Pull::Digests, &bad_mirror),
+        of(Pull::Digests, &never),
+        of(Pull::Digests, &lost),
+    ];
+    let lists = registries(&["org", "*.a/b"], &["a*b.io", ""], &[]);
+    let (mirrors, problems) = rules(&sets, &lists);
+    assert_eq!(
+        shown(&mirrors),
+        [
+            "gcr.io blocked",
+            "ghcr.io blocked a.example@",
+            "quay.io a.example@"
+        ]
+    );
+    let texts: Vec<_> = problems
+        .iter()
+        .map(|problem| problem.text.as_str())
+        .collect();
+    assert_eq!(texts.len(), 9, "{texts:#?}");
+    for (text, part) in texts.iter().zip([
+        "source of a mirror set is left out: \"https://quay.io\"",
+        "a mirror of \"quay.io\" is left out: \"*.b\"",
+        "a mirror of \"quay.io\" is left out: \"Bad Place\"",
+        "\"ghcr.io\" is never to be contacted, and is among its own mirrors",
+        "a mirror of \"gcr.io\" is left out",
+        "spec.registrySources.insecureRegistries is left out: \"org\"",
+        "insecureRegistries is left out: \"*.a/b\"",
+        "blockedRegistries is left out: \"a*b.io\"",
+        "blockedRegistries is left out: \"\"",
+    ]) {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn too_many_sets_and_lines_are_told_and_bounded() {
+    let many: Vec<_> = (0..MOST + 10)
+        .map(|number| set(&format!("h{number}.example"), &["a.example"], false))
+        .collect();
+    let sets: Vec<_> = many.iter().map(|set| of(Pull::Digests, set)).collect();
+    let lines: Vec<_> = (0..MOST + 10)
+        .map(|number| format!("h{number}.example"))
+        .collect();
+    let lists = RegistrySources {
+        insecure_registries: lines,
+        ..RegistrySources::default()
+    };
+    let (mirrors, problems) = rules(&sets, &lists);
+    assert_eq!(mirrors.rules().len(), MOST);
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    // A long circle ends, too.
+    let names: Vec<_> = (0..MOST)
+        .map(|number| format!("m{number}.example"))
+        .collect();
+    let forth: Vec<&str> = names.iter().map(String::as_str).collect();
+    let back: Vec<&str> = forth.iter().rev().copied().collect();
+    let order = ordered("s", &[forth, back]);
+    let each: BTreeSet<_> = order.iter().filter(|name| **name != "s").collect();
+    assert_eq!(each.len(), MOST);
+}

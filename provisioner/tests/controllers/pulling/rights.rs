@@ -1,0 +1,127 @@
+//! What the provisioner may read, and what happens when it may not.
+
+use super::*;
+
+use manifests::api::install;
+
+/// Applies the documents of an install file, Deployments and the like aside.
+async fn install(lab: &Lab, text: &str, kinds: &[&str]) {
+    for document in yaml::documents(text.as_bytes()) {
+        let document: Value = document.unwrap();
+        let kind = document["kind"].as_str().unwrap_or_default();
+        if kinds.contains(&kind) {
+            lab.apply(&document).await;
+        }
+    }
+}
+
+/// A kubeconfig with a token of the provisioner's own account.
+async fn own_kubeconfig(lab: &Lab) -> String {
+    use k8s_openapi::api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::ServiceAccount,
+    };
+    let accounts: Api<ServiceAccount> =
+        Api::namespaced(lab.cluster.client().unwrap(), support::SYSTEM);
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec::default()),
+        ..TokenRequest::default()
+    };
+    let params = kube::api::PostParams::default();
+    let answer = accounts
+        .create_token_request("provisioner", &params, &request)
+        .await
+        .unwrap();
+    let text = std::fs::read(lab.cluster.kubeconfig_path()).unwrap();
+    let mut kubeconfig: Value = yaml::documents(&text).next().unwrap().unwrap();
+    kubeconfig["users"][0]["user"] = json!({"token": answer.status.unwrap().token});
+    kubeconfig.to_string()
+}
+
+#[tokio::test]
+async fn the_rights_of_the_file_for_openshift_suffice_and_without_them_everything_else_works() {
+    let lab = Lab::new().await;
+    lab.openshift().await;
+    let rights = [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+    ];
+    let options = install::Options::default();
+    install(&lab, &install::file(&options), &rights).await;
+    // With all rights there would be nothing to see.
+    lab.delete(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "provisioner-install-anything"},
+    }))
+    .await;
+    let registry = Registry::start(Auth::Anonymous, None);
+    push(&registry.image("app:v1"), &content("one"), &insecure()).await;
+    lab.apply(&image_config(
+        &json!({"insecureRegistries": [registry.host()]}),
+    ))
+    .await;
+    let options_of = |kubeconfig| Options {
+        flags: vec!["--controllers=bundle".to_owned()],
+        kubeconfig: Some(kubeconfig),
+        ..Options::default()
+    };
+    let provisioner =
+        Provisioner::start(&lab.cluster, options_of(own_kubeconfig(&lab).await)).await;
+    let line = provisioner
+        .says("cannot follow the cluster in pulling")
+        .await;
+    let problem = line["problem"].as_str().unwrap();
+    assert!(
+        problem.contains("manifests/install/openshift.yaml"),
+        "{problem}"
+    );
+    let bundle = lab.bundle(&registry.image("app:v1")).await;
+    lab.fails(&bundle, "TLS").await;
+    // Everything else works.
+    let name = unique("trusting");
+    let source = support::image(&registry.image("app:v1"));
+    let trusting = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name},
+        "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": source},
+    });
+    lab.apply(&trusting).await;
+    lab.unpacked(&name).await;
+    drop(provisioner);
+
+    install(&lab, &install::openshift(&options), &rights).await;
+    let provisioner =
+        Provisioner::start(&lab.cluster, options_of(own_kubeconfig(&lab).await)).await;
+    lab.unpacked(&bundle).await;
+    provisioner.says("pulling follows the cluster").await;
+    let refused = |line: &Value| line["message"] == "cannot follow the cluster in pulling";
+    assert!(
+        !provisioner.lines().iter().any(refused),
+        "{}",
+        provisioner.log()
+    );
+}
+
+#[tokio::test]
+async fn who_does_not_want_it_is_left_alone() {
+    let lab = Lab::new().await;
+    lab.openshift().await;
+    let registry = Registry::plain();
+    push(&registry.image("app:v1"), &content("one"), &insecure()).await;
+    let blocked =
+        json!({"insecureRegistries": [registry.host()], "blockedRegistries": [registry.host()]});
+    lab.apply(&image_config(&blocked)).await;
+    // An admin's own list comes first, and makes it insecure as well.
+    let conf = tempfile::NamedTempFile::new().unwrap();
+    let text = format!(
+        "[[registry]]\nlocation = \"{}\"\ninsecure = true\n",
+        registry.host()
+    );
+    std::fs::write(conf.path(), text).unwrap();
+    let conf = format!("--registries-conf={}", conf.path().display());
+    let _provisioner = lab.provisioner(&["--follow-openshift=false", &conf]).await;
+    let bundle = lab.bundle(&registry.image("app:v1")).await;
+    lab.unpacked(&bundle).await;
+}
