@@ -28,6 +28,8 @@ pub mod render;
 pub mod source;
 mod stream;
 pub mod walk;
+#[cfg(feature = "web")]
+pub mod web;
 
 pub use self::{
     finding::{Finding, Level},

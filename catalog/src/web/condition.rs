@@ -1,0 +1,228 @@
+//! What of a content is asked for: all of it, a part, or nothing if it has not changed. Only dates tell contents apart, as
+//! in catalogd: there are no entity tags.
+
+use std::{ops::Range, time::SystemTime};
+
+use http::{HeaderMap, HeaderName, header};
+
+/// What a request's conditions come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// It is answered.
+    Holds,
+    /// Who asks has it already.
+    NotModified,
+    /// Who asks expects something else.
+    Failed,
+}
+
+/// What a `Range` comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Everything.
+    Whole,
+    /// These bytes.
+    Bytes(Range<u64>),
+    /// There are no such bytes.
+    Nowhere,
+}
+
+/// Checks the conditions of a GET or HEAD, in the order of RFC 9110.
+pub(super) fn check(headers: &HeaderMap, since: SystemTime) -> Condition {
+    let text = |name| text(headers, name);
+    let at = |name| text(name).and_then(|text| httpdate::parse_http_date(text).ok());
+    // Without entity tags only "*" is one that we have.
+    match text(header::IF_MATCH) {
+        Some("*") => {}
+        Some(_) => return Condition::Failed,
+        None => {
+            if at(header::IF_UNMODIFIED_SINCE).is_some_and(|expected| since > expected) {
+                return Condition::Failed;
+            }
+        }
+    }
+    let is_known = match text(header::IF_NONE_MATCH) {
+        Some(tags) => tags == "*",
+        None => at(header::IF_MODIFIED_SINCE).is_some_and(|known| since <= known),
+    };
+    if is_known {
+        Condition::NotModified
+    } else {
+        Condition::Holds
+    }
+}
+
+/// The bytes that are asked for. Several ranges at once, and what is no range, are answered with everything.
+pub(super) fn part(headers: &HeaderMap, since: SystemTime, length: u64) -> Part {
+    let Some(range) = text(headers, header::RANGE).and_then(|text| text.strip_prefix("bytes="))
+    else {
+        return Part::Whole;
+    };
+    let is_same = text(headers, header::IF_RANGE)
+        .is_none_or(|date| httpdate::parse_http_date(date).is_ok_and(|date| date == since));
+    let Some((first, last)) = range.trim().split_once('-').filter(|_| is_same) else {
+        return Part::Whole;
+    };
+    let number = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        // Larger than any file.
+        is_number.then(|| text.parse().unwrap_or(u64::MAX))
+    };
+    let bytes = match (first.trim(), last.trim()) {
+        ("", last) => match number(last) {
+            Some(0) => return Part::Nowhere,
+            Some(last) => length.saturating_sub(last)..length,
+            None => return Part::Whole,
+        },
+        (first, "") => match number(first) {
+            Some(first) => first..length,
+            None => return Part::Whole,
+        },
+        (first, last) => match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(length),
+            _ => return Part::Whole,
+        },
+    };
+    if bytes.start < length {
+        Part::Bytes(bytes)
+    } else {
+        Part::Nowhere
+    }
+}
+
+/// Whether an answer may be compressed with gzip.
+pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let all = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let listed = all.filter_map(|value| value.to_str().ok());
+    let mut any = false;
+    for entry in listed.flat_map(|list| list.split(',')) {
+        let (coding, weight) = entry.split_once(';').unwrap_or((entry, ""));
+        let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
+        let is_taken = weight.trim().parse().is_ok_and(|weight: f32| weight > 0.0);
+        match coding.trim() {
+            coding if coding.eq_ignore_ascii_case("gzip") => return is_taken,
+            "*" => any = is_taken,
+            _ => {}
+        }
+    }
+    any
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    const BEFORE: &str = "Sat, 01 Aug 2026 00:00:00 GMT";
+    const SINCE: &str = "Sat, 01 Aug 2026 00:00:01 GMT";
+    const AFTER: &str = "Sat, 01 Aug 2026 00:00:02 GMT";
+
+    fn since() -> SystemTime {
+        httpdate::parse_http_date(SINCE).unwrap()
+    }
+
+    fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in all {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn conditions_are_checked_in_their_order() {
+        use Condition::{Failed, Holds, NotModified};
+        for (all, expected) in [
+            (&[][..], Holds),
+            (&[("if-modified-since", BEFORE)], Holds),
+            (&[("if-modified-since", SINCE)], NotModified),
+            (&[("if-modified-since", AFTER)], NotModified),
+            (&[("if-modified-since", "yesterday")], Holds),
+            (&[("if-unmodified-since", BEFORE)], Failed),
+            (&[("if-unmodified-since", SINCE)], Holds),
+            (&[("if-match", "*"), ("if-unmodified-since", BEFORE)], Holds),
+            (&[("if-match", "\"a\"")], Failed),
+            (&[("if-none-match", "*")], NotModified),
+            (
+                &[("if-none-match", "\"a\""), ("if-modified-since", SINCE)],
+                Holds,
+            ),
+            (
+                &[
+                    ("if-unmodified-since", BEFORE),
+                    ("if-modified-since", SINCE),
+                ],
+                Failed,
+            ),
+        ] {
+            assert_eq!(check(&headers(all), since()), expected, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_within_the_content_or_none() {
+        use Part::{Bytes, Nowhere, Whole};
+        for (range, expected) in [
+            ("bytes=0-0", Bytes(0..1)),
+            ("bytes=2-", Bytes(2..10)),
+            ("bytes=2-100", Bytes(2..10)),
+            ("bytes=-3", Bytes(7..10)),
+            ("bytes=-30", Bytes(0..10)),
+            ("bytes=-0", Nowhere),
+            ("bytes=10-", Nowhere),
+            ("bytes=99999999999999999999999-", Nowhere),
+            ("bytes=0-99999999999999999999999", Bytes(0..10)),
+            ("bytes=5-2", Whole),
+            ("bytes=0-1,4-5", Whole),
+            ("bytes=", Whole),
+            ("bytes=-", Whole),
+            ("bytes=a-b", Whole),
+            ("lines=0-1", Whole),
+        ] {
+            assert_eq!(
+                part(&headers(&[("range", range)]), since(), 10),
+                expected,
+                "{range}"
+            );
+        }
+        assert_eq!(
+            part(&headers(&[("range", "bytes=0-")]), since(), 0),
+            Nowhere
+        );
+        for (date, expected) in [(SINCE, Bytes(0..1)), (AFTER, Whole), ("\"tag\"", Whole)] {
+            let headers = headers(&[("range", "bytes=0-0"), ("if-range", date)]);
+            assert_eq!(part(&headers, since(), 10), expected, "{date}");
+        }
+        let early = UNIX_EPOCH + Duration::from_secs(1);
+        assert_eq!(part(&HeaderMap::new(), early, 10), Whole);
+    }
+
+    #[test]
+    fn gzip_is_taken_if_it_is_asked_for() {
+        for (value, taken) in [
+            ("gzip", true),
+            ("GZIP", true),
+            ("deflate, gzip;q=0.5", true),
+            ("gzip;q=0", false),
+            ("gzip; q=0.000", false),
+            ("*", true),
+            ("*;q=0", false),
+            ("*, gzip;q=0", false),
+            ("br", false),
+            ("", false),
+            ("gzip;q=x", false),
+        ] {
+            assert_eq!(
+                takes_gzip(&headers(&[("accept-encoding", value)])),
+                taken,
+                "{value}"
+            );
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,259 @@
+//! What is answered to whom.
+
+use std::io::Read as _;
+
+use super::*;
+
+const ALL: &str = "/catalogs/operators/api/v1/all";
+const METAS: &str = "/catalogs/operators/api/v1/metas";
+
+#[tokio::test]
+async fn all_is_every_blob_on_a_line_in_the_order_of_the_catalog() {
+    let site = Site::with(&catalog()).await;
+    let all = site.all().await;
+    assert_eq!(all.status, StatusCode::OK);
+    assert_eq!(all.header("content-type"), "application/jsonl");
+    assert_eq!(all.header("content-length"), all.body.len().to_string());
+    assert_eq!(all.header("vary"), "Accept-Encoding");
+    assert!(!all.header("last-modified").is_empty());
+    assert_eq!(
+        all.names(),
+        [
+            "olm.package etcd",
+            "olm.channel stable",
+            "olm.bundle etcd.v0",
+            "olm.bundle etcd.v1",
+            "olm.package vault",
+            "olm.channel stable",
+            "olm.bundle vault.v2",
+            "olm.bundle vault.v3",
+        ]
+    );
+    // As Go writes it again: keys sorted, nothing between them.
+    let first = all.text().lines().nth(1).unwrap();
+    assert_eq!(
+        first,
+        "{\"a\":\"<&>\",\"name\":\"stable\",\"package\":\"etcd\",\"schema\":\"olm.channel\",\"z\":1}"
+    );
+}
+
+#[tokio::test]
+async fn a_head_has_the_same_headers_and_no_body() {
+    let site = Site::with(&catalog()).await;
+    let all = site.all().await;
+    let url = format!("http://{}{ALL}", site.address);
+    let head = answer(site.client.head(&url)).await;
+    assert_eq!((head.status, head.body.len()), (StatusCode::OK, 0));
+    for name in [
+        "content-length",
+        "content-type",
+        "last-modified",
+        "accept-ranges",
+        "vary",
+    ] {
+        assert_eq!(head.header(name), all.header(name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_not_sent_again() {
+    let site = Site::with(&catalog()).await;
+    for path in [
+        ALL,
+        METAS,
+        "/catalogs/operators/api/v1/metas?schema=olm.bundle",
+    ] {
+        let first = answer(site.get(path)).await;
+        let since = first.header("last-modified").to_owned();
+        let second = answer(site.get(path).header("if-modified-since", &since)).await;
+        assert_eq!(
+            (second.status, second.body.len()),
+            (StatusCode::NOT_MODIFIED, 0),
+            "{path}"
+        );
+        assert_eq!(second.header("last-modified"), since);
+        let old = "Sat, 01 Jan 2000 00:00:00 GMT";
+        let third = answer(site.get(path).header("if-modified-since", old)).await;
+        assert_eq!(third.body, first.body, "{path}");
+        let failed = answer(site.get(path).header("if-unmodified-since", old)).await;
+        assert_eq!(failed.status, StatusCode::PRECONDITION_FAILED, "{path}");
+    }
+    // Even within the same second.
+    let since = site.all().await.header("last-modified").to_owned();
+    site.put("operators", &large("next"));
+    let next = answer(site.get(ALL).header("if-modified-since", &since)).await;
+    assert_eq!(
+        (next.status, next.names()),
+        (StatusCode::OK, vec!["custom next".to_owned()])
+    );
+}
+
+#[tokio::test]
+async fn a_range_is_a_part_of_all_and_of_nothing_else() {
+    let site = Site::with(&large("text")).await;
+    let all = site.all().await;
+    assert_eq!(all.header("accept-ranges"), "bytes");
+    let length = all.body.len();
+    let range = async |range: &str| {
+        let request = site.get(ALL).header("range", range);
+        answer(request.header("accept-encoding", "gzip")).await
+    };
+    let part = range("bytes=10-19").await;
+    assert_eq!(part.status, StatusCode::PARTIAL_CONTENT);
+    assert_eq!(
+        part.header("content-range"),
+        format!("bytes 10-19/{length}")
+    );
+    assert_eq!(
+        (
+            part.header("content-length"),
+            part.header("content-encoding")
+        ),
+        ("10", "")
+    );
+    assert_eq!(part.body, all.body[10..20]);
+    // What broke off is taken up again.
+    let rest = range(&format!("bytes={}-", length - 7)).await;
+    assert_eq!(rest.body, all.body[length - 7..]);
+    let beyond = range(&format!("bytes={length}-")).await;
+    assert_eq!(beyond.status, StatusCode::RANGE_NOT_SATISFIABLE);
+    assert_eq!(beyond.header("content-range"), format!("bytes */{length}"));
+    let metas = answer(site.get(METAS).header("range", "bytes=0-1")).await;
+    assert_eq!((metas.status, metas.body.len()), (StatusCode::OK, length));
+}
+
+#[tokio::test]
+async fn only_what_is_large_is_compressed_and_only_for_who_asks() {
+    let site = Site::with(&format!("{}\n{}", large("text"), "{\"schema\": \"small\"}")).await;
+    for (query, encodings, compressed) in [
+        ("", "gzip", true),
+        ("", "br, gzip;q=0.1", true),
+        ("", "identity", false),
+        ("", "gzip;q=0", false),
+        ("?schema=custom", "gzip", true),
+        ("?schema=small", "gzip", false),
+    ] {
+        let path = format!("{METAS}{query}");
+        let plain = answer(site.get(&path)).await;
+        let packed = answer(site.get(&path).header("accept-encoding", encodings)).await;
+        let encoding = packed.header("content-encoding");
+        assert_eq!(encoding == "gzip", compressed, "{query} {encodings}");
+        if compressed {
+            assert!(packed.body.len() < plain.body.len() / 10);
+            let mut text = Vec::new();
+            flate2::read::GzDecoder::new(packed.body.as_slice())
+                .read_to_end(&mut text)
+                .unwrap();
+            assert_eq!(text, plain.body);
+        } else {
+            assert_eq!(packed.body, plain.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn metas_are_filtered_by_all_that_is_asked_for() {
+    let site = Site::with(&catalog()).await;
+    for (query, names) in [
+        (
+            "?schema=olm.package",
+            &["olm.package etcd", "olm.package vault"][..],
+        ),
+        (
+            "?schema=olm.bundle&package=vault",
+            &["olm.bundle vault.v2", "olm.bundle vault.v3"],
+        ),
+        // A package's own blob names no package.
+        (
+            "?package=etcd",
+            &[
+                "olm.channel stable",
+                "olm.bundle etcd.v0",
+                "olm.bundle etcd.v1",
+            ],
+        ),
+        ("?schema=olm.package&name=etcd", &["olm.package etcd"]),
+        (
+            "?name=stable",
+            &["olm.channel stable", "olm.channel stable"],
+        ),
+        (
+            "?schema=olm.bundle&package=etcd&name=etcd.v1",
+            &["olm.bundle etcd.v1"],
+        ),
+        ("?name=etcd.v1&name=etcd.v0", &["olm.bundle etcd.v1"]),
+        ("?name=ETCD.v1", &[]),
+        ("?schema=olm", &[]),
+        ("?package=etcd&name=vault.v2", &[]),
+    ] {
+        let found = answer(site.get(&format!("{METAS}{query}"))).await;
+        assert_eq!(
+            (found.status, found.names().as_slice()),
+            (
+                StatusCode::OK,
+                &names.iter().map(ToString::to_string).collect::<Vec<_>>()[..]
+            ),
+            "{query}"
+        );
+    }
+    let all = site.all().await;
+    for query in ["", "?", "?schema=", "?name=&package="] {
+        assert_eq!(
+            answer(site.get(&format!("{METAS}{query}"))).await.body,
+            all.body,
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_not_allowed_is_said_in_words() {
+    let site = Site::with(&catalog()).await;
+    for (path, status, text) in [
+        ("/catalogs/other/api/v1/all", 404, "404 Not Found\n"),
+        ("/catalogs/other/api/v1/metas", 404, "404 Not Found\n"),
+        (
+            "/catalogs/Operators/api/v1/all",
+            400,
+            "invalid catalog name: ",
+        ),
+        (
+            "/catalogs/..%2f..%2fetc/api/v1/all",
+            400,
+            "invalid catalog name: ",
+        ),
+        ("/catalogs/%ff/api/v1/all", 400, "invalid catalog name: "),
+        (
+            "/catalogs/operators/api/v1/metas?limit=1",
+            400,
+            "400 Bad Request\n",
+        ),
+        (
+            "/catalogs/operators/api/v1/graphql",
+            404,
+            "404 page not found\n",
+        ),
+        (
+            "/catalogs/operators/api/v2/all",
+            404,
+            "404 page not found\n",
+        ),
+        ("/", 404, "404 page not found\n"),
+    ] {
+        let found = answer(site.get(path)).await;
+        assert_eq!(found.status.as_u16(), status, "{path}");
+        assert!(found.text().starts_with(text), "{path}: {}", found.text());
+        assert_eq!(found.header("content-type"), "text/plain; charset=utf-8");
+    }
+    for path in [ALL, METAS] {
+        let request = site.client.post(format!("http://{}{path}", site.address));
+        let found = answer(request.body("x")).await;
+        assert_eq!(
+            (found.status.as_u16(), found.header("allow")),
+            (405, "GET, HEAD")
+        );
+        assert_eq!(found.text(), "405 Method Not Allowed\n");
+    }
+    site.shelf.remove("operators").unwrap();
+    assert_eq!(site.all().await.status, StatusCode::NOT_FOUND);
+}

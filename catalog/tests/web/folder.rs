@@ -1,0 +1,143 @@
+//! What is on disk: written once, replaced whole, kept over a restart.
+
+use std::path::Path;
+
+use super::*;
+
+fn files(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn written(put: Put) -> web::Written {
+    match put {
+        Put::Written(written) => written,
+        Put::Known => panic!("it was there"),
+    }
+}
+
+#[tokio::test]
+async fn content_is_written_once_for_its_digest_and_gone_when_nobody_shows_it() {
+    let site = Site::start().await;
+    let shelf = site.folder.path().join("shelf");
+    let contents = shelf.join("contents");
+    let source = tempfile::tempdir().unwrap();
+    fs::write(
+        source.path().join("a.yaml"),
+        "schema: a\nname: one\n---\nschema: b\n",
+    )
+    .unwrap();
+    let digest = format!("sha256:{}", "ab".repeat(32));
+    let put = |name: &str, digest: &str| {
+        let source = Source::Folder(source.path());
+        site.shelf
+            .put(name, Some(digest), source, &Limits::default())
+    };
+    let first = written(put("one", &digest).unwrap());
+    assert_eq!((first.blobs, first.faults.len()), (2, 0));
+    // Not even looked at again.
+    fs::write(source.path().join("a.yaml"), "schema: c\n").unwrap();
+    assert_eq!(put("two", &digest).unwrap(), Put::Known);
+    assert_eq!(put("one", &digest).unwrap(), Put::Known);
+    assert_eq!(files(&contents), ["ab".repeat(32)]);
+    assert_eq!(site.shelf.names(), ["one", "two"]);
+
+    let other = format!("sha256:{}", "cd".repeat(32));
+    written(put("one", &other).unwrap());
+    assert_eq!(files(&contents).len(), 2, "the other name still shows it");
+    site.shelf.remove("two").unwrap();
+    assert_eq!(files(&contents), ["cd".repeat(32)]);
+    assert_eq!(files(&shelf.join("unfinished")), [""; 0]);
+
+    for (name, digest) in [
+        ("..", &digest),
+        ("a/b", &digest),
+        ("", &digest),
+        ("A", &digest),
+        ("a", &"sha256:x".to_owned()),
+    ] {
+        let error = put(name, digest).unwrap_err().to_string();
+        assert!(
+            error.contains("cannot be the name") || error.contains("is no digest"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_left_out_and_told_and_what_fails_changes_nothing() {
+    let site = Site::with(&catalog()).await;
+    let before = site.all().await.body;
+    let few = Limits {
+        documents: 2,
+        ..Limits::default()
+    };
+    let source = tempfile::tempdir().unwrap();
+    fs::write(source.path().join("a.json"), catalog()).unwrap();
+    let error = site
+        .shelf
+        .put("operators", None, Source::Folder(source.path()), &few)
+        .unwrap_err();
+    assert!(matches!(error, web::Error::Catalog(_)), "{error}");
+    let gone = source.path().join("gone");
+    assert!(
+        site.shelf
+            .put("operators", None, Source::Folder(&gone), &few)
+            .is_err()
+    );
+    assert_eq!(site.all().await.body, before);
+
+    fs::write(
+        source.path().join("b.json"),
+        "{\"name\": \"no schema\"}\n{\"schema\": \"x\"}",
+    )
+    .unwrap();
+    let put = site.shelf.put(
+        "operators",
+        None,
+        Source::Folder(source.path()),
+        &Limits::default(),
+    );
+    let written = written(put.unwrap());
+    assert_eq!(
+        (written.blobs, written.faults.len()),
+        (9, 1),
+        "{:?}",
+        written.faults
+    );
+    assert_eq!(written.faults[0].file, "b.json");
+    assert_eq!(site.all().await.names().len(), 9);
+}
+
+#[tokio::test]
+async fn a_restart_shows_what_was_shown_and_removes_what_was_not_finished() {
+    let mut site = Site::with(&catalog()).await;
+    let shown = site.all().await;
+    let folder = site.folder.path().join("shelf");
+    let error = Shelf::open(&folder).unwrap_err().to_string();
+    assert!(error.contains("used by another process"), "{error}");
+    drop(site.stop.take());
+    site.task.await.unwrap();
+    drop(site.shelf);
+    fs::write(folder.join("unfinished/half"), "half").unwrap();
+    // A torn content, a note without content, and things that nobody has written.
+    fs::write(folder.join("contents").join("ef".repeat(32)), "torn").unwrap();
+    fs::write(folder.join("names/torn"), format!("{} 1", "ef".repeat(32))).unwrap();
+    fs::write(folder.join("names/lost"), format!("{} 1", "aa".repeat(32))).unwrap();
+    fs::write(folder.join("names/odd"), "x".repeat(10_000)).unwrap();
+    fs::write(folder.join("names/Odd"), format!("{} 1", "ef".repeat(32))).unwrap();
+    let shelf = Shelf::open(&folder).unwrap();
+    assert_eq!(files(&folder.join("unfinished")), [""; 0]);
+    assert_eq!(shelf.names(), ["operators"]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(web::serve(listener, shelf, std::future::pending()));
+    let url = format!("http://{address}/catalogs/operators/api/v1/all");
+    let again = answer(site.client.get(url)).await;
+    assert_eq!(again.body, shown.body);
+    assert_eq!(again.header("last-modified"), shown.header("last-modified"));
+}

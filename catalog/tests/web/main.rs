@@ -1,0 +1,156 @@
+//! The HTTP API of catalogs, over real connections: rows E.5 of the acceptance list, and readers that stall or go away.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "what goes wrong fails the test by panicking"
+)]
+
+mod answers;
+mod folder;
+mod readers;
+
+use std::{fmt::Write as _, fs, net::SocketAddr};
+
+use catalog::{
+    Limits, Source,
+    web::{self, Put, Shelf},
+};
+use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+
+/// A shelf that is served.
+struct Site {
+    shelf: Shelf,
+    folder: TempDir,
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+    client: Client,
+}
+
+/// An answer that was read to its end.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Site {
+    async fn start() -> Self {
+        // The client wants one, although nothing here is encrypted.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::open(&folder.path().join("shelf")).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = web::serve(listener, shelf.clone(), async {
+            let _ = stopped.await;
+        });
+        Self {
+            shelf,
+            folder,
+            address,
+            stop: Some(stop),
+            task: tokio::spawn(serving),
+            client: Client::builder().no_proxy().build().unwrap(),
+        }
+    }
+
+    /// One that shows a catalog.
+    async fn with(text: &str) -> Self {
+        let site = Self::start().await;
+        site.put("operators", text);
+        site
+    }
+
+    fn put(&self, name: &str, text: &str) -> Put {
+        let folder = tempfile::tempdir_in(&self.folder).unwrap();
+        fs::write(folder.path().join("catalog.json"), text).unwrap();
+        let source = Source::Folder(folder.path());
+        self.shelf
+            .put(name, None, source, &Limits::default())
+            .unwrap()
+    }
+
+    fn get(&self, path: &str) -> RequestBuilder {
+        self.client.get(format!("http://{}{path}", self.address))
+    }
+
+    async fn all(&self) -> Answer {
+        answer(self.get("/catalogs/operators/api/v1/all")).await
+    }
+}
+
+impl Answer {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The names of all blobs, in their order.
+    fn names(&self) -> Vec<String> {
+        let blobs = self
+            .text()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        blobs
+            .map(|blob: serde_json::Value| {
+                format!(
+                    "{} {}",
+                    blob["schema"].as_str().unwrap(),
+                    blob["name"].as_str().unwrap_or("-")
+                )
+            })
+            .collect()
+    }
+}
+
+async fn answer(request: RequestBuilder) -> Answer {
+    let response = request.send().await.unwrap();
+    Answer {
+        status: response.status(),
+        headers: response.headers().clone(),
+        body: response.bytes().await.unwrap().to_vec(),
+    }
+}
+
+/// Two packages with two bundles each.
+fn catalog() -> String {
+    let mut text = String::new();
+    for package in ["etcd", "vault"] {
+        let _ = writeln!(
+            text,
+            "{{\"schema\": \"olm.package\", \"name\": \"{package}\", \"defaultChannel\": \"stable\"}}"
+        );
+        for schema in ["olm.channel", "olm.bundle", "olm.bundle"] {
+            let name = match schema {
+                "olm.channel" => "stable".to_owned(),
+                _ => format!("{package}.v{}", text.matches("olm.bundle").count()),
+            };
+            let _ = writeln!(
+                text,
+                "{{\"schema\": \"{schema}\", \"package\": \"{package}\", \"name\": \"{name}\", \"z\": 1, \"a\": \"<&>\"}}"
+            );
+        }
+    }
+    text
+}
+
+/// One blob that is larger than what is compressed.
+fn large(text: &str) -> String {
+    format!(
+        "{{\"schema\": \"custom\", \"name\": \"{text}\", \"text\": \"{}\"}}",
+        text.repeat(5000)
+    )
+}
