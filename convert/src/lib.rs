@@ -35,6 +35,7 @@ pub mod overlay;
 mod plain;
 mod property;
 mod refuse;
+pub mod removal;
 mod render;
 pub mod report;
 pub mod rights;

@@ -11,6 +11,7 @@
 
 mod budget;
 mod danger;
+mod gained;
 mod roles;
 mod rule;
 
@@ -24,7 +25,11 @@ use self::{
     budget::{Budget, spend},
     roles::{Key, Roles},
 };
-pub use self::{danger::Danger, rule::Rule};
+pub use self::{
+    danger::Danger,
+    gained::{Gained, gained},
+    rule::Rule,
+};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 

@@ -25,6 +25,7 @@ mod workload;
 use manifests::{path::Path, version::KubeVersion};
 use serde_json::{Map, Value};
 
+pub(crate) use self::served::apis;
 pub use self::served::{Unserved, unserved};
 use self::{json::text, notes::Notes};
 use crate::{code::Code, report::Level};

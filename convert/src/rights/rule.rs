@@ -74,6 +74,40 @@ impl Rule {
         verb && group && resource
     }
 
+    /// Whether everything that another rule allows is allowed by this one alone, as the authorizer decides it. A right to
+    /// `*` is covered by `*` alone.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let all = |own: &BTreeSet<String>, others: &BTreeSet<String>| {
+            own.contains("*") || others.iter().all(|entry| own.contains(entry))
+        };
+        let resource = |resource: &String| {
+            self.resources.contains("*")
+                || self.resources.contains(resource)
+                || resource
+                    .split_once('/')
+                    .is_some_and(|(_, sub)| self.resources.contains(&format!("*/{sub}")))
+        };
+        let url = |url: &String| {
+            self.urls.iter().any(|own| {
+                own == url
+                    || own
+                        .strip_suffix('*')
+                        .is_some_and(|prefix| url.starts_with(prefix))
+            })
+        };
+        let names = self.resource_names.is_empty()
+            || !other.resource_names.is_empty()
+                && other
+                    .resource_names
+                    .iter()
+                    .all(|name| self.resource_names.contains(name));
+        all(&self.verbs, &other.verbs)
+            && all(&self.api_groups, &other.api_groups)
+            && other.resources.iter().all(resource)
+            && (other.resources.is_empty() || names)
+            && other.urls.iter().all(url)
+    }
+
     fn entries(&self) -> impl Iterator<Item = &String> {
         [
             &self.verbs,

@@ -41,6 +41,12 @@ pub fn unserved(api_version: &str, kind: &str, target: KubeVersion) -> Option<Un
     })
 }
 
+/// Every API version and kind that is known here, older versions of a kind first.
+pub(crate) fn apis() -> impl Iterator<Item = (&'static str, &'static str)> {
+    APIS.iter()
+        .flat_map(|api| api.kinds.iter().map(|kind| (api.version, *kind)))
+}
+
 /// The next API in line that a release serves; a successor can be gone itself by then.
 fn successor(gone: &Api, kind: &str, minor: u64) -> Option<&'static str> {
     let next = find(gone.successor?, kind)?;

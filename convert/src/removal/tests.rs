@@ -1,0 +1,205 @@
+use serde_json::json;
+
+use super::*;
+
+fn object(api_version: &str, kind: &str) -> Object {
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "namespace": "b"}})
+        .try_into()
+        .unwrap()
+}
+
+fn role(rules: &Value) -> Object {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "etcd"},
+        "rules": rules,
+    })
+    .try_into()
+    .unwrap()
+}
+
+fn kube(minor: u64) -> KubeVersion {
+    KubeVersion::new(1, minor)
+}
+
+/// API, the release it goes with, what takes its place.
+fn brief(removals: &Removals) -> Vec<(&str, u64, Option<&str>)> {
+    let brief = |removal: &Removal| {
+        (
+            removal.gone.api_version,
+            removal.gone.until,
+            removal.gone.instead,
+        )
+    };
+    removals.found.iter().map(brief).collect()
+}
+
+#[test]
+fn objects_in_apis_that_go_are_found_between_the_releases() {
+    for (api, kind, from, to, expected) in [
+        (
+            "policy/v1beta1",
+            "PodDisruptionBudget",
+            24,
+            25,
+            Some((25, Some("policy/v1"))),
+        ),
+        ("policy/v1beta1", "PodDisruptionBudget", 23, 24, None),
+        // It is not served already: nothing is lost by an upgrade.
+        ("policy/v1beta1", "PodDisruptionBudget", 25, 26, None),
+        ("policy/v1", "PodDisruptionBudget", 24, 40, None),
+        (
+            "policy/v1beta1",
+            "PodSecurityPolicy",
+            24,
+            25,
+            Some((25, None)),
+        ),
+        (
+            "flowcontrol.apiserver.k8s.io/v1beta3",
+            "FlowSchema",
+            31,
+            32,
+            Some((32, Some("flowcontrol.apiserver.k8s.io/v1"))),
+        ),
+        (
+            "networking.k8s.io/v1beta1",
+            "ServiceCIDR",
+            36,
+            37,
+            Some((37, Some("networking.k8s.io/v1"))),
+        ),
+        ("networking.k8s.io/v1beta1", "ServiceCIDR", 35, 36, None),
+        ("networking.k8s.io/v1beta1", "ServiceCIDR", 37, 38, None),
+        (
+            "storage.k8s.io/v1beta1",
+            "VolumeAttributesClass",
+            36,
+            37,
+            Some((37, Some("storage.k8s.io/v1"))),
+        ),
+        (
+            "resource.k8s.io/v1beta1",
+            "ResourceClaim",
+            36,
+            38,
+            Some((38, Some("resource.k8s.io/v1"))),
+        ),
+        (
+            "coordination.k8s.io/v1beta1",
+            "LeaseCandidate",
+            38,
+            39,
+            Some((39, None)),
+        ),
+        ("apps/v1", "Deployment", 20, 50, None),
+        ("example.com/v1beta1", "PodDisruptionBudget", 24, 25, None),
+        // Downwards nothing goes.
+        ("policy/v1beta1", "PodDisruptionBudget", 25, 24, None),
+    ] {
+        let found = between([&object(api, kind)], kube(from), kube(to));
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|(until, instead)| (api, until, instead))
+            .collect();
+        assert_eq!(brief(&found), expected, "{api} {kind} {from} {to}");
+        assert!(!found.is_incomplete);
+        let gone = of_api(api, kind, kube(from), kube(to));
+        assert_eq!(gone.is_some(), !expected.is_empty(), "{api} {kind}");
+    }
+}
+
+#[test]
+fn roles_tell_what_may_be_used() {
+    let budgets = json!([{"apiGroups": ["policy"], "resources": ["poddisruptionbudgets/status"], "verbs": ["get"]}]);
+    let found = between([&role(&budgets)], kube(24), kube(25));
+    assert_eq!(brief(&found), [("policy/v1beta1", 25, Some("policy/v1"))]);
+    assert_eq!(
+        found.found[0].to_string(),
+        "ClusterRole etcd names the resource of PodDisruptionBudget, of which Kubernetes 1.25 does not serve policy/v1beta1 \
+         any more: make sure that the operator uses policy/v1"
+    );
+    let policies =
+        json!([{"apiGroups": ["policy"], "resources": ["podsecuritypolicies"], "verbs": ["use"]}]);
+    let found = between([&role(&policies)], kube(24), kube(25));
+    assert_eq!(
+        found.found[0].to_string(),
+        "ClusterRole etcd names the resource of PodSecurityPolicy, which Kubernetes 1.25 does not serve any more"
+    );
+    for rules in [
+        json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
+        json!([{"apiGroups": ["apps"], "resources": ["poddisruptionbudgets"], "verbs": ["*"]}]),
+        json!([{"nonResourceURLs": ["/"], "verbs": ["get"]}]),
+        json!([{"apiGroups": "policy", "resources": 7}]),
+        json!("rules"),
+        json!(null),
+    ] {
+        let found = between([&role(&rules)], kube(24), kube(25));
+        assert_eq!(found, Removals::default(), "{rules}");
+    }
+}
+
+#[test]
+fn what_happens_to_objects_is_said() {
+    let said = |api, kind| between([&object(api, kind)], kube(24), kube(25)).found[0].to_string();
+    assert_eq!(
+        said("batch/v1beta1", "CronJob"),
+        "CronJob b/a is in batch/v1beta1, which Kubernetes 1.25 does not serve; it is applied in batch/v1 then"
+    );
+    assert_eq!(
+        said("policy/v1beta1", "PodSecurityPolicy"),
+        "PodSecurityPolicy b/a is in policy/v1beta1, which Kubernetes 1.25 does not serve, and nothing takes its place: it \
+         is gone then"
+    );
+}
+
+#[test]
+fn names_of_resources_are_kubernetes_own() {
+    for (kind, resource) in [
+        ("Ingress", "ingresses"),
+        ("IngressClass", "ingressclasses"),
+        ("NetworkPolicy", "networkpolicies"),
+        ("PodSecurityPolicy", "podsecuritypolicies"),
+        ("EndpointSlice", "endpointslices"),
+        ("CSIStorageCapacity", "csistoragecapacities"),
+        ("IPAddress", "ipaddresses"),
+        ("ServiceCIDR", "servicecidrs"),
+        ("VolumeAttributesClass", "volumeattributesclasses"),
+        ("FlowSchema", "flowschemas"),
+        ("DeviceClass", "deviceclasses"),
+    ] {
+        assert_eq!(plural(kind), resource);
+    }
+}
+
+#[test]
+fn everything_that_is_announced_is_still_served_now() {
+    for announced in ANNOUNCED {
+        assert!(announced.until > KubeVersion::NEWEST.minor);
+        for kind in announced.kinds {
+            assert_eq!(
+                unserved(announced.api_version, kind, KubeVersion::NEWEST),
+                None
+            );
+        }
+    }
+}
+
+#[test]
+fn hostile_roles_are_bounded() {
+    let many: Vec<String> = (0..2_000_000).map(|n| n.to_string()).collect();
+    let rules = json!([{"apiGroups": ["policy"], "resources": many, "verbs": ["get"]}]);
+    let found = between([&role(&rules)], kube(24), kube(25));
+    assert!(found.is_incomplete && found.found.is_empty());
+    let budgets: Vec<Object> = (0..2000)
+        .map(|n| {
+            json!({"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": n.to_string()}})
+                .try_into()
+                .unwrap()
+        })
+        .collect();
+    let found = between(&budgets, kube(24), kube(25));
+    assert!(found.is_incomplete);
+    assert_eq!(found.found.len(), MOST);
+}

@@ -1,0 +1,303 @@
+//! What the objects of one bundle let somebody do that those of another do not.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use manifests::object::Object;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::{
+    Holder, Rights, Rule, Scope,
+    budget::{Budget, spend},
+    of, rule,
+};
+
+/// How many single rights are compared. Rules multiply: a hundred resources in ten groups with eight verbs are 8,000.
+const MOST: usize = 500_000;
+
+/// Rights that are gained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Gained {
+    /// `sha256:…` of all lines: who approves it approves exactly these.
+    pub digest: String,
+    /// Who may do what, and where, a rule a line: `ServiceAccount a/b, in the whole cluster: {"apiGroups":…}`. Sorted.
+    pub lines: Vec<String>,
+}
+
+/// What `after` allows and `before` does not; nothing when that is nothing. Accounts are compared and not roles, as names
+/// of roles change with what they grant.
+///
+/// What is too much to be compared counts as gained.
+pub fn gained(before: &[Object], after: &[Object]) -> Option<Gained> {
+    let before = of(before);
+    let held: BTreeMap<(&Holder, &Scope), &Rights> = before
+        .iter()
+        .map(|rights| ((&rights.holder, &rights.scope), rights))
+        .collect();
+    let mut left = MOST;
+    let mut comparisons = Budget::default().comparisons;
+    let mut lines = BTreeSet::new();
+    for rights in &of(after) {
+        // What holds in the cluster holds in every namespace.
+        let mut known: Vec<&Rights> = [&Scope::Cluster, &rights.scope]
+            .into_iter()
+            .filter_map(|scope| held.get(&(&rights.holder, scope)).copied())
+            .collect();
+        known.dedup_by_key(|rights| &rights.scope);
+        let place = match &rights.scope {
+            Scope::Cluster => format!("{}, in the whole cluster", rights.holder),
+            Scope::Namespace(name) => format!("{}, in namespace {name}", rights.holder),
+        };
+        let rules: Vec<&Rule> = known
+            .iter()
+            .flat_map(|rights| rights.grants.iter().map(|grant| &grant.rule))
+            .collect();
+        let new = rights
+            .grants
+            .iter()
+            .flat_map(|grant| more(&grant.rule, &rules, &mut left))
+            .collect();
+        for rule in rule::merge(new, &mut comparisons) {
+            lines.insert(format!("{place}: {}", text(&rule)));
+        }
+        for role in &rights.other_roles {
+            if !known.iter().any(|rights| rights.other_roles.contains(role)) {
+                lines.insert(format!("{place}: whatever {role} allows"));
+            }
+        }
+        if rights.is_incomplete {
+            lines.insert(format!("{place}: more than can be listed"));
+        }
+    }
+    (!lines.is_empty()).then(|| Gained {
+        digest: digest(&lines),
+        lines: lines.into_iter().collect(),
+    })
+}
+
+/// A rule as JSON, which is YAML.
+fn text(rule: &Rule) -> String {
+    serde_json::to_string(rule).unwrap_or_default()
+}
+
+fn digest(lines: &BTreeSet<String>) -> String {
+    let mut sha = Sha256::new();
+    for line in lines {
+        sha.update(line.as_bytes());
+        sha.update(b"\n");
+    }
+    let mut text = String::with_capacity(71);
+    text.push_str("sha256:");
+    for byte in sha.finalize() {
+        let _ = write!(text, "{byte:02x}"); // a String takes everything
+    }
+    text
+}
+
+/// The part of a rule that no other rule covers: all of it when it is too large to be taken apart.
+fn more(rule: &Rule, held: &[&Rule], left: &mut usize) -> Vec<Rule> {
+    if held.contains(&rule) {
+        return Vec::new();
+    }
+    let size = |set: &BTreeSet<String>| set.len().max(1);
+    let resources = [&rule.api_groups, &rule.resources, &rule.resource_names]
+        .into_iter()
+        .map(size)
+        .try_fold(rule.verbs.len(), usize::checked_mul);
+    let urls = rule.urls.len().checked_mul(rule.verbs.len());
+    let cost = resources
+        .and_then(|resources| resources.checked_add(urls?))
+        .and_then(|rights| rights.checked_mul(1 + held.len()));
+    if cost.and_then(|cost| spend(left, cost)).is_none() {
+        return vec![rule.clone()];
+    }
+    let mut new = Vec::new();
+    for single in singles(rule) {
+        if !held.iter().any(|held| held.covers(&single)) {
+            new.push(single);
+        }
+    }
+    new
+}
+
+/// A rule in its smallest parts.
+fn singles(rule: &Rule) -> Vec<Rule> {
+    let one = |text: &str| BTreeSet::from([text.to_owned()]);
+    let names: Vec<Option<&String>> = if rule.resource_names.is_empty() {
+        vec![None]
+    } else {
+        rule.resource_names.iter().map(Some).collect()
+    };
+    let mut singles = Vec::new();
+    for verb in &rule.verbs {
+        for group in &rule.api_groups {
+            for resource in &rule.resources {
+                singles.extend(names.iter().map(|name| Rule {
+                    api_groups: one(group),
+                    resources: one(resource),
+                    resource_names: name.map(|name| one(name)).unwrap_or_default(),
+                    urls: BTreeSet::new(),
+                    verbs: one(verb),
+                }));
+            }
+        }
+        singles.extend(rule.urls.iter().map(|url| Rule {
+            urls: one(url),
+            verbs: one(verb),
+            ..Rule::default()
+        }));
+    }
+    singles
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn objects(role: &str, namespace: Option<&str>, rules: &Value) -> Vec<Object> {
+        let prefix = if namespace.is_some() { "" } else { "Cluster" };
+        let metadata = json!({"name": role, "namespace": namespace});
+        [
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{prefix}Role"),
+                "metadata": metadata, "rules": rules,
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{prefix}RoleBinding"),
+                "metadata": metadata, "roleRef": {"kind": format!("{prefix}Role"), "name": role},
+                "subjects": [{"kind": "ServiceAccount", "namespace": "etcd", "name": "etcd"}],
+            }),
+        ]
+        .into_iter()
+        .map(|object| object.try_into().unwrap())
+        .collect()
+    }
+
+    fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+        json!([{"apiGroups": [group], "resources": resources, "verbs": verbs}])
+    }
+
+    fn lines(before: &[Object], after: &[Object]) -> Vec<String> {
+        gained(before, after)
+            .map(|gained| gained.lines)
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn only_what_is_new_is_gained() {
+        let cluster = |name, rules: &Value| objects(name, None, rules);
+        let read = rule("", &["pods"], &["get", "list"]);
+        let all = rule("*", &["*"], &["*"]);
+        let place = "ServiceAccount etcd/etcd, in the whole cluster";
+        let line = |resources: &str, verbs: &str| {
+            format!(
+                "{place}: {{\"apiGroups\":[\"\"],\"resources\":[{resources}],\"verbs\":[{verbs}]}}"
+            )
+        };
+        for (before, after, expected) in [
+            // The name of the role does not matter.
+            (cluster("a", &read), cluster("b", &read), vec![]),
+            (cluster("a", &read), vec![], vec![]),
+            (
+                cluster("a", &read),
+                cluster("a", &rule("", &["pods"], &["get", "delete"])),
+                vec![line("\"pods\"", "\"delete\"")],
+            ),
+            (
+                cluster("a", &read),
+                cluster("a", &rule("", &["pods", "secrets"], &["get", "list"])),
+                vec![line("\"secrets\"", "\"get\",\"list\"")],
+            ),
+            (cluster("a", &all), cluster("a", &read), vec![]),
+            (
+                vec![],
+                cluster("a", &read),
+                vec![line("\"pods\"", "\"get\",\"list\"")],
+            ),
+            // Parts of resources are resources of their own; of a single object is less than of all.
+            (
+                cluster("a", &rule("", &["pods"], &["get"])),
+                cluster("a", &rule("", &["pods/log"], &["get"])),
+                vec![line("\"pods/log\"", "\"get\"")],
+            ),
+            (
+                cluster("a", &read),
+                cluster(
+                    "a",
+                    &json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"], "verbs": ["get"]}]),
+                ),
+                vec![],
+            ),
+            // A namespace less than the cluster is nothing gained, and the cluster more than a namespace is.
+            (
+                cluster("a", &read),
+                objects("a", Some("etcd"), &read),
+                vec![],
+            ),
+            (
+                objects("a", Some("etcd"), &read),
+                cluster("a", &read),
+                vec![line("\"pods\"", "\"get\",\"list\"")],
+            ),
+        ] {
+            assert_eq!(lines(&before, &after), expected);
+        }
+    }
+
+    #[test]
+    fn urls_and_roles_of_others_count() {
+        let urls = |list: &[&str]| {
+            objects(
+                "a",
+                None,
+                &json!([{"nonResourceURLs": list, "verbs": ["get"]}]),
+            )
+        };
+        assert_eq!(lines(&urls(&["/a/*"]), &urls(&["/a/b"])), [""; 0]);
+        assert_eq!(
+            lines(&urls(&["/a"]), &urls(&["/a", "/b"])),
+            [
+                "ServiceAccount etcd/etcd, in the whole cluster: {\"nonResourceURLs\":[\"/b\"],\"verbs\":[\"get\"]}"
+            ]
+        );
+        let bound: Vec<Object> = objects("view", None, &json!([])).drain(1..).collect();
+        assert_eq!(lines(&bound, &bound), [""; 0]);
+        assert_eq!(
+            lines(&[], &bound),
+            ["ServiceAccount etcd/etcd, in the whole cluster: whatever ClusterRole view allows"]
+        );
+    }
+
+    #[test]
+    fn the_digest_is_of_what_is_gained_and_stays() {
+        let before = objects("a", None, &rule("", &["pods"], &["get"]));
+        let after = objects("b", None, &rule("", &["pods", "secrets"], &["get"]));
+        let other = objects("c", None, &rule("", &["secrets"], &["get"]));
+        let digest = |before: &[Object], after: &[Object]| gained(before, after).unwrap().digest;
+        // Somebody has approved it: a change here asks for all approvals anew.
+        assert_eq!(
+            digest(&before, &after),
+            "sha256:7c60bbd5af8d98019b41b416b14eafc9ad1c13b1f3f2d081bea8226a05cbd2fb"
+        );
+        assert_eq!(digest(&before, &after), digest(&[], &other));
+        assert_ne!(digest(&before, &after), digest(&[], &after));
+        assert_eq!(gained(&after, &before), None);
+    }
+
+    #[test]
+    fn what_is_too_much_to_compare_counts_as_gained() {
+        let many: Vec<String> = (0..1000).map(|n| format!("r{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let rules = json!([{"apiGroups": many, "resources": many, "verbs": ["get"]}]);
+        let all = objects("a", None, &rule("*", &["*"], &["*"]));
+        let after = objects("a", None, &rules);
+        assert_eq!(lines(&all, &after).len(), 1);
+        // What was there in the same words needs no comparing.
+        assert_eq!(lines(&after, &after), [""; 0]);
+    }
+}
