@@ -9,13 +9,14 @@
 //!
 //! The texts of errors are OLM v0's, which admins know from the ClusterOperator.
 
-use manifests::{path::Path, version};
+pub use manifests::openshift::Release;
+use manifests::{openshift, path::Path, version};
 use serde::{Deserialize, Serialize};
 
 use crate::{code::Code, csv::Csv, property::Property, report::Findings};
 
 /// The property's type.
-pub const PROPERTY: &str = "olm.maxOpenShiftVersion";
+pub const PROPERTY: &str = openshift::MAX_PROPERTY;
 /// The annotation of the first proposal.
 pub const ANNOTATION: &str = "operators.coreos.com/maxOpenShiftVersion";
 
@@ -33,21 +34,6 @@ pub struct MaxOpenShiftVersion {
     /// Why the text is no release: the claim exists and cannot be checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-}
-
-/// An OpenShift release, without its patch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Release {
-    /// 4, mostly.
-    pub major: u64,
-    /// The y of x.y.
-    pub minor: u64,
-}
-
-impl std::fmt::Display for Release {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
 }
 
 /// Reads the JSON text of a value: a string or a number, tolerantly, but no patch release (OLM v0 parity).

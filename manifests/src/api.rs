@@ -1,6 +1,8 @@
-//! Our custom resources, as they are written down: `core.rukpak.io/v1alpha1` with [`bundle::Bundle`] and
-//! [`instance::BundleInstance`], their conditions, labels and names, and the definitions and the install file that are
-//! generated from them.
+//! Our custom resources, as they are written down: `core.rukpak.io/v1alpha1` with [`bundle::Bundle`],
+//! [`instance::BundleInstance`] and [`platform_status::PlatformStatus`], their conditions, labels and names, and the
+//! definitions and the install file that are generated from them. Beside them what others have defined:
+//! [`platform::PlatformOperator`] and [`catalog_source::CatalogSource`], with definitions for clusters that have none, and
+//! as much of OpenShift's and OLM's own resources as is read or written here ([`config`], [`operator_condition`]).
 //!
 //! ```text
 //!  bundle, instance (Rust types) ── schema (bounds, CEL) ──> crds/*.yaml ─┐
@@ -9,7 +11,9 @@
 
 pub mod bounds;
 pub mod bundle;
+pub mod catalog_source;
 pub mod condition;
+pub mod config;
 pub mod decorate;
 pub mod definitions;
 pub mod holder;
@@ -17,6 +21,9 @@ pub mod install;
 pub mod instance;
 pub mod labels;
 pub mod listing;
+pub mod operator_condition;
+pub mod platform;
+pub mod platform_status;
 pub mod pulling;
 pub mod rights;
 mod schema;

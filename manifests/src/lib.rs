@@ -7,6 +7,7 @@ pub mod content;
 pub mod image;
 pub mod names;
 pub mod object;
+pub mod openshift;
 pub mod path;
 pub mod range;
 pub mod schema;

@@ -17,7 +17,7 @@ const HEADER: &str =
 
 #[test]
 fn definitions_are_fresh() {
-    for definition in definitions::all() {
+    for definition in definitions::all().into_iter().chain(definitions::foreign()) {
         let name = definition
             .metadata
             .name

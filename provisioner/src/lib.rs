@@ -30,6 +30,7 @@ pub mod inventory;
 pub mod kinds;
 pub mod leading;
 pub mod metrics;
+pub mod overrides;
 pub mod plan;
 pub mod preflight;
 pub mod process;

@@ -23,6 +23,7 @@ use manifests::{
 use crate::{
     inventory::Inventory,
     kinds::Kinds,
+    overrides::Digests,
     plan::{Owner, Plan},
 };
 
@@ -32,6 +33,8 @@ pub struct Input<'a> {
     pub instance: &'a BundleInstance,
     /// The same, as owner.
     pub owner: &'a Owner,
+    /// By what the content is known that is to be installed.
+    pub digests: Digests<'a>,
     /// What is about to be done.
     pub plan: &'a Plan,
     /// What the instance has already.

@@ -7,6 +7,10 @@
 pub const BUNDLE_NAME: u32 = 52;
 /// The name of a `BundleInstance`.
 pub const INSTANCE_NAME: u32 = 45;
+/// The name of a package, as OpenShift's definition bounds it.
+pub const PACKAGE_NAME: u32 = 56;
+/// Constraints that do not count for a content.
+pub const OVERRIDES: u32 = 16;
 /// Class names.
 pub const CLASS: u32 = 128;
 /// References of images.
@@ -38,6 +42,8 @@ pub const LINE: u32 = 1024;
 pub const LINES: u32 = 512;
 /// Findings of a conversion.
 pub const FINDINGS: u32 = 64;
+/// Operators that are listed with what speaks against an upgrade of the cluster.
+pub const CONCERNS: u32 = 1024;
 /// Kinds of an inventory.
 pub const INVENTORY_KINDS: u32 = 512;
 /// Objects of each kind.

@@ -251,6 +251,10 @@ pub struct Facts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub version: Option<String>,
+    /// The name of its ClusterServiceVersion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
+    pub cluster_service_version: Option<String>,
     /// The newest OpenShift release it runs on: `4.12`, as the bundle wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]

@@ -1,12 +1,19 @@
 //! The CustomResourceDefinitions, made from the types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceColumnDefinition, CustomResourceDefinition, JSONSchemaProps,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps,
     JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 
-use super::{bounds, bundle::Bundle, instance::BundleInstance};
+use super::{
+    bounds,
+    bundle::Bundle,
+    catalog_source::CatalogSource,
+    instance::BundleInstance,
+    platform::PlatformOperator,
+    platform_status::{self, PlatformStatus},
+};
 
 /// A column of `kubectl get`, or of `kubectl get -o wide`: name, path, what it says.
 type Column = (&'static str, &'static str, &'static str);
@@ -80,8 +87,111 @@ const INSTANCE_WIDE: &[Column] = &[
     ),
 ];
 
-/// Both definitions, as they are installed.
-pub fn all() -> [CustomResourceDefinition; 2] {
+const STATUS: &[Column] = &[
+    (
+        "Available",
+        ".status.conditions[?(@.type==\"Available\")].status",
+        "Whether all platform operators are installed",
+    ),
+    (
+        "Progressing",
+        ".status.conditions[?(@.type==\"Progressing\")].status",
+        "Whether some are being installed",
+    ),
+    (
+        "Degraded",
+        ".status.conditions[?(@.type==\"Degraded\")].status",
+        "Whether some have been failing for long",
+    ),
+    (
+        "Upgradeable",
+        ".status.conditions[?(@.type==\"Upgradeable\")].status",
+        "Whether the cluster may be upgraded",
+    ),
+];
+const STATUS_WIDE: &[Column] = &[
+    (
+        "Cluster",
+        ".status.clusterMinor",
+        "The minor version of the cluster",
+    ),
+    (
+        "Message",
+        ".status.conditions[?(@.type==\"Upgradeable\")].message",
+        "What speaks against an upgrade",
+    ),
+];
+const OPERATOR: &[Column] = &[
+    ("Package", ".spec.package.name", "The package"),
+    (
+        "Version",
+        ".status.chosenBundle.version",
+        "The version that is installed, or being installed",
+    ),
+    (
+        "Installed",
+        ".status.conditions[?(@.type==\"Installed\")].status",
+        "Whether it is installed",
+    ),
+    (
+        "Install State",
+        ".status.conditions[?(@.type==\"Installed\")].reason",
+        "Why, in one word",
+    ),
+    (
+        "Upgradeable",
+        ".status.conditions[?(@.type==\"Upgradeable\")].status",
+        "Whether it runs on the next minor version of the cluster",
+    ),
+];
+const OPERATOR_WIDE: &[Column] = &[
+    (
+        "Channel",
+        ".status.chosenBundle.channel",
+        "The channel that is followed",
+    ),
+    (
+        "Catalog",
+        ".status.chosenBundle.catalog",
+        "The catalog it comes from",
+    ),
+    (
+        "Next",
+        ".status.nextAvailable.version",
+        "The version that could be next",
+    ),
+    (
+        "Waits For",
+        ".status.nextAvailable.waitsFor",
+        "What the next version waits for",
+    ),
+    (
+        "Message",
+        ".status.conditions[?(@.type==\"Installed\")].message",
+        "What is to be said about it",
+    ),
+];
+const CATALOG: &[Column] = &[
+    ("Display", ".spec.displayName", "Its name for people"),
+    ("Type", ".spec.sourceType", "Where it comes from"),
+    ("Publisher", ".spec.publisher", "Who publishes it"),
+];
+
+/// The definitions that are ours, as they are installed.
+pub fn all() -> [CustomResourceDefinition; 3] {
+    let mut status = finish(
+        PlatformStatus::crd(),
+        bounds::INSTANCE_NAME,
+        STATUS,
+        STATUS_WIDE,
+    );
+    for schema in schemas(&mut status) {
+        let only = JSONSchemaProps {
+            enum_: Some(vec![JSON(platform_status::NAME.into())]),
+            ..name(bounds::INSTANCE_NAME)
+        };
+        restrict(schema, only);
+    }
     [
         finish(Bundle::crd(), bounds::BUNDLE_NAME, BUNDLE, BUNDLE_WIDE),
         finish(
@@ -90,6 +200,20 @@ pub fn all() -> [CustomResourceDefinition; 2] {
             INSTANCE,
             INSTANCE_WIDE,
         ),
+        status,
+    ]
+}
+
+/// Definitions of others, for clusters that lack them: whoever has one keeps it. They are in no install file.
+pub fn foreign() -> [CustomResourceDefinition; 2] {
+    [
+        finish(
+            PlatformOperator::crd(),
+            bounds::INSTANCE_NAME,
+            OPERATOR,
+            OPERATOR_WIDE,
+        ),
+        finish(CatalogSource::crd(), 253, CATALOG, &[]),
     ]
 }
 
@@ -118,18 +242,21 @@ fn finish(
     for version in &mut definition.spec.versions {
         version.additional_printer_columns = Some(columns.clone());
     }
-    let schemas = definition
+    for schema in schemas(&mut definition) {
+        tidy(schema);
+        restrict(schema, name(name_length));
+    }
+    definition
+}
+
+fn schemas(
+    definition: &mut CustomResourceDefinition,
+) -> impl Iterator<Item = &mut JSONSchemaProps> {
+    definition
         .spec
         .versions
         .iter_mut()
-        .filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut());
-    for schema in schemas {
-        tidy(schema);
-        if let Some(properties) = &mut schema.properties {
-            properties.insert("metadata".to_owned(), metadata(name_length));
-        }
-    }
-    definition
+        .filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut())
 }
 
 fn column(
@@ -149,15 +276,21 @@ fn column(
 }
 
 /// The apiserver takes restrictions of a name here, and words them as it does for its own kinds.
-fn metadata(name_length: u32) -> JSONSchemaProps {
-    let name = JSONSchemaProps {
-        type_: Some("string".to_owned()),
-        max_length: Some(name_length.into()),
-        ..JSONSchemaProps::default()
-    };
-    JSONSchemaProps {
+fn restrict(schema: &mut JSONSchemaProps, name: JSONSchemaProps) {
+    let metadata = JSONSchemaProps {
         type_: Some("object".to_owned()),
         properties: Some([("name".to_owned(), name)].into()),
+        ..JSONSchemaProps::default()
+    };
+    if let Some(properties) = &mut schema.properties {
+        properties.insert("metadata".to_owned(), metadata);
+    }
+}
+
+fn name(length: u32) -> JSONSchemaProps {
+    JSONSchemaProps {
+        type_: Some("string".to_owned()),
+        max_length: Some(length.into()),
         ..JSONSchemaProps::default()
     }
 }
@@ -199,8 +332,9 @@ mod tests {
             Some("boolean" | "integer") => true,
             _ => false,
         };
-        // An upload has nothing to say.
-        if !bounded && !path.ends_with(".upload") {
+        // These have nothing to say.
+        let is_empty = path.ends_with(".upload") || path == "PlatformStatus.spec";
+        if !bounded && !is_empty {
             found.push(path.to_owned());
         }
         for (name, property) in schema.properties.iter().flatten() {
@@ -230,7 +364,7 @@ mod tests {
 
     #[test]
     fn everything_is_bounded_and_described() {
-        for definition in all() {
+        for definition in all().into_iter().chain(foreign()) {
             for version in &definition.spec.versions {
                 let schema = version.schema.as_ref().unwrap();
                 let mut schema = schema.open_api_v3_schema.clone().unwrap();
@@ -244,6 +378,23 @@ mod tests {
                 undescribed(&schema, kind, &mut found);
                 assert_eq!(found, [""; 0], "without a description");
             }
+        }
+    }
+
+    #[test]
+    fn only_what_is_ours_is_in_the_install_file() {
+        let name =
+            |definition: &CustomResourceDefinition| definition.metadata.name.clone().unwrap();
+        let installed: Vec<String> =
+            super::super::install::objects(&super::super::install::Options::default())
+                .iter()
+                .filter(|object| object["kind"] == "CustomResourceDefinition")
+                .filter_map(|object| Some(object["metadata"]["name"].as_str()?.to_owned()))
+                .collect();
+        assert_eq!(installed, all().map(|definition| name(&definition)));
+        for definition in foreign() {
+            assert_ne!(definition.spec.group, super::super::GROUP);
+            assert!(!installed.contains(&name(&definition)));
         }
     }
 }

@@ -55,6 +55,10 @@ pub struct BundleInstanceSpec {
     /// Which checks hold an installation back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<Preflight>,
+    /// Constraints that do not count for one content. Whoever sets one answers for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::OVERRIDES))]
+    pub overrides: Vec<Override>,
     /// Whether to return to the previous bundle when a new one fails: `Never` tries the new one again, `OnFailure` goes
     /// back and tries no more until the template changes.
     #[serde(default)]
@@ -169,6 +173,33 @@ pub enum Enforcement {
     Off,
 }
 
+/// A constraint that does not count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Override {
+    /// Which constraint: `maxOpenShiftVersion` keeps neither the installation nor an upgrade of the cluster back then,
+    /// `minKubeVersion` not the installation.
+    pub constraint: Constraint,
+    /// For which content: the digest in a Bundle's status.contentDigest, or that of its image. Any other content has to
+    /// meet the constraint.
+    #[schemars(length(max = bounds::WORD), regex(pattern = schema::DIGEST))]
+    pub digest: String,
+    /// Why, for whoever wonders.
+    #[schemars(length(min = 1, max = bounds::WORD))]
+    pub reason: String,
+}
+
+/// What a bundle demands of the cluster.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase")]
+pub enum Constraint {
+    /// The newest OpenShift release.
+    MaxOpenShiftVersion,
+    /// The oldest Kubernetes.
+    MinKubeVersion,
+}
+
 /// What has become of a BundleInstance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -191,6 +222,10 @@ pub struct BundleInstanceStatus {
     /// The source of the installed Bundle in its immutable form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<BundleSource>,
+    /// The SHA-256 of the installed Bundle's content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
+    pub content_digest: Option<String>,
     /// The namespace that namespaced objects went to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
@@ -202,6 +237,10 @@ pub struct BundleInstanceStatus {
     /// What the installed bundle says of itself.
     #[serde(flatten)]
     pub facts: Facts,
+    /// Those of spec.overrides that are about the installed content.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::OVERRIDES))]
+    pub overrides: Vec<Override>,
     /// Every object that was applied, or is about to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inventory: Option<Inventory>,

@@ -34,3 +34,8 @@ pub const DECLARED: &str = "core.rukpak.io/declared";
 pub const HANDED_OVER: &str = "core.rukpak.io/handed-over";
 /// On the provisioner's pods: `true` for the one that works, which the Service `core` selects.
 pub const LEADER: &str = "core.rukpak.io/leader";
+/// On a PlatformOperator: the minor versions of cluster and package when a minor version was last approved, as in
+/// `4.12 2.5`. OpenShift's own definition drops the fields of the status that say the same.
+pub const KEPT_MINORS: &str = "core.rukpak.io/kept-minors";
+/// On the BundleInstance of a PlatformOperator: the PlatformOperator's name.
+pub const PLATFORM_OPERATOR: &str = "core.rukpak.io/platform-operator";

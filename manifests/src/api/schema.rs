@@ -16,6 +16,12 @@ pub(super) const NAME_OR_NONE: &str = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
 pub(super) const NAMESPACE: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 /// Neither spaces nor control characters.
 pub(super) const WORD: &str = r"^[!-~]+$";
+/// No control characters.
+pub(super) const PRINTABLE: &str = r"^[ -~]+$";
+/// A semantic version.
+pub(super) const VERSION: &str = r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$";
+/// A SHA-256.
+pub(super) const DIGEST: &str = "^sha256:[0-9a-f]{64}$";
 /// All digits of a commit's hash, SHA-1 or SHA-256.
 pub(super) const COMMIT: &str = r"^[0-9a-fA-F]{40}([0-9a-fA-F]{24})?$";
 /// What is asked for by HTTP.
@@ -84,6 +90,36 @@ pub(super) fn instance() -> Value {
     json!([{
         "rule": "!has(oldSelf.installNamespace) || (has(self.installNamespace) && self.installNamespace == oldSelf.installNamespace)",
         "message": "spec.installNamespace is immutable once set: to move what is installed, delete the BundleInstance and create it anew",
+    }])
+}
+
+/// The rules of a PlatformOperator's spec.
+pub(super) fn platform_operator() -> Value {
+    json!([
+        {
+            // `package` is a word of CEL's own.
+            "rule": "self.__package__.name == oldSelf.__package__.name",
+            "message": "spec.package.name is immutable: another package is another PlatformOperator",
+            "fieldPath": ".package.name",
+        },
+        {
+            "rule": "!has(self.approvedVersion) || self.upgradeApproval == 'Manual'",
+            "message": "spec.approvedVersion is for spec.upgradeApproval Manual: set that, or remove the version",
+            "fieldPath": ".approvedVersion",
+        },
+        {
+            "rule": "!has(self.approvedRights) || self.approveNewRights == 'Manual'",
+            "message": "spec.approvedRights is for spec.approveNewRights Manual: set that, or remove the digest",
+            "fieldPath": ".approvedRights",
+        },
+    ])
+}
+
+/// The rules of what a PlatformOperator decides about its bundle.
+pub(super) fn bundle_overrides() -> Value {
+    json!([{
+        "rule": "!has(oldSelf.installNamespace) || (has(self.installNamespace) && self.installNamespace == oldSelf.installNamespace)",
+        "message": "spec.bundle.installNamespace is immutable once set: to move what is installed, delete the PlatformOperator and create it anew",
     }])
 }
 
@@ -162,6 +198,11 @@ pub(super) fn label() -> Value {
         "maxLength": 63,
         "pattern": "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
     })
+}
+
+/// A name, a version or the like, among others.
+pub(super) fn word() -> Value {
+    json!({"type": "string", "maxLength": bounds::WORD})
 }
 
 /// One annotation of a template.

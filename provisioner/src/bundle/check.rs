@@ -111,6 +111,7 @@ fn facts_of(facts: &facts::Facts) -> Facts {
     Facts {
         package: word(&facts.package),
         version: word(&facts.version),
+        cluster_service_version: word(&facts.name),
         max_open_shift_version: max.and_then(|max| word(&max.raw)),
         min_kube_version: facts.min_kube_version.as_deref().and_then(word),
         requires: bounded(packages.chain(facts.required_apis.iter().map(api))),

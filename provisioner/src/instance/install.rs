@@ -240,6 +240,11 @@ pub(super) fn renamed(status: &BundleInstanceStatus, target: &Target<'_>) -> Don
             .status
             .as_ref()
             .and_then(|s| s.resolved_source.clone()),
+        content: target
+            .bundle
+            .status
+            .as_ref()
+            .and_then(|s| s.content_digest.clone()),
         namespace: status.install_namespace.clone().unwrap_or_default(),
         digest: status.applied_digest.clone().unwrap_or_default(),
         facts: status.facts.clone(),

@@ -83,6 +83,8 @@ pub struct Done {
     pub previous: Option<String>,
     /// The source of that Bundle.
     pub source: Option<BundleSource>,
+    /// The digest of its content.
+    pub content: Option<String>,
     /// Where namespaced objects went.
     pub namespace: String,
     /// What was applied.

@@ -29,7 +29,7 @@ use super::{
     outcome::{Install, Outcome, Valid},
     rollback, status, tell, template, uninstall,
 };
-use crate::{apply::MANAGER, inventory, metrics::Controller, plan::Owner};
+use crate::{apply::MANAGER, inventory, metrics::Controller, overrides::Digests, plan::Owner};
 
 /// Why a look at an instance could not be finished. What is wrong with the instance itself stands in its status.
 #[derive(Debug, thiserror::Error)]
@@ -88,12 +88,16 @@ pub(super) async fn reconcile(
         if let Some(left) = memory.has_nothing_to_say(&before, &outcome) {
             return Ok(Action::requeue(left));
         }
-        let status = status::of(
+        let mut status = status::of(
             &before,
             instance.metadata.generation,
             &outcome,
             (shared.ctx.now)(),
         );
+        status.overrides = Digests::of_installed(&status)
+            .of(&instance.spec.overrides)
+            .cloned()
+            .collect();
         if let Some(left) = memory.has_just_said(&before, &outcome) {
             return Ok(Action::requeue(sooner(Some(left), again).unwrap_or(left)));
         }

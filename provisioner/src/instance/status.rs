@@ -41,6 +41,7 @@ pub fn of(
         status.installed_bundle_name = Some(done.bundle);
         status.previous_bundle_name = done.previous;
         status.resolved_source = done.source;
+        status.content_digest = done.content;
         status.install_namespace = Some(done.namespace);
         status.applied_digest = Some(done.digest);
         status.facts = done.facts;

@@ -1,6 +1,5 @@
 //! The versions of Kubernetes and, where there is one, of OpenShift; and whether a bundle runs on them.
 
-mod openshift;
 mod verdict;
 
 use std::{
@@ -10,14 +9,15 @@ use std::{
 
 use kube::Client;
 use manifests::{
-    api::instance::Enforcement,
+    api::instance::{Constraint, Enforcement},
+    openshift,
     version::{self, KubeVersion, Version},
 };
 use serde_json::Value;
 use tokio::time::timeout;
 
-pub use self::openshift::OpenShift;
 use super::{Findings, Input};
+pub use manifests::openshift::Cluster as OpenShift;
 
 /// How long an answer counts.
 const FRESH: Duration = Duration::from_secs(60);
@@ -130,15 +130,30 @@ pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
         name => name,
     };
     let mut findings = Findings::default();
+    let overridden = |constraint| {
+        input
+            .digests
+            .find(&input.instance.spec.overrides, constraint)
+    };
     // Nobody is asked who has nothing to say: most bundles run everywhere.
     if let Some(max) = &facts.max_open_shift_version
         && let Some(cluster) = input.versions.openshift().await?
     {
-        verdict::openshift(bundle, max, &cluster).add_to(&mut findings);
+        verdict::openshift(bundle, max, &cluster).add_to(
+            &mut findings,
+            Constraint::MaxOpenShiftVersion,
+            overridden(Constraint::MaxOpenShiftVersion),
+            input.digests,
+        );
     }
     if let Some(min) = &facts.min_kube_version {
         let cluster = input.versions.kubernetes_release().await?;
-        verdict::kubernetes(bundle, min, &cluster).add_to(&mut findings);
+        verdict::kubernetes(bundle, min, &cluster).add_to(
+            &mut findings,
+            Constraint::MinKubeVersion,
+            overridden(Constraint::MinKubeVersion),
+            input.digests,
+        );
     }
     Ok(findings)
 }

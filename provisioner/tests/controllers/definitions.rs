@@ -15,7 +15,9 @@ use kube::{
 };
 use manifests::{
     api::{
-        instance::{BundleInstance, BundleInstanceSpec, Enforcement, Preflight, ServiceAccountRef},
+        instance::{
+            BundleInstance, BundleInstanceSpec, Enforcement, Override, Preflight, ServiceAccountRef,
+        },
         labels,
     },
     object::Object,
@@ -24,6 +26,7 @@ use provisioner::{
     account,
     inventory::Inventory,
     kinds::{Kind, Kinds},
+    overrides::Digests,
     plan::{Owner, Plan, Step, Wave},
     preflight::{self, Check, Findings, Input, versions::Versions},
 };
@@ -123,6 +126,7 @@ impl Definition {
             plan: &plan,
             facts: &Facts::default(),
             preflight,
+            overrides: Vec::new(),
         };
         asked
             .of(&client, &self.client, preflight_of_definitions)
@@ -168,7 +172,11 @@ struct Asked<'a> {
     plan: &'a Plan,
     facts: &'a Facts,
     preflight: Option<Preflight>,
+    overrides: Vec<Override>,
 }
+
+/// The digest of what is to be installed.
+const CONTENT: &str = "sha256:1111111111111111111111111111111111111111111111111111111111111111";
 
 impl Asked<'_> {
     async fn of(
@@ -179,6 +187,7 @@ impl Asked<'_> {
     ) -> Findings {
         let spec = BundleInstanceSpec {
             preflight: self.preflight,
+            overrides: self.overrides,
             ..serde_json::from_value(json!({
                 "provisionerClassName": "core-rukpak-io-plain",
                 "template": {"spec": {"source": {"type": "image", "image": {"ref": "registry.example/a:1"}}}},
@@ -187,6 +196,7 @@ impl Asked<'_> {
         };
         let input = Input {
             instance: &BundleInstance::new("sky", spec),
+            digests: Digests::new(Some(CONTENT), None),
             owner: &Owner {
                 name: "sky".into(),
                 uid: "u".into(),

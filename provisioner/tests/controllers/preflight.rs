@@ -18,6 +18,7 @@ use provisioner::{
     account::Accounts,
     inventory::{Entry, Inventory},
     kinds::Kinds,
+    overrides::Digests,
     plan::{self, Owner, Plan},
     preflight::{self, Check, Findings, Input, ownership, versions::Versions},
 };
@@ -95,6 +96,7 @@ impl Case {
         let plan = self.plan(&kinds).await;
         let input = Input {
             instance: &self.instance,
+            digests: Digests::default(),
             owner: &self.owner(),
             plan: &plan,
             inventory: &self.inventory,

@@ -212,6 +212,7 @@ pub(crate) fn instance(name: &str, class: &str, source: BundleSource) -> BundleI
         service_account: None,
         crd_deletion_policy: manifests::api::instance::CrdDeletionPolicy::default(),
         preflight: None,
+        overrides: Vec::new(),
         rollback: manifests::api::instance::Rollback::default(),
         paused: false,
     };

@@ -24,6 +24,7 @@ use crate::{
         status,
     },
     inventory::{self, Entry, Inventory},
+    overrides::Digests,
     plan::{self, Owner, Plan},
     preflight::{self, Check, Findings, Problem},
 };
@@ -98,6 +99,7 @@ pub(super) async fn attempt(
         bundle: target.bundle.name_any(),
         previous: previous(before, target),
         source: status.resolved_source,
+        content: status.content_digest,
         namespace,
         // What could not be deleted yet is tried again, by being no match.
         digest: if is_complete {
@@ -159,8 +161,13 @@ async fn prepare<'a>(
         .claim(&owner.name, planned)
         .map_err(|others| fail(claims::refusal(&others), Retry::Soon))?;
 
+    let bundle = target.bundle.status.as_ref();
     let input = preflight::Input {
         instance,
+        digests: Digests::new(
+            bundle.and_then(|status| status.content_digest.as_deref()),
+            bundle.and_then(|status| status.resolved_source.as_ref()),
+        ),
         owner: &owner,
         plan: &plan,
         inventory: &had,

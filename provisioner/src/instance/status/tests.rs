@@ -9,6 +9,7 @@ const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn done(bundle: &str) -> Done {
     Done {
+        content: None,
         bundle: bundle.to_owned(),
         previous: None,
         source: None,

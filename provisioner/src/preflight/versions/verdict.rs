@@ -2,14 +2,17 @@
 
 use convert::maxocp::MaxOpenShiftVersion;
 use manifests::{
+    api::instance::{Constraint, Override},
     object::shortened,
+    openshift,
     version::{self, Version},
 };
 
-use super::openshift::{OpenShift, normalized};
-use crate::preflight::{Check, Findings, Problem};
-
-const OVERRIDE: &str = "set spec.preflight.clusterVersion: Off to install it nevertheless";
+use super::OpenShift;
+use crate::{
+    overrides::Digests,
+    preflight::{Check, Findings, Problem},
+};
 
 /// What follows from one demand.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,16 +22,37 @@ pub(super) enum Verdict {
     /// It cannot be checked.
     Unclear(String),
     /// It is not met.
-    Refused(String),
+    Refused {
+        /// What is demanded, and what there is.
+        problem: String,
+        /// What to do.
+        remedy: &'static str,
+    },
 }
 
 impl Verdict {
-    /// Reports it.
-    pub(super) fn add_to(self, findings: &mut Findings) {
-        let (list, message) = match self {
-            Self::Fine => return,
-            Self::Unclear(message) => (&mut findings.warnings, message),
-            Self::Refused(message) => (&mut findings.problems, message),
+    /// Reports it: as a problem, unless an override says that the constraint does not count for this content.
+    pub(super) fn add_to(
+        self,
+        findings: &mut Findings,
+        constraint: Constraint,
+        overridden: Option<&Override>,
+        content: Digests<'_>,
+    ) {
+        let (list, message) = match (self, overridden) {
+            (Self::Fine, _) => return,
+            (Self::Unclear(message), _) => (&mut findings.warnings, message),
+            (Self::Refused { problem, .. }, Some(by)) => {
+                let reason = shortened(&by.reason, 200);
+                let message = format!("{problem}, which spec.overrides allows: {reason:?}");
+                (&mut findings.warnings, message)
+            }
+            (Self::Refused { problem, remedy }, None) => {
+                let nevertheless = nevertheless(constraint, content);
+                let message =
+                    format!("{problem}; {remedy}, or {nevertheless} to install it nevertheless");
+                (&mut findings.problems, message)
+            }
         };
         list.push(Problem {
             check: Check::ClusterVersion,
@@ -37,17 +61,34 @@ impl Verdict {
     }
 }
 
+/// How to say that a constraint does not count: to be pasted.
+fn nevertheless(constraint: Constraint, content: Digests<'_>) -> String {
+    let constraint = match constraint {
+        Constraint::MaxOpenShiftVersion => "maxOpenShiftVersion",
+        Constraint::MinKubeVersion => "minKubeVersion",
+    };
+    match content.to_name() {
+        Some(digest) => format!(
+            "add {{constraint: {constraint}, digest: \"{digest}\", reason: \"…\"}} to spec.overrides"
+        ),
+        None => "set spec.preflight.clusterVersion: Off".to_owned(),
+    }
+}
+
 /// The newest OpenShift: only major and minor release count, and equal is fine.
 pub(super) fn openshift(bundle: &str, max: &MaxOpenShiftVersion, cluster: &OpenShift) -> Verdict {
-    let Some(newest) = max.version else {
-        let raw = shortened(&max.raw, 60);
-        let why = max.problem.as_deref().unwrap_or("it is no release");
-        return Verdict::Unclear(format!(
-            "{bundle} may not run on this cluster: its maxOpenShiftVersion {raw:?} ({}) cannot be checked: {}; ask the \
-             author to write a release such as \"4.16\"",
-            max.source,
-            shortened(why, 200),
-        ));
+    let newest = match openshift::maximum(&max.raw) {
+        Ok(newest) => newest,
+        Err(error) => {
+            let why = max.problem.clone().unwrap_or_else(|| error.to_string());
+            return Verdict::Unclear(format!(
+                "{bundle} may not run on this cluster: its maxOpenShiftVersion {:?} ({}) cannot be checked: {}; ask the \
+                 author to write a release such as \"4.16\"",
+                shortened(&max.raw, 60),
+                max.source,
+                shortened(&why, 200),
+            ));
+        }
     };
     let Some(release) = cluster.highest() else {
         let why = cluster.problem.as_deref().unwrap_or("it is not known");
@@ -55,17 +96,17 @@ pub(super) fn openshift(bundle: &str, max: &MaxOpenShiftVersion, cluster: &OpenS
             "{bundle} requires OpenShift <= {newest}, which cannot be checked: {why}; look at the ClusterVersion \"version\""
         ));
     };
-    if normalized(release) <= normalized(newest) {
+    if newest.admits(release) {
         return Verdict::Fine;
     }
     let is_at = match cluster.running {
         Some(running) if running != release => format!("{running}, on its way to {release}"),
         _ => release.to_string(),
     };
-    Verdict::Refused(format!(
-        "{bundle} requires OpenShift <= {newest} but the cluster is {is_at}; choose a version of the bundle that is made \
-         for it, or {OVERRIDE}"
-    ))
+    Verdict::Refused {
+        problem: format!("{bundle} requires OpenShift <= {newest} but the cluster is {is_at}"),
+        remedy: "choose a version of the bundle that is made for it",
+    }
 }
 
 /// The oldest Kubernetes. Pre-releases of it will do, as they do for OLM.
@@ -74,10 +115,12 @@ pub(super) fn kubernetes(bundle: &str, min: &str, cluster: &Version) -> Verdict 
         Err(error) => Verdict::Unclear(format!(
             "{bundle} may not run on this cluster: its minKubeVersion cannot be checked: {error}"
         )),
-        Ok(oldest) if cluster.cmp_precedence(&oldest).is_lt() => Verdict::Refused(format!(
-            "{bundle} requires Kubernetes >= {oldest} but the cluster is {cluster}; upgrade the cluster, choose an older \
-             version of the bundle, or {OVERRIDE}"
-        )),
+        Ok(oldest) if cluster.cmp_precedence(&oldest).is_lt() => Verdict::Refused {
+            problem: format!(
+                "{bundle} requires Kubernetes >= {oldest} but the cluster is {cluster}"
+            ),
+            remedy: "upgrade the cluster, choose an older version of the bundle",
+        },
         Ok(_) => Verdict::Fine,
     }
 }
@@ -122,7 +165,7 @@ mod tests {
         ] {
             let verdict = openshift("etcd.v1", &max(newest), &cluster(running));
             assert_eq!(
-                matches!(verdict, Verdict::Refused(_)),
+                matches!(verdict, Verdict::Refused { .. }),
                 refused,
                 "{running} {newest}: {verdict:?}"
             );
@@ -136,21 +179,66 @@ mod tests {
         let updating = OpenShift {
             running: at(4, 12),
             desired: at(4, 13),
-            problem: None,
+            ..OpenShift::default()
         };
+        let content = format!("sha256:{}", "a".repeat(64));
+        let told = |overridden: Option<&Override>, content: Option<&str>| {
+            let mut findings = Findings::default();
+            openshift("etcd.v1", &max("\"4.12\""), &updating).add_to(
+                &mut findings,
+                Constraint::MaxOpenShiftVersion,
+                overridden,
+                Digests::new(content, None),
+            );
+            let message = |problem: Problem| problem.message;
+            let problems: Vec<_> = findings.problems.into_iter().map(message).collect();
+            let warnings: Vec<_> = findings.warnings.into_iter().map(message).collect();
+            (problems, warnings)
+        };
+        let problem =
+            "etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, on its way to 4.13";
+        let choose = "choose a version of the bundle that is made for it";
         assert_eq!(
-            openshift("etcd.v1", &max("\"4.12\""), &updating),
-            Verdict::Refused(
-                "etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, on its way to 4.13; choose a version of the \
-                 bundle that is made for it, or set spec.preflight.clusterVersion: Off to install it nevertheless"
-                    .into()
-            )
+            told(None, Some(&content)).0,
+            [format!(
+                "{problem}; {choose}, or add {{constraint: maxOpenShiftVersion, digest: \"{content}\", reason: \"…\"}} to \
+                 spec.overrides to install it nevertheless"
+            )]
+        );
+        assert_eq!(
+            told(None, None).0,
+            [format!(
+                "{problem}; {choose}, or set spec.preflight.clusterVersion: Off to install it nevertheless"
+            )]
+        );
+        let by = Override {
+            constraint: Constraint::MaxOpenShiftVersion,
+            digest: content.clone(),
+            reason: "tested by us".into(),
+        };
+        let (problems, warnings) = told(Some(&by), Some(&content));
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(
+            warnings,
+            [format!(
+                "{problem}, which spec.overrides allows: \"tested by us\""
+            )]
         );
     }
 
     #[test]
     fn what_cannot_be_determined_does_not_block() {
-        for newest in ["\"\"", "\"4.8.1\"", "\"latest\"", "null", "\"4.8-rc\""] {
+        for newest in [
+            "\"\"",
+            "\"4.8.1\"",
+            "\"4.8.0\"",
+            "\"v4.8\"",
+            "\"4\"",
+            "\"4.08\"",
+            "\"latest\"",
+            "null",
+            "\"4.8-rc\"",
+        ] {
             let verdict = openshift("etcd.v1", &max(newest), &cluster("4.12.0"));
             assert!(
                 matches!(verdict, Verdict::Unclear(_)),
@@ -181,7 +269,7 @@ mod tests {
             let verdict = kubernetes("etcd.v1", min, &cluster);
             let refused = match &verdict {
                 Verdict::Fine => Some(false),
-                Verdict::Refused(_) => Some(true),
+                Verdict::Refused { .. } => Some(true),
                 Verdict::Unclear(_) => None,
             };
             assert_eq!(refused, expected, "{min}: {verdict:?}");

@@ -8,23 +8,39 @@ use convert::{
     maxocp::{MaxOpenShiftVersion, Release},
 };
 use kube::Client;
-use manifests::api::instance::{Enforcement, Preflight};
+use manifests::api::instance::{Constraint, Enforcement, Override, Preflight};
 use provisioner::{
     plan::Plan,
     preflight::{self, Check, Findings, Input, versions::Versions},
 };
 use serde_json::{Value, json};
 
-use super::Asked;
+use super::{Asked, CONTENT};
 
 async fn preflight_of_versions(input: &Input<'_>) -> Result<Findings, kube::Error> {
     preflight::versions::check(input).await
 }
 
 async fn check(client: &Client, facts: &Facts, cluster_version: Enforcement) -> Findings {
+    check_with(client, facts, cluster_version, &[]).await
+}
+
+/// With constraints that do not count for these contents.
+async fn check_with(
+    client: &Client,
+    facts: &Facts,
+    cluster_version: Enforcement,
+    overridden: &[(Constraint, &str)],
+) -> Findings {
+    let overrides = overridden.iter().map(|(constraint, digest)| Override {
+        constraint: *constraint,
+        digest: (*digest).to_owned(),
+        reason: "tested".into(),
+    });
     let asked = Asked {
         plan: &Plan::default(),
         facts,
+        overrides: overrides.collect(),
         preflight: Some(Preflight {
             cluster_version,
             ..Preflight::default()
@@ -140,6 +156,20 @@ async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else(
             check(&client, &facts(newest), Enforcement::Off).await,
             Findings::default()
         );
+        // An override is about one constraint and one content.
+        let (max, min) = (Constraint::MaxOpenShiftVersion, Constraint::MinKubeVersion);
+        let other = CONTENT.replace('1', "2");
+        for (overridden, counts) in [
+            ((max, CONTENT), false),
+            ((max, other.as_str()), true),
+            ((min, CONTENT), true),
+        ] {
+            let findings =
+                check_with(&client, &facts(newest), Enforcement::Enforce, &[overridden]).await;
+            let refused = problem.is_some();
+            assert_eq!(findings.problems.len(), usize::from(refused && counts));
+            assert_eq!(findings.warnings.len(), usize::from(refused && !counts));
+        }
         // Most bundles claim nothing.
         assert_eq!(
             check(&client, &Facts::default(), Enforcement::Enforce).await,

@@ -1,0 +1,106 @@
+//! As much of `OperatorCondition` (`operators.coreos.com/v2`) as is read here: what an operator says of its own upgrades.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, ResourceExt as _};
+use serde::{Deserialize, Serialize};
+
+/// The type of the condition by which an operator asks not to be upgraded.
+pub const UPGRADEABLE: &str = "Upgradeable";
+/// The environment variable that tells an operator the name of its OperatorCondition.
+pub const NAME_VARIABLE: &str = "OPERATOR_CONDITION_NAME";
+
+/// What an operator and an admin say.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "operators.coreos.com",
+    version = "v2",
+    kind = "OperatorCondition",
+    plural = "operatorconditions",
+    namespaced,
+    status = "OperatorConditionStatus",
+    derive = "PartialEq",
+    schema = "disabled"
+)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorConditionSpec {
+    /// Accounts that may write the conditions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub service_accounts: Vec<String>,
+    /// Deployments of the operator.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deployments: Vec<String>,
+    /// What an admin says instead of the operator.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<Condition>,
+    /// What the operator says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// What has become of the conditions.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OperatorConditionStatus {
+    /// Those of the spec, as OLM has accepted them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+impl OperatorCondition {
+    /// Why the operator asks not to be upgraded, if it does. An admin's word counts before the operator's, and what the
+    /// operator says in the spec before what was accepted of it earlier.
+    pub fn refusal(&self) -> Option<&Condition> {
+        let status = self.status.as_ref();
+        [
+            Some(self.spec.overrides.as_slice()),
+            Some(self.spec.conditions.as_slice()),
+            status.map(|status| status.conditions.as_slice()),
+        ]
+        .into_iter()
+        .flatten()
+        .find_map(|conditions| conditions.iter().find(|it| it.type_ == UPGRADEABLE))
+        .filter(|condition| condition.status == "False")
+    }
+
+    /// `namespace/name`.
+    pub fn label(&self) -> String {
+        format!(
+            "{}/{}",
+            self.namespace().unwrap_or_default(),
+            self.name_any()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn an_admin_counts_before_the_operator() {
+        let is = |status: &str| json!([{"type": "Upgradeable", "status": status, "reason": "Busy", "message": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let none = json!([]);
+        for (overrides, conditions, accepted, refuses) in [
+            (&none, &none, &none, false),
+            (&none, &is("False"), &none, true),
+            (&none, &is("True"), &is("False"), false),
+            (&none, &none, &is("False"), true),
+            (&none, &is("Unknown"), &is("False"), false),
+            (&is("True"), &is("False"), &is("False"), false),
+            (&is("False"), &is("True"), &is("True"), true),
+        ]
+            as [(&Value, &Value, &Value, bool); 7]
+        {
+            let condition: OperatorCondition = serde_json::from_value(json!({
+                "apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition",
+                "metadata": {"name": "a", "namespace": "b"},
+                "spec": {"overrides": overrides, "conditions": conditions},
+                "status": {"conditions": accepted},
+            }))
+            .unwrap();
+            assert_eq!(condition.refusal().is_some(), refuses, "{condition:?}");
+            assert_eq!(condition.label(), "b/a");
+        }
+    }
+}

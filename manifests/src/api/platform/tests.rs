@@ -1,0 +1,111 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn operator(name: &str, spec: &Value, status: &Value, kept: Option<&str>) -> PlatformOperator {
+    serde_json::from_value(json!({
+        "apiVersion": "platform.openshift.io/v1alpha1",
+        "kind": "PlatformOperator",
+        "metadata": {"name": name, "annotations": kept.map(|kept| json!({labels::KEPT_MINORS: kept}))},
+        "spec": spec,
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn of(spec: &Value) -> Result<(), Unserved> {
+    operator("etcd", spec, &json!({}), None).check()
+}
+
+#[test]
+fn what_another_definition_lets_through_is_found() {
+    for (spec, problem) in [
+        (json!({"package": {"name": "etcd"}}), None),
+        (json!({"package": {"name": "a".repeat(56)}}), None),
+        (
+            json!({"package": {"name": "a".repeat(57)}}),
+            Some("must be no more than 56 characters; create it anew"),
+        ),
+        (
+            json!({"package": {"name": "Foo_Bar!"}}),
+            Some("spec.package.name \"Foo_Bar!\" must consist of lower case letters"),
+        ),
+        (
+            json!({"package": {"name": ""}}),
+            Some("spec.package.name \"\" must not be empty"),
+        ),
+        (
+            json!({"package": {"name": "etcd\n"}}),
+            Some("spec.package.name \"etcd\\n\" must consist"),
+        ),
+        (
+            json!({"package": {"name": "etcd"}, "version": ">=1.0.0 <2.0.0"}),
+            None,
+        ),
+        (
+            json!({"package": {"name": "etcd"}, "version": "^1.0.0"}),
+            Some("spec.version: version range \"^1.0.0\""),
+        ),
+    ] {
+        match (of(&spec), problem) {
+            (found, None) => assert_eq!(found, Ok(()), "{spec}"),
+            (found, Some(problem)) => {
+                let said = found.unwrap_err().to_string();
+                assert!(said.contains(problem), "{said}");
+                assert!(said.starts_with("PlatformOperator etcd"), "{said}");
+            }
+        }
+    }
+    let package = json!({"package": {"name": "etcd"}});
+    let named = |length| operator(&"e".repeat(length), &package, &json!({}), None).check();
+    assert_eq!(named(45), Ok(()));
+    let said = named(46).unwrap_err().to_string();
+    assert!(said.contains("has more than 45 characters"), "{said}");
+}
+
+#[test]
+fn what_was_kept_is_found_where_the_status_drops_it() {
+    let package = json!({"package": {"name": "etcd"}});
+    let kept = |status: Value, annotation: Option<&str>| {
+        let kept = operator("etcd", &package, &status, annotation).kept();
+        kept.map(|kept| kept.to_string())
+    };
+    let status = json!({"clusterMinor": "4.12", "packageMinor": "2.5"});
+    assert_eq!(kept(status.clone(), None).as_deref(), Some("4.12 2.5"));
+    assert_eq!(kept(status, Some("4.11 2.4")).as_deref(), Some("4.12 2.5"));
+    assert_eq!(
+        kept(json!({}), Some("4.10 1.20")).as_deref(),
+        Some("4.10 1.20")
+    );
+    for nonsense in ["", "4.10", "4.10 ", "a b", "4.10 1.20 3", "04.1 1.0"] {
+        assert_eq!(kept(json!({}), Some(nonsense)), None, "{nonsense}");
+    }
+    assert_eq!(kept(json!({"clusterMinor": "4.12"}), None), None);
+}
+
+#[test]
+fn the_instance_is_found_under_either_name() {
+    let package = json!({"package": {"name": "etcd"}});
+    for (status, expected) in [
+        (json!({}), None),
+        (json!({"activeBundleDeployment": {"name": ""}}), None),
+        (json!({"activeBundleDeployment": {"name": "a"}}), Some("a")),
+        (json!({"activeBundleInstance": {"name": "b"}}), Some("b")),
+        (
+            json!({"activeBundleInstance": {"name": ""}, "activeBundleDeployment": {"name": "a"}}),
+            Some("a"),
+        ),
+    ] {
+        let operator = operator("etcd", &package, &status, None);
+        assert_eq!(operator.active_instance(), expected, "{status}");
+    }
+}
+
+#[test]
+fn what_openshift_stores_is_read_with_safe_defaults() {
+    let spec: PlatformOperatorSpec =
+        serde_json::from_value(json!({"package": {"name": "etcd"}})).unwrap();
+    assert_eq!(spec.upgrade_approval, UpgradeApproval::WithCluster);
+    assert_eq!(spec.approve_new_rights, RightsApproval::Automatic);
+    assert!(spec.bundle.is_none() && spec.catalog.is_none());
+}

@@ -1,0 +1,132 @@
+//! Releases of OpenShift: which one a cluster runs, which one comes next, and which one a bundle claims to run on at most.
+//!
+//! Only major and minor release count. 4.23 and 5.0 are one and the same release, and what follows either is 5.1.
+//! A maximum is `{major}.{minor}` and nothing else, as the enhancement "maxOpenShiftVersion" has it; what is not can be
+//! told to nobody as a version, and so neither blocks an upgrade nor an installation.
+
+mod cluster;
+
+use std::fmt;
+
+use serde::Serialize;
+
+pub use self::cluster::{Cluster, is_placeholder};
+use crate::object::shortened;
+
+/// The type of the property that names the newest release a bundle runs on.
+pub const MAX_PROPERTY: &str = "olm.maxOpenShiftVersion";
+
+/// An OpenShift release, without its patch.
+///
+/// The order is that of the numbers; whoever compares releases takes [`Release::normalized`] of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Release {
+    /// 4, mostly.
+    pub major: u64,
+    /// The y of x.y.
+    pub minor: u64,
+}
+
+/// Why a text is no maximum.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoMaximum {
+    /// Nothing at all.
+    #[error("it is empty, not <major>.<minor>")]
+    Empty,
+    /// Something else.
+    #[error("{0:?} is not <major>.<minor>")]
+    NotARelease(String),
+}
+
+impl Release {
+    /// `<major>.<minor>`.
+    pub const fn new(major: u64, minor: u64) -> Self {
+        Self { major, minor }
+    }
+
+    /// 5.0 for 4.23, which is the same release; every other release is itself.
+    #[must_use]
+    pub const fn normalized(self) -> Self {
+        match self {
+            Self {
+                major: 4,
+                minor: 23,
+            } => Self::new(5, 0),
+            other => other,
+        }
+    }
+
+    /// The minor release with the next number, whatever it is called.
+    #[must_use]
+    pub const fn following(self) -> Self {
+        Self::new(self.major, self.minor.saturating_add(1))
+    }
+
+    /// The release that a cluster of this one is upgraded to: 4.17 after 4.16, 5.1 after 4.23 and after 5.0.
+    ///
+    /// ```
+    /// use manifests::openshift::Release;
+    /// assert_eq!(Release::new(4, 22).next(), Release::new(4, 23));
+    /// assert_eq!(Release::new(4, 23).next(), Release::new(5, 1));
+    /// ```
+    #[must_use]
+    pub const fn next(self) -> Self {
+        self.normalized().following()
+    }
+
+    /// Whether what runs on this release at most can be installed in a cluster.
+    pub fn admits(self, cluster: Self) -> bool {
+        cluster.normalized() <= self.normalized()
+    }
+
+    /// Whether what runs on this release at most also runs on the one after the cluster's.
+    pub fn outlasts(self, cluster: Self) -> bool {
+        self.normalized() >= cluster.next()
+    }
+
+    /// Whether a cluster of this release came from an earlier one.
+    pub fn is_after(self, earlier: Self) -> bool {
+        self.normalized() > earlier.normalized()
+    }
+
+    /// Reads `4.12` as a status or an annotation of ours has it; nothing else.
+    pub fn read(text: &str) -> Option<Self> {
+        let (major, minor) = text.split_once('.')?;
+        Some(Self::new(number(major)?, number(minor)?))
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Reads a maximum: the JSON text of the property's value, or the value of the annotation. Strings and numbers count
+/// alike, `4.10` stays 4.10, and white space around the release does not matter.
+///
+/// # Errors
+/// When it is anything but `{major}.{minor}`: a patch release, a range, a `v`, a leading zero.
+///
+/// ```
+/// use manifests::openshift::{Release, maximum};
+/// assert_eq!(maximum("4.10"), Ok(Release::new(4, 10)));
+/// assert!(maximum("\"4.8.1\"").is_err());
+/// ```
+pub fn maximum(json: &str) -> Result<Release, NoMaximum> {
+    let text = json.trim().trim_matches('"').trim();
+    if text.is_empty() {
+        return Err(NoMaximum::Empty);
+    }
+    Release::read(text).ok_or_else(|| NoMaximum::NotARelease(shortened(text, 60)))
+}
+
+/// Digits only, and no leading zero.
+fn number(text: &str) -> Option<u64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let leading = text.len() > 1 && text.starts_with('0');
+    (plain && !leading).then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! The release that a cluster runs, and the one it is on its way to, as its ClusterVersion tells them.
+
+use serde_json::Value;
+
+use super::Release;
+use crate::{
+    object::{at, shortened, text},
+    version,
+};
+
+/// What is known of a cluster's release.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// The release that was reached last.
+    pub running: Option<Release>,
+    /// The release that the cluster is told to reach; often the same.
+    pub desired: Option<Release>,
+    /// What was said of the version and is none.
+    pub problem: Option<String>,
+    /// Whether some release was reached: before that, the cluster is being installed.
+    pub is_installed: bool,
+    /// Whether the cluster is on its way from one version to another.
+    pub is_updating: bool,
+}
+
+impl Cluster {
+    /// The higher of both: what cannot run on the target must not be installed on the way to it.
+    pub fn highest(&self) -> Option<Release> {
+        let releases = [self.running, self.desired];
+        releases
+            .into_iter()
+            .flatten()
+            .max_by_key(|r| r.normalized())
+    }
+
+    /// The release that was reached last, or why it is not known.
+    ///
+    /// # Errors
+    /// What the cluster says instead of a version.
+    pub fn completed(&self) -> Result<Release, &str> {
+        self.running.ok_or_else(|| {
+            let problem = self.problem.as_deref();
+            problem.unwrap_or("the ClusterVersion names no version")
+        })
+    }
+
+    /// As the release payload names itself.
+    pub fn of_release(release: &str) -> Self {
+        let (running, problem) = read(Some(release));
+        Self {
+            running,
+            problem,
+            is_installed: true,
+            ..Self::default()
+        }
+    }
+
+    /// As the ClusterVersion tells it. Its history begins with the newest entry.
+    pub fn of_cluster_version(cluster_version: &Value) -> Self {
+        let history = at(cluster_version, &["status", "history"])
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let history = history
+            .iter()
+            .map(|entry| (text(entry, &["state"]), text(entry, &["version"])));
+        Self::of_history(
+            history,
+            text(cluster_version, &["status", "desired", "version"]),
+        )
+    }
+
+    /// From state and version of each entry of a history, the newest first, and the version that is to be reached.
+    pub fn of_history<'a>(
+        history: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)> + Clone,
+        desired: Option<&'a str>,
+    ) -> Self {
+        let history = history.map(|(state, version)| Entry {
+            is_completed: state == Some("Completed"),
+            version,
+        });
+        let completed = history.clone().find(|entry| entry.is_completed);
+        let newest = history.clone().next();
+        // Before the first installation is complete, the oldest entry is what is being installed.
+        let running = completed
+            .or_else(|| history.last())
+            .and_then(|entry| entry.version)
+            .or(desired);
+        let (running, problem) = read(running);
+        let (desired, no_target) = read(desired);
+        Self {
+            running,
+            desired,
+            problem: problem.or(no_target),
+            is_installed: completed.is_some(),
+            is_updating: completed.is_some() && newest.is_some_and(|entry| !entry.is_completed),
+        }
+    }
+}
+
+/// An entry of the history.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    is_completed: bool,
+    version: Option<&'a str>,
+}
+
+/// Whether the text stands for a version that was never filled in.
+pub fn is_placeholder(release: &str) -> bool {
+    let release = release.trim();
+    release.is_empty() || (release.starts_with("0.0.") && release.contains("-snapshot"))
+}
+
+fn read(text: Option<&str>) -> (Option<Release>, Option<String>) {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return (None, Some("the ClusterVersion names no version".into()));
+    };
+    if is_placeholder(text) {
+        let text = shortened(text, 60);
+        return (
+            None,
+            Some(format!("the cluster's version {text:?} is a placeholder")),
+        );
+    }
+    match version::tolerant(text) {
+        Ok(version) => (Some(Release::new(version.major, version.minor)), None),
+        Err(error) => (None, Some(format!("the cluster's version: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn release(text: &str) -> Release {
+        Release::read(text).unwrap()
+    }
+
+    fn entry(state: &str, version: &str) -> Value {
+        json!({"state": state, "version": version})
+    }
+
+    #[test]
+    fn the_newest_completed_entry_is_what_runs() {
+        let done = |version| entry("Completed", version);
+        let partial = |version| entry("Partial", version);
+        for (history, desired, running, highest) in [
+            (vec![done("4.12.7")], "4.12.7", "4.12", "4.12"),
+            // On its way, also after a first try that was given up.
+            (
+                vec![partial("4.13.0"), done("4.12.7")],
+                "4.13.0",
+                "4.12",
+                "4.13",
+            ),
+            (
+                vec![
+                    partial("4.14.0"),
+                    partial("4.13.0"),
+                    done("4.12.7"),
+                    done("4.11.0"),
+                ],
+                "4.14.0",
+                "4.12",
+                "4.14",
+            ),
+            // Back to where it came from.
+            (
+                vec![partial("4.12.7"), done("4.13.0")],
+                "4.12.7",
+                "4.13",
+                "4.13",
+            ),
+            // Nothing is complete yet: the oldest.
+            (
+                vec![partial("4.13.1"), partial("4.13.0-rc.1")],
+                "4.13.1",
+                "4.13",
+                "4.13",
+            ),
+            (vec![], "4.13.0-0.nightly-2022-10-05-053337", "4.13", "4.13"),
+            (vec![done("4.22.1")], "5.0.0", "4.22", "5.0"),
+            (vec![done("4.9.1")], "4.10.0+abc", "4.9", "4.10"),
+        ] {
+            let value = json!({"status": {"history": history, "desired": {"version": desired}}});
+            let cluster = Cluster::of_cluster_version(&value);
+            assert_eq!(cluster.running, Some(release(running)), "{value}");
+            assert_eq!(cluster.highest(), Some(release(highest)), "{value}");
+            assert_eq!(cluster.completed(), Ok(release(running)), "{value}");
+            assert_eq!(cluster.problem, None, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_installed_first_and_updated_later() {
+        let done = || entry("Completed", "4.12.7");
+        let partial = || entry("Partial", "4.13.0");
+        for (history, is_installed, is_updating) in [
+            (vec![], false, false),
+            (vec![partial()], false, false),
+            (vec![partial(), partial()], false, false),
+            (vec![done()], true, false),
+            (vec![partial(), done()], true, true),
+            (vec![done(), partial()], true, false),
+        ] {
+            let value = json!({"status": {"history": history, "desired": {"version": "4.13.0"}}});
+            let cluster = Cluster::of_cluster_version(&value);
+            assert_eq!(
+                (cluster.is_installed, cluster.is_updating),
+                (is_installed, is_updating),
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_version_is_said_and_not_guessed() {
+        for (value, problem) in [
+            (json!(null), "names no version"),
+            (
+                json!({"status": {"history": "x", "desired": 4}}),
+                "names no version",
+            ),
+            (
+                json!({"status": {"history": [{"state": "Completed", "version": {}}, 7]}}),
+                "names no version",
+            ),
+            (
+                json!({"status": {"desired": {"version": "garbage"}}}),
+                "\"garbage\" is not a semantic version",
+            ),
+            (
+                json!({"status": {"desired": {"version": "0.0.1-snapshot"}}}),
+                "\"0.0.1-snapshot\" is a placeholder",
+            ),
+        ] {
+            let cluster = Cluster::of_cluster_version(&value);
+            assert_eq!(cluster.highest(), None, "{value}");
+            let said = cluster.completed().unwrap_err();
+            assert!(said.contains(problem), "{said}");
+        }
+    }
+
+    #[test]
+    fn placeholders_of_a_release_payload_do_not_count() {
+        for (text, placeholder) in [
+            ("0.0.1-snapshot", true),
+            (" 0.0.1-snapshot\n", true),
+            ("", true),
+            ("4.12.0", false),
+            ("4.12.0-snapshot", false),
+        ] {
+            assert_eq!(is_placeholder(text), placeholder, "{text}");
+        }
+    }
+
+    #[test]
+    fn versions_of_clusters_are_read_as_releases() {
+        for (version, expected) in [
+            ("4.12.0-0.nightly-2022-10-05-053337", Some("4.12")),
+            ("4.12.0-0.ci.test-2022", Some("4.12")),
+            ("4.12.0-rc.1", Some("4.12")),
+            ("4.12.3", Some("4.12")),
+            ("4.12.0+abc", Some("4.12")),
+            ("4.12", Some("4.12")),
+            ("v4.12.3", Some("4.12")),
+            ("4.23.0-rc1", Some("4.23")),
+            ("garbage", None),
+            ("4", Some("4.0")),
+        ] {
+            let cluster = Cluster::of_release(version);
+            assert_eq!(cluster.running, expected.map(release), "{version}");
+        }
+    }
+}

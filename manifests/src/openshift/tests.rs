@@ -1,0 +1,154 @@
+use super::*;
+
+fn release(text: &str) -> Release {
+    Release::read(text).unwrap()
+}
+
+#[test]
+fn a_maximum_is_major_and_minor_and_nothing_else() {
+    for (json, expected) in [
+        (r#""4.8""#, Some("4.8")),
+        ("4.8", Some("4.8")),
+        ("4.10", Some("4.10")),
+        (r#""4.10""#, Some("4.10")),
+        (r#"" 4.8 ""#, Some("4.8")),
+        ("4.0", Some("4.0")),
+        ("5.0", Some("5.0")),
+        ("0.1", Some("0.1")),
+        (r#""""#, None),
+        (r#"" ""#, None),
+        ("", None),
+        (r#""4.8.0""#, None),
+        (r#""4.8.1""#, None),
+        (r#""v4.8""#, None),
+        (r#""V4.8""#, None),
+        (r#""vv4.8""#, None),
+        (r#""4""#, None),
+        ("4", None),
+        (r#""4.8-rc""#, None),
+        (r#""4.8.0-rc.1""#, None),
+        (r#""4.8.0+b""#, None),
+        (r#""4.8+b""#, None),
+        (r#""4.08""#, None),
+        (r#""04.8""#, None),
+        (r#""4.x""#, None),
+        (r#""latest""#, None),
+        (r#""4.8.""#, None),
+        (r#"".""#, None),
+        (r#""=4.8""#, None),
+        (r#""<=4.8""#, None),
+        (r#""4.8-4.10""#, None),
+        (r#""4,8""#, None),
+        (r#""4.8, 4.9""#, None),
+        ("null", None),
+        ("true", None),
+        (r#"["4.8"]"#, None),
+        (r#"{"max": "4.8"}"#, None),
+        ("4.8e0", None),
+        ("-4.8", None),
+        (r#""4.+8""#, None),
+        (r#""٤.٨""#, None),
+        (r#""4.99999999999999999999999""#, None),
+        ("1.1+build", None),
+        ("bad_version", None),
+    ] {
+        assert_eq!(maximum(json).ok(), expected.map(release), "{json}");
+    }
+}
+
+#[test]
+fn what_is_no_maximum_is_quoted_in_part() {
+    assert_eq!(
+        maximum("\"4.8.1\"").unwrap_err().to_string(),
+        "\"4.8.1\" is not <major>.<minor>"
+    );
+    let long = maximum(&"x".repeat(10_000)).unwrap_err().to_string();
+    assert!(long.len() < 200, "{long}");
+    let hostile = maximum("4.8\n\u{202e}").unwrap_err().to_string();
+    assert!(!hostile.contains(['\n', '\u{202e}']), "{hostile}");
+}
+
+#[test]
+fn the_next_release_is_the_next_minor_and_5_1_after_either_name_of_the_same() {
+    for (release_, following, next, normalized) in [
+        ("4.16", "4.17", "4.17", "4.16"),
+        ("4.22", "4.23", "4.23", "4.22"),
+        ("4.23", "4.24", "5.1", "5.0"),
+        ("5.0", "5.1", "5.1", "5.0"),
+        ("5.1", "5.2", "5.2", "5.1"),
+    ] {
+        let of = release(release_);
+        assert_eq!(of.following(), release(following), "{release_}");
+        assert_eq!(of.next(), release(next), "{release_}");
+        assert_eq!(of.normalized(), release(normalized), "{release_}");
+    }
+    assert!(release("4.23").is_after(release("4.22")));
+    assert!(!release("5.0").is_after(release("4.23")));
+}
+
+/// The rows are clusters, the columns maxima; `B` is an upgrade that is blocked.
+#[test]
+fn a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it() {
+    let maxima = [
+        "4.1", "4.10", "4.11", "4.12", "4.13", "4.22", "4.23", "4.24", "5.0", "5.1", "5.2",
+    ];
+    for (cluster, expected) in [
+        ("4.11.9", "BBB........"),
+        ("4.12.0-0.nightly-2022-10-05-053337", "BBBB......."),
+        ("4.12.7", "BBBB......."),
+        ("4.13.0", "BBBBB......"),
+        ("4.22.3", "BBBBBB....."),
+        ("4.23.1", "BBBBBBBBB.."),
+        ("5.0.0", "BBBBBBBBB.."),
+        ("5.1.0", "BBBBBBBBBB."),
+        // The rows of OLM's own tests.
+        ("1.0.0", "..........."),
+        ("1.1.0-pre", "..........."),
+    ] {
+        let running = Cluster::of_release(cluster).running.unwrap();
+        let found: String = maxima
+            .iter()
+            .map(|max| {
+                if release(max).outlasts(running) {
+                    '.'
+                } else {
+                    'B'
+                }
+            })
+            .collect();
+        assert_eq!(found, expected, "{cluster}");
+    }
+    for (cluster, max, outlasts) in [
+        ("1.0.0", "1.1", true),
+        ("1.0.0", "2.0", true),
+        ("1.0.0", "1.0", false),
+        ("1.0.0", "0.1", false),
+        ("1.0.1", "1.1", true),
+        ("1.1.0-pre", "1.1", false),
+    ] {
+        let running = Cluster::of_release(cluster).running.unwrap();
+        assert_eq!(release(max).outlasts(running), outlasts, "{cluster} {max}");
+    }
+}
+
+#[test]
+fn what_is_as_new_as_the_cluster_can_be_installed() {
+    for (max, cluster, admitted) in [
+        ("4.12", "4.12", true),
+        ("4.13", "4.12", true),
+        ("4.12", "4.13", false),
+        ("4.9", "4.10", false),
+        ("4.10", "4.9", true),
+        ("4.23", "5.0", true),
+        ("5.0", "4.23", true),
+        ("4.22", "4.23", false),
+        ("4.22", "5.0", false),
+        ("5.0", "5.1", false),
+    ] {
+        assert_eq!(
+            release(max).admits(release(cluster)),
+            admitted,
+            "{max} {cluster}"
+        );
+    }
+}

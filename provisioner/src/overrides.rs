@@ -1,0 +1,108 @@
+//! Constraints that an admin says do not count, each for one content alone.
+
+use manifests::api::{
+    bundle::BundleSource,
+    instance::{BundleInstanceStatus, Constraint, Override},
+};
+
+/// By what a content is known: its own digest, and that of the image it came in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Digests<'a> {
+    content: Option<&'a str>,
+    image: Option<&'a str>,
+}
+
+impl<'a> Digests<'a> {
+    /// Of a Bundle: `status.contentDigest` and `status.resolvedSource`.
+    pub fn new(content: Option<&'a str>, source: Option<&'a BundleSource>) -> Self {
+        let reference = source
+            .and_then(|source| source.image.as_ref())
+            .map(|image| image.reference.as_str());
+        Self {
+            content,
+            image: reference.and_then(|reference| Some(reference.rsplit_once('@')?.1)),
+        }
+    }
+
+    /// Of what is installed.
+    pub fn of_installed(status: &'a BundleInstanceStatus) -> Self {
+        Self::new(
+            status.content_digest.as_deref(),
+            status.resolved_source.as_ref(),
+        )
+    }
+
+    /// What to write into an override.
+    pub fn to_name(self) -> Option<&'a str> {
+        self.content.or(self.image)
+    }
+
+    /// Of the image it came in.
+    pub fn image(self) -> Option<&'a str> {
+        self.image
+    }
+
+    /// The overrides that are about this content.
+    pub fn of(self, overrides: &[Override]) -> impl Iterator<Item = &Override> {
+        overrides.iter().filter(move |it| {
+            let is_it = |digest: Option<&str>| digest == Some(it.digest.as_str());
+            is_it(self.content) || is_it(self.image)
+        })
+    }
+
+    /// The first override of a constraint that is about this content.
+    pub fn find(self, overrides: &[Override], constraint: Constraint) -> Option<&Override> {
+        self.of(overrides).find(|it| it.constraint == constraint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manifests::api::bundle::ImageSource;
+
+    use super::*;
+
+    fn digest(letter: &str) -> String {
+        format!("sha256:{}", letter.repeat(64))
+    }
+
+    #[test]
+    fn an_override_is_about_one_content() {
+        let (content, image, other) = (digest("a"), digest("b"), digest("c"));
+        let source = BundleSource {
+            image: Some(ImageSource {
+                reference: format!("registry.example:5000/etcd:v1@{image}"),
+                ..ImageSource::default()
+            }),
+            ..BundleSource::default()
+        };
+        let both = Digests::new(Some(&content), Some(&source));
+        let tag = BundleSource {
+            image: Some(ImageSource {
+                reference: "registry.example:5000/etcd:v1".into(),
+                ..ImageSource::default()
+            }),
+            ..BundleSource::default()
+        };
+        for (digests, named, applies) in [
+            (both, &content, true),
+            (both, &image, true),
+            (both, &other, false),
+            (Digests::new(Some(&content), None), &image, false),
+            (Digests::new(None, Some(&tag)), &image, false),
+            (Digests::default(), &content, false),
+        ] {
+            let overrides = [Override {
+                constraint: Constraint::MaxOpenShiftVersion,
+                digest: named.clone(),
+                reason: "tested".into(),
+            }];
+            let found = digests.find(&overrides, Constraint::MaxOpenShiftVersion);
+            assert_eq!(found.is_some(), applies, "{digests:?} {named}");
+            let found = digests.find(&overrides, Constraint::MinKubeVersion);
+            assert_eq!(found, None);
+        }
+        assert_eq!(both.to_name(), Some(content.as_str()));
+        assert_eq!(Digests::default().to_name(), None);
+    }
+}
