@@ -32,6 +32,7 @@ pub mod leading;
 pub mod metrics;
 pub mod overrides;
 pub mod plan;
+pub mod platform;
 pub mod preflight;
 pub mod process;
 pub mod pulling;

@@ -3,6 +3,7 @@
 
 mod admission;
 mod install;
+mod platform;
 mod rows;
 mod rules;
 

@@ -19,6 +19,7 @@ mod faults;
 mod health;
 mod instance;
 mod kinds;
+mod openshift;
 mod preflight;
 mod process;
 mod pulling;

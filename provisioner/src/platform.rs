@@ -1,0 +1,15 @@
+//! Platform operators: what is decided about them, and what follows for the cluster.
+//!
+//! ```text
+//!  installed bundles, catalogs, OperatorConditions ── gate ───────┐ may the cluster be upgraded?
+//!                                                                 ▼
+//!  PlatformOperators, BundleInstances, ClusterVersion, clock ── aggregate ── ClusterOperators, PlatformStatus
+//!
+//!  installed and next bundle, cluster's minor, rights ── approval ── may the operator be upgraded?
+//! ```
+//!
+//! All of it is plain functions over values: nothing is asked of anybody here.
+
+pub mod aggregate;
+pub mod approval;
+pub mod gate;

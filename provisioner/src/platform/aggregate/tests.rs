@@ -1,0 +1,412 @@
+//! Tables over every situation: B.6 to B.8 of the contract with the cluster-version operator.
+
+mod core;
+mod day2;
+
+use manifests::api::platform_status::{Concern, Effect};
+use serde_json::{Value, json};
+
+use super::*;
+
+const START: &str = "2026-01-01T10:00:00Z";
+
+fn at(minutes: i64) -> Timestamp {
+    let start: Timestamp = START.parse().unwrap();
+    start
+        .checked_add(jiff::SignedDuration::from_mins(minutes))
+        .unwrap()
+}
+
+fn open() -> Verdict {
+    Verdict {
+        is_upgradeable: true,
+        reason: "AsExpected",
+        message: "Ready for upgrade".into(),
+        concerns: Vec::new(),
+        more: 0,
+    }
+}
+
+/// A platform operator whose condition Installed is `(status, reason, minute since when)`.
+fn operator(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperator {
+    let conditions: Vec<Value> = installed
+        .map(|(status, reason, since)| {
+            json!({"type": "Installed", "status": status, "reason": reason, "message": format!("{reason} it is"),
+                   "lastTransitionTime": at(since).to_string()})
+        })
+        .into_iter()
+        .collect();
+    serde_json::from_value(json!({
+        "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
+        "metadata": {"name": name, "creationTimestamp": START},
+        "spec": {"package": {"name": name}},
+        "status": {"conditions": conditions},
+    }))
+    .unwrap()
+}
+
+/// The same, that was installed once.
+fn known(name: &str, installed: Option<(&str, &str, i64)>) -> PlatformOperator {
+    let mut operator = operator(name, installed);
+    let status = operator.status.get_or_insert_default();
+    status.active_bundle_instance = Some(manifests::api::platform::InstanceRef {
+        name: name.to_owned(),
+    });
+    operator
+}
+
+fn good(name: &str) -> PlatformOperator {
+    known(name, Some(("True", "InstallSuccessful", 0)))
+}
+
+fn input<'a>(operators: &'a [PlatformOperator], gate: &'a Verdict, minute: i64) -> Input<'a> {
+    Input {
+        operators: Ok(operators.iter().collect()),
+        instances: Vec::new(),
+        is_installing: false,
+        is_updating: false,
+        gate,
+        catalog_maxima: std::collections::BTreeMap::new(),
+        now: at(minute),
+    }
+}
+
+fn written(before: Option<&ClusterOperatorStatus>, input: &Input<'_>) -> ClusterOperatorStatus {
+    cluster_operator(before, input, "platform-system", Some("4.12.0")).status
+}
+
+/// Status, reason and message of a condition.
+fn told<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> (&'a str, &'a str, &'a str) {
+    let condition = status
+        .conditions
+        .iter()
+        .find(|it| it.type_ == type_)
+        .unwrap();
+    (
+        &condition.status,
+        condition.reason.as_deref().unwrap(),
+        condition.message.as_deref().unwrap(),
+    )
+}
+
+/// `A P D`: the statuses in short.
+fn brief(status: &ClusterOperatorStatus) -> String {
+    ["Available", "Progressing", "Degraded"]
+        .map(|type_| told(status, type_).0.get(..1).unwrap().to_owned())
+        .join(" ")
+}
+
+fn since(status: &ClusterOperatorStatus, type_: &str) -> Timestamp {
+    let condition = status
+        .conditions
+        .iter()
+        .find(|it| it.type_ == type_)
+        .unwrap();
+    condition.last_transition_time.as_ref().unwrap().0
+}
+
+#[test]
+fn without_platform_operators_all_is_well() {
+    let gate = open();
+    let input = input(&[], &gate, 0);
+    let status = written(None, &input);
+    let message = "No platform operators are present in the cluster";
+    assert_eq!(told(&status, "Available"), ("True", "AsExpected", message));
+    assert_eq!(
+        told(&status, "Progressing"),
+        ("False", "AsExpected", message)
+    );
+    assert_eq!(told(&status, "Degraded"), ("False", "AsExpected", message));
+    assert_eq!(
+        told(&status, "Upgradeable"),
+        ("True", "AsExpected", "Ready for upgrade")
+    );
+    let versions: Vec<_> = status
+        .versions
+        .iter()
+        .map(|it| (it.name.as_str(), it.version.as_str()))
+        .collect();
+    assert_eq!(versions, [("operator", "4.12.0")]);
+    let related: Vec<_> = status
+        .related_objects
+        .iter()
+        .map(|it| (it.group.as_str(), it.resource.as_str(), it.name.as_str()))
+        .collect();
+    assert_eq!(
+        related,
+        [
+            ("", "namespaces", "platform-system"),
+            ("platform.openshift.io", "platformoperators", ""),
+        ]
+    );
+    // Stable over time.
+    let later = Input {
+        now: at(500),
+        ..input
+    };
+    assert_eq!(written(Some(&status), &later), status);
+    assert_eq!(cluster_operator(None, &later, "a", None).recheck, None);
+}
+
+/// While the cluster is being installed: who is not installed keeps it from being ready.
+#[test]
+fn on_day_0_everything_has_to_be_installed() {
+    let gate = open();
+    let all_well = "All platform operators are in a successful state";
+    let failing = |name: &str, reason: &str| {
+        format!("encountered the failing {name} platform operator with reason \"{reason}\"")
+    };
+    let pending = || operator("b", None);
+    let bad = |name: &str| operator(name, Some(("False", "SourceFailed", 1)));
+    for (operators, brief_, available) in [
+        (vec![good("a")], "T F F", all_well.to_owned()),
+        (vec![good("a"), good("b")], "T F F", all_well.to_owned()),
+        (vec![pending()], "F T F", failing("b", "InstallPending")),
+        (
+            vec![bad("a")],
+            "F T F",
+            format!("{}\n- a: SourceFailed it is", failing("a", "SourceFailed")),
+        ),
+        (
+            vec![good("z"), bad("a")],
+            "F T F",
+            format!("{}\n- a: SourceFailed it is", failing("a", "SourceFailed")),
+        ),
+        (
+            vec![bad("c"), pending()],
+            "F T F",
+            format!(
+                "[{}, {}]\n- c: SourceFailed it is",
+                failing("b", "InstallPending"),
+                failing("c", "SourceFailed")
+            ),
+        ),
+        (
+            vec![operator("a", Some(("Unknown", "ReconcileFailed", 0)))],
+            "F T F",
+            format!(
+                "{}\n- a: ReconcileFailed it is",
+                failing("a", "ReconcileFailed")
+            ),
+        ),
+        // Something else than Installed says nothing.
+        (
+            {
+                let mut other = good("a");
+                let status = other.status.as_mut().unwrap();
+                status.conditions[0].type_ = "Ready".into();
+                vec![other]
+            },
+            "F T F",
+            failing("a", "InstallPending"),
+        ),
+    ] {
+        // However long it takes.
+        for minute in [2, 500] {
+            let status = written(None, &input(&operators, &gate, minute));
+            assert_eq!(brief(&status), brief_, "{operators:?}");
+            assert_eq!(told(&status, "Available").2, available);
+            for type_ in ["Available", "Progressing", "Degraded", "Upgradeable"] {
+                assert!(!told(&status, type_).1.is_empty() && !told(&status, type_).2.is_empty());
+            }
+        }
+    }
+    let bad = [bad("a"), good("b")];
+    let status = written(None, &input(&bad, &gate, 5));
+    assert_eq!(told(&status, "Available").1, "PlatformOperatorError");
+    assert_eq!(
+        told(&status, "Progressing"),
+        (
+            "True",
+            "PlatformOperatorsInstalling",
+            "Installing 1 of 2 platform operators"
+        )
+    );
+    // The bad one goes, and all is well.
+    let status = written(Some(&status), &input(&bad[1..], &gate, 6));
+    assert_eq!(brief(&status), "T F F");
+}
+
+/// Platform operators may be created long after the manager has started, as long as the cluster is being installed.
+#[test]
+fn day_0_lasts_until_the_cluster_is_installed() {
+    let gate = open();
+    let late = [operator("a", None)];
+    for (is_installing, brief_) in [(true, "F T F"), (false, "T T F")] {
+        let first = Input {
+            is_installing,
+            ..input(&[], &gate, 0)
+        };
+        let before = written(None, &first);
+        assert_eq!(brief(&before), "T F F");
+        let then = Input {
+            is_installing,
+            ..input(&late, &gate, 5)
+        };
+        assert_eq!(
+            brief(&written(Some(&before), &then)),
+            brief_,
+            "{is_installing}"
+        );
+    }
+}
+
+#[test]
+fn nothing_moves_without_a_reason() {
+    let gate = open();
+    let operators = [good("a"), operator("b", Some(("False", "Unpacking", 0)))];
+    let first = written(None, &input(&operators, &gate, 1));
+    let second = written(Some(&first), &input(&operators, &gate, 2));
+    assert_eq!(first, second);
+    assert_eq!(since(&second, "Available"), at(1));
+    // Another message is no transition.
+    let worse = [good("a"), operator("b", Some(("False", "UnpackFailed", 0)))];
+    let third = written(Some(&second), &input(&worse, &gate, 3));
+    assert_ne!(third, second);
+    assert_eq!(since(&third, "Available"), at(1));
+    let well = [good("a"), good("b")];
+    let fourth = written(Some(&third), &input(&well, &gate, 4));
+    assert_eq!(since(&fourth, "Available"), at(4));
+    assert_eq!(since(&fourth, "Degraded"), at(1));
+    // A clock with parts of seconds writes none.
+    let now = at(5).checked_add(Duration::from_millis(1234)).unwrap();
+    let odd = Input {
+        now,
+        ..input(&operators, &gate, 0)
+    };
+    let status = written(None, &odd);
+    assert_eq!(
+        since(&status, "Available"),
+        at(5).checked_add(Duration::from_secs(1)).unwrap()
+    );
+    // The order in which a cache lists them does not matter.
+    let two = [operator("b", None), operator("a", None)];
+    let turned = [operator("a", None), operator("b", None)];
+    assert_eq!(
+        written(None, &input(&two, &gate, 1)),
+        written(None, &input(&turned, &gate, 1))
+    );
+}
+
+#[test]
+fn what_others_have_edited_is_put_right() {
+    let gate = open();
+    let operators = [good("a")];
+    let right = written(None, &input(&operators, &gate, 1));
+    let mut edited = right.clone();
+    edited.conditions[0].status = "False".into();
+    edited.conditions[1].reason = None;
+    edited.conditions.remove(2);
+    edited.conditions.push(edited.conditions[0].clone());
+    edited.versions.clear();
+    edited.related_objects.clear();
+    edited.extension = Some(json!("nonsense"));
+    let status = written(Some(&edited), &input(&operators, &gate, 9));
+    assert_eq!(brief(&status), "T F F");
+    assert_eq!(status.conditions.len(), 4);
+    assert_eq!(told(&status, "Progressing").1, "AsExpected");
+    assert_eq!(
+        (status.versions, status.related_objects),
+        (right.versions.clone(), right.related_objects.clone())
+    );
+    // Conditions of others stay.
+    let mut foreign = right.clone();
+    foreign
+        .conditions
+        .push(manifests::api::config::OperatorStatusCondition {
+            type_: "EvaluationConditionsDetected".into(),
+            ..right.conditions[0].clone()
+        });
+    assert_eq!(
+        written(Some(&foreign), &input(&operators, &gate, 9)),
+        foreign
+    );
+}
+
+#[test]
+fn the_release_is_what_the_payload_says() {
+    let gate = open();
+    for (release, version) in [
+        (Some("4.13.1"), "4.13.1"),
+        (Some(""), "0.0.1-snapshot"),
+        (None, "0.0.1-snapshot"),
+    ] {
+        let status = cluster_operator(None, &input(&[], &gate, 0), "a", release).status;
+        assert_eq!(status.versions[0].version, version);
+    }
+}
+
+#[test]
+fn the_gate_is_told_and_its_list_kept() {
+    let gate = Verdict {
+        is_upgradeable: false,
+        reason: "IncompatibleOperatorsInstalled",
+        message: "The following operators will not run on the next OpenShift Version: a/b".into(),
+        concerns: vec![Concern {
+            operator: "a/b".into(),
+            effect: Effect::Blocks,
+            message: "it runs on OpenShift 4.12 at most".into(),
+        }],
+        more: 3,
+    };
+    let mut input = input(&[], &gate, 0);
+    input
+        .catalog_maxima
+        .insert("etcd/etcd.v1@sha256:a".into(), "4.12".into());
+    let status = written(None, &input);
+    assert_eq!(
+        told(&status, "Upgradeable"),
+        ("False", gate.reason, gate.message.as_str())
+    );
+    assert_eq!(
+        status.extension.clone().unwrap(),
+        json!({
+            "firstAvailable": START, "operators": 0, "installed": 0, "moreConcerns": 3,
+            "concerns": [{"operator": "a/b", "effect": "Blocks", "message": "it runs on OpenShift 4.12 at most"}],
+            "catalogMaxima": {"etcd/etcd.v1@sha256:a": "4.12"},
+        })
+    );
+    // A PlatformStatus says the same.
+    let platform = platform_status(None, &input, Some("1.36")).status;
+    assert_eq!(platform.cluster_minor.as_deref(), Some("1.36"));
+    assert_eq!(
+        serde_json::to_value(&platform.details).unwrap(),
+        status.extension.unwrap()
+    );
+    let both = platform.conditions.iter().zip(&status.conditions);
+    for (a, b) in both {
+        assert_eq!((&a.type_, &a.status), (&b.type_, &b.status));
+        assert_eq!(
+            (Some(&a.reason), Some(&a.message)),
+            (b.reason.as_ref(), b.message.as_ref())
+        );
+        assert_eq!(
+            Some(&a.last_transition_time),
+            b.last_transition_time.as_ref()
+        );
+    }
+    assert_eq!(
+        platform_status(Some(&platform), &input, Some("1.36")).status,
+        platform
+    );
+}
+
+#[test]
+fn a_thousand_failing_operators_make_a_message_that_can_be_stored() {
+    let gate = open();
+    let operators: Vec<_> = (0..1000)
+        .map(|n| {
+            let mut operator = operator(
+                &format!("operator-{n:04}"),
+                Some(("False", "UnpackFailed", 0)),
+            );
+            operator.status.as_mut().unwrap().conditions[0].message = "x\n".repeat(16_000);
+            operator
+        })
+        .collect();
+    let status = written(None, &input(&operators, &gate, 0));
+    let message = told(&status, "Available").2;
+    assert!(message.contains(", and 950 more]"), "{message}");
+    assert!(message.chars().count() <= 8001);
+    assert_eq!(status.extension.unwrap()["operators"], 1000);
+}

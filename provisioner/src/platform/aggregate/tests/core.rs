@@ -1,0 +1,87 @@
+//! The manager's own ClusterOperator.
+
+use super::*;
+
+fn core_at(
+    before: Option<&ClusterOperatorStatus>,
+    listed: Result<(), &str>,
+    minute: i64,
+) -> Output<ClusterOperatorStatus> {
+    super::core(
+        before,
+        listed,
+        "platform-system",
+        Some("4.12.0"),
+        at(minute),
+    )
+}
+
+#[test]
+fn who_can_list_is_available() {
+    let output = core_at(None, Ok(()), 0);
+    assert_eq!(brief(&output.status), "T F F");
+    let message = "The platform operator manager is available at 4.12.0";
+    for type_ in ["Available", "Progressing", "Degraded"] {
+        assert_eq!(told(&output.status, type_).1, "AsExpected");
+        assert_eq!(told(&output.status, type_).2, message);
+    }
+    assert_eq!(told(&output.status, "Upgradeable").0, "True");
+    assert_eq!(output.status.versions[0].version, "4.12.0");
+    assert_eq!(output.recheck, None);
+    assert_eq!(core_at(Some(&output.status), Ok(()), 60), output);
+}
+
+#[test]
+fn who_cannot_is_degraded_first_and_away_after_five_minutes() {
+    let well = core_at(None, Ok(()), 0).status;
+    let error = Err("connection refused");
+    let first = core_at(Some(&well), error, 10);
+    assert_eq!(brief(&first.status), "T F T");
+    let one_second = Duration::from_secs(1);
+    assert_eq!(first.recheck, Some(at(15).checked_add(one_second).unwrap()));
+    let still = core_at(Some(&first.status), error, 15);
+    assert_eq!(still.status, first.status);
+    let away = core_at(Some(&still.status), error, 16);
+    assert_eq!(brief(&away.status), "F F T");
+    for type_ in ["Available", "Progressing"] {
+        assert_eq!(
+            told(&away.status, type_),
+            (
+                "False",
+                "ExceededUnavailabilityThreshold",
+                "Exceeded platform operator availability timeout"
+            )
+        );
+    }
+    assert_eq!(since(&away.status, "Degraded"), at(10));
+    assert_eq!(core_at(Some(&away.status), error, 60).status, away.status);
+    assert_eq!(
+        brief(&core_at(Some(&away.status), Ok(()), 61).status),
+        "T F F"
+    );
+}
+
+#[test]
+fn a_first_failure_is_one_whatever_was_written_before() {
+    let error = Err("connection refused");
+    // Nothing was written at all.
+    assert_eq!(brief(&core_at(None, error, 0).status), "F F T");
+    // Degraded is missing, or was False for long.
+    let mut bare = core_at(None, Ok(()), 0).status;
+    bare.conditions.retain(|it| it.type_ != "Degraded");
+    let first = core_at(Some(&bare), error, 500).status;
+    assert_eq!(brief(&first), "T F T");
+    assert_eq!(since(&first, "Degraded"), at(500));
+    // A reason is never empty.
+    let mut edited = core_at(None, Ok(()), 0).status;
+    edited.conditions[0].reason = None;
+    let status = core_at(Some(&edited), error, 1).status;
+    assert_eq!(
+        told(&status, "Available"),
+        (
+            "True",
+            "PlatformOperatorsUnknown",
+            "The platform operator manager is available at 4.12.0"
+        )
+    );
+}

@@ -1,0 +1,227 @@
+//! After the cluster is installed, nobody is alarmed before there is something to do.
+
+use super::*;
+
+/// What was written when everything was well.
+fn calm(gate: &Verdict) -> ClusterOperatorStatus {
+    written(None, &input(&[good("old")], gate, 0))
+}
+
+#[test]
+fn one_operator_does_not_take_the_cluster_down() {
+    let gate = open();
+    let before = calm(&gate);
+    let pending = |since| operator("new", Some(("False", "Unpacking", since)));
+    let failing = |since| operator("new", Some(("False", "SourceFailed", since)));
+    for (new, minute, brief_, recheck) in [
+        // It has ten minutes, whatever its state is called.
+        (pending(20), 21, "T T F", Some(30)),
+        (failing(20), 21, "T T F", Some(30)),
+        (operator("new", None), 9, "T T F", Some(10)),
+        (failing(20), 29, "T T F", Some(30)),
+        (failing(20), 30, "T F T", None),
+        (pending(20), 500, "T F T", None),
+        (operator("new", None), 10, "T F T", None),
+        // Something that was installed is worth more.
+        (
+            known("new", Some(("False", "InstallFailed", 20))),
+            29,
+            "T T F",
+            Some(30),
+        ),
+        (
+            known("new", Some(("False", "InstallFailed", 20))),
+            30,
+            "F F T",
+            None,
+        ),
+    ] {
+        let operators = [good("old"), new];
+        let output = cluster_operator(
+            Some(&before),
+            &input(&operators, &gate, minute),
+            "platform-system",
+            Some("4.12.0"),
+        );
+        assert_eq!(
+            brief(&output.status),
+            brief_,
+            "{minute} {:?}",
+            operators[1].status
+        );
+        assert_eq!(output.recheck, recheck.map(at), "{minute}");
+    }
+    let operators = [good("old"), failing(20)];
+    let status = written(Some(&before), &input(&operators, &gate, 40));
+    assert_eq!(
+        told(&status, "Available"),
+        (
+            "True",
+            "AsExpected",
+            "1 of 2 platform operators are installed"
+        )
+    );
+    assert_eq!(
+        told(&status, "Degraded"),
+        (
+            "True",
+            "PlatformOperatorError",
+            "encountered the failing new platform operator with reason \"SourceFailed\"\n- new: SourceFailed it is"
+        )
+    );
+    assert_eq!(told(&status, "Progressing").1, "PlatformOperatorError");
+    // Who is about to go does no harm any more.
+    let mut going = failing(20);
+    going.metadata.deletion_timestamp = Some(Time(at(41)));
+    let operators = [good("old"), going];
+    assert_eq!(
+        brief(&written(Some(&status), &input(&operators, &gate, 42))),
+        "T F F"
+    );
+}
+
+#[test]
+fn after_an_outage_it_is_still_day_2() {
+    let gate = open();
+    let lost = [known("old", Some(("False", "InstallFailed", 10)))];
+    let down = written(Some(&calm(&gate)), &input(&lost, &gate, 60));
+    assert_eq!(brief(&down), "F F T");
+    let new = [
+        good("old"),
+        operator("new", Some(("False", "Unpacking", 60))),
+    ];
+    assert_eq!(
+        brief(&written(Some(&down), &input(&new, &gate, 61))),
+        "T T F"
+    );
+    // Also when somebody has removed what is remembered.
+    let mut edited = calm(&gate);
+    edited.extension = None;
+    assert_eq!(
+        brief(&written(Some(&edited), &input(&new, &gate, 61))),
+        "T T F"
+    );
+}
+
+fn instance(conditions: &[(&str, &str, &str, i64)]) -> BundleInstance {
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(|(type_, status, reason, since)| {
+            json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}:\n it is"),
+                   "lastTransitionTime": at(*since).to_string()})
+        })
+        .collect();
+    serde_json::from_value(json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "old"},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain",
+            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
+        },
+        "status": {"conditions": conditions, "installNamespace": "old-system"},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn long_trouble_of_what_is_installed_is_told() {
+    let gate = open();
+    let before = calm(&gate);
+    let operators = [good("old")];
+    let well = [
+        ("Installed", "True", "InstallationSucceeded", 0),
+        ("Healthy", "True", "Healthy", 0),
+    ];
+    let sick = [
+        ("Installed", "True", "InstallationSucceeded", 0),
+        ("Healthy", "False", "Unhealthy", 20),
+    ];
+    let stuck = [
+        ("Installed", "True", "UpgradeFailed", 0),
+        ("Progressing", "True", "Retrying", 20),
+        ("Healthy", "True", "Healthy", 0),
+    ];
+    let unknown = [
+        ("Installed", "True", "InstallationSucceeded", 0),
+        ("Healthy", "Unknown", "HealthUnknown", 0),
+    ];
+    for (conditions, minute, is_updating, brief_, recheck) in [
+        (&well[..], 500, false, "T F F", None),
+        (&unknown[..], 500, false, "T F F", None),
+        (&sick[..], 29, false, "T F F", Some(30)),
+        (&sick[..], 30, false, "T F T", None),
+        (&stuck[..], 29, false, "T F F", Some(30)),
+        (&stuck[..], 30, false, "T F T", None),
+        // Nodes restart during an update of the cluster.
+        (&sick[..], 500, true, "T F F", None),
+    ] {
+        let instance = instance(conditions);
+        let input = Input {
+            instances: vec![&instance],
+            is_updating,
+            ..input(&operators, &gate, minute)
+        };
+        let output = cluster_operator(Some(&before), &input, "platform-system", None);
+        assert_eq!(brief(&output.status), brief_, "{conditions:?} {minute}");
+        assert_eq!(output.recheck, recheck.map(at), "{conditions:?} {minute}");
+    }
+    let instance = instance(&sick);
+    let input = Input {
+        instances: vec![&instance],
+        ..input(&operators, &gate, 60)
+    };
+    let status = written(Some(&before), &input);
+    assert_eq!(
+        told(&status, "Degraded"),
+        (
+            "True",
+            "PlatformOperatorUnhealthy",
+            "Platform operators that are installed and have been in trouble for more than 10 minutes: old\n- old: \
+             Unhealthy: it is"
+        )
+    );
+    // What is to be collected then.
+    let related: Vec<_> = status
+        .related_objects
+        .iter()
+        .map(|it| (it.resource.as_str(), it.name.as_str()))
+        .collect();
+    assert_eq!(
+        related,
+        [
+            ("namespaces", "platform-system"),
+            ("platformoperators", ""),
+            ("bundleinstances", ""),
+            ("bundles", ""),
+            ("namespaces", "old-system"),
+        ]
+    );
+}
+
+#[test]
+fn who_cannot_list_says_nothing_new() {
+    let gate = open();
+    let failed = |minute| Input {
+        operators: Err("connection refused"),
+        ..input(&[], &gate, minute)
+    };
+    // Nothing was ever known.
+    let first = written(None, &failed(0));
+    assert_eq!(brief(&first), "F T F");
+    for type_ in ["Available", "Progressing", "Degraded"] {
+        assert_eq!(told(&first, type_).1, "PlatformOperatorsUnknown");
+        assert_eq!(
+            told(&first, type_).2,
+            "The platform operators cannot be listed: connection refused"
+        );
+    }
+    // What is known stays.
+    let before = calm(&gate);
+    assert_eq!(written(Some(&before), &failed(30)), before);
+    let broken = [
+        good("old"),
+        operator("new", Some(("False", "SourceFailed", 0))),
+    ];
+    let before = written(Some(&before), &input(&broken, &gate, 30));
+    assert_eq!(brief(&before), "T F T");
+    assert_eq!(written(Some(&before), &failed(60)), before);
+}

@@ -1,0 +1,216 @@
+//! Whether a platform operator may be upgraded to the next bundle of its channel.
+//!
+//! | `upgradeApproval` | patches of the installed minor version | a new minor version |
+//! | --- | --- | --- |
+//! | `WithCluster` | at once | when the cluster's minor version moved since the last one was approved; before that, when the installed bundle keeps the cluster from being upgraded and the new one does not |
+//! | `Automatic` | at once | at once |
+//! | `Manual` | up to `approvedVersion` | up to `approvedVersion` |
+//!
+//! The cluster's move is told by comparing its minor version with the one that is kept, so moves that nobody has watched
+//! count, too. A move counts until the package has followed it: a catalog for the new cluster may come days later. What is
+//! kept moves on as soon as there is a new minor version and nothing more to upgrade to.
+
+use manifests::{
+    api::platform::{Kept, RightsApproval, UpgradeApproval},
+    object::shortened,
+    openshift::Release,
+    version::{self, Version},
+};
+
+/// Reasons for waiting.
+pub mod reason {
+    /// For the cluster's next minor version.
+    pub const WITH_CLUSTER: &str = "WaitingForClusterUpgrade";
+    /// For `spec.approvedVersion`.
+    pub const VERSION: &str = "WaitingForVersionApproval";
+    /// For `spec.approvedRights`.
+    pub const RIGHTS: &str = "WaitingForRightsApproval";
+}
+
+/// A bundle that could be next.
+#[derive(Debug, Clone, Copy)]
+pub struct Next<'a> {
+    /// Its version. It is eligible: what does not run on today's cluster is none.
+    pub version: &'a Version,
+    /// Whether it runs on the cluster's next minor version.
+    pub unblocks: bool,
+    /// The digest of the rights that it gains, if it gains any.
+    pub new_rights: Option<&'a str>,
+}
+
+/// What is known.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// `spec.upgradeApproval`.
+    pub approval: UpgradeApproval,
+    /// `spec.approvedVersion`.
+    pub approved_version: Option<&'a str>,
+    /// `spec.approveNewRights`.
+    pub rights: RightsApproval,
+    /// `spec.approvedRights`.
+    pub approved_rights: Option<&'a str>,
+    /// The version that is installed.
+    pub installed: &'a Version,
+    /// Whether what is installed is what keeps the cluster from being upgraded.
+    pub blocks: bool,
+    /// The minor version that the cluster has reached; nothing when that is not known.
+    pub cluster: Option<Release>,
+    /// What was kept of the last approval.
+    pub kept: Option<Kept>,
+    /// What could be next.
+    pub next: Option<Next<'a>>,
+}
+
+/// What is decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// There is nothing to upgrade to.
+    Stay,
+    /// The next bundle may be installed, and why.
+    Go(String),
+    /// It may not, yet.
+    Wait {
+        /// In one word.
+        reason: &'static str,
+        /// What is waited for, and what to do.
+        message: String,
+    },
+}
+
+/// What is decided, and what to keep from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// What happens now.
+    pub step: Step,
+    /// To be written where it differs from what was kept.
+    pub keep: Option<Kept>,
+}
+
+/// Decides about the next bundle.
+pub fn decide(input: &Input<'_>) -> Decision {
+    let line = line(input.installed);
+    let step = match input.next {
+        None => Step::Stay,
+        Some(next) => match version_step(input, next) {
+            Step::Go(why) => rights_step(input, next, why),
+            other => other,
+        },
+    };
+    let keep = match (input.kept, input.cluster) {
+        // The first installation was chosen for the cluster as it is.
+        (None, Some(cluster)) => Some(Kept {
+            cluster,
+            package: line,
+        }),
+        // The package has followed the cluster, and there is nothing more to follow with.
+        (Some(kept), Some(cluster)) if cluster.is_after(kept.cluster) && step == Step::Stay => {
+            let has_followed = kept.package != line;
+            Some(if has_followed {
+                Kept {
+                    cluster,
+                    package: line,
+                }
+            } else {
+                kept
+            })
+        }
+        // A minor version that was installed for another reason is no answer to a move that comes later.
+        (Some(kept), Some(cluster)) if !cluster.is_after(kept.cluster) => Some(Kept {
+            package: line,
+            ..kept
+        }),
+        (kept, _) => kept,
+    };
+    Decision { step, keep }
+}
+
+/// Whether the version is approved.
+fn version_step(input: &Input<'_>, next: Next<'_>) -> Step {
+    let Next {
+        version, unblocks, ..
+    } = next;
+    match input.approval {
+        UpgradeApproval::Automatic => Step::Go("spec.upgradeApproval is Automatic".to_owned()),
+        UpgradeApproval::Manual => manual(input, version),
+        UpgradeApproval::WithCluster => {
+            let (installed, new) = (line(input.installed), line(version));
+            if installed == new {
+                return Step::Go(format!("{version} is of the installed minor version {new}"));
+            }
+            match (input.kept, input.cluster) {
+                (Some(kept), Some(cluster)) if cluster.is_after(kept.cluster) => Step::Go(format!(
+                    "the cluster has moved from {} to {cluster}",
+                    kept.cluster
+                )),
+                _ if input.blocks && unblocks => Step::Go(format!(
+                    "{} keeps the cluster from being upgraded, and {version} does not",
+                    input.installed
+                )),
+                (_, cluster) => Step::Wait {
+                    reason: reason::WITH_CLUSTER,
+                    message: format!(
+                        "{version} is a new minor version, and is installed when the cluster is upgraded to one{}; to have \
+                         it now, set spec.upgradeApproval to Automatic, or to Manual with spec.approvedVersion: {version}",
+                        cluster.map(|it| format!(" after {it}")).unwrap_or_default()
+                    ),
+                },
+            }
+        }
+    }
+}
+
+/// Up to the approved version, and through versions on the way to it.
+fn manual(input: &Input<'_>, version: &Version) -> Step {
+    let ask = format!("set spec.approvedVersion: {version} to install it");
+    let message = match input.approved_version.map(version::strict) {
+        Some(Ok(approved)) if version.cmp_precedence(&approved).is_le() => {
+            return Step::Go(format!("spec.approvedVersion is {approved}"));
+        }
+        Some(Ok(approved)) => {
+            format!("{version} is newer than spec.approvedVersion {approved}; {ask}")
+        }
+        Some(Err(error)) => {
+            let error = shortened(&error.to_string(), 200);
+            format!("spec.approvedVersion cannot be read: {error}; {ask}")
+        }
+        None => format!("{version} waits for its approval; {ask}"),
+    };
+    Step::Wait {
+        reason: reason::VERSION,
+        message,
+    }
+}
+
+/// Whether what the version may do is approved, too.
+fn rights_step(input: &Input<'_>, next: Next<'_>, why: String) -> Step {
+    let Some(digest) = next.new_rights else {
+        return Step::Go(why);
+    };
+    match (input.rights, input.approved_rights) {
+        (RightsApproval::Automatic, _) => Step::Go(why),
+        (RightsApproval::Manual, Some(approved)) if approved == digest => {
+            Step::Go(format!("{why}, and its new rights are approved"))
+        }
+        (RightsApproval::Manual, approved) => {
+            let state = match approved {
+                Some(_) => "other ones than spec.approvedRights stands for",
+                None => "which nobody has approved",
+            };
+            Step::Wait {
+                reason: reason::RIGHTS,
+                message: format!(
+                    "{} gains rights, {state}: read status.newRights, and set spec.approvedRights: {digest} to allow them",
+                    next.version
+                ),
+            }
+        }
+    }
+}
+
+/// Major and minor version.
+fn line(version: &Version) -> Release {
+    Release::new(version.major, version.minor)
+}
+
+#[cfg(test)]
+mod tests;

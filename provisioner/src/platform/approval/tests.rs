@@ -1,0 +1,267 @@
+use super::*;
+
+fn version(text: &str) -> Version {
+    version::strict(text).unwrap()
+}
+
+fn release(text: &str) -> Release {
+    Release::read(text).unwrap()
+}
+
+/// A case in short: `installed`, `next`, `cluster`, `kept`.
+struct Case {
+    installed: Version,
+    next: Option<Version>,
+    cluster: Option<Release>,
+    kept: Option<Kept>,
+}
+
+impl Case {
+    fn new(installed: &str, next: Option<&str>, cluster: &str, kept: Option<&str>) -> Self {
+        Self {
+            installed: version(installed),
+            next: next.map(version),
+            cluster: Some(cluster).filter(|it| !it.is_empty()).map(release),
+            kept: kept.map(|it| it.parse().unwrap()),
+        }
+    }
+
+    fn input(&self) -> Input<'_> {
+        Input {
+            approval: UpgradeApproval::WithCluster,
+            approved_version: None,
+            rights: RightsApproval::Automatic,
+            approved_rights: None,
+            installed: &self.installed,
+            blocks: false,
+            cluster: self.cluster,
+            kept: self.kept,
+            next: self.next.as_ref().map(|version| Next {
+                version,
+                unblocks: false,
+                new_rights: None,
+            }),
+        }
+    }
+}
+
+fn brief(decision: &Decision) -> (&'static str, Option<String>) {
+    let step = match &decision.step {
+        Step::Stay => "stay",
+        Step::Go(_) => "go",
+        Step::Wait { reason, .. } => reason,
+    };
+    (step, decision.keep.map(|kept| kept.to_string()))
+}
+
+/// Installed, next, cluster, kept (cluster/package); what is decided, and what is kept then.
+const WITH_CLUSTER: &[&str] = &[
+    // The first look keeps what was installed for which cluster.
+    "1.2.0 -      4.12 -        stay 4.12/1.2",
+    "1.2.0 1.2.1  4.12 -        go   4.12/1.2",
+    "1.2.0 1.3.0  4.12 -        wait 4.12/1.2",
+    // Patches at once, whatever the cluster does.
+    "1.2.0 1.2.1  4.12 4.12/1.2 go   4.12/1.2",
+    "1.2.0 1.2.1  -    4.12/1.2 go   4.12/1.2",
+    // A patch of the cluster moves nothing.
+    "1.2.0 1.3.0  4.12 4.12/1.2 wait 4.12/1.2",
+    "1.2.0 2.0.0  4.12 4.12/1.2 wait 4.12/1.2",
+    // The cluster has moved, also by several versions while nobody looked.
+    "1.2.0 1.3.0  4.13 4.12/1.2 go   4.12/1.2",
+    "1.2.0 2.0.0  4.15 4.12/1.2 go   4.12/1.2",
+    // One edge at a time, up to the head.
+    "1.3.0 1.4.0  4.13 4.12/1.2 go   4.12/1.2",
+    // There: from now on the next move counts.
+    "1.4.0 -      4.13 4.12/1.2 stay 4.13/1.4",
+    "1.4.0 1.5.0  4.13 4.13/1.4 wait 4.13/1.4",
+    // The catalog of the new cluster comes later.
+    "1.2.0 -      4.13 4.12/1.2 stay 4.12/1.2",
+    "1.2.3 -      4.13 4.12/1.2 stay 4.12/1.2",
+    "1.2.3 1.3.0  4.13 4.12/1.2 go   4.12/1.2",
+    // Both names of one release are no move, and neither is a step back.
+    "1.2.0 1.3.0  5.0  4.23/1.2 wait 4.23/1.2",
+    "1.2.0 1.3.0  5.0  4.22/1.2 go   4.22/1.2",
+    "1.2.0 1.3.0  4.11 4.12/1.2 wait 4.12/1.2",
+    // 4.10 comes after 4.9.
+    "1.2.0 1.3.0  4.10 4.9/1.2  go   4.9/1.2",
+    // A minor version that somebody else has approved is not the answer to the next move.
+    "1.3.0 -      4.12 4.12/1.2 stay 4.12/1.3",
+    "1.3.0 1.4.0  4.13 4.12/1.3 go   4.12/1.3",
+    // Not knowing is no move.
+    "1.2.0 1.3.0  -    4.12/1.2 wait 4.12/1.2",
+    "1.2.0 1.3.0  -    -        wait -",
+    // Kubernetes' versions count alike.
+    "1.2.0 1.3.0  1.36 1.35/1.2 go   1.35/1.2",
+];
+
+#[test]
+fn minor_versions_come_with_the_cluster_and_patches_at_once() {
+    for row in WITH_CLUSTER {
+        let words: Vec<Option<String>> = row
+            .split_whitespace()
+            .map(|word| (word != "-").then(|| word.replace('/', " ")))
+            .collect();
+        let [installed, next, cluster, kept, step, keep] = words.as_slice() else {
+            panic!("{row}");
+        };
+        let text = |word: &Option<String>| word.clone().unwrap_or_default();
+        let case = Case::new(
+            &text(installed),
+            next.as_deref(),
+            &text(cluster),
+            kept.as_deref(),
+        );
+        let decision = decide(&case.input());
+        let found = match brief(&decision).0 {
+            reason::WITH_CLUSTER => "wait",
+            other => other,
+        };
+        assert_eq!(found, text(step), "{row}");
+        assert_eq!(brief(&decision).1, *keep, "{row}");
+    }
+}
+
+#[test]
+fn a_minor_version_that_unblocks_the_cluster_comes_before_it_moves() {
+    for (blocks, unblocks, goes) in [
+        (true, true, true),
+        (true, false, false),
+        (false, true, false),
+        (false, false, false),
+    ] {
+        let case = Case::new("1.2.0", Some("1.3.0"), "4.12", Some("4.12 1.2"));
+        let mut input = case.input();
+        input.blocks = blocks;
+        if let Some(next) = &mut input.next {
+            next.unblocks = unblocks;
+        }
+        let decision = decide(&input);
+        assert_eq!(
+            matches!(decision.step, Step::Go(_)),
+            goes,
+            "{blocks} {unblocks}"
+        );
+        if goes {
+            let why = "1.2.0 keeps the cluster from being upgraded, and 1.3.0 does not";
+            assert_eq!(decision.step, Step::Go(why.into()));
+        }
+    }
+}
+
+#[test]
+fn who_waits_is_told_what_for() {
+    let case = Case::new("1.2.0", Some("1.3.0"), "4.12", Some("4.12 1.2"));
+    assert_eq!(
+        decide(&case.input()).step,
+        Step::Wait {
+            reason: reason::WITH_CLUSTER,
+            message: "1.3.0 is a new minor version, and is installed when the cluster is upgraded to one after 4.12; to have \
+                      it now, set spec.upgradeApproval to Automatic, or to Manual with spec.approvedVersion: 1.3.0"
+                .into()
+        }
+    );
+}
+
+#[test]
+fn automatic_waits_for_nobody() {
+    let case = Case::new("1.2.0", Some("2.0.0"), "4.12", Some("4.12 1.2"));
+    let input = Input {
+        approval: UpgradeApproval::Automatic,
+        ..case.input()
+    };
+    assert_eq!(brief(&decide(&input)).0, "go");
+}
+
+#[test]
+fn manual_goes_up_to_what_is_approved() {
+    for (next, approved, expected) in [
+        ("1.3.0", None, Err("1.3.0 waits for its approval")),
+        ("1.3.0", Some("1.3.0"), Ok(())),
+        // On the way to it.
+        ("1.3.0", Some("1.4.0"), Ok(())),
+        ("1.3.0-rc.1", Some("1.3.0"), Ok(())),
+        ("1.3.0+b", Some("1.3.0"), Ok(())),
+        (
+            "1.3.0",
+            Some("1.2.9"),
+            Err("1.3.0 is newer than spec.approvedVersion 1.2.9"),
+        ),
+        (
+            "1.2.1",
+            Some("1.2.0"),
+            Err("1.2.1 is newer than spec.approvedVersion 1.2.0"),
+        ),
+        (
+            "1.3.0",
+            Some("latest"),
+            Err("spec.approvedVersion cannot be read"),
+        ),
+    ] {
+        let case = Case::new("1.2.0", Some(next), "4.13", Some("4.12 1.2"));
+        let input = Input {
+            approval: UpgradeApproval::Manual,
+            approved_version: approved,
+            ..case.input()
+        };
+        match (decide(&input).step, expected) {
+            (Step::Go(_), Ok(())) => {}
+            (Step::Wait { reason, message }, Err(problem)) => {
+                assert_eq!(reason, reason::VERSION);
+                assert!(message.starts_with(problem), "{message}");
+                assert!(
+                    message.ends_with(&format!("set spec.approvedVersion: {next} to install it"))
+                );
+            }
+            (step, expected) => panic!("{next} {approved:?}: {step:?}, not {expected:?}"),
+        }
+    }
+}
+
+#[test]
+fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
+    let digest = "sha256:abc";
+    for (rights, gains, approved, expected) in [
+        (RightsApproval::Automatic, true, None, "go"),
+        (RightsApproval::Manual, false, None, "go"),
+        (RightsApproval::Manual, true, None, reason::RIGHTS),
+        (
+            RightsApproval::Manual,
+            true,
+            Some("sha256:other"),
+            reason::RIGHTS,
+        ),
+        (RightsApproval::Manual, true, Some(digest), "go"),
+    ] {
+        let case = Case::new("1.2.0", Some("1.2.1"), "4.12", Some("4.12 1.2"));
+        let mut input = Input {
+            rights,
+            approved_rights: approved,
+            ..case.input()
+        };
+        if let Some(next) = &mut input.next {
+            next.new_rights = gains.then_some(digest);
+        }
+        let decision = decide(&input);
+        assert_eq!(
+            brief(&decision).0,
+            expected,
+            "{rights:?} {gains} {approved:?}"
+        );
+        if let Step::Wait { message, .. } = decision.step {
+            assert!(
+                message.ends_with("set spec.approvedRights: sha256:abc to allow them"),
+                "{message}"
+            );
+        }
+    }
+    // The version is asked about first.
+    let case = Case::new("1.2.0", Some("1.3.0"), "4.12", Some("4.12 1.2"));
+    let mut input = Input {
+        rights: RightsApproval::Manual,
+        ..case.input()
+    };
+    if let Some(next) = &mut input.next {
+        next.new_rights = Some(digest);
+    }
+    assert_eq!(brief(&decide(&input)).0, reason::WITH_CLUSTER);
+}

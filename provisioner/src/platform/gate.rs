@@ -1,0 +1,301 @@
+//! Whether a cluster may be upgraded to its next minor version, as far as its operators are concerned.
+//!
+//! On OpenShift an operator's bundle, or the catalog it came from, names the newest release that it runs on. If that is
+//! older than the cluster's next release, the upgrade is blocked; if none is named, or what is named is no release, it is
+//! not known and does not block. The words for these three outcomes are those of the enhancement "maxOpenShiftVersion".
+//! On any cluster an operator may ask not to be upgraded (OperatorCondition), and may use APIs that the next minor version
+//! of Kubernetes does not serve; the latter is a warning.
+//!
+//! The first line of a message is for machines that look for it; what follows says what to do, a line for each operator.
+
+mod message;
+mod sources;
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use manifests::{
+    api::{
+        bounds,
+        platform_status::{Concern, Effect},
+    },
+    object::shortened,
+    openshift::{Release, maximum},
+};
+
+use self::message::{Message, one_line};
+pub use self::sources::identity;
+
+/// The reasons of the condition `Upgradeable`.
+pub mod reason {
+    /// Nothing speaks against an upgrade.
+    pub const AS_EXPECTED: &str = "AsExpected";
+    /// Some operators do not say how long they run.
+    pub const INDETERMINATE: &str = "IndeterminateOperatorsInstalled";
+    /// Some operators will not run.
+    pub const INCOMPATIBLE: &str = "IncompatibleOperatorsInstalled";
+    /// Some operators ask not to be upgraded now.
+    pub const NOT_NOW: &str = "OperatorConditionsNotUpgradeable";
+    /// Some operators use APIs that will not be served.
+    pub const REMOVED_APIS: &str = "RemovedAPIsInUse";
+    /// It could not be found out.
+    pub const ERROR: &str = "ErrorCheckingOperatorCompatibility";
+}
+
+/// The cluster that may be upgraded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cluster {
+    /// An OpenShift, with the release that it has reached, or why that is not known.
+    OpenShift(Result<Release, String>),
+    /// Any other: releases of OpenShift mean nothing here.
+    Kubernetes,
+}
+
+/// An operator that is installed, and what is known of its demands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Operator {
+    /// Where it is installed.
+    pub namespace: String,
+    /// The BundleInstance, or the ClusterServiceVersion where OLM has installed it.
+    pub name: String,
+    /// The newest OpenShift release that it runs on, as it was written: by the catalog if that says something, else by the
+    /// bundle.
+    pub maximum: Option<String>,
+    /// Why that does not count, if somebody has said so for just this content.
+    pub overridden: Option<String>,
+    /// Why the operator asks not to be upgraded: reason and message.
+    pub refusal: Option<(String, String)>,
+    /// What it uses that Kubernetes will not serve, each in a sentence.
+    pub removed: Vec<String>,
+    /// The newest version in a catalog that runs on the next release, if there is one.
+    pub unblocked_by: Option<String>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether the cluster may be upgraded.
+    pub is_upgradeable: bool,
+    /// In one word.
+    pub reason: &'static str,
+    /// In words; bounded.
+    pub message: String,
+    /// What the message is about, sorted; bounded.
+    pub concerns: Vec<Concern>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+/// Judges all operators of a cluster. `errors` is what could not be found out: not knowing is no reason to upgrade.
+pub fn judge<'a>(
+    cluster: &Cluster,
+    operators: impl IntoIterator<Item = &'a Operator>,
+    errors: &[String],
+) -> Verdict {
+    let mut errors: Vec<Cow<'_, str>> = errors.iter().map(|error| one_line(error)).collect();
+    let release = match cluster {
+        Cluster::OpenShift(Ok(release)) => Some(*release),
+        Cluster::OpenShift(Err(error)) => {
+            errors.insert(0, one_line(error));
+            None
+        }
+        Cluster::Kubernetes => None,
+    };
+    let mut found = Found::default();
+    for operator in operators {
+        found.look_at(operator, release);
+    }
+    let (reason, message) = if errors.is_empty() {
+        found.conclusion()
+    } else {
+        let name = match cluster {
+            Cluster::OpenShift(_) => "OpenShift",
+            Cluster::Kubernetes => "Kubernetes",
+        };
+        let mut message = Message::new(format!(
+            "Encountered errors while checking compatibility with the next minor version of {name}: {}",
+            message::joined(&errors, "; ")
+        ));
+        found.tell(&mut message);
+        (reason::ERROR, message)
+    };
+    let is_upgradeable = !matches!(
+        reason,
+        reason::ERROR | reason::INCOMPATIBLE | reason::NOT_NOW
+    );
+    let total = found.concerns.len();
+    let most = bounds::CONCERNS as usize;
+    Verdict {
+        is_upgradeable,
+        reason,
+        message: message.finish(),
+        concerns: found.concerns.into_iter().take(most).collect(),
+        more: total.saturating_sub(most),
+    }
+}
+
+/// What all operators together come to.
+#[derive(Default)]
+struct Found {
+    /// Names, by what they have in common.
+    names: BTreeMap<Effect, BTreeSet<String>>,
+    /// Sorted by operator.
+    concerns: BTreeSet<Concern>,
+}
+
+impl Found {
+    fn look_at(&mut self, operator: &Operator, release: Option<Release>) {
+        if let Some(release) = release {
+            self.compare(operator, release);
+        }
+        if let Some((reason, message)) = &operator.refusal {
+            let said = match (one_line(reason), one_line(message)) {
+                (reason, message) if message.is_empty() => reason.into_owned(),
+                (reason, message) if reason.is_empty() => message.into_owned(),
+                (reason, message) => format!("{reason}: {message}"),
+            };
+            self.note(operator, Effect::Refuses, &said);
+        }
+        for removed in &operator.removed {
+            self.note(operator, Effect::Warns, &one_line(removed));
+        }
+    }
+
+    /// Compares what an operator says of itself with the next release.
+    fn compare(&mut self, operator: &Operator, release: Release) {
+        let next = release.next();
+        let text = operator.maximum.as_deref();
+        let maximum = match text.map(maximum) {
+            None => {
+                let message = format!(
+                    "it does not say whether it runs on OpenShift {next}: ask its author for olm.maxOpenShiftVersion"
+                );
+                return self.note(operator, Effect::Unknown, &message);
+            }
+            Some(Err(error)) => {
+                let message = format!(
+                    "its olm.maxOpenShiftVersion says nothing: {error}; ask its author to write a release such as \
+                     \"{next}\""
+                );
+                return self.note(operator, Effect::Unknown, &message);
+            }
+            Some(Ok(maximum)) if maximum.outlasts(release) => return,
+            Some(Ok(maximum)) => maximum,
+        };
+        if let Some(why) = &operator.overridden {
+            let message = format!(
+                "it runs on OpenShift {maximum} at most, which spec.overrides says does not count: {}",
+                one_line(why)
+            );
+            return self.note(operator, Effect::Overridden, &message);
+        }
+        let remedy = match &operator.unblocked_by {
+            Some(version) => format!("upgrade it to {}, which runs on {next}", one_line(version)),
+            None => format!(
+                "no version that runs on {next} is known; uninstall it, or say in spec.overrides that this does not count"
+            ),
+        };
+        let message = format!("it runs on OpenShift {maximum} at most: {remedy}");
+        self.note(operator, Effect::Blocks, &message);
+    }
+
+    fn note(&mut self, operator: &Operator, effect: Effect, message: &str) {
+        let name = format!("{}/{}", operator.namespace, operator.name);
+        let longest = bounds::LINE as usize / 4; // characters have up to four bytes
+        let name = shortened(&name, bounds::WORD as usize / 4);
+        self.names.entry(effect).or_default().insert(name.clone());
+        self.concerns.insert(Concern {
+            operator: name,
+            effect,
+            message: shortened(message, longest),
+        });
+    }
+
+    /// The reason and the message that count, the worst first.
+    fn conclusion(&self) -> (&'static str, Message) {
+        let names = |effect| self.names.get(&effect);
+        let (reason, first) = if let Some(blocking) = names(Effect::Blocks) {
+            let names = message::names(blocking);
+            let words = "The following operators will not run on the next OpenShift Version:";
+            (reason::INCOMPATIBLE, format!("{words} {names}"))
+        } else if let Some(refusing) = names(Effect::Refuses) {
+            let names = message::names(refusing);
+            let words = "The following operators ask not to be upgraded now:";
+            (reason::NOT_NOW, format!("{words} {names}"))
+        } else if let Some(unknown) = names(Effect::Unknown) {
+            let names = message::names(unknown);
+            let words = "The following operators may not run on the next OpenShift Version:";
+            (reason::INDETERMINATE, format!("{words} {names}"))
+        } else if names(Effect::Warns).is_some() {
+            (reason::REMOVED_APIS, "Ready for upgrade".to_owned())
+        } else {
+            (reason::AS_EXPECTED, "Ready for upgrade".to_owned())
+        };
+        let mut message = Message::new(first);
+        self.tell(&mut message);
+        (reason, message)
+    }
+
+    /// A line for each concern, what blocks first. Operators that merely say nothing are named already.
+    fn tell(&self, message: &mut Message) {
+        for effect in [
+            Effect::Blocks,
+            Effect::Refuses,
+            Effect::Overridden,
+            Effect::Warns,
+        ] {
+            for concern in self.concerns.iter().filter(|it| it.effect == effect) {
+                let word = match effect {
+                    Effect::Refuses => "asks not to be upgraded: ",
+                    Effect::Warns => "Warning: ",
+                    _ => "",
+                };
+                message.line(&format!(
+                    "- {}: {word}{}",
+                    concern.operator, concern.message
+                ));
+            }
+        }
+    }
+}
+
+/// What a catalog says of the newest OpenShift that an installed bundle runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// The catalog has the bundle, with this value or none.
+    Says(Option<String>),
+    /// The catalog has been read, and has no such bundle.
+    Absent,
+    /// The catalog cannot be read now.
+    Away,
+}
+
+/// By what a bundle is the same in a catalog and in a cluster: package, name, and digest of its image.
+pub fn key(package: &str, name: &str, digest: &str) -> String {
+    format!("{package}/{name}@{digest}")
+}
+
+/// What catalogs have said last of the bundles that are installed. What a catalog said counts until it says otherwise:
+/// while it is away, the last word stays. Bundles that are gone are forgotten.
+pub fn remember(
+    before: &BTreeMap<String, String>,
+    seen: impl IntoIterator<Item = (String, Seen)>,
+) -> BTreeMap<String, String> {
+    let longest = bounds::WORD as usize / 4;
+    seen.into_iter()
+        .filter_map(|(key, seen)| {
+            let value = match seen {
+                Seen::Says(value) => value?,
+                Seen::Away => before.get(&key)?.clone(),
+                Seen::Absent => return None,
+            };
+            Some((key, shortened(&value, longest)))
+        })
+        .take(bounds::CONCERNS as usize)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

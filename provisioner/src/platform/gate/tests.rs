@@ -1,0 +1,309 @@
+use super::*;
+
+fn operator(name: &str, maximum: Option<&str>) -> Operator {
+    Operator {
+        namespace: "ns".into(),
+        name: name.into(),
+        maximum: maximum.map(str::to_owned),
+        ..Operator::default()
+    }
+}
+
+fn openshift(release: &str) -> Cluster {
+    Cluster::OpenShift(Ok(Release::read(release).unwrap()))
+}
+
+fn judged(cluster: &Cluster, operators: &[Operator]) -> Verdict {
+    judge(cluster, operators, &[])
+}
+
+const READY: &str = "Ready for upgrade";
+const MAY_NOT: &str = "The following operators may not run on the next OpenShift Version: ";
+const WILL_NOT: &str = "The following operators will not run on the next OpenShift Version: ";
+
+/// Rows 1 to 8 of the acceptance list, and A.5's table: whether the cluster may be upgraded, reason and first line.
+#[test]
+fn the_three_messages_are_those_of_the_enhancement() {
+    let (fine, silent, blocking) = (Some("4.13"), None, Some("4.12"));
+    for (operators, upgradeable, reason, first) in [
+        (vec![], true, "AsExpected", READY.to_owned()),
+        (vec![("a", fine)], true, "AsExpected", READY.to_owned()),
+        (
+            vec![("a", silent)],
+            true,
+            "IndeterminateOperatorsInstalled",
+            format!("{MAY_NOT}ns/a"),
+        ),
+        (
+            vec![("b", silent), ("a", Some("foo")), ("c", fine)],
+            true,
+            "IndeterminateOperatorsInstalled",
+            format!("{MAY_NOT}ns/a, ns/b"),
+        ),
+        (
+            vec![("a", blocking)],
+            false,
+            "IncompatibleOperatorsInstalled",
+            format!("{WILL_NOT}ns/a"),
+        ),
+        (
+            vec![("a", Some("4.11"))],
+            false,
+            "IncompatibleOperatorsInstalled",
+            format!("{WILL_NOT}ns/a"),
+        ),
+        (
+            vec![("d", blocking), ("a", silent), ("b", blocking), ("c", fine)],
+            false,
+            "IncompatibleOperatorsInstalled",
+            format!("{WILL_NOT}ns/b, ns/d"),
+        ),
+    ] {
+        let operators: Vec<_> = operators
+            .iter()
+            .map(|(name, max)| operator(name, *max))
+            .collect();
+        let verdict = judged(&openshift("4.12"), &operators);
+        assert_eq!(verdict.is_upgradeable, upgradeable, "{operators:?}");
+        assert_eq!(verdict.reason, reason, "{operators:?}");
+        assert_eq!(verdict.message.lines().next(), Some(first.as_str()));
+    }
+}
+
+/// Values that are no maximum do not block, and neither do the ones that OLM refuses.
+#[test]
+fn what_is_no_release_is_not_known() {
+    for value in [
+        "",
+        "\" \"",
+        "\"4.8.0\"",
+        "\"4.8.1\"",
+        "\"v4.8\"",
+        "4",
+        "\"4.8-rc\"",
+        "\"4.08\"",
+        "null",
+        "{}",
+        "4.8 and 4.8",
+        "bad_version",
+        "4.8\n\u{202e}\u{7}",
+    ] {
+        let verdict = judged(&openshift("4.12"), &[operator("a", Some(value))]);
+        assert_eq!(verdict.reason, reason::INDETERMINATE, "{value:?}");
+        assert_eq!(verdict.message, format!("{MAY_NOT}ns/a"));
+        let said = &verdict.concerns[0].message;
+        assert!(
+            said.starts_with("its olm.maxOpenShiftVersion says nothing: "),
+            "{said}"
+        );
+        assert!(!said.contains(['\n', '\u{202e}', '\u{7}']), "{said}");
+    }
+}
+
+#[test]
+fn the_next_release_is_named_and_so_is_the_remedy() {
+    let mut known = operator("a", Some("4.22"));
+    known.unblocked_by = Some("2.0.0".into());
+    let verdict = judged(&openshift("4.22"), &[known, operator("b", Some("4.9"))]);
+    assert_eq!(
+        verdict.message,
+        format!(
+            "{WILL_NOT}ns/a, ns/b\n\
+             - ns/a: it runs on OpenShift 4.22 at most: upgrade it to 2.0.0, which runs on 4.23\n\
+             - ns/b: it runs on OpenShift 4.9 at most: no version that runs on 4.23 is known; uninstall it, or say in \
+             spec.overrides that this does not count"
+        )
+    );
+    for (cluster, blocks) in [
+        ("4.22", ""),
+        ("4.23", "4.23 4.24 5.0"),
+        ("5.0", "4.23 4.24 5.0"),
+    ] {
+        let blocking: Vec<&str> = ["4.23", "4.24", "5.0", "5.1"]
+            .into_iter()
+            .filter(|max| !judged(&openshift(cluster), &[operator("a", Some(max))]).is_upgradeable)
+            .collect();
+        assert_eq!(blocking.join(" "), blocks, "{cluster}");
+    }
+}
+
+#[test]
+fn an_override_opens_the_gate_and_is_told() {
+    let mut overridden = operator("a", Some("4.12"));
+    overridden.overridden = Some("tested by us,\nreally".into());
+    let verdict = judged(&openshift("4.12"), &[overridden.clone()]);
+    assert!(verdict.is_upgradeable);
+    assert_eq!(verdict.reason, reason::AS_EXPECTED);
+    assert_eq!(
+        verdict.message,
+        "Ready for upgrade\n- ns/a: it runs on OpenShift 4.12 at most, which spec.overrides says does not count: tested by \
+         us, really"
+    );
+    assert_eq!(verdict.concerns[0].effect, Effect::Overridden);
+    // Where it is not needed there is nothing to tell.
+    let verdict = judged(&openshift("4.11"), &[overridden]);
+    assert_eq!(
+        (verdict.message.as_str(), verdict.concerns.len()),
+        (READY, 0)
+    );
+}
+
+#[test]
+fn what_cannot_be_found_out_keeps_the_gate_closed() {
+    let unknown = Cluster::OpenShift(Err("the cluster's version \"x\" is no version".into()));
+    let operators = [
+        operator("bad", Some("garbage")),
+        operator("good", Some("9.9")),
+    ];
+    let verdict = judged(&unknown, &operators);
+    assert!(!verdict.is_upgradeable);
+    assert_eq!(verdict.reason, reason::ERROR);
+    assert_eq!(
+        verdict.message,
+        "Encountered errors while checking compatibility with the next minor version of OpenShift: the cluster's version \
+         \"x\" is no version"
+    );
+    let errors = ["failed to list ClusterServiceVersions: a\nb".to_owned()];
+    for (cluster, name) in [
+        (openshift("4.12"), "OpenShift"),
+        (Cluster::Kubernetes, "Kubernetes"),
+    ] {
+        let verdict = judge(&cluster, &operators, &errors);
+        assert!(!verdict.is_upgradeable);
+        assert!(
+            verdict.message.contains(&format!(
+                "next minor version of {name}: failed to list ClusterServiceVersions: a b"
+            )),
+            "{}",
+            verdict.message
+        );
+    }
+    // What is known to block is told all the same.
+    let verdict = judge(&openshift("4.12"), &[operator("a", Some("4.12"))], &errors);
+    assert!(
+        verdict
+            .message
+            .contains("\n- ns/a: it runs on OpenShift 4.12 at most")
+    );
+}
+
+#[test]
+fn an_operator_can_ask_not_to_be_upgraded_on_any_cluster() {
+    let mut busy = operator("busy", Some("9.9"));
+    busy.refusal = Some(("Migrating".into(), "moving data:\n3 of 7".into()));
+    for cluster in [openshift("4.12"), Cluster::Kubernetes] {
+        let verdict = judged(&cluster, &[busy.clone()]);
+        assert!(!verdict.is_upgradeable);
+        assert_eq!(verdict.reason, reason::NOT_NOW);
+        assert_eq!(
+            verdict.message,
+            "The following operators ask not to be upgraded now: ns/busy\n\
+             - ns/busy: asks not to be upgraded: Migrating: moving data: 3 of 7"
+        );
+    }
+    let verdict = judged(&openshift("4.12"), &[busy, operator("old", Some("4.12"))]);
+    assert_eq!(verdict.reason, reason::INCOMPATIBLE);
+    let lines: Vec<&str> = verdict.message.lines().collect();
+    assert_eq!(lines[0], format!("{WILL_NOT}ns/old"));
+    assert!(lines[1].starts_with("- ns/old: ") && lines[2].starts_with("- ns/busy: "));
+}
+
+#[test]
+fn apis_that_go_are_a_warning() {
+    let mut operator = operator("a", None);
+    operator.removed = vec!["ClusterRole etcd names the resource of PodDisruptionBudget".into()];
+    let verdict = judged(&Cluster::Kubernetes, &[operator.clone()]);
+    assert!(verdict.is_upgradeable);
+    assert_eq!(verdict.reason, reason::REMOVED_APIS);
+    assert_eq!(
+        verdict.message,
+        "Ready for upgrade\n- ns/a: Warning: ClusterRole etcd names the resource of PodDisruptionBudget"
+    );
+    operator.maximum = Some("4.12".into());
+    let verdict = judged(&openshift("4.12"), &[operator]);
+    assert_eq!(verdict.reason, reason::INCOMPATIBLE);
+    assert!(
+        verdict.message.ends_with("PodDisruptionBudget"),
+        "{}",
+        verdict.message
+    );
+}
+
+/// A maximum means nothing without an OpenShift.
+#[test]
+fn on_other_clusters_no_maximum_counts() {
+    let operators = [
+        operator("a", Some("4.1")),
+        operator("b", None),
+        operator("c", Some("x")),
+    ];
+    let verdict = judged(&Cluster::Kubernetes, &operators);
+    assert_eq!(
+        (
+            verdict.is_upgradeable,
+            verdict.reason,
+            verdict.message.as_str()
+        ),
+        (true, reason::AS_EXPECTED, READY)
+    );
+    assert_eq!(verdict.concerns, []);
+}
+
+#[test]
+fn messages_are_bounded_and_the_list_tells_more() {
+    let many: Vec<_> = (0..3000)
+        .map(|n| operator(&format!("operator-{n:04}-{}", "x".repeat(30)), Some("4.12")))
+        .collect();
+    let verdict = judged(&openshift("4.12"), &many);
+    assert!(
+        verdict.message.len() <= 32 << 10,
+        "{}",
+        verdict.message.len()
+    );
+    let first = verdict.message.lines().next().unwrap();
+    let (named, more) = first.rsplit_once(", and ").unwrap();
+    let named = named.split(", ").count();
+    assert_eq!(more, format!("{} more", 3000 - named));
+    assert_eq!(verdict.message.lines().last(), Some("and 2980 more"));
+    assert_eq!(verdict.concerns.len(), 1024);
+    assert_eq!(verdict.more, 3000 - 1024);
+    // The order in which they come does not matter.
+    let reversed: Vec<_> = many.into_iter().rev().collect();
+    assert_eq!(judged(&openshift("4.12"), &reversed), verdict);
+
+    let mut long = operator(&"n".repeat(2000), Some(&"4".repeat(100_000)));
+    long.refusal = Some(("R".repeat(5000), "m\n".repeat(100_000)));
+    long.removed = vec!["ä".repeat(100_000); 50];
+    let verdict = judged(&openshift("4.12"), &[long]);
+    assert!(verdict.message.len() <= 32 << 10);
+    for concern in &verdict.concerns {
+        assert!(concern.message.len() <= bounds::LINE as usize);
+        assert!(concern.operator.len() <= bounds::WORD as usize);
+    }
+}
+
+#[test]
+fn the_last_word_of_a_catalog_stays_while_it_is_away() {
+    let all = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    };
+    let before = all(&[
+        ("a", "4.12"),
+        ("b", "4.12"),
+        ("c", "4.12"),
+        ("gone", "4.12"),
+        ("e", "4.12"),
+    ]);
+    let seen = [
+        ("a", Seen::Says(Some("4.13".to_owned()))),
+        ("b", Seen::Away),
+        ("c", Seen::Absent),
+        ("d", Seen::Away),
+        ("e", Seen::Says(None)),
+    ];
+    let after = remember(&before, seen.map(|(key, seen)| (key.to_owned(), seen)));
+    assert_eq!(after, all(&[("a", "4.13"), ("b", "4.12")]));
+}
