@@ -6,6 +6,7 @@
 //!  PlatformOperators, BundleInstances, ClusterVersion, clock ── aggregate ── ClusterOperators, PlatformStatus
 //!
 //!  installed and next bundle, cluster's minor, rights ── approval ── may the operator be upgraded?
+//!  BundleInstance ── installed ── is the operator installed?
 //! ```
 //!
 //! All of it is plain functions over values: nothing is asked of anybody here.
@@ -13,3 +14,4 @@
 pub mod aggregate;
 pub mod approval;
 pub mod gate;
+pub mod installed;

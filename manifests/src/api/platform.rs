@@ -25,6 +25,28 @@ use crate::{
     range::{self, Range},
 };
 
+/// Condition types besides [`condition::INSTALLED`](super::condition::INSTALLED).
+pub mod condition {
+    /// Whether what is installed runs on the next minor version of the cluster.
+    pub const UPGRADEABLE: &str = "Upgradeable";
+    /// Whether the catalog can be read.
+    pub const CATALOG_AVAILABLE: &str = "CatalogAvailable";
+}
+
+/// Reasons of the condition Installed; besides these it has those of the BundleInstance.
+pub mod reason {
+    /// Everything is in the cluster.
+    pub const INSTALL_SUCCESSFUL: &str = "InstallSuccessful";
+    /// The BundleInstance could not be made.
+    pub const INSTALL_FAILED: &str = "InstallFailed";
+    /// The BundleInstance says nothing yet of installing.
+    pub const INSTALL_PENDING: &str = "InstallPending";
+    /// No bundle could be chosen.
+    pub const SOURCE_FAILED: &str = "SourceFailed";
+    /// The BundleInstance says nothing yet of its bundle.
+    pub const UNPACK_PENDING: &str = "UnpackPending";
+}
+
 /// Which package, from where, and who decides about its upgrades.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(

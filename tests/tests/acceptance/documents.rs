@@ -85,17 +85,39 @@ fn every_row_of_rukpak_has_an_answer_and_every_test_that_is_named_exists() {
 
 #[test]
 fn every_reason_of_a_condition_is_explained() {
-    let guide = read("docs/instances.md");
-    let explained: BTreeSet<&str> = guide.lines().flat_map(quoted).collect();
-    let source = read("manifests/src/api/condition.rs");
-    let (_, reasons) = source.split_once("pub mod reason").unwrap();
-    let reasons: Vec<&str> = reasons
-        .lines()
-        .filter(|line| line.contains("pub const"))
-        .filter_map(|line| line.split('"').nth(1))
-        .collect();
-    assert!(reasons.len() > 20, "{reasons:?}");
-    for reason in reasons {
-        assert!(explained.contains(reason), "{reason} is not explained");
+    for (guide, sources, most) in [
+        (
+            "docs/instances.md",
+            &["manifests/src/api/condition.rs"][..],
+            20,
+        ),
+        (
+            "docs/platform-operators.md",
+            &[
+                "manifests/src/api/platform.rs",
+                "provisioner/src/platform/aggregate.rs",
+                "provisioner/src/platform/approval.rs",
+                "provisioner/src/platform/gate.rs",
+            ],
+            15,
+        ),
+    ] {
+        let page = read(guide);
+        let explained: BTreeSet<&str> = page.lines().flat_map(quoted).collect();
+        let texts: Vec<String> = sources.iter().map(|source| read(source)).collect();
+        let reasons: Vec<&str> = texts
+            .iter()
+            .flat_map(|source| {
+                let (_, reasons) = source.split_once("pub mod reason").unwrap();
+                let (reasons, _) = reasons.split_once("\n}").unwrap();
+                reasons.lines()
+            })
+            .filter(|line| line.contains("pub const"))
+            .filter_map(|line| line.split('"').nth(1))
+            .collect();
+        assert!(reasons.len() > most, "{reasons:?}");
+        for reason in reasons {
+            assert!(explained.contains(reason), "{guide}: {reason}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use manifests::{
         condition::{self, reason as below},
         config::ObjectReference,
         instance::BundleInstance,
-        platform::PlatformOperator,
+        platform::{PlatformOperator, reason::INSTALL_PENDING},
     },
     object::shortened,
 };
@@ -91,7 +91,7 @@ pub(super) fn count<'a>(operators: &[&'a PlatformOperator], input: &Input<'a>) -
             is_late: deadline.has_passed(since.or(created).unwrap_or(input.now)),
             was_installed: operator.active_instance().is_some(),
             // The manager has not looked at it yet.
-            reason: installed.map_or("InstallPending", |it| it.reason.as_str()),
+            reason: installed.map_or(INSTALL_PENDING, |it| it.reason.as_str()),
             message: installed.map_or("", |it| it.message.as_str()),
             name,
         });

@@ -183,7 +183,7 @@ async fn an_upgrade_that_needs_a_newer_kubernetes_waits_until_somebody_says_othe
     for part in [
         "stays installed",
         "requires Kubernetes >= 1.99.0 but the cluster is",
-        "spec.preflight.clusterVersion",
+        "to spec.overrides to install it nevertheless",
     ] {
         assert!(said.contains(part), "{part} is not in: {said}");
     }
@@ -194,14 +194,35 @@ async fn an_upgrade_that_needs_a_newer_kubernetes_waits_until_somebody_says_othe
     );
     assert_eq!(status(&told).facts.version.as_deref(), Some("1.0.0"));
 
-    change(
-        world,
-        &name,
-        json!({"spec": {"preflight": {"clusterVersion": "Off"}}}),
-    )
-    .await;
+    // What the message says to write is what helps, and nothing else does.
+    let (_, quoted) = said.split_once("digest: \"").unwrap();
+    let (digest, _) = quoted.split_once('"').unwrap();
+    assert_eq!(status(&told).overrides, []);
+    let allow = |digest: &str| json!({"spec": {"overrides": [{"constraint": "minKubeVersion", "digest": digest, "reason": "tried by us"}]}});
+    let other = format!("sha256:{}", "1".repeat(64));
+    change(world, &name, allow(&other)).await;
+    let is_told = |it: &BundleInstance| {
+        let told = it.status.as_ref()?.observed_generation;
+        (told == it.metadata.generation).then_some(())
+    };
+    let other = support::wait_for(world.api(), &name, "another override", is_told).await;
+    assert_eq!(status(&other).facts.version.as_deref(), Some("1.0.0"));
+    assert_eq!(status(&other).overrides, []);
+
+    change(world, &name, allow(digest)).await;
     let now = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
     assert_eq!(status(&now).facts.version.as_deref(), Some("2.0.0"));
+    assert_eq!(status(&now).content_digest.as_deref(), Some(digest));
+    let overridden = &status(&now).overrides[0];
+    assert_eq!(
+        (overridden.digest.as_str(), overridden.reason.as_str()),
+        (digest, "tried by us")
+    );
+    let said = message(&now, "Installed");
+    assert!(
+        said.contains("which spec.overrides allows: \"tried by us\""),
+        "{said}"
+    );
     assert_eq!(
         status(&now).facts.min_kube_version.as_deref(),
         Some("1.99.0")

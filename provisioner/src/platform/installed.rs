@@ -1,0 +1,182 @@
+//! Whether a platform operator is installed, as its BundleInstance tells.
+//!
+//! | BundleInstance | Installed | reason | message |
+//! | --- | --- | --- | --- |
+//! | `Installed` is True | True | `InstallSuccessful` | applied; and what is wrong with the next bundle, if anything is |
+//! | says nothing of `HasValidBundle` | False | `UnpackPending` | waiting |
+//! | `HasValidBundle` is not True | False | its own | its own |
+//! | says nothing of `Installed` | False | `InstallPending` | waiting |
+//! | `Installed` is not True | False | its own | its own |
+//!
+//! What is in the cluster stays installed while the next bundle is fetched, or cannot be.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt as _;
+use manifests::api::{
+    condition::{HAS_VALID_BUNDLE, INSTALLED, reason as below},
+    instance::BundleInstance,
+    platform::reason,
+};
+
+/// The condition Installed of a platform operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// Whether it is installed.
+    pub is_installed: bool,
+    /// In one word, never empty.
+    pub reason: String,
+    /// In words.
+    pub message: String,
+}
+
+/// What the BundleInstance tells.
+pub fn of(instance: &BundleInstance) -> Installed {
+    let conditions = instance
+        .status
+        .as_ref()
+        .map(|status| status.conditions.as_slice())
+        .unwrap_or_default();
+    let find = |type_| conditions.iter().find(|it| it.type_ == type_);
+    let not = |reason: &str, message: &str| Installed {
+        is_installed: false,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    };
+    match (find(HAS_VALID_BUNDLE), find(INSTALLED)) {
+        (valid, Some(installed)) if installed.status == "True" => Installed {
+            is_installed: true,
+            reason: reason::INSTALL_SUCCESSFUL.to_owned(),
+            message: applied(&instance.name_any(), valid, installed),
+        },
+        (None, _) => not(
+            reason::UNPACK_PENDING,
+            "Waiting for the bundle to be unpacked",
+        ),
+        (Some(valid), _) if valid.status != "True" => not(&valid.reason, &valid.message),
+        (_, None) => not(
+            reason::INSTALL_PENDING,
+            "Waiting for the bundle to be installed",
+        ),
+        (_, Some(installed)) => not(&installed.reason, &installed.message),
+    }
+}
+
+fn applied(name: &str, valid: Option<&Condition>, installed: &Condition) -> String {
+    let mut message = format!("Successfully applied the {name} BundleInstance resource");
+    let trouble = if installed.reason == below::INSTALLATION_SUCCEEDED {
+        valid.filter(|valid| valid.status == "False" && valid.reason == below::UNPACK_FAILED)
+    } else {
+        Some(installed)
+    };
+    if let Some(trouble) = trouble {
+        message.push_str("; ");
+        message.push_str(&trouble.message);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn instance(conditions: &[(&str, &str, &str)]) -> BundleInstance {
+        let conditions: Vec<_> = conditions
+            .iter()
+            .map(|(type_, status, reason)| {
+                json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}!"),
+                       "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            })
+            .collect();
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "etcd"},
+            "spec": {
+                "provisionerClassName": "core-rukpak-io-plain",
+                "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
+            },
+            "status": {"conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_the_instance_says_comes_through() {
+        const APPLIED: &str = "Successfully applied the etcd BundleInstance resource";
+        let unpacked = ("HasValidBundle", "True", "UnpackSuccessful");
+        let failed = ("HasValidBundle", "False", "UnpackFailed");
+        let there = ("Installed", "True", "InstallationSucceeded");
+        for (conditions, is_installed, reason, message) in [
+            (
+                &[][..],
+                false,
+                "UnpackPending",
+                "Waiting for the bundle to be unpacked".to_owned(),
+            ),
+            (&[failed][..], false, "UnpackFailed", "UnpackFailed!".into()),
+            (
+                &[("HasValidBundle", "Unknown", "ReconcileFailed")][..],
+                false,
+                "ReconcileFailed",
+                "ReconcileFailed!".into(),
+            ),
+            (
+                &[failed, ("Installed", "False", "NotInstalled")][..],
+                false,
+                "UnpackFailed",
+                "UnpackFailed!".into(),
+            ),
+            (
+                &[unpacked][..],
+                false,
+                "InstallPending",
+                "Waiting for the bundle to be installed".into(),
+            ),
+            (
+                &[unpacked, ("Installed", "False", "InstallFailed")][..],
+                false,
+                "InstallFailed",
+                "InstallFailed!".into(),
+            ),
+            (
+                &[unpacked, there][..],
+                true,
+                "InstallSuccessful",
+                APPLIED.into(),
+            ),
+            // Whatever its reason is called.
+            (
+                &[unpacked, ("Installed", "True", "Odd")][..],
+                true,
+                "InstallSuccessful",
+                format!("{APPLIED}; Odd!"),
+            ),
+            // The next bundle is fetched, cannot be fetched, or cannot be installed.
+            (
+                &[("HasValidBundle", "False", "Unpacking"), there][..],
+                true,
+                "InstallSuccessful",
+                APPLIED.into(),
+            ),
+            (
+                &[failed, there][..],
+                true,
+                "InstallSuccessful",
+                format!("{APPLIED}; UnpackFailed!"),
+            ),
+            (
+                &[unpacked, ("Installed", "True", "UpgradeFailed")][..],
+                true,
+                "InstallSuccessful",
+                format!("{APPLIED}; UpgradeFailed!"),
+            ),
+        ] {
+            let expected = Installed {
+                is_installed,
+                reason: reason.to_owned(),
+                message,
+            };
+            assert_eq!(of(&instance(conditions)), expected, "{conditions:?}");
+        }
+    }
+}
