@@ -290,7 +290,8 @@ fn people(options: &Options) -> [Document; 5] {
                         "bundleinstances",
                         "bundles",
                         "bundleinstances/status",
-                        "bundles/status"
+                        "bundles/status",
+                        "platformstatuses"
                     ],
                     &["get", "list", "watch"]
                 )]),

@@ -113,7 +113,7 @@ async fn a_bundle_that_does_not_run_on_this_open_shift_takes_an_override_that_st
     for part in [
         "stays installed",
         "requires OpenShift <= 4.12 but the cluster is 4.13",
-        "spec.preflight.clusterVersion",
+        "to spec.overrides to install it nevertheless",
     ] {
         assert!(said.contains(part), "{part} is not in: {said}");
     }
