@@ -204,7 +204,8 @@ pub fn all() -> [CustomResourceDefinition; 3] {
     ]
 }
 
-/// Definitions of others, for clusters that lack them: whoever has one keeps it. They are in no install file.
+/// Definitions of others, for clusters that lack them: whoever has one keeps it. They are in no install file, and in a
+/// folder of their own, for somebody may apply the whole folder of ours.
 pub fn foreign() -> [CustomResourceDefinition; 2] {
     [
         finish(

@@ -27,7 +27,7 @@ async fn defined() -> &'static Cluster {
             ] {
                 // They are others': no install file brings them.
                 assert!(!before.contains(name), "{before}");
-                let file = manifests(&format!("crds/{name}.yaml"));
+                let file = manifests(&format!("optional/{name}.yaml"));
                 let apply = ["apply", "--server-side", "--filename", &file];
                 kubectl(cluster, &apply, "").await.unwrap();
                 cluster.wait_established(name).await.unwrap();
