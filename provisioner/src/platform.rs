@@ -7,11 +7,13 @@
 //!
 //!  installed and next bundle, cluster's minor, rights ── approval ── may the operator be upgraded?
 //!  BundleInstance ── installed ── is the operator installed?
+//!  PlatformOperators, what OLM manages ── conflict ── whose is the package?
 //! ```
 //!
 //! All of it is plain functions over values: nothing is asked of anybody here.
 
 pub mod aggregate;
 pub mod approval;
+pub mod conflict;
 pub mod gate;
 pub mod installed;

@@ -15,8 +15,17 @@ use super::{
     of, rule,
 };
 
-/// How many single rights are compared. Rules multiply: a hundred resources in ten groups with eight verbs are 8,000.
-const MOST: usize = 500_000;
+/// How many single rights are compared, each with every rule that is held. Rules multiply: a hundred resources in ten
+/// groups with eight verbs are 8,000.
+const MOST_COMPARED: usize = 4_000_000;
+/// How many single rights are kept until they are merged. Each takes about a kilobyte.
+const MOST_KEPT: usize = 20_000;
+
+/// What is left to spend.
+struct Left {
+    compared: usize,
+    kept: usize,
+}
 
 /// Rights that are gained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,7 +46,10 @@ pub fn gained(before: &[Object], after: &[Object]) -> Option<Gained> {
         .iter()
         .map(|rights| ((&rights.holder, &rights.scope), rights))
         .collect();
-    let mut left = MOST;
+    let mut left = Left {
+        compared: MOST_COMPARED,
+        kept: MOST_KEPT,
+    };
     let mut comparisons = Budget::default().comparisons;
     let mut lines = BTreeSet::new();
     for rights in &of(after) {
@@ -98,59 +110,61 @@ fn digest(lines: &BTreeSet<String>) -> String {
 }
 
 /// The part of a rule that no other rule covers: all of it when it is too large to be taken apart.
-fn more(rule: &Rule, held: &[&Rule], left: &mut usize) -> Vec<Rule> {
-    if held.contains(&rule) {
+fn more(rule: &Rule, held: &[&Rule], left: &mut Left) -> Vec<Rule> {
+    // Most rules stay as they were.
+    if held.iter().any(|held| held.covers(rule)) {
         return Vec::new();
     }
+    taken_apart(rule, held, left).unwrap_or_else(|| vec![rule.clone()])
+}
+
+/// The single rights of a rule that no other rule covers; nothing when there are too many.
+fn taken_apart(rule: &Rule, held: &[&Rule], left: &mut Left) -> Option<Vec<Rule>> {
     let size = |set: &BTreeSet<String>| set.len().max(1);
     let resources = [&rule.api_groups, &rule.resources, &rule.resource_names]
         .into_iter()
         .map(size)
-        .try_fold(rule.verbs.len(), usize::checked_mul);
-    let urls = rule.urls.len().checked_mul(rule.verbs.len());
-    let cost = resources
-        .and_then(|resources| resources.checked_add(urls?))
-        .and_then(|rights| rights.checked_mul(1 + held.len()));
-    if cost.and_then(|cost| spend(left, cost)).is_none() {
-        return vec![rule.clone()];
-    }
+        .try_fold(rule.verbs.len(), usize::checked_mul)?;
+    let urls = rule.urls.len().checked_mul(rule.verbs.len())?;
+    let cost = resources.checked_add(urls)?.checked_mul(1 + held.len())?;
+    spend(&mut left.compared, cost)?;
+    let one = |text: &String| BTreeSet::from([text.clone()]);
+    let names: Vec<BTreeSet<String>> = if rule.resource_names.is_empty() {
+        vec![BTreeSet::new()]
+    } else {
+        rule.resource_names.iter().map(one).collect()
+    };
     let mut new = Vec::new();
-    for single in singles(rule) {
+    let mut keep = |single: Rule| {
         if !held.iter().any(|held| held.covers(&single)) {
+            spend(&mut left.kept, 1)?;
             new.push(single);
         }
-    }
-    new
-}
-
-/// A rule in its smallest parts.
-fn singles(rule: &Rule) -> Vec<Rule> {
-    let one = |text: &str| BTreeSet::from([text.to_owned()]);
-    let names: Vec<Option<&String>> = if rule.resource_names.is_empty() {
-        vec![None]
-    } else {
-        rule.resource_names.iter().map(Some).collect()
+        Some(())
     };
-    let mut singles = Vec::new();
     for verb in &rule.verbs {
         for group in &rule.api_groups {
             for resource in &rule.resources {
-                singles.extend(names.iter().map(|name| Rule {
-                    api_groups: one(group),
-                    resources: one(resource),
-                    resource_names: name.map(|name| one(name)).unwrap_or_default(),
-                    urls: BTreeSet::new(),
-                    verbs: one(verb),
-                }));
+                for name in &names {
+                    keep(Rule {
+                        api_groups: one(group),
+                        resources: one(resource),
+                        resource_names: name.clone(),
+                        urls: BTreeSet::new(),
+                        verbs: one(verb),
+                    })?;
+                }
             }
         }
-        singles.extend(rule.urls.iter().map(|url| Rule {
-            urls: one(url),
-            verbs: one(verb),
-            ..Rule::default()
-        }));
+        for url in &rule.urls {
+            keep(Rule {
+                urls: one(url),
+                verbs: one(verb),
+                ..Rule::default()
+            })?;
+        }
     }
-    singles
+    Some(new)
 }
 
 #[cfg(test)]
@@ -294,10 +308,12 @@ mod tests {
         let many: Vec<String> = (0..1000).map(|n| format!("r{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let rules = json!([{"apiGroups": many, "resources": many, "verbs": ["get"]}]);
-        let all = objects("a", None, &rule("*", &["*"], &["*"]));
+        let some = objects("a", None, &rule("g", &["r"], &["get"]));
         let after = objects("a", None, &rules);
-        assert_eq!(lines(&all, &after).len(), 1);
-        // What was there in the same words needs no comparing.
+        assert_eq!(lines(&some, &after).len(), 1);
+        // What is covered as a whole needs no taking apart.
+        let all = objects("a", None, &rule("*", &["*"], &["*"]));
+        assert_eq!(lines(&all, &after), [""; 0]);
         assert_eq!(lines(&after, &after), [""; 0]);
     }
 }

@@ -10,8 +10,8 @@ use manifests::{
     object::shortened,
 };
 
-/// The longest message, in characters; conditions take 32 KiB.
-const LONGEST: usize = 8_000;
+/// The longest message, in characters; conditions take 32 Ki of them.
+const LONGEST: usize = 32_000;
 
 /// Whether something is so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,153 @@
+//! Whose a package is: one PlatformOperator's, and nobody else's.
+//!
+//! Two that name the same package would fight over the same objects. The one that was created first has it, by name where
+//! both are of the same second, and the other one says so. A package that an OLM manages stays with it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use manifests::{api::platform::PlatformOperator, object::shortened};
+
+/// A package that an OLM manages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Managed {
+    /// Which package.
+    pub package: String,
+    /// By what: `Subscription operators/etcd`, `ClusterServiceVersion operators/etcd.v1`.
+    pub by: String,
+}
+
+/// Why a package is not this operator's, if it is somebody else's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Conflict {
+    /// Another PlatformOperator has it.
+    #[error(
+        "package {package} belongs to PlatformOperator {first}, which was created before {second}; delete one of them"
+    )]
+    Operator {
+        /// The package.
+        package: String,
+        /// Who has it.
+        first: String,
+        /// Who wants it.
+        second: String,
+    },
+    /// An OLM has it.
+    #[error(
+        "package {package} is managed by OLM: {by}; delete that, and what it has installed, to have it as a platform operator"
+    )]
+    Olm {
+        /// The package.
+        package: String,
+        /// What manages it.
+        by: String,
+    },
+}
+
+/// Whether somebody else has the package of an operator. Who is about to go has it until then.
+pub fn of<'a>(
+    operator: &PlatformOperator,
+    all: impl IntoIterator<Item = &'a PlatformOperator>,
+    managed: &[Managed],
+) -> Option<Conflict> {
+    let package = &operator.spec.package.name;
+    let wanted = shortened(package, 80);
+    let first = all
+        .into_iter()
+        .filter(|other| other.spec.package.name == *package)
+        .min_by_key(|other| age(other));
+    if let Some(first) = first
+        && age(first) < age(operator)
+    {
+        return Some(Conflict::Operator {
+            package: wanted,
+            first: first.name_any(),
+            second: operator.name_any(),
+        });
+    }
+    let by = managed
+        .iter()
+        .filter(|it| it.package == *package)
+        .map(|it| it.by.as_str())
+        .min()?;
+    Some(Conflict::Olm {
+        package: wanted,
+        by: shortened(by, 300),
+    })
+}
+
+/// The older, the less; who has no time yet is the youngest.
+fn age(operator: &PlatformOperator) -> (bool, Option<jiff::Timestamp>, String) {
+    let created = operator
+        .metadata
+        .creation_timestamp
+        .as_ref()
+        .map(|Time(created)| *created);
+    (created.is_none(), created, operator.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn operator(name: &str, package: &str, minute: Option<u32>) -> PlatformOperator {
+        serde_json::from_value(json!({
+            "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
+            "metadata": {
+                "name": name, "creationTimestamp": minute.map(|minute| format!("2026-01-01T00:{minute:02}:00Z")),
+            },
+            "spec": {"package": {"name": package}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_first_one_has_the_package() {
+        let all = [
+            operator("late", "etcd", Some(9)),
+            operator("first", "etcd", Some(1)),
+            operator("same-b", "tide", Some(3)),
+            operator("same-a", "tide", Some(3)),
+            operator("alone", "moon", Some(5)),
+            operator("new", "moon", None),
+        ];
+        let of_name = |name: &str| {
+            let operator = all.iter().find(|it| it.name_any() == name).unwrap();
+            of(operator, &all, &[]).map(|conflict| conflict.to_string())
+        };
+        for winner in ["first", "same-a", "alone"] {
+            assert_eq!(of_name(winner), None, "{winner}");
+        }
+        for (loser, winner) in [("late", "first"), ("same-b", "same-a"), ("new", "alone")] {
+            let said = of_name(loser).unwrap();
+            let words =
+                format!("belongs to PlatformOperator {winner}, which was created before {loser}");
+            assert!(said.contains(&words), "{said}");
+        }
+        // A cache that has not seen the operator itself knows nothing against it.
+        assert_eq!(of(&all[1], [], &[]), None);
+    }
+
+    #[test]
+    fn what_olm_manages_stays_with_it() {
+        let managed = [
+            Managed {
+                package: "etcd".into(),
+                by: "Subscription operators/etcd".into(),
+            },
+            Managed {
+                package: "etcd".into(),
+                by: "ClusterServiceVersion operators/etcd.v1".into(),
+            },
+        ];
+        let etcd = operator("etcd", "etcd", Some(1));
+        let said = of(&etcd, [&etcd], &managed).unwrap().to_string();
+        assert_eq!(
+            said,
+            "package etcd is managed by OLM: ClusterServiceVersion operators/etcd.v1; delete that, and what it has installed, \
+             to have it as a platform operator"
+        );
+        assert_eq!(of(&operator("a", "tide", Some(1)), [], &managed), None);
+    }
+}
