@@ -10,8 +10,12 @@
 //! count, too. A move counts until the package has followed it: a catalog for the new cluster may come days later. What is
 //! kept moves on as soon as there is a new minor version and nothing more to upgrade to.
 
+use convert::rights::Gained;
 use manifests::{
-    api::platform::{Kept, RightsApproval, UpgradeApproval},
+    api::{
+        bounds,
+        platform::{Kept, NewRights, RightsApproval, UpgradeApproval},
+    },
     object::shortened,
     openshift::Release,
     version::{self, Version},
@@ -204,6 +208,28 @@ fn rights_step(input: &Input<'_>, next: Next<'_>, why: String) -> Step {
                 ),
             }
         }
+    }
+}
+
+/// New rights as the status tells them: each line cut to what is stored, the last one counting what is left out. The
+/// digest is of all of them.
+pub fn listed(gained: &Gained) -> NewRights {
+    // Characters have up to four bytes.
+    let longest = bounds::LINE as usize / 4;
+    let most = bounds::FINDINGS as usize;
+    let mut rules: Vec<String> = gained
+        .lines
+        .iter()
+        .take(most)
+        .map(|line| shortened(line, longest))
+        .collect();
+    if gained.lines.len() > most {
+        rules.truncate(most.saturating_sub(1));
+        rules.push(format!("and {} more", gained.lines.len() - rules.len()));
+    }
+    NewRights {
+        digest: gained.digest.clone(),
+        rules,
     }
 }
 

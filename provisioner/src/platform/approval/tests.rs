@@ -265,3 +265,27 @@ fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
     }
     assert_eq!(brief(&decide(&input)).0, reason::WITH_CLUSTER);
 }
+
+#[test]
+fn many_rights_are_counted_and_their_digest_is_of_all() {
+    for (count, listed_, last) in [
+        (1, 1, "line 0"),
+        (64, 64, "line 63"),
+        (65, 64, "and 2 more"),
+        (1000, 64, "and 937 more"),
+    ] {
+        let gained = Gained {
+            digest: "sha256:abc".into(),
+            lines: (0..count).map(|n| format!("line {n}")).collect(),
+        };
+        let rights = listed(&gained);
+        assert_eq!(rights.rules.len(), listed_);
+        assert_eq!(rights.rules.last().unwrap(), last);
+        assert_eq!(rights.digest, "sha256:abc");
+    }
+    let long = Gained {
+        digest: String::new(),
+        lines: vec!["ä".repeat(100_000)],
+    };
+    assert!(listed(&long).rules[0].len() <= bounds::LINE as usize);
+}
