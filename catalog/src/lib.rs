@@ -16,7 +16,6 @@ mod check;
 pub mod choose;
 pub mod facts;
 pub mod finding;
-#[cfg(feature = "generate")]
 pub mod generate;
 pub mod graph;
 pub mod json;

@@ -1,0 +1,28 @@
+//! Reads and checks a catalog, and tells what that took, to be compared with others: `load FOLDER`.
+
+use std::{env, fs, io, path::Path, time::Instant};
+
+use catalog::{Limits, Source};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> io::Result<()> {
+    let folder = env::args()
+        .nth(1)
+        .ok_or_else(|| io::Error::other("load FOLDER"))?;
+    let start = Instant::now();
+    let source = Source::Folder(Path::new(&folder));
+    let catalog = catalog::load(source, &Limits::default()).map_err(io::Error::other)?;
+    let took = start.elapsed();
+    let bundles: usize = catalog.packages.values().map(|it| it.bundles.len()).sum();
+    let status = fs::read_to_string("/proc/self/status")?;
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    println!(
+        "{} packages, {bundles} bundles, {} findings in {took:.2?}; memory at most {}",
+        catalog.packages.len(),
+        catalog.findings.len(),
+        memory.unwrap_or_default().trim()
+    );
+    Ok(())
+}
