@@ -34,7 +34,7 @@ unpack: ## build the static binary of unpack Jobs, and print where it is
 
 bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
 	$(CARGO) bench -p manifests -p unpacker -p convert -p catalog -p provisioner --features catalog/registry \
-		--bench yaml --bench catalogs --bench registry --bench store --bench unpack --bench bundles --bench objects --bench platform
+		--bench yaml --bench catalogs --bench render --bench registry --bench store --bench unpack --bench bundles --bench objects --bench platform
 
 bench-cluster: ## measure the provisioner and rukpak's own on a control plane each (RUKPAK_CORPUS: real bundles)
 	$(CARGO) bench -p provisioner --bench cluster

@@ -119,7 +119,7 @@ impl Stage {
         stage
     }
 
-    /// A folder with the example's catalog, and one that is broken; there is no server.
+    /// A folder with the example's catalog, one that is broken, and the example's bundle; there is no server.
     fn catalogs() -> Self {
         let place = Place::new();
         place.write("catalog/tidewatch/catalog.yaml", crate::catalog::CATALOG);
@@ -130,6 +130,12 @@ impl Stage {
                 .replace("<1.4.0'", "<v1.4.0'"),
         );
         place.write("broken/half.json", "{\"schema\": \"olm.package\",\n");
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(root().join("examples/bundles/tidewatch"))
+            .arg(place.path("bundle"))
+            .status();
+        assert!(copied.unwrap().success());
         Self {
             place,
             names: Vec::new(),
@@ -238,7 +244,7 @@ fn the_page_about_sources_shows_what_happens() {
 
 #[test]
 fn the_page_about_catalogs_shows_what_happens() {
-    check("docs/catalogs.md", &Stage::catalogs(), 7);
+    check("docs/catalogs.md", &Stage::catalogs(), 10);
 }
 
 #[test]

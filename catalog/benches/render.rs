@@ -1,0 +1,53 @@
+//! A catalog of 10,000 bundles, rendered in both formats; and once by the real opm, which takes a while.
+
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a bench fails by panicking"
+)]
+
+use std::{io, path::Path, time::Instant};
+
+use catalog::{
+    Limits, Source,
+    generate::Shape,
+    render::{Format, Level, Render},
+};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn run(folder: &Path, format: Format, out: &mut dyn io::Write) {
+    let mut render = Render::new(Level::None);
+    render
+        .catalog(Source::Folder(folder), &Limits::default())
+        .unwrap();
+    render.finish().write(format, out).unwrap();
+}
+
+fn render(criterion: &mut Criterion) {
+    let folder = tempfile::tempdir().unwrap();
+    Shape::default().write(folder.path()).unwrap();
+    let mut group = criterion.benchmark_group("render 10,000 bundles");
+    group.sample_size(10);
+    for format in [Format::Json, Format::Yaml] {
+        let name = format.extension();
+        let started = Instant::now();
+        let theirs = tests::opm(folder.path(), &["render", ".", "-o", name]);
+        assert!(theirs.status.success());
+        println!("opm, {name}: {:?}", started.elapsed());
+        let mut ours = Vec::new();
+        run(folder.path(), format, &mut ours);
+        assert!(ours == theirs.stdout, "opm prints something else");
+        group.throughput(Throughput::Bytes(ours.len() as u64));
+        drop((ours, theirs));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| run(folder.path(), format, &mut io::sink()));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, render);
+criterion_main!(benches);
