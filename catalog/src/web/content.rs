@@ -224,6 +224,10 @@ impl Content {
             }
             line_start = line_end;
         }
+        // Then nothing behind the lines was taken for one.
+        if line_start != self.lines {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
         Ok(found)
     }
 }

@@ -141,3 +141,33 @@ async fn a_restart_shows_what_was_shown_and_removes_what_was_not_finished() {
     assert_eq!(again.body, shown.body);
     assert_eq!(again.header("last-modified"), shown.header("last-modified"));
 }
+
+#[tokio::test]
+async fn an_index_that_was_damaged_is_an_error_of_the_server_and_nothing_worse() {
+    let site = Site::with(&catalog()).await;
+    let whole = site.all().await;
+    let contents = site.folder.path().join("shelf/contents");
+    let path = contents.join(&files(&contents)[0]);
+    let bytes = fs::read(&path).unwrap();
+    let index = whole.body.len()..bytes.len() - 32;
+    let mut failures = 0;
+    for at in index {
+        let mut damaged = bytes.clone();
+        damaged[at] = 0xff;
+        // In place: the file is open.
+        fs::write(&path, damaged).unwrap();
+        let url = "/catalogs/operators/api/v1/metas?schema=olm.bundle";
+        let found = answer(site.get(url)).await;
+        match found.status.as_u16() {
+            200 => {}
+            500 => {
+                failures += 1;
+                assert_eq!(found.text(), "500 Internal Server Error\n");
+            }
+            other => panic!("{at}: {other}"),
+        }
+    }
+    assert!(failures > 0);
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(site.all().await.body, whole.body);
+}
