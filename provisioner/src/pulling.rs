@@ -13,12 +13,13 @@
 mod configuration;
 mod follow;
 mod mirrors;
+mod watch;
 
 use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, stream};
 use prometheus_client::encoding::EncodeLabelValue;
-use tokio::{sync::watch, time::timeout};
+use tokio::{sync::watch as channel, time::timeout};
 use tracing::warn;
 use unpacker::{Access, web::Proxies};
 
@@ -86,7 +87,7 @@ impl Problem {
 
 /// The latest that the cluster has said about pulling.
 pub struct Pulling {
-    state: watch::Sender<State>,
+    state: channel::Sender<State>,
     /// Whether this process has proxies of its own.
     has_proxies: bool,
 }
@@ -148,7 +149,7 @@ impl Pulling {
 impl Default for Pulling {
     fn default() -> Self {
         Self {
-            state: watch::Sender::default(),
+            state: channel::Sender::default(),
             has_proxies: Proxies::from_environment().names_any(),
         }
     }

@@ -5,24 +5,19 @@ use std::{
     time::Duration,
 };
 
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
-    Api, Client, ResourceExt as _,
-    core::{ApiResource, DynamicObject, GroupVersionKind},
-    runtime::{
-        WatchStreamExt as _,
-        events::EventType,
-        watcher::{self, Event, watcher},
-    },
+    Client,
+    core::{ApiResource, GroupVersionKind},
+    runtime::events::EventType,
 };
 use manifests::{
     api::pulling::{CLUSTER, CONFIG_NAMESPACE, PULL_SECRET},
     names,
 };
 use tokio::{
-    sync::{mpsc, watch},
-    task::JoinHandle,
+    sync::{mpsc, watch::Receiver},
+    task::{JoinHandle, spawn_blocking},
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
@@ -31,42 +26,17 @@ use tracing::{info, warn};
 use super::{
     Configuration, Problem, Source,
     configuration::{Objects, named},
+    watch::{self, Failure, Target, Told},
 };
 use crate::{
     context::Context,
     kinds::{Kinds, Remembered},
-    watches::Pauses,
 };
 
-/// After how long a watch that is not allowed is tried again: nothing tells when it is.
-const REFUSED: Duration = Duration::from_secs(60);
 /// After how long it is asked again what is served, when there was no answer.
 const UNANSWERED: Duration = Duration::from_secs(5);
-
-/// What is watched: all objects of a kind, or one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Target {
-    resource: ApiResource,
-    namespace: Option<&'static str>,
-    name: Option<String>,
-}
-
-/// What a watch tells.
-#[derive(Debug)]
-enum Told {
-    /// These are all there are.
-    Objects(Vec<DynamicObject>),
-    /// It does not work.
-    Failing(Failure),
-}
-
-/// Why a watch does not work.
-#[derive(Debug, Clone)]
-struct Failure {
-    problem: String,
-    /// Whether it will not work by itself: the apiserver has refused it.
-    is_refusal: bool,
-}
+/// How many events one change may lead to; the log has all of it.
+const EVENTS: usize = 20;
 
 /// A running watch; dropping this ends it.
 struct Watch {
@@ -139,7 +109,7 @@ fn kinds() -> [(Source, GroupVersionKind); 5] {
 /// Which of the kinds are served. Nobody is asked for what is remembered.
 async fn served(
     kinds_served: &Kinds,
-    changes: &mut watch::Receiver<u64>,
+    changes: &mut Receiver<u64>,
 ) -> BTreeMap<Source, ApiResource> {
     loop {
         let mut served = BTreeMap::new();
@@ -227,7 +197,7 @@ impl Known {
         });
         for (source, target) in wanted {
             self.watches.entry(source).or_insert_with(|| {
-                let watching = watching(client.clone(), source, target.clone(), sender.clone());
+                let watching = watch::run(client.clone(), source, target.clone(), sender.clone());
                 Watch {
                     target,
                     task: tokio::spawn(watching),
@@ -263,7 +233,17 @@ impl Known {
 
     /// Says what follows from all of it.
     async fn publish(&mut self, ctx: &Context) {
-        let (configuration, mut problems) = Configuration::read(&self.objects);
+        let objects = std::mem::take(&mut self.objects);
+        // There may be a thousand certificates to look at.
+        let reading = spawn_blocking(move || {
+            let read = Configuration::read(&objects);
+            (objects, read)
+        });
+        // It ends early only with the process.
+        let Ok((objects, (configuration, mut problems))) = reading.await else {
+            return;
+        };
+        self.objects = objects;
         for (source, watch) in &self.watches {
             if let Some(failure) = &watch.failing {
                 problems.push(Problem::of(*source, "", &failure.problem));
@@ -286,7 +266,7 @@ impl Known {
             ctx.metrics.pull_problems(source, number);
         }
         let problems: BTreeSet<Problem> = problems.into_iter().collect();
-        for problem in problems.difference(&self.told) {
+        for (number, problem) in problems.difference(&self.told).enumerate() {
             let Problem {
                 source,
                 object,
@@ -298,7 +278,7 @@ impl Known {
                 problem = text,
                 "cannot follow the cluster in pulling"
             );
-            let watch = self.watches.get(source);
+            let watch = self.watches.get(source).filter(|_| number < EVENTS);
             // Whoever does not answer takes no events either.
             let tells = |watch: &&Watch| watch.failing.as_ref().is_none_or(|it| it.is_refusal);
             if let Some(watch) = watch.filter(tells) {
@@ -325,104 +305,6 @@ fn about(target: &Target, object: &str) -> ObjectReference {
         name: Some(name),
         namespace: target.namespace.map(str::to_owned),
         ..ObjectReference::default()
-    }
-}
-
-/// Tells of a target's objects, all of them each time: there are few.
-async fn watching(
-    client: Client,
-    source: Source,
-    target: Target,
-    sender: mpsc::Sender<(Source, Target, Told)>,
-) {
-    let api: Api<DynamicObject> = match target.namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &target.resource),
-        None => Api::all_with(client, &target.resource),
-    };
-    let config = match &target.name {
-        Some(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
-        None => watcher::Config::default(),
-    };
-    let mut events = watcher(api, config)
-        .modify(|object| object.managed_fields_mut().clear())
-        .backoff(Pauses::default())
-        .boxed();
-    let mut objects: BTreeMap<String, DynamicObject> = BTreeMap::new();
-    let mut listing = BTreeMap::new();
-    while let Some(event) = events.next().await {
-        let mut pause = None;
-        let told = match event {
-            Ok(Event::Init) => {
-                listing.clear();
-                continue;
-            }
-            Ok(Event::InitApply(object)) => {
-                listing.insert(object.name_any(), object);
-                continue;
-            }
-            Ok(event) => {
-                match event {
-                    Event::Apply(object) => drop(objects.insert(object.name_any(), object)),
-                    Event::Delete(object) => drop(objects.remove(&object.name_any())),
-                    _ => objects = std::mem::take(&mut listing),
-                }
-                Told::Objects(objects.values().cloned().collect())
-            }
-            Err(error) => {
-                let code = status(&error);
-                // It has to be listed anew, and is.
-                if code == Some(410) {
-                    continue;
-                }
-                let is_refusal = code.is_some_and(is_refusal);
-                pause = is_refusal.then_some(REFUSED);
-                Told::Failing(Failure {
-                    problem: trouble(&target, code, &error),
-                    is_refusal,
-                })
-            }
-        };
-        if sender.send((source, target.clone(), told)).await.is_err() {
-            return;
-        }
-        if let Some(pause) = pause {
-            sleep(pause).await;
-        }
-    }
-}
-
-/// Whether a status says that it will be the same next time.
-fn is_refusal(code: u16) -> bool {
-    (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
-}
-
-/// The status of an answer; none if nobody answered.
-fn status(error: &watcher::Error) -> Option<u16> {
-    let code = |error: &kube::Error| match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    };
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => code(error),
-        watcher::Error::WatchError(status) => Some(status.code),
-        watcher::Error::NoResourceVersion => None,
-    }
-}
-
-fn trouble(target: &Target, code: Option<u16>, error: &watcher::Error) -> String {
-    let what = match (target.namespace, &target.name) {
-        (Some(namespace), Some(name)) => format!("{} {namespace}/{name}", target.resource.kind),
-        (_, Some(name)) => format!("{} {name}", target.resource.kind),
-        _ => target.resource.plural.clone(),
-    };
-    match code {
-        Some(403) => format!(
-            "the provisioner may not watch {what}; apply manifests/install/openshift.yaml, which gives it that right, or set \
-             --follow-openshift=false"
-        ),
-        _ => format!("{what} cannot be watched: {}", unpacker::job::chain(error)),
     }
 }
 

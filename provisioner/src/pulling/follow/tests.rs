@@ -1,8 +1,9 @@
 #![allow(clippy::needless_pass_by_value, reason = "json! makes values")]
 
+use kube::core::DynamicObject;
 use serde_json::json;
 
-use super::*;
+use super::{super::watch::is_refusal, *};
 
 fn served(sources: &[Source]) -> BTreeMap<Source, ApiResource> {
     let all = kinds().into_iter();
