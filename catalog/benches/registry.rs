@@ -1,7 +1,7 @@
 //! A catalog of 10,000 bundles: made ready, opened again, and listed over TCP. The real `opm` beside it when
 //! `RUKPAK_OPM` names the program.
 //!
-//! `cargo bench -p catalog --features registry,generate --bench registry`
+//! `cargo bench -p catalog --features registry --bench registry`
 
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
