@@ -167,7 +167,7 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
     let mut unquoted = None;
     let mut fatal = None;
     properties(root, go, |at, type_, value| {
-        if type_ == crate::walk::MAX_OPENSHIFT
+        if type_ == crate::walk::MAX_PROPERTY
             && let Some(value) = value.filter(|it| it.number().is_some())
         {
             unquoted = Some(String::from_utf8_lossy(value.raw()).into_owned());

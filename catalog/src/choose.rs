@@ -9,14 +9,12 @@
 mod chooser;
 mod display;
 mod eligible;
-mod openshift;
 #[cfg(test)]
 mod tests;
 
-use manifests::{range::Range, version::Version};
+use manifests::{openshift, range::Range, version::Version};
 
 use self::chooser::Chooser;
-pub use self::openshift::OpenShift;
 use crate::model::{Package, Release};
 
 /// What is asked for.
@@ -32,7 +30,7 @@ pub struct Request<'a> {
     pub installed: Option<&'a Installed>,
     /// The OpenShift that bundles must run on: during an update the higher of both releases. `None` where there is no
     /// OpenShift; then maxima mean nothing.
-    pub openshift: Option<OpenShift>,
+    pub openshift: Option<openshift::Release>,
     /// The version of Kubernetes; `None` if it is not known, and then it is not compared.
     pub kubernetes: Option<&'a Version>,
     /// The media types that there is somebody to install.

@@ -10,7 +10,7 @@ use manifests::yaml;
 use crate::{
     json::{Kind, Node, Tape},
     model::{Gvk, Need},
-    walk::MAX_OPENSHIFT,
+    walk::MAX_PROPERTY,
 };
 
 /// What the properties of a bundle say.
@@ -142,7 +142,7 @@ impl Facts {
             }
             "olm.bundle.mediatype" => self.media_type = value.text().map(Cow::into_owned),
             "olm.deprecated" => self.is_deprecated = true,
-            MAX_OPENSHIFT => {
+            MAX_PROPERTY => {
                 let mut json = Vec::new();
                 value.compact(&mut json);
                 let json = String::from_utf8_lossy(&json).into_owned();

@@ -12,14 +12,13 @@ use std::{
     thread,
 };
 
+pub(crate) use manifests::openshift::MAX_PROPERTY;
+
 use crate::{
     json::{Node, Tape},
     source::{Entry, Error, Limits, Source},
     stream::{Format, Stop, Stream},
 };
-
-/// The property that says on which OpenShift a bundle runs at most.
-pub(crate) const MAX_OPENSHIFT: &str = "olm.maxOpenShiftVersion";
 
 /// What the main thread has, for YAML as deep as any that is read there.
 const STACK: usize = 8 << 20;

@@ -6,12 +6,12 @@
 
 mod cluster;
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use serde::Serialize;
 
 pub use self::cluster::{Cluster, is_placeholder};
-use crate::object::shortened;
+use crate::{object::shortened, version};
 
 /// The type of the property that names the newest release a bundle runs on.
 pub const MAX_PROPERTY: &str = "olm.maxOpenShiftVersion";
@@ -99,6 +99,16 @@ impl Release {
 impl fmt::Display for Release {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl FromStr for Release {
+    type Err = version::Error;
+
+    /// Reads what clusters say of themselves: `4.12.7`, `4.13.0-0.nightly-2022-10-05-053337`, `4.12`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let version = version::tolerant(text)?;
+        Ok(Self::new(version.major, version.minor))
     }
 }
 

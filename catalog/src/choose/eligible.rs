@@ -1,8 +1,11 @@
 //! What speaks against a bundle, whatever its place in a channel.
 
-use manifests::version::{self, Version};
+use manifests::{
+    openshift,
+    version::{self, Version},
+};
 
-use super::{OpenShift, Request};
+use super::Request;
 use crate::model::{Bundle, Need};
 
 /// How much of a stranger's text is repeated.
@@ -11,7 +14,7 @@ const SHORT: usize = 60;
 /// What the properties say of the newest OpenShift.
 enum Maximum {
     None,
-    Release(OpenShift),
+    Release(openshift::Release),
     /// There is something, and it cannot be compared.
     Unclear(String),
 }
@@ -94,9 +97,9 @@ fn needs(needs: &[Need]) -> Option<String> {
 fn maximum(bundle: &Bundle) -> Maximum {
     match bundle.max_openshift.as_slice() {
         [] => Maximum::None,
-        [json] => match OpenShift::maximum(json) {
-            Some(release) => Maximum::Release(release),
-            None => Maximum::Unclear(json.chars().take(SHORT).collect()),
+        [json] => match openshift::maximum(json) {
+            Ok(release) => Maximum::Release(release),
+            Err(_) => Maximum::Unclear(json.chars().take(SHORT).collect()),
         },
         several => {
             let text: String = several.join(", ").chars().take(SHORT).collect();

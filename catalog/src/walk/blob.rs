@@ -187,8 +187,7 @@ fn keep_release(text: &[u8], value: &mut Value) {
     };
     for (at, property) in properties.iter_mut().enumerate() {
         let is_number = property.get("value").is_some_and(Value::is_number);
-        if !is_number || property.get("type").and_then(Value::as_str) != Some(super::MAX_OPENSHIFT)
-        {
+        if !is_number || property.get("type").and_then(Value::as_str) != Some(super::MAX_PROPERTY) {
             continue;
         }
         let path = Path::from(["properties"]).index(at).key("value");

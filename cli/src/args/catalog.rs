@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
-use ::catalog::{choose::OpenShift, model::PLAIN_V0, model::REGISTRY_V1};
+use ::catalog::model::{PLAIN_V0, REGISTRY_V1};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use manifests::{range::Range, size, version};
+use manifests::{openshift, range::Range, size, version};
 
 use super::{AccessArgs, CatalogServeArgs, Description, MigrateArgs, RenderArgs};
 
@@ -118,7 +118,7 @@ pub(crate) struct CatalogChooseArgs {
     pub(crate) installed_version: Option<version::Version>,
     /// The OpenShift that it must run on. Without it maxOpenShiftVersion means nothing.
     #[arg(long, value_name = "VERSION")]
-    pub(crate) openshift_version: Option<OpenShift>,
+    pub(crate) openshift_version: Option<openshift::Release>,
     /// The Kubernetes that it must run on. Without it minKubeVersion is not compared.
     #[arg(long, value_name = "VERSION", value_parser = version::tolerant)]
     pub(crate) kubernetes_version: Option<version::Version>,
