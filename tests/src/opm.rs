@@ -8,7 +8,11 @@ use std::{
 
 /// Runs `opm`, which is built from its Go module where it is not there yet. There is no registry and no home for it.
 pub fn opm(folder: &Path, args: &[&str]) -> Output {
-    opm_command(folder).args(args).output().unwrap()
+    // It leaves caches behind.
+    let caches = tempfile::tempdir().unwrap();
+    let mut command = opm_command(folder);
+    command.args(args).env("TMPDIR", caches.path());
+    command.output().unwrap()
 }
 
 /// The same, to be started: `opm serve` does not end by itself.
