@@ -17,6 +17,7 @@ pub mod client;
 mod csv;
 mod graph;
 mod index;
+mod packages;
 mod part;
 mod query;
 mod server;
@@ -26,6 +27,7 @@ pub mod wire;
 pub use self::{
     cache::{Cache, Error},
     client::{Bounds, Client},
+    packages::{Packages, packages},
     server::{DESCRIPTORS, Failed, serve},
     store::{Digest, Error as StoreError, Store},
 };

@@ -6,12 +6,14 @@
 
 mod error;
 
+mod once;
+
 use std::time::Duration;
 
 use futures::{Stream, TryStreamExt, stream};
 use http::{Uri, uri::PathAndQuery};
 use prost::Message;
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 use tonic::{
     Code, Request, Status, Streaming,
     client::Grpc,
@@ -63,6 +65,7 @@ const SHOWN: usize = 500;
 #[derive(Debug, Clone)]
 pub struct Client {
     channel: Channel,
+    lost: watch::Receiver<()>,
     address: String,
     bounds: Bounds,
 }
@@ -84,7 +87,9 @@ impl Client {
             .http2_max_header_list_size(16 << 10)
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(2 << 20);
-        let connect = timeout(bounds.connect, endpoint.connect());
+        let (alive, lost) = watch::channel(());
+        let connector = once::Connector::new(alive);
+        let connect = timeout(bounds.connect, endpoint.connect_with_connector(connector));
         let channel = match connect.await {
             Ok(Ok(channel)) => channel,
             Ok(Err(source)) => {
@@ -102,9 +107,17 @@ impl Client {
         let address = address.to_owned();
         Ok(Self {
             channel,
+            lost,
             address,
             bounds,
         })
+    }
+
+    /// Waits until the connection breaks: the server has ended, or says nothing any more. There is no other one after it;
+    /// whoever wants to go on connects again.
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut lost = self.lost.clone();
+        async move { while lost.changed().await.is_ok() {} }
     }
 
     /// Where the catalog is.
