@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueHint};
+use manifests::names;
 
-/// Serve a catalog over gRPC, as "opm serve" does.
+/// Serve a catalog over gRPC, as "opm serve" does, and over HTTP, as catalogd does.
 ///
 /// The catalog is checked and written into one file before it is served, and only an index of it is kept in memory. With
 /// --cache-dir the file stays there and is used again for the same catalog; its name is the digest of the catalog's
@@ -21,7 +22,19 @@ pub(crate) struct CatalogServeArgs {
     /// Port to listen on, on all addresses; 0 for any that is free.
     #[arg(short, long, value_name = "PORT", default_value_t = 50051)]
     pub(crate) port: u16,
-    /// Keep what is made of the catalog in this folder, and use what is there.
+    /// Serve the catalog over HTTP, too, on this port; 0 for any that is free.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) http_port: Option<u16>,
+    /// The catalog's name in URLs: /catalogs/NAME/api/v1/all.
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "catalog",
+        requires = "http_port",
+        value_parser = subdomain
+    )]
+    pub(crate) http_name: String,
+    /// Keep what is made of the catalog for gRPC in this folder, and use what is there.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cache_dir: Option<PathBuf>,
     /// Make the cache, and serve nothing.
@@ -51,6 +64,10 @@ pub(crate) struct CatalogServeArgs {
 
 /// Where the kubelet looks for what a container has to say in the end.
 pub(crate) const TERMINATION_LOG: &str = "/dev/termination-log";
+
+fn subdomain(text: &str) -> Result<String, &'static str> {
+    names::dns_subdomain(text).map(|()| text.to_owned())
+}
 
 impl CatalogServeArgs {
     /// Whether only what is in the cache may be served.

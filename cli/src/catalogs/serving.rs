@@ -11,12 +11,14 @@ use anyhow::{Context, bail};
 use catalog::{
     Limits, Source,
     registry::{self, Cache, Store},
+    web::{self, Put, Shelf},
 };
+use tempfile::TempDir;
 use tokio::{
     net::TcpListener,
     runtime::Builder,
     signal::unix::{Signal, SignalKind, signal},
-    sync::oneshot,
+    sync::{oneshot, watch},
 };
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
@@ -48,9 +50,16 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
     let mut signals = Signals::new().context("failed to listen to signals")?;
     let (done, opened) = oneshot::channel();
     let (folder, cache, enforces) = (args.folder.clone(), args.cache_dir.clone(), args.enforces());
+    let name = args.http_port.map(|_| args.http_name.clone());
     // A thread that nobody waits for: a signal ends the process while a large catalog is read.
-    std::thread::spawn(move || drop(done.send(open(&folder, cache.as_deref(), enforces))));
-    let store = tokio::select! {
+    std::thread::spawn(move || {
+        let opened = open(&folder, cache.as_deref(), enforces).and_then(|store| {
+            let lines = name.map(|name| write(&folder, &name)).transpose()?;
+            Ok((store, lines))
+        });
+        drop(done.send(opened));
+    });
+    let (store, lines) = tokio::select! {
         opened = opened => opened.context("the catalog was not opened")??,
         () = signals.next() => {
             info!("ended before the catalog was read");
@@ -80,8 +89,62 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
         digest = %store.digest(),
         "serving registry"
     );
-    registry::serve(Arc::new(store), listener, signals.next()).await?;
+    let (stop, mut stopped) = watch::channel(false);
+    let until_then = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
+    let over_http = async {
+        if let (Some(lines), Some(port)) = (lines, args.http_port) {
+            serve_lines(lines, port, &args.http_name, until_then).await?;
+        }
+        anyhow::Ok(())
+    };
+    let over_grpc = async {
+        let shutdown = async {
+            signals.next().await;
+            stop.send_replace(true);
+        };
+        registry::serve(Arc::new(store), listener, shutdown).await?;
+        anyhow::Ok(())
+    };
+    tokio::try_join!(over_grpc, over_http)?;
     Ok(Exit::Done)
+}
+
+/// The lines of a catalog, in a folder that goes with them.
+struct Lines {
+    shelf: Shelf,
+    _folder: TempDir,
+}
+
+fn write(catalog: &Path, name: &str) -> anyhow::Result<Lines> {
+    let failed = "failed to write what is served over HTTP";
+    let folder = tempfile::Builder::new()
+        .prefix("rukpak-serve-lines-")
+        .tempdir()
+        .context(failed)?;
+    let shelf = Shelf::open(folder.path()).context(failed)?;
+    let put = shelf.put(name, None, Source::Folder(catalog), &Limits::default());
+    if let Put::Written(written) = put.context(failed)? {
+        for reason in written.faults {
+            warn!(%reason, "left out of what is served over HTTP");
+        }
+    }
+    Ok(Lines {
+        shelf,
+        _folder: folder,
+    })
+}
+
+async fn serve_lines(
+    lines: Lines,
+    port: u16,
+    name: &str,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let listener = listen(port).await.context("failed to listen for HTTP")?;
+    let address = listener.local_addr().context("failed to listen for HTTP")?;
+    info!(%address, path = %format!("/catalogs/{name}/api/v1/all"), "serving HTTP");
+    web::serve(listener, lines.shelf.clone(), stop).await;
+    Ok(())
 }
 
 fn open(folder: &Path, cache: Option<&Path>, enforces: bool) -> anyhow::Result<Store> {

@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write as _},
+    net::TcpStream,
     process::{Child, ChildStderr, Stdio},
 };
 
@@ -99,6 +100,42 @@ impl Drop for Serving {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn a_catalog_is_served_over_http_as_well() {
+    let place = Place::new();
+    write_catalog(&place, "catalog", "tide");
+    let args = ["catalog", "--http-port", "0", "--http-name", "mine"];
+    let mut serving = Serving::start(&place, &args);
+    assert_eq!(serving.packages(), ["tide"]);
+    let mut line = String::new();
+    serving.log.read_line(&mut line).unwrap();
+    let (_, address) = line.split_once("address=").unwrap();
+    let port = address.split(' ').next().unwrap().rsplit(':').next();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{}", port.unwrap())).unwrap();
+    let request = "GET /catalogs/mine/api/v1/metas?schema=olm.package HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let line = "{\"defaultChannel\":\"stable\",\"name\":\"tide\",\"schema\":\"olm.package\"}\n";
+    assert!(answer.ends_with(line), "{answer}");
+    let (code, log) = serving.end("TERM");
+    assert_eq!(code, Some(0), "{log}");
+
+    let run = place.run(&["catalog", "serve", "catalog", "--http-name", "mine"]);
+    assert!(run.exits(2).err.contains("--http-port"));
+    let args = [
+        "catalog",
+        "serve",
+        "catalog",
+        "--http-port",
+        "0",
+        "--http-name",
+        "a/b",
+    ];
+    place.run(&args).exits(2);
 }
 
 #[test]
