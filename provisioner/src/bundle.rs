@@ -30,6 +30,7 @@ mod written;
 use kube::Resource as _;
 use manifests::api::{Class, bundle::Bundle};
 
+pub(crate) use access::{Error as AccessError, pull as pull_secret};
 pub use check::refusal;
 pub use controller::run;
 pub use job::Tries;

@@ -10,6 +10,7 @@ use unpacker::Store;
 use crate::{
     account::Accounts,
     bundle::job::{Tries, Turns},
+    catalogs::Catalogs,
     events::Events,
     kinds::Kinds,
     leading::Leading,
@@ -42,6 +43,8 @@ pub struct Context {
     pub mighty: Arc<Mighty>,
     /// How the cluster wants images pulled.
     pub pulling: Arc<Pulling>,
+    /// What catalogs offer.
+    pub catalogs: Arc<Catalogs>,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Events for people.

@@ -19,6 +19,7 @@
 pub mod account;
 pub mod apply;
 pub mod bundle;
+pub mod catalogs;
 mod client;
 pub mod content;
 pub mod context;

@@ -1,4 +1,4 @@
-//! What is counted. Labels come from enums: no names of objects.
+//! What is counted. Labels come from enums; of objects only catalogs are named, which are few and an admin's own.
 //!
 //! | metric                                             | counts                                        |
 //! | -------------------------------------------------- | --------------------------------------------- |
@@ -11,6 +11,7 @@
 //! | `rukpak_objects_repaired_total`                    | objects that somebody had changed or deleted  |
 //! | `rukpak_unpacked_bytes_total`                      | bytes of content                              |
 //! | `rukpak_pull_configuration_problems{source}`       | what cannot be followed of the cluster        |
+//! | `rukpak_catalog_available{namespace,name}`         | 1 for a catalog that can be read, 0 otherwise |
 //! | `rukpak_leader`                                    | 1 while this process may work                 |
 //! | `rukpak_build_info{version}`                       | 1                                             |
 //! | `process_start_time_seconds`                       | since when                                    |
@@ -27,6 +28,8 @@ use prometheus_client::{
 };
 
 pub use queue::Queue;
+
+use crate::catalogs::Key;
 
 use crate::pulling::Source;
 
@@ -50,6 +53,7 @@ pub struct Metrics {
     unpacked: Counter,
     pull_problems: Family<Said, Gauge>,
     leader: Gauge,
+    catalogs: Family<OfCatalog, Gauge>,
 }
 
 /// Whose reconciles are counted.
@@ -75,6 +79,21 @@ struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Said {
     source: Source,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCatalog {
+    namespace: String,
+    name: String,
+}
+
+impl From<&Key> for OfCatalog {
+    fn from(key: &Key) -> Self {
+        Self {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        }
+    }
 }
 
 /// Measures one reconcile until it is dropped.
@@ -105,9 +124,21 @@ impl Metrics {
             unpacked: Counter::default(),
             pull_problems: Family::default(),
             leader: Gauge::default(),
+            catalogs: Family::default(),
         };
         this.register();
         this
+    }
+
+    /// Whether a catalog can be read.
+    pub fn catalog(&self, key: &Key, is_available: bool) {
+        let gauge = self.catalogs.get_or_create_owned(&key.into());
+        gauge.set(is_available.into());
+    }
+
+    /// A catalog is gone.
+    pub fn catalog_gone(&self, key: &Key) {
+        self.catalogs.remove(&key.into());
     }
 
     fn register(&mut self) {
@@ -166,6 +197,11 @@ impl Metrics {
             "pull_configuration_problems",
             "What the cluster says about pulling and cannot be followed, by where it is said",
             self.pull_problems.clone(),
+        );
+        ours.register(
+            "catalog_available",
+            "Whether the catalog of a CatalogSource can be read",
+            self.catalogs.clone(),
         );
         ours.register(
             "leader",

@@ -28,6 +28,9 @@ pub struct Settings {
     pub persistent_store: bool,
     /// How nodes pull images.
     pub jobs: Jobs,
+    /// Of which namespaces CatalogSources count, the first ones first. Whoever may write there decides what is installed
+    /// with the provisioner's rights.
+    pub catalog_namespaces: Vec<String>,
 }
 
 /// How nodes pull images.
@@ -84,6 +87,7 @@ impl Default for Settings {
             concurrency: 16,
             persistent_store: false,
             jobs: Jobs::default(),
+            catalog_namespaces: Vec::new(),
         }
     }
 }

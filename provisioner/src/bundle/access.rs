@@ -230,7 +230,11 @@ fn host(url: &str) -> String {
     host.rsplit('@').next().unwrap_or_default().to_owned()
 }
 
-fn pull(secret: &Secret) -> Result<Credentials, Error> {
+/// What a pull secret holds.
+///
+/// # Errors
+/// When it is none.
+pub(crate) fn pull(secret: &Secret) -> Result<Credentials, Error> {
     let key = match type_of(secret) {
         "kubernetes.io/dockerconfigjson" => ".dockerconfigjson",
         "kubernetes.io/dockercfg" => ".dockercfg",

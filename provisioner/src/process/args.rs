@@ -77,6 +77,17 @@ pub struct Args {
     )]
     lease_duration: Duration,
 
+    /// Of which namespaces CatalogSources count, the first ones first; whoever may write there decides what platform
+    /// operators install. By default the system namespace and openshift-marketplace; "none" for none
+    #[arg(
+        long,
+        value_name = "NAMESPACES",
+        value_delimiter = ',',
+        value_parser = values::label,
+        help_heading = "Platform operators"
+    )]
+    catalog_namespaces: Option<Vec<String>>,
+
     /// Kinds that the cluster may lack without harm, as Kind.group; replaces the built-in list
     #[arg(
         long,
@@ -337,6 +348,7 @@ impl Args {
             controllers,
             leader_elect,
             lease_duration,
+            catalog_namespaces,
             optional_kinds,
             concurrency,
             resync,
@@ -384,23 +396,14 @@ impl Args {
             entries: usize::try_from(max_files).unwrap_or(usize::MAX),
             ..unpack.limits
         };
-        let access = unpacker::Access {
-            trust: Trust {
-                roots: values::authorities(&ca_file)?,
-                ..Trust::default()
-            },
-            // Whoever may read a Bundle may not be allowed to read what an internal server says.
-            quotes: Quotes::Withheld,
-            mirrors: registries_conf.map_or(Ok(Mirrors::default()), values::mirrors)?,
-            ..unpacker::Access::default()
-        };
         let defaults = settings::Settings::default();
         let settings = settings::Settings {
+            catalog_namespaces: values::catalog_namespaces(catalog_namespaces, &system_namespace),
             system_namespace,
             external_address,
             optional_kinds: optional_kinds.map_or(defaults.optional_kinds, BTreeSet::from_iter),
             unpack,
-            access,
+            access: access(&ca_file, registries_conf)?,
             follow_openshift,
             resync,
             concurrency: usize::from(concurrency),
@@ -433,6 +436,20 @@ impl Args {
                 .collect(),
         })
     }
+}
+
+/// With what every source is reached.
+fn access(authorities: &[PathBuf], mirrors: Option<PathBuf>) -> Result<unpacker::Access, Error> {
+    Ok(unpacker::Access {
+        trust: Trust {
+            roots: values::authorities(authorities)?,
+            ..Trust::default()
+        },
+        // Whoever may read a Bundle may not be allowed to read what an internal server says.
+        quotes: Quotes::Withheld,
+        mirrors: mirrors.map_or(Ok(Mirrors::default()), values::mirrors)?,
+        ..unpacker::Access::default()
+    })
 }
 
 fn own_namespace() -> String {

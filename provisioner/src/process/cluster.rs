@@ -85,6 +85,7 @@ pub fn context(
         watches: Arc::new(Watches::new(Arc::clone(&accounts), waker)),
         versions: Arc::new(Versions::new(client.clone(), release)),
         mighty: Arc::default(),
+        catalogs: Arc::default(),
         pulling: Arc::default(),
         events: Arc::new(Events::new(client.clone(), name())),
         metrics: Arc::new(Metrics::new()),

@@ -18,7 +18,7 @@ use super::{
     Error, Fence, Task, args::Configuration, cluster, cluster::Woken, http, http::Service,
     leader::Label, lease, lease::Lease, log::Level, signals::Signals,
 };
-use crate::{bundle, content, context::Context, instance, pulling};
+use crate::{bundle, catalogs, content, context::Context, instance, pulling};
 
 /// What runs; each part has a name to be called by when it ends too early.
 #[derive(Default)]
@@ -209,6 +209,10 @@ fn begin(
         );
     }
     if controllers.instance {
+        if !ctx.settings.catalog_namespaces.is_empty() {
+            let run = catalogs::run(ctx.clone(), stop.clone());
+            part(&mut parts.work, "the catalogs", run);
+        }
         let run = instance::run(ctx.clone(), woken, stop.clone());
         let began = ctx.ready.task("the controller of BundleInstances");
         part(

@@ -12,6 +12,7 @@
 mod api;
 mod apply;
 mod bundle;
+mod catalogs;
 mod content;
 mod corpus;
 mod definitions;

@@ -16,7 +16,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("catalog", &["convert", "manifests"]),
     ("unpacker", &["manifests"]),
     ("cli", &["catalog", "convert", "manifests", "unpacker"]),
-    ("provisioner", &["convert", "manifests", "unpacker"]),
+    (
+        "provisioner",
+        &["catalog", "convert", "manifests", "unpacker"],
+    ),
 ];
 
 /// What must not even be linked into the crates that only compute, with all of their features.

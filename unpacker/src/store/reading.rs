@@ -78,11 +78,19 @@ impl Reader {
     pub fn size(&self) -> u64 {
         self.hold.size()
     }
+
+    /// Bytes from a place on, whoever else reads; none at the end.
+    ///
+    /// # Errors
+    /// When the disk does not give them.
+    pub fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.hold.file().read_at(buffer, at)
+    }
 }
 
 impl Read for Reader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.hold.file().read_at(buffer, self.at)?;
+        let count = self.read_at(buffer, self.at)?;
         self.at += count as u64;
         Ok(count)
     }

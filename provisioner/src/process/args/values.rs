@@ -79,6 +79,22 @@ pub(super) fn size(text: &str, least: u64) -> Result<u64, String> {
     Ok(size)
 }
 
+/// Of which namespaces catalogs count.
+pub(super) fn catalog_namespaces(given: Option<Vec<String>>, system: &str) -> Vec<String> {
+    let Some(mut given) = given else {
+        // No tenant of OpenShift can have a namespace of such a name.
+        let mut usual = vec![system.to_owned(), "openshift-marketplace".to_owned()];
+        usual.dedup();
+        return usual;
+    };
+    if given == ["none"] {
+        return Vec::new();
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    given.retain(|namespace| seen.insert(namespace.clone()));
+    given
+}
+
 /// A name of a namespace.
 pub(super) fn label(text: &str) -> Result<String, &'static str> {
     if is_label(text, 63) {

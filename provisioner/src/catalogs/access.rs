@@ -1,0 +1,50 @@
+//! With what a catalog's image is pulled: what the provisioner and the cluster have for everything, and before that the
+//! secrets that the CatalogSource names in its own namespace.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use manifests::api::catalog_source::CatalogSource;
+use unpacker::{Access, registry::Credentials};
+
+use super::Key;
+use crate::{bundle, context::Context};
+
+/// Why a catalog's secrets cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error(
+        "Secret {secret} not found; create it, or correct spec.secrets of CatalogSource {catalog}"
+    )]
+    Missing { secret: String, catalog: String },
+    #[error("failed to get Secret {secret}")]
+    Api {
+        secret: String,
+        #[source]
+        source: kube::Error,
+    },
+    #[error(transparent)]
+    Secret(#[from] bundle::AccessError),
+}
+
+/// What pulling a catalog's image takes.
+pub(super) async fn of(ctx: &Context, key: &Key, source: &CatalogSource) -> Result<Access, Error> {
+    let mut access = ctx.pulling.access(&ctx.settings.access).await;
+    let api: Api<Secret> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let mut registries = Vec::new();
+    // OLM passes empty names over, too.
+    for name in source.spec.secrets.iter().filter(|name| !name.is_empty()) {
+        let told = || format!("{}/{name}", key.namespace);
+        let secret = api.get_opt(name).await.map_err(|source| Error::Api {
+            secret: told(),
+            source,
+        })?;
+        let secret = secret.ok_or_else(|| Error::Missing {
+            secret: told(),
+            catalog: key.to_string(),
+        })?;
+        registries.push(bundle::pull_secret(&secret)?);
+    }
+    registries.push(access.registries);
+    access.registries = registries.into_iter().collect::<Credentials>();
+    Ok(access)
+}

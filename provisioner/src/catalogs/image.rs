@@ -1,0 +1,123 @@
+//! Catalogs in images.
+
+mod stored;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use catalog::Catalog;
+use manifests::{api::catalog_source::CatalogSource, content, image::Reference};
+use tokio::task::spawn_blocking;
+use unpacker::{Digest, Progress, Source, source::Image, store};
+
+use self::stored::Stored;
+use super::{Key, access};
+use crate::context::Context;
+
+/// How much an image of a catalog may hold: ten times what the largest known ones do.
+const LIMITS: content::Limits = content::Limits {
+    total: 2 << 30,
+    file: 1 << 30,
+    entries: 200_000,
+    path: 1024,
+    depth: 32,
+};
+
+/// Why an image is no catalog here.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("spec.image of CatalogSource {catalog}: {problem}")]
+    Reference {
+        catalog: String,
+        problem: manifests::image::Error,
+    },
+    #[error(transparent)]
+    Access(#[from] access::Error),
+    #[error(transparent)]
+    Unpack(#[from] unpacker::Error),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    #[error("the store's own tar cannot be read")]
+    Tar(#[from] std::io::Error),
+    #[error(transparent)]
+    Catalog(#[from] catalog::Error),
+    #[error(
+        "the image of CatalogSource {catalog} has no file-based catalog; catalogs in SQLite are not read, migrate it \
+         with \"opm migrate\""
+    )]
+    Empty { catalog: String },
+    #[error("the provisioner is about to end")]
+    Cancelled,
+}
+
+/// Catalogs that are in memory, by the digest of their content.
+#[derive(Debug, Default)]
+pub(super) struct Loaded(Mutex<HashMap<Digest, Weak<Catalog>>>);
+
+/// Pulls and reads a catalog's image. One that is in memory already is not read again; but whether this CatalogSource may
+/// pull it, the registry has said in any case.
+pub(super) async fn read(
+    ctx: &Context,
+    loaded: &Loaded,
+    (key, source): (&Key, &CatalogSource),
+    reference: &str,
+) -> Result<(Digest, Arc<Catalog>), Error> {
+    let catalog = || key.to_string();
+    let reference: Reference = reference.parse().map_err(|problem| Error::Reference {
+        catalog: catalog(),
+        problem,
+    })?;
+    let image = Source::Image(Image {
+        reference,
+        platform: None,
+    });
+    let access = access::of(ctx, key, source).await?;
+    let options = unpacker::Options {
+        limits: LIMITS,
+        ..ctx.settings.unpack.clone()
+    };
+    let progress = Progress::default();
+    let pinned = unpacker::unpack(&ctx.store, &image, &access, &options, &progress).await;
+    ctx.metrics.unpacked(progress.done());
+    let pinned = pinned?;
+    if let Some(known) = loaded.get(&pinned.digest) {
+        return Ok((pinned.digest, known));
+    }
+    let (store, digest) = (Arc::clone(&ctx.store), pinned.digest);
+    let read = spawn_blocking(move || {
+        let stored = Stored::new(store.reader(&digest)?)?;
+        let limits = catalog::Limits {
+            threads: 2, // reconciles go on beside it
+            ..catalog::Limits::default()
+        };
+        Ok::<_, Error>(catalog::load(catalog::Source::Files(&stored), &limits)?)
+    });
+    let read = read.await.map_err(|_| Error::Cancelled)??;
+    drop(pinned); // held until here
+    if read.documents == 0 {
+        return Err(Error::Empty { catalog: catalog() });
+    }
+    Ok((digest, loaded.put(digest, Arc::new(read))))
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    fn get(&self, digest: &Digest) -> Option<Arc<Catalog>> {
+        let loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.get(digest)?.upgrade()
+    }
+
+    /// Keeps a catalog, or the same one that somebody else has read meanwhile.
+    fn put(&self, digest: Digest, read: Arc<Catalog>) -> Arc<Catalog> {
+        let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.retain(|_, catalog| catalog.strong_count() > 0);
+        if let Some(known) = loaded.get(&digest).and_then(Weak::upgrade) {
+            return known;
+        }
+        loaded.insert(digest, Arc::downgrade(&read));
+        read
+    }
+}

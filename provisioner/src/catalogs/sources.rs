@@ -1,0 +1,227 @@
+//! Which catalogs there are: the watch of CatalogSources, in each namespace that catalogs are taken from.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use futures::{StreamExt as _, stream};
+use kube::{
+    Api, ResourceExt as _,
+    core::GroupVersionKind,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
+};
+use manifests::api::catalog_source::{CatalogSource, ConnectionState, RegistryService};
+use tokio::{sync::watch, task::AbortHandle};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::{
+    Key,
+    follow::{Shared, follow},
+    image::Loaded,
+    known::Known,
+};
+use crate::{context::Context, watches::Pauses};
+
+const GROUP: &str = "operators.coreos.com";
+const VERSION: &str = "v1alpha1";
+
+/// Follows the catalogs of the namespaces that they are taken from, until `stop`.
+pub async fn run(ctx: Context, stop: CancellationToken) {
+    let (has_sources, sources) = watch::channel(false);
+    let (has_olm, olm) = watch::channel(false);
+    tokio::select! {
+        () = look(&ctx, &has_sources, &has_olm) => {}
+        () = follow_while_served(&ctx, sources, olm) => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+/// Tells whether there are CatalogSources at all, and whether OLM is in the cluster: only it has this other kind.
+async fn look(ctx: &Context, has_sources: &watch::Sender<bool>, has_olm: &watch::Sender<bool>) {
+    let kind = |kind| GroupVersionKind::gvk(GROUP, VERSION, kind);
+    let (sources, olm) = (kind("CatalogSource"), kind("ClusterServiceVersion"));
+    let mut changes = ctx.kinds.changes();
+    let mut pauses = Pauses::default();
+    loop {
+        changes.mark_unchanged();
+        match ctx.kinds.find([sources.clone(), olm.clone()]).await {
+            Ok(found) => {
+                let is_served = |kind| found.get(kind).is_some_and(Option::is_some);
+                let (has_them, has_it) = (is_served(&sources), is_served(&olm));
+                has_olm.send_if_modified(|has| std::mem::replace(has, has_it) != has_it);
+                has_sources.send_if_modified(|has| std::mem::replace(has, has_them) != has_them);
+                if !has_them {
+                    // Nothing else would tell those who wait for the first look.
+                    ctx.catalogs.change(Known::has_none);
+                }
+                pauses = Pauses::default();
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                debug!(%error, "cannot see whether there are catalogs");
+                let pause = pauses.next();
+                tokio::time::sleep(pause.unwrap_or_default()).await;
+            }
+        }
+    }
+}
+
+async fn follow_while_served(
+    ctx: &Context,
+    mut sources: watch::Receiver<bool>,
+    has_olm: watch::Receiver<bool>,
+) {
+    let shared = Arc::new(Shared {
+        ctx: ctx.clone(),
+        loaded: Loaded::default(),
+        has_olm,
+    });
+    loop {
+        if sources.wait_for(|served| *served).await.is_err() {
+            return;
+        }
+        ctx.catalogs.change(|known| {
+            known.begin(&ctx.settings.catalog_namespaces);
+            true
+        });
+        tokio::select! {
+            () = follow_all(&shared) => return,
+            _ = sources.wait_for(|served| !*served) => {}
+        }
+    }
+}
+
+/// Follows all catalogs; whoever drops this ends that.
+async fn follow_all(shared: &Arc<Shared>) {
+    let ctx = &shared.ctx;
+    let mut followed = Followed {
+        shared: Arc::clone(shared),
+        catalogs: BTreeMap::new(),
+    };
+    let mut events = stream::select_all(ctx.settings.catalog_namespaces.iter().map(|namespace| {
+        let api = Api::<CatalogSource>::namespaced(ctx.client.clone(), namespace);
+        let namespace = namespace.clone();
+        watcher::watcher(api, watcher::Config::default())
+            .backoff(Pauses::default())
+            .modify(|source| source.metadata.managed_fields = None)
+            .map(move |event| (namespace.clone(), event))
+            .boxed()
+    }));
+    let mut seen: BTreeMap<String, BTreeSet<Key>> = BTreeMap::new();
+    while let Some((namespace, event)) = events.next().await {
+        match event {
+            Ok(Event::Init) => {
+                seen.insert(namespace, BTreeSet::new());
+            }
+            Ok(Event::InitApply(source)) => {
+                seen.entry(namespace).or_default().insert(key(&source));
+                followed.add(source);
+            }
+            Ok(Event::InitDone) => {
+                let seen = seen.remove(&namespace).unwrap_or_default();
+                followed.retain(&namespace, &seen);
+                ctx.catalogs.change(|known| known.listed(&namespace));
+            }
+            Ok(Event::Apply(source)) => followed.add(source),
+            Ok(Event::Delete(source)) => followed.remove(&key(&source)),
+            Err(error) => {
+                warn!(%namespace, %error, "the watch of CatalogSources failed; it is taken up again");
+            }
+        }
+    }
+}
+
+fn key(source: &CatalogSource) -> Key {
+    Key {
+        namespace: source.namespace().unwrap_or_default(),
+        name: source.name_any(),
+    }
+}
+
+/// The catalogs that are followed.
+struct Followed {
+    shared: Arc<Shared>,
+    catalogs: BTreeMap<Key, Catalog>,
+}
+
+/// A catalog that is followed, as long as this lives.
+struct Catalog {
+    source: watch::Sender<Arc<CatalogSource>>,
+    task: AbortHandle,
+}
+
+// === impl Followed ===
+
+impl Followed {
+    fn add(&mut self, source: CatalogSource) {
+        let key = key(&source);
+        if let Some(catalog) = self.catalogs.get(&key) {
+            catalog.source.send_if_modified(|known| {
+                let differs = matters(known) != matters(&source);
+                *known = Arc::new(source);
+                differs
+            });
+            return;
+        }
+        let (sender, receiver) = watch::channel(Arc::new(source));
+        let following = follow(Arc::clone(&self.shared), key.clone(), receiver);
+        let catalog = Catalog {
+            source: sender,
+            task: tokio::spawn(following).abort_handle(),
+        };
+        self.catalogs.insert(key, catalog);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if self.catalogs.remove(key).is_some() {
+            let ctx = &self.shared.ctx;
+            ctx.catalogs.change(|known| known.remove(key));
+            ctx.metrics.catalog_gone(key);
+        }
+    }
+
+    /// Forgets those that went while nobody watched.
+    fn retain(&mut self, namespace: &str, seen: &BTreeSet<Key>) {
+        let gone: Vec<Key> = self
+            .catalogs
+            .keys()
+            .filter(|key| key.namespace == namespace && !seen.contains(key))
+            .cloned()
+            .collect();
+        for key in gone {
+            self.remove(&key);
+        }
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        let all: Vec<Key> = self.catalogs.keys().cloned().collect();
+        for key in all {
+            self.remove(&key);
+        }
+    }
+}
+
+impl Drop for Catalog {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What of a CatalogSource may lead to another catalog. OLM writes more than that into it, again and again.
+fn matters(source: &CatalogSource) -> impl PartialEq + '_ {
+    let status = source.status.as_ref();
+    let connection: Option<&ConnectionState> =
+        status.and_then(|status| status.connection_state.as_ref());
+    let service: Option<&RegistryService> =
+        status.and_then(|status| status.registry_service.as_ref());
+    (&source.spec, &source.metadata.uid, connection, service)
+}

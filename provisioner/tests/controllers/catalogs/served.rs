@@ -1,0 +1,169 @@
+//! Catalogs that others serve.
+
+use std::{collections::BTreeSet, net::SocketAddr};
+
+use catalog::{
+    Limits, Source,
+    registry::{Cache, serve},
+};
+use kube::api::{Patch, PatchParams};
+use tokio::{net::TcpListener, sync::oneshot};
+
+use super::*;
+
+/// A server of a catalog.
+struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+    _folder: TempDir,
+}
+
+impl Server {
+    /// Serves a catalog with these versions, at an address that was used before, or anywhere.
+    async fn start(at: Option<SocketAddr>, versions: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let configs = folder.path().join("configs");
+        std::fs::create_dir(&configs).unwrap();
+        write(&configs, versions);
+        let cache = Cache::open(&folder.path().join("cache")).unwrap();
+        let (store, _) = cache
+            .load_or_build(Source::Folder(&configs), &Limits::default())
+            .unwrap();
+        let at = at.unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
+        let listener = eventually("the port is free", async || {
+            TcpListener::bind(at)
+                .await
+                .map_err(|error| error.to_string())
+        })
+        .await;
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            serve(Arc::new(store), listener, stopped).await.unwrap();
+        });
+        Self {
+            address,
+            stop: Some(stop),
+            task,
+            _folder: folder,
+        }
+    }
+
+    async fn stop(mut self) -> SocketAddr {
+        self.stop.take().unwrap().send(()).unwrap();
+        self.task.await.unwrap();
+        self.address
+    }
+}
+
+fn want(shelf: &Shelf, packages: &[&str]) {
+    let packages: BTreeSet<String> = packages.iter().map(|&it| it.to_owned()).collect();
+    shelf.ctx.catalogs.want(packages);
+}
+
+#[tokio::test]
+async fn a_server_is_asked_for_what_is_wanted_and_again_when_another_takes_its_place() {
+    let shelf = Shelf::new().await;
+    let server = Server::start(None, &["1.0.0", "1.1.0"]).await;
+    let address = server.address;
+    let spec = json!({"address": address.to_string()});
+    shelf.declare("catalogs", "mine", spec).await;
+    shelf
+        .offers_become(
+            "tide",
+            &["catalogs/mine: unknown: it has not been read yet"],
+        )
+        .await;
+    want(&shelf, &["tide", "none"]);
+    shelf
+        .offers_become("tide", &["catalogs/mine: tide.v1.0.0 tide.v1.1.0"])
+        .await;
+    assert_eq!(shelf.offers("none"), ["catalogs/mine: absent"]);
+    {
+        // All that decisions need is there, also what lists leave out.
+        let offers = shelf.ctx.catalogs.offers("tide", None);
+        let Answer::Package(package) = offers.list()[0].answer else {
+            panic!("there is one");
+        };
+        let bundle = package.bundle("tide.v1.1.0").unwrap();
+        assert_eq!(bundle.min_kube.as_deref(), Some("1.25.0"));
+        assert_eq!(bundle.max_openshift, ["\"4.15\""]);
+        assert_eq!(bundle.unreadable, None);
+        assert_eq!(package.default_channel, "stable");
+        let entries = &package.channels["stable"].entries;
+        assert_eq!(entries[1].replaces.as_deref(), Some("tide.v1.0.0"));
+    }
+
+    // A catalog changes by being served by another process.
+    server.stop().await;
+    shelf
+        .is_in_trouble("catalogs/mine", &[&address.to_string()])
+        .await;
+    assert_eq!(
+        shelf.offers("tide"),
+        ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"]
+    );
+    let server = Server::start(Some(address), &["1.0.0", "1.1.0", "1.2.0"]).await;
+    shelf
+        .offers_become(
+            "tide",
+            &["catalogs/mine: tide.v1.0.0 tide.v1.1.0 tide.v1.2.0"],
+        )
+        .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn where_olm_serves_a_catalog_its_server_is_asked() {
+    let shelf = Shelf::new().await;
+    let olm = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "clusterserviceversions.operators.coreos.com"},
+        "spec": {
+            "group": "operators.coreos.com", "scope": "Namespaced",
+            "names": {"plural": "clusterserviceversions", "kind": "ClusterServiceVersion"},
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    });
+    shelf.cluster.apply(&olm, DryRun::No).await.unwrap();
+    want(&shelf, &["tide"]);
+    eventually("OLM is noticed", async || {
+        // No registry is asked while OLM may still come to serve it.
+        let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
+        shelf.declare("catalogs", "mine", spec).await;
+        let offers = shelf.offers("tide");
+        let waits = offers == ["catalogs/mine: unknown: OLM does not serve it yet"];
+        waits.then_some(()).ok_or(format!("{offers:?}"))
+    })
+    .await;
+
+    let server = Server::start(None, &["1.0.0"]).await;
+    let status = |state: &str| {
+        json!({"status": {"connectionState": {
+            "address": server.address.to_string(), "lastObservedState": state,
+        }}})
+    };
+    let sources = shelf.sources("catalogs");
+    let params = PatchParams::default();
+    for (state, expected) in [
+        (
+            "CONNECTING",
+            "catalogs/mine: unknown: OLM does not serve it yet",
+        ),
+        ("READY", "catalogs/mine: tide.v1.0.0"),
+        // What was read stays.
+        ("TRANSIENT_FAILURE", "catalogs/mine: tide.v1.0.0"),
+    ] {
+        sources
+            .patch_status("mine", &params, &Patch::Merge(status(state)))
+            .await
+            .unwrap();
+        shelf.offers_become("tide", &[expected]).await;
+    }
+    server.stop().await;
+}
