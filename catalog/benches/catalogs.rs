@@ -63,6 +63,7 @@ fn catalogs(criterion: &mut Criterion) {
         package: "operator-0042",
         channel: None,
         range: None,
+        minor: None,
         installed: Some(&installed),
         openshift: Some("4.21.0".parse().unwrap()),
         kubernetes: None,

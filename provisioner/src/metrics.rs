@@ -48,6 +48,7 @@ pub struct Metrics {
     queued: Family<Of, Gauge>,
     bundles: Queue,
     instances: Queue,
+    operators: Queue,
     applied: Counter,
     repaired: Counter,
     unpacked: Counter,
@@ -63,6 +64,8 @@ pub enum Controller {
     Bundle,
     /// Of BundleInstances.
     Instance,
+    /// Of PlatformOperators.
+    Platform,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -113,6 +116,7 @@ impl Metrics {
         let mut this = Self {
             bundles: queue(Controller::Bundle),
             instances: queue(Controller::Instance),
+            operators: queue(Controller::Platform),
             registry: Registry::default(),
             reconciles: Family::default(),
             in_flight: Family::default(),
@@ -211,7 +215,11 @@ impl Metrics {
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         ours.register("build", "What is running", version);
         // What never happened is zero, not absent.
-        for controller in [Controller::Bundle, Controller::Instance] {
+        for controller in [
+            Controller::Bundle,
+            Controller::Instance,
+            Controller::Platform,
+        ] {
             let of = Of { controller };
             drop(self.reconciles.get_or_create(&of));
             drop(self.in_flight.get_or_create(&of));
@@ -243,6 +251,7 @@ impl Metrics {
         match controller {
             Controller::Bundle => &self.bundles,
             Controller::Instance => &self.instances,
+            Controller::Platform => &self.operators,
         }
     }
 

@@ -10,10 +10,11 @@
 //!  PlatformOperators, what OLM manages ── conflict ── whose is the package?
 //! ```
 //!
-//! All of it is plain functions over values: nothing is asked of anybody here.
+//! These are plain functions over values: nothing is asked of anybody. What acts on them is in [`operator`].
 
 pub mod aggregate;
 pub mod approval;
 pub mod conflict;
 pub mod gate;
 pub mod installed;
+pub mod operator;

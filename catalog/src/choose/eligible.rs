@@ -40,6 +40,11 @@ impl Request<'_> {
         {
             reasons.push("is not in the range of versions asked for".to_owned());
         }
+        if let Some((major, minor)) = self.minor
+            && (bundle.version.version.major, bundle.version.version.minor) != (major, minor)
+        {
+            reasons.push(format!("is not of the minor version {major}.{minor}"));
+        }
         reasons.extend(needs(&bundle.needs));
         if let (Some(cluster), Maximum::Release(max)) = (self.openshift, maximum(bundle))
             && !max.admits(cluster)

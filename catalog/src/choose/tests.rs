@@ -75,6 +75,7 @@ fn request<'a>() -> Request<'a> {
         package: "foo",
         channel: None,
         range: None,
+        minor: None,
         installed: None,
         openshift: None,
         kubernetes: None,

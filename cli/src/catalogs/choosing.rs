@@ -103,6 +103,7 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
             package: &args.package,
             channel: args.channel.as_deref(),
             range: args.version.as_ref(),
+            minor: None,
             installed: installed.as_ref(),
             openshift: args.openshift_version,
             kubernetes: args.kubernetes_version.as_ref(),

@@ -37,5 +37,7 @@ pub const LEADER: &str = "core.rukpak.io/leader";
 /// On a PlatformOperator: the minor versions of cluster and package when a minor version was last approved, as in
 /// `4.12 2.5`. OpenShift's own definition drops the fields of the status that say the same.
 pub const KEPT_MINORS: &str = "core.rukpak.io/kept-minors";
+/// On the BundleInstance of a PlatformOperator: the bundle that it is to install, as JSON.
+pub const CHOSEN_BUNDLE: &str = "core.rukpak.io/chosen-bundle";
 /// On the BundleInstance of a PlatformOperator: the PlatformOperator's name.
 pub const PLATFORM_OPERATOR: &str = "core.rukpak.io/platform-operator";

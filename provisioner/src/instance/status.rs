@@ -128,15 +128,16 @@ pub fn uninstalling(
     status
 }
 
-struct Conditions<'a> {
-    all: &'a mut Vec<Condition>,
-    generation: Option<i64>,
-    now: Timestamp,
+/// Conditions as the conventions want them.
+pub(crate) struct Conditions<'a> {
+    pub(crate) all: &'a mut Vec<Condition>,
+    pub(crate) generation: Option<i64>,
+    pub(crate) now: Timestamp,
 }
 
 impl Conditions<'_> {
     /// Sets a condition; the time moves only with its status.
-    fn set(&mut self, type_: &str, status: &str, reason: &str, message: &str) {
+    pub(crate) fn set(&mut self, type_: &str, status: &str, reason: &str, message: &str) {
         let message = shortened(message, LONGEST);
         let mut condition = Condition {
             type_: type_.to_owned(),
@@ -158,7 +159,7 @@ impl Conditions<'_> {
     }
 
     /// Leaves a condition as it is, about this generation.
-    fn keep(&mut self, type_: &str, otherwise: (&str, &str, &str)) {
+    pub(crate) fn keep(&mut self, type_: &str, otherwise: (&str, &str, &str)) {
         let kept = self.all.iter().find(|c| c.type_ == type_).cloned();
         match kept {
             Some(c) => self.set(type_, &c.status, &c.reason, &c.message),

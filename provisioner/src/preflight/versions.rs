@@ -14,7 +14,7 @@ use manifests::{
     version::{self, KubeVersion, Version},
 };
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 use super::{Findings, Input};
 pub use manifests::openshift::Cluster as OpenShift;
@@ -31,6 +31,7 @@ pub struct Versions {
     release: Option<String>,
     kubernetes: Mutex<Option<(Instant, Version)>>,
     is_openshift: Mutex<Option<(Instant, bool)>>,
+    changes: watch::Sender<u64>,
 }
 
 impl Versions {
@@ -41,7 +42,20 @@ impl Versions {
             release: release.filter(|release| !openshift::is_placeholder(release)),
             kubernetes: Mutex::default(),
             is_openshift: Mutex::default(),
+            changes: watch::Sender::default(),
         }
+    }
+
+    /// Counts the changes, and what may be some.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// What was learned may be wrong: the cluster was upgraded, or the apiserver was started again.
+    pub fn doubt(&self) {
+        forget(&self.kubernetes);
+        forget(&self.is_openshift);
+        self.changes.send_modify(|it| *it = it.wrapping_add(1));
     }
 
     /// Of the apiserver.
@@ -184,6 +198,10 @@ fn fresh<T: Clone>(cache: &Mutex<Option<(Instant, T)>>) -> Option<T> {
         .as_ref()
         .filter(|(since, _)| since.elapsed() < FRESH)
         .map(|(_, value)| value.clone())
+}
+
+fn forget<T>(cache: &Mutex<Option<(Instant, T)>>) {
+    *cache.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
 fn keep<T>(cache: &Mutex<Option<(Instant, T)>>, value: T) {

@@ -44,12 +44,12 @@ pub struct Args {
     #[arg(long, value_name = "NAMESPACE", value_parser = values::label, help_heading = "Cluster")]
     system_namespace: Option<String>,
 
-    /// What this process does: bundle, instance, both, or none of them to serve content only
+    /// What this process does: bundle, instance, platform, or none of them to serve content only
     #[arg(
         long,
         value_name = "NAMES",
         value_parser = values::controllers,
-        default_value = "bundle,instance",
+        default_value = "bundle,instance,platform",
         help_heading = "Cluster"
     )]
     controllers: Controllers,

@@ -18,7 +18,7 @@ use super::{
     Error, Fence, Task, args::Configuration, cluster, cluster::Woken, http, http::Service,
     leader::Label, lease, lease::Lease, log::Level, signals::Signals,
 };
-use crate::{bundle, catalogs, content, context::Context, instance, pulling};
+use crate::{bundle, catalogs, content, context::Context, instance, platform::operator, pulling};
 
 /// What runs; each part has a name to be called by when it ends too early.
 #[derive(Default)]
@@ -192,7 +192,7 @@ fn begin(
         let run = pulling::run(ctx.clone(), stop.clone());
         part(&mut parts.work, "the watch of how to pull", run);
     }
-    if follows || controllers.instance {
+    if follows || controllers.instance || controllers.platform {
         let kinds = ctx.kinds.clone();
         let kinds_stop = stop.clone();
         part(&mut parts.work, "the watch of definitions", async move {
@@ -208,11 +208,13 @@ fn begin(
             begun(run, began),
         );
     }
+    if controllers.platform {
+        let run = catalogs::run(ctx.clone(), stop.clone());
+        part(&mut parts.work, "the catalogs", run);
+        let run = operator::run(ctx.clone(), stop.clone());
+        part(&mut parts.work, "the controller of PlatformOperators", run);
+    }
     if controllers.instance {
-        if !ctx.settings.catalog_namespaces.is_empty() {
-            let run = catalogs::run(ctx.clone(), stop.clone());
-            part(&mut parts.work, "the catalogs", run);
-        }
         let run = instance::run(ctx.clone(), woken, stop.clone());
         let began = ctx.ready.task("the controller of BundleInstances");
         part(

@@ -1,7 +1,7 @@
 //! Catalogs: of images in a real registry, of real servers, of OLM's making, and those that come and go.
 
 mod images;
-mod served;
+pub(crate) mod served;
 
 use std::{path::Path, sync::Arc};
 
@@ -184,8 +184,18 @@ impl Drop for Shelf {
     }
 }
 
-/// Writes a catalog with a package `tide` that has these versions, one after the other.
+/// Writes a catalog with a package `tide` that has these versions.
 fn write(folder: &Path, versions: &[&str]) {
+    write_documents(folder, &tide(versions));
+}
+
+fn write_documents(folder: &Path, documents: &[Value]) {
+    let text: Vec<String> = documents.iter().map(Value::to_string).collect();
+    std::fs::write(folder.join("catalog.json"), text.join("\n")).unwrap();
+}
+
+/// A package `tide` that has these versions, one after the other.
+fn tide(versions: &[&str]) -> Vec<Value> {
     let entries: Vec<Value> = versions
         .iter()
         .enumerate()
@@ -213,8 +223,7 @@ fn write(folder: &Path, versions: &[&str]) {
             ],
         }));
     }
-    let text: Vec<String> = documents.iter().map(Value::to_string).collect();
-    std::fs::write(folder.join("catalog.json"), text.join("\n")).unwrap();
+    documents
 }
 
 #[tokio::test]

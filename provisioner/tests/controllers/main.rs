@@ -21,6 +21,7 @@ mod health;
 mod instance;
 mod kinds;
 mod openshift;
+mod platform;
 mod preflight;
 mod process;
 mod pulling;

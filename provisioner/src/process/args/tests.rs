@@ -82,6 +82,7 @@ fn flags_are_heeded() {
     let instance_only = Controllers {
         bundle: false,
         instance: true,
+        platform: false,
     };
     assert_eq!(configuration.controllers, instance_only);
     assert_eq!(configuration.lease, Some(Duration::from_secs(30)));
@@ -100,7 +101,7 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
     for (flag, expected) in [
         (
             "--controllers=bundles",
-            "write bundle, instance, bundle,instance or none",
+            "write some of bundle, instance and platform, with commas between them, or none",
         ),
         ("--system-namespace=Rukpak", "small letters"),
         ("--optional-kinds=servicemonitors", "write Kind.group"),

@@ -25,6 +25,8 @@ pub(in crate::process) struct Controllers {
     pub(in crate::process) bundle: bool,
     /// That of BundleInstances.
     pub(in crate::process) instance: bool,
+    /// That of PlatformOperators, and the catalogs.
+    pub(in crate::process) platform: bool,
 }
 
 /// How log lines are written.
@@ -40,6 +42,7 @@ pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
     let mut controllers = Controllers {
         bundle: false,
         instance: false,
+        platform: false,
     };
     if text == "none" {
         return Ok(controllers);
@@ -48,9 +51,10 @@ pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
         match name.trim() {
             "bundle" => controllers.bundle = true,
             "instance" => controllers.instance = true,
+            "platform" => controllers.platform = true,
             other => {
                 return Err(format!(
-                    "there is no controller {other:?}; write bundle, instance, bundle,instance or none"
+                    "there is no controller {other:?}; write some of bundle, instance and platform, with commas between them, or none"
                 ));
             }
         }

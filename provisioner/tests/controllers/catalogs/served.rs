@@ -12,8 +12,8 @@ use tokio::{net::TcpListener, sync::oneshot};
 use super::*;
 
 /// A server of a catalog.
-struct Server {
-    address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
     _folder: TempDir,
@@ -22,10 +22,15 @@ struct Server {
 impl Server {
     /// Serves a catalog with these versions, at an address that was used before, or anywhere.
     async fn start(at: Option<SocketAddr>, versions: &[&str]) -> Self {
+        Self::of(at, &tide(versions)).await
+    }
+
+    /// The same, with any documents.
+    pub(crate) async fn of(at: Option<SocketAddr>, documents: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let configs = folder.path().join("configs");
         std::fs::create_dir(&configs).unwrap();
-        write(&configs, versions);
+        write_documents(&configs, documents);
         let cache = Cache::open(&folder.path().join("cache")).unwrap();
         let (store, _) = cache
             .load_or_build(Source::Folder(&configs), &Limits::default())
@@ -51,7 +56,7 @@ impl Server {
         }
     }
 
-    async fn stop(mut self) -> SocketAddr {
+    pub(crate) async fn stop(mut self) -> SocketAddr {
         self.stop.take().unwrap().send(()).unwrap();
         self.task.await.unwrap();
         self.address

@@ -1,0 +1,304 @@
+//! One look at a PlatformOperator: fetch, decide, do, report.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{
+    Api, Resource as _, ResourceExt as _,
+    api::{Patch, PatchParams},
+    runtime::{controller::Action, events::EventType, reflector::ObjectRef},
+};
+use manifests::api::{
+    condition::INSTALLED,
+    instance::BundleInstance,
+    labels,
+    platform::{PlatformOperator, PlatformOperatorStatus},
+};
+use serde_json::json;
+use tracing::{Instrument as _, info, info_span, warn};
+
+use super::{
+    Shared,
+    declare::{self, MANAGER},
+    here,
+    plan::{Act, Bounds, Gains, Input, Plan, plan},
+    rights,
+    status::{self, Found},
+};
+use crate::{
+    metrics::Controller,
+    platform::{
+        conflict,
+        gate::{self, Cluster, Operator},
+    },
+};
+
+/// What could not be done, after which it is tried again soon.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("failed to {what} of PlatformOperator {name}")]
+    Kube {
+        what: &'static str,
+        name: String,
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// What of the cluster counts.
+struct Facts {
+    openshift: Result<Option<Bounds>, String>,
+    kubernetes: Option<manifests::version::Version>,
+    cluster: Cluster,
+}
+
+pub(super) async fn reconcile(
+    operator: Arc<PlatformOperator>,
+    shared: Arc<Shared>,
+) -> Result<Action, Error> {
+    let name = operator.name_any();
+    let span = info_span!("platform operator", %name);
+    let metrics = &shared.ctx.metrics;
+    metrics.queue(Controller::Platform).begun(&name);
+    let _measure = metrics.reconcile(Controller::Platform);
+    look(&operator, &shared).instrument(span).await
+}
+
+/// After an error of the reconcile itself: soon, but not at once.
+#[expect(clippy::needless_pass_by_value)] // kube's signature
+pub(super) fn failed(
+    operator: Arc<PlatformOperator>,
+    error: &Error,
+    shared: Arc<Shared>,
+) -> Action {
+    warn!(operator = %operator.name_any(), %error, "could not be finished; it is tried again");
+    shared.ctx.metrics.failed(
+        Controller::Platform,
+        manifests::api::condition::reason::RECONCILE_FAILED,
+    );
+    Action::requeue(Duration::from_secs(2))
+}
+
+async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Error> {
+    // The garbage collector removes what it has.
+    if operator.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let ctx = &shared.ctx;
+    let name = operator.name_any();
+    let instance = shared.instances.get(&ObjectRef::new(&name));
+    let instance = instance.as_deref();
+    let all = shared.operators.state();
+    let managed = shared.olm.managed();
+    let conflict = conflict::of(operator, all.iter().map(AsRef::as_ref), &managed);
+    let facts = facts(shared).await;
+    let offers = ctx
+        .catalogs
+        .offers(&operator.spec.package.name, operator.spec.catalog.as_ref());
+    let offered = offers.list();
+    let are_listed = ctx.catalogs.are_listed();
+    let mut input = Input {
+        operator,
+        conflict,
+        instance,
+        offers: are_listed.then_some(offered.as_slice()),
+        openshift: facts.openshift.as_ref().copied().map_err(String::as_str),
+        kubernetes: facts.kubernetes.as_ref(),
+        gains: None,
+    };
+    let mut plan = plan(&input);
+    let gains;
+    let mut failure = None;
+    if let Act::Look(image) = &plan.act {
+        let found = match instance {
+            Some(instance) => Box::pin(rights::gains(shared, instance, image)).await,
+            None => Ok(None),
+        };
+        match found {
+            Ok(found) => {
+                gains = Gains {
+                    image: image.clone(),
+                    rights: found,
+                };
+                input.gains = Some(&gains);
+                plan = super::plan::plan(&input);
+            }
+            Err(error) => failure = Some(format!("the rights of {image} are not known: {error}")),
+        }
+    }
+    let ours = instance.filter(|it| super::plan::is_of(it, operator));
+    if failure.is_none() {
+        failure = act(operator, shared, ours, &plan).await;
+    }
+    let verdict = ours.and_then(|it| verdict(shared, &facts, it));
+    let states = shared.catalogs_of(operator);
+    let found = Found {
+        plan: &plan,
+        instance: ours,
+        failure: failure.as_deref(),
+        catalogs: are_listed.then_some(states.as_slice()),
+        verdict: verdict.as_ref(),
+    };
+    let status = status::of(operator, &found, (ctx.now)());
+    report(operator, shared, &plan, &status).await?;
+    Ok(match failure {
+        Some(_) => Action::requeue(Duration::from_secs(10)),
+        None => Action::requeue(ctx.settings.resync),
+    })
+}
+
+async fn facts(shared: &Shared) -> Facts {
+    let versions = &shared.ctx.versions;
+    let kubernetes = versions.kubernetes_release().await.ok();
+    let (openshift, cluster) = match versions.openshift().await {
+        Err(error) => {
+            let why = error.to_string();
+            (Err(why.clone()), Cluster::OpenShift(Err(why)))
+        }
+        Ok(None) => (Ok(None), Cluster::Kubernetes),
+        Ok(Some(cluster)) => match (cluster.completed(), cluster.highest()) {
+            (Ok(completed), Some(highest)) => (
+                Ok(Some(Bounds { completed, highest })),
+                Cluster::OpenShift(Ok(completed)),
+            ),
+            (completed, _) => {
+                let why = completed.err().unwrap_or("it names no version").to_owned();
+                (Err(why.clone()), Cluster::OpenShift(Err(why)))
+            }
+        },
+    };
+    Facts {
+        openshift,
+        kubernetes,
+        cluster,
+    }
+}
+
+/// Brings the BundleInstance about; why that failed, if it did.
+async fn act(
+    operator: &PlatformOperator,
+    shared: &Shared,
+    instance: Option<&BundleInstance>,
+    plan: &Plan,
+) -> Option<String> {
+    let Act::Have(chosen) = &plan.act else {
+        return None;
+    };
+    let wanted = declare::instance(operator, chosen);
+    if instance.is_some_and(|it| declare::is_declared(it, &wanted)) {
+        return None;
+    }
+    let name = operator.name_any();
+    let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
+    let params = PatchParams::apply(MANAGER).force();
+    match api.patch(&name, &params, &Patch::Apply(&wanted)).await {
+        Ok(_) => {
+            info!(bundle = %chosen.bundle.name, catalog = %chosen.bundle.catalog, "declared");
+            let was = instance.and_then(|it| here::of(it).chosen);
+            if was.map(|it| it.bundle.name).as_ref() != Some(&chosen.bundle.name) {
+                let note = format!(
+                    "chose {} {} from catalog {}, channel {}",
+                    chosen.bundle.name,
+                    chosen.bundle.version,
+                    chosen.bundle.catalog,
+                    chosen.bundle.channel
+                );
+                tell(operator, shared, EventType::Normal, "BundleChosen", &note).await;
+            }
+            None
+        }
+        Err(error) => Some(format!(
+            "BundleInstance {name} cannot be applied: {error}; it is tried again"
+        )),
+    }
+}
+
+/// What the installed bundle means for an upgrade of the cluster.
+fn verdict(shared: &Shared, facts: &Facts, instance: &BundleInstance) -> Option<gate::Verdict> {
+    let mut maxima = std::collections::BTreeMap::new();
+    if let Some(status) = &instance.status
+        && let Some(key) = gate::identity(instance)
+        && let Some(package) = &status.facts.package
+        && let Some(bundle) = &status.facts.cluster_service_version
+        && let Some(digest) = crate::overrides::Digests::of_installed(status).image()
+        && let Some(listed) = shared.ctx.catalogs.maximum(package, bundle, digest)
+    {
+        maxima.insert(key, listed.join(" and "));
+    }
+    let of = Operator::of_instance(instance, &maxima)?;
+    Some(gate::judge(&facts.cluster, [&of], &[]))
+}
+
+async fn report(
+    operator: &PlatformOperator,
+    shared: &Shared,
+    plan: &Plan,
+    status: &PlatformOperatorStatus,
+) -> Result<(), Error> {
+    let name = operator.name_any();
+    let api = Api::<PlatformOperator>::all(shared.ctx.client.clone());
+    let failed = |what| {
+        let name = name.clone();
+        move |source| Error::Kube {
+            what,
+            name,
+            source: Box::new(source),
+        }
+    };
+    if let Some(keep) = plan.keep
+        && operator.annotations().get(labels::KEPT_MINORS) != Some(&keep.to_string())
+    {
+        let patch = json!({"metadata": {
+            "uid": operator.uid(),
+            "annotations": {labels::KEPT_MINORS: keep.to_string()},
+        }});
+        api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map_err(failed("write what is kept"))?;
+    }
+    let before = operator.status.clone().unwrap_or_default();
+    if *status == before || shared.has_written(operator, status) {
+        return Ok(());
+    }
+    let body = json!({
+        "apiVersion": PlatformOperator::api_version(&()),
+        "kind": PlatformOperator::kind(&()),
+        "metadata": {"name": name, "uid": operator.uid()},
+        "status": status,
+    });
+    let params = PatchParams::apply(MANAGER).force();
+    let written = api.patch_status(&name, &params, &Patch::Apply(body)).await;
+    let written = written.map_err(failed("write the status"))?;
+    // OpenShift's own definition drops fields; what comes of that is no change.
+    shared.wrote(&name, status, written.status.as_ref());
+    let find = |status: &PlatformOperatorStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions.find(|it| it.type_ == INSTALLED).cloned()
+    };
+    let (was, is) = (find(&before), find(status));
+    if let Some(is) = is
+        && was.is_none_or(|was| (was.status, was.reason) != (is.status.clone(), is.reason.clone()))
+    {
+        let type_ = if is.status == "True" {
+            EventType::Normal
+        } else {
+            EventType::Warning
+        };
+        tell(operator, shared, type_, &is.reason, &is.message).await;
+    }
+    Ok(())
+}
+
+async fn tell(
+    operator: &PlatformOperator,
+    shared: &Shared,
+    type_: EventType,
+    reason: &str,
+    note: &str,
+) {
+    let about: ObjectReference = operator.object_ref(&());
+    let events = &shared.ctx.events;
+    events
+        .publish(&about, type_, reason, "Reconcile", note)
+        .await;
+}
