@@ -5,6 +5,7 @@ mod ask;
 pub(crate) mod definition;
 mod definitions;
 mod follow;
+mod served;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    pin::pin,
     sync::Arc,
 };
 
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, future, stream};
 use kube::{
     Api, ResourceExt as _,
     core::GroupVersionKind,
@@ -17,7 +18,7 @@ use kube::{
 use manifests::api::catalog_source::{CatalogSource, ConnectionState, RegistryService};
 use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::{
     Key,
@@ -45,32 +46,24 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
 async fn look(ctx: &Context, has_sources: &watch::Sender<bool>, has_olm: &watch::Sender<bool>) {
     let kind = |kind| GroupVersionKind::gvk(GROUP, VERSION, kind);
     let (sources, olm) = (kind("CatalogSource"), kind("ClusterServiceVersion"));
-    let mut changes = ctx.kinds.changes();
-    let mut pauses = Pauses::default();
-    loop {
-        changes.mark_unchanged();
-        match ctx.kinds.find([sources.clone(), olm.clone()]).await {
-            Ok(found) => {
-                let is_served = |kind| found.get(kind).is_some_and(Option::is_some);
-                let (has_them, has_it) = (is_served(&sources), is_served(&olm));
-                has_olm.send_if_modified(|has| std::mem::replace(has, has_it) != has_it);
-                has_sources.send_if_modified(|has| std::mem::replace(has, has_them) != has_them);
-                if !has_them {
-                    // Nothing else would tell those who wait for the first look.
-                    ctx.catalogs.change(Known::has_none);
-                }
-                pauses = Pauses::default();
-                if changes.changed().await.is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                debug!(%error, "cannot see whether there are catalogs");
-                let pause = pauses.next();
-                tokio::time::sleep(pause.unwrap_or_default()).await;
-            }
-        }
+    let mut olm = pin!(ctx.kinds.served(&olm));
+    // Known before the first catalog is: who has an OLM leaves images to it at first.
+    if let Some(kind) = olm.next().await {
+        has_olm.send_replace(kind.is_some());
     }
+    let sources = ctx.kinds.while_served(&sources, |kind| {
+        has_sources.send_replace(kind.is_some());
+        if kind.is_none() {
+            // Nothing else would tell those who wait for the first look.
+            ctx.catalogs.change(Known::has_none);
+        }
+        future::ready(())
+    });
+    let olm = olm.for_each(|kind| {
+        has_olm.send_replace(kind.is_some());
+        future::ready(())
+    });
+    future::join(sources, olm).await;
 }
 
 async fn follow_while_served(

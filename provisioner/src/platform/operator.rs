@@ -21,6 +21,7 @@ mod version;
 
 use std::{
     collections::{BTreeSet, HashMap},
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -42,7 +43,7 @@ use manifests::api::{
 };
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use self::olm::Olm;
 use crate::{
@@ -123,32 +124,16 @@ impl Shared {
 /// Runs the controller while PlatformOperators are served, until `stop`.
 pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
     let wanted = GroupVersionKind::gvk("platform.openshift.io", "v1alpha1", "PlatformOperator");
-    let mut pauses = Pauses::default();
-    loop {
-        let mut changes = ctx.kinds.changes();
-        let found = ctx.kinds.find([wanted.clone()]).await;
-        let pause = match found {
-            Ok(found) if found.values().any(Option::is_some) => {
-                control(&ctx, &stop).await;
-                return;
-            }
-            Ok(_) => None,
-            Err(error) => {
-                debug!(%error, "cannot see whether there are platform operators");
-                pauses.next()
-            }
-        };
-        let again = async {
-            match pause {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => drop(changes.changed().await),
-            }
-        };
-        tokio::select! {
-            () = again => {}
-            () = stop.cancelled() => return,
-        }
+    let served = ctx
+        .kinds
+        .served(&wanted)
+        .filter(|kind| future::ready(kind.is_some()));
+    let mut served = pin!(served);
+    tokio::select! {
+        _ = served.next() => {}
+        () = stop.cancelled() => return,
     }
+    control(&ctx, &stop).await;
 }
 
 async fn control(ctx: &Context, stop: &CancellationToken) {

@@ -15,11 +15,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::{
-    kinds::{Kind, Kinds},
-    platform::conflict::Managed,
-    watches::Pauses,
-};
+use crate::{kinds::Kinds, platform::conflict::Managed, watches::Pauses};
 
 const GROUP: &str = "operators.coreos.com";
 const VERSION: &str = "v1alpha1";
@@ -60,24 +56,14 @@ impl Olm {
 
     async fn follow_kind(&self, client: &Client, kinds: &Kinds, kind: &'static str) {
         let wanted = GroupVersionKind::gvk(GROUP, VERSION, kind);
-        loop {
-            let mut changes = kinds.changes();
-            let found = kinds.find([wanted.clone()]).await;
-            let served = found.ok().and_then(|mut found| found.remove(&wanted)?);
-            let Some(served) = served else {
-                self.change(|managed| managed.retain(|(of, _), _| of != kind));
-                if changes.changed().await.is_err() {
-                    return;
+        kinds
+            .while_served(&wanted, |served| async move {
+                match served {
+                    Some(served) => self.watch(client, &served.resource, kind).await,
+                    None => self.change(|managed| managed.retain(|(of, _), _| of != kind)),
                 }
-                continue;
-            };
-            let Kind { resource, .. } = &*served;
-            tokio::select! {
-                () = self.watch(client, resource, kind) => {}
-                // It may be gone.
-                changed = changes.changed() => if changed.is_err() { return },
-            }
-        }
+            })
+            .await;
     }
 
     async fn watch(&self, client: &Client, resource: &ApiResource, kind: &'static str) {

@@ -12,13 +12,10 @@ use crate::{context::Context, watches::Pauses};
 /// Follows the ClusterVersion, whenever such a thing is served.
 pub(super) async fn follow(ctx: &Context) {
     let wanted = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterVersion");
-    loop {
-        let mut changes = ctx.kinds.changes();
-        let found = ctx.kinds.find([wanted.clone()]).await;
-        let served = found.ok().and_then(|mut found| found.remove(&wanted)?);
-        let watched = async {
+    ctx.kinds
+        .while_served(&wanted, |served| async move {
             let Some(served) = served else {
-                return std::future::pending().await;
+                return;
             };
             // Each change of its status is one of its metadata.
             let api: Api<PartialObjectMeta<DynamicObject>> =
@@ -30,10 +27,6 @@ pub(super) async fn follow(ctx: &Context) {
                     std::future::ready(())
                 })
                 .await;
-        };
-        tokio::select! {
-            () = watched => {}
-            changed = changes.changed() => if changed.is_err() { return },
-        }
-    }
+        })
+        .await;
 }
