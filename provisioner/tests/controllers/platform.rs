@@ -1,6 +1,6 @@
 //! Platform operators on a control plane of their own, with catalogs that are served for real.
 
-pub mod stage;
+pub(crate) mod stage;
 
 use kube::api::{Patch, PatchParams};
 use manifests::api::{instance::BundleInstance, platform::PlatformOperator};

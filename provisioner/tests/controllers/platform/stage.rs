@@ -11,12 +11,12 @@ use crate::{
 };
 
 /// A cluster with a provisioner that takes catalogs from the namespace `catalogs`.
-pub struct Platform {
-    pub world: World,
+pub(crate) struct Platform {
+    pub(crate) world: World,
 }
 
 impl Platform {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start().await.unwrap()));
         prepare(cluster).await;
         cluster.stand_in_node().await.unwrap();
@@ -34,7 +34,7 @@ impl Platform {
         }
     }
 
-    pub async fn start(&self) -> Provisioner {
+    pub(crate) async fn start(&self) -> Provisioner {
         let folder = tempfile::tempdir().unwrap();
         let conf = folder.path().join("registries.conf");
         let text = format!(
@@ -53,7 +53,7 @@ impl Platform {
     }
 
     /// Publishes versions of an operator, and tells them as a catalog has them.
-    pub async fn bundles(&self, name: &str, versions: &[&str]) -> Vec<Value> {
+    pub(crate) async fn bundles(&self, name: &str, versions: &[&str]) -> Vec<Value> {
         let mut bundles = Vec::new();
         for version in versions {
             let content: Content = operator(name, version, &[]);
@@ -72,7 +72,7 @@ impl Platform {
         bundles
     }
 
-    pub async fn want(&self, spec: Value) {
+    pub(crate) async fn want(&self, spec: Value) {
         let name = spec["package"]["name"].clone();
         let object = json!({
             "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
@@ -81,7 +81,7 @@ impl Platform {
         self.world.apply(&object).await;
     }
 
-    pub async fn serve(&self, name: &str, server: &Server) {
+    pub(crate) async fn serve(&self, name: &str, server: &Server) {
         let source = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
             "metadata": {"name": name, "namespace": "catalogs"},
@@ -90,7 +90,7 @@ impl Platform {
         self.world.apply(&source).await;
     }
 
-    pub async fn becomes(&self, name: &str, status: &str, reason: &str, words: &str) {
+    pub(crate) async fn becomes(&self, name: &str, status: &str, reason: &str, words: &str) {
         wait_for(
             self.world.api::<PlatformOperator>(),
             name,
@@ -107,7 +107,7 @@ impl Platform {
 }
 
 /// A catalog of one package, in which each bundle replaces the one before.
-pub fn package(name: &str, bundles: &[Value]) -> Vec<Value> {
+pub(crate) fn package(name: &str, bundles: &[Value]) -> Vec<Value> {
     let mut entries = Vec::new();
     let mut before: Option<Value> = None;
     for bundle in bundles {
