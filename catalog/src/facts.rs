@@ -147,8 +147,8 @@ impl Facts {
                 let mut json = Vec::new();
                 value.compact(&mut json);
                 let json = String::from_utf8_lossy(&json).into_owned();
-                // The same text twice says it once.
-                if !self.max_openshift.contains(&json) {
+                // The same text twice says it once, and several are one too many.
+                if self.max_openshift.len() < MAXIMA && !self.max_openshift.contains(&json) {
                     self.max_openshift.push(json);
                 }
             }
@@ -207,6 +207,8 @@ impl Facts {
     }
 }
 
+/// How many different maxima are kept of one bundle.
+const MAXIMA: usize = 10;
 /// The values of one manifest; an object in etcd has no more.
 const OBJECT_VALUES: usize = 1_000_000;
 

@@ -216,6 +216,23 @@ fn an_unquoted_maximum_is_a_warning_and_stays_as_it_was_written() {
 }
 
 #[test]
+fn of_very_many_maxima_a_few_are_kept() {
+    let mut documents = sound();
+    let maxima = (0..300_000)
+        .map(|at| json!({"type": "olm.maxOpenShiftVersion", "value": format!("4.{at}")}));
+    documents[4]["properties"]
+        .as_array_mut()
+        .unwrap()
+        .extend(maxima);
+    let start = std::time::Instant::now();
+    let catalog = of(&documents);
+    // Comparing each with all others takes minutes.
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+    let bundle = &catalog.packages["foo"].bundles["foo.v0.3.0"];
+    assert_eq!(bundle.max_openshift.len(), 10);
+}
+
+#[test]
 fn facts_are_the_same_from_texts() {
     let mut facts = Facts::default();
     facts
