@@ -128,6 +128,16 @@ fn bundles_are_rendered_as_by_opm() {
         ("metadata/properties.yaml", PROPERTIES),
         ("metadata/dependencies.yaml", DEPENDENCIES),
     ]));
+    // What is there twice is there once.
+    let twice = format!("{PROPERTIES}{}", PROPERTIES.replace("properties:\n", ""));
+    let annotated = CSV.replace(
+        "'[{\"type\"",
+        "'[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.20\"}, {\"type\"",
+    );
+    assert!(check(&[
+        ("metadata/properties.yaml", &twice),
+        ("manifests/csv.yaml", &annotated),
+    ]));
 }
 
 #[test]

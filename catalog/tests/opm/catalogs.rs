@@ -205,6 +205,40 @@ fn several_references_are_rendered_in_their_order() {
     assert_same(&["empty"], folder.path(), None);
 }
 
+/// Rendered, and rendered again, it says the same; and both programs take it.
+#[test]
+fn what_is_rendered_is_the_same_catalog() {
+    let text = "schema: olm.package\nname: a\ndefaultChannel: stable\ndescription: <b> & c\n---\n\
+        schema: olm.channel\npackage: a\nname: stable\nentries:\n- {name: a.v1, skipRange: <1.0.0}\n\
+        - {name: a.v2, replaces: a.v1, skips: [a.v1, a.v0]}\n---\n\
+        schema: olm.channel\npackage: a\nname: all\nentries: [{name: a.v2, replaces: a.v1}]\n---\n\
+        schema: olm.bundle\npackage: a\nname: a.v1\nimage: quay.io/a/b:v1\nproperties:\n\
+        - {type: olm.package, value: {packageName: a, version: 1.0.0}}\n\
+        - {type: olm.maxOpenShiftVersion, value: '4.10'}\n---\n\
+        schema: olm.bundle\npackage: a\nname: a.v2\nimage: quay.io/a/b:v2\nproperties:\n\
+        - {type: olm.package, value: {packageName: a, version: 2.0.0}}\n\
+        - {type: olm.gvk.required, value: {group: g, version: v1, kind: K}}\n---\n\
+        schema: olm.deprecations\npackage: a\nentries:\n\
+        - {reference: {schema: olm.bundle, name: a.v1}, message: old}\n---\nschema: x\npackage: a\nn: [1.5]\n";
+    let load = |folder: &Folder| {
+        let catalog = catalog::load(Source::Folder(folder.path()), &Limits::default()).unwrap();
+        assert!(catalog.is_valid(), "{:?}", catalog.findings);
+        catalog.packages
+    };
+    let written = Folder::new(&[("a.yaml", text)]);
+    for format in [Format::Json, Format::Yaml] {
+        let render = |folder: &Folder| {
+            let rendered = ours(&[folder.path().to_owned()], Level::None, None).unwrap();
+            print(&rendered, format)
+        };
+        let once = render(&written);
+        let again = Folder::new(&[("b", &once)]);
+        assert_eq!(load(&again), load(&written));
+        same(&render(&again), &once);
+        run(again.path(), &["validate", "."]).unwrap();
+    }
+}
+
 #[test]
 fn files_that_indexignore_names_are_left_out() {
     let folder = Folder::new(&[

@@ -7,7 +7,11 @@ use std::{
     process::{Child, ChildStderr, Stdio},
 };
 
-use catalog::registry::{Bounds, Client};
+use catalog::{
+    generate::Shape,
+    registry::{Bounds, Client},
+};
+use futures::TryStreamExt as _;
 use serde_json::{Value, json};
 
 use crate::bundle::{Place, binary};
@@ -82,6 +86,29 @@ impl Serving {
         })
     }
 
+    /// Entries of ListBundles.
+    fn bundles(&self) -> usize {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let client = Client::connect(&self.address, Bounds::default());
+            let list = client.await.unwrap().list_bundles();
+            list.try_fold(0, |count, _| async move { Ok(count + 1) })
+                .await
+                .unwrap()
+        })
+    }
+
+    /// The most memory it ever had, in bytes.
+    fn peak(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|it| it.starts_with("VmHWM:")).unwrap();
+        let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kilobytes << 10
+    }
+
     /// The exit code, and the rest of the log.
     fn end(mut self, signal: &str) -> (Option<i32>, String) {
         let id = self.child.id().to_string();
@@ -152,6 +179,31 @@ fn a_folder_is_served_until_a_signal_comes() {
             "{log}"
         );
     }
+}
+
+/// What serves catalogs in a pod asks for 50 MiB, and is killed when it takes much more.
+#[test]
+fn a_catalog_larger_than_its_memory_is_served() {
+    let place = Place::new();
+    let shape = Shape {
+        packages: 80,
+        bundles: 90,
+        ..Shape::default()
+    };
+    shape.write(&place.path("catalog")).unwrap();
+    let size: u64 = fs::read_dir(place.path("catalog"))
+        .unwrap()
+        .map(|it| fs::metadata(it.unwrap().path().join("catalog.json")).unwrap())
+        .map(|it| it.len())
+        .sum();
+    assert!(size > 100 << 20, "{size}");
+    let serving = Serving::start(&place, &["catalog"]);
+    assert_eq!(serving.packages().len(), 80);
+    assert!(serving.bundles() >= 80 * 90);
+    let peak = serving.peak();
+    eprintln!("{size} bytes of catalog, at most {peak} in memory");
+    // Of this half is the program itself, which is not optimised here.
+    assert!(peak < size, "{peak}");
 }
 
 #[test]

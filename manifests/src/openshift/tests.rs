@@ -1,3 +1,16 @@
+//! The acceptance list of `olm.maxOpenShiftVersion`, where it is parsing and arithmetic; rows of E.2.
+//!
+//! | rows | test |
+//! | --- | --- |
+//! | 15, 16, 20, 21 | `a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it`, its last table |
+//! | 17, 18, 27, 37 to 39 | `a_maximum_is_major_and_minor_and_nothing_else`: what is no release is not known, and does not block |
+//! | 22 to 24 | `a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it` |
+//! | 25, 26 | `the_next_release_is_the_next_minor_and_5_1_after_either_name_of_the_same`, `cluster::tests::versions_of_clusters_are_read_as_releases` |
+//! | 42, 43 | `catalog: walk::tests::an_unquoted_release_of_yaml_stays_what_was_written`, and `load::tests::facts` for JSON |
+//!
+//! Of E.1, rows 10 and 11 are `what_is_as_new_as_the_cluster_can_be_installed`. Verdicts and messages (E.1 rows 1 to 9 and 12
+//! to 14, E.2 rows 19 and 28 to 36) are the provisioner's: `platform::gate`, `platform::aggregate` and `preflight`.
+
 use super::*;
 
 fn release(text: &str) -> Release {
@@ -15,7 +28,9 @@ fn a_maximum_is_major_and_minor_and_nothing_else() {
         ("4.0", Some("4.0")),
         ("5.0", Some("5.0")),
         ("0.1", Some("0.1")),
-        (r#""""#, None),
+        (r#""1.1.0-pre""#, None), // E.2 row 17
+        ("bad_version", None),    // E.2 row 18
+        (r#""""#, None),          // E.2 row 27
         (r#"" ""#, None),
         ("", None),
         (r#""4.8.0""#, None),
@@ -50,7 +65,6 @@ fn a_maximum_is_major_and_minor_and_nothing_else() {
         (r#""٤.٨""#, None),
         (r#""4.99999999999999999999999""#, None),
         ("1.1+build", None),
-        ("bad_version", None),
     ] {
         assert_eq!(maximum(json).ok(), expected.map(release), "{json}");
     }
@@ -119,12 +133,24 @@ fn a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it() {
         assert_eq!(found, expected, "{cluster}");
     }
     for (cluster, max, outlasts) in [
-        ("1.0.0", "1.1", true),
+        ("1.0.0", "1.1", true), // E.2 row 15
         ("1.0.0", "2.0", true),
-        ("1.0.0", "1.0", false),
+        ("1.0.0", "1.0", false), // E.2 row 16
         ("1.0.0", "0.1", false),
-        ("1.0.1", "1.1", true),
-        ("1.1.0-pre", "1.1", false),
+        ("1.0.1", "1.1", true),      // E.2 row 20: patches do not count
+        ("1.1.0-pre", "1.1", false), // E.2 row 21: the next one is 1.2
+        ("4.22.0", "4.23", true),    // E.2 row 22
+        ("4.22.0", "5.0", true),
+        ("4.22.0", "5.1", true),
+        ("4.23.0", "4.23", false), // E.2 row 23
+        ("4.23.0", "5.0", false),
+        ("4.23.0", "5.1", true),
+        ("5.0.0", "4.23", false),
+        ("5.0.0", "5.0", false),
+        ("5.0.0", "5.1", true),
+        ("5.1.0", "4.23", false), // E.2 row 24
+        ("5.1.0", "5.0", false),
+        ("5.1.0", "5.1", false),
     ] {
         let running = Cluster::of_release(cluster).running.unwrap();
         assert_eq!(release(max).outlasts(running), outlasts, "{cluster} {max}");
