@@ -22,7 +22,7 @@ pub(crate) use self::{
     access::AccessArgs,
     catalog::{
         CatalogArgs, CatalogChooseArgs, CatalogCommand, CatalogGraphArgs, CatalogLimitArgs,
-        CatalogListArgs, CatalogValidateArgs, Drawing, Listed,
+        CatalogListArgs, CatalogReadArgs, CatalogValidateArgs, Drawing, Listed,
     },
     cluster::ClusterArgs,
     conversion::Conversion,

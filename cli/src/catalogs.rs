@@ -16,7 +16,7 @@ use catalog::{Catalog, Limits};
 use self::image::{Labelled, Within};
 use crate::{
     Exit,
-    args::{AccessArgs, CatalogArgs, CatalogCommand, CatalogLimitArgs},
+    args::{AccessArgs, CatalogArgs, CatalogCommand, CatalogLimitArgs, CatalogReadArgs},
     message::{self, count},
     reach::Reach,
     source::{self, Source},
@@ -80,8 +80,8 @@ impl Reader {
 }
 
 /// The only catalog of a command that takes one.
-fn one(text: &OsString, access: &AccessArgs, limits: CatalogLimitArgs) -> anyhow::Result<Catalog> {
-    let reader = Reader::new(std::slice::from_ref(text), access, limits)?;
+fn one(text: &OsString, reading: &CatalogReadArgs) -> anyhow::Result<Catalog> {
+    let reader = Reader::new(std::slice::from_ref(text), &reading.access, reading.limits)?;
     let source = reader.sources.first().context("no catalog is named")?;
     reader.load(source)
 }

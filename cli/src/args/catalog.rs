@@ -51,9 +51,7 @@ pub(crate) struct CatalogValidateArgs {
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Description,
     #[command(flatten)]
-    pub(crate) access: AccessArgs,
-    #[command(flatten)]
-    pub(crate) limits: CatalogLimitArgs,
+    pub(crate) reading: CatalogReadArgs,
 }
 
 /// List the packages, channels or bundles of a catalog.
@@ -75,9 +73,7 @@ pub(crate) struct CatalogListArgs {
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Description,
     #[command(flatten)]
-    pub(crate) access: AccessArgs,
-    #[command(flatten)]
-    pub(crate) limits: CatalogLimitArgs,
+    pub(crate) reading: CatalogReadArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -129,9 +125,7 @@ pub(crate) struct CatalogChooseArgs {
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Description,
     #[command(flatten)]
-    pub(crate) access: AccessArgs,
-    #[command(flatten)]
-    pub(crate) limits: CatalogLimitArgs,
+    pub(crate) reading: CatalogReadArgs,
 }
 
 /// Draw the upgrade graph of a package.
@@ -154,9 +148,7 @@ pub(crate) struct CatalogGraphArgs {
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Drawing,
     #[command(flatten)]
-    pub(crate) access: AccessArgs,
-    #[command(flatten)]
-    pub(crate) limits: CatalogLimitArgs,
+    pub(crate) reading: CatalogReadArgs,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -166,6 +158,15 @@ pub(crate) enum Drawing {
     Mermaid,
     /// For Graphviz.
     Dot,
+}
+
+/// How catalogs are reached, and how much is read of them: the same for every command that reads any.
+#[derive(Debug, Args)]
+pub(crate) struct CatalogReadArgs {
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+    #[command(flatten)]
+    pub(crate) limits: CatalogLimitArgs,
 }
 
 /// How much may be read of a catalog.
@@ -226,7 +227,7 @@ mod tests {
             panic!("another command");
         };
         assert_eq!(
-            ::catalog::Limits::from(args.limits),
+            ::catalog::Limits::from(args.reading.limits),
             ::catalog::Limits::default()
         );
     }

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use ::catalog::render::{Level, Template};
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::{AccessArgs, CatalogLimitArgs};
+use super::CatalogReadArgs;
 
 /// What both say of references.
 const REFERENCES: &str = "\
@@ -43,9 +43,7 @@ pub(crate) struct RenderArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
-    pub(crate) access: AccessArgs,
-    #[command(flatten)]
-    pub(crate) limits: CatalogLimitArgs,
+    pub(crate) reading: CatalogReadArgs,
 }
 
 /// Write a catalog into a folder, migrated, with a file for each package.
@@ -68,9 +66,7 @@ pub(crate) struct MigrateArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]
-    pub(crate) access: AccessArgs,
-    #[command(flatten)]
-    pub(crate) limits: CatalogLimitArgs,
+    pub(crate) reading: CatalogReadArgs,
 }
 
 /// The format of catalogs.

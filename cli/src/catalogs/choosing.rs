@@ -8,7 +8,11 @@ use catalog::{
 use serde::Serialize;
 
 use super::Reader;
-use crate::{Exit, args::CatalogChooseArgs, message, output};
+use crate::{
+    Exit,
+    args::{CatalogChooseArgs, CatalogReadArgs},
+    message, output,
+};
 
 /// A decision, as programs read it.
 #[derive(Serialize)]
@@ -56,7 +60,8 @@ struct Candidate<'a> {
 }
 
 pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
-    let reader = Reader::new(&args.catalogs, &args.access, args.limits)?;
+    let CatalogReadArgs { access, limits } = &args.reading;
+    let reader = Reader::new(&args.catalogs, access, *limits)?;
     let catalogs: Vec<(&str, Result<Catalog, String>)> = reader
         .sources
         .iter()

@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &CatalogGraphArgs) -> anyhow::Result<Exit> {
-    let catalog = super::one(&args.catalog, &args.access, args.limits)?;
+    let catalog = super::one(&args.catalog, &args.reading)?;
     let package = super::listing::find(&catalog, &args.package)?;
     if let Some(name) = &args.channel
         && !package.channels.contains_key(name)

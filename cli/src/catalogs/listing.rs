@@ -57,7 +57,7 @@ struct BundleRow<'a> {
 }
 
 pub(crate) fn run(args: &CatalogListArgs) -> anyhow::Result<Exit> {
-    let catalog = super::one(&args.catalog, &args.access, args.limits)?;
+    let catalog = super::one(&args.catalog, &args.reading)?;
     if let Some(name) = &args.package {
         find(&catalog, name)?;
     } else {

@@ -17,8 +17,8 @@ use crate::{
 };
 
 pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<Exit> {
-    let sources = source::all(&args.references, &args.access);
-    let reach = Reach::new(&args.access, &sources, args.quiet)?;
+    let sources = source::all(&args.references, &args.reading.access);
+    let reach = Reach::new(&args.reading.access, &sources, args.quiet)?;
     let level = if args.migrate {
         Level::ALL
     } else {
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<Exit> {
     let mut render = Render::new(level);
     let reader = reference::Reader {
         reach: &reach,
-        limits: args.limits,
+        limits: args.reading.limits,
         template: args.alpha_image_ref_template.as_ref(),
         kinds: Kinds::All,
         is_quiet: args.quiet,
@@ -59,12 +59,16 @@ pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<Exit> {
 pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<Exit> {
     // Says no before anything is fetched.
     check_empty(&args.folder)?;
-    let source = source::one(&args.reference, &args.access);
-    let reach = Reach::new(&args.access, std::slice::from_ref(&source), args.quiet)?;
+    let source = source::one(&args.reference, &args.reading.access);
+    let reach = Reach::new(
+        &args.reading.access,
+        std::slice::from_ref(&source),
+        args.quiet,
+    )?;
     let mut render = Render::new(args.migrate_level);
     let reader = reference::Reader {
         reach: &reach,
-        limits: args.limits,
+        limits: args.reading.limits,
         template: None,
         kinds: Kinds::Catalogs,
         is_quiet: args.quiet,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Reader;
 use crate::{
     Exit,
-    args::CatalogValidateArgs,
+    args::{CatalogReadArgs, CatalogValidateArgs},
     message::{self, count},
     output, table,
 };
@@ -37,7 +37,8 @@ struct Packages<'a> {
 }
 
 pub(crate) fn run(args: &CatalogValidateArgs) -> anyhow::Result<Exit> {
-    let reader = Reader::new(&args.catalogs, &args.access, args.limits)?;
+    let CatalogReadArgs { access, limits } = &args.reading;
+    let reader = Reader::new(&args.catalogs, access, *limits)?;
     let mut catalogs = Vec::with_capacity(reader.sources.len());
     let mut is_failed = false;
     for source in &reader.sources {
