@@ -211,12 +211,9 @@ impl Chooser<'_> {
             None => (package.default_channel.as_str(), "the package's default"),
         };
         let Some(channel) = package.channels.get(name) else {
-            let names: Vec<&str> = package
-                .channels
-                .keys()
-                .take(20)
-                .map(String::as_str)
-                .collect();
+            // As many, and as much of each, as anybody reads.
+            let names = package.channels.keys().take(20);
+            let names: Vec<String> = names.map(|it| it.chars().take(100).collect()).collect();
             let problem = format!(
                 "package {} in catalog {} has no channel {name:?}; it has {}",
                 package.name,

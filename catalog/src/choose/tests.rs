@@ -1,4 +1,5 @@
 mod catalogs;
+mod hostile;
 
 use manifests::version::strict;
 
