@@ -157,16 +157,27 @@ impl Search {
         }
     }
 
+    /// Whether there is nothing to be found: all that is served stays.
+    pub fn is_idle(&self) -> bool {
+        self.gone.is_empty()
+    }
+
     /// Looks at an object, and if it is a role, at what it permits.
     pub fn object(&mut self, object: &Object) {
         self.listed(object.api_version(), || object.identity(), object.kind());
         if is_role(object.group(), object.kind()) {
-            let Self {
-                gone, found, left, ..
-            } = self;
-            let is_whole = permitted(object, gone, left, found).is_some();
-            self.is_incomplete |= !is_whole;
+            let rules = at(object.value(), &["rules"]);
+            self.rules(rules.unwrap_or(&Value::Null), || object.identity());
         }
+    }
+
+    /// Looks at a list of RBAC rules; `identity` is whose they are.
+    pub fn rules(&mut self, rules: &Value, identity: impl Fn() -> Identity) {
+        let Self {
+            gone, found, left, ..
+        } = self;
+        let is_whole = permitted(rules, identity, gone, left, found).is_some();
+        self.is_incomplete |= !is_whole;
     }
 
     /// Looks at an object of which no more is known than what it is called and the API that it was applied in.
@@ -338,13 +349,13 @@ const ANNOUNCED: &[Announced] = &[
 
 /// Rules that name a resource of an API that goes; nothing when they are too many to look at.
 fn permitted(
-    role: &Object,
+    rules: &Value,
+    identity: impl Fn() -> Identity,
     gone: &[Gone],
     left: &mut usize,
     found: &mut BTreeSet<Removal>,
 ) -> Option<()> {
-    let rules = at(role.value(), &["rules"]).and_then(Value::as_array);
-    for rule in rules.into_iter().flatten() {
+    for rule in rules.as_array().into_iter().flatten() {
         let words = |field: &str| {
             let list = rule.get(field).and_then(Value::as_array);
             list.into_iter().flatten().filter_map(Value::as_str)
@@ -365,7 +376,7 @@ fn permitted(
             if groups.contains(group) && resources.contains(plural(gone.kind).as_str()) {
                 found.insert(Removal {
                     gone: gone.clone(),
-                    by: Use::Permitted(role.identity()),
+                    by: Use::Permitted(identity()),
                 });
             }
         }
