@@ -74,7 +74,7 @@ async fn check(
     }
     if to.kubernetes > KubeVersion::NEWEST {
         message::note(&format!(
-            "what goes with Kubernetes {} is known as far as Kubernetes {} has announced it",
+            "of what goes with Kubernetes {} only that is known which Kubernetes {} has announced",
             to.kubernetes,
             KubeVersion::NEWEST
         ));
@@ -194,14 +194,14 @@ fn written(report: &Report) -> String {
                 operator.label(),
                 version,
                 effect.to_owned(),
-                message,
                 remedy,
+                message,
             ]);
         }
     }
     let mut text = String::new();
     if !rows.is_empty() {
-        let header = ["OPERATOR", "VERSION", "EFFECT", "WHY", "UNBLOCKED BY"];
+        let header = ["OPERATOR", "VERSION", "EFFECT", "UNBLOCKED BY", "WHY"];
         text = table::render(Some(header), &rows, 0);
     }
     text + &summary(report) + "\n"
@@ -210,11 +210,11 @@ fn written(report: &Report) -> String {
 fn summary(report: &Report) -> String {
     let Report { from, to, .. } = report;
     let way = match to.openshift {
-        Some(_) => format!(
-            "{from} to {to} (Kubernetes {} to {})",
+        Some(release) => format!(
+            "{from} to {release} (Kubernetes {} to {})",
             from.kubernetes, to.kubernetes
         ),
-        None => format!("{from} to {to}"),
+        None => format!("{from} to {}", to.kubernetes),
     };
     let number = |effects: &[Effect]| {
         let has = |it: &&Operator| it.findings.iter().any(|it| effects.contains(&it.effect));

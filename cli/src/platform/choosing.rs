@@ -93,7 +93,7 @@ fn problem(name: &str, decision: &Decision, catalogs: &Catalogs) -> String {
         return format!("no catalog has a package {name}; {hint}");
     }
     let text = match &decision.verdict {
-        Verdict::Nothing(why) | Verdict::Stay(why) => format!("package {name}: {why}"),
+        Verdict::Nothing(why) | Verdict::Stay(why) => why.clone(),
         Verdict::Install(_) | Verdict::Upgrade(_) => format!("package {name}"),
     };
     // Those of other channels say nothing more than that.

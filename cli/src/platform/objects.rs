@@ -59,7 +59,13 @@ pub(super) fn all(
     let objects = objects.into_iter().map(Object::try_from);
     let objects: Result<Vec<Object>, _> = objects.collect();
     let mut objects = objects.context("an object of the provisioner is none")?;
-    objects.sort_by_key(Object::order); // stable
+    // What an admin asked for comes last: it means nothing before the rest is there.
+    let is_asked_for =
+        |object: &Object| matches!(object.kind(), "CatalogSource" | "PlatformOperator");
+    objects.sort_by(|a, b| {
+        let by_order = || a.order().cmp(&b.order());
+        is_asked_for(a).cmp(&is_asked_for(b)).then_with(by_order)
+    });
     Ok(objects)
 }
 

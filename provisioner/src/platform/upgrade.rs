@@ -132,7 +132,7 @@ impl Uses {
 }
 
 /// Finds out what is asked for, until `stop`.
-pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
+pub async fn run(ctx: Context, stop: CancellationToken) {
     let uses = &ctx.uses;
     tokio::select! {
         () = uses.look(&ctx) => {}
