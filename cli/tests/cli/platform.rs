@@ -235,9 +235,10 @@ fn an_installers_folder_keeps_what_is_in_it() {
     .exits(0);
     let after = place.list("manifests");
     assert!(
-        after
-            .iter()
-            .all(|it| it.ends_with(".json") || it == "cvo-overrides.yaml"),
+        after.iter().all(
+            |it| it.rsplit_once('.').is_some_and(|(_, end)| end == "json")
+                || it == "cvo-overrides.yaml"
+        ),
         "{after:?}"
     );
     assert_eq!(place.read("manifests/cvo-overrides.yaml"), "theirs");
