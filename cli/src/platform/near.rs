@@ -48,7 +48,7 @@ mod tests {
     fn a_typo_is_near_and_another_name_is_not() {
         let names = ["etcd", "tidewatch", "tidewatcher", "prometheus", "grafana"];
         for (name, expected) in [
-            ("tidewacth", vec!["tidewatch"]),
+            ("tidewacth", vec!["tidewatch", "tidewatcher"]),
             ("tidewatche", vec!["tidewatch", "tidewatcher"]),
             ("ectd", vec!["etcd"]),
             ("promtheus", vec!["prometheus"]),
