@@ -1,15 +1,21 @@
 //! What a cluster tells of its releases and operators.
 
-use std::{collections::BTreeSet, fmt::Debug};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
 
 use anyhow::{Context, anyhow};
 use convert::removal::{
     Search,
     calls::{Calls, RequestCount},
-    is_role,
 };
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::{Api, ResourceExt as _, api::ListParams, core::Object as Typed};
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
+use kube::{
+    Api, ResourceExt as _,
+    api::ListParams,
+    core::{ApiResource, DynamicObject, Object as Typed},
+};
 use manifests::{
     api::{
         config::{CLUSTER_VERSION, ClusterOperator, ClusterVersion},
@@ -19,21 +25,18 @@ use manifests::{
         platform::ChosenBundle,
         platform_status::{self, Details, PlatformStatus},
     },
-    object::{Identity, Object},
+    object::Identity,
     version::{KubeVersion, Version, tolerant},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::{
     judge::Operator,
     olm::{self, Known},
     target::Releases,
 };
-use crate::{
-    cluster::Cluster,
-    live::{Kind, Live},
-    message, status,
-};
+use crate::{cluster::Cluster, live::Live, message, status};
 
 /// The ClusterOperator in which the provisioner tells of all operators.
 const AGGREGATED: &str = "platform-operators-aggregated";
@@ -41,10 +44,8 @@ const AGGREGATED: &str = "platform-operators-aggregated";
 const PAGE: u32 = 500;
 /// How many of those that count requests: each may have a day's users of every node.
 const PAGE_OF_COUNTS: u32 = 20;
-/// How many roles of one operator are read: real ones have a handful.
-const MOST_ROLES: usize = 256;
-/// How many at once.
-const CONCURRENCY: usize = 8;
+/// How many roles: a hostile one has a megabyte.
+const PAGE_OF_ROLES: u32 = 50;
 
 /// Names of ServiceAccounts, as `namespace:name`.
 pub(super) type Accounts = BTreeSet<String>;
@@ -166,19 +167,26 @@ pub(super) async fn operators(
     )
     .await
     .map_err(|error| cluster.trouble("failed to list BundleInstances", error))?;
+    let mut of_instances = Vec::new();
+    let mut searches = BTreeMap::new();
     for instance in &instances {
         let mut operator = of_instance(instance, &details, &known);
-        look_at(
-            cluster,
-            &mut live,
-            instance,
-            &mut operator,
-            (from, to),
-            &calls,
-        )
-        .await?;
-        operators.push(operator);
+        let mut search = Search::new(from.kubernetes, to.kubernetes);
+        let accounts = look_at(cluster, instance, &mut search).await?;
+        let accounts = accounts.iter().map(String::as_str);
+        operator.calls = calls.of(accounts, from.kubernetes, to.kubernetes);
+        searches.insert(operator.name.clone(), search);
+        of_instances.push(operator);
     }
+    if searches.values().any(|search| !search.is_idle()) {
+        roles(cluster, &mut searches).await?;
+    }
+    for operator in &mut of_instances {
+        if let Some(search) = searches.remove(&operator.name) {
+            operator.removals = search.end();
+        }
+    }
+    operators.append(&mut of_instances);
     Ok(operators)
 }
 
@@ -235,62 +243,56 @@ fn of_instance(instance: &BundleInstance, details: &Details, known: &Known<'_>) 
     }
 }
 
-/// What an instance uses of APIs that go.
+/// Looks at the objects of an instance, as they are listed; gives its ServiceAccounts.
 async fn look_at(
     cluster: &Cluster,
-    live: &mut Live<'_>,
     instance: &BundleInstance,
-    operator: &mut Operator,
-    (from, to): (&Releases, &Releases),
-    calls: &Calls,
-) -> anyhow::Result<()> {
-    let mut search = Search::new(from.kubernetes, to.kubernetes);
-    let listed = instance
-        .status
-        .as_ref()
-        .and_then(|status| status.inventory.as_ref());
+    search: &mut Search,
+) -> anyhow::Result<Accounts> {
+    let status = instance.status.as_ref();
+    let listed = status.and_then(|status| status.inventory.as_ref());
     let mut kinds: Vec<InventoryKind> = listed.map(|it| it.kinds.clone()).unwrap_or_default();
     kinds.extend(status::more(cluster, instance).await?);
     let mut accounts = Accounts::new();
-    let mut roles = Vec::new();
     for kind in &kinds {
         for (identity, _) in listing::entries(std::slice::from_ref(kind)) {
             search.listed(&kind.api_version, || identity.clone(), &kind.kind);
             if identity.group.is_empty() && identity.kind == "ServiceAccount" {
                 accounts.insert(format!("{}:{}", identity.namespace, identity.name));
             }
-            if is_role(&identity.group, &identity.kind) {
-                roles.push((kind.api_version.clone(), identity));
-            }
         }
     }
-    let accounts = accounts.iter().map(String::as_str);
-    operator.calls = calls.of(accounts, from.kubernetes, to.kubernetes);
-    if search.is_idle() {
-        return Ok(());
+    Ok(accounts)
+}
+
+/// Looks at the roles of all instances, in as few requests as there can be.
+async fn roles(cluster: &Cluster, searches: &mut BTreeMap<String, Search>) -> anyhow::Result<()> {
+    for resource in [
+        ApiResource::erase::<ClusterRole>(&()),
+        ApiResource::erase::<Role>(&()),
+    ] {
+        let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &resource);
+        let owned = format!("{}=BundleInstance", labels::OWNER_KIND);
+        let params = ListParams::default().limit(PAGE_OF_ROLES).labels(&owned);
+        let listed = each(&api, params, |role| {
+            let owner = role.labels().get(labels::OWNER_NAME);
+            let Some(search) = owner.and_then(|owner| searches.get_mut(owner)) else {
+                return;
+            };
+            let identity = Identity {
+                group: resource.group.clone(),
+                kind: resource.kind.clone(),
+                namespace: role.namespace().unwrap_or_default(),
+                name: role.name_any(),
+            };
+            search.rules(role.data.get("rules").unwrap_or(&Value::Null), || {
+                identity.clone()
+            });
+        });
+        listed.await.map_err(|error| {
+            cluster.trouble(format!("failed to list {}", resource.plural), error)
+        })?;
     }
-    if roles.len() > MOST_ROLES {
-        roles.truncate(MOST_ROLES);
-        search.miss();
-    }
-    let mut wanted: Vec<(Kind, Identity)> = Vec::new();
-    for (api_version, identity) in roles {
-        if let Some(kind) = live.kind(&api_version, &identity.kind).await? {
-            wanted.push((kind, identity));
-        }
-    }
-    let live = &*live;
-    let read = wanted
-        .iter()
-        .map(|(kind, identity)| live.get(kind, identity));
-    let read: Vec<_> = read.collect();
-    let mut read = stream::iter(read).buffered(CONCURRENCY);
-    while let Some(role) = read.try_next().await? {
-        if let Some(role) = role.and_then(|role| Object::try_from(role).ok()) {
-            search.object(&role);
-        }
-    }
-    operator.removals = search.end();
     Ok(())
 }
 
