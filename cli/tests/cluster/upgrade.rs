@@ -9,7 +9,7 @@ use cluster::{Cluster, DryRun};
 use manifests::api::definitions;
 use serde_json::{Value, json};
 
-use self::scene::{DIGEST, bare, catalog, instance, package, run};
+use self::scene::{DIGEST, bare, catalog, instance, package, put, run};
 pub(crate) use self::scene::{become_openshift, count};
 use crate::world::{plain, text, unique, world};
 
@@ -97,12 +97,35 @@ async fn an_openshift_is_told_what_blocks_it_and_what_comes_first() {
         let run = run(&cluster, args).exits(code).says(words);
         assert_eq!(run.out, "");
     }
+    the_provisioner_has_the_last_word(&cluster).await;
     // What stands in a status is somebody's text.
     let evil = "4.22\u{1b}[2J\u{202e}";
     instance(&cluster, "evil", Some(evil), json!({"version": evil})).await;
     let run = run(&cluster, &[]).exits(3);
     assert!(run.out.contains("evil/evil"), "{run:?}");
     assert!(!run.out.contains(['\u{1b}', '\u{202e}']), "{run:?}");
+}
+
+/// Where no catalog is named, what the provisioner has written down counts: what catalogs said of a bundle, and its remedy.
+async fn the_provisioner_has_the_last_word(cluster: &Cluster) {
+    let object = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
+        "metadata": {"name": "platform-operators-aggregated"}, "spec": {},
+    });
+    let remedy = "it runs on OpenShift 4.22 at most: upgrade it to 0.9.5, which runs on 4.23";
+    let extension = json!({
+        "operators": 2, "installed": 2,
+        "concerns": [{"operator": "old/old", "effect": "Blocks", "message": remedy}],
+        "catalogMaxima": {format!("stuck/stuck.v1.0.0@{DIGEST}"): "\"5.0\""},
+    });
+    put(cluster, object, Some(json!({"extension": extension}))).await;
+    let told = run(cluster, &[]).exits(3);
+    assert!(told.out.contains(remedy), "{told:?}");
+    assert!(!told.out.contains("stuck/stuck"), "{told:?}");
+    // It speaks of the next release, and of no other.
+    let told = run(cluster, &["--to", "5.1"]).exits(3);
+    assert!(!told.out.contains("0.9.5"), "{told:?}");
+    assert!(told.out.contains("stuck/stuck"), "{told:?}");
 }
 
 /// A catalog may have what runs then, and may know better about what is installed.
