@@ -6,6 +6,7 @@
 //! before pre-releases and higher versions before lower ones. Dependencies are not resolved: a bundle that has some is
 //! not chosen. A catalog that cannot be asked makes nobody go back.
 
+mod ahead;
 mod chooser;
 mod display;
 mod eligible;
@@ -14,8 +15,9 @@ mod tests;
 
 use manifests::{openshift, range::Range, version::Version};
 
+pub use self::ahead::ahead;
 use self::chooser::Chooser;
-use crate::model::{Package, Release};
+use crate::model::{Bundle, Channel, Package, Release};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -147,6 +149,22 @@ pub struct Next {
     pub version: Release,
     /// Why it is not chosen now; empty if it could be.
     pub reasons: Vec<String>,
+}
+
+// === impl Choice ===
+
+impl Choice {
+    fn of(bundle: &Bundle, catalog: &str, channel: &Channel) -> Self {
+        Self {
+            catalog: catalog.to_owned(),
+            channel: channel.name.clone(),
+            name: bundle.name.clone(),
+            version: bundle.version.clone(),
+            image: bundle.image.clone(),
+            media_type: bundle.media_type().to_owned(),
+            max_openshift: bundle.max_openshift.clone(),
+        }
+    }
 }
 
 // === impl Verdict ===

@@ -7,6 +7,7 @@ mod conversion;
 mod duration;
 mod instances;
 mod limits;
+mod platform;
 mod render;
 mod serve;
 mod transfer;
@@ -31,6 +32,7 @@ pub(crate) use self::{
         Format, InstallArgs, PauseArgs, ResumeArgs, ServiceArgs, StatusArgs, UninstallArgs,
     },
     limits::{FileLimitArgs, LimitArgs},
+    platform::{PlatformArgs, PlatformCommand, PlatformRenderArgs, UpgradeCheckArgs, Wanted},
     render::{Blobs, MigrateArgs, RenderArgs},
     serve::{CatalogServeArgs, TERMINATION_LOG},
     transfer::{PushArgs, UnpackArgs},
@@ -70,6 +72,7 @@ pub(crate) enum Command {
     Unpack(UnpackArgs),
     Push(PushArgs),
     Catalog(CatalogArgs),
+    Platform(PlatformArgs),
     Install(Box<InstallArgs>),
     Diff(Box<DiffArgs>),
     Adopt(AdoptArgs),
@@ -78,6 +81,7 @@ pub(crate) enum Command {
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Uninstall(UninstallArgs),
+    UpgradeCheck(Box<UpgradeCheckArgs>),
     Completion(CompletionArgs),
     Version(VersionArgs),
 }

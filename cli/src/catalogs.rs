@@ -11,7 +11,10 @@ mod validating;
 use std::ffi::OsString;
 
 use anyhow::Context;
-use catalog::{Catalog, Limits};
+use catalog::{
+    Catalog, Limits,
+    choose::{Answer, Offer},
+};
 
 use self::image::{Labelled, Within};
 use crate::{
@@ -35,8 +38,8 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<Exit> {
 }
 
 /// What catalogs are read with.
-struct Reader {
-    sources: Vec<Source>,
+pub(crate) struct Reader {
+    pub(crate) sources: Vec<Source>,
     reach: Reach,
     limits: CatalogLimitArgs,
 }
@@ -44,7 +47,7 @@ struct Reader {
 // === impl Reader ===
 
 impl Reader {
-    fn new(
+    pub(crate) fn new(
         texts: &[OsString],
         access: &AccessArgs,
         limits: CatalogLimitArgs,
@@ -59,7 +62,7 @@ impl Reader {
     }
 
     /// Reads and checks a catalog: a folder where it is, anything else after it was fetched.
-    fn load(&self, source: &Source) -> anyhow::Result<Catalog> {
+    pub(crate) fn load(&self, source: &Source) -> anyhow::Result<Catalog> {
         let limits = Limits::from(self.limits);
         let failed = || format!("catalog {:?} cannot be read", source.name);
         if let Some(path) = source.path().filter(|it| it.is_dir()) {
@@ -76,6 +79,74 @@ impl Reader {
         };
         let within = Within::new(fetched.tree, folder).with_context(failed)?;
         catalog::load(catalog::Source::Files(&within), &limits).with_context(failed)
+    }
+}
+
+/// Catalogs by name, all of which could be read.
+pub(crate) struct Catalogs(Vec<(String, Catalog)>);
+
+/// What they have of a package.
+pub(crate) struct Package<'a> {
+    name: &'a str,
+    catalogs: &'a [(String, Catalog)],
+    broken: Vec<Option<String>>,
+}
+
+// === impl Catalogs ===
+
+impl Catalogs {
+    /// Reads them.
+    pub(crate) fn read(
+        texts: &[OsString],
+        access: &AccessArgs,
+        limits: CatalogLimitArgs,
+    ) -> anyhow::Result<Self> {
+        let reader = Reader::new(texts, access, limits)?;
+        let read = reader
+            .sources
+            .iter()
+            .map(|source| Ok((source.name.clone(), reader.load(source)?)));
+        read.collect::<anyhow::Result<_>>().map(Self)
+    }
+
+    /// In the order in which they were named.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(String, Catalog)> {
+        self.0.iter()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn package<'a>(&'a self, name: &'a str) -> Package<'a> {
+        Package {
+            name,
+            catalogs: &self.0,
+            broken: self
+                .0
+                .iter()
+                .map(|(_, catalog)| catalog.why_broken(name))
+                .collect(),
+        }
+    }
+}
+
+impl Package<'_> {
+    /// To choose from. The first catalog comes first.
+    pub(crate) fn offers(&self) -> Vec<Offer<'_>> {
+        let catalogs = self.catalogs.iter().zip(&self.broken);
+        catalogs
+            .zip((0..).map(|at: i64| -at))
+            .map(|(((catalog, read), broken), priority)| Offer {
+                catalog,
+                priority,
+                answer: match (broken, read.packages.get(self.name)) {
+                    (Some(why), _) => Answer::Unknown(why),
+                    (None, Some(package)) => Answer::Package(package),
+                    (None, None) => Answer::Absent,
+                },
+            })
+            .collect()
     }
 }
 

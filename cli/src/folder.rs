@@ -25,6 +25,8 @@ pub(crate) const FILE: u32 = 0o644;
 pub(crate) enum Before {
     /// Nothing but hidden files, none of which is replaced.
     Nothing,
+    /// What others have put there. Nothing is replaced, and nothing of an earlier run may be left.
+    Others,
     /// Anything. What is new takes its place.
     Anything,
 }
@@ -147,7 +149,7 @@ impl Staged {
                 "{shown} belongs to a git repository and is never replaced; choose another folder, or leave it out by --only"
             );
         }
-        if self.before == Before::Nothing {
+        if self.before != Before::Anything {
             anyhow::bail!("{shown} exists already; choose another folder, or give --force");
         }
         let next = fs::symlink_metadata(self.waiting.join(NEW).join(name));

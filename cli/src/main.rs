@@ -9,6 +9,8 @@
 //!                 (networks)└─ pushing ────────────── an image in a registry
 //!
 //!  CATALOG... ─ args ─ source ── catalogs ───────────── findings, lists, a decision, a drawing, a service
+//!                                    ├─ platform ────── manifests for a cluster that is to be built
+//!                                    └─ upgrade ─────── a table, JSON, YAML; what is installed comes from the cluster
 //!
 //!  NAME ─ args ─ cluster ─┬─ status ───────────────── a tree, a table, JSON, YAML
 //!            (kubeconfig) ├─ installing, uninstalling  a BundleInstance; watch tells what becomes of it
@@ -38,6 +40,7 @@ mod message;
 mod output;
 mod parallel;
 mod pausing;
+mod platform;
 mod progress;
 mod pushing;
 mod reach;
@@ -47,6 +50,7 @@ mod status;
 mod table;
 mod uninstalling;
 mod unpacking;
+mod upgrade;
 mod validation;
 mod version;
 mod watch;
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         Command::Unpack(args) => unpacking::run(&args),
         Command::Push(args) => pushing::run(&args),
         Command::Catalog(args) => catalogs::run(&args),
+        Command::Platform(args) => platform::run(&args),
         Command::Install(args) => installing::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Adopt(args) => adopting::run(&args),
@@ -90,6 +95,7 @@ fn main() -> ExitCode {
         Command::Pause(args) => pausing::run(&args.change, true),
         Command::Resume(args) => pausing::run(&args.change, false),
         Command::Uninstall(args) => uninstalling::run(&args),
+        Command::UpgradeCheck(args) => upgrade::run(&args),
         Command::Completion(args) => version::completion(&args),
         Command::Version(args) => version::run(&args),
     };

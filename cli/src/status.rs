@@ -136,6 +136,16 @@ pub(crate) async fn rest(
     cluster: &Cluster,
     instance: &BundleInstance,
 ) -> anyhow::Result<Vec<Identity>> {
+    let kinds = more(cluster, instance).await?;
+    let rest = manifests::api::listing::entries(&kinds);
+    Ok(rest.map(|(identity, _)| identity).collect())
+}
+
+/// The part of an inventory that the status has no room for, as it is written.
+pub(crate) async fn more(
+    cluster: &Cluster,
+    instance: &BundleInstance,
+) -> anyhow::Result<Vec<InventoryKind>> {
     let listed = instance
         .status
         .as_ref()
@@ -153,7 +163,7 @@ pub(crate) async fn rest(
     let found = found.map_err(|error| {
         cluster.trouble(format!("failed to read the inventory of {name}"), error)
     })?;
-    let mut rest = Vec::new();
+    let mut more = Vec::new();
     let uid = instance.uid().unwrap_or_default();
     for map in found {
         if !map.owner_references().iter().any(|it| it.uid == uid) {
@@ -164,7 +174,7 @@ pub(crate) async fn rest(
             .map(|text| serde_json::from_str(text))
             .transpose()?
             .unwrap_or_default();
-        rest.extend(manifests::api::listing::entries(&kinds).map(|(identity, _)| identity));
+        more.extend(kinds);
     }
-    Ok(rest)
+    Ok(more)
 }

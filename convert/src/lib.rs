@@ -30,6 +30,7 @@ pub mod facts;
 mod lint;
 pub mod maxocp;
 mod metadata;
+pub mod olm;
 mod options;
 pub mod overlay;
 mod plain;

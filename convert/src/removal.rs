@@ -9,8 +9,14 @@
 //! own sources, as `APILifecycleRemoved` of each type (k8s.io/api v0.36, `zz_generated.prerelease-lifecycle.go`), and stands
 //! in a table here. APIs that are not Kubernetes' own are not known.
 //!
+//! What was seen of requests, where a cluster counts them, is in [`calls`]; which Kubernetes a release of OpenShift has, in
+//! [`kubernetes_of`].
+//!
 //! A role does not tell which version an operator asks for. If another version of the same resource is still served, that
 //! one may be meant. Rules with `*` for groups or resources name nothing and are left out.
+
+pub mod calls;
+mod release;
 
 use std::collections::BTreeSet;
 
@@ -21,6 +27,7 @@ use manifests::{
 use serde::Serialize;
 use serde_json::Value;
 
+pub use self::release::kubernetes_of;
 use crate::upgrade::{Unserved, apis, unserved};
 
 /// How many uses are listed; real bundles have a handful.
@@ -120,32 +127,99 @@ pub fn between<'a>(
     from: KubeVersion,
     to: KubeVersion,
 ) -> Removals {
-    let gone: Vec<Gone> = gone(from, to);
-    let mut found = BTreeSet::new();
-    let mut left = MOST_ENTRIES;
-    let mut is_incomplete = false;
+    let mut search = Search::new(from, to);
     for object in objects {
-        let shipped = gone
-            .iter()
-            .find(|gone| gone.api_version == object.api_version() && gone.kind == object.kind());
-        found.extend(shipped.map(|gone| Removal {
-            gone: gone.clone(),
-            by: Use::Shipped(object.identity()),
-        }));
-        if object.group() == "rbac.authorization.k8s.io"
-            && matches!(object.kind(), "Role" | "ClusterRole")
-        {
-            is_incomplete |= permitted(object, &gone, &mut left, &mut found).is_none();
-        }
-        if found.len() > MOST {
-            is_incomplete = true;
+        search.object(object);
+        if search.is_full() {
             break;
         }
     }
-    Removals {
-        found: found.into_iter().take(MOST).collect(),
-        is_incomplete,
+    search.end()
+}
+
+/// A search for uses, object by object.
+#[derive(Debug)]
+pub struct Search {
+    gone: Vec<Gone>,
+    found: BTreeSet<Removal>,
+    left: usize,
+    is_incomplete: bool,
+}
+
+impl Search {
+    /// For what one release serves and a later one does not.
+    pub fn new(from: KubeVersion, to: KubeVersion) -> Self {
+        Self {
+            gone: gone(from, to),
+            found: BTreeSet::new(),
+            left: MOST_ENTRIES,
+            is_incomplete: false,
+        }
     }
+
+    /// Whether there is nothing to be found: all that is served stays.
+    pub fn is_idle(&self) -> bool {
+        self.gone.is_empty()
+    }
+
+    /// Looks at an object, and if it is a role, at what it permits.
+    pub fn object(&mut self, object: &Object) {
+        self.listed(object.api_version(), || object.identity(), object.kind());
+        if is_role(object.group(), object.kind()) {
+            let rules = at(object.value(), &["rules"]);
+            self.rules(rules.unwrap_or(&Value::Null), || object.identity());
+        }
+    }
+
+    /// Looks at a list of RBAC rules; `identity` is whose they are.
+    pub fn rules(&mut self, rules: &Value, identity: impl Fn() -> Identity) {
+        let Self {
+            gone, found, left, ..
+        } = self;
+        let is_whole = permitted(rules, identity, gone, left, found).is_some();
+        self.is_incomplete |= !is_whole;
+    }
+
+    /// Looks at an object of which no more is known than what it is called and the API that it was applied in.
+    pub fn listed(&mut self, api_version: &str, identity: impl FnOnce() -> Identity, kind: &str) {
+        if self.is_full() {
+            self.is_incomplete = true;
+            return;
+        }
+        let shipped = self
+            .gone
+            .iter()
+            .find(|gone| gone.api_version == api_version && gone.kind == kind);
+        if let Some(gone) = shipped {
+            self.found.insert(Removal {
+                gone: gone.clone(),
+                by: Use::Shipped(identity()),
+            });
+        }
+    }
+
+    /// Something could not be looked at.
+    pub fn miss(&mut self) {
+        self.is_incomplete = true;
+    }
+
+    /// Whether there is more than can be listed.
+    pub fn is_full(&self) -> bool {
+        self.found.len() > MOST
+    }
+
+    /// What was found.
+    pub fn end(self) -> Removals {
+        Removals {
+            is_incomplete: self.is_incomplete || self.is_full(),
+            found: self.found.into_iter().take(MOST).collect(),
+        }
+    }
+}
+
+/// Whether a kind grants rights, so that a search has to see the object as a whole.
+pub fn is_role(group: &str, kind: &str) -> bool {
+    group == "rbac.authorization.k8s.io" && matches!(kind, "Role" | "ClusterRole")
 }
 
 /// Whether an API that one release serves is gone in a later one.
@@ -275,13 +349,13 @@ const ANNOUNCED: &[Announced] = &[
 
 /// Rules that name a resource of an API that goes; nothing when they are too many to look at.
 fn permitted(
-    role: &Object,
+    rules: &Value,
+    identity: impl Fn() -> Identity,
     gone: &[Gone],
     left: &mut usize,
     found: &mut BTreeSet<Removal>,
 ) -> Option<()> {
-    let rules = at(role.value(), &["rules"]).and_then(Value::as_array);
-    for rule in rules.into_iter().flatten() {
+    for rule in rules.as_array().into_iter().flatten() {
         let words = |field: &str| {
             let list = rule.get(field).and_then(Value::as_array);
             list.into_iter().flatten().filter_map(Value::as_str)
@@ -302,7 +376,7 @@ fn permitted(
             if groups.contains(group) && resources.contains(plural(gone.kind).as_str()) {
                 found.insert(Removal {
                     gone: gone.clone(),
-                    by: Use::Permitted(role.identity()),
+                    by: Use::Permitted(identity()),
                 });
             }
         }

@@ -15,6 +15,7 @@ use crate::{
     kinds::Kinds,
     leading::Leading,
     metrics::Metrics,
+    platform::upgrade::Uses,
     preflight::{Mighty, versions::Versions},
     process::{self, Fence, Ready},
     pulling::Pulling,
@@ -45,6 +46,8 @@ pub struct Context {
     pub pulling: Arc<Pulling>,
     /// What catalogs offer.
     pub catalogs: Arc<Catalogs>,
+    /// What instances use of APIs that go.
+    pub uses: Arc<Uses>,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Events for people.

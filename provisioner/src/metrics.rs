@@ -12,6 +12,7 @@
 //! | `rukpak_unpacked_bytes_total`                      | bytes of content                              |
 //! | `rukpak_pull_configuration_problems{source}`       | what cannot be followed of the cluster        |
 //! | `rukpak_catalog_available{namespace,name}`         | 1 for a catalog that can be read, 0 otherwise |
+//! | `rukpak_instances_with_apis_that_go`               | instances that use what the next minor of Kubernetes does not serve |
 //! | `rukpak_leader`                                    | 1 while this process may work                 |
 //! | `rukpak_build_info{version}`                       | 1                                             |
 //! | `process_start_time_seconds`                       | since when                                    |
@@ -55,6 +56,7 @@ pub struct Metrics {
     pull_problems: Family<Said, Gauge>,
     leader: Gauge,
     catalogs: Family<OfCatalog, Gauge>,
+    going: Gauge,
 }
 
 /// Whose reconciles are counted.
@@ -129,6 +131,7 @@ impl Metrics {
             pull_problems: Family::default(),
             leader: Gauge::default(),
             catalogs: Family::default(),
+            going: Gauge::default(),
         };
         this.register();
         this
@@ -143,6 +146,11 @@ impl Metrics {
     /// A catalog is gone.
     pub fn catalog_gone(&self, key: &Key) {
         self.catalogs.remove(&key.into());
+    }
+
+    /// How many instances use APIs that the next minor version of Kubernetes does not serve.
+    pub fn instances_with_apis_that_go(&self, number: usize) {
+        self.going.set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
     fn register(&mut self) {
@@ -206,6 +214,11 @@ impl Metrics {
             "catalog_available",
             "Whether the catalog of a CatalogSource can be read",
             self.catalogs.clone(),
+        );
+        ours.register(
+            "instances_with_apis_that_go",
+            "BundleInstances that use APIs which the next minor version of Kubernetes does not serve",
+            self.going.clone(),
         );
         ours.register(
             "leader",

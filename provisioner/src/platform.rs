@@ -10,7 +10,8 @@
 //!  PlatformOperators, what OLM manages ── conflict ── whose is the package?
 //! ```
 //!
-//! These are plain functions over values: nothing is asked of anybody. What acts on them is in [`operator`].
+//! These are plain functions over values: nothing is asked of anybody. What acts on them is in [`operator`]; what is used of
+//! APIs that go, and so has to be asked for, in [`upgrade`].
 
 pub mod aggregate;
 pub mod approval;
@@ -18,3 +19,4 @@ pub mod conflict;
 pub mod gate;
 pub mod installed;
 pub mod operator;
+pub mod upgrade;

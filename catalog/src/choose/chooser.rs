@@ -14,9 +14,9 @@ pub(super) struct Chooser<'a> {
 
 /// A bundle at its place in the channel.
 #[derive(Debug, Clone, Copy)]
-struct Place<'a> {
-    entry: &'a Entry,
-    bundle: &'a Bundle,
+pub(super) struct Place<'a> {
+    pub(super) entry: &'a Entry,
+    pub(super) bundle: &'a Bundle,
 }
 
 // === impl Chooser ===
@@ -264,15 +264,7 @@ impl Chooser<'_> {
         let places = places(package, channel);
         self.decision.next = self.after(&as_installed, &places, &skipped(channel));
         self.note(format!("{} {} is chosen", bundle.name, bundle.version));
-        Some(Choice {
-            catalog: offer.catalog.to_owned(),
-            channel: channel.name.clone(),
-            name: bundle.name.clone(),
-            version: bundle.version.clone(),
-            image: bundle.image.clone(),
-            media_type: bundle.media_type().to_owned(),
-            max_openshift: bundle.max_openshift.clone(),
-        })
+        Some(Choice::of(bundle, offer.catalog, channel))
     }
 
     /// Bundles of other channels.
@@ -355,14 +347,14 @@ impl Chooser<'_> {
 
 impl Installed {
     /// Whether it is this bundle.
-    fn is(&self, bundle: &Bundle) -> bool {
+    pub(super) fn is(&self, bundle: &Bundle) -> bool {
         let version = self.version.as_ref();
         self.name == bundle.name
             && version.is_none_or(|it| it.cmp_precedence(&bundle.version) == Ordering::Equal)
     }
 
     /// Whether an entry can be upgraded to from here.
-    fn is_before(&self, entry: &Entry) -> bool {
+    pub(super) fn is_before(&self, entry: &Entry) -> bool {
         let in_range = || {
             let version = &self.version.as_ref()?.version;
             let range = Range::parse(entry.skip_range.as_deref()?).ok()?;
@@ -375,14 +367,14 @@ impl Installed {
     }
 
     /// Whether a bundle is a step forward. Edges that lead in a circle would never come to rest.
-    fn is_older_than(&self, bundle: &Bundle) -> bool {
+    pub(super) fn is_older_than(&self, bundle: &Bundle) -> bool {
         let version = self.version.as_ref();
         version.is_none_or(|it| it.cmp_precedence(&bundle.version) == Ordering::Less)
     }
 }
 
 /// The better one first: releases before pre-releases, then higher versions, and the rest only so that there is an order.
-fn better(a: &Bundle, b: &Bundle) -> Ordering {
+pub(super) fn better(a: &Bundle, b: &Bundle) -> Ordering {
     let is_pre = |it: &Bundle| !it.version.version.pre.is_empty();
     is_pre(a)
         .cmp(&is_pre(b))
@@ -392,7 +384,7 @@ fn better(a: &Bundle, b: &Bundle) -> Ordering {
 }
 
 /// The bundles of a channel.
-fn places<'a>(package: &'a Package, channel: &'a Channel) -> Vec<Place<'a>> {
+pub(super) fn places<'a>(package: &'a Package, channel: &'a Channel) -> Vec<Place<'a>> {
     let place = |entry: &'a Entry| {
         let bundle = package.bundle(&entry.name)?;
         Some(Place { entry, bundle })
@@ -400,7 +392,7 @@ fn places<'a>(package: &'a Package, channel: &'a Channel) -> Vec<Place<'a>> {
     channel.entries.iter().filter_map(place).collect()
 }
 
-fn skipped(channel: &Channel) -> HashSet<&str> {
+pub(super) fn skipped(channel: &Channel) -> HashSet<&str> {
     let skips = channel.entries.iter().flat_map(|entry| &entry.skips);
     skips.map(String::as_str).collect()
 }

@@ -1,3 +1,4 @@
+mod ahead;
 mod catalogs;
 mod hostile;
 

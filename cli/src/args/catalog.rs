@@ -9,7 +9,7 @@ use manifests::{openshift, range::Range, size, version};
 use super::{AccessArgs, CatalogServeArgs, Description, MigrateArgs, RenderArgs};
 
 /// What every command that reads catalogs says of them.
-const SOURCES: &str = "\
+pub(super) const SOURCES: &str = "\
 A catalog is one of:
   FOLDER                         on this machine; every file in it counts, but those that an .indexignore excludes
   quay.io/org/catalog:v1         an image in a registry, which names the folder by its label

@@ -14,6 +14,7 @@ mod docs;
 mod general;
 mod inspect;
 mod places;
+mod platform;
 mod push;
 mod remote;
 mod serve;

@@ -1,5 +1,5 @@
 //! The pages for users: each command in a `console` block of docs/cli.md, and before that of the first one in README, is
-//! run, in one folder and on one cluster, and has to print what the page shows. A line that is `…` stands for any number of lines.
+//! run, in one folder and on one cluster, and has to print what the page shows; those of docs/platform-operators.md on another. A line that is `…` stands for any number of lines.
 
 use std::{
     fs,
@@ -10,39 +10,86 @@ use std::{
 
 use cluster::Cluster;
 use manifests::api::install;
+use serde_json::json;
+use tempfile::TempDir;
 use tests::Provisioner;
 
-use crate::world::binary;
+use crate::{upgrade, world::binary};
+
+/// A cluster, and the folder in which the commands of a page are run.
+struct Stage {
+    folder: TempDir,
+    cluster: Cluster,
+    programs: String,
+    _provisioner: Provisioner,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+impl Stage {
+    /// A cluster of its own: the page shows all that is installed. Its node reports pods as ready.
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        prepare(root(), folder.path());
+        let cluster = Cluster::start_with(&cluster::Options::default())
+            .await
+            .unwrap();
+        cluster.stand_in_node().await.unwrap();
+        crate::world::install(&cluster, &install::Options::default()).await;
+        let provisioner = Provisioner::beside(&binary(), cluster.kubeconfig_path());
+        fs::create_dir(path("bin")).unwrap();
+        let wrapper = format!(
+            "#!/bin/sh\ncase $1 in install | content | adopt) set -- \"$@\" --content-address {} ;; esac\nexec {} \"$@\"\n",
+            provisioner.content(),
+            binary().display()
+        );
+        fs::write(path("bin/rukpak"), wrapper).unwrap();
+        fs::set_permissions(path("bin/rukpak"), fs::Permissions::from_mode(0o755)).unwrap();
+        let tools = cluster.tools().unwrap().display();
+        let system = std::env::var("PATH").unwrap();
+        let programs = format!("{}:{tools}:{system}", path("bin").display());
+        Self {
+            folder,
+            cluster,
+            programs,
+            _provisioner: provisioner,
+        }
+    }
+
+    fn run(&self, command: &str) -> String {
+        let output = Command::new("sh")
+            .args(["-c", &format!("exec 2>&1\n{command}")])
+            .current_dir(self.folder.path())
+            .env("PATH", &self.programs)
+            .env("KUBECONFIG", self.cluster.kubeconfig_path())
+            .env("KUBECACHEDIR", self.folder.path().join("kubectl"))
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs commands, each of which has to print what is shown.
+    fn play<'p>(&self, commands: impl IntoIterator<Item = (&'p str, Vec<&'p str>)>) {
+        for (command, shown) in commands {
+            let printed = self.run(command);
+            assert!(
+                is_shown(&printed.lines().collect::<Vec<_>>(), &shown),
+                "$ {command}\n{printed}\nand not\n{}",
+                shown.join("\n")
+            );
+        }
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pages_show_what_the_command_does() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    prepare(root, folder.path());
-
-    // A cluster of its own: the page shows all that is installed. Its node reports pods as ready.
-    let cluster = Cluster::start_with(&cluster::Options::default())
-        .await
-        .unwrap();
-    cluster.stand_in_node().await.unwrap();
-    crate::world::install(&cluster, &install::Options::default()).await;
-    let provisioner = Provisioner::beside(&binary(), cluster.kubeconfig_path());
-    fs::create_dir(path("bin")).unwrap();
-    let wrapper = format!(
-        "#!/bin/sh\ncase $1 in install | content | adopt) set -- \"$@\" --content-address {} ;; esac\nexec {} \"$@\"\n",
-        provisioner.content(),
-        binary().display()
-    );
-    fs::write(path("bin/rukpak"), wrapper).unwrap();
-    fs::set_permissions(path("bin/rukpak"), fs::Permissions::from_mode(0o755)).unwrap();
-    let tools = cluster.tools().unwrap().display();
-    let system = std::env::var("PATH").unwrap();
-    let programs = format!("{}:{tools}:{system}", path("bin").display());
-
-    let first = fs::read_to_string(root.join("README.md")).unwrap();
+    let stage = Stage::new().await;
+    let first = fs::read_to_string(root().join("README.md")).unwrap();
     let first = first.split("\n## ").next().unwrap();
-    let page = fs::read_to_string(root.join("docs/cli.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/cli.md")).unwrap();
     let (first, rest) = (commands(first), commands(&page));
     assert!(first.len() >= 4 && rest.len() > 8, "{first:?} {rest:?}");
     // Both begin in a new cluster.
@@ -50,22 +97,65 @@ async fn the_pages_show_what_the_command_does() {
         "kubectl delete namespace tidewatch",
         vec!["namespace \"tidewatch\" deleted"],
     );
-    for (command, shown) in first.into_iter().chain([between]).chain(rest) {
-        let output = Command::new("sh")
-            .args(["-c", &format!("exec 2>&1\n{command}")])
-            .current_dir(folder.path())
-            .env("PATH", &programs)
-            .env("KUBECONFIG", cluster.kubeconfig_path())
-            .env("KUBECACHEDIR", path("kubectl"))
-            .output()
-            .unwrap();
-        let printed = String::from_utf8(output.stdout).unwrap();
-        assert!(
-            is_shown(&printed.lines().collect::<Vec<_>>(), &shown),
-            "$ {command}\n{printed}\nand not\n{}",
-            shown.join("\n")
-        );
-    }
+    stage.play(first.into_iter().chain([between]).chain(rest));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_about_platform_operators_shows_what_the_command_does() {
+    let stage = Stage::new().await;
+    let path = |name: &str| stage.folder.path().join(name);
+    // It runs on this OpenShift at most, and may read what goes with the next one.
+    let properties = path("tidewatch/metadata/properties.yaml");
+    replace(&properties, "\"4.20\"", "\"4.23\"");
+    let manifest = path("tidewatch/manifests/tidewatch.clusterserviceversion.yaml");
+    let secrets = "          - secrets\n          verbs:\n          - get\n";
+    let cidrs = "        - apiGroups:\n          - networking.k8s.io\n          resources:\n          - servicecidrs\n          \
+                 verbs:\n          - list\n";
+    replace(&manifest, secrets, &format!("{secrets}{cidrs}"));
+    let catalog = path("catalog/catalog.yaml");
+    fs::create_dir(path("catalog")).unwrap();
+    fs::copy(
+        root().join("examples/catalog/tidewatch/catalog.yaml"),
+        &catalog,
+    )
+    .unwrap();
+    replace(&catalog, "\"4.20\"", "\"4.23\"");
+    replace(
+        &catalog,
+        "  skipRange: '>=1.0.0 <1.4.0'\n",
+        "  skipRange: '>=1.0.0 <1.4.0'\n- name: tidewatch.v1.5.0\n  replaces: tidewatch.v1.4.0\n",
+    );
+    let bundle = json!({
+        "schema": "olm.bundle", "package": "tidewatch", "name": "tidewatch.v1.5.0", "image": "quay.io/tidewatch/bundle:v1.5.0",
+        "properties": [
+            {"type": "olm.package", "value": {"packageName": "tidewatch", "version": "1.5.0"}},
+            {"type": "olm.maxOpenShiftVersion", "value": "5.1"},
+        ],
+    });
+    fs::write(path("catalog/next.json"), bundle.to_string()).unwrap();
+    upgrade::become_openshift(&stage.cluster, "4.23.1").await;
+    let counted = "servicecidrs.v1beta1.networking.k8s.io";
+    upgrade::count(
+        &stage.cluster,
+        counted,
+        "1.37",
+        "tidewatch:tidewatch-operator",
+        96,
+    )
+    .await;
+    let printed = stage.run("rukpak install tidewatch tidewatch");
+    assert!(printed.contains("installed: version 1.4.0"), "{printed}");
+
+    let page = fs::read_to_string(root().join("docs/platform-operators.md")).unwrap();
+    let commands = commands(&page);
+    assert!(commands.len() >= 4, "{commands:?}");
+    stage.play(commands);
+}
+
+fn replace(path: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{from} in {text}");
+    fs::write(path, text.replace(from, to)).unwrap();
 }
 
 /// The bundle of the examples, and the version after it: other images, one more right, and one ConfigMap less.

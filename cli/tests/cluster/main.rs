@@ -21,4 +21,5 @@ mod install;
 mod pause;
 mod status;
 mod uninstall;
+mod upgrade;
 mod world;

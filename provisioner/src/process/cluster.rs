@@ -86,6 +86,7 @@ pub fn context(
         versions: Arc::new(Versions::new(client.clone(), release)),
         mighty: Arc::default(),
         catalogs: Arc::default(),
+        uses: Arc::default(),
         pulling: Arc::default(),
         events: Arc::new(Events::new(client.clone(), name())),
         metrics: Arc::new(Metrics::new()),

@@ -18,7 +18,13 @@ use super::{
     Error, Fence, Task, args::Configuration, cluster, cluster::Woken, http, http::Service,
     leader::Label, lease, lease::Lease, log::Level, signals::Signals,
 };
-use crate::{bundle, catalogs, content, context::Context, instance, platform::operator, pulling};
+use crate::{
+    bundle, catalogs, content,
+    context::Context,
+    instance,
+    platform::{operator, upgrade},
+    pulling,
+};
 
 /// What runs; each part has a name to be called by when it ends too early.
 #[derive(Default)]
@@ -213,6 +219,8 @@ fn begin(
         part(&mut parts.work, "the catalogs", run);
         let run = operator::run(ctx.clone(), stop.clone());
         part(&mut parts.work, "the controller of PlatformOperators", run);
+        let run = upgrade::run(ctx.clone(), stop.clone());
+        part(&mut parts.work, "the look at APIs that go", run);
     }
     if controllers.instance {
         let run = instance::run(ctx.clone(), woken, stop.clone());

@@ -26,4 +26,5 @@ mod preflight;
 mod process;
 mod pulling;
 mod support;
+mod upgrade;
 mod watches;

@@ -45,7 +45,7 @@ async fn openshift(definitions: &[(&str, &str)]) -> Cluster {
 }
 
 /// The folder of the module that has OpenShift's definitions.
-fn module() -> PathBuf {
+pub(crate) fn module() -> PathBuf {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../tests/cluster/openshift/definitions.sh"

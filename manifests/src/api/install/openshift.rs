@@ -22,12 +22,17 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     let rules = json!([
         rule("config.openshift.io", &config, &WATCH),
         rule("operator.openshift.io", &policies, &WATCH),
+        rule(
+            "apiserver.openshift.io",
+            &["apirequestcounts"],
+            &["get", "list"]
+        ),
     ]);
     let metadata = json!({"name": NAME, "namespace": CONFIG_NAMESPACE, "labels": labels()});
     vec![
         Document {
             comment: "To be applied on OpenShift, beside rukpak.yaml: with it, what the provisioner pulls itself follows the cluster's\n\
-                      mirrors, registries, authorities, proxy and pull secret."
+                      mirrors, registries, authorities, proxy and pull secret, and it learns who calls APIs that go."
                 .into(),
             object: cluster_role(NAME, &labels(), &rules),
         },

@@ -2,23 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use convert::{Property, maxocp};
+use convert::olm;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
-use manifests::{
-    api::{
-        instance::{BundleInstance, Constraint},
-        operator_condition::OperatorCondition,
-    },
-    openshift::{self, maximum},
+use manifests::api::{
+    instance::{BundleInstance, Constraint},
+    operator_condition::OperatorCondition,
 };
-use serde_json::value::RawValue;
 
 use super::{Operator, key};
 use crate::overrides::Digests;
-
-/// What OLM writes on a ClusterServiceVersion that it installs: all properties of the bundle.
-const PROJECTED: &str = "operatorframework.io/properties";
 
 impl Operator {
     /// A BundleInstance, if something of it is installed. What a catalog says of the bundle counts before what the bundle
@@ -46,17 +39,15 @@ impl Operator {
     pub fn of_csv(metadata: &ObjectMeta, reason: Option<&str>) -> Option<Self> {
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let annotations = metadata.annotations.as_ref();
-        let annotation = |key| annotations.and_then(|all| all.get(key)).map(String::as_str);
+        let annotation = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
+        let labels = metadata.labels.as_ref();
         let is_copied = reason == Some("Copied")
-            || annotation("olm.operatorNamespace").is_some_and(|of| of != namespace)
-            || metadata
-                .labels
-                .as_ref()
-                .is_some_and(|labels| labels.contains_key("olm.copiedFrom"));
+            || annotation(olm::NAMESPACE).is_some_and(|of| of != namespace)
+            || labels.is_some_and(|labels| labels.contains_key(olm::COPIED));
         (!is_copied).then(|| Self {
             namespace: namespace.to_owned(),
             name: metadata.name.clone().unwrap_or_default(),
-            maximum: claimed(annotation(PROJECTED), annotation(maxocp::ANNOTATION)),
+            maximum: olm::maximum(annotation),
             ..Self::default()
         })
     }
@@ -81,93 +72,11 @@ pub fn identity(instance: &BundleInstance) -> Option<String> {
     ))
 }
 
-/// The properties that OLM has written: `{"properties": [{"type": …, "value": …}]}`.
-fn projected(text: &str) -> Result<Vec<Property>, serde_json::Error> {
-    // A struct would be read from a list, too.
-    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
-    fields
-        .remove("properties")
-        .map_or_else(|| Ok(Vec::new()), |list| serde_json::from_str(list.get()))
-}
-
-/// The maximum of a ClusterServiceVersion as it is written. Properties count before the annotation of the first proposal;
-/// where both name a release, the lower one does, for it is the one that protects the cluster.
-fn claimed(properties: Option<&str>, annotation: Option<&str>) -> Option<String> {
-    let listed = properties.map(|text| match projected(text) {
-        Ok(properties) => properties
-            .into_iter()
-            .filter(|property| property.type_ == openshift::MAX_PROPERTY)
-            .map(|property| property.value.get().to_owned())
-            .collect(),
-        // What cannot be read may be anything.
-        Err(_) => vec![format!(
-            "the annotation {PROJECTED} is no JSON of properties"
-        )],
-    });
-    let listed: Vec<String> = listed.unwrap_or_default();
-    let property = (!listed.is_empty()).then(|| listed.join(" and "));
-    let annotation = annotation.map(str::to_owned);
-    match (property, annotation) {
-        (Some(property), Some(annotation)) => match (maximum(&property), maximum(&annotation)) {
-            (Ok(a), Ok(b)) if b.normalized() < a.normalized() => Some(annotation),
-            _ => Some(property),
-        },
-        (property, annotation) => property.or(annotation),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    #[test]
-    fn the_maximum_of_a_csv_is_what_olm_has_written() {
-        let of = |list: Value| json!({"properties": list}).to_string();
-        let max =
-            |value: &str| format!(r#"{{"type": "olm.maxOpenShiftVersion", "value": {value}}}"#);
-        let raw = |list: &[&str]| {
-            let list: Vec<String> = list.iter().map(|value| max(value)).collect();
-            format!(r#"{{"properties": [{}]}}"#, list.join(", "))
-        };
-        for (projected, annotation, expected) in [
-            (None, None, None),
-            (Some(of(json!([]))), None, None),
-            (
-                Some(of(json!([{"type": "olm.package", "value": {}}]))),
-                None,
-                None,
-            ),
-            (Some(raw(&["\"4.8\""])), None, Some("\"4.8\"")),
-            (Some(raw(&["4.8"])), None, Some("4.8")),
-            // A number keeps its digits.
-            (Some(raw(&["4.10"])), None, Some("4.10")),
-            (
-                Some(raw(&["\"4.8\"", "\"4.8\""])),
-                None,
-                Some("\"4.8\" and \"4.8\""),
-            ),
-            (
-                Some("[]".into()),
-                None,
-                Some("the annotation operatorframework.io/properties is no JSON of properties"),
-            ),
-            (
-                Some("garbage".into()),
-                None,
-                Some("the annotation operatorframework.io/properties is no JSON of properties"),
-            ),
-            (None, Some("4.8"), Some("4.8")),
-            (Some(raw(&["\"4.9\""])), Some("4.8"), Some("4.8")),
-            (Some(raw(&["\"4.9\""])), Some("4.10"), Some("\"4.9\"")),
-            (Some(raw(&["\"4.9\""])), Some("garbage"), Some("\"4.9\"")),
-            (Some(raw(&["\"4.9.1\""])), Some("4.8"), Some("\"4.9.1\"")),
-        ] {
-            let found = claimed(projected.as_deref(), annotation);
-            assert_eq!(found.as_deref(), expected, "{projected:?} {annotation:?}");
-        }
-    }
 
     #[test]
     fn copies_of_a_csv_do_not_count() {

@@ -1,0 +1,219 @@
+//! Everything that the new cluster needs, in the order in which it can be applied.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use catalog::choose::Choice;
+use manifests::{
+    api::{
+        catalog_source::{CatalogSource, CatalogSourceSpec},
+        definitions, install,
+        platform::{CatalogRef, Package, PlatformOperator, PlatformOperatorSpec},
+    },
+    object::{Object, at, mapping},
+    yaml,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use unpacker::Source;
+
+use crate::{
+    args::{PlatformRenderArgs, Wanted},
+    catalogs::Catalogs,
+    message,
+    source::all as sources,
+};
+
+/// Where OpenShift has its catalogs.
+const MARKETPLACE: &str = "openshift-marketplace";
+
+pub(super) fn all(
+    args: &PlatformRenderArgs,
+    catalogs: &Catalogs,
+    chosen: &[(&Wanted, Choice)],
+) -> anyhow::Result<Vec<Object>> {
+    let namespace = args.catalog_namespace.clone().unwrap_or_else(|| {
+        match args.openshift_version {
+            Some(_) => MARKETPLACE,
+            None => &args.namespace,
+        }
+        .to_owned()
+    });
+    let mut objects = if args.release_payload {
+        message::warning(
+            "the feature set TechPreviewNoUpgrade cannot be taken back, and such a cluster cannot be upgraded to another minor \
+             version",
+        );
+        vec![feature_gate()]
+    } else {
+        installed(args, &namespace)?
+    };
+    let refs = catalog_sources(args, catalogs, chosen, &namespace)?;
+    for source in refs.values() {
+        objects.push(value(source)?);
+    }
+    for (wanted, choice) in chosen {
+        let source = refs.get(&choice.catalog);
+        objects.push(value(&operator(wanted, source))?);
+    }
+    let objects = objects.into_iter().map(Object::try_from);
+    let objects: Result<Vec<Object>, _> = objects.collect();
+    let mut objects = objects.context("an object of the provisioner is none")?;
+    // What an admin asked for comes last: it means nothing before the rest is there.
+    let is_asked_for =
+        |object: &Object| matches!(object.kind(), "CatalogSource" | "PlatformOperator");
+    objects.sort_by(|a, b| {
+        let by_order = || a.order().cmp(&b.order());
+        is_asked_for(a).cmp(&is_asked_for(b)).then_with(by_order)
+    });
+    Ok(objects)
+}
+
+/// The provisioner, and the definitions that it takes.
+fn installed(args: &PlatformRenderArgs, catalog_namespace: &str) -> anyhow::Result<Vec<Value>> {
+    let mut options = install::Options {
+        namespace: args.namespace.clone(),
+        ..install::Options::default()
+    };
+    if let Some(image) = &args.image {
+        options.image.clone_from(image);
+    }
+    let mut objects = install::objects(&options);
+    if args.openshift_version.is_some() {
+        for object in yaml::documents(install::openshift(&options).as_bytes()) {
+            let object = object.context("the manifests for OpenShift cannot be read")?;
+            // What it has otherwise counts.
+            match objects.iter_mut().find(|it| is_same(it, &object)) {
+                Some(same) => *same = object,
+                None if object.is_object() => objects.push(object),
+                None => {}
+            }
+        }
+    }
+    for definition in definitions::foreign() {
+        let is_of_olm = definition.spec.group == "operators.coreos.com";
+        if !(is_of_olm && (args.olm || args.openshift_version.is_some())) {
+            objects.push(value(&definition)?);
+        }
+    }
+    let usual = [args.namespace.as_str(), MARKETPLACE];
+    if !usual.contains(&catalog_namespace) {
+        let flag = format!(
+            "--catalog-namespaces={},{catalog_namespace}",
+            args.namespace
+        );
+        for object in &mut objects {
+            if object.get("kind").is_some_and(|kind| kind == "Deployment")
+                && let Some(Value::Array(args)) =
+                    object.pointer_mut("/spec/template/spec/containers/0/args")
+            {
+                args.push(flag.clone().into());
+            }
+        }
+    }
+    Ok(objects)
+}
+
+fn is_same(a: &Value, b: &Value) -> bool {
+    let paths: [&[&str]; 4] = [
+        &["apiVersion"],
+        &["kind"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+    ];
+    paths.iter().all(|path| at(a, path) == at(b, path))
+}
+
+/// What lets an OpenShift have what its release has of this. It is created, and then somebody else's.
+fn feature_gate() -> Value {
+    json!({
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "FeatureGate",
+        "metadata": {
+            "name": "cluster",
+            "annotations": {
+                "include.release.openshift.io/self-managed-high-availability": "true",
+                "include.release.openshift.io/single-node-developer": "true",
+                "release.openshift.io/create-only": "true",
+            },
+        },
+        "spec": {"featureSet": "TechPreviewNoUpgrade"},
+    })
+}
+
+/// A CatalogSource for each catalog that something was chosen from, by the catalog's name.
+fn catalog_sources(
+    args: &PlatformRenderArgs,
+    catalogs: &Catalogs,
+    chosen: &[(&Wanted, Choice)],
+    namespace: &str,
+) -> anyhow::Result<BTreeMap<String, CatalogSource>> {
+    let mut all = BTreeMap::new();
+    let Some(name) = &args.catalog_source else {
+        return Ok(all);
+    };
+    let places = sources(&args.catalogs, &args.access);
+    for (position, ((catalog, _), source)) in catalogs.iter().zip(places).enumerate() {
+        if !chosen.iter().any(|(_, choice)| choice.catalog == *catalog) {
+            continue;
+        }
+        let Ok(Source::Image(image)) = &source.place else {
+            bail!(
+                "catalog {catalog:?} is no image in a registry, and so nothing that a CatalogSource could name; push it first, \
+                 or leave --catalog-source out"
+            );
+        };
+        let name = match position {
+            0 => name.clone(),
+            more => format!("{name}-{}", more + 1),
+        };
+        let spec = CatalogSourceSpec {
+            source_type: "grpc".to_owned(),
+            image: Some(image.reference.to_string()),
+            // The first one comes first.
+            priority: i64::try_from(position)
+                .ok()
+                .map(|position| -position)
+                .filter(|it| *it != 0),
+            ..CatalogSourceSpec::default()
+        };
+        let mut source = CatalogSource::new(&name, spec);
+        source.metadata.namespace = Some(namespace.to_owned());
+        all.insert(catalog.clone(), source);
+    }
+    Ok(all)
+}
+
+fn operator(wanted: &Wanted, source: Option<&CatalogSource>) -> PlatformOperator {
+    let catalog = source.map(|source| CatalogRef {
+        name: source.metadata.name.clone().unwrap_or_default(),
+        namespace: source.metadata.namespace.clone(),
+    });
+    let spec = PlatformOperatorSpec {
+        package: Package {
+            name: wanted.package.clone(),
+        },
+        catalog,
+        channel: wanted.channel.clone(),
+        version: wanted.range.as_ref().map(|(text, _)| text.clone()),
+        ..PlatformOperatorSpec::default()
+    };
+    PlatformOperator::new(&wanted.package, spec)
+}
+
+fn value(object: &impl Serialize) -> anyhow::Result<Value> {
+    let mut value = serde_json::to_value(object).context("an object cannot be written")?;
+    mapping(&mut value).remove("status");
+    // What is a default says nothing.
+    if let Some(spec) = value.pointer_mut("/spec").and_then(Value::as_object_mut) {
+        for (key, default) in [
+            ("upgradeApproval", "WithCluster"),
+            ("approveNewRights", "Automatic"),
+        ] {
+            if spec.get(key).is_some_and(|it| it == default) {
+                spec.remove(key);
+            }
+        }
+    }
+    Ok(value)
+}

@@ -1,0 +1,239 @@
+//! `rukpak upgrade-check`.
+//!
+//! ```text
+//!  ClusterVersion, apiserver ── target: from which release to which
+//!  BundleInstances, ClusterServiceVersions, roles, requests ── read ──┐
+//!  catalogs ── the newest version that can be reached ────────────────┴── judge ── a table, JSON, YAML
+//! ```
+
+mod judge;
+mod olm;
+mod read;
+mod target;
+
+use catalog::{
+    choose::{self, Installed, Request},
+    model::{Bundle, PLAIN_V0, REGISTRY_V1, Release},
+};
+use manifests::{
+    api::platform_status::Effect,
+    version::{self, KubeVersion},
+};
+use serde::Serialize;
+
+use self::{
+    judge::{Later, Operator},
+    target::Releases,
+};
+use crate::{
+    Exit,
+    args::UpgradeCheckArgs,
+    catalogs::Catalogs,
+    cluster::{self, Cluster},
+    message::{self, count},
+    output, table,
+};
+
+/// Something keeps the cluster from being upgraded.
+const BLOCKED: u8 = 3;
+/// How many CatalogSources are named.
+const FEW: usize = 5;
+
+/// What was found.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    from: Releases,
+    to: Releases,
+    /// Whether anything keeps the cluster from being upgraded.
+    blocked: bool,
+    operators: Vec<Operator>,
+}
+
+pub(crate) fn run(args: &UpgradeCheckArgs) -> anyhow::Result<Exit> {
+    let catalogs = Catalogs::read(&args.catalogs, &args.access, args.limits)?;
+    cluster::run(
+        &args.cluster,
+        || {},
+        async |cluster| check(cluster, args, &catalogs).await,
+    )
+}
+
+async fn check(
+    cluster: &Cluster,
+    args: &UpgradeCheckArgs,
+    catalogs: &Catalogs,
+) -> anyhow::Result<Exit> {
+    let here = read::releases(cluster).await?;
+    let from = here.releases;
+    let to = from.to(args.to)?;
+    if let Some(running) = &here.is_updating {
+        message::note(&format!(
+            "the cluster is on its way from OpenShift {running}; wait until it is there for what follows to count"
+        ));
+    }
+    if to.kubernetes > KubeVersion::NEWEST {
+        message::note(&format!(
+            "of what goes with Kubernetes {} only that is known which Kubernetes {} has announced",
+            to.kubernetes,
+            KubeVersion::NEWEST
+        ));
+    }
+    let mut operators = read::operators(cluster, &from, &to).await?;
+    for operator in &mut operators {
+        look_up(operator, catalogs, &here, &to);
+        operator.judge(&to, !catalogs.is_empty());
+    }
+    operators.sort_by_key(Operator::label);
+    let report = Report {
+        from,
+        to,
+        blocked: operators.iter().any(Operator::blocks),
+        operators,
+    };
+    if catalogs.is_empty() && report.operators.iter().any(|it| it.is_too_old(&to)) {
+        let named = olm::catalogs(cluster, FEW).await;
+        let named = match named.as_slice() {
+            [] => String::new(),
+            some => format!(", such as {}", some.join(", ")),
+        };
+        message::note(&format!(
+            "no catalog was asked for versions that run on {to}: name one with --catalog{named}"
+        ));
+    }
+    let text = output::described(&report, args.output.into())?;
+    output::print(&text.unwrap_or_else(|| written(&report)))?;
+    Ok(if report.blocked {
+        Exit::Code(BLOCKED)
+    } else {
+        Exit::Done
+    })
+}
+
+/// What catalogs have on an operator: its own maximum, which may have been raised, and what comes after it.
+fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: &Releases) {
+    let (Some(package), Some(name)) = (operator.package.clone(), operator.bundle.clone()) else {
+        return;
+    };
+    let package = catalogs.package(&package);
+    let offers = package.offers();
+    let listed = offers.iter().find_map(|offer| match offer.answer {
+        choose::Answer::Package(package) => package.bundle(&name).filter(|it| is_it(it, operator)),
+        choose::Answer::Absent | choose::Answer::Unknown(_) => None,
+    });
+    if let Some(listed) = listed.filter(|it| !it.max_openshift.is_empty()) {
+        operator.maximum = Some(listed.max_openshift.join(" and "));
+    }
+    for offer in &offers {
+        if let choose::Answer::Unknown(why) = offer.answer {
+            message::warning(&format!("catalog {}: {why}", offer.catalog));
+        }
+    }
+    let (Some(running), Some(release)) = (here.releases.openshift, to.openshift) else {
+        return;
+    };
+    if !operator.is_too_old(to) {
+        return;
+    }
+    let version = operator.version.as_deref();
+    let installed = Installed {
+        name,
+        version: version
+            .and_then(|it| version::strict(it).ok())
+            .map(|version| Release {
+                version,
+                release: None,
+            }),
+        catalog: None,
+    };
+    let request = Request {
+        package: operator.package.as_deref().unwrap_or_default(),
+        channel: operator.channel.as_deref(),
+        range: None,
+        minor: None,
+        installed: Some(&installed),
+        openshift: Some(running),
+        kubernetes: here.version.as_ref(),
+        media_types: &[REGISTRY_V1, PLAIN_V0],
+    };
+    operator.unblocked_by = choose::ahead(&request, release, &offers).map(|it| Later {
+        version: it.version.to_string(),
+        bundle: it.name,
+        catalog: it.catalog,
+        channel: it.channel,
+    });
+}
+
+/// Whether a catalog speaks of just what is installed. OLM does not tell the digest of what it has installed.
+fn is_it(bundle: &Bundle, operator: &Operator) -> bool {
+    let digest = bundle.image.rsplit_once('@').map(|(_, digest)| digest);
+    operator.kind == olm::KIND || (digest.is_some() && digest == operator.image.as_deref())
+}
+
+/// For people: a line for each finding, and what it comes to.
+fn written(report: &Report) -> String {
+    let mut rows: Vec<[String; 5]> = Vec::new();
+    for operator in &report.operators {
+        for finding in &operator.findings {
+            let effect = match finding.effect {
+                Effect::Blocks | Effect::Refuses => "blocks",
+                Effect::Overridden => "overridden",
+                Effect::Unknown => "unknown",
+                Effect::Warns => "may break",
+            };
+            let remedy = match (&finding.effect, &operator.unblocked_by) {
+                (Effect::Blocks, Some(version)) => version.version.clone(),
+                _ => "-".to_owned(),
+            };
+            let message = match finding.effect {
+                Effect::Refuses => format!("it asks not to be upgraded: {}", finding.message),
+                _ => finding.message.clone(),
+            };
+            let version = operator.version.clone().unwrap_or_else(|| "-".to_owned());
+            rows.push([
+                operator.label(),
+                version,
+                effect.to_owned(),
+                remedy,
+                message,
+            ]);
+        }
+    }
+    let mut text = String::new();
+    if !rows.is_empty() {
+        let header = ["OPERATOR", "VERSION", "EFFECT", "UNBLOCKED BY", "WHY"];
+        text = table::render(Some(header), &rows, 0);
+    }
+    text + &summary(report) + "\n"
+}
+
+fn summary(report: &Report) -> String {
+    let Report { from, to, .. } = report;
+    let way = match to.openshift {
+        Some(release) => format!(
+            "{from} to {release} (Kubernetes {} to {})",
+            from.kubernetes, to.kubernetes
+        ),
+        None => format!("{from} to {}", to.kubernetes),
+    };
+    let number = |effects: &[Effect]| {
+        let has = |it: &&Operator| it.findings.iter().any(|it| effects.contains(&it.effect));
+        report.operators.iter().filter(has).count()
+    };
+    let blocking = number(&[Effect::Blocks, Effect::Refuses]);
+    let mut parts = vec![match blocking {
+        0 => "nothing blocks".to_owned(),
+        1 => "1 blocks".to_owned(),
+        more => format!("{more} block"),
+    }];
+    match number(&[Effect::Warns]) {
+        0 => {}
+        some => parts.push(format!("{some} may break")),
+    }
+    match number(&[Effect::Unknown]) {
+        0 => {}
+        some => parts.push(format!("of {some} it is not known")),
+    }
+    let operators = count(report.operators.len(), "operator");
+    format!("{way}: {operators}, {}", parts.join(", "))
+}

@@ -1,0 +1,267 @@
+//! What there is to say of operators before an upgrade of their cluster. No I/O.
+
+use std::collections::BTreeSet;
+
+use convert::removal::{Removals, calls::Call};
+use manifests::{api::platform_status::Effect, object::shortened, openshift::maximum};
+use serde::Serialize;
+
+use super::target::Releases;
+
+/// How much of what others have written is repeated, in characters.
+const REPEATED: usize = 200;
+
+/// An operator that is installed, and what is known of its demands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Operator {
+    /// Where it is installed.
+    pub(crate) namespace: String,
+    /// The BundleInstance, or the ClusterServiceVersion.
+    pub(crate) name: String,
+    /// Which of both.
+    pub(crate) kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) package: Option<String>,
+    /// Its name in catalogs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bundle: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<String>,
+    /// The digest of the image it came in.
+    #[serde(skip)]
+    pub(crate) image: Option<String>,
+    /// The channel that is followed, where somebody follows one.
+    #[serde(skip)]
+    pub(crate) channel: Option<String>,
+    /// The newest OpenShift that it runs on, as it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) maximum: Option<String>,
+    /// Why that does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) overridden: Option<String>,
+    /// Why the operator asks not to be upgraded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) refusal: Option<String>,
+    /// What the provisioner says of it that would keep the cluster from its next release.
+    #[serde(skip)]
+    pub(crate) said: Option<String>,
+    /// What it uses of APIs that go.
+    pub(crate) removals: Removals,
+    /// What its accounts were seen to call that goes.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) calls: BTreeSet<Call>,
+    /// The version that comes before the upgrade of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unblocked_by: Option<Later>,
+    /// What follows from all that, the worst first.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// A version in a catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Later {
+    pub(crate) version: String,
+    pub(crate) bundle: String,
+    pub(crate) catalog: String,
+    pub(crate) channel: String,
+}
+
+/// One thing about an operator.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) effect: Effect,
+    pub(crate) message: String,
+}
+
+impl Operator {
+    pub(crate) fn label(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Whether its maximum is too low, and nobody says that this does not count.
+    pub(crate) fn is_too_old(&self, to: &Releases) -> bool {
+        let maximum = self.maximum.as_deref().map(maximum);
+        match (maximum, to.openshift) {
+            (Some(Ok(maximum)), Some(to)) => !maximum.admits(to) && self.overridden.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Whether it keeps the cluster as it is.
+    pub(crate) fn blocks(&self) -> bool {
+        self.findings
+            .iter()
+            .any(|it| matches!(it.effect, Effect::Blocks | Effect::Refuses))
+    }
+
+    /// Draws the conclusions.
+    pub(crate) fn judge(&mut self, to: &Releases, has_catalogs: bool) {
+        let mut findings: Vec<Finding> = self.of_maximum(to, has_catalogs).into_iter().collect();
+        let mut say = |effect, message: String| findings.push(Finding { effect, message });
+        if let Some(refusal) = &self.refusal {
+            say(Effect::Refuses, repeated(refusal));
+        }
+        for call in &self.calls {
+            say(Effect::Warns, call.to_string());
+        }
+        for removal in &self.removals.found {
+            say(Effect::Warns, removal.to_string());
+        }
+        if self.removals.is_incomplete {
+            let message = "not everything of it could be looked at for APIs that go".to_owned();
+            say(Effect::Warns, message);
+        }
+        findings.sort_by_key(|it| it.effect); // stable
+        self.findings = findings;
+    }
+
+    fn of_maximum(&self, to: &Releases, has_catalogs: bool) -> Option<Finding> {
+        let release = to.openshift?;
+        let finding = |effect, message| Some(Finding { effect, message });
+        let max = match self.maximum.as_deref().map(maximum) {
+            None => {
+                let message = format!("it does not say whether it runs on OpenShift {release}");
+                return finding(Effect::Unknown, message);
+            }
+            Some(Err(error)) => {
+                let message = format!("its olm.maxOpenShiftVersion says nothing: {error}");
+                return finding(Effect::Unknown, message);
+            }
+            Some(Ok(max)) if max.admits(release) => return None,
+            Some(Ok(max)) => max,
+        };
+        if let Some(why) = &self.overridden {
+            let why = repeated(why);
+            let message = format!(
+                "it runs on OpenShift {max} at most, which spec.overrides says does not count: {why}"
+            );
+            return finding(Effect::Overridden, message);
+        }
+        let message = match (&self.unblocked_by, &self.said) {
+            (None, Some(said)) if !has_catalogs => repeated(said),
+            (None, _) if has_catalogs => format!(
+                "it runs on OpenShift {max} at most, and no version that can be reached and runs on {release} is in the catalogs"
+            ),
+            _ => format!("it runs on OpenShift {max} at most"),
+        };
+        finding(Effect::Blocks, message)
+    }
+}
+
+/// What somebody else has written, as a part of a line.
+fn repeated(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    shortened(&words.join(" "), REPEATED)
+}
+
+#[cfg(test)]
+mod tests {
+    use convert::removal::Search;
+    use manifests::{object::Identity, openshift::Release, version::KubeVersion};
+
+    use super::*;
+
+    fn to(openshift: Option<(u64, u64)>) -> Releases {
+        Releases {
+            openshift: openshift.map(|(major, minor)| Release::new(major, minor)),
+            kubernetes: KubeVersion::new(1, 36),
+        }
+    }
+
+    fn operator(maximum: Option<&str>) -> Operator {
+        Operator {
+            namespace: "ns".into(),
+            name: "a".into(),
+            maximum: maximum.map(str::to_owned),
+            ..Operator::default()
+        }
+    }
+
+    #[test]
+    fn a_maximum_blocks_every_release_above_it() {
+        for (maximum, release, effect) in [
+            (Some("4.20"), Some((4, 20)), None),
+            (Some("\"4.20\""), Some((4, 21)), Some(Effect::Blocks)),
+            (Some("4.21"), Some((4, 22)), Some(Effect::Blocks)),
+            (Some("4.23"), Some((5, 0)), None),
+            (Some("5.0"), Some((4, 23)), None),
+            (Some("5.0"), Some((5, 1)), Some(Effect::Blocks)),
+            (Some("4.9"), Some((4, 10)), Some(Effect::Blocks)),
+            (None, Some((4, 21)), Some(Effect::Unknown)),
+            (Some("4.20.1"), Some((4, 21)), Some(Effect::Unknown)),
+            (Some("4.20\n\u{202e}"), Some((4, 21)), Some(Effect::Unknown)),
+            // Without OpenShift it means nothing.
+            (Some("4.1"), None, None),
+            (None, None, None),
+        ] {
+            let mut operator = operator(maximum);
+            let to = to(release);
+            operator.judge(&to, false);
+            let found = operator.findings.first().map(|it| it.effect);
+            assert_eq!(found, effect, "{maximum:?} {release:?}");
+            assert_eq!(operator.blocks(), effect == Some(Effect::Blocks));
+            assert_eq!(operator.is_too_old(&to), effect == Some(Effect::Blocks));
+        }
+    }
+
+    #[test]
+    fn what_is_said_names_the_way_out() {
+        let said = |operator: Operator, has_catalogs| {
+            let mut operator = operator;
+            operator.judge(&to(Some((4, 21))), has_catalogs);
+            operator.findings.remove(0).message
+        };
+        let old = operator(Some("4.20"));
+        assert_eq!(
+            said(old.clone(), false),
+            "it runs on OpenShift 4.20 at most"
+        );
+        assert!(said(old.clone(), true).ends_with("is in the catalogs"));
+        let told = Operator {
+            said: Some("it runs on OpenShift 4.20 at most:\n upgrade it".into()),
+            ..old.clone()
+        };
+        assert_eq!(
+            said(told.clone(), false),
+            "it runs on OpenShift 4.20 at most: upgrade it"
+        );
+        assert!(said(told, true).ends_with("is in the catalogs"));
+        let overridden = Operator {
+            overridden: Some("tested".into()),
+            ..old
+        };
+        assert!(said(overridden, true).ends_with("does not count: tested"));
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_texts_are_bounded() {
+        let mut search = Search::new(KubeVersion::new(1, 24), KubeVersion::new(1, 25));
+        let identity = || Identity {
+            group: "policy".into(),
+            kind: "PodDisruptionBudget".into(),
+            namespace: "ns".into(),
+            name: "a".into(),
+        };
+        search.listed("policy/v1beta1", identity, "PodDisruptionBudget");
+        search.miss();
+        let mut operator = Operator {
+            refusal: Some("busy ".repeat(1000)),
+            removals: search.end(),
+            ..operator(Some("4.20"))
+        };
+        operator.judge(&to(Some((4, 21))), false);
+        let effects: Vec<Effect> = operator.findings.iter().map(|it| it.effect).collect();
+        assert_eq!(
+            effects,
+            [
+                Effect::Blocks,
+                Effect::Refuses,
+                Effect::Warns,
+                Effect::Warns
+            ]
+        );
+        assert!(operator.findings[1].message.chars().count() <= REPEATED + 1);
+        assert!(operator.findings[3].message.starts_with("not everything"));
+    }
+}

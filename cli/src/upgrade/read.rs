@@ -1,0 +1,387 @@
+//! What a cluster tells of its releases and operators.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
+
+use anyhow::{Context, anyhow};
+use convert::removal::{
+    Search,
+    calls::{Calls, RequestCount},
+};
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
+use kube::{
+    Api, ResourceExt as _,
+    api::ListParams,
+    core::{ApiResource, DynamicObject, Object as Typed},
+};
+use manifests::{
+    api::{
+        config::{CLUSTER_VERSION, ClusterOperator, ClusterVersion},
+        instance::{BundleInstance, Constraint, InventoryKind},
+        labels, listing,
+        operator_condition::OperatorCondition,
+        platform::ChosenBundle,
+        platform_status::{self, Details, PlatformStatus},
+    },
+    object::Identity,
+    version::{KubeVersion, Version, tolerant},
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::{
+    judge::Operator,
+    olm::{self, Known},
+    target::Releases,
+};
+use crate::{cluster::Cluster, live::Live, message, status};
+
+/// The ClusterOperator in which the provisioner tells of all operators.
+const AGGREGATED: &str = "platform-operators-aggregated";
+/// How many objects are in a page.
+const PAGE: u32 = 500;
+/// How many of those that count requests: each may have a day's users of every node.
+const PAGE_OF_COUNTS: u32 = 20;
+/// How many roles: a hostile one has a megabyte.
+const PAGE_OF_ROLES: u32 = 50;
+
+/// Names of ServiceAccounts, as `namespace:name`.
+pub(super) type Accounts = BTreeSet<String>;
+
+/// What the cluster is.
+pub(super) struct Here {
+    pub(super) releases: Releases,
+    /// Of Kubernetes, with its patch.
+    pub(super) version: Option<Version>,
+    /// From where and to where it is on its way.
+    pub(super) is_updating: Option<String>,
+}
+
+/// What is not read.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+struct Nothing {}
+
+/// Looks at every object of a kind, page by page.
+pub(super) async fn each<K>(
+    api: &Api<K>,
+    mut params: ListParams,
+    mut see: impl FnMut(K),
+) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    loop {
+        let page = api.list(&params).await?;
+        page.items.into_iter().for_each(&mut see);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Which releases the cluster has.
+pub(super) async fn releases(cluster: &Cluster) -> anyhow::Result<Here> {
+    let info = cluster.client.apiserver_version().await;
+    let info = info.map_err(|error| cluster.trouble("failed to ask for the version", error))?;
+    let kubernetes: KubeVersion = info
+        .git_version
+        .parse()
+        .or_else(|_| format!("{}.{}", info.major, info.minor).parse())
+        .context("the apiserver does not tell its version")?;
+    let bare = info.git_version.split(['-', '+']).next();
+    let version = bare.and_then(|bare| tolerant(bare).ok());
+    let mut live = Live::new(cluster, &[]);
+    let served = live
+        .kind("config.openshift.io/v1", "ClusterVersion")
+        .await?;
+    let mut here = Here {
+        releases: Releases {
+            openshift: None,
+            kubernetes,
+        },
+        version,
+        is_updating: None,
+    };
+    if served.is_none() {
+        return Ok(here);
+    }
+    let api: Api<ClusterVersion> = Api::all(cluster.client.clone());
+    let found = api.get(CLUSTER_VERSION).await;
+    let found =
+        found.map_err(|error| cluster.trouble("failed to read the ClusterVersion", error))?;
+    let release = found.status.unwrap_or_default().cluster();
+    let running = release.completed().map_err(|problem| {
+        anyhow!("it is not known which OpenShift the cluster runs: {problem}")
+    })?;
+    here.releases.openshift = Some(running);
+    here.is_updating = release
+        .desired
+        .filter(|desired| release.is_updating && *desired != running)
+        .map(|desired| format!("{running} to {desired}"));
+    Ok(here)
+}
+
+/// All operators that are installed.
+pub(super) async fn operators(
+    cluster: &Cluster,
+    from: &Releases,
+    to: &Releases,
+) -> anyhow::Result<Vec<Operator>> {
+    let mut live = Live::new(cluster, &[]);
+    let kind = live
+        .kind("core.rukpak.io/v1alpha1", "BundleInstance")
+        .await?;
+    let details = details(cluster, &mut live, from).await?;
+    let conditions = conditions(cluster, &mut live).await?;
+    let calls = calls(cluster, &mut live).await?;
+    let is_next = from.next() == *to;
+    let known = Known {
+        conditions: &conditions,
+        calls: &calls,
+        concerns: if is_next { &details.concerns } else { &[] },
+    };
+    let of_olm = olm::operators(cluster, &mut live, (from, to), &known).await?;
+    if kind.is_none() && of_olm.is_none() {
+        return Err(anyhow!(
+            "the cluster knows neither BundleInstances nor ClusterServiceVersions: there is nothing here whose operators could \
+             be looked at; see kubectl apply --server-side -f manifests/install/rukpak.yaml"
+        ));
+    }
+    let mut operators = of_olm.unwrap_or_default();
+    if kind.is_none() {
+        return Ok(operators);
+    }
+    let mut instances: Vec<BundleInstance> = Vec::new();
+    each(
+        &cluster.instances(),
+        ListParams::default().limit(PAGE),
+        |instance| {
+            let status = instance.status.as_ref();
+            if status.is_some_and(|status| status.installed_bundle_name.is_some()) {
+                instances.push(instance);
+            }
+        },
+    )
+    .await
+    .map_err(|error| cluster.trouble("failed to list BundleInstances", error))?;
+    let mut of_instances = Vec::new();
+    let mut searches = BTreeMap::new();
+    for instance in &instances {
+        let mut operator = of_instance(instance, &details, &known);
+        let mut search = Search::new(from.kubernetes, to.kubernetes);
+        let accounts = look_at(cluster, instance, &mut search).await?;
+        let accounts = accounts.iter().map(String::as_str);
+        operator.calls = calls.of(accounts, from.kubernetes, to.kubernetes);
+        searches.insert(operator.name.clone(), search);
+        of_instances.push(operator);
+    }
+    if searches.values().any(|search| !search.is_idle()) {
+        roles(cluster, &mut searches).await?;
+    }
+    for operator in &mut of_instances {
+        if let Some(search) = searches.remove(&operator.name) {
+            operator.removals = search.end();
+        }
+    }
+    operators.append(&mut of_instances);
+    Ok(operators)
+}
+
+/// An instance, as its status tells of it.
+fn of_instance(instance: &BundleInstance, details: &Details, known: &Known<'_>) -> Operator {
+    let status = instance.status.clone().unwrap_or_default();
+    let facts = status.facts;
+    let image = status.resolved_source.and_then(|source| source.image);
+    let digest = image.and_then(|image| {
+        let (_, digest) = image.reference.rsplit_once('@')?;
+        Some(digest.to_owned())
+    });
+    // As the provisioner names what catalogs said of an installed bundle.
+    let key = match (&facts.package, &facts.cluster_service_version, &digest) {
+        (Some(package), Some(name), Some(digest)) => format!("{package}/{name}@{digest}"),
+        _ => String::new(),
+    };
+    let chosen = instance.annotations().get(labels::CHOSEN_BUNDLE);
+    let chosen: Option<ChosenBundle> = chosen.and_then(|text| serde_json::from_str(text).ok());
+    let mut overrides = status.overrides.into_iter();
+    let overridden = overrides.find(|it| it.constraint == Constraint::MaxOpenShiftVersion);
+    let namespace = status.install_namespace.unwrap_or_default();
+    let name = instance.name_any();
+    let is_its = |condition: &&OperatorCondition| {
+        let labels = condition.labels();
+        let label = |key| labels.get(key).map(String::as_str);
+        let is_labelled = label(labels::OWNER_KIND) == Some("BundleInstance")
+            && label(labels::OWNER_NAME) == Some(name.as_str());
+        let is_named = condition.namespace().as_deref() == Some(namespace.as_str())
+            && Some(condition.name_any()) == facts.cluster_service_version;
+        is_labelled || is_named
+    };
+    let condition = known.conditions.iter().find(is_its);
+    Operator {
+        kind: "BundleInstance",
+        maximum: details
+            .catalog_maxima
+            .get(&key)
+            .cloned()
+            .or(facts.max_open_shift_version),
+        overridden: overridden.map(|it| it.reason),
+        refusal: condition.and_then(olm::refusal),
+        said: known.said(&format!("{namespace}/{name}")),
+        package: facts.package,
+        bundle: facts.cluster_service_version,
+        version: facts.version,
+        image: digest,
+        channel: chosen
+            .map(|chosen| chosen.channel)
+            .filter(|channel| !channel.is_empty()),
+        namespace,
+        name,
+        ..Operator::default()
+    }
+}
+
+/// Looks at the objects of an instance, as they are listed; gives its ServiceAccounts.
+async fn look_at(
+    cluster: &Cluster,
+    instance: &BundleInstance,
+    search: &mut Search,
+) -> anyhow::Result<Accounts> {
+    let status = instance.status.as_ref();
+    let listed = status.and_then(|status| status.inventory.as_ref());
+    let mut kinds: Vec<InventoryKind> = listed.map(|it| it.kinds.clone()).unwrap_or_default();
+    kinds.extend(status::more(cluster, instance).await?);
+    let mut accounts = Accounts::new();
+    for kind in &kinds {
+        for (identity, _) in listing::entries(std::slice::from_ref(kind)) {
+            search.listed(&kind.api_version, || identity.clone(), &kind.kind);
+            if identity.group.is_empty() && identity.kind == "ServiceAccount" {
+                accounts.insert(format!("{}:{}", identity.namespace, identity.name));
+            }
+        }
+    }
+    Ok(accounts)
+}
+
+/// Looks at the roles of all instances, in as few requests as there can be.
+async fn roles(cluster: &Cluster, searches: &mut BTreeMap<String, Search>) -> anyhow::Result<()> {
+    for resource in [
+        ApiResource::erase::<ClusterRole>(&()),
+        ApiResource::erase::<Role>(&()),
+    ] {
+        let api: Api<DynamicObject> = Api::all_with(cluster.client.clone(), &resource);
+        let owned = format!("{}=BundleInstance", labels::OWNER_KIND);
+        let params = ListParams::default().limit(PAGE_OF_ROLES).labels(&owned);
+        let listed = each(&api, params, |role| {
+            let owner = role.labels().get(labels::OWNER_NAME);
+            let Some(search) = owner.and_then(|owner| searches.get_mut(owner)) else {
+                return;
+            };
+            let identity = Identity {
+                group: resource.group.clone(),
+                kind: resource.kind.clone(),
+                namespace: role.namespace().unwrap_or_default(),
+                name: role.name_any(),
+            };
+            search.rules(role.data.get("rules").unwrap_or(&Value::Null), || {
+                identity.clone()
+            });
+        });
+        listed.await.map_err(|error| {
+            cluster.trouble(format!("failed to list {}", resource.plural), error)
+        })?;
+    }
+    Ok(())
+}
+
+/// What the provisioner has written down about all of them.
+async fn details(
+    cluster: &Cluster,
+    live: &mut Live<'_>,
+    from: &Releases,
+) -> anyhow::Result<Details> {
+    if from.openshift.is_some() {
+        let served = live
+            .kind("config.openshift.io/v1", "ClusterOperator")
+            .await?;
+        if served.is_none() {
+            return Ok(Details::default());
+        }
+        let api: Api<ClusterOperator> = Api::all(cluster.client.clone());
+        let found = api.get_opt(AGGREGATED).await;
+        let found = found.map_err(|error| {
+            cluster.trouble(
+                format!("failed to read ClusterOperator {AGGREGATED}"),
+                error,
+            )
+        })?;
+        let extension = found.and_then(|it| it.status?.extension);
+        return Ok(extension
+            .and_then(|extension| serde_json::from_value(extension).ok())
+            .unwrap_or_default());
+    }
+    let served = live
+        .kind("core.rukpak.io/v1alpha1", "PlatformStatus")
+        .await?;
+    if served.is_none() {
+        return Ok(Details::default());
+    }
+    let api: Api<PlatformStatus> = Api::all(cluster.client.clone());
+    let found = api.get_opt(platform_status::NAME).await;
+    let found =
+        found.map_err(|error| cluster.trouble("failed to read the PlatformStatus", error))?;
+    Ok(found.and_then(|it| it.status).unwrap_or_default().details)
+}
+
+/// What operators say of themselves, where there is something to say it with.
+async fn conditions(
+    cluster: &Cluster,
+    live: &mut Live<'_>,
+) -> anyhow::Result<Vec<OperatorCondition>> {
+    let served = live
+        .kind("operators.coreos.com/v2", "OperatorCondition")
+        .await?;
+    let mut all = Vec::new();
+    if served.is_some() {
+        let api: Api<OperatorCondition> = Api::all(cluster.client.clone());
+        let params = ListParams::default().limit(PAGE);
+        each(&api, params, |it| all.push(it))
+            .await
+            .map_err(|error| cluster.trouble("failed to list OperatorConditions", error))?;
+    }
+    Ok(all)
+}
+
+/// Who was seen to call what goes, where that is counted. Whoever may not see it is told so, and everything else.
+async fn calls(cluster: &Cluster, live: &mut Live<'_>) -> anyhow::Result<Calls> {
+    let mut calls = Calls::default();
+    let kind = live
+        .kind("apiserver.openshift.io/v1", "APIRequestCount")
+        .await?;
+    let Some(kind) = kind else {
+        return Ok(calls);
+    };
+    let api: Api<Typed<Nothing, RequestCount>> =
+        Api::all_with(cluster.client.clone(), &kind.resource);
+    let params = ListParams::default().limit(PAGE_OF_COUNTS);
+    let listed = each(&api, params, |count| {
+        if let Some(status) = &count.status {
+            calls.add(&count.name_any(), status);
+        }
+    })
+    .await;
+    match listed {
+        Ok(()) => {}
+        Err(kube::Error::Api(status)) if status.code == 403 => message::warning(&format!(
+            "who calls APIs that go cannot be seen: {}",
+            status.message
+        )),
+        Err(error) => return Err(cluster.trouble("failed to list APIRequestCounts", error)),
+    }
+    if calls.is_incomplete() {
+        message::warning("not all calls to APIs that go are told: there are too many");
+    }
+    Ok(calls)
+}

@@ -1,0 +1,215 @@
+//! From which release to which. No I/O.
+
+use convert::removal::kubernetes_of;
+use manifests::{openshift::Release, version::KubeVersion};
+use serde::{Serialize, Serializer};
+
+/// The release of OpenShift 4 that is OpenShift 5.0.
+const FIVE: Release = Release::new(4, 23);
+
+/// The releases that a cluster has, or would have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Releases {
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    pub(crate) openshift: Option<Release>,
+    #[serde(serialize_with = "kubernetes_as_text")]
+    pub(crate) kubernetes: KubeVersion,
+}
+
+/// Why a cluster cannot be upgraded to a release.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoTarget {
+    #[error("the cluster runs OpenShift {here}: --to takes a release of OpenShift, such as {}", here.next())]
+    NotOpenShift { here: Release },
+    #[error("the cluster runs Kubernetes {here} and no OpenShift: --to takes 1.{}, or a later one", here.minor.saturating_add(1))]
+    NotKubernetes { here: KubeVersion },
+    #[error("the cluster runs {here} already; --to takes what comes after it, such as {next}")]
+    Same { here: String, next: String },
+    #[error(
+        "the cluster runs {here}, which is newer than {to}; no cluster goes back: --to takes {next}, or a later one"
+    )]
+    Below {
+        here: String,
+        to: Release,
+        next: String,
+    },
+    #[error("there is no OpenShift {to}: after 4.23, which is 5.0, comes 5.1")]
+    Unknown { to: Release },
+}
+
+impl Releases {
+    /// What comes next.
+    pub(crate) fn next(self) -> Self {
+        let Self {
+            openshift,
+            kubernetes,
+        } = self;
+        let following = KubeVersion::new(kubernetes.major, kubernetes.minor.saturating_add(1));
+        let openshift = openshift.map(Release::next);
+        Self {
+            openshift,
+            kubernetes: openshift.and_then(kubernetes_of).unwrap_or(following),
+        }
+    }
+
+    /// What is asked for, or what comes next.
+    pub(crate) fn to(self, asked: Option<Release>) -> Result<Self, NoTarget> {
+        let next = self.next();
+        let Some(to) = asked else {
+            return Ok(next);
+        };
+        let same = || NoTarget::Same {
+            here: self.to_string(),
+            next: next.name(),
+        };
+        let below = || NoTarget::Below {
+            here: self.to_string(),
+            to,
+            next: next.name(),
+        };
+        let Some(here) = self.openshift else {
+            let here = self.kubernetes;
+            return match to.major {
+                1 if to.minor > here.minor => Ok(Self {
+                    openshift: None,
+                    kubernetes: KubeVersion::new(1, to.minor),
+                }),
+                1 if to.minor == here.minor => Err(same()),
+                1 => Err(below()),
+                _ => Err(NoTarget::NotKubernetes { here }),
+            };
+        };
+        match to.major {
+            0..4 => Err(NoTarget::NotOpenShift { here }),
+            4 if to > FIVE => Err(NoTarget::Unknown { to }),
+            _ if to.normalized() == here.normalized() => Err(same()),
+            _ if to.is_after(here) => Ok(Self {
+                openshift: Some(to),
+                kubernetes: kubernetes_of(to).ok_or(NoTarget::Unknown { to })?,
+            }),
+            _ => Err(below()),
+        }
+    }
+
+    /// `4.21`, `1.36`: as --to takes it.
+    fn name(self) -> String {
+        match self.openshift {
+            Some(release) => release.to_string(),
+            None => self.kubernetes.to_string(),
+        }
+    }
+}
+
+impl std::fmt::Display for Releases {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.openshift {
+            Some(release) => write!(f, "OpenShift {release}"),
+            None => write!(f, "Kubernetes {}", self.kubernetes),
+        }
+    }
+}
+
+#[expect(clippy::ref_option, reason = "serde passes references")]
+fn as_text<S: Serializer>(release: &Option<Release>, serializer: S) -> Result<S::Ok, S::Error> {
+    match release {
+        Some(release) => serializer.collect_str(release),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn kubernetes_as_text<S: Serializer>(
+    version: &KubeVersion,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here(openshift: Option<&str>, minor: u64) -> Releases {
+        Releases {
+            openshift: openshift.map(|text| Release::read(text).unwrap()),
+            kubernetes: KubeVersion::new(1, minor),
+        }
+    }
+
+    #[test]
+    fn the_release_is_the_next_one_or_the_one_that_is_asked_for() {
+        for (openshift, kube, to, expected) in [
+            (Some("4.20"), 33, None, Ok("4.21 1.34")),
+            (Some("4.20"), 33, Some("4.22"), Ok("4.22 1.35")),
+            (Some("4.22"), 35, None, Ok("4.23 1.36")),
+            (Some("4.22"), 35, Some("5.0"), Ok("5.0 1.36")),
+            (Some("4.23"), 36, None, Ok("5.1 1.37")),
+            (Some("5.0"), 36, None, Ok("5.1 1.37")),
+            (None, 35, None, Ok("1.36")),
+            (None, 24, Some("1.36"), Ok("1.36")),
+            (
+                Some("4.20"),
+                33,
+                Some("4.20"),
+                Err("runs OpenShift 4.20 already; --to takes what comes after it, such as 4.21"),
+            ),
+            (
+                Some("4.23"),
+                36,
+                Some("5.0"),
+                Err("runs OpenShift 4.23 already; --to takes what comes after it, such as 5.1"),
+            ),
+            (Some("5.0"), 36, Some("4.23"), Err("already")),
+            (
+                Some("4.20"),
+                33,
+                Some("4.9"),
+                Err("which is newer than 4.9"),
+            ),
+            (
+                Some("5.1"),
+                37,
+                Some("4.23"),
+                Err("which is newer than 4.23"),
+            ),
+            (
+                Some("4.20"),
+                33,
+                Some("1.34"),
+                Err("--to takes a release of OpenShift, such as 4.21"),
+            ),
+            (
+                Some("4.20"),
+                33,
+                Some("4.24"),
+                Err("there is no OpenShift 4.24"),
+            ),
+            (
+                Some("4.20"),
+                33,
+                Some("7.1"),
+                Err("there is no OpenShift 7.1"),
+            ),
+            (None, 35, Some("1.35"), Err("runs Kubernetes 1.35 already")),
+            (None, 35, Some("1.0"), Err("which is newer than 1.0")),
+            (None, 35, Some("4.21"), Err("no OpenShift: --to takes 1.36")),
+            (None, 35, Some("2.0"), Err("--to takes 1.36")),
+        ] {
+            let to = to.map(|text| Release::read(text).unwrap());
+            let found = here(openshift, kube).to(to);
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => {
+                    let openshift = found
+                        .openshift
+                        .map(|it| format!("{it} "))
+                        .unwrap_or_default();
+                    assert_eq!(format!("{openshift}{}", found.kubernetes), expected);
+                }
+                (Err(error), Err(words)) => {
+                    let said = error.to_string();
+                    assert!(said.contains(words), "{said}");
+                }
+                (found, expected) => panic!("{found:?} {expected:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! `rukpak platform render`.
+
+use std::fs;
+
+use manifests::yaml;
+use serde_json::Value;
+use tests::Registry;
+
+use crate::{
+    bundle::{Place, Run},
+    catalog::CATALOG,
+};
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("catalog/tidewatch/catalog.yaml", CATALOG);
+    place
+}
+
+fn render(place: &Place, args: &[&str]) -> Run {
+    let mut all = vec!["platform", "render"];
+    all.extend(args);
+    if !args.contains(&"--catalog") {
+        all.extend(["--catalog", "catalog"]);
+    }
+    place.run(&all)
+}
+
+fn objects(run: &Run) -> Vec<Value> {
+    yaml::documents(run.out.as_bytes())
+        .map(Result::unwrap)
+        .collect()
+}
+
+fn names(objects: &[Value]) -> Vec<String> {
+    let text = |it: &Value| it.as_str().unwrap().to_owned();
+    objects
+        .iter()
+        .map(|it| format!("{} {}", text(&it["kind"]), text(&it["metadata"]["name"])))
+        .collect()
+}
+
+#[test]
+fn a_cluster_gets_the_provisioner_and_the_operators() {
+    let place = place();
+    let run = render(&place, &["tidewatch:stable@>=1.3.0 <2.0.0"]).exits(0);
+    let found = objects(&run);
+    let names = names(&found);
+    for name in [
+        "Namespace rukpak-system",
+        "CustomResourceDefinition bundleinstances.core.rukpak.io",
+        "CustomResourceDefinition platformoperators.platform.openshift.io",
+        "CustomResourceDefinition catalogsources.operators.coreos.com",
+        "ClusterRole provisioner",
+        "Deployment core",
+    ] {
+        assert!(names.iter().any(|it| it == name), "{name}: {names:?}");
+    }
+    assert_eq!(names[0], "Namespace rukpak-system");
+    let last = found.last().unwrap();
+    assert_eq!(last["kind"], "PlatformOperator");
+    assert_eq!(
+        last["spec"],
+        serde_json::json!({"package": {"name": "tidewatch"}, "channel": "stable", "version": ">=1.3.0 <2.0.0"})
+    );
+    assert_eq!(last.get("status"), None);
+    let list = render(&place, &["tidewatch", "-o", "json"]).exits(0).json();
+    assert_eq!(list["items"].as_array().unwrap().len(), found.len());
+}
+
+#[test]
+fn what_an_openshift_has_is_left_out() {
+    let place = place();
+    let args = ["tidewatch", "--openshift-version", "4.20.3"];
+    let names_of = |run: &Run| names(&objects(run));
+    let all = names_of(&render(&place, &args).exits(0));
+    assert!(
+        !all.iter()
+            .any(|it| it.ends_with("catalogsources.operators.coreos.com"))
+    );
+    assert!(
+        all.contains(&"ClusterRole provisioner-openshift".to_owned()),
+        "{all:?}"
+    );
+    let mut distinct = all.clone();
+    distinct.sort();
+    distinct.dedup();
+    assert!(distinct.len() + 8 > all.len(), "{all:?}"); // names in several namespaces
+    let run = render(
+        &place,
+        &[
+            "tidewatch",
+            "--openshift-version",
+            "4.20",
+            "--release-payload",
+        ],
+    )
+    .exits(0);
+    assert_eq!(
+        names_of(&run),
+        ["FeatureGate cluster", "PlatformOperator tidewatch"]
+    );
+    assert!(run.err.contains("cannot be taken back"), "{run:?}");
+    render(&place, &["tidewatch", "--release-payload"]).exits(2);
+}
+
+#[test]
+fn what_cannot_be_installed_is_told_before_anything_is_written() {
+    let place = place();
+    for (args, words) in [
+        (
+            &["tidewacth"][..],
+            "no catalog has a package tidewacth; is it tidewatch?",
+        ),
+        (&["prometheus"], "\"rukpak catalog list packages\""),
+        (
+            &["tidewatch:stabel"],
+            "has no channel \"stabel\"; it has candidate, stable",
+        ),
+        (
+            &["tidewatch@>=9.0.0"],
+            "is not in the range of versions asked for",
+        ),
+        (
+            &["tidewatch:candidate@1.4.x", "--openshift-version", "4.21"],
+            "requires OpenShift <= 4.20 but the cluster is 4.21",
+        ),
+        (
+            &["tidewatch@>=1.3.0", "--kube-version", "1.24.3"],
+            "requires Kubernetes >= 1.27.0 but the cluster is 1.24.3",
+        ),
+        (&["tidewatch", "tidewatch"], "named twice"),
+        (
+            &["tidewatch", "--catalog-source", "mine"],
+            "is no image in a registry",
+        ),
+    ] {
+        let mut all = args.to_vec();
+        all.extend(["--output-dir", "out"]);
+        let run = render(&place, &all).exits(1);
+        assert!(run.err.contains(words), "{words}: {run:?}");
+        assert_eq!(run.out, "");
+        assert!(!place.path("out").exists());
+    }
+    // All problems at once.
+    let run = render(&place, &["tidewacth", "etcd", "tidewatch"]).exits(1);
+    assert!(
+        run.err
+            .ends_with("error: nothing is written: 2 packages cannot be installed\n"),
+        "{run:?}"
+    );
+    for (name, words) in [
+        ("Foo_Bar!", "package \"Foo_Bar!\""),
+        ("a@x", "range"),
+        ("tidewatch:", "behind the colon"),
+    ] {
+        let run = render(&place, &[name]).exits(2);
+        assert!(run.err.contains(words), "{run:?}");
+    }
+    let run = render(&place, &["tidewatch", "--catalog", "nowhere"]).exits(1);
+    assert!(run.err.contains("cannot be read"), "{run:?}");
+    place.write(
+        "catalog/broken.json",
+        "{\"schema\": \"olm.package\", \"name\": \"broken\"}",
+    );
+    let run = render(&place, &["broken"]).exits(1);
+    assert!(
+        run.err
+            .contains("package broken of catalog catalog cannot be used: "),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn what_is_deprecated_is_a_warning() {
+    let place = place();
+    let run = render(&place, &["tidewatch@1.2.0"]).exits(0);
+    assert!(
+        run.err.contains(
+            "warning: tidewatch: bundle tidewatch.v1.2.0 is deprecated: 1.2.0 measures in fathoms"
+        ),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn an_installers_folder_keeps_what_is_in_it() {
+    let place = place();
+    place.write("manifests/cvo-overrides.yaml", "theirs");
+    let args = ["tidewatch", "--output-dir", "manifests"];
+    render(&place, &args).exits(0);
+    let files = place.list("manifests");
+    let ours: Vec<&String> = files
+        .iter()
+        .filter(|it| it.starts_with("0000_50_rukpak_"))
+        .collect();
+    assert_eq!(ours.len() + 1, files.len());
+    assert!(files.contains(&"cvo-overrides.yaml".to_owned()));
+    assert!(
+        ours[0].ends_with("-namespace-rukpak-system.yaml"),
+        "{ours:?}"
+    );
+    assert!(
+        ours.last()
+            .unwrap()
+            .ends_with("-platformoperator-tidewatch.yaml"),
+        "{ours:?}"
+    );
+    for name in &ours {
+        let text = fs::read(place.path(&format!("manifests/{name}"))).unwrap();
+        assert_eq!(yaml::documents(&text).count(), 1, "{name}");
+    }
+    // Nothing is replaced unasked, and nothing of an earlier run stays.
+    let run = render(
+        &place,
+        &["tidewatch", "-o", "json", "--output-dir", "manifests"],
+    )
+    .exits(1);
+    assert!(
+        run.err.contains("exists already") && run.err.contains("--force"),
+        "{run:?}"
+    );
+    assert_eq!(place.list("manifests"), files);
+    render(
+        &place,
+        &[
+            "tidewatch",
+            "-o",
+            "json",
+            "--output-dir",
+            "manifests",
+            "--force",
+        ],
+    )
+    .exits(0);
+    let after = place.list("manifests");
+    assert!(
+        after.iter().all(
+            |it| it.rsplit_once('.').is_some_and(|(_, end)| end == "json")
+                || it == "cvo-overrides.yaml"
+        ),
+        "{after:?}"
+    );
+    assert_eq!(place.read("manifests/cvo-overrides.yaml"), "theirs");
+    assert_eq!(after.len(), files.len());
+}
+
+#[test]
+fn catalogs_that_are_images_come_along() {
+    let place = place();
+    let registry = Registry::plain();
+    let image = registry.image("tide/catalog:v1");
+    let file = "FROM scratch\nCOPY catalog /configs\nLABEL operators.operatorframework.io.index.configs.v1=/configs\n";
+    tests::Buildah::new().publish(file, &place.path(""), &image, &[]);
+    let run = render(
+        &place,
+        &[
+            "tidewatch",
+            "--catalog",
+            &image,
+            "--tls-verify=false",
+            "--catalog-source",
+            "tides",
+            "--catalog-namespace",
+            "catalogs",
+        ],
+    )
+    .exits(0);
+    let found = objects(&run);
+    let source = found
+        .iter()
+        .find(|it| it["kind"] == "CatalogSource")
+        .unwrap();
+    assert_eq!(source["metadata"]["namespace"], "catalogs");
+    assert_eq!(source["spec"]["image"], image.as_str());
+    let operator = found.last().unwrap();
+    assert_eq!(
+        operator["spec"]["catalog"],
+        serde_json::json!({"name": "tides", "namespace": "catalogs"})
+    );
+    let deployment = found.iter().find(|it| it["kind"] == "Deployment").unwrap();
+    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        .as_array()
+        .unwrap();
+    assert!(
+        args.contains(&"--catalog-namespaces=rukpak-system,catalogs".into()),
+        "{args:?}"
+    );
+}

@@ -1,0 +1,213 @@
+//! `rukpak upgrade-check`.
+
+mod olm;
+mod scene;
+
+use std::fs;
+
+use cluster::{Cluster, DryRun};
+use manifests::api::definitions;
+use serde_json::{Value, json};
+
+use self::scene::{DIGEST, bare, catalog, instance, package, put, run};
+pub(crate) use self::scene::{become_openshift, count};
+use crate::world::{plain, text, unique, world};
+
+/// A control plane with our definitions.
+async fn ours() -> Cluster {
+    let cluster = bare().await;
+    // Nothing is there that could be looked at.
+    run(&cluster, &[])
+        .exits(1)
+        .says("neither BundleInstances nor ClusterServiceVersions");
+    for definition in definitions::all() {
+        let name = definition.metadata.name.clone().unwrap();
+        let definition = serde_json::to_value(definition).unwrap();
+        cluster.apply(&definition, DryRun::No).await.unwrap();
+        cluster.wait_established(&name).await.unwrap();
+    }
+    cluster
+}
+
+/// What is told to programs, and the effect of each operator.
+fn effects(cluster: &Cluster, args: &[&str], code: i32) -> (Value, Vec<String>) {
+    let mut all = vec!["-o", "json"];
+    all.extend(args);
+    let told = run(cluster, &all).exits(code).json();
+    let mut effects = Vec::new();
+    for operator in told["operators"].as_array().unwrap() {
+        for finding in operator["findings"].as_array().unwrap() {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            effects.push(format!(
+                "{} {}",
+                text(&operator["name"]),
+                text(&finding["effect"])
+            ));
+        }
+    }
+    (told, effects)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_openshift_is_told_what_blocks_it_and_what_comes_first() {
+    let cluster = ours().await;
+    become_openshift(&cluster, "4.22.3").await;
+    let empty = run(&cluster, &[]).exits(0);
+    assert_eq!(
+        empty.out,
+        "OpenShift 4.22 to 4.23 (Kubernetes 1.36 to 1.36): 0 operators, nothing blocks\n"
+    );
+    let overrides =
+        json!([{"constraint": "maxOpenShiftVersion", "digest": DIGEST, "reason": "tested by us"}]);
+    for (name, maximum, more) in [
+        ("fine", Some("5.0"), json!({})),
+        ("mute", None, json!({})),
+        ("old", Some("4.22"), json!({})),
+        ("stuck", Some("4.22"), json!({})),
+        ("tested", Some("4.22"), json!({"overrides": overrides})),
+        ("waiting", Some("4.1"), json!({"installedBundleName": null})),
+    ] {
+        instance(&cluster, name, maximum, more).await;
+    }
+    let (told, found) = effects(&cluster, &[], 3);
+    let expected = [
+        "mute Unknown",
+        "old Blocks",
+        "stuck Blocks",
+        "tested Overridden",
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(
+        (&told["blocked"], &told["to"]["openshift"]),
+        (&json!(true), &json!("4.23"))
+    );
+    // Several releases ahead, what runs on the next one is in the way, too.
+    let (_, found) = effects(&cluster, &["--to", "5.1"], 3);
+    assert!(found.contains(&"fine Blocks".to_owned()), "{found:?}");
+    catalogs_count(&cluster);
+    for (args, code, words) in [
+        (&["--to", "4.22"][..], 1, "runs OpenShift 4.22 already"),
+        (&["--to", "4.9"], 1, "newer than 4.9"),
+        (&["--to", "1.36"], 1, "takes a release of OpenShift"),
+        (&["--to", "4.99"], 1, "there is no OpenShift 4.99"),
+        (&["--to", "4.23.1"], 2, "without a patch"),
+        (&["--to", "latest"], 2, "without a patch"),
+        (&["--catalog", "/nowhere"], 1, "cannot be read"),
+    ] {
+        let run = run(&cluster, args).exits(code).says(words);
+        assert_eq!(run.out, "");
+    }
+    the_provisioner_has_the_last_word(&cluster).await;
+    // What stands in a status is somebody's text.
+    let evil = "4.22\u{1b}[2J\u{202e}";
+    instance(&cluster, "evil", Some(evil), json!({"version": evil})).await;
+    let run = run(&cluster, &[]).exits(3);
+    assert!(run.out.contains("evil/evil"), "{run:?}");
+    assert!(!run.out.contains(['\u{1b}', '\u{202e}']), "{run:?}");
+}
+
+/// Where no catalog is named, what the provisioner has written down counts: what catalogs said of a bundle, and its remedy.
+async fn the_provisioner_has_the_last_word(cluster: &Cluster) {
+    let object = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
+        "metadata": {"name": "platform-operators-aggregated"}, "spec": {},
+    });
+    let remedy = "it runs on OpenShift 4.22 at most: upgrade it to 0.9.5, which runs on 4.23";
+    let extension = json!({
+        "operators": 2, "installed": 2,
+        "concerns": [{"operator": "old/old", "effect": "Blocks", "message": remedy}],
+        "catalogMaxima": {format!("stuck/stuck.v1.0.0@{DIGEST}"): "\"5.0\""},
+    });
+    put(cluster, object, Some(json!({"extension": extension}))).await;
+    let told = run(cluster, &[]).exits(3);
+    assert!(told.out.contains(remedy), "{told:?}");
+    assert!(!told.out.contains("stuck/stuck"), "{told:?}");
+    // It speaks of the next release, and of no other.
+    let told = run(cluster, &["--to", "5.1"]).exits(3);
+    assert!(!told.out.contains("0.9.5"), "{told:?}");
+    assert!(told.out.contains("stuck/stuck"), "{told:?}");
+}
+
+/// A catalog may have what runs then, and may know better about what is installed.
+fn catalogs_count(cluster: &Cluster) {
+    let folder = catalog(&[
+        package(
+            "old",
+            &[("1.0.0", "4.22"), ("1.1.0", "4.23"), ("1.2.0", "4.22")],
+        ),
+        package("stuck", &[("1.0.0", "5.1")]),
+    ]);
+    let told = run(cluster, &["--catalog", text(&folder)]).exits(3);
+    let mut lines = told.out.lines();
+    let line = lines.find(|line| line.starts_with("old/old")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!((words[2], words[3]), ("blocks", "1.1.0"), "{told:?}");
+    assert!(!told.out.contains("stuck/stuck"), "{told:?}");
+    let end = ": 5 operators, 1 blocks, of 1 it is not known\n";
+    assert!(told.out.ends_with(end), "{told:?}");
+    let (told, _) = effects(cluster, &["--catalog", text(&folder)], 3);
+    assert_eq!(told["operators"][2]["unblockedBy"]["version"], "1.1.0");
+    let folder = catalog(&[
+        package("old", &[("1.0.0", "5.0")]),
+        package("stuck", &[("1.0.0", "5.1")]),
+    ]);
+    let told = run(cluster, &["--catalog", text(&folder)]).exits(0);
+    assert!(told.out.contains("nothing blocks"), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_kubernetes_only_what_goes_and_who_refuses_counts() {
+    let world = world().await;
+    let name = unique("goes");
+    let bundle = plain(&[&name], "one");
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": [{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}],
+    });
+    fs::write(bundle.path().join("manifests/role.yaml"), role.to_string()).unwrap();
+    world.run(&["install", &name, text(&bundle)]).exits(0);
+    let run = world.run(&["upgrade-check", "-o", "json"]).exits(0);
+    let told = run.json();
+    assert_eq!(told["from"], json!({"kubernetes": "1.36"}));
+    assert_eq!(
+        (&told["to"]["kubernetes"], &told["blocked"]),
+        (&json!("1.37"), &json!(false))
+    );
+    let operators = told["operators"].as_array().unwrap();
+    let ours = operators
+        .iter()
+        .find(|it| it["name"] == name.as_str())
+        .unwrap();
+    assert_eq!(ours["findings"].as_array().unwrap().len(), 1);
+    assert_eq!(ours["findings"][0]["effect"], "Warns");
+    assert_eq!(
+        ours["removals"]["found"][0]["apiVersion"],
+        "networking.k8s.io/v1beta1"
+    );
+    // All removals on the way count, and what is not known is said.
+    let run = world
+        .run(&["upgrade-check", "--to", "1.41", "-o", "json"])
+        .exits(0);
+    assert!(
+        run.err
+            .contains("only that is known which Kubernetes 1.36 has announced"),
+        "{run:?}"
+    );
+    for (to, words) in [
+        ("1.36", "runs Kubernetes 1.36 already"),
+        ("1.30", "newer than 1.30"),
+        ("4.20", "no OpenShift"),
+    ] {
+        world
+            .run(&["upgrade-check", "--to", to])
+            .exits(1)
+            .says(words);
+    }
+    // Whoever may not look is told what is missing.
+    let (_folder, nobody) = world.somebody(&unique("nobody"), &[]).await;
+    world
+        .run_as(&nobody, &["upgrade-check"])
+        .exits(1)
+        .says("ask an administrator");
+    world.remove(&name);
+}

@@ -1,0 +1,120 @@
+//! What an OLM has installed.
+
+use cluster::{Cluster, DryRun};
+use serde_json::{Value, json};
+
+use super::scene::{bare, become_openshift, catalog, count, define, module, package, put, run};
+use crate::world::text;
+
+/// An OpenShift with OLM's definitions.
+async fn with_olm() -> Cluster {
+    let cluster = bare().await;
+    let folder = module("opm", "github.com/operator-framework/api");
+    let file = |name| format!("crds/operators.coreos.com_{name}.yaml");
+    for name in [
+        "clusterserviceversions",
+        "operatorconditions",
+        "catalogsources",
+    ] {
+        let definition = (&*format!("{name}.operators.coreos.com"), &*file(name));
+        define(&cluster, &folder, &[definition]).await;
+    }
+    become_openshift(&cluster, "4.23.5").await;
+    for namespace in ["operators", "other"] {
+        let object =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        cluster.apply(&object, DryRun::No).await.unwrap();
+    }
+    cluster
+}
+
+/// A ClusterServiceVersion as OLM writes it when it has installed it into the namespace `operators`.
+fn csv(namespace: &str, name: &str, maximum: &str, labels: &Value) -> Value {
+    let properties = json!({"properties": [
+        {"type": "olm.package", "value": {"packageName": "tide", "version": "1.0.0"}},
+        {"type": "olm.maxOpenShiftVersion", "value": maximum},
+    ]});
+    let rule = json!({"apiGroups": ["networking.k8s.io"], "resources": ["servicecidrs"], "verbs": ["list"]});
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels, "annotations": {
+            "olm.operatorNamespace": "operators", "operatorframework.io/properties": properties.to_string(),
+        }},
+        "spec": {"displayName": "Tide", "version": "1.0.0", "install": {"strategy": "deployment", "spec": {
+            "deployments": [], "clusterPermissions": [{"serviceAccountName": "tide", "rules": [rule]}],
+        }}},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
+    let cluster = with_olm().await;
+    let busy = json!([{"type": "Upgradeable", "status": "False", "reason": "Migrating", "message": "3\nof 7\u{1b}[31m",
+                       "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    for object in [
+        csv("operators", "tide.v1.0.0", "5.0", &json!({})),
+        // Copies do not count.
+        csv(
+            "other",
+            "tide.v1.0.0",
+            "4.1",
+            &json!({"olm.copiedFrom": "operators"}),
+        ),
+        csv("other", "tide.v0.9.0", "4.1", &json!({})),
+        json!({
+            "apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition",
+            "metadata": {"name": "tide.v1.0.0", "namespace": "operators"}, "spec": {"conditions": busy},
+        }),
+        json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": "mine", "namespace": "operators"},
+            "spec": {"sourceType": "grpc", "image": "quay.io/tide/catalog:v1"},
+        }),
+    ] {
+        put(&cluster, object, None).await;
+    }
+    for (api, account) in [
+        ("servicecidrs.v1beta1.networking.k8s.io", "operators:tide"),
+        (
+            "ipaddresses.v1beta1.networking.k8s.io",
+            "kube-system:somebody",
+        ),
+    ] {
+        count(&cluster, api, "1.37", account, 12).await;
+    }
+
+    let run_text = run(&cluster, &[])
+        .exits(3)
+        .says("such as quay.io/tide/catalog:v1 (CatalogSource operators/mine)");
+    let name = "operators/tide.v1.0.0";
+    let cells = |line: &'static str| line.split('|').collect::<Vec<_>>();
+    let lines: Vec<Vec<&str>> = run_text
+        .out
+        .lines()
+        .map(|line| {
+            line.split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .collect()
+        })
+        .collect();
+    let rows = [
+        "blocks|-|it runs on OpenShift 5.0 at most",
+        "blocks|-|it asks not to be upgraded: Migrating: 3 of 7 [31m",
+        "may break|-|ServiceAccount operators/tide called servicecidrs.v1beta1.networking.k8s.io 12 times within a day, which \
+         Kubernetes 1.37 does not serve",
+        "may break|-|ClusterServiceVersion operators/tide.v1.0.0 names the resource of ServiceCIDR, of which Kubernetes 1.37 \
+         does not serve networking.k8s.io/v1beta1 any more: make sure that the operator uses networking.k8s.io/v1",
+    ];
+    let mut expected = vec![cells("OPERATOR|VERSION|EFFECT|UNBLOCKED BY|WHY")];
+    expected.extend(rows.map(|row| [vec![name, "1.0.0"], cells(row)].concat()));
+    let end = "OpenShift 4.23 to 5.1 (Kubernetes 1.36 to 1.37): 1 operator, 1 blocks, 1 may break";
+    expected.push(vec![end]);
+    assert_eq!(lines, expected);
+    // What comes after it in a catalog, though OLM tells no digest.
+    let folder = catalog(&[package("tide", &[("1.0.0", ""), ("1.1.0", "5.1")])]);
+    let run_text = run(&cluster, &["--catalog", text(&folder), "-o", "json"]).exits(3);
+    let told = run_text.json();
+    assert_eq!(told["operators"][0]["unblockedBy"]["bundle"], "tide.v1.1.0");
+    assert_eq!(told["operators"][0]["calls"][0]["count"], 12);
+}

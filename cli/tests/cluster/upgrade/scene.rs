@@ -1,0 +1,218 @@
+//! Control planes with definitions of OpenShift and OLM, as these publish them, and what is written there.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use cluster::{Cluster, Controllers, DryRun, Options};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::{ApiResource, DynamicObject},
+};
+use manifests::{object::group_version, yaml};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::world::{Run, binary};
+
+/// A control plane without anything in it.
+pub(super) async fn bare() -> Cluster {
+    let options = Options {
+        controllers: Controllers::Off,
+        ..Options::default()
+    };
+    Cluster::start_with(&options).await.unwrap()
+}
+
+/// The folder of a Go module that has definitions, as it is pinned for these tests.
+pub(super) fn module(pinned: &str, name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/cluster")
+        .join(pinned);
+    let go = |args: &[&str]| {
+        let output = Command::new("go")
+            .args(args)
+            .arg(name)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    go(&["mod", "download"]);
+    go(&["list", "-m", "-f", "{{.Dir}}"]).trim_end().into()
+}
+
+/// Applies definitions, by their names and files below the module's folder.
+pub(super) async fn define(cluster: &Cluster, folder: &Path, definitions: &[(&str, &str)]) {
+    for (name, file) in definitions {
+        let bytes = fs::read(folder.join(file)).unwrap();
+        let definition = yaml::documents(&bytes).next().unwrap().unwrap();
+        assert_eq!(definition["metadata"]["name"], *name);
+        cluster.apply(&definition, DryRun::No).await.unwrap();
+        cluster.wait_established(name).await.unwrap();
+    }
+}
+
+/// Makes an OpenShift of a cluster, as far as anybody asks.
+pub(crate) async fn become_openshift(cluster: &Cluster, version: &str) {
+    let folder = module("openshift", "github.com/openshift/api");
+    define(
+        cluster,
+        &folder,
+        &[
+            (
+                "clusterversions.config.openshift.io",
+                "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
+            ),
+            (
+                "clusteroperators.config.openshift.io",
+                "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
+            ),
+            (
+                "apirequestcounts.apiserver.openshift.io",
+                "apiserver/v1/zz_generated.crd-manifests/kube-apiserver_apirequestcounts.crd.yaml",
+            ),
+        ],
+    )
+    .await;
+    let spec = json!({"clusterID": "00000000-0000-0000-0000-000000000000"});
+    let entry = json!({
+        "state": "Completed", "version": version, "image": "", "verified": true,
+        "startedTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T01:00:00Z",
+    });
+    let status = json!({
+        "desired": {"version": version, "image": ""}, "history": [entry], "observedGeneration": 1, "versionHash": "",
+        "availableUpdates": null,
+    });
+    let object = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"}, "spec": spec,
+    });
+    put(cluster, object, Some(status)).await;
+}
+
+/// Counts requests of a ServiceAccount, as the apiserver of an OpenShift does.
+pub(crate) async fn count(
+    cluster: &Cluster,
+    api: &str,
+    removed: &str,
+    account: &str,
+    requests: u64,
+) {
+    let user = json!({
+        "username": format!("system:serviceaccount:{account}"), "userAgent": "operator/v1", "requestCount": requests,
+        "byVerb": [{"verb": "list", "requestCount": requests}],
+    });
+    let node = json!({"nodeName": "10.0.0.1", "requestCount": requests, "byUser": [user]});
+    let hour = json!({"requestCount": requests, "byNode": [node]});
+    let status = json!({
+        "conditions": [], "removedInRelease": removed, "requestCount": requests, "currentHour": hour, "last24h": [hour],
+    });
+    let object = json!({
+        "apiVersion": "apiserver.openshift.io/v1", "kind": "APIRequestCount", "metadata": {"name": api},
+        "spec": {"numberOfUsersToReport": 10},
+    });
+    put(cluster, object, Some(status)).await;
+}
+
+/// Writes an object, and its status if there is one.
+pub(crate) async fn put(cluster: &Cluster, mut object: Value, status: Option<Value>) {
+    cluster.apply(&object, DryRun::No).await.unwrap();
+    let Some(status) = status else { return };
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    let name = text(&object["metadata"]["name"]);
+    let (group, version) = group_version(&api_version);
+    let resource = ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        plural: format!("{}s", kind.to_ascii_lowercase()),
+        api_version: api_version.clone(),
+        kind,
+    };
+    let api: Api<DynamicObject> = Api::all_with(cluster.client().unwrap(), &resource);
+    object.as_object_mut().unwrap().remove("spec");
+    object["status"] = status;
+    let params = PatchParams::apply("tests").force();
+    api.patch_status(&name, &params, &Patch::Apply(object))
+        .await
+        .unwrap();
+}
+
+pub(super) fn run(cluster: &Cluster, args: &[&str]) -> Run {
+    let mut command = Command::new(binary());
+    command
+        .arg("upgrade-check")
+        .args(args)
+        .arg("--kubeconfig")
+        .arg(cluster.kubeconfig_path());
+    command.stdin(Stdio::null()).output().unwrap().into()
+}
+
+pub(super) const DIGEST: &str =
+    "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// An instance with a status as the provisioner writes it.
+pub(super) async fn instance(cluster: &Cluster, name: &str, maximum: Option<&str>, more: Value) {
+    let spec = json!({
+        "provisionerClassName": "core-rukpak-io-registry",
+        "template": {"spec": {"source": {"type": "image", "image": {"ref": format!("quay.io/{name}:v1")}}}},
+    });
+    let mut status = json!({
+        "installedBundleName": format!("{name}-1"), "installNamespace": name, "package": name, "version": "1.0.0",
+        "clusterServiceVersion": format!("{name}.v1.0.0"), "appliedDigest": DIGEST,
+        "resolvedSource": {"type": "image", "image": {"ref": format!("quay.io/{name}@{DIGEST}")}},
+    });
+    if let Some(maximum) = maximum {
+        status["maxOpenShiftVersion"] = maximum.into();
+    }
+    for (key, value) in more.as_object().unwrap() {
+        let fields = status.as_object_mut().unwrap();
+        fields.remove(key);
+        if !value.is_null() {
+            fields.insert(key.clone(), value.clone());
+        }
+    }
+    let object = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": name}, "spec": spec,
+    });
+    put(cluster, object, Some(status)).await;
+}
+
+/// A package whose versions replace one another, each with its maximum.
+pub(super) fn package(name: &str, versions: &[(&str, &str)]) -> String {
+    let mut text =
+        json!({"schema": "olm.package", "name": name, "defaultChannel": "stable"}).to_string();
+    let mut entries = Vec::new();
+    for (at, (version, maximum)) in versions.iter().enumerate() {
+        let mut entry = json!({"name": format!("{name}.v{version}")});
+        if let Some((before, _)) = at.checked_sub(1).map(|at| versions[at]) {
+            entry["replaces"] = format!("{name}.v{before}").into();
+        }
+        entries.push(entry);
+        let mut properties = vec![
+            json!({"type": "olm.package", "value": {"packageName": name, "version": version}}),
+        ];
+        if !maximum.is_empty() {
+            properties.push(json!({"type": "olm.maxOpenShiftVersion", "value": maximum}));
+        }
+        let bundle = json!({
+            "schema": "olm.bundle", "package": name, "name": format!("{name}.v{version}"),
+            "image": format!("quay.io/{name}@{DIGEST}"), "properties": properties,
+        });
+        text.push_str(&bundle.to_string());
+    }
+    let channel =
+        json!({"schema": "olm.channel", "package": name, "name": "stable", "entries": entries});
+    text + &channel.to_string()
+}
+
+pub(super) fn catalog(packages: &[String]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("catalog.json"), packages.concat()).unwrap();
+    folder
+}

@@ -1,0 +1,284 @@
+//! Which accounts were seen to call APIs that go, as OpenShift counts requests (`APIRequestCount`,
+//! `apiserver.openshift.io/v1`).
+//!
+//! Each such object is about one resource in one version: its name is `flowschemas.v1beta3.flowcontrol.apiserver.k8s.io`.
+//! It has the last 24 hours, and of each hour and node the ten users, or up to a hundred, with the most requests. So a call
+//! that is in there was made; one that is not may have been made, too.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use manifests::{object::shortened, version::KubeVersion};
+use serde::{Deserialize, Serialize};
+
+/// What the names of all ServiceAccounts begin with.
+const ACCOUNT: &str = "system:serviceaccount:";
+/// How many pairs of account and API are kept. A cluster has some hundreds of accounts, and few APIs that go.
+const MOST: usize = 20_000;
+/// The longest name that is kept, in characters: what the apiserver admits is shorter.
+const LONGEST: usize = 400;
+
+/// As much of the status of an `APIRequestCount` as is read here.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RequestCount {
+    /// The first release of Kubernetes that does not serve the API: `1.32`. Empty if none is announced.
+    pub removed_in_release: Option<String>,
+    /// Hour by hour; the current one is among them.
+    pub last24h: Option<Vec<Hour>>,
+}
+
+/// An hour.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Hour {
+    /// By the node that was asked.
+    pub by_node: Option<Vec<Node>>,
+}
+
+/// A node.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Node {
+    /// By who asked, and with what program.
+    pub by_user: Option<Vec<User>>,
+}
+
+/// Who asked.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct User {
+    /// `system:serviceaccount:etcd:etcd-operator`.
+    pub username: String,
+    /// How often.
+    pub request_count: i64,
+}
+
+/// What an account was seen to call within a day.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Call {
+    /// Resource, version and group: `flowschemas.v1beta3.flowcontrol.apiserver.k8s.io`.
+    pub api: String,
+    /// The first minor release of Kubernetes 1 that does not serve it.
+    pub until: u64,
+    /// The ServiceAccount: `namespace:name`.
+    pub account: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            api,
+            until,
+            account,
+            count,
+        } = self;
+        let account = account.replacen(':', "/", 1);
+        let times = if *count == 1 { "time" } else { "times" };
+        write!(
+            f,
+            "ServiceAccount {account} called {api} {count} {times} within a day, which Kubernetes 1.{until} does not serve"
+        )
+    }
+}
+
+/// All calls to APIs that go.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// By account, as `namespace:name`.
+    by_account: BTreeMap<String, Vec<Call>>,
+    pairs: usize,
+    is_incomplete: bool,
+}
+
+impl Calls {
+    /// Adds what was counted of an API, if its end is known; `name` is that of the object.
+    pub fn add(&mut self, name: &str, count: &RequestCount) {
+        let release = count.removed_in_release.as_deref();
+        let Some(release) = release.and_then(|text| text.parse::<KubeVersion>().ok()) else {
+            return;
+        };
+        if release.major != 1 {
+            return;
+        }
+        let mut by_account: BTreeMap<&str, u64> = BTreeMap::new();
+        let nodes = count.last24h.iter().flatten();
+        let nodes = nodes.flat_map(|hour| hour.by_node.iter().flatten());
+        for user in nodes.flat_map(|node| node.by_user.iter().flatten()) {
+            if let Some(account) = user.username.strip_prefix(ACCOUNT) {
+                let times = u64::try_from(user.request_count).unwrap_or_default();
+                let sum = by_account.entry(account).or_default();
+                *sum = sum.saturating_add(times);
+            }
+        }
+        let api = shortened(name, LONGEST);
+        for (account, count) in by_account {
+            if self.pairs >= MOST {
+                self.is_incomplete = true;
+                return;
+            }
+            self.pairs += 1;
+            let account = shortened(account, LONGEST);
+            self.by_account
+                .entry(account.clone())
+                .or_default()
+                .push(Call {
+                    api: api.clone(),
+                    until: release.minor,
+                    account,
+                    count,
+                });
+        }
+    }
+
+    /// What ServiceAccounts, each as `namespace:name`, have called that one release serves and a later one does not.
+    pub fn of<'a>(
+        &self,
+        accounts: impl IntoIterator<Item = &'a str>,
+        from: KubeVersion,
+        to: KubeVersion,
+    ) -> BTreeSet<Call> {
+        let calls = accounts
+            .into_iter()
+            .filter_map(|account| self.by_account.get(account));
+        calls
+            .flatten()
+            .filter(|call| from.minor < call.until && call.until <= to.minor)
+            .cloned()
+            .collect()
+    }
+
+    /// Whether there was too much to keep.
+    pub fn is_incomplete(&self) -> bool {
+        self.is_incomplete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn kube(minor: u64) -> KubeVersion {
+        KubeVersion::new(1, minor)
+    }
+
+    fn count(removed: &str, users: &[(&str, i64)]) -> RequestCount {
+        let users: Vec<Value> = users
+            .iter()
+            .map(|(name, count)| {
+                json!({"username": name, "userAgent": "x", "requestCount": count, "byVerb": null})
+            })
+            .collect();
+        let node = json!({"nodeName": "a", "requestCount": 1, "byUser": users});
+        let hour = json!({"byNode": [node], "requestCount": 1});
+        let status = json!({
+            "removedInRelease": removed, "requestCount": 5, "conditions": [],
+            "currentHour": hour, "last24h": [hour, {"requestCount": 0}, hour],
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn accounts_are_told_what_they_called_that_goes() {
+        let mut calls = Calls::default();
+        let etcd = "system:serviceaccount:etcd:operator";
+        calls.add(
+            "flowschemas.v1beta3.flowcontrol.apiserver.k8s.io",
+            &count(
+                "1.32",
+                &[
+                    (etcd, 3),
+                    ("system:admin", 9),
+                    ("system:serviceaccount:a:b", 1),
+                ],
+            ),
+        );
+        calls.add("cronjobs.v1beta1.batch", &count("1.25", &[(etcd, 1)]));
+        calls.add("pods.v1", &count("", &[(etcd, 100)]));
+        for (account, from, to, expected) in [
+            (
+                "etcd:operator",
+                31,
+                32,
+                vec![("flowschemas.v1beta3.flowcontrol.apiserver.k8s.io", 6)],
+            ),
+            (
+                "etcd:operator",
+                24,
+                32,
+                vec![
+                    ("cronjobs.v1beta1.batch", 2),
+                    ("flowschemas.v1beta3.flowcontrol.apiserver.k8s.io", 6),
+                ],
+            ),
+            ("etcd:operator", 32, 33, vec![]),
+            (
+                "a:b",
+                31,
+                32,
+                vec![("flowschemas.v1beta3.flowcontrol.apiserver.k8s.io", 2)],
+            ),
+            ("etcd", 31, 32, vec![]),
+            ("", 0, 99, vec![]),
+        ] {
+            let found = calls.of([account], kube(from), kube(to));
+            let found: Vec<_> = found
+                .iter()
+                .map(|call| (call.api.as_str(), call.count))
+                .collect();
+            assert_eq!(found, expected, "{account} {from} {to}");
+        }
+        let said = calls.of(["etcd:operator"], kube(24), kube(25)).pop_first();
+        assert_eq!(
+            said.unwrap().to_string(),
+            "ServiceAccount etcd/operator called cronjobs.v1beta1.batch 2 times within a day, which Kubernetes 1.25 does not \
+             serve"
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_says_nothing_and_much_of_it_is_bounded() {
+        let mut calls = Calls::default();
+        let name = "system:serviceaccount:a:b";
+        for removed in ["soon", "1", "2.0", "1.x", "-1.30"] {
+            calls.add("x.v1", &count(removed, &[(name, 1)]));
+        }
+        calls.add(
+            "x.v1",
+            &count("1.30", &[(name, i64::MIN), ("system:serviceaccount:", 1)]),
+        );
+        let found = calls.of(["a:b"], kube(29), kube(30));
+        assert_eq!(found.first().unwrap().count, 0);
+        for status in [
+            json!({}),
+            json!({"last24h": null}),
+            json!({"last24h": [{"byNode": null}, {}]}),
+        ] {
+            let count: RequestCount = serde_json::from_value(status).unwrap();
+            calls.add("x.v1", &count);
+        }
+        for number in 0..300 {
+            let users: Vec<String> = (0..100).map(|user| format!("{name}{user}")).collect();
+            let users: Vec<(&str, i64)> = users.iter().map(|user| (user.as_str(), 1)).collect();
+            calls.add(
+                &format!("{number}{}", "x".repeat(5000)),
+                &count("1.30", &users),
+            );
+        }
+        assert!(calls.is_incomplete());
+        let found = calls.of(["a:b7"], kube(29), kube(30));
+        assert!(
+            found
+                .iter()
+                .all(|call| call.api.chars().count() <= LONGEST + 1)
+        );
+        assert!(found.len() < 300);
+    }
+}

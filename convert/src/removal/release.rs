@@ -1,0 +1,57 @@
+//! Which Kubernetes a release of OpenShift has.
+
+use manifests::{openshift::Release, version::KubeVersion};
+
+/// The first release of OpenShift 4 that took the next Kubernetes, as each one since has.
+const FIRST: u64 = 3;
+/// What is between both numbers since then.
+const APART: u64 = 13;
+/// The release of OpenShift 4 that is OpenShift 5.0.
+const FIVE: u64 = 23;
+
+/// The Kubernetes that a release of OpenShift has: 1.(N+13) for 4.N. So it is from 4.3 (1.16) on, says Red Hat's list "What
+/// version of the Kubernetes API is included with each OpenShift 4.x release?" (solution 4870701), and each release's notes.
+/// 5.0 is 4.23, and 5.N is taken to go on from there. Nothing for what came before, and for what is no release.
+///
+/// ```
+/// use convert::removal::kubernetes_of;
+/// use manifests::{openshift::Release, version::KubeVersion};
+/// assert_eq!(kubernetes_of(Release::new(4, 16)), Some(KubeVersion::new(1, 29)));
+/// ```
+pub fn kubernetes_of(release: Release) -> Option<KubeVersion> {
+    let of_four = match (release.major, release.minor) {
+        (4, minor @ FIRST..=FIVE) => minor,
+        (5, minor) => minor.checked_add(FIVE)?,
+        _ => return None,
+    };
+    Some(KubeVersion::new(1, of_four.checked_add(APART)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_release_takes_the_next_kubernetes() {
+        for (release, minor) in [
+            ((4, 1), None),
+            ((4, 2), None),
+            ((4, 3), Some(16)),
+            ((4, 8), Some(21)),
+            ((4, 12), Some(25)),
+            ((4, 16), Some(29)),
+            ((4, 20), Some(33)),
+            ((4, 23), Some(36)),
+            ((4, 24), None),
+            ((5, 0), Some(36)),
+            ((5, 1), Some(37)),
+            ((5, u64::MAX), None),
+            ((3, 11), None),
+            ((0, 0), None),
+        ] {
+            let release = Release::new(release.0, release.1);
+            let expected = minor.map(|minor| KubeVersion::new(1, minor));
+            assert_eq!(kubernetes_of(release), expected, "{release}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What the next minor version of the cluster means for installed operators: which of them use APIs that it does not serve,
+//! and which upgrade of an operator comes before.
+//!
+//! ```text
+//!  inventory: every object, in which API ──┐
+//!  roles of the inventory, read once ──────┼── what goes with the next Kubernetes ──► a sentence each
+//!  APIRequestCounts, every half an hour ───┘
+//! ```
+//!
+//! The inventory is in the status, and tells in which API an object was applied; only roles have to be read, with the rights
+//! of the instance's own account. That is done by one task, one instance at a time, and kept until what is applied is
+//! something else, or the cluster another one; nobody waits for it. The bundle itself is not asked: a store that was lost
+//! would be filled again for it.
+//!
+//! The next minor version of OpenShift has the next one of Kubernetes ([`convert::removal::kubernetes_of`]), so the
+//! apiserver's own version is all that has to be known.
+
+mod counts;
+mod look;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use catalog::{
+    choose::{self, Installed, Offer, Request},
+    model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
+};
+use manifests::{
+    api::instance::BundleInstance,
+    openshift::Release,
+    range::Range,
+    version::{self, Version},
+};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use self::state::{State, Step};
+use crate::{context::Context, watches::Pauses};
+
+/// What installed instances use of APIs that go with the next minor version of Kubernetes.
+#[derive(Debug, Default)]
+pub struct Uses {
+    state: Mutex<State>,
+    changes: watch::Sender<u64>,
+    /// There is something to look at.
+    work: Notify,
+}
+
+// === impl Uses ===
+
+impl Uses {
+    /// What an instance uses, a sentence each. What is not known yet is looked at from now on, and `changes` tells when it
+    /// is known; until then, what was known last is what counts.
+    pub fn of(&self, instance: &Arc<BundleInstance>) -> Arc<[String]> {
+        let (told, is_known) = self.state().of(instance);
+        if !is_known {
+            self.work.notify_one();
+        }
+        told
+    }
+
+    /// Counts the changes of what is known.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Forgets instances that are gone.
+    pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        self.state().retain(is_there);
+    }
+
+    /// How many instances use something that goes.
+    pub fn count(&self) -> usize {
+        self.state().count()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is known.
+    fn change(&self, change: impl FnOnce(&mut State) -> bool) {
+        if change(&mut self.state()) {
+            self.changes.send_modify(|it| *it = it.wrapping_add(1));
+        }
+    }
+
+    /// Looks at one instance after the other.
+    async fn look(&self, ctx: &Context) {
+        let mut versions = ctx.versions.changes();
+        let mut pauses = Pauses::default();
+        loop {
+            versions.mark_unchanged();
+            let step = match ctx.versions.kubernetes().await {
+                Ok(version) => {
+                    self.change(|state| state.runs(version));
+                    self.state().next()
+                }
+                Err(error) => {
+                    debug!(%error, "the version of the cluster is not known, and so not what goes with the next one");
+                    Some(Step::Later)
+                }
+            };
+            match step {
+                Some(Step::Look(instance, span)) => match look::at(ctx, &instance, span).await {
+                    Ok(seen) => {
+                        self.change(|state| state.learn(&instance, span, seen));
+                        ctx.metrics.instances_with_apis_that_go(self.count());
+                        pauses = Pauses::default();
+                        continue;
+                    }
+                    Err(error) => {
+                        debug!(%error, "an instance could not be looked at for APIs that go; it is tried again");
+                        self.state().again(instance);
+                    }
+                },
+                Some(Step::Later) => {}
+                None => {
+                    tokio::select! {
+                        () = self.work.notified() => {}
+                        changed = versions.changed() => if changed.is_err() { return },
+                    }
+                    continue;
+                }
+            }
+            tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+        }
+    }
+}
+
+/// Finds out what is asked for, until `stop`.
+pub async fn run(ctx: Context, stop: CancellationToken) {
+    let uses = &ctx.uses;
+    tokio::select! {
+        () = uses.look(&ctx) => {}
+        () = counts::follow(&ctx, uses) => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+/// How an operator is upgraded, where somebody has said so.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Following<'a> {
+    /// Along this channel; else the package's default, or one that has what is installed.
+    pub channel: Option<&'a str>,
+    /// To these versions only.
+    pub range: Option<&'a Range>,
+    /// The catalog that it came from.
+    pub catalog: Option<&'a str>,
+}
+
+/// The newest version that an installed operator can be upgraded to on the cluster as it is, and that runs on a later
+/// release, too; `offers` are of its package.
+pub fn unblocked_by(
+    instance: &BundleInstance,
+    following: Following<'_>,
+    offers: &[Offer<'_>],
+    (running, kubernetes): (Release, Option<&Version>),
+    release: Release,
+) -> Option<String> {
+    let facts = &instance.status.as_ref()?.facts;
+    let version = facts.version.as_deref();
+    let installed = Installed {
+        name: facts.cluster_service_version.clone()?,
+        version: version
+            .and_then(|it| version::strict(it).ok())
+            .map(|version| Packed {
+                version,
+                release: None,
+            }),
+        catalog: following.catalog.map(str::to_owned),
+    };
+    let request = Request {
+        package: facts.package.as_deref()?,
+        channel: following.channel,
+        range: following.range,
+        minor: None,
+        installed: Some(&installed),
+        openshift: Some(running),
+        kubernetes,
+        media_types: &[REGISTRY_V1, PLAIN_V0],
+    };
+    let choice = choose::ahead(&request, release, offers)?;
+    Some(choice.version.to_string())
+}

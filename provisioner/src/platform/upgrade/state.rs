@@ -1,0 +1,202 @@
+//! What is known, and what is to be found out. No I/O.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use convert::removal::{Removals, calls::Calls};
+use kube::ResourceExt as _;
+use manifests::{api::instance::BundleInstance, version::KubeVersion};
+
+/// How many uses of one instance are told.
+const MOST_TOLD: usize = 64;
+
+/// Everything.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    span: Option<Span>,
+    known: HashMap<String, Known>,
+    /// In the order in which they were asked for.
+    queue: VecDeque<String>,
+    asked: HashMap<String, Arc<BundleInstance>>,
+    calls: Calls,
+}
+
+/// The version of Kubernetes that there is, and the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) from: KubeVersion,
+    pub(super) to: KubeVersion,
+}
+
+/// What has to be done.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Look at an instance.
+    Look(Arc<BundleInstance>, Span),
+    /// Wait a little.
+    Later,
+}
+
+/// What was seen of an instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// In its objects.
+    pub(super) removals: Removals,
+    /// Its ServiceAccounts, as `namespace:name`.
+    pub(super) accounts: Vec<String>,
+}
+
+/// What is known of an instance.
+#[derive(Debug)]
+struct Known {
+    key: Key,
+    seen: Seen,
+    told: Arc<[String]>,
+}
+
+/// What it was known for: another content, or another cluster, is another thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Key {
+    uid: String,
+    applied: Option<String>,
+    objects: i64,
+    span: Option<Span>,
+}
+
+impl State {
+    /// What an instance uses, as far as it is known; and whether that is the latest.
+    pub(super) fn of(&mut self, instance: &Arc<BundleInstance>) -> (Arc<[String]>, bool) {
+        let name = instance.name_any();
+        let Some(key) = key(instance, self.span) else {
+            self.known.remove(&name);
+            return (Arc::default(), true);
+        };
+        let known = self
+            .known
+            .get(&name)
+            .filter(|known| known.key.uid == key.uid);
+        let told = known
+            .map(|known| Arc::clone(&known.told))
+            .unwrap_or_default();
+        let is_known = self.span.is_some() && known.is_some_and(|known| known.key == key);
+        if !is_known {
+            self.ask(name, Arc::clone(instance));
+        }
+        (told, is_known)
+    }
+
+    fn ask(&mut self, name: String, instance: Arc<BundleInstance>) {
+        if self.asked.insert(name.clone(), instance).is_none() {
+            self.queue.push_back(name);
+        }
+    }
+
+    /// What could not be looked at is looked at after the others, unless it was asked for anew.
+    pub(super) fn again(&mut self, instance: Arc<BundleInstance>) {
+        let name = instance.name_any();
+        if !self.asked.contains_key(&name) {
+            self.ask(name, instance);
+        }
+    }
+
+    /// The next one to be looked at.
+    pub(super) fn next(&mut self) -> Option<Step> {
+        let span = self.span?;
+        while let Some(name) = self.queue.pop_front() {
+            if let Some(instance) = self.asked.remove(&name) {
+                return Some(Step::Look(instance, span));
+            }
+        }
+        None
+    }
+
+    /// The cluster runs this version. Tells whether that is news: then everything has to be asked for anew.
+    pub(super) fn runs(&mut self, from: KubeVersion) -> bool {
+        let to = KubeVersion::new(from.major, from.minor.saturating_add(1));
+        let span = Some(Span { from, to });
+        let is_other = self.span != span;
+        self.span = span;
+        is_other && !self.known.is_empty()
+    }
+
+    /// Something was seen. Tells whether there is something else to be said.
+    pub(super) fn learn(&mut self, instance: &BundleInstance, span: Span, seen: Seen) -> bool {
+        let Some(key) = key(instance, Some(span)) else {
+            return false;
+        };
+        let told = told(&seen, &self.calls, span);
+        let before = self.known.insert(
+            instance.name_any(),
+            Known {
+                key,
+                seen,
+                told: Arc::clone(&told),
+            },
+        );
+        before.map(|before| before.told).unwrap_or_default() != told
+    }
+
+    /// Requests were counted. Tells whether there is something else to be said.
+    pub(super) fn counted(&mut self, calls: Calls) -> bool {
+        self.calls = calls;
+        let mut is_other = false;
+        for known in self.known.values_mut() {
+            let Some(span) = known.key.span else { continue };
+            let told = told(&known.seen, &self.calls, span);
+            is_other |= told != known.told;
+            known.told = told;
+        }
+        is_other
+    }
+
+    /// Forgets instances that are gone.
+    pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.known.retain(|name, _| is_there(name));
+        self.asked.retain(|name, _| is_there(name));
+        self.queue.retain(|name| is_there(name));
+    }
+
+    /// How many instances there is something to be said of.
+    pub(super) fn count(&self) -> usize {
+        self.known
+            .values()
+            .filter(|known| !known.told.is_empty())
+            .count()
+    }
+}
+
+/// Nothing, if nothing is installed.
+fn key(instance: &BundleInstance, span: Option<Span>) -> Option<Key> {
+    let status = instance.status.as_ref()?;
+    status.installed_bundle_name.as_ref()?;
+    Some(Key {
+        uid: instance.uid().unwrap_or_default(),
+        applied: status.applied_digest.clone(),
+        objects: status.inventory.as_ref().map_or(0, |it| it.count),
+        span,
+    })
+}
+
+/// A sentence for each use.
+fn told(seen: &Seen, calls: &Calls, span: Span) -> Arc<[String]> {
+    let accounts = seen.accounts.iter().map(String::as_str);
+    let calls = calls.of(accounts, span.from, span.to);
+    let total = seen.removals.found.len() + calls.len();
+    let removals = seen.removals.found.iter().map(ToString::to_string);
+    let calls = calls.iter().map(ToString::to_string);
+    let mut told: Vec<String> = calls.chain(removals).take(MOST_TOLD).collect();
+    if total > told.len() {
+        let more = total - told.len();
+        told.push(format!(
+            "{more} more uses of APIs that go with Kubernetes 1.{}",
+            span.to.minor
+        ));
+    }
+    // That something could not be looked at is no use of anything.
+    if seen.removals.is_incomplete && !told.is_empty() {
+        told.push("it may use more: not everything of it could be looked at".to_owned());
+    }
+    told.into()
+}
