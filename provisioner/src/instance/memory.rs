@@ -53,6 +53,7 @@ pub(super) struct Shared {
     bundles: Store<Bundle>,
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
     memories: Mutex<HashMap<String, Slot>>,
+    has_conditions: AtomicBool,
 }
 
 struct Slot {
@@ -146,6 +147,23 @@ impl Shared {
             bundles,
             wake,
             memories: Mutex::default(),
+            has_conditions: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the cluster has OperatorConditions.
+    pub(super) fn has_conditions(&self) -> bool {
+        self.has_conditions.load(Ordering::Relaxed)
+    }
+
+    /// The cluster has OperatorConditions, or has none: that shapes what is installed, so every instance is looked at.
+    pub(super) fn find_conditions(&self, found: bool) {
+        if self.has_conditions.swap(found, Ordering::Relaxed) == found {
+            return;
+        }
+        let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in memories.keys() {
+            let _ = self.wake.send(ObjectRef::new(name));
         }
     }
 

@@ -5,17 +5,21 @@
 //! | 44, 45, 46, 47, 48, 62, 63, 64 | [`days::the_cluster_is_told_of_its_platform_operators`] |
 //! | 4, 8, 13, 14 (nothing but `Upgradeable` says no), 20, 21 | [`gate::a_maximum_closes_the_gate_and_a_catalog_opens_it`] |
 //! | 1, 2, 6, 7, 28, 36 | [`gate::what_olm_has_installed_counts_and_its_copies_do_not`] |
+//! | an operator asks not to be upgraded | [`asking::an_operator_asks_not_to_be_upgraded_and_the_gate_closes`] |
 //! | 9, 12 on Kubernetes | [`elsewhere::a_cluster_without_cluster_operators_has_a_gate_as_well`] |
 //! | 31, 33 (nothing is said before everything is known) | [`days::the_cluster_is_told_of_its_platform_operators`] |
 //! | 65 (who makes it, who writes it) | [`payload::the_release_payload_makes_the_operators_and_names_the_release`] |
 //!
 //! What is concluded in every other row is a plain function, with tables beside it: `platform/aggregate`, `platform/gate`.
 
+mod asking;
 mod days;
 mod elsewhere;
 mod gate;
 mod many;
 mod payload;
+
+use std::{path::Path, process::Command};
 
 use cluster::{Cluster, DryRun};
 use kube::{
@@ -113,19 +117,26 @@ async fn operator_becomes(
     .await
 }
 
-/// `CustomResourceDefinition` of a namespaced kind that takes everything.
-fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
-            "versions": [{
-                "name": version, "served": true, "storage": true, "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    })
+/// Applies OLM's own definition of a kind, from the Go module that has it, and tells its name.
+async fn define(cluster: &Cluster, plural: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/gotypes");
+    let script = "go mod download github.com/operator-framework/api >&2 &&
+                  go list -m -f '{{.Dir}}' github.com/operator-framework/api";
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let module = String::from_utf8(output.stdout).unwrap();
+    let file = format!("crds/operators.coreos.com_{plural}.yaml");
+    let bytes = std::fs::read(Path::new(module.trim_end()).join(file)).unwrap();
+    let definition = yaml::documents(&bytes).next().unwrap().unwrap();
+    cluster.apply(&definition, DryRun::No).await.unwrap();
+    let name = definition["metadata"]["name"].as_str().unwrap();
+    cluster.wait_established(name).await.unwrap();
+    name.to_owned()
 }
 
 /// Changes any object as the administrator.

@@ -144,7 +144,7 @@ async fn prepare<'a>(
         .accounts
         .client(instance.spec.service_account.as_ref())
         .map_err(|error| soon(target, "no client can be made", &error))?;
-    let converted = convert(instance, &instance.spec, ctx, target.bundle).await?;
+    let converted = convert(instance, &instance.spec, shared, target.bundle).await?;
     let had = memory.inventory.clone().unwrap_or_default();
     let (objects, existing) =
         without_existing_namespace(converted.objects, &client, &owner, &converted.namespace).await;

@@ -6,14 +6,19 @@
     reason = "readers have one signature, whether or not they need all of it"
 )]
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::CustomResource;
+use std::borrow::Cow;
+
+use k8s_openapi::{
+    NamespaceResourceScope,
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
+};
+use kube::{CustomResource, Resource};
 use manifests::{
     api::{
         bounds, condition,
         config::{ClusterOperator, ClusterVersion},
         instance::BundleInstance,
-        operator_condition::OperatorCondition,
+        operator_condition::{OperatorCondition, OperatorConditionSpec, OperatorConditionStatus},
         platform::PlatformOperator,
         platform_status::PlatformStatus,
     },
@@ -46,6 +51,46 @@ pub(super) struct ServiceStatus {
     /// `Copied`, for one.
     #[serde(default)]
     reason: Option<String>,
+}
+
+/// An OperatorCondition: unlike other objects it may have no spec, and who has made one so must not close the gate.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Asked {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: OperatorConditionSpec,
+    #[serde(default)]
+    status: Option<OperatorConditionStatus>,
+}
+
+impl Resource for Asked {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        OperatorCondition::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        OperatorCondition::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        OperatorCondition::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        OperatorCondition::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
 }
 
 /// `namespace/name`, or the name of what is in no namespace.
@@ -104,7 +149,12 @@ pub(super) fn version(version: ClusterVersion) -> Option<Cluster> {
     Some(version.status.unwrap_or_default().cluster())
 }
 
-pub(super) fn refusal(condition: OperatorCondition) -> Option<(String, String)> {
+pub(super) fn refusal(asked: Asked) -> Option<(String, String)> {
+    let condition = OperatorCondition {
+        metadata: asked.metadata,
+        spec: asked.spec,
+        status: asked.status,
+    };
     let refusal = condition.refusal()?;
     Some((
         shortened(&refusal.reason, LONGEST_MESSAGE),

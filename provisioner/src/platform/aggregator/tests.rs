@@ -268,6 +268,29 @@ fn facts_with(operator: ClusterOperator) -> Facts {
 }
 
 #[test]
+fn an_operator_condition_without_a_spec_asks_for_nothing() {
+    let of = |object: Value| read::refusal(serde_json::from_value(object).unwrap());
+    let metadata = json!({"name": "etcd.v1", "namespace": "ns"});
+    assert_eq!(of(json!({"metadata": metadata})), None);
+    assert_eq!(
+        of(json!({"metadata": metadata, "status": null, "spec": {}})),
+        None
+    );
+    let asks = json!([{
+        "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "x".repeat(9000),
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]);
+    let (reason, message) =
+        of(json!({"metadata": metadata, "spec": {"conditions": asks}})).unwrap();
+    assert_eq!(
+        (reason.as_str(), message.chars().count() < 500),
+        ("Busy", true)
+    );
+    let accepted = of(json!({"metadata": metadata, "status": {"conditions": asks}}));
+    assert!(accepted.is_some());
+}
+
+#[test]
 fn of_an_object_no_more_is_kept_than_is_needed() {
     let instance = instance("etcd", "4.12");
     assert_eq!(instance.spec.template.spec.source.image, None);
