@@ -179,10 +179,14 @@ async fn options(
             choice.name
         );
     }
+    // As the provisioner asks.
+    let mut live = Live::new(cluster, &[]);
+    let condition = live.kind("operators.coreos.com/v2", "OperatorCondition");
     Ok(Options {
         class: choice.class,
         install_namespace: own.or(namespace),
         kube_version,
+        operator_condition: condition.await?.is_some(),
         deployment_config: config,
         limits: choice.limits,
         ..Options::default()

@@ -36,6 +36,8 @@ pub struct Options {
     pub kube_version: KubeVersion,
     /// What the admin changes in the operator's pods.
     pub deployment_config: Option<DeploymentConfig>,
+    /// Whether the cluster has OperatorConditions (`operators.coreos.com/v2`), so that a registry+v1 operator gets one.
+    pub operator_condition: bool,
     /// How much a bundle's documents may demand; `values` counts for all of them together.
     pub limits: yaml::Limits,
 }

@@ -201,7 +201,8 @@ fn list<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
     list.as_array_mut()
 }
 
-fn by_name(holder: &mut Value, key: &str, more: &[Value]) {
+/// Replaces the entries of the same name, and adds the others.
+pub(crate) fn by_name(holder: &mut Value, key: &str, more: &[Value]) {
     if more.is_empty() {
         return;
     }

@@ -6,10 +6,12 @@
 //! | [`accounts`] | ServiceAccounts of permissions and Deployments, merged with those shipped |
 //! | [`permissions`] | every permission becomes cluster-wide |
 //! | [`deployments`] | the install strategy's Deployments, with what OLM adds to their pods |
+//! | [`condition`] | the OperatorCondition, where the cluster has such objects |
 //! | [`pods`] | what every apiserver refuses in a Deployment |
 //! | [`extra`] | everything else the bundle ships |
 
 pub(crate) mod accounts;
+pub(crate) mod condition;
 pub(crate) mod deployments;
 pub(crate) mod extra;
 pub(crate) mod namespace;
@@ -49,6 +51,9 @@ pub(crate) fn objects(
     let mut generated = accounts::objects(input.csv, input.namespace, &shipped, findings);
     generated.extend(permissions::objects(input.csv, input.namespace, findings));
     generated.extend(deployments::objects(input, findings));
+    if input.options.operator_condition {
+        generated.extend(condition::objects(input.csv, input.namespace));
+    }
     let mut unique: BTreeMap<Identity, Object> = identified(generated).collect();
     let generated: BTreeSet<Identity> = unique.keys().cloned().collect();
 

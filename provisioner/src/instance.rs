@@ -32,6 +32,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use futures::{Stream, StreamExt as _, future};
 use kube::{
     Api, Client, ResourceExt as _,
+    core::GroupVersionKind,
     runtime::{
         Controller, WatchStreamExt as _, controller,
         reflector::{self, ObjectRef, store::Writer},
@@ -39,7 +40,10 @@ use kube::{
     },
 };
 use manifests::api::{bundle::Bundle, instance::BundleInstance};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -63,21 +67,27 @@ pub async fn run(
     let (wake, called) = mpsc::unbounded_channel();
     let (bundles, writer) = reflector::store();
     let (listed, mut are_listed) = watch::channel(false);
-    let watched = tokio::spawn(watch_bundles(
+    // They end with this.
+    let mut beside = JoinSet::new();
+    beside.spawn(watch_bundles(
         ctx.client.clone(),
         writer,
         listed,
         wake.clone(),
     ));
-    // Without the first list every instance would look as if it had no Bundle.
-    tokio::select! {
-        _ = are_listed.wait_for(|listed| *listed) => {}
-        () = stop.cancelled() => {
-            watched.abort();
-            return;
-        }
-    }
     let shared = Arc::new(Shared::new(ctx, bundles, wake));
+    let (answer, mut is_answered) = watch::channel(false);
+    beside.spawn(find_conditions(Arc::clone(&shared), answer));
+    // Without the first list every instance would look as if it had no Bundle, and without the answer as if its operator
+    // were to have no OperatorCondition.
+    let known = async {
+        let _ = are_listed.wait_for(|listed| *listed).await;
+        let _ = is_answered.wait_for(|answered| *answered).await;
+    };
+    tokio::select! {
+        () = known => {}
+        () = stop.cancelled() => return,
+    }
     let ctx = &shared.ctx;
     let (store, writer) = reflector::store();
     let mut ready = Some(ready);
@@ -133,7 +143,11 @@ pub async fn run(
         )
         .trigger_backoff(NoPause)
         .graceful_shutdown_on(stop.clone().cancelled_owned());
-    let waiting = tokio::spawn(retry_when_apis_change(Arc::clone(&shared), stop.clone()));
+    beside.spawn(retry_when_apis_change(Arc::clone(&shared), stop.clone()));
+    beside.spawn(retry_when_versions_change(
+        Arc::clone(&shared),
+        stop.clone(),
+    ));
     controller
         .run(reconcile::reconcile, reconcile::failed, shared)
         .for_each(|result| {
@@ -149,8 +163,6 @@ pub async fn run(
             future::ready(())
         })
         .await;
-    waiting.abort();
-    watched.abort();
 }
 
 /// Keeps the store of Bundles, tells when they are listed, and wakes the instances that they belong to.
@@ -209,5 +221,34 @@ async fn retry_when_apis_change(shared: Arc<Shared>, stop: CancellationToken) {
             changed = changes.changed() => if changed.is_err() { return },
         }
         shared.wake_those_missing_apis();
+    }
+}
+
+/// Wakes the instances that were refused whenever the cluster may be another one, or catalogs say something new of how long
+/// bundles run.
+async fn retry_when_versions_change(shared: Arc<Shared>, stop: CancellationToken) {
+    let mut catalogs = shared.ctx.catalogs.changes();
+    let mut versions = shared.ctx.versions.changes();
+    loop {
+        let changed = tokio::select! {
+            () = stop.cancelled() => return,
+            changed = catalogs.changed() => changed,
+            changed = versions.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
+        shared.wake_those_refused();
+    }
+}
+
+/// Follows whether the cluster has OperatorConditions, and tells once that is known.
+async fn find_conditions(shared: Arc<Shared>, answered: watch::Sender<bool>) {
+    let wanted = GroupVersionKind::gvk("operators.coreos.com", "v2", "OperatorCondition");
+    let served = shared.ctx.kinds.served(&wanted);
+    let mut served = std::pin::pin!(served);
+    while let Some(kind) = served.next().await {
+        shared.find_conditions(kind.is_some());
+        answered.send_replace(true);
     }
 }

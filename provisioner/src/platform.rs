@@ -10,10 +10,12 @@
 //!  PlatformOperators, what OLM manages ── conflict ── whose is the package?
 //! ```
 //!
-//! These are plain functions over values: nothing is asked of anybody. What acts on them is in [`operator`]; what is used of
-//! APIs that go, and so has to be asked for, in [`upgrade`].
+//! These are plain functions over values: nothing is asked of anybody. What acts on them is in [`operator`], for each
+//! platform operator, and in the aggregator, for all of them; what is used of APIs that go, and so has to be asked for, is
+//! in [`upgrade`].
 
 pub mod aggregate;
+pub(crate) mod aggregator;
 pub mod approval;
 pub mod conflict;
 pub mod gate;

@@ -62,6 +62,8 @@ impl Conversion {
             },
             kube_version: *kube_version,
             deployment_config: config.as_ref().map(deployment_config).transpose()?,
+            // What a cluster has is known where there is one.
+            operator_condition: false,
             limits: limits.yaml(),
         })
     }

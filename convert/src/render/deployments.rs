@@ -11,7 +11,7 @@ use crate::{
     csv::DEPLOYMENTS,
     overlay,
     property::{self, Property},
-    render::{Input, pods},
+    render::{Input, condition, pods},
     report::Findings,
 };
 
@@ -66,6 +66,9 @@ pub(crate) fn objects(input: &Input<'_>, findings: &mut Findings) -> Vec<Value> 
         });
         if let Some(config) = &input.options.deployment_config {
             overlay::apply(config, &mut deployment);
+        }
+        if input.options.operator_condition {
+            condition::tell(&mut deployment, csv);
         }
         let place = csv.at(&Path::from(DEPLOYMENTS).index(index).key("spec"));
         pods::check(&deployment, &place, findings);

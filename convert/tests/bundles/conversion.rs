@@ -269,6 +269,59 @@ fn a_deployment_config_changes_every_deployment() {
 }
 
 #[test]
+fn an_operator_is_given_its_condition_where_there_are_such_objects() {
+    let has = |conversion: &convert::Conversion| {
+        let objects = conversion.objects.as_ref().unwrap().iter();
+        let kinds = objects.map(manifests::object::Object::kind);
+        kinds
+            .filter(|kind| ["OperatorCondition", "Role", "RoleBinding"].contains(kind))
+            .count()
+    };
+    let without = Bundle::good().convert();
+    assert_eq!(has(&without), 0);
+    let options = Options {
+        operator_condition: true,
+        // The name that is not the operator's would be written to in vain.
+        deployment_config: Some(
+            DeploymentConfig::try_from(
+                json!({"env": [{"name": "OPERATOR_CONDITION_NAME", "value": "other"}]}),
+            )
+            .unwrap(),
+        ),
+        ..Options::default()
+    };
+    let conversion = Bundle::good().convert_with(&options);
+    assert_eq!(has(&conversion), 3);
+    let condition = object(&conversion, "OperatorCondition", "tide.v1.4.0");
+    let namespace = &condition["metadata"]["namespace"];
+    assert_eq!(condition["apiVersion"], "operators.coreos.com/v2");
+    let of_kind = |kind: &str| {
+        let objects = conversion.objects.as_ref().unwrap();
+        let found = objects.iter().find(|object| object.kind() == kind);
+        found.unwrap().value()
+    };
+    let (role, binding) = (of_kind("Role"), of_kind("RoleBinding"));
+    assert_eq!(role["rules"][0]["resourceNames"], json!(["tide.v1.4.0"]));
+    assert_eq!(&role["metadata"]["namespace"], namespace);
+    assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+    assert_eq!(
+        binding["subjects"],
+        json!([{"kind": "ServiceAccount", "name": "tide", "namespace": namespace}])
+    );
+    let deployment = object(&conversion, "Deployment", "tide-operator");
+    assert_eq!(
+        deployment["spec"]["template"]["spec"]["containers"][0]["env"],
+        json!([{"name": "EMPTY"}, {"name": "OPERATOR_CONDITION_NAME", "value": "tide.v1.4.0"}])
+    );
+
+    // Nobody would write it.
+    let conversion = Bundle::good()
+        .csv("/spec/install/spec/deployments", json!([]))
+        .convert_with(&options);
+    assert_eq!(has(&conversion), 0);
+}
+
+#[test]
 fn what_an_apiserver_refuses_in_a_deployment_is_told() {
     let template = "/spec/install/spec/deployments/0/spec/template/spec";
     let twice = json!([{"name": "A"}, {"name": "A"}]);

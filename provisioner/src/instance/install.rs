@@ -15,11 +15,10 @@ use manifests::{
         labels,
     },
     object::{group_version, shortened},
-    version::KubeVersion,
 };
 use tracing::{info, warn};
 
-use self::attempt::attempt;
+use self::{attempt::attempt, key::Shape};
 pub(super) use self::{
     attempt::{plan, take_over},
     converted::convert,
@@ -79,7 +78,11 @@ pub(super) async fn run(
             return failed(shared, memory, instance, failure, "version".to_owned());
         }
     };
-    let key = key::of(&instance.spec, target.bundle, version);
+    let cluster = Shape {
+        version,
+        has_conditions: shared.has_conditions(),
+    };
+    let key = key::of(&instance.spec, target.bundle, cluster);
     let is_new =
         status.applied_digest.as_ref() != Some(&key) || has_api_at_last(shared, status).await;
     if !is_new {
@@ -111,7 +114,7 @@ pub(super) async fn run(
             kept: None,
             again: Some(left),
         };
-        keep(instance, shared, memory, version, installed, &mut settled).await;
+        keep(instance, shared, memory, cluster, installed, &mut settled).await;
         return settled;
     }
     match Box::pin(attempt(instance, shared, memory, status, target, &key)).await {
@@ -144,7 +147,7 @@ pub(super) async fn run(
             // After a restart nobody has said yet what to watch.
             maintain::watch(instance, shared, memory).await;
             let mut settled = failed(shared, memory, instance, failure, tried);
-            keep(instance, shared, memory, version, installed, &mut settled).await;
+            keep(instance, shared, memory, cluster, installed, &mut settled).await;
             settled
         }
     }
@@ -156,7 +159,7 @@ async fn keep(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
-    version: KubeVersion,
+    cluster: Shape,
     installed: Option<&Bundle>,
     settled: &mut Settled,
 ) {
@@ -168,7 +171,7 @@ async fn keep(
     let applied = status.applied_digest.unwrap_or_default();
     let applied = applied.strip_suffix(REMOVING).unwrap_or(&applied);
     let specs = [Some(&instance.spec), memory.declared.as_ref()];
-    let is_applied = |spec: &&BundleInstanceSpec| applied == key::of(spec, installed, version);
+    let is_applied = |spec: &&BundleInstanceSpec| applied == key::of(spec, installed, cluster);
     let Some(spec) = specs.into_iter().flatten().find(is_applied).cloned() else {
         return;
     };

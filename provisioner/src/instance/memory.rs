@@ -53,6 +53,7 @@ pub(super) struct Shared {
     bundles: Store<Bundle>,
     wake: mpsc::UnboundedSender<ObjectRef<BundleInstance>>,
     memories: Mutex<HashMap<String, Slot>>,
+    has_conditions: AtomicBool,
 }
 
 struct Slot {
@@ -67,7 +68,7 @@ struct Slot {
 pub(super) struct Waits {
     /// It lacks an API.
     apis: AtomicBool,
-    /// Others have objects of its bundle.
+    /// Others have objects of its bundle, or it is not made for this cluster.
     objects: AtomicBool,
     /// The watch has shown that its objects are to stay when it goes: the garbage collector takes its mark off as soon as
     /// it has done its part, which may be before anybody has looked.
@@ -146,6 +147,23 @@ impl Shared {
             bundles,
             wake,
             memories: Mutex::default(),
+            has_conditions: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the cluster has OperatorConditions.
+    pub(super) fn has_conditions(&self) -> bool {
+        self.has_conditions.load(Ordering::Relaxed)
+    }
+
+    /// The cluster has OperatorConditions, or has none: that shapes what is installed, so every instance is looked at.
+    pub(super) fn find_conditions(&self, found: bool) {
+        if self.has_conditions.swap(found, Ordering::Relaxed) == found {
+            return;
+        }
+        let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        for name in memories.keys() {
+            let _ = self.wake.send(ObjectRef::new(name));
         }
     }
 
@@ -252,7 +270,7 @@ impl Shared {
         }
     }
 
-    /// Objects have become free: has every instance looked at that others were in the way of.
+    /// Objects have become free, or the cluster another one: has every instance looked at that was refused for them.
     pub(super) fn wake_those_refused(&self) {
         let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, slot) in memories.iter() {
@@ -331,7 +349,7 @@ impl Memory {
         self.waits.apis.store(missing, Ordering::Relaxed);
     }
 
-    /// Notes whether others have objects of the bundle.
+    /// Notes whether others have objects of the bundle, or it is not made for this cluster.
     pub(super) fn is_refused(&self, refused: bool) {
         self.waits.objects.store(refused, Ordering::Relaxed);
     }

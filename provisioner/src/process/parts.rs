@@ -22,7 +22,7 @@ use crate::{
     bundle, catalogs, content,
     context::Context,
     instance,
-    platform::{operator, upgrade},
+    platform::{aggregator, operator, upgrade},
     pulling,
 };
 
@@ -192,13 +192,14 @@ fn begin(
 ) {
     ctx.metrics.leads(true);
     let controllers = configuration.controllers;
-    let follows = controllers.bundle && ctx.settings.follow_openshift;
+    let catalogs = controllers.platform || controllers.aggregator;
+    let follows = (controllers.bundle || catalogs) && ctx.settings.follow_openshift;
     if follows {
         ctx.pulling.begin();
         let run = pulling::run(ctx.clone(), stop.clone());
         part(&mut parts.work, "the watch of how to pull", run);
     }
-    if follows || controllers.instance || controllers.platform {
+    if follows || controllers.instance || catalogs {
         let kinds = ctx.kinds.clone();
         let kinds_stop = stop.clone();
         part(&mut parts.work, "the watch of definitions", async move {
@@ -214,13 +215,19 @@ fn begin(
             begun(run, began),
         );
     }
-    if controllers.platform {
+    if catalogs {
         let run = catalogs::run(ctx.clone(), stop.clone());
         part(&mut parts.work, "the catalogs", run);
-        let run = operator::run(ctx.clone(), stop.clone());
-        part(&mut parts.work, "the controller of PlatformOperators", run);
+    }
+    if controllers.aggregator {
+        let run = aggregator::run(ctx.clone(), stop.clone());
+        part(&mut parts.work, "the aggregator", run);
         let run = upgrade::run(ctx.clone(), stop.clone());
         part(&mut parts.work, "the look at APIs that go", run);
+    }
+    if controllers.platform {
+        let run = operator::run(ctx.clone(), stop.clone());
+        part(&mut parts.work, "the controller of PlatformOperators", run);
     }
     if controllers.instance {
         let run = instance::run(ctx.clone(), woken, stop.clone());

@@ -11,8 +11,11 @@ use manifests::{
     object::Object,
 };
 
-use super::super::outcome::{Failure, Retry};
-use crate::{bundle, context::Context};
+use super::super::{
+    memory::Shared,
+    outcome::{Failure, Retry},
+};
+use crate::bundle;
 
 /// Where objects of plain bundles go that do not say it themselves: where kubectl would put them.
 const PLAIN_NAMESPACE: &str = "default";
@@ -31,9 +34,10 @@ pub(in crate::instance) struct Converted {
 pub(in crate::instance) async fn convert(
     instance: &BundleInstance,
     spec: &BundleInstanceSpec,
-    ctx: &Context,
+    shared: &Shared,
     bundle: &Bundle,
 ) -> Result<Converted, Failure> {
+    let ctx = &shared.ctx;
     let fail = |message: String, retry| Failure {
         bundle: bundle.name_any(),
         message,
@@ -68,6 +72,7 @@ pub(in crate::instance) async fn convert(
         install_namespace: spec.install_namespace.clone(),
         kube_version,
         deployment_config,
+        operator_condition: shared.has_conditions(),
         ..Options::default()
     };
     let content = bundle::load(ctx, bundle)

@@ -116,7 +116,7 @@ async fn prepare<'a>(
         .accounts
         .client(drift.instance.spec.service_account.as_ref())
         .map_err(|error| soon("no client can be made", error))?;
-    let converted = install::convert(drift.instance, drift.spec, ctx, drift.bundle).await?;
+    let converted = install::convert(drift.instance, drift.spec, shared, drift.bundle).await?;
     let had = memory.inventory.clone().unwrap_or_default();
     let mut plan = install::plan(ctx, converted.objects, &had, &owner, &converted.namespace)
         .await

@@ -1,0 +1,75 @@
+//! The OperatorCondition, by which an operator says whether it may be upgraded now: the object, the rights to write it, and
+//! its name, which operator-lib reads from a variable.
+
+use std::collections::BTreeSet;
+
+use manifests::{
+    api::operator_condition::NAME_VARIABLE,
+    names,
+    object::{child, text},
+};
+use serde_json::{Value, json};
+
+use crate::{csv::Csv, overlay, render::accounts};
+
+const GROUP: &str = "operators.coreos.com";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// The object, and role and binding of the accounts of all Deployments. It has the ClusterServiceVersion's name, as OLM
+/// calls it; the role has another one than OLM would give it, for where both run, OLM makes its own.
+pub(crate) fn objects(csv: Csv<'_>, namespace: &str) -> Vec<Value> {
+    let pod = ["spec", "template", "spec", "serviceAccountName"];
+    let accounts: BTreeSet<&str> = csv
+        .deployments()
+        .iter()
+        .map(|entry| accounts::named(text(entry, &pod).unwrap_or_default()))
+        .collect();
+    let name = csv.name();
+    if accounts.is_empty() || name.is_empty() {
+        return Vec::new();
+    }
+    let role = names::generated(
+        &format!("{name}-condition"),
+        &[name, "OperatorCondition"],
+        names::SHORT,
+    );
+    let subjects: Vec<Value> = accounts
+        .into_iter()
+        .map(|account| json!({"kind": "ServiceAccount", "name": account, "namespace": namespace}))
+        .collect();
+    vec![
+        json!({
+            "apiVersion": format!("{GROUP}/v2"),
+            "kind": "OperatorCondition",
+            "metadata": {"name": name, "namespace": namespace},
+        }),
+        json!({
+            "apiVersion": format!("{RBAC}/v1"),
+            "kind": "Role",
+            "metadata": {"name": role, "namespace": namespace},
+            "rules": [{
+                "apiGroups": [GROUP],
+                "resources": ["operatorconditions", "operatorconditions/status"],
+                "resourceNames": [name],
+                "verbs": ["get", "update", "patch"],
+            }],
+        }),
+        json!({
+            "apiVersion": format!("{RBAC}/v1"),
+            "kind": "RoleBinding",
+            "metadata": {"name": role, "namespace": namespace},
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": role},
+            "subjects": subjects,
+        }),
+    ]
+}
+
+/// Tells all containers of a Deployment the name; no other one would be written to.
+pub(crate) fn tell(deployment: &mut Value, csv: Csv<'_>) {
+    let pod = child(child(child(deployment, "spec"), "template"), "spec");
+    let variable = [json!({"name": NAME_VARIABLE, "value": csv.name()})];
+    let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten() {
+        overlay::by_name(container, "env", &variable);
+    }
+}

@@ -1,0 +1,174 @@
+//! Operators that ask not to be upgraded, by what operator-lib finds: a variable, an object, and the right to write it.
+
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        rbac::v1::{Role, RoleBinding},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Client,
+    api::{DeleteParams, ListParams},
+    core::{ApiResource, DynamicObject},
+};
+use manifests::api::{
+    instance::BundleInstance,
+    operator_condition::{NAME_VARIABLE, OperatorCondition},
+    platform_status::{NAME, PlatformStatus},
+};
+
+use super::*;
+use crate::support::{eventually, has, image, operator};
+
+const NAMESPACE: &str = "tide-system";
+const CONDITION: &str = "tide.v1.0.0";
+
+/// What the operator's container is told.
+async fn told(client: &Client) -> Option<String> {
+    let deployments = Api::<Deployment>::namespaced(client.clone(), NAMESPACE);
+    let deployment = deployments.get("tide-operator").await.unwrap();
+    let pod = deployment.spec.unwrap().template.spec.unwrap();
+    let variables = pod.containers[0].env.clone().unwrap_or_default();
+    let variable = variables.into_iter().find(|it| it.name == NAME_VARIABLE);
+    variable.and_then(|it| it.value)
+}
+
+async fn gate_is(platform: &Platform, status: &str, reason: &str, words: &str) {
+    let what = format!("{status} {reason} {words}");
+    wait_for(platform.world.api(), NAME, &what, |it: &PlatformStatus| {
+        let conditions = &it.status.as_ref()?.conditions;
+        let gate = crate::support::condition(conditions, "Upgradeable")?;
+        let is_it = gate.status == status && gate.reason == reason && gate.message.contains(words);
+        is_it.then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_operator_asks_not_to_be_upgraded_and_the_gate_closes() {
+    let platform = Platform::new().await;
+    let cluster = platform.world.cluster;
+    let client = cluster.client().unwrap();
+    let content = operator("tide", "1.0.0", &[]);
+    let bundle = platform.world.push("tide:v1.0.0", &content).await;
+    let _provisioner = platform.start().await;
+    platform
+        .world
+        .instance("tide", "registry", image(&bundle))
+        .await;
+    platform
+        .world
+        .wait_instance("tide", "Installed", "True")
+        .await;
+    assert_eq!(told(&client).await, None);
+    gate_is(&platform, "True", "AsExpected", "Ready for upgrade").await;
+
+    // The definition comes later: what is installed is looked at again.
+    let name = define(cluster, "operatorconditions").await;
+    // Ours has no spec of its own.
+    let resource = ApiResource::erase::<OperatorCondition>(&());
+    let conditions: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource);
+    eventually("told", async || {
+        let name = told(&client).await;
+        (name.as_deref() == Some(CONDITION))
+            .then_some(())
+            .ok_or(format!("{name:?}"))
+    })
+    .await;
+    assert!(conditions.get_opt(CONDITION).await.unwrap().is_some());
+    platform
+        .world
+        .wait_instance("tide", "Installed", "True")
+        .await;
+
+    // It says so with its own rights, as operator-lib does: it reads the object and sends it back whole.
+    let mut config = cluster.config().clone();
+    config.auth_info.impersonate = Some(format!("system:serviceaccount:{NAMESPACE}:tide-operator"));
+    let operator = Client::try_from(config).unwrap();
+    let own: Api<DynamicObject> = Api::namespaced_with(operator, NAMESPACE, &resource);
+    let say = async |status: &str| {
+        let mut condition = own.get(CONDITION).await.unwrap();
+        let said = json!([{
+            "type": "Upgradeable", "status": status, "reason": "Busy", "message": "moving data",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        condition.data["spec"]["conditions"] = said;
+        let params = kube::api::PostParams::default();
+        own.replace(CONDITION, &params, &condition).await.unwrap();
+    };
+    say("False").await;
+    let words = "The following operators ask not to be upgraded now: tide-system/tide\n- tide-system/tide: asks not to be \
+                 upgraded: Busy: moving data";
+    gate_is(
+        &platform,
+        "False",
+        "OperatorConditionsNotUpgradeable",
+        words,
+    )
+    .await;
+    // Nobody takes that for a change of what was applied.
+    let instance = platform
+        .world
+        .api::<BundleInstance>()
+        .get("tide")
+        .await
+        .unwrap();
+    let status = instance.status.unwrap();
+    assert!(has(&status.conditions, "Installed", "True"), "{status:?}");
+    say("True").await;
+    gate_is(&platform, "True", "AsExpected", "Ready for upgrade").await;
+    say("False").await;
+    gate_is(
+        &platform,
+        "False",
+        "OperatorConditionsNotUpgradeable",
+        words,
+    )
+    .await;
+    // An admin knows better.
+    let overridden = json!({"spec": {"overrides": [{
+        "type": "Upgradeable", "status": "True", "reason": "Admin", "message": "go on",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]}});
+    conditions
+        .patch(
+            CONDITION,
+            &PatchParams::default(),
+            &Patch::Merge(overridden),
+        )
+        .await
+        .unwrap();
+    gate_is(&platform, "True", "AsExpected", "Ready for upgrade").await;
+
+    goes_with_its_definition(&platform, &client, &name).await;
+}
+
+/// The definition goes, and everything that was there for it.
+async fn goes_with_its_definition(platform: &Platform, client: &Client, name: &str) {
+    let definitions = platform.world.api::<CustomResourceDefinition>();
+    definitions
+        .delete(name, &DeleteParams::default())
+        .await
+        .unwrap();
+    eventually("not told", async || {
+        let name = told(client).await;
+        name.is_none().then_some(()).ok_or(format!("{name:?}"))
+    })
+    .await;
+    eventually("no rights", async || {
+        let all = ListParams::default();
+        let roles = Api::<Role>::namespaced(client.clone(), NAMESPACE)
+            .list(&all)
+            .await
+            .unwrap();
+        let bindings = Api::<RoleBinding>::namespaced(client.clone(), NAMESPACE);
+        let left = roles.items.len() + bindings.list(&all).await.unwrap().items.len();
+        (left == 0).then_some(()).ok_or(format!("{left} are left"))
+    })
+    .await;
+    platform
+        .world
+        .wait_instance("tide", "Installed", "True")
+        .await;
+}
