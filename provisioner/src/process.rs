@@ -73,22 +73,10 @@ pub fn run(args: Args) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            error!(error = chain(&error), "failed");
+            error!(error = unpacker::job::chain(&error), "failed");
             ExitCode::FAILURE
         }
     }
-}
-
-/// An error and what caused it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 /// Lets the process open as many files as it may: the content of each Bundle is one, and where nobody has thought of it

@@ -27,7 +27,7 @@ pub(super) fn of(identity: Identity, trouble: &Trouble) -> Failure {
             Cause::Transient,
             format!(
                 "the apiserver cannot be asked: {}; it is tried again",
-                shortened(&chain(error), LONGEST)
+                shortened(&unpacker::job::chain(error), LONGEST)
             ),
         ),
         Trouble::Timeout => (
@@ -230,19 +230,4 @@ fn without_values(message: &str) -> String {
         ),
         None => message.to_owned(),
     }
-}
-
-/// An error and what caused it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        source = error.source();
-    }
-    text
 }

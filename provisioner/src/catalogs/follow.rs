@@ -18,13 +18,14 @@ use super::{
     known::Read,
     plan::{Plan, plan},
 };
-use crate::context::Context;
+use crate::{context::Context, watches::spread};
 
 /// How often what others serve is read again although nothing has told of a change, and how often a place that does
 /// not work is tried again at least.
 const REREAD: Duration = Duration::from_secs(15 * 60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// What following catalogs takes.
 pub(super) struct Shared {
     pub(super) ctx: Context,
@@ -188,7 +189,7 @@ impl Following {
     }
 
     async fn failed(&mut self, source: &CatalogSource, error: &(dyn std::error::Error + Sync)) {
-        let why = chain(error);
+        let why = unpacker::job::chain(error);
         warn!(catalog = %self.key, error = why, "a catalog cannot be read");
         self.trouble(source, why).await;
         self.failures = self.failures.saturating_add(1);
@@ -237,25 +238,4 @@ impl Following {
         let events = &self.shared.ctx.events;
         events.publish(&about, type_, reason, "Read", note).await;
     }
-}
-
-/// An error and what led to it, in one line.
-fn chain(error: &(dyn std::error::Error + Sync)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        // Some tell what their causes tell.
-        if !text.contains(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
-}
-
-/// A time a little longer or shorter, so that not all come at once.
-fn spread(time: Duration) -> Duration {
-    time.mul_f64(0.9 + fastrand::f64() / 5.0)
 }

@@ -69,7 +69,9 @@ pub struct Offers {
 struct Held {
     catalog: String,
     priority: i64,
-    read: Result<Read, String>,
+    /// What was read, if that tells of the package.
+    read: Option<Read>,
+    state: State,
     /// Why the package cannot be used, if it is there.
     broken: Option<String>,
 }
@@ -168,14 +170,8 @@ impl Known {
     }
 
     pub(super) fn states(&self) -> Vec<State> {
-        self.catalogs
-            .iter()
-            .map(|(key, entry)| State {
-                catalog: key.clone(),
-                is_read: entry.read.is_some(),
-                trouble: entry.trouble.clone(),
-            })
-            .collect()
+        let all = self.catalogs.iter();
+        all.map(|(key, entry)| entry.state(key)).collect()
     }
 
     pub(super) fn offers(&self, package: &str, only: Option<&CatalogRef>) -> Offers {
@@ -187,7 +183,8 @@ impl Known {
             .map(|(key, entry)| Held {
                 catalog: key.to_string(),
                 priority: entry.priority,
-                read: entry.answer(package),
+                read: entry.read.clone().filter(|read| read.knows_of(package)),
+                state: entry.state(key),
                 broken: entry.read.as_ref().and_then(|read| read.broken(package)),
             })
             .collect();
@@ -239,12 +236,11 @@ fn digest_of(image: &str) -> Option<&str> {
 // === impl Entry ===
 
 impl Entry {
-    /// What there is to be known of a package, or why it is not known.
-    fn answer(&self, package: &str) -> Result<Read, String> {
-        match (&self.read, &self.trouble) {
-            (Some(read), _) if read.knows_of(package) => Ok(read.clone()),
-            (_, Some(trouble)) => Err(trouble.clone()),
-            _ => Err("it has not been read yet".to_owned()),
+    fn state(&self, key: &Key) -> State {
+        State {
+            catalog: key.clone(),
+            is_read: self.read.is_some(),
+            trouble: self.trouble.clone(),
         }
     }
 }
@@ -285,15 +281,30 @@ impl Offers {
             .map(|held| Offer {
                 catalog: &held.catalog,
                 priority: held.priority,
-                answer: match (&held.broken, &held.read) {
-                    (Some(why), _) | (None, Err(why)) => Answer::Unknown(why),
-                    (None, Ok(read)) => match read.package(&self.package) {
+                answer: match (&held.broken, &held.read, &held.state.trouble) {
+                    (Some(why), ..) | (None, None, Some(why)) => Answer::Unknown(why),
+                    (None, None, None) => Answer::Unknown("it has not been read yet"),
+                    (None, Some(read), _) => match read.package(&self.package) {
                         Some(package) => Answer::Package(package),
                         None => Answer::Absent,
                     },
                 },
             })
             .collect()
+    }
+
+    /// The catalogs of which a first answer is still to come: it will be soon, or there will be trouble.
+    pub fn pending(&self) -> Vec<&str> {
+        let pending = self
+            .offers
+            .iter()
+            .filter(|held| held.read.is_none() && held.state.trouble.is_none());
+        pending.map(|held| held.catalog.as_str()).collect()
+    }
+
+    /// How the catalogs are that were asked.
+    pub fn states(&self) -> impl Iterator<Item = &State> {
+        self.offers.iter().map(|held| &held.state)
     }
 }
 

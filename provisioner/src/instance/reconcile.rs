@@ -29,7 +29,10 @@ use super::{
     outcome::{Install, Outcome, Valid},
     rollback, status, tell, template, uninstall,
 };
-use crate::{apply::MANAGER, inventory, metrics::Controller, overrides::Digests, plan::Owner};
+use crate::{
+    apply::MANAGER, inventory, metrics::Controller, overrides::Digests, plan::Owner,
+    watches::spread,
+};
 
 /// Why a look at an instance could not be finished. What is wrong with the instance itself stands in its status.
 #[derive(Debug, thiserror::Error)]
@@ -351,9 +354,4 @@ pub(super) async fn write_status(
     memory.status = Some((version(&written), status.clone()));
     memory.said = Some(Instant::now());
     Ok(())
-}
-
-/// A time a little longer or shorter, so that not all instances come at once.
-pub(super) fn spread(time: Duration) -> Duration {
-    time.mul_f64(0.9 + fastrand::f64() / 5.0)
 }

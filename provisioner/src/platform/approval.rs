@@ -38,8 +38,19 @@ pub struct Next<'a> {
     pub version: &'a Version,
     /// Whether it runs on the cluster's next minor version.
     pub unblocks: bool,
-    /// The digest of the rights that it gains, if it gains any.
-    pub new_rights: Option<&'a str>,
+    /// What it may do that the installed one may not.
+    pub gains: Gains<'a>,
+}
+
+/// What is known of the rights that a bundle gains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gains<'a> {
+    /// Nobody has looked.
+    Unseen,
+    /// It gains none.
+    None,
+    /// It gains those that this is the digest of.
+    These(&'a str),
 }
 
 /// What is known.
@@ -72,6 +83,8 @@ pub enum Step {
     Stay,
     /// The next bundle may be installed, and why.
     Go(String),
+    /// Its version is approved; which rights it gains has to be looked at first.
+    Look,
     /// It may not, yet.
     Wait {
         /// In one word.
@@ -187,15 +200,13 @@ fn manual(input: &Input<'_>, version: &Version) -> Step {
 
 /// Whether what the version may do is approved, too.
 fn rights_step(input: &Input<'_>, next: Next<'_>, why: String) -> Step {
-    let Some(digest) = next.new_rights else {
-        return Step::Go(why);
-    };
-    match (input.rights, input.approved_rights) {
-        (RightsApproval::Automatic, _) => Step::Go(why),
-        (RightsApproval::Manual, Some(approved)) if approved == digest => {
+    match (input.rights, next.gains, input.approved_rights) {
+        (RightsApproval::Automatic, ..) | (RightsApproval::Manual, Gains::None, _) => Step::Go(why),
+        (RightsApproval::Manual, Gains::Unseen, _) => Step::Look,
+        (RightsApproval::Manual, Gains::These(digest), Some(approved)) if approved == digest => {
             Step::Go(format!("{why}, and its new rights are approved"))
         }
-        (RightsApproval::Manual, approved) => {
+        (RightsApproval::Manual, Gains::These(digest), approved) => {
             let state = match approved {
                 Some(_) => "other ones than spec.approvedRights stands for",
                 None => "which nobody has approved",

@@ -11,7 +11,10 @@
 //! the status that says so. Nothing is asked at rest: watches of the five wake the operators they are about, or all of them.
 
 pub mod declare;
+#[cfg(test)]
+mod fixtures;
 pub mod here;
+mod instances;
 mod olm;
 pub mod plan;
 mod reconcile;
@@ -20,7 +23,7 @@ pub mod status;
 mod version;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -32,22 +35,23 @@ use kube::{
     core::GroupVersionKind,
     runtime::{
         Controller, WatchStreamExt as _, controller,
-        reflector::{self, ObjectRef, Store, store::Writer},
+        reflector::{self, ObjectRef, Store},
         watcher,
     },
 };
-use manifests::api::{
-    instance::BundleInstance,
-    labels,
-    platform::{PlatformOperator, PlatformOperatorStatus},
+use manifests::{
+    api::platform::{PlatformOperator, PlatformOperatorStatus},
+    object::shortened,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{
+    mpsc::{self, UnboundedSender},
+    watch,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use self::olm::Olm;
+use self::{instances::Instances, olm::Olm};
 use crate::{
-    catalogs,
     context::Context,
     watches::{NoPause, Pauses},
 };
@@ -59,7 +63,7 @@ const CONCURRENCY: u16 = 8;
 struct Shared {
     ctx: Context,
     operators: Store<PlatformOperator>,
-    instances: Store<BundleInstance>,
+    instances: Instances,
     olm: Arc<Olm>,
     /// What was written last, and what became of it: a definition of others drops what it does not know.
     written: Mutex<HashMap<String, (PlatformOperatorStatus, PlatformOperatorStatus)>>,
@@ -68,22 +72,6 @@ struct Shared {
 // === impl Shared ===
 
 impl Shared {
-    /// How the catalogs are that count for an operator.
-    fn catalogs_of(&self, operator: &PlatformOperator) -> Vec<catalogs::State> {
-        let offers = self
-            .ctx
-            .catalogs
-            .offers(&operator.spec.package.name, operator.spec.catalog.as_ref());
-        let named: BTreeSet<String> = offers
-            .list()
-            .iter()
-            .map(|offer| offer.catalog.to_owned())
-            .collect();
-        let mut states = self.ctx.catalogs.states();
-        states.retain(|state| named.contains(&state.catalog.to_string()));
-        states
-    }
-
     fn wrote(
         &self,
         name: &str,
@@ -103,20 +91,36 @@ impl Shared {
         last.is_some_and(|(last, stored)| last == wanted && *stored == there)
     }
 
-    fn forget(&self, name: &str) {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.remove(name);
+    /// An operator is gone; who else wants its package may have it now.
+    fn forget(
+        &self,
+        operator: &PlatformOperator,
+        wake: &UnboundedSender<ObjectRef<PlatformOperator>>,
+    ) {
+        {
+            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            written.remove(&operator.name_any());
+        }
+        let package = &operator.spec.package.name;
+        for other in self.operators.state() {
+            if other.spec.package.name == *package {
+                // The controller is there as long as this is, or the process ends.
+                let _ = wake.send(ObjectRef::from_obj(&*other));
+            }
+        }
     }
 
     /// Tells the catalogs which packages are wanted.
     fn want(&self) {
         let operators = self.operators.state();
-        let instances = self.instances.state();
+        let instances = self.instances.labelled();
         let installed = instances.iter().filter_map(|instance| {
             let status = instance.status.as_ref()?;
             status.facts.package.clone()
         });
-        let named = operators.iter().map(|it| it.spec.package.name.clone());
+        // Whoever cannot be served asks for nothing.
+        let served = operators.iter().filter(|it| it.check().is_ok());
+        let named = served.map(|it| it.spec.package.name.clone());
         self.ctx.catalogs.want(named.chain(installed).collect());
     }
 }
@@ -137,7 +141,8 @@ pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
 }
 
 async fn control(ctx: &Context, stop: &CancellationToken) {
-    let (instances, instances_writer) = reflector::store();
+    let (wake, woken) = mpsc::unbounded_channel();
+    let (instances, following) = instances::follow(&ctx.client, wake.clone());
     let (operators, operators_writer) = reflector::store();
     let shared = Arc::new(Shared {
         ctx: ctx.clone(),
@@ -146,14 +151,7 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         olm: Arc::default(),
         written: Mutex::default(),
     });
-    let (wake, woken) = mpsc::unbounded_channel();
-    let (listed, mut are_listed) = watch::channel(false);
-    let watched = tokio::spawn(watch_instances(
-        Arc::clone(&shared),
-        instances_writer,
-        listed,
-        wake,
-    ));
+    let watched = tokio::spawn(following);
     let olm = {
         let (olm, client, kinds) = (
             Arc::clone(&shared.olm),
@@ -166,9 +164,14 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         let ctx = ctx.clone();
         tokio::spawn(async move { version::follow(&ctx).await })
     };
-    // Without them each operator would look as if nothing was installed.
+    // Before that each operator would look as if nothing was installed, and nobody else had its package.
+    let are_listed = async {
+        let instances = shared.instances.are_listed().await;
+        shared.olm.is_listed().await;
+        instances
+    };
     tokio::select! {
-        _ = are_listed.wait_for(|listed| *listed) => {}
+        _ = are_listed => {}
         () = stop.cancelled() => {}
     }
     let stream = watcher(
@@ -186,7 +189,7 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
                 shared.ctx.versions.doubt();
             }
             if let Ok(watcher::Event::Delete(operator)) = event {
-                shared.forget(&operator.name_any());
+                shared.forget(operator, &wake);
             }
             if !matches!(event, Ok(watcher::Event::InitApply(_)) | Err(_)) {
                 shared.want();
@@ -199,10 +202,19 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         changes_of(shared.olm.changes()),
         changes_of(ctx.versions.changes()),
     ]);
-    Controller::for_stream(stream, operators)
-        .reconcile_on(stream::unfold(woken, |mut woken| async {
+    let woken = {
+        let shared = Arc::clone(&shared);
+        stream::unfold(woken, |mut woken| async {
             woken.recv().await.map(|it| (it, woken))
-        }))
+        })
+        .inspect(move |_| shared.want())
+        .filter({
+            let operators = operators.clone();
+            move |name| future::ready(operators.get(name).is_some())
+        })
+    };
+    Controller::for_stream(stream, operators)
+        .reconcile_on(woken)
         .reconcile_all_on(all)
         .with_config(
             controller::Config::default()
@@ -232,39 +244,12 @@ fn changes_of(changes: watch::Receiver<u64>) -> stream::BoxStream<'static, ()> {
     .boxed()
 }
 
-/// Keeps the store of BundleInstances that belong to platform operators, tells when they are listed, and wakes the operators.
-async fn watch_instances(
-    shared: Arc<Shared>,
-    writer: Writer<BundleInstance>,
-    listed: watch::Sender<bool>,
-    wake: mpsc::UnboundedSender<ObjectRef<PlatformOperator>>,
-) {
-    let labelled = watcher::Config::default().labels(labels::PLATFORM_OPERATOR);
-    watcher(
-        Api::<BundleInstance>::all(shared.ctx.client.clone()),
-        labelled,
-    )
-    .backoff(Pauses::default())
-    .modify(|instance| instance.metadata.managed_fields = None)
-    .reflect(writer)
-    .inspect(|event| {
-        if matches!(event, Ok(watcher::Event::InitDone)) {
-            listed.send_replace(true);
-        }
-    })
-    .touched_objects()
-    .for_each(|instance| {
-        match instance {
-            Ok(instance) => {
-                shared.want();
-                // The controller is there as long as this is, or the process ends.
-                let _ = wake.send(ObjectRef::new(&instance.name_any()));
-            }
-            Err(error) => {
-                warn!(%error, "the watch of BundleInstances failed; it is taken up again");
-            }
-        }
-        future::ready(())
-    })
-    .await;
+/// What a status takes, which counts characters of up to four bytes.
+fn fit(text: &str, most: u32) -> String {
+    let most = most as usize;
+    if text.len() <= most {
+        text.to_owned()
+    } else {
+        shortened(text, most / 4)
+    }
 }

@@ -72,6 +72,11 @@ pub(crate) struct Pauses(Failures);
 #[derive(Debug)]
 pub(crate) struct NoPause;
 
+/// A time a little longer or shorter, so that not all come at once.
+pub(crate) fn spread(time: Duration) -> Duration {
+    time.mul_f64(0.9 + fastrand::f64() / 5.0)
+}
+
 /// Why a watch does not work.
 #[derive(Debug)]
 struct Failure {

@@ -207,13 +207,13 @@ impl Error {
     }
 }
 
-/// An error with all its causes on one line.
+/// An error with all its causes on one line; what was told already is not told again.
 pub fn chain(error: &dyn error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        if !text.ends_with(&next) {
+        if !text.contains(&next) {
             let _ = write!(text, ": {next}");
         }
         cause = error.source();

@@ -39,7 +39,7 @@ impl Case {
             next: self.next.as_ref().map(|version| Next {
                 version,
                 unblocks: false,
-                new_rights: None,
+                gains: Gains::Unseen,
             }),
         }
     }
@@ -49,6 +49,7 @@ fn brief(decision: &Decision) -> (&'static str, Option<String>) {
     let step = match &decision.step {
         Step::Stay => "stay",
         Step::Go(_) => "go",
+        Step::Look => "look",
         Step::Wait { reason, .. } => reason,
     };
     (step, decision.keep.map(|kept| kept.to_string()))
@@ -220,17 +221,23 @@ fn manual_goes_up_to_what_is_approved() {
 #[test]
 fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
     let digest = "sha256:abc";
+    let these = Gains::These(digest);
     for (rights, gains, approved, expected) in [
-        (RightsApproval::Automatic, true, None, "go"),
-        (RightsApproval::Manual, false, None, "go"),
-        (RightsApproval::Manual, true, None, reason::RIGHTS),
+        (RightsApproval::Automatic, these, None, "go"),
+        // Nobody has to look where nobody wants to know.
+        (RightsApproval::Automatic, Gains::Unseen, None, "go"),
+        (RightsApproval::Manual, Gains::Unseen, None, "look"),
+        // What was approved may be for another bundle.
+        (RightsApproval::Manual, Gains::Unseen, Some(digest), "look"),
+        (RightsApproval::Manual, Gains::None, None, "go"),
+        (RightsApproval::Manual, these, None, reason::RIGHTS),
         (
             RightsApproval::Manual,
-            true,
+            these,
             Some("sha256:other"),
             reason::RIGHTS,
         ),
-        (RightsApproval::Manual, true, Some(digest), "go"),
+        (RightsApproval::Manual, these, Some(digest), "go"),
     ] {
         let case = Case::new("1.2.0", Some("1.2.1"), "4.12", Some("4.12 1.2"));
         let mut input = Input {
@@ -239,13 +246,13 @@ fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
             ..case.input()
         };
         if let Some(next) = &mut input.next {
-            next.new_rights = gains.then_some(digest);
+            next.gains = gains;
         }
         let decision = decide(&input);
         assert_eq!(
             brief(&decision).0,
             expected,
-            "{rights:?} {gains} {approved:?}"
+            "{rights:?} {gains:?} {approved:?}"
         );
         if let Step::Wait { message, .. } = decision.step {
             assert!(
@@ -254,16 +261,18 @@ fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
             );
         }
     }
-    // The version is asked about first.
+    // The version is asked about first, and then nobody has to look.
     let case = Case::new("1.2.0", Some("1.3.0"), "4.12", Some("4.12 1.2"));
     let mut input = Input {
         rights: RightsApproval::Manual,
         ..case.input()
     };
-    if let Some(next) = &mut input.next {
-        next.new_rights = Some(digest);
+    for gains in [these, Gains::Unseen] {
+        if let Some(next) = &mut input.next {
+            next.gains = gains;
+        }
+        assert_eq!(brief(&decide(&input)).0, reason::WITH_CLUSTER);
     }
-    assert_eq!(brief(&decide(&input)).0, reason::WITH_CLUSTER);
 }
 
 #[test]

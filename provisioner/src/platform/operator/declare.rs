@@ -1,6 +1,7 @@
 //! The BundleInstance that a PlatformOperator wants. No I/O.
 
 use catalog::model::PLAIN_V0;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::{Resource as _, ResourceExt as _};
 use manifests::api::{
     instance::BundleInstance,
@@ -79,28 +80,66 @@ fn memo(chosen: &Chosen) -> String {
     serde_json::to_string(&memo).unwrap_or_default()
 }
 
-/// Whether everything that is wanted is there. What is there besides does not matter, save for overrides: one that the
-/// PlatformOperator does not have any more has to go.
+/// Whether everything that is wanted is there, and nothing that was wanted once and is not any more. What others have
+/// added does not matter.
 pub fn is_declared(instance: &BundleInstance, wanted: &Value) -> bool {
     let Ok(there) = serde_json::to_value(instance) else {
         return false;
     };
-    let overrides = |value: &Value| {
-        let overrides = value.pointer("/spec/overrides").and_then(Value::as_array);
-        overrides.cloned().unwrap_or_default()
-    };
-    covers(&there, wanted) && overrides(&there) == overrides(wanted)
+    covers(&there, wanted) && !owned(instance).any(|fields| has_more(&fields.0, wanted))
 }
 
-/// Whether all of `wanted` is in `there`; lists have to be equal in length, and owners to be among the owners.
+/// Leaves of the managed fields only those that say what was applied here.
+pub fn keep_own_fields(instance: &mut BundleInstance) {
+    let all = instance.metadata.managed_fields.take();
+    let own = all.map(|mut all| {
+        all.retain(is_own);
+        all
+    });
+    instance.metadata.managed_fields = own;
+}
+
+fn is_own(entry: &ManagedFieldsEntry) -> bool {
+    let is_apply = entry.operation.as_deref() == Some("Apply");
+    entry.manager.as_deref() == Some(MANAGER) && is_apply && entry.subresource.is_none()
+}
+
+fn owned(instance: &BundleInstance) -> impl Iterator<Item = &FieldsV1> {
+    let entries = instance.metadata.managed_fields.iter().flatten();
+    entries
+        .filter(|it| is_own(it))
+        .filter_map(|it| it.fields_v1.as_ref())
+}
+
+/// Whether fields are named that are not wanted. What stands for the items of a list (`k:`, `v:`) is left out: lists are
+/// compared as such.
+fn has_more(fields: &Value, wanted: &Value) -> bool {
+    fields
+        .as_object()
+        .into_iter()
+        .flatten()
+        .any(|(key, below)| {
+            let name = key.strip_prefix("f:");
+            name.is_some_and(|name| wanted.get(name).is_none_or(|it| has_more(below, it)))
+        })
+}
+
+/// Whether all of `wanted` is in `there`: of a list each item, of the list of overrides no other ones.
 fn covers(there: &Value, wanted: &Value) -> bool {
     match (there, wanted) {
-        (Value::Object(there), Value::Object(wanted)) => wanted
-            .iter()
-            .all(|(key, wanted)| there.get(key).is_some_and(|there| covers(there, wanted))),
+        (Value::Object(there), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, wanted)| match there.get(key) {
+                Some(there) if key == "overrides" => there == wanted,
+                Some(there) => covers(there, wanted),
+                None => false,
+            })
+        }
         (Value::Array(there), Value::Array(wanted)) => wanted
             .iter()
             .all(|wanted| there.iter().any(|there| covers(there, wanted))),
         (there, wanted) => there == wanted,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use kube::ResourceExt as _;
 use manifests::{
     api::{
         condition::{HEALTHY, INSTALLED},
-        instance::BundleInstance,
+        instance::{BundleInstance, BundleInstanceStatus},
         labels,
         platform::ChosenBundle,
     },
@@ -12,7 +12,7 @@ use manifests::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::overrides::Digests;
+use crate::{instance::template, overrides::Digests};
 
 /// A bundle that was chosen, as the annotation of the BundleInstance has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,19 @@ pub struct Chosen {
     pub bundle: ChosenBundle,
     /// What it is packed like.
     pub media_type: String,
+    /// What it was to upgrade: a bundle without a ClusterServiceVersion does not tell its own name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Predecessor>,
+}
+
+/// What a bundle upgrades.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Predecessor {
+    /// Its name in the catalog.
+    pub name: String,
+    /// Its version, as far as it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// What was asked for last, and what there is of it.
@@ -49,61 +62,81 @@ pub struct Bundle {
     pub version: Option<Version>,
     /// The catalog it was chosen from, as far as that is known.
     pub catalog: Option<String>,
+    /// The digest of the image it came in, as far as that is known.
+    pub digest: Option<String>,
 }
 
 /// Reads a BundleInstance.
 pub fn of(instance: &BundleInstance) -> Here {
     let chosen = instance.annotations().get(labels::CHOSEN_BUNDLE);
     let chosen: Option<Chosen> = chosen.and_then(|text| serde_json::from_str(text).ok());
-    let Some(status) = &instance.status else {
-        return Here {
-            chosen,
-            ..Here::default()
-        };
-    };
-    let is = |type_: &str| {
+    let is = |status: &BundleInstanceStatus, type_: &str| {
         let mut conditions = status.conditions.iter();
         conditions.any(|it| it.type_ == type_ && it.status == "True")
     };
-    if !is(INSTALLED) {
+    let Some(status) = instance.status.as_ref().filter(|it| is(it, INSTALLED)) else {
         return Here {
             chosen,
             ..Here::default()
         };
-    }
-    let facts = &status.facts;
-    // What is pinned is what it was fetched from; of a tag only the name is known.
-    let is_chosen = |chosen: &ChosenBundle| {
-        let digest = chosen.image.rsplit_once('@').map(|(_, digest)| digest);
-        if digest.is_some() {
-            return digest == Digests::of_installed(status).image();
-        }
-        facts.cluster_service_version.as_ref() == Some(&chosen.name)
     };
-    let bundle = chosen.as_ref().map(|chosen| &chosen.bundle);
-    let is_chosen_installed = bundle.is_some_and(is_chosen);
-    let installed = if is_chosen_installed {
-        bundle.map(|chosen| Bundle {
-            name: chosen.name.clone(),
-            version: version::strict(&chosen.version).ok(),
-            catalog: Some(chosen.catalog.clone()),
-        })
-    } else {
-        facts.cluster_service_version.as_ref().map(|name| Bundle {
-            name: name.clone(),
-            version: facts
-                .version
-                .as_deref()
-                .and_then(|it| version::strict(it).ok()),
-            // An upgrade is chosen from the catalog of what it upgrades, as long as that has it.
-            catalog: bundle.map(|chosen| chosen.catalog.clone()),
-        })
-    };
+    let is_chosen_installed = chosen
+        .as_ref()
+        .is_some_and(|chosen| is_installed(&chosen.bundle, instance, status));
     Here {
-        installed,
+        installed: installed(chosen.as_ref(), is_chosen_installed, status),
         is_chosen_installed,
-        is_healthy: is(HEALTHY),
-        maximum: facts.max_open_shift_version.clone(),
+        is_healthy: is(status, HEALTHY),
+        maximum: status.facts.max_open_shift_version.clone(),
         chosen,
     }
 }
+
+/// Whether what was chosen is what is installed.
+fn is_installed(
+    chosen: &ChosenBundle,
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+) -> bool {
+    // What is pinned is what it was fetched from.
+    if let Some((_, digest)) = chosen.image.rsplit_once('@') {
+        return Some(digest) == Digests::of_installed(status).image();
+    }
+    // Of a tag only the name is known; and without a ClusterServiceVersion, whether it is the Bundle of this template.
+    let Some(name) = &status.facts.cluster_service_version else {
+        let bundle = template::bundle(instance, &template::hash(instance));
+        return status.installed_bundle_name == bundle.metadata.name;
+    };
+    *name == chosen.name
+}
+
+fn installed(
+    chosen: Option<&Chosen>,
+    is_chosen_installed: bool,
+    status: &BundleInstanceStatus,
+) -> Option<Bundle> {
+    let facts = &status.facts;
+    let digest = Digests::of_installed(status).image().map(str::to_owned);
+    // An upgrade is chosen from the catalog of what it upgrades, as long as that has it.
+    let catalog = chosen.map(|it| it.bundle.catalog.clone());
+    let (name, version) = match (chosen, &facts.cluster_service_version) {
+        (Some(chosen), _) if is_chosen_installed => {
+            (&chosen.bundle.name, Some(&chosen.bundle.version))
+        }
+        (_, Some(name)) => (name, facts.version.as_ref()),
+        (Some(chosen), None) => {
+            let before = chosen.after.as_ref()?;
+            (&before.name, before.version.as_ref())
+        }
+        (None, None) => return None,
+    };
+    Some(Bundle {
+        name: name.clone(),
+        version: version.and_then(|it| version::strict(it).ok()),
+        catalog,
+        digest,
+    })
+}
+
+#[cfg(test)]
+mod tests;

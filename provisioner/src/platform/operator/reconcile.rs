@@ -6,13 +6,13 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Api, Resource as _, ResourceExt as _,
     api::{Patch, PatchParams},
-    runtime::{controller::Action, events::EventType, reflector::ObjectRef},
+    runtime::{controller::Action, events::EventType},
 };
 use manifests::api::{
     condition::INSTALLED,
     instance::BundleInstance,
     labels,
-    platform::{PlatformOperator, PlatformOperatorStatus},
+    platform::{PlatformOperator, PlatformOperatorStatus, reason},
 };
 use serde_json::json;
 use tracing::{Instrument as _, info, info_span, warn};
@@ -31,6 +31,7 @@ use crate::{
         conflict,
         gate::{self, Cluster, Operator},
     },
+    watches::spread,
 };
 
 /// What could not be done, after which it is tried again soon.
@@ -71,7 +72,12 @@ pub(super) fn failed(
     error: &Error,
     shared: Arc<Shared>,
 ) -> Action {
-    warn!(operator = %operator.name_any(), %error, "could not be finished; it is tried again");
+    let name = operator.name_any();
+    let error = unpacker::job::chain(error);
+    warn!(
+        operator = name,
+        error, "could not be finished; it is tried again"
+    );
     shared.ctx.metrics.failed(
         Controller::Platform,
         manifests::api::condition::reason::RECONCILE_FAILED,
@@ -85,9 +91,9 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
         return Ok(Action::await_change());
     }
     let ctx = &shared.ctx;
-    let name = operator.name_any();
-    let instance = shared.instances.get(&ObjectRef::new(&name));
-    let instance = instance.as_deref();
+    let named = shared.instances.named(operator).await;
+    let named = named.map_err(failed_to("look at the BundleInstance", operator))?;
+    let ours = named.there().ours();
     let all = shared.operators.state();
     let managed = shared.olm.managed();
     let conflict = conflict::of(operator, all.iter().map(AsRef::as_ref), &managed);
@@ -95,43 +101,42 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
     let offers = ctx
         .catalogs
         .offers(&operator.spec.package.name, operator.spec.catalog.as_ref());
-    let offered = offers.list();
+    let (offered, pending) = (offers.list(), offers.pending());
     let are_listed = ctx.catalogs.are_listed();
-    let mut input = Input {
-        operator,
-        conflict,
-        instance,
-        offers: are_listed.then_some(offered.as_slice()),
-        openshift: facts.openshift.as_ref().copied().map_err(String::as_str),
-        kubernetes: facts.kubernetes.as_ref(),
-        gains: None,
-    };
-    let mut plan = plan(&input);
-    let gains;
+    let mut gains: Vec<Gains> = Vec::new();
     let mut failure = None;
-    if let Act::Look(image) = &plan.act {
-        let found = match instance {
-            Some(instance) => Box::pin(rights::gains(shared, instance, image)).await,
-            None => Ok(None),
+    // The rights of a new minor version, and of a patch that goes on meanwhile.
+    let plan = loop {
+        let plan = plan(&Input {
+            operator,
+            conflict: conflict.clone(),
+            there: named.there(),
+            offers: are_listed.then_some(offered.as_slice()),
+            pending: &pending,
+            openshift: facts.openshift.as_ref().copied().map_err(String::as_str),
+            kubernetes: facts.kubernetes.as_ref(),
+            gains: &gains,
+        });
+        let (Act::Look(image), Some(instance)) = (&plan.act, ours) else {
+            break plan;
         };
-        match found {
-            Ok(found) => {
-                gains = Gains {
-                    image: image.clone(),
-                    rights: found,
-                };
-                input.gains = Some(&gains);
-                plan = super::plan::plan(&input);
+        match Box::pin(rights::gains(shared, instance, image)).await {
+            Ok(rights) => gains.push(Gains {
+                image: image.clone(),
+                rights,
+            }),
+            Err(error) => {
+                let error = unpacker::job::chain(&error);
+                failure = Some(format!("the rights of {image} are not known: {error}"));
+                break plan;
             }
-            Err(error) => failure = Some(format!("the rights of {image} are not known: {error}")),
         }
-    }
-    let ours = instance.filter(|it| super::plan::is_of(it, operator));
+    };
     if failure.is_none() {
         failure = act(operator, shared, ours, &plan).await;
     }
     let verdict = ours.and_then(|it| verdict(shared, &facts, it));
-    let states = shared.catalogs_of(operator);
+    let states: Vec<_> = offers.states().collect();
     let found = Found {
         plan: &plan,
         instance: ours,
@@ -143,8 +148,17 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
     report(operator, shared, &plan, &status).await?;
     Ok(match failure {
         Some(_) => Action::requeue(Duration::from_secs(10)),
-        None => Action::requeue(ctx.settings.resync),
+        None => Action::requeue(spread(ctx.settings.resync)),
     })
+}
+
+fn failed_to(what: &'static str, operator: &PlatformOperator) -> impl FnOnce(kube::Error) -> Error {
+    let name = operator.name_any();
+    move |source| Error::Kube {
+        what,
+        name,
+        source: Box::new(source),
+    }
 }
 
 async fn facts(shared: &Shared) -> Facts {
@@ -190,7 +204,11 @@ async fn act(
     }
     let name = operator.name_any();
     let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
-    let params = PatchParams::apply(MANAGER).force();
+    // Only what is this operator's is taken from others; one that somebody makes at this moment is not.
+    let params = PatchParams {
+        force: instance.is_some(),
+        ..PatchParams::apply(MANAGER)
+    };
     match api.patch(&name, &params, &Patch::Apply(&wanted)).await {
         Ok(_) => {
             info!(bundle = %chosen.bundle.name, catalog = %chosen.bundle.catalog, "declared");
@@ -237,14 +255,6 @@ async fn report(
 ) -> Result<(), Error> {
     let name = operator.name_any();
     let api = Api::<PlatformOperator>::all(shared.ctx.client.clone());
-    let failed = |what| {
-        let name = name.clone();
-        move |source| Error::Kube {
-            what,
-            name,
-            source: Box::new(source),
-        }
-    };
     if let Some(keep) = plan.keep
         && operator.annotations().get(labels::KEPT_MINORS) != Some(&keep.to_string())
     {
@@ -254,22 +264,17 @@ async fn report(
         }});
         api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
             .await
-            .map_err(failed("write what is kept"))?;
+            .map_err(failed_to("write what is kept", operator))?;
     }
     let before = operator.status.clone().unwrap_or_default();
     if *status == before || shared.has_written(operator, status) {
         return Ok(());
     }
-    let body = json!({
-        "apiVersion": PlatformOperator::api_version(&()),
-        "kind": PlatformOperator::kind(&()),
-        "metadata": {"name": name, "uid": operator.uid()},
-        "status": status,
-    });
-    let params = PatchParams::apply(MANAGER).force();
-    let written = api.patch_status(&name, &params, &Patch::Apply(body)).await;
-    let written = written.map_err(failed("write the status"))?;
-    // OpenShift's own definition drops fields; what comes of that is no change.
+    let written = match write(&api, operator, status).await {
+        Err(error) if is_unknown_field(&error) => write(&api, operator, &openshifts(status)).await,
+        other => other,
+    };
+    let written = written.map_err(failed_to("write the status", operator))?;
     shared.wrote(&name, status, written.status.as_ref());
     let find = |status: &PlatformOperatorStatus| {
         let mut conditions = status.conditions.iter();
@@ -279,7 +284,8 @@ async fn report(
     if let Some(is) = is
         && was.is_none_or(|was| (was.status, was.reason) != (is.status.clone(), is.reason.clone()))
     {
-        let type_ = if is.status == "True" {
+        let is_waiting = [reason::UNPACK_PENDING, reason::INSTALL_PENDING].contains(&&*is.reason);
+        let type_ = if is.status == "True" || is_waiting {
             EventType::Normal
         } else {
             EventType::Warning
@@ -287,6 +293,36 @@ async fn report(
         tell(operator, shared, type_, &is.reason, &is.message).await;
     }
     Ok(())
+}
+
+async fn write(
+    api: &Api<PlatformOperator>,
+    operator: &PlatformOperator,
+    status: &PlatformOperatorStatus,
+) -> Result<PlatformOperator, kube::Error> {
+    let name = operator.name_any();
+    let body = json!({
+        "apiVersion": PlatformOperator::api_version(&()),
+        "kind": PlatformOperator::kind(&()),
+        "metadata": {"name": name, "uid": operator.uid()},
+        "status": status,
+    });
+    let params = PatchParams::apply(MANAGER).force();
+    api.patch_status(&name, &params, &Patch::Apply(body)).await
+}
+
+/// Fields that a definition does not know are dropped from objects, but whoever applies some is refused.
+fn is_unknown_field(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.message.contains("field not declared in schema"))
+}
+
+/// What OpenShift's own definition knows of a status.
+fn openshifts(status: &PlatformOperatorStatus) -> PlatformOperatorStatus {
+    PlatformOperatorStatus {
+        conditions: status.conditions.clone(),
+        active_bundle_deployment: status.active_bundle_deployment.clone(),
+        ..PlatformOperatorStatus::default()
+    }
 }
 
 async fn tell(

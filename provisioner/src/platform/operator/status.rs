@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use manifests::api::{
-    condition,
+    bounds, condition,
     instance::BundleInstance,
-    platform::{self, InstanceRef, PlatformOperator, PlatformOperatorStatus, reason},
+    platform::{self, ChosenBundle, InstanceRef, PlatformOperator, PlatformOperatorStatus, reason},
 };
 
 use super::{
-    here,
+    fit, here,
     plan::{Act, Plan},
 };
 use crate::{
@@ -39,7 +39,7 @@ pub struct Found<'a> {
     /// Why it could not be applied.
     pub failure: Option<&'a str>,
     /// How the catalogs that count are; nothing as long as it is not known which there are.
-    pub catalogs: Option<&'a [catalogs::State]>,
+    pub catalogs: Option<&'a [&'a catalogs::State]>,
     /// What the operator means for an upgrade of the cluster; nothing as long as it is not installed.
     pub verdict: Option<&'a Verdict>,
 }
@@ -62,7 +62,7 @@ pub fn of(
         status.package_minor = Some(keep.package.to_string());
     }
     if let Act::Have(chosen) = &found.plan.act {
-        let mut bundle = chosen.bundle.clone();
+        let mut bundle = told(&chosen.bundle);
         // Of what stays, why it was chosen is known from before.
         if bundle.why.is_empty()
             && let Some(known) = before.chosen_bundle.as_ref()
@@ -91,6 +91,18 @@ pub fn of(
     catalogs_condition(&mut conditions, found);
     upgradeable_condition(&mut conditions, found);
     status
+}
+
+/// A bundle as far as a status can tell it: names are as long as strangers like.
+fn told(bundle: &ChosenBundle) -> ChosenBundle {
+    ChosenBundle {
+        name: fit(&bundle.name, bounds::WORD),
+        version: fit(&bundle.version, bounds::WORD),
+        channel: fit(&bundle.channel, bounds::WORD),
+        catalog: fit(&bundle.catalog, bounds::WORD),
+        image: fit(&bundle.image, bounds::REFERENCE),
+        why: bundle.why.clone(),
+    }
 }
 
 fn installed_condition(conditions: &mut Conditions<'_>, found: &Found<'_>) {
@@ -152,11 +164,17 @@ fn catalogs_condition(conditions: &mut Conditions<'_>, found: &Found<'_>) {
                 .iter()
                 .filter_map(|it| Some(format!("{}: {}", it.catalog, it.trouble.as_ref()?)))
                 .collect();
-            if away.is_empty() {
-                let message = "all catalogs can be read".to_owned();
-                ("True", catalog_reason::AVAILABLE, message)
-            } else {
-                ("False", catalog_reason::UNAVAILABLE, away.join("; "))
+            let pending = catalogs.iter().find(|it| !it.is_read);
+            match pending {
+                _ if !away.is_empty() => ("False", catalog_reason::UNAVAILABLE, away.join("; ")),
+                Some(pending) => {
+                    let message = format!("{} has not been read yet", pending.catalog);
+                    ("Unknown", catalog_reason::PENDING, message)
+                }
+                None => {
+                    let message = "all catalogs can be read".to_owned();
+                    ("True", catalog_reason::AVAILABLE, message)
+                }
             }
         }
     };
@@ -176,3 +194,6 @@ fn upgradeable_condition(conditions: &mut Conditions<'_>, found: &Found<'_>) {
     };
     conditions.set(platform::condition::UPGRADEABLE, status, reason, message);
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! What the tests of decisions are made of.
+
+use catalog::model::{Bundle, Channel, Entry, Package};
+use manifests::{
+    api::{instance::BundleInstance, labels, platform::PlatformOperator},
+    version::strict,
+};
+use serde_json::{Value, json};
+
+use super::{
+    declare,
+    here::{Chosen, Predecessor},
+};
+
+pub(super) const UID: &str = "11111111-2222-3333-4444-555555555555";
+
+/// The operator `tide` of the package `tide`.
+pub(super) fn operator(spec: &Value) -> PlatformOperator {
+    let mut spec = spec.clone();
+    if spec["package"].is_null() {
+        spec["package"] = json!({"name": "tide"});
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
+        "metadata": {"name": "tide", "uid": UID, "generation": 3}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// An image whose digest is made of a version.
+pub(super) fn image(version: &str) -> String {
+    let digits: String = version.chars().filter(char::is_ascii_hexdigit).collect();
+    format!("r.example/tide@sha256:{digits:0>64}")
+}
+
+/// `tide.v1.0.0`, as the catalog `c/mine` has it.
+pub(super) fn bundle(version: &str) -> Bundle {
+    Bundle {
+        image: image(version),
+        ..Bundle::new(format!("tide.v{version}"), strict(version).unwrap())
+    }
+}
+
+/// The package `tide` with one channel, in which each version replaces the one before.
+pub(super) fn package(versions: &[&str]) -> Package {
+    let mut channel = Channel {
+        name: "stable".into(),
+        ..Channel::default()
+    };
+    let mut package = Package {
+        name: "tide".into(),
+        default_channel: "stable".into(),
+        ..Package::default()
+    };
+    let mut before = None;
+    for version in versions {
+        let bundle = bundle(version);
+        channel.entries.push(Entry {
+            name: bundle.name.clone(),
+            replaces: before.replace(bundle.name.clone()),
+            skips: Vec::new(),
+            skip_range: None,
+        });
+        package.bundles.insert(bundle.name.clone(), bundle);
+    }
+    package.channels.insert("stable".into(), channel);
+    package
+}
+
+/// What was chosen of [`package`].
+pub(super) fn chosen(version: &str, after: Option<&str>) -> Chosen {
+    let bundle = bundle(version);
+    Chosen {
+        bundle: manifests::api::platform::ChosenBundle {
+            name: bundle.name.clone(),
+            version: version.to_owned(),
+            channel: "stable".into(),
+            catalog: "c/mine".into(),
+            image: bundle.image.clone(),
+            why: Vec::new(),
+        },
+        media_type: bundle.media_type().to_owned(),
+        after: after.map(|version| Predecessor {
+            name: format!("tide.v{version}"),
+            version: Some(version.to_owned()),
+        }),
+    }
+}
+
+/// The BundleInstance of [`operator`], for what was chosen, as the apiserver has it with this status.
+pub(super) fn instance(chosen: &Chosen, status: &Value) -> BundleInstance {
+    let mut instance = declare::instance(&operator(&json!({})), chosen);
+    instance["status"] = status.clone();
+    serde_json::from_value(instance).unwrap()
+}
+
+/// The status of a BundleInstance that has this version installed, from a registry+v1 bundle.
+pub(super) fn status(version: &str, is_healthy: bool) -> Value {
+    let healthy = if is_healthy { "True" } else { "False" };
+    json!({
+        "conditions": [
+            condition("HasValidBundle", "True", "UnpackSuccessful"),
+            condition("Installed", "True", "InstallationSucceeded"),
+            condition("Healthy", healthy, "Healthy"),
+        ],
+        "installedBundleName": "tide-1",
+        "resolvedSource": {"type": "image", "image": {"ref": image(version)}},
+        "package": "tide", "version": version, "clusterServiceVersion": format!("tide.v{version}"),
+    })
+}
+
+/// The same, of a bundle that says nothing of itself.
+pub(super) fn plain_status(version: &str) -> Value {
+    let mut status = status(version, true);
+    let facts = status.as_object_mut().unwrap();
+    for fact in ["package", "version", "clusterServiceVersion"] {
+        facts.remove(fact).unwrap();
+    }
+    status
+}
+
+pub(super) fn condition(type_: &str, status: &str, reason: &str) -> Value {
+    json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}!"),
+           "lastTransitionTime": "2026-01-01T00:00:00Z"})
+}
+
+/// Takes the annotation off that says what was chosen.
+pub(super) fn forget(mut instance: BundleInstance) -> BundleInstance {
+    let annotations = instance.metadata.annotations.as_mut().unwrap();
+    annotations.remove(labels::CHOSEN_BUNDLE).unwrap();
+    instance
+}

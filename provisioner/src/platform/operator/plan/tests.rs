@@ -1,0 +1,541 @@
+mod hostile;
+mod upgrades;
+
+use catalog::{
+    choose::Answer,
+    model::{Bundle, Gvk, Need, Package},
+};
+use manifests::{api::instance::BundleInstance, version::strict};
+use serde_json::{Value, json};
+
+use super::{
+    super::fixtures::{
+        bundle, chosen, forget, image, instance, operator, package, plain_status, status,
+    },
+    *,
+};
+
+/// What there is to decide about.
+struct Case {
+    operator: Box<PlatformOperator>,
+    instance: Option<Box<BundleInstance>>,
+    offers: Vec<(&'static str, i64, Result<Package, &'static str>)>,
+    pending: Vec<&'static str>,
+    openshift: Result<Option<Bounds>, &'static str>,
+    gains: Vec<Gains>,
+}
+
+impl Case {
+    /// Nothing is there, and the catalog `c/mine` has this.
+    fn new(package: Package) -> Self {
+        Self {
+            operator: Box::new(operator(&json!({}))),
+            instance: None,
+            offers: vec![("c/mine", 0, Ok(package))],
+            pending: Vec::new(),
+            openshift: Ok(None),
+            gains: Vec::new(),
+        }
+    }
+
+    /// This version is there, installed and healthy, and the catalog has these.
+    fn at(version: &str, versions: &[&str]) -> Self {
+        let there = instance(&chosen(version, None), &status(version, true));
+        Self::new(package(versions)).with(there)
+    }
+
+    fn with(mut self, instance: BundleInstance) -> Self {
+        self.instance = Some(Box::new(instance));
+        self
+    }
+
+    fn spec(mut self, spec: &Value) -> Self {
+        let annotations = self.operator.metadata.annotations.take();
+        *self.operator = operator(spec);
+        self.operator.metadata.annotations = annotations;
+        self
+    }
+
+    /// What was kept of the last approval.
+    fn kept(mut self, kept: &str) -> Self {
+        let annotations = self.operator.metadata.annotations.get_or_insert_default();
+        annotations.insert(manifests::api::labels::KEPT_MINORS.into(), kept.into());
+        self
+    }
+
+    /// The release of OpenShift, or the one it comes from and the one it goes to.
+    fn on(mut self, releases: &str) -> Self {
+        let mut releases = releases.split("->").map(|it| Release::read(it).unwrap());
+        let completed = releases.next().unwrap();
+        let highest = releases.next().unwrap_or(completed);
+        self.openshift = Ok(Some(Bounds { completed, highest }));
+        self
+    }
+
+    fn plan(&self) -> Plan {
+        self.plan_with(None)
+    }
+
+    fn plan_with(&self, conflict: Option<Conflict>) -> Plan {
+        let there = match &self.instance {
+            None => There::Nothing,
+            Some(instance) => There::Ours(instance),
+        };
+        self.plan_of(there, conflict)
+    }
+
+    fn plan_of(&self, there: There<'_>, conflict: Option<Conflict>) -> Plan {
+        let offers: Vec<Offer<'_>> = self
+            .offers
+            .iter()
+            .map(|(catalog, priority, answer)| Offer {
+                catalog,
+                priority: *priority,
+                answer: match answer {
+                    Ok(package) if package.bundles.is_empty() => Answer::Absent,
+                    Ok(package) => Answer::Package(package),
+                    Err(why) => Answer::Unknown(why),
+                },
+            })
+            .collect();
+        let kubernetes = strict("1.36.3").unwrap();
+        plan(&Input {
+            operator: &self.operator,
+            conflict,
+            there,
+            offers: Some(&offers),
+            pending: &self.pending,
+            openshift: self.openshift,
+            kubernetes: Some(&kubernetes),
+            gains: &self.gains,
+        })
+    }
+}
+
+/// `have 1.0.0`, `refuse SourceFailed`, `look …`, `leave`; and what comes next.
+fn brief(plan: &Plan) -> String {
+    let short = |name: &str| name.trim_start_matches("tide.v").to_owned();
+    let act = match &plan.act {
+        Act::Have(chosen) => format!("have {}", short(&chosen.bundle.name)),
+        Act::Refuse { reason, .. } => format!("refuse {reason}"),
+        Act::Look(image) => format!(
+            "look {}",
+            image.rsplit(':').next().unwrap().trim_start_matches('0')
+        ),
+        Act::Leave => "leave".to_owned(),
+    };
+    match &plan.next {
+        Some(next) => format!("{act}, next {}", short(&next.name)),
+        None => act,
+    }
+}
+
+fn refusal(plan: &Plan) -> &str {
+    match &plan.act {
+        Act::Refuse { message, .. } => message,
+        act => panic!("{act:?}"),
+    }
+}
+
+fn without(package: &Package) -> Package {
+    Package {
+        bundles: std::collections::BTreeMap::default(),
+        ..package.clone()
+    }
+}
+
+#[test]
+fn what_is_there_and_what_is_offered_decide() {
+    let two = || package(&["1.0.0", "1.0.1"]);
+    let absent = without(&two());
+    for (expected, case) in [
+        ("have 1.0.1", Case::new(two())),
+        ("refuse SourceFailed", Case::new(absent.clone())),
+        ("have 1.0.1", Case::at("1.0.0", &["1.0.0", "1.0.1"])),
+        ("have 1.0.1", Case::at("1.0.1", &["1.0.0", "1.0.1"])),
+        // Nothing is given up because the catalog has no more of it.
+        ("have 1.0.1", Case::at("1.0.1", &["1.0.0"])),
+        (
+            "have 1.0.0",
+            Case {
+                offers: vec![("c/mine", 0, Ok(absent))],
+                ..Case::at("1.0.0", &[])
+            },
+        ),
+        (
+            "have 1.0.0",
+            Case {
+                offers: vec![("c/mine", 0, Err("away"))],
+                ..Case::at("1.0.0", &[])
+            },
+        ),
+        (
+            "have 1.0.0",
+            Case {
+                offers: Vec::new(),
+                ..Case::at("1.0.0", &[])
+            },
+        ),
+        (
+            "have 1.0.0",
+            Case {
+                openshift: Err("no history"),
+                ..Case::at("1.0.0", &["1.0.0", "1.0.1"])
+            },
+        ),
+        (
+            "refuse SourceFailed",
+            Case {
+                openshift: Err("no history"),
+                ..Case::new(two())
+            },
+        ),
+    ] {
+        assert_eq!(brief(&case.plan()), expected, "{:?}", case.offers);
+    }
+    let unknown = Case {
+        openshift: Err("no history"),
+        ..Case::new(two())
+    };
+    assert_eq!(
+        refusal(&unknown.plan()),
+        "the cluster's version is not known: no history: failed to run sourcing logic"
+    );
+}
+
+#[test]
+fn whose_the_instance_is_decides_first() {
+    let case = Case::new(package(&["1.0.0"]));
+    let others = |is_leaving| case.plan_of(There::Others { is_leaving }, None);
+    assert_eq!(brief(&others(true)), "leave");
+    assert_eq!(brief(&others(false)), "refuse InstallFailed");
+    assert_eq!(
+        refusal(&others(false)),
+        "BundleInstance tide exists and was not made for this PlatformOperator; delete it, or give the PlatformOperator \
+         another name"
+    );
+    let mut leaving = instance(&chosen("1.0.0", None), &status("1.0.0", true));
+    leaving.metadata.deletion_timestamp =
+        Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+    assert_eq!(brief(&case.plan_of(There::Ours(&leaving), None)), "leave");
+
+    let conflict = || {
+        Some(Conflict::Olm {
+            package: "tide".into(),
+            by: "Subscription a/b".into(),
+        })
+    };
+    for case in [case, Case::at("1.0.0", &["1.0.0"])] {
+        let plan = case.plan_with(conflict());
+        assert_eq!(brief(&plan), "refuse SourceFailed");
+        assert!(refusal(&plan).contains("is managed by OLM: Subscription a/b"));
+    }
+}
+
+#[test]
+fn nothing_is_decided_before_it_is_known_which_catalogs_there_are() {
+    let decide = |case: &Case| {
+        let there = case.instance.as_deref();
+        plan(&Input {
+            operator: &case.operator,
+            conflict: None,
+            there: there.map_or(There::Nothing, There::Ours),
+            offers: None,
+            pending: &[],
+            openshift: Ok(None),
+            kubernetes: None,
+            gains: &[],
+        })
+    };
+    let new = decide(&Case::new(package(&["1.0.0"])));
+    assert_eq!(brief(&new), "refuse InstallPending");
+    assert_eq!(
+        refusal(&new),
+        "it is not known yet which catalogs there are"
+    );
+    assert_eq!(brief(&decide(&Case::at("1.0.0", &[]))), "have 1.0.0");
+}
+
+#[test]
+fn a_catalog_that_comes_first_is_waited_for_until_it_is_read_or_cannot_be() {
+    let case = |first: &'static str, pending: &[&'static str]| Case {
+        offers: vec![
+            ("c/first", 5, Err(first)),
+            ("c/mine", 0, Ok(package(&["1.0.0"]))),
+        ],
+        pending: pending.to_vec(),
+        ..Case::new(package(&[]))
+    };
+    let waiting = case("it has not been read yet", &["c/first"]);
+    assert_eq!(brief(&waiting.plan()), "refuse InstallPending");
+    assert_eq!(
+        refusal(&waiting.plan()),
+        "catalog c/first comes first, and has not been read yet"
+    );
+    // One that cannot be read takes nobody else down.
+    assert_eq!(brief(&case("nobody is there", &[]).plan()), "have 1.0.0");
+    // One that comes later does not matter.
+    let mut later = case("it has not been read yet", &["c/first"]);
+    later.offers[0].1 = -5;
+    assert_eq!(brief(&later.plan()), "have 1.0.0");
+
+    let alone = Case {
+        offers: vec![("c/mine", 0, Err("it has not been read yet"))],
+        pending: vec!["c/mine"],
+        ..Case::new(package(&[]))
+    };
+    assert_eq!(brief(&alone.plan()), "refuse InstallPending");
+    let away = Case {
+        pending: Vec::new(),
+        ..alone
+    };
+    assert_eq!(brief(&away.plan()), "refuse SourceFailed");
+    assert!(
+        refusal(&away.plan())
+            .contains("failed to find candidate olm.bundles from the tide package"),
+        "{}",
+        refusal(&away.plan())
+    );
+}
+
+#[test]
+fn what_is_on_its_way_is_not_given_up_because_its_catalog_is_away() {
+    let there = || instance(&chosen("1.1.0", None), &json!({}));
+    let offers = |mine| vec![("c/mine", 5, mine), ("c/other", 0, Ok(package(&["1.0.0"])))];
+    let away = Case {
+        offers: offers(Err("nobody is there")),
+        ..Case::new(package(&[])).with(there())
+    };
+    assert_eq!(brief(&away.plan()), "have 1.1.0");
+    // Nothing of it is installed, so it may be something else that is in the catalog by now.
+    let back = Case {
+        offers: offers(Ok(package(&["1.0.0", "1.1.1"]))),
+        ..Case::new(package(&[])).with(there())
+    };
+    assert_eq!(brief(&back.plan()), "have 1.1.1");
+    // A catalog that is gone for good keeps nobody.
+    let gone = Case::new(package(&["1.0.0"])).with(instance(
+        &{
+            let mut chosen = chosen("1.1.0", None);
+            chosen.bundle.catalog = "c/gone".into();
+            chosen
+        },
+        &json!({}),
+    ));
+    assert_eq!(brief(&gone.plan()), "have 1.0.0");
+}
+
+#[test]
+fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
+    let one = |change: &dyn Fn(&mut Bundle)| {
+        let mut package = package(&["1.0.0"]);
+        change(package.bundles.get_mut("tide.v1.0.0").unwrap());
+        Case::new(package).on("4.12")
+    };
+    let needs = |need: Need| one(&move |it| it.needs = vec![need.clone()]);
+    for (case, words) in [
+        (
+            needs(Need::Package {
+                name: "etcd".into(),
+                range: ">=1".into(),
+            }),
+            "etcd",
+        ),
+        (
+            needs(Need::Api(Gvk {
+                group: "etcd.example.com".into(),
+                version: "v1".into(),
+                kind: "Cluster".into(),
+            })),
+            "etcd.example.com",
+        ),
+        (needs(Need::Constraint(Some("no GPU".into()))), "no GPU"),
+        (
+            one(&|it| it.max_openshift = vec!["\"4.11\"".into()]),
+            "requires OpenShift <= 4.11 but the cluster is 4.12",
+        ),
+        (
+            one(&|it| it.min_kube = Some("1.40.0".into())),
+            "requires Kubernetes >= 1.40.0 but the cluster is 1.36.3",
+        ),
+        (
+            one(&|it| it.media_type = Some("helm+v3".into())),
+            "is of the format \"helm+v3\", which nothing here installs",
+        ),
+        (
+            one(&|it| it.unreadable = Some("broken off".into())),
+            "cannot be read: broken off",
+        ),
+        (
+            one(&|_| ()).spec(&json!({"version": ">=2.0.0"})),
+            "is not in the range of versions asked for",
+        ),
+    ] {
+        let plan = case.plan();
+        assert_eq!(brief(&plan), "refuse SourceFailed", "{words}");
+        let said = refusal(&plan);
+        assert!(
+            said.contains("tide.v1.0.0 ") && said.contains(words),
+            "{said}"
+        );
+        assert!(said.ends_with(": failed to run sourcing logic"), "{said}");
+    }
+    // During an update of the cluster the higher release counts.
+    let max = |releases: &str| one(&|it| it.max_openshift = vec!["\"4.12\"".into()]).on(releases);
+    assert_eq!(brief(&max("4.12").plan()), "have 1.0.0");
+    assert_eq!(brief(&max("4.12->4.13").plan()), "refuse SourceFailed");
+    // The next lower one is fine.
+    let mut package = package(&["1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"]);
+    for (name, bundle) in &mut package.bundles {
+        if name != "tide.v1.0.0" {
+            bundle.max_openshift = vec!["\"4.11\"".into()];
+        }
+    }
+    let case = Case::new(package.clone()).on("4.12");
+    assert_eq!(brief(&case.plan()), "have 1.0.0");
+    // Many are counted.
+    package
+        .bundles
+        .get_mut("tide.v1.0.0")
+        .unwrap()
+        .image
+        .clear();
+    let said = Case::new(package).on("4.12").plan();
+    assert!(
+        refusal(&said).contains("; and 2 more"),
+        "{}",
+        refusal(&said)
+    );
+}
+
+#[test]
+fn deprecations_are_told_and_no_reason() {
+    let mut deprecated = package(&["1.0.0"]);
+    deprecated.deprecation = Some("use surf".into());
+    let bundle = deprecated.bundles.get_mut("tide.v1.0.0").unwrap();
+    bundle.deprecation = Some("leaks".into());
+    let expected = [
+        "package tide is deprecated: use surf",
+        "bundle tide.v1.0.0 is deprecated: leaks",
+    ];
+    let new = Case::new(deprecated.clone()).plan();
+    assert_eq!(
+        (brief(&new).as_str(), new.warnings.as_slice()),
+        ("have 1.0.0", &expected.map(str::to_owned)[..])
+    );
+    let there = Case {
+        offers: vec![("c/mine", 0, Ok(deprecated))],
+        ..Case::at("1.0.0", &[])
+    };
+    assert_eq!(there.plan().warnings, expected);
+    // What waits is not what is installed.
+    let mut next = package(&["1.0.0", "1.1.0"]);
+    let leaks = |package: &mut Package, version: &str| {
+        let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
+        bundle.unwrap().deprecation = Some("leaks".into());
+    };
+    leaks(&mut next, "1.1.0");
+    let at = |package: Package| Case {
+        offers: vec![("c/mine", 0, Ok(package))],
+        ..Case::at("1.0.0", &[])
+    };
+    assert_eq!(brief(&at(next.clone()).plan()), "have 1.0.0, next 1.1.0");
+    assert!(at(next.clone()).plan().warnings.is_empty());
+    leaks(&mut next, "1.0.0");
+    let said = ["bundle tide.v1.0.0 is deprecated: leaks"];
+    assert_eq!(at(next.clone()).plan().warnings, said);
+    let said = ["bundle tide.v1.1.0 is deprecated: leaks"];
+    let goes = at(next)
+        .spec(&json!({"upgradeApproval": "Automatic"}))
+        .plan();
+    assert_eq!(
+        (brief(&goes).as_str(), &goes.warnings[..]),
+        ("have 1.1.0", &said.map(str::to_owned)[..])
+    );
+}
+
+#[test]
+fn whoever_cannot_go_on_says_why() {
+    for (case, words) in [
+        (
+            Case::at("1.0.0", &["2.0.0"]),
+            Some("no catalog that could be asked knows tide.v1.0.0"),
+        ),
+        (
+            Case {
+                offers: vec![("c/mine", 0, Err("away"))],
+                ..Case::at("1.0.0", &[])
+            },
+            Some("catalog c/mine, which tide.v1.0.0 is from, cannot be asked"),
+        ),
+        (
+            Case::at("1.0.0", &["1.0.0"]).spec(&json!({"channel": "other"})),
+            Some("has no channel \"other\"; it has stable"),
+        ),
+        (Case::at("1.0.0", &["1.0.0"]), None),
+        // After a start it is only a matter of time.
+        (
+            Case {
+                offers: vec![("c/mine", 0, Err("it has not been read yet"))],
+                pending: vec!["c/mine"],
+                ..Case::at("1.0.0", &[])
+            },
+            None,
+        ),
+    ] {
+        let plan = case.plan();
+        assert_eq!(brief(&plan), "have 1.0.0");
+        let warnings = plan.warnings.join("; ");
+        match words {
+            Some(words) => assert!(warnings.contains(words), "{warnings}"),
+            None => assert_eq!(warnings, ""),
+        }
+    }
+}
+
+#[test]
+fn what_is_installed_is_found_again_when_nobody_knows_what_was_chosen() {
+    let there = forget(instance(&chosen("1.0.0", None), &status("1.0.0", true)));
+    let case = Case::new(package(&["1.0.0", "1.1.0"])).with(there.clone());
+    let plan = case.plan();
+    assert_eq!(brief(&plan), "have 1.0.0, next 1.1.0");
+    assert_eq!(plan.act, Act::Have(Box::new(chosen("1.0.0", None))));
+    // What only has the same name may be something else.
+    let mut other = package(&["1.0.0"]);
+    other.bundles.get_mut("tide.v1.0.0").unwrap().image = image("6.6.6");
+    let case = Case::new(other).with(there);
+    assert_eq!(brief(&case.plan()), "refuse SourceFailed");
+}
+
+/// What is of no release is compared by name only.
+#[test]
+fn bundles_that_say_nothing_of_themselves_follow_the_channel_too() {
+    let versions = ["1.0.0", "1.0.1", "1.0.2"];
+    let there = |chosen_: &Chosen, version| instance(chosen_, &plain_status(version));
+    let plain = |there| {
+        let mut package = package(&versions);
+        for bundle in package.bundles.values_mut() {
+            bundle.media_type = Some("plain+v0".into());
+        }
+        Case::new(package).with(there)
+    };
+    let mut first = chosen("1.0.0", None);
+    first.media_type = "plain+v0".into();
+    let case = plain(there(&first, "1.0.0"));
+    let Act::Have(second) = case.plan().act else {
+        panic!("{:?}", case.plan());
+    };
+    assert_eq!(second.bundle.name, "tide.v1.0.1");
+    assert_eq!(second.after.as_ref().unwrap().name, "tide.v1.0.0");
+    // On its way nothing is skipped.
+    let case = plain(there(&second, "1.0.0"));
+    assert_eq!(brief(&case.plan()), "have 1.0.1");
+    let case = plain(there(&second, "1.0.1"));
+    assert_eq!(brief(&case.plan()), "have 1.0.2");
+}
+
+#[test]
+fn the_fixtures_are_of_one_piece() {
+    let package = package(&["1.0.0"]);
+    assert_eq!(package.bundle("tide.v1.0.0"), Some(&bundle("1.0.0")));
+}

@@ -1,0 +1,114 @@
+//! What strangers write.
+
+use manifests::api::bounds;
+
+use super::*;
+
+#[test]
+fn what_the_definition_of_others_lets_through_is_not_served() {
+    for (operator, words) in [
+        (
+            operator(&json!({"package": {"name": "Foo_Bar!"}})),
+            "spec.package.name \"Foo_Bar!\"",
+        ),
+        (
+            operator(&json!({"package": {"name": ""}})),
+            "spec.package.name \"\"",
+        ),
+        (
+            operator(&json!({"package": {"name": "a".repeat(57)}})),
+            "must be no more than 56 characters",
+        ),
+        (
+            operator(&json!({"package": {"name": "x".repeat(1 << 20)}})),
+            "spec.package.name",
+        ),
+        (operator(&json!({"version": "soon"})), "spec.version: "),
+        (
+            operator(&json!({"version": ">=1 ".repeat(10_000)})),
+            "spec.version: ",
+        ),
+        (
+            {
+                let mut operator = operator(&json!({}));
+                operator.metadata.name = Some("o".repeat(46));
+                operator
+            },
+            "has more than 45 characters",
+        ),
+    ] {
+        let case = Case {
+            operator: Box::new(operator),
+            ..Case::new(package(&["1.0.0"]))
+        };
+        let plan = case.plan();
+        assert_eq!(brief(&plan), "refuse SourceFailed");
+        let said = refusal(&plan);
+        assert!(said.contains(words), "{said}");
+        assert!(said.len() < 4096, "{}", said.len());
+    }
+    let mut operator = operator(&json!({"package": {"name": "a".repeat(56)}}));
+    operator.metadata.name = Some("o".repeat(45));
+    let case = Case {
+        operator: Box::new(operator),
+        ..Case::new(package(&["1.0.0"]))
+    };
+    assert_eq!(brief(&case.plan()), "have 1.0.0");
+}
+
+#[test]
+fn texts_of_catalogs_are_cut_to_what_a_status_takes() {
+    let long = "ä".repeat(100_000);
+    let mut hostile = package(&["1.0.0", "1.1.0"]);
+    let bundle = hostile.bundles.get_mut("tide.v1.1.0").unwrap();
+    bundle.media_type = Some(long.clone());
+    let case = Case {
+        offers: vec![("c/mine", 0, Ok(hostile.clone()))],
+        ..Case::at("1.0.0", &[])
+    };
+    let plan = case.plan();
+    assert_eq!(brief(&plan), "have 1.0.0, next 1.1.0");
+    let waits_for = plan.next.unwrap().waits_for.unwrap();
+    assert!(waits_for.len() <= bounds::LINE as usize);
+
+    let mut all = hostile;
+    all.bundles.get_mut("tide.v1.0.0").unwrap().unreadable = Some(long);
+    let said = Case::new(all).plan();
+    assert!(refusal(&said).len() < 8192, "{}", refusal(&said).len());
+}
+
+#[test]
+fn edges_that_lead_in_circles_or_to_themselves_come_to_rest() {
+    let mut circle = package(&["1.0.0", "1.0.1"]);
+    let entries = &mut circle.channels.get_mut("stable").unwrap().entries;
+    entries[0].replaces = Some("tide.v1.0.1".into());
+    entries[1].skips = vec!["tide.v1.0.1".into()];
+    let at = |version: &str| Case {
+        offers: vec![("c/mine", 0, Ok(circle.clone()))],
+        ..Case::at(version, &[])
+    };
+    assert_eq!(brief(&at("1.0.0").plan()), "have 1.0.1");
+    assert_eq!(brief(&at("1.0.1").plan()), "have 1.0.1");
+}
+
+#[test]
+fn a_status_that_makes_no_sense_decides_nothing() {
+    for mangle in [
+        |status: &mut Value| status["version"] = "garbage".into(),
+        |status: &mut Value| status["clusterServiceVersion"] = "other.v9".into(),
+        |status: &mut Value| status["resolvedSource"] = json!({"type": "odd"}),
+        |status: &mut Value| status["maxOpenShiftVersion"] = "[".repeat(500).into(),
+    ] {
+        let mut status = status("1.0.0", true);
+        mangle(&mut status);
+        let there = instance(&chosen("1.0.0", None), &status);
+        let plan = Case::new(package(&["1.0.0"])).with(there).plan();
+        assert_eq!(brief(&plan), "have 1.0.0", "{status}");
+    }
+    // A version that nobody can read follows the channel all the same.
+    let mut status = status("1.0.0", true);
+    status["version"] = "garbage".into();
+    let there = forget(instance(&chosen("1.0.0", None), &status));
+    let plan = Case::new(package(&["1.0.0", "2.0.0"])).with(there).plan();
+    assert_eq!(brief(&plan), "have 2.0.0");
+}

@@ -1,0 +1,260 @@
+//! One edge at a time, and what waits for whom.
+
+use super::*;
+
+/// What is kept, as the annotation has it.
+fn kept(plan: &Plan) -> String {
+    plan.keep.map(|it| it.to_string()).unwrap_or_default()
+}
+
+fn waits_for(plan: &Plan) -> &str {
+    let next = plan.next.as_ref();
+    next.and_then(|it| it.waits_for.as_deref())
+        .unwrap_or_default()
+}
+
+const LINE: [&str; 4] = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
+
+#[test]
+fn patches_come_at_once_and_minor_versions_with_the_cluster() {
+    for (installed, kept_, cluster, expected, keep) in [
+        // The first look keeps what was installed for which cluster.
+        ("1.0.0", "", "4.12", "have 1.0.1", "4.12 1.0"),
+        ("1.0.1", "", "4.12", "have 1.0.1, next 1.1.0", "4.12 1.0"),
+        (
+            "1.0.1",
+            "4.12 1.0",
+            "4.12",
+            "have 1.0.1, next 1.1.0",
+            "4.12 1.0",
+        ),
+        ("1.0.1", "4.12 1.0", "4.13", "have 1.1.0", "4.12 1.0"),
+        // The cluster is on its way; what counts is where it has arrived.
+        (
+            "1.0.1",
+            "4.12 1.0",
+            "4.12->4.13",
+            "have 1.0.1, next 1.1.0",
+            "4.12 1.0",
+        ),
+        ("1.1.0", "4.12 1.0", "4.13", "have 1.2.0", "4.12 1.0"),
+        ("1.2.0", "4.12 1.0", "4.13", "have 1.2.0", "4.13 1.2"),
+    ] {
+        let mut case = Case::at(installed, &LINE).on(cluster);
+        if !kept_.is_empty() {
+            case = case.kept(kept_);
+        }
+        let plan = case.plan();
+        let found = (brief(&plan), kept(&plan));
+        assert_eq!(
+            found,
+            (expected.to_owned(), keep.to_owned()),
+            "{installed} {kept_} {cluster}"
+        );
+    }
+    let plan = Case::at("1.0.1", &LINE).on("4.12").plan();
+    assert!(
+        waits_for(&plan).contains("1.1.0 is a new minor version"),
+        "{}",
+        waits_for(&plan)
+    );
+    // Without OpenShift it is Kubernetes' minor version that counts.
+    let plan = Case::at("1.0.1", &LINE).kept("1.35 1.0").plan();
+    assert_eq!(brief(&plan), "have 1.1.0");
+    let plan = Case::at("1.0.1", &LINE).kept("1.36 1.0").plan();
+    assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
+}
+
+#[test]
+fn a_catalog_that_is_away_ends_no_move() {
+    // There is more to follow the cluster with, but nobody can tell now.
+    let at = |offer| Case {
+        offers: vec![("c/mine", 0, offer)],
+        ..Case::at("1.1.0", &[]).on("4.13").kept("4.12 1.0")
+    };
+    assert_eq!(kept(&at(Err("away")).plan()), "");
+    assert_eq!(kept(&at(Ok(without(&package(&[])))).plan()), "");
+    assert_eq!(kept(&at(Ok(package(&["1.1.0"]))).plan()), "4.13 1.1");
+    // What was never kept is kept from the beginning.
+    let new = Case {
+        offers: vec![("c/mine", 0, Err("away"))],
+        ..Case::at("1.1.0", &[]).on("4.13")
+    };
+    assert_eq!(kept(&new.plan()), "4.13 1.1");
+}
+
+#[test]
+fn a_patch_goes_on_while_a_minor_version_waits() {
+    // 1.1.0 comes first, and replaces 1.0.0 as well as 1.0.1 does.
+    let mut forked = package(&["1.0.0", "1.0.1", "1.1.0"]);
+    let channel = forked.channels.get_mut("stable").unwrap();
+    channel.entries[2].skips = vec!["tide.v1.0.0".into()];
+    let case = || {
+        Case::new(forked.clone())
+            .with(instance(&chosen("1.0.0", None), &status("1.0.0", true)))
+            .on("4.12")
+    };
+    let plan = case().plan();
+    assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
+    let Act::Have(chosen_) = &plan.act else {
+        panic!("{plan:?}");
+    };
+    let why = chosen_.bundle.why.last().unwrap();
+    assert_eq!(why, "1.0.1 is of the installed minor version 1.0");
+    // The same with rights that somebody has to look at, one bundle after the other.
+    let mut case = case()
+        .spec(&json!({"approveNewRights": "Manual"}))
+        .kept("4.11 1.0");
+    assert_eq!(brief(&case.plan()), "look 110");
+    let gained = |digest: &str| NewRights {
+        digest: digest.into(),
+        rules: vec!["everything".into()],
+    };
+    case.gains.push(Gains {
+        image: image("1.1.0"),
+        rights: Some(gained("sha256:a")),
+    });
+    assert_eq!(brief(&case.plan()), "look 101, next 1.1.0");
+    case.gains.push(Gains {
+        image: image("1.0.1"),
+        rights: None,
+    });
+    let plan = case.plan();
+    assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
+    assert_eq!(plan.new_rights, Some(gained("sha256:a")));
+    assert!(
+        waits_for(&plan).contains("set spec.approvedRights: sha256:a"),
+        "{}",
+        waits_for(&plan)
+    );
+    let case = case.spec(&json!({"approveNewRights": "Manual", "approvedRights": "sha256:a"}));
+    assert_eq!(brief(&case.plan()), "have 1.1.0");
+}
+
+#[test]
+fn rights_are_looked_at_only_when_somebody_wants_to_know() {
+    let manual = json!({"approveNewRights": "Manual"});
+    let case = || Case::at("1.0.0", &["1.0.0", "1.0.1"]);
+    assert_eq!(brief(&case().plan()), "have 1.0.1");
+    assert_eq!(brief(&case().spec(&manual).plan()), "look 101");
+    // Not those of the first installation, nor of what is not approved.
+    assert_eq!(
+        brief(&Case::new(package(&["1.0.0"])).spec(&manual).plan()),
+        "have 1.0.0"
+    );
+    let waiting = Case::at("1.0.0", &["1.0.0", "1.1.0"])
+        .spec(&manual)
+        .on("4.12");
+    assert_eq!(brief(&waiting.plan()), "have 1.0.0, next 1.1.0");
+    let mut seen = case().spec(&manual);
+    seen.gains.push(Gains {
+        image: image("1.0.1"),
+        rights: Some(NewRights::default()),
+    });
+    let plan = seen.plan();
+    assert_eq!(brief(&plan), "have 1.0.0, next 1.0.1");
+    assert_eq!(plan.new_rights, Some(NewRights::default()));
+}
+
+#[test]
+fn the_next_bundle_waits_until_what_is_installed_is_healthy() {
+    let sick = |chosen_: Chosen| instance(&chosen_, &status("1.0.0", false));
+    let offered = || package(&["1.0.0", "1.0.1", "1.0.2"]);
+    let case = Case::new(offered()).with(sick(chosen("1.0.0", None)));
+    let plan = case.plan();
+    assert_eq!(brief(&plan), "have 1.0.0, next 1.0.1");
+    assert!(
+        waits_for(&plan).contains("is not healthy yet"),
+        "{}",
+        waits_for(&plan)
+    );
+    // Nobody knows what was chosen; what is installed waits alike.
+    let case = Case::new(offered()).with(forget(sick(chosen("1.0.0", None))));
+    assert_eq!(brief(&case.plan()), "have 1.0.0, next 1.0.1");
+    // What is on its way goes on, and gives way to something better.
+    let case = Case::new(offered()).with(sick(chosen("1.0.1", Some("1.0.0"))));
+    assert_eq!(brief(&case.plan()), "have 1.0.1");
+    let mut mended = package(&["1.0.0", "1.0.1", "1.0.2"]);
+    let entries = &mut mended.channels.get_mut("stable").unwrap().entries;
+    entries[2].replaces = Some("tide.v1.0.0".into());
+    entries[2].skips = vec!["tide.v1.0.1".into()];
+    let case = Case::new(mended).with(sick(chosen("1.0.1", Some("1.0.0"))));
+    assert_eq!(brief(&case.plan()), "have 1.0.2");
+}
+
+#[test]
+fn what_is_on_its_way_keeps_the_reasons_it_was_chosen_for() {
+    let there = instance(&chosen("1.0.1", Some("1.0.0")), &status("1.0.0", true));
+    let plan = Case::new(package(&LINE)).with(there).plan();
+    // As it was declared; the status has the reasons.
+    assert_eq!(
+        plan.act,
+        Act::Have(Box::new(chosen("1.0.1", Some("1.0.0"))))
+    );
+}
+
+#[test]
+fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
+    let with = |maxima: &[(&str, &str)]| {
+        let mut package = package(&["1.0.0", "1.1.0"]);
+        for (version, max) in maxima {
+            let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
+            bundle.unwrap().max_openshift = vec![(*max).to_owned()];
+        }
+        let there = instance(&chosen("1.0.0", None), &status("1.0.0", true));
+        Case::new(package).with(there).on("4.12").kept("4.12 1.0")
+    };
+    let waits = "have 1.0.0, next 1.1.0";
+    for (maxima, expected) in [
+        (&[][..], waits),
+        (&[("1.0.0", "\"4.12\"")][..], "have 1.1.0"),
+        (
+            &[("1.0.0", "\"4.12\""), ("1.1.0", "\"4.13\"")][..],
+            "have 1.1.0",
+        ),
+        // It would block as well.
+        (&[("1.0.0", "\"4.12\""), ("1.1.0", "\"4.12\"")][..], waits),
+        (&[("1.0.0", "\"4.13\"")][..], waits),
+        (&[("1.0.0", "garbage")][..], waits),
+    ] {
+        assert_eq!(brief(&with(maxima).plan()), expected, "{maxima:?}");
+    }
+    // Where the catalog says nothing, the bundle does.
+    let mut status = status("1.0.0", true);
+    status["maxOpenShiftVersion"] = "\"4.12\"".into();
+    let case = Case {
+        instance: Some(Box::new(instance(&chosen("1.0.0", None), &status))),
+        ..with(&[])
+    };
+    assert_eq!(brief(&case.plan()), "have 1.1.0");
+}
+
+#[test]
+fn manual_goes_up_to_what_is_approved() {
+    for (spec, expected) in [
+        (
+            json!({"upgradeApproval": "Manual"}),
+            "have 1.0.0, next 1.0.1",
+        ),
+        (
+            json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.1"}),
+            "have 1.0.1",
+        ),
+        (
+            json!({"upgradeApproval": "Manual", "approvedVersion": "1.2.0"}),
+            "have 1.0.1",
+        ),
+        (
+            json!({"upgradeApproval": "Manual", "approvedVersion": "garbage"}),
+            "have 1.0.0, next 1.0.1",
+        ),
+        (json!({"upgradeApproval": "Automatic"}), "have 1.0.1"),
+        (
+            json!({"upgradeApproval": "Automatic", "version": "<1.0.1"}),
+            "have 1.0.0, next 1.0.1",
+        ),
+    ] {
+        let case = Case::at("1.0.0", &LINE).spec(&spec);
+        assert_eq!(brief(&case.plan()), expected, "{spec}");
+    }
+}

@@ -1,0 +1,384 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use manifests::api::platform::{Kept, NewRights, NextBundle};
+use serde_json::{Value, json};
+
+use super::{
+    super::fixtures::{chosen, condition as said, instance, operator, status as installed},
+    *,
+};
+use crate::catalogs::Key;
+
+const NOW: &str = "2026-02-02T00:00:00Z";
+const APPLIED: &str = "Successfully applied the tide BundleInstance resource";
+
+fn have(version: &str) -> Plan {
+    plan(Act::Have(Box::new(chosen(version, None))))
+}
+
+fn refuse(reason: &'static str) -> Plan {
+    plan(Act::Refuse {
+        reason,
+        message: "why not".into(),
+    })
+}
+
+fn plan(act: Act) -> Plan {
+    Plan {
+        act,
+        keep: None,
+        next: None,
+        new_rights: None,
+        warnings: Vec::new(),
+    }
+}
+
+/// The status of a new operator, given what was decided, the BundleInstance's status, and why it could not be applied.
+fn told(plan: &Plan, below: Option<&Value>, failure: Option<&str>) -> PlatformOperatorStatus {
+    let instance = below.map(|status| instance(&chosen("1.0.0", None), status));
+    let found = Found {
+        plan,
+        instance: instance.as_ref(),
+        failure,
+        catalogs: Some(&[]),
+        verdict: None,
+    };
+    of(&operator(&json!({})), &found, NOW.parse().unwrap())
+}
+
+fn find<'a>(status: &'a PlatformOperatorStatus, type_: &str) -> &'a Condition {
+    let mut conditions = status.conditions.iter();
+    conditions.find(|it| it.type_ == type_).unwrap()
+}
+
+fn line(condition: &Condition) -> String {
+    format!(
+        "{} {}: {}",
+        condition.status, condition.reason, condition.message
+    )
+}
+
+#[test]
+fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
+    let there = installed("1.0.0", true);
+    let unpacking = json!({"conditions": [said("HasValidBundle", "False", "Unpacking")]});
+    let failing = failing();
+    let mut warned = have("1.0.0");
+    warned.warnings = vec!["it is old".into(), "it is odd".into()];
+    for (plan, below, expected) in [
+        (
+            have("1.0.0"),
+            None,
+            "False UnpackPending: Waiting for the bundle to be unpacked".to_owned(),
+        ),
+        (
+            have("1.0.0"),
+            Some(&json!({})),
+            "False UnpackPending: Waiting for the bundle to be unpacked".into(),
+        ),
+        (
+            have("1.0.0"),
+            Some(&unpacking),
+            "False Unpacking: Unpacking!".into(),
+        ),
+        (
+            have("1.0.0"),
+            Some(&failing),
+            "False InstallFailed: InstallFailed!".into(),
+        ),
+        (
+            have("1.0.0"),
+            Some(&there),
+            format!("True InstallSuccessful: {APPLIED}"),
+        ),
+        // What people should know does not make it any less installed.
+        (
+            warned.clone(),
+            Some(&there),
+            format!("True InstallSuccessful: {APPLIED}; it is old; it is odd"),
+        ),
+        (
+            warned,
+            Some(&failing),
+            "False InstallFailed: InstallFailed!; it is old; it is odd".into(),
+        ),
+    ] {
+        let status = told(&plan, below, None);
+        let found = find(&status, "Installed");
+        assert_eq!(line(found), expected, "{plan:?} {below:?}");
+        assert_eq!(found.observed_generation, Some(3));
+    }
+}
+
+fn failing() -> Value {
+    json!({"conditions": [
+        said("HasValidBundle", "True", "UnpackSuccessful"), said("Installed", "False", "InstallFailed"),
+    ]})
+}
+
+#[test]
+fn what_cannot_be_done_is_told_beside_what_is_installed() {
+    let there = installed("1.0.0", true);
+    let failing = failing();
+    let look = || plan(Act::Look("image".into()));
+    for (plan, below, failure, expected) in [
+        // It cannot be applied.
+        (
+            have("1.0.0"),
+            None,
+            Some("no rights"),
+            "False InstallFailed: no rights".to_owned(),
+        ),
+        (
+            have("1.0.0"),
+            Some(&failing),
+            Some("no rights"),
+            "False InstallFailed: no rights".into(),
+        ),
+        (
+            have("1.0.0"),
+            Some(&there),
+            Some("no rights"),
+            format!("True InstallSuccessful: {APPLIED}; no rights"),
+        ),
+        // It cannot be chosen.
+        (
+            refuse("SourceFailed"),
+            None,
+            None,
+            "False SourceFailed: why not".into(),
+        ),
+        (
+            refuse("InstallPending"),
+            None,
+            None,
+            "False InstallPending: why not".into(),
+        ),
+        (
+            refuse("SourceFailed"),
+            Some(&failing),
+            None,
+            "False SourceFailed: why not".into(),
+        ),
+        (
+            refuse("SourceFailed"),
+            Some(&there),
+            None,
+            format!("True InstallSuccessful: {APPLIED}; why not"),
+        ),
+        // Nobody could look at its rights.
+        (
+            look(),
+            Some(&there),
+            Some("the registry is away"),
+            format!("True InstallSuccessful: {APPLIED}; the registry is away"),
+        ),
+        // It goes, and comes back.
+        (
+            plan(Act::Leave),
+            None,
+            None,
+            "False UnpackPending: Waiting for the bundle to be unpacked".into(),
+        ),
+        (
+            plan(Act::Leave),
+            Some(&there),
+            None,
+            format!("True InstallSuccessful: {APPLIED}"),
+        ),
+    ] {
+        let status = told(&plan, below, failure);
+        let found = find(&status, "Installed");
+        assert_eq!(line(found), expected, "{plan:?} {below:?} {failure:?}");
+        assert_eq!(found.observed_generation, Some(3));
+    }
+}
+
+#[test]
+fn catalogs_are_there_away_or_not_looked_at() {
+    let state = |name: &str, is_read, trouble: Option<&str>| catalogs::State {
+        catalog: Key {
+            namespace: "c".into(),
+            name: name.into(),
+        },
+        is_read,
+        trouble: trouble.map(str::to_owned),
+    };
+    let well = state("well", true, None);
+    let new = state("new", false, None);
+    let away = state("away", true, Some("nobody is there"));
+    let never = state("never", false, Some("no such image"));
+    let plan = have("1.0.0");
+    for (catalogs, expected) in [
+        (
+            None,
+            "Unknown CatalogsPending: it is not known yet which catalogs there are",
+        ),
+        (
+            Some(&[][..]),
+            "False NoCatalogs: there is no catalog to choose from; create a CatalogSource in a namespace that \
+                         the provisioner takes catalogs from, or correct spec.catalog",
+        ),
+        (
+            Some(&[&well][..]),
+            "True CatalogsAvailable: all catalogs can be read",
+        ),
+        (
+            Some(&[&well, &new][..]),
+            "Unknown CatalogsPending: c/new has not been read yet",
+        ),
+        (
+            Some(&[&well, &away, &new][..]),
+            "False CatalogUnavailable: c/away: nobody is there",
+        ),
+        (
+            Some(&[&away, &never][..]),
+            "False CatalogUnavailable: c/away: nobody is there; c/never: no such image",
+        ),
+    ] {
+        let found = Found {
+            plan: &plan,
+            instance: None,
+            failure: None,
+            catalogs,
+            verdict: None,
+        };
+        let status = of(&operator(&json!({})), &found, NOW.parse().unwrap());
+        assert_eq!(line(find(&status, "CatalogAvailable")), expected);
+    }
+}
+
+#[test]
+fn upgradeable_is_what_the_gate_says() {
+    let verdict = |is_upgradeable, reason| Verdict {
+        is_upgradeable,
+        reason,
+        message: "said".into(),
+        concerns: Vec::new(),
+        more: 0,
+    };
+    let (open, closed) = (verdict(true, "AsExpected"), verdict(false, "Closed"));
+    for (verdict, expected) in [
+        (None, "Unknown NotInstalled: nothing is installed yet"),
+        (Some(&open), "True AsExpected: said"),
+        (Some(&closed), "False Closed: said"),
+    ] {
+        let found = Found {
+            plan: &have("1.0.0"),
+            instance: None,
+            failure: None,
+            catalogs: Some(&[]),
+            verdict,
+        };
+        let status = of(&operator(&json!({})), &found, NOW.parse().unwrap());
+        assert_eq!(line(find(&status, "Upgradeable")), expected);
+    }
+}
+
+#[test]
+fn what_was_known_stays_known() {
+    let mut first = have("1.0.0");
+    let Act::Have(chosen_) = &mut first.act else {
+        unreachable!()
+    };
+    chosen_.bundle.why = vec!["the best".into()];
+    first.keep = Some("4.12 1.0".parse::<Kept>().unwrap());
+    let there = installed("1.0.0", true);
+    let before = told(&first, Some(&there), None);
+    assert_eq!(before.active_instance_names(), ["tide", "tide"]);
+    assert_eq!(before.cluster_minor.as_deref(), Some("4.12"));
+    assert_eq!(before.package_minor.as_deref(), Some("1.0"));
+    assert_eq!(before.observed_generation, Some(3));
+
+    let mut operator = operator(&json!({}));
+    operator.status = Some(before.clone());
+    let later = |plan: &Plan, below: Option<&Value>| {
+        let instance = below.map(|status| instance(&chosen("1.0.0", None), status));
+        let found = Found {
+            plan,
+            instance: instance.as_ref(),
+            failure: None,
+            catalogs: Some(&[]),
+            verdict: None,
+        };
+        of(&operator, &found, "2027-01-01T00:00:00Z".parse().unwrap())
+    };
+    // Nothing new is nothing to write; what stays is not told anew why it was chosen.
+    assert_eq!(later(&have("1.0.0"), Some(&there)), before);
+    // A failure takes nothing away that is still so.
+    let failed = later(&refuse("SourceFailed"), None);
+    assert_eq!(failed.chosen_bundle, before.chosen_bundle);
+    assert_eq!(failed.active_bundle_instance, before.active_bundle_instance);
+    assert_eq!(failed.cluster_minor, before.cluster_minor);
+    let at = |status: &PlatformOperatorStatus, type_: &str| {
+        find(status, type_).last_transition_time.0.to_string()
+    };
+    assert_eq!(at(&failed, "Installed"), "2027-01-01T00:00:00Z");
+    assert_eq!(at(&failed, "CatalogAvailable"), NOW);
+    // Another bundle has other reasons.
+    let next = later(&have("1.0.1"), Some(&there)).chosen_bundle.unwrap();
+    assert_eq!((next.version.as_str(), next.why.len()), ("1.0.1", 0));
+    // What could be next is what can be next now.
+    let mut waiting = have("1.0.0");
+    waiting.next = Some(NextBundle::default());
+    waiting.new_rights = Some(NewRights::default());
+    let waiting = later(&waiting, Some(&there));
+    assert_eq!(waiting.next_available, Some(NextBundle::default()));
+    assert_eq!(waiting.new_rights, Some(NewRights::default()));
+    operator.status = Some(waiting);
+    let found = Found {
+        plan: &have("1.0.0"),
+        instance: None,
+        failure: None,
+        catalogs: Some(&[]),
+        verdict: None,
+    };
+    let over = of(&operator, &found, NOW.parse().unwrap());
+    assert_eq!((over.next_available, over.new_rights), (None, None));
+}
+
+#[test]
+fn hostile_texts_fit_into_the_status() {
+    let long = "ö".repeat(100_000);
+    let mut hostile = chosen("1.0.0", None);
+    hostile.bundle.name.clone_from(&long);
+    hostile.bundle.version.clone_from(&long);
+    hostile.bundle.channel.clone_from(&long);
+    hostile.bundle.catalog.clone_from(&long);
+    hostile.bundle.image.clone_from(&long);
+    let mut plan = plan(Act::Have(Box::new(hostile)));
+    plan.warnings = vec![long.clone()];
+    let status = told(&plan, Some(&installed("1.0.0", true)), Some(&long));
+    let bundle = status.chosen_bundle.as_ref().unwrap();
+    let word = bounds::WORD as usize;
+    for text in [
+        &bundle.name,
+        &bundle.version,
+        &bundle.channel,
+        &bundle.catalog,
+    ] {
+        assert!(text.len() <= word, "{}", text.len());
+    }
+    assert!(bundle.image.len() <= bounds::REFERENCE as usize);
+    let message = &find(&status, "Installed").message;
+    assert!(message.chars().count() <= bounds::MESSAGE as usize);
+    // What fits is told as it is.
+    let mut fits = chosen("1.0.0", None);
+    fits.bundle.image = format!("{}@sha256:{}", "r".repeat(900), "0".repeat(64));
+    let status = told(&self::plan(Act::Have(Box::new(fits.clone()))), None, None);
+    assert_eq!(status.chosen_bundle.unwrap().image, fits.bundle.image);
+}
+
+trait Names {
+    fn active_instance_names(&self) -> Vec<&str>;
+}
+
+impl Names for PlatformOperatorStatus {
+    /// Under both names that definitions have for it.
+    fn active_instance_names(&self) -> Vec<&str> {
+        [&self.active_bundle_instance, &self.active_bundle_deployment]
+            .into_iter()
+            .flatten()
+            .map(|it| it.name.as_str())
+            .collect()
+    }
+}
