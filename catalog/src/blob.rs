@@ -1,14 +1,17 @@
 //! The four schemas that mean something here, read from metas as Go reads them into its structs.
 
 use crate::{
-    facts::{Facts, decoded, list, object, text},
+    facts::{CONVERT, END, Facts},
     json::Node,
-    model::Entry,
+    model::{Entry, Need},
+    shape::{self, borrowed, list, text},
     walk::{Fault, Meta},
 };
 
 /// How many related images are looked at for each bundle.
 const RELATED_IMAGES: usize = 10_000;
+/// Warnings of one bundle.
+const WARNINGS: usize = 20;
 
 /// A document with the place it was found in.
 #[derive(Debug)]
@@ -52,8 +55,8 @@ pub(crate) struct Bundle {
     pub(crate) facts: Result<Facts, String>,
     /// The first related image with a name that is none, and why.
     pub(crate) related: Option<(usize, String, String)>,
-    /// Values that were written as numbers and are read differently by others.
-    pub(crate) unquoted: Option<String>,
+    /// What others read differently, or not at all.
+    pub(crate) warnings: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -82,12 +85,12 @@ pub(crate) fn look(meta: Result<Meta<'_>, Fault>) -> Seen {
         }
     };
     let root = meta.root;
-    let (what, read) = match &*meta.schema {
-        "olm.package" => ("package", package(root)),
-        "olm.channel" => ("channel", channel(root)),
-        "olm.bundle" => ("bundle", bundle(&meta)),
-        "olm.deprecations" => ("deprecation", deprecations(root)),
-        _ => ("", Ok(Blob::Other(meta.package.to_string()))),
+    let read = match &*meta.schema {
+        "olm.package" => package(root).map_err(|it| format!("parse package: {it}")),
+        "olm.channel" => channel(root).map_err(|it| format!("parse channel: {it}")),
+        "olm.bundle" => bundle(root),
+        "olm.deprecations" => deprecations(root).map_err(|it| format!("parse deprecation: {it}")),
+        _ => Ok(Blob::Other(meta.package.to_string())),
     };
     Seen {
         file: meta.file.into(),
@@ -96,148 +99,127 @@ pub(crate) fn look(meta: Result<Meta<'_>, Fault>) -> Seen {
             let package = Some(meta.package_name())
                 .filter(|it| !it.is_empty())
                 .map(str::to_owned);
-            Blob::Broken(format!("parse {what}: {problem}"), package)
+            Blob::Broken(problem, package)
         }),
     }
 }
 
 fn package(root: Node<'_>) -> Result<Blob, String> {
-    let go = "declcfg.Package";
+    shape::check(root, &shape::PACKAGE)?;
     if let Some(icon) = root.field("icon") {
-        object(icon, "declcfg.Icon")?;
-        decoded(icon, "base64data", "declcfg.Icon")?;
-        text(icon, "mediatype", "declcfg.Icon")?;
+        shape::base64(&borrowed(icon, "base64data"))?;
     }
-    text(root, "description", go)?;
-    properties(root, go, |_, _, _| Ok(()))?;
     Ok(Blob::Package(Package {
-        name: text(root, "name", go)?,
-        default_channel: text(root, "defaultChannel", go)?,
+        name: text(root, "name"),
+        default_channel: text(root, "defaultChannel"),
     }))
 }
 
 fn channel(root: Node<'_>) -> Result<Blob, String> {
-    let go = "declcfg.Channel";
-    let one = "declcfg.ChannelEntry";
-    let mut entries = Vec::new();
-    for entry in list(root, "entries", go, one)? {
-        object(entry, one)?;
-        let skips = list(entry, "skips", one, "string")?;
-        let skips = skips.map(|it| match it.text() {
-            Some(text) => Ok(text.into_owned()),
-            None if it.is_null() => Ok(String::new()),
-            None => Err(crate::facts::mismatch(it, "skips", one, "string")),
-        });
-        let some = |text: String| Some(text).filter(|it| !it.is_empty());
-        entries.push(Entry {
-            name: text(entry, "name", one)?,
-            replaces: some(text(entry, "replaces", one)?),
-            skips: skips.collect::<Result<_, _>>()?,
-            skip_range: some(text(entry, "skipRange", one)?),
-        });
-    }
-    properties(root, go, |_, _, _| Ok(()))?;
+    shape::check(root, &shape::CHANNEL)?;
+    let some = |text: String| Some(text).filter(|it| !it.is_empty());
+    let entries = list(root, "entries").map(|entry| Entry {
+        name: text(entry, "name"),
+        replaces: some(text(entry, "replaces")),
+        skips: list(entry, "skips")
+            .map(|it| it.text().unwrap_or_default().into_owned())
+            .collect(),
+        skip_range: some(text(entry, "skipRange")),
+    });
     Ok(Blob::Channel(Channel {
-        name: text(root, "name", go)?,
-        package: text(root, "package", go)?,
-        entries,
+        name: text(root, "name"),
+        package: text(root, "package"),
+        entries: entries.collect(),
     }))
 }
 
-fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
-    let root = meta.root;
-    let go = "declcfg.Bundle";
-    let one = "declcfg.RelatedImage";
-    let mut related = None;
-    for (at, image) in list(root, "relatedImages", go, one)?.enumerate() {
-        object(image, one)?;
-        text(image, "name", one)?;
-        let image = crate::facts::borrowed(image, "image", one)?;
-        if related.is_none()
-            && at < RELATED_IMAGES
-            && let Some(problem) = pull_spec(&image)
-        {
-            related = Some((at, image.chars().take(300).collect(), problem));
-        }
-    }
-    let (name, package) = (text(root, "name", go)?, text(root, "package", go)?);
+fn bundle(root: Node<'_>) -> Result<Blob, String> {
+    shape::check(root, &shape::BUNDLE).map_err(|it| format!("parse bundle: {it}"))?;
+    let (name, package) = (text(root, "name"), text(root, "package"));
+    let images = list(root, "relatedImages").take(RELATED_IMAGES);
+    let related = images.enumerate().find_map(|(at, image)| {
+        let image = borrowed(image, "image");
+        let problem = pull_spec(&image)?;
+        Some((at, image.chars().take(300).collect(), problem))
+    });
     let mut facts = Facts::default();
-    // The first property that cannot be read. Where it is a manifest, opm does not even load the catalog.
+    // The first property that cannot be read; where it is a manifest, opm does not even load the catalog.
     let mut problem = None;
-    let mut unquoted = None;
-    let mut fatal = None;
-    properties(root, go, |at, type_, value| {
-        if type_ == crate::walk::MAX_PROPERTY
-            && let Some(value) = value.filter(|it| it.number().is_some())
-        {
-            unquoted = Some(String::from_utf8_lossy(value.raw()).into_owned());
-        }
-        if let Err(error) = facts.add(at, type_, value) {
-            if type_ == "olm.bundle.object" && fatal.is_none() {
-                fatal = Some(format!(
-                    "read bundle objects: package {package:?}, bundle {name:?}: parse property at index {at} as bundle object: {error}"
+    let mut warnings = Vec::new();
+    for (at, property) in list(root, "properties").enumerate() {
+        let type_ = borrowed(property, "type");
+        // A value is kept as it is, so a null is one.
+        let value = property.entries().filter(|(key, _)| key.folds_to("value"));
+        let value = value.last().map(|(_, value)| value);
+        let value = property.field("value").or(value);
+        if type_ == "olm.bundle.object" {
+            let read = value.ok_or_else(|| END.to_owned());
+            if let Err(problem) = read.and_then(|it| facts.read_object(it)) {
+                let problem = match problem.strip_prefix(CONVERT) {
+                    Some(problem) => {
+                        format!("convert bundle object property at index {at} to JSON: {problem}")
+                    }
+                    None => format!("parse property at index {at} as bundle object: {problem}"),
+                };
+                return Err(format!(
+                    "read bundle objects: package {package:?}, bundle {name:?}: {problem}"
                 ));
             }
+            continue;
+        }
+        let needs = facts.needs.len();
+        if let Err(error) = facts.add(at, &type_, value) {
             problem.get_or_insert(error);
         }
-        Ok(())
-    })?;
-    if let Some(fatal) = fatal {
-        return Err(fatal);
+        let warning = match facts.needs.get(needs) {
+            Some(Need::Unreadable(why)) => Some(format!(
+                "property[{at}] of type \"olm.constraint\" cannot be read by OLM: {why}"
+            )),
+            _ if type_ == crate::walk::MAX_PROPERTY => value.and_then(unquoted),
+            _ => None,
+        };
+        if let Some(warning) = warning
+            && warnings.len() < WARNINGS
+        {
+            warnings.push(warning);
+        }
     }
     Ok(Blob::Bundle(Box::new(Bundle {
-        image: text(root, "image", go)?,
+        image: text(root, "image"),
         facts: problem.map_or(Ok(facts), Err),
         related,
-        unquoted,
+        warnings,
         name,
         package,
     })))
 }
 
-fn deprecations(root: Node<'_>) -> Result<Blob, String> {
-    let go = "declcfg.Deprecation";
-    let one = "declcfg.DeprecationEntry";
-    let of = "declcfg.PackageScopedReference";
-    let mut entries = Vec::new();
-    for entry in list(root, "entries", go, one)? {
-        object(entry, one)?;
-        let reference = entry.field("reference");
-        let field = |name| match reference {
-            Some(reference) => text(reference, name, of),
-            None => Ok(String::new()),
-        };
-        if let Some(reference) = reference {
-            object(reference, of)?;
-        }
-        entries.push(Deprecation {
-            schema: field("schema")?,
-            name: field("name")?,
-            message: text(entry, "message", one)?,
-        });
-    }
-    Ok(Blob::Deprecations(Deprecations {
-        package: text(root, "package", go)?,
-        entries,
-    }))
+/// A maximum that others may read as less than was written.
+fn unquoted(value: Node<'_>) -> Option<String> {
+    value.number()?;
+    let number = String::from_utf8_lossy(value.raw());
+    let number: String = number.chars().take(40).collect();
+    Some(format!(
+        "property olm.maxOpenShiftVersion is the unquoted number {number}, which other programs may shorten (4.10 is \
+         4.1 to them); write \"{number}\""
+    ))
 }
 
-/// Shows each property: its place, type and value.
-fn properties<'a>(
-    root: Node<'a>,
-    go: &str,
-    mut each: impl FnMut(usize, &str, Option<Node<'a>>) -> Result<(), String>,
-) -> Result<(), String> {
-    let one = "property.Property";
-    for (at, property) in list(root, "properties", go, one)?.enumerate() {
-        object(property, one)?;
-        let type_ = crate::facts::borrowed(property, "type", one)?;
-        // A value is kept as it is, so a null is one.
-        let value = property.entries().filter(|(key, _)| key.is("value"));
-        let value = value.last().map(|(_, value)| value);
-        each(at, &type_, value.or_else(|| property.field("value")))?;
-    }
-    Ok(())
+fn deprecations(root: Node<'_>) -> Result<Blob, String> {
+    shape::check(root, &shape::DEPRECATION)?;
+    let entries = list(root, "entries").map(|entry| {
+        let reference = entry.field("reference");
+        let field = |name| reference.map_or_else(String::new, |it| text(it, name));
+        Deprecation {
+            schema: field("schema"),
+            name: field("name"),
+            message: text(entry, "message"),
+        }
+    });
+    Ok(Blob::Deprecations(Deprecations {
+        package: text(root, "package"),
+        entries: entries.collect(),
+    }))
 }
 
 /// Why a text is no image reference. An empty one is none and nobody minds.

@@ -1,15 +1,15 @@
 //! Properties: what each type must look like, and what of it counts.
 
-mod metadata;
+mod constraint;
 
 use std::borrow::Cow;
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use manifests::yaml;
 
 use crate::{
-    json::{Kind, Node, Tape},
+    json::{Node, Tape},
     model::{Gvk, Need},
+    shape::{self, borrowed, text},
     walk::MAX_PROPERTY,
 };
 
@@ -65,7 +65,7 @@ impl Facts {
     pub fn add(&mut self, at: usize, type_: &str, value: Option<Node<'_>>) -> Result<(), String> {
         let added = match value {
             Some(value) => self.read(type_, value),
-            None => Err("unexpected end of JSON input".into()),
+            None => Err(END.to_owned()),
         };
         let shown: String = type_.chars().take(200).collect();
         added.map_err(|problem| format!("parse property[{at}] of type {shown:?}: {problem}"))
@@ -89,65 +89,66 @@ impl Facts {
     /// Takes note of a ClusterServiceVersion.
     ///
     /// # Errors
-    /// When it is no JSON or its `minKubeVersion` is no text.
+    /// When it is no JSON.
     pub fn add_csv(&mut self, json: &str) -> Result<(), String> {
         let mut tape = Tape::default();
         let csv = tape
             .read(json.as_bytes(), OBJECT_VALUES)
             .map_err(|error| format!("the ClusterServiceVersion is no JSON: {error}"))?;
-        self.read_csv(csv)
+        self.read_csv(csv);
+        Ok(())
     }
 
     fn read(&mut self, type_: &str, value: Node<'_>) -> Result<(), String> {
         match type_ {
             "olm.package" => {
-                let name = "property.Package";
-                object(value, name)?;
+                shape::check(value, &shape::PACKAGE_PROPERTY)?;
                 self.packages.push(Identity {
-                    package: text(value, "packageName", name)?,
-                    version: text(value, "version", name)?,
-                    release: text(value, "release", name)?,
+                    package: text(value, "packageName"),
+                    version: text(value, "version"),
+                    release: text(value, "release"),
                 });
             }
             "olm.package.required" => {
-                let go = "property.PackageRequired";
-                object(value, go)?;
+                shape::check(value, &shape::PACKAGE_REQUIRED)?;
                 self.needs.push(Need::Package {
-                    name: text(value, "packageName", go)?,
-                    range: text(value, "versionRange", go)?,
+                    name: text(value, "packageName"),
+                    range: text(value, "versionRange"),
                 });
             }
-            "olm.gvk" => self.provides.push(gvk(value, "property.GVK")?),
+            "olm.gvk" => {
+                shape::check(value, &shape::GVK)?;
+                self.provides.push(gvk(value));
+            }
             "olm.gvk.required" => {
-                let gvk = gvk(value, "property.GVKRequired")?;
-                self.needs.push(Need::Api(gvk));
+                shape::check(value, &shape::GVK_REQUIRED)?;
+                self.needs.push(Need::Api(gvk(value)));
             }
-            "olm.channel" => {
-                let go = "property.Channel";
-                object(value, go)?;
-                text(value, "channelName", go)?;
-            }
+            "olm.channel" => shape::check(value, &shape::CHANNEL_PROPERTY)?,
             "olm.bundle.object" => self.read_object(value)?,
             "olm.csv.metadata" => {
-                metadata::check(value)?;
+                shape::check(value, &shape::CSV_METADATA)?;
                 self.source = Described::Metadata;
                 if let Some(version) = value.field("minKubeVersion").and_then(Node::text) {
                     self.min_kube = Some(version.into_owned()).filter(|it| !it.is_empty());
                 }
             }
-            "olm.constraint" => {
-                let message = value.field("failureMessage").and_then(Node::text);
-                let message = message.map(Cow::into_owned).filter(|it| !it.is_empty());
-                self.needs.push(Need::Constraint(message));
-            }
+            // opm takes whatever it is, and so does this; who would evaluate it is told what is wrong.
+            "olm.constraint" => self.needs.push(match constraint::check(value) {
+                Ok(()) => {
+                    let message = text(value, "failureMessage");
+                    Need::Constraint(Some(message).filter(|it| !it.is_empty()))
+                }
+                Err(problem) => Need::Unreadable(problem),
+            }),
             "olm.bundle.mediatype" => self.media_type = value.text().map(Cow::into_owned),
             "olm.deprecated" => self.is_deprecated = true,
             MAX_PROPERTY => {
                 let mut json = Vec::new();
                 value.compact(&mut json);
                 let json = String::from_utf8_lossy(&json).into_owned();
-                // The same text twice says it once.
-                if !self.max_openshift.contains(&json) {
+                // The same text twice says it once, and several are one too many.
+                if self.max_openshift.len() < MAXIMA && !self.max_openshift.contains(&json) {
                     self.max_openshift.push(json);
                 }
             }
@@ -156,141 +157,70 @@ impl Facts {
         Ok(())
     }
 
-    /// A whole manifest in base64, JSON or YAML.
-    fn read_object(&mut self, value: Node<'_>) -> Result<(), String> {
-        let go = "property.BundleObject";
-        object(value, go)?;
-        let data = decoded(value, "data", go)?;
+    /// A whole manifest in base64, JSON or YAML. What is no object is no ClusterServiceVersion, and nobody minds.
+    pub(crate) fn read_object(&mut self, value: Node<'_>) -> Result<(), String> {
+        shape::check(value, &shape::BUNDLE_OBJECT)?;
+        let data = shape::base64(&borrowed(value, "data"))?;
         self.has_objects = true;
         let mut tape = Tape::default();
         if let Ok(root) = tape.read(&data, OBJECT_VALUES) {
-            return self.read_manifest(root);
+            self.read_manifest(root);
+            return Ok(());
         }
         let value = match yaml::documents(&data).next() {
             Some(Ok(value)) => value,
-            Some(Err(error)) => {
-                return Err(format!(
-                    "error converting YAML to JSON: {}",
-                    error.message()
-                ));
-            }
+            // What begins like JSON is passed on by Go, whatever it is.
+            Some(Err(_)) if data.trim_ascii_start().starts_with(b"{") => return Ok(()),
+            Some(Err(error)) => return Err(format!("{CONVERT}{}", error.message())),
             None => serde_json::Value::Null,
         };
         let json = serde_json::to_vec(&value).map_err(|error| error.to_string())?;
         let root = tape
             .read(&json, OBJECT_VALUES)
             .map_err(|error| error.to_string())?;
-        self.read_manifest(root)
+        self.read_manifest(root);
+        Ok(())
     }
 
-    fn read_manifest(&mut self, root: Node<'_>) -> Result<(), String> {
-        if root.kind() != Kind::Object && !root.is_null() {
-            return Err(format!(
-                "the manifest is {}, not an object",
-                root.kind().name()
-            ));
-        }
+    fn read_manifest(&mut self, root: Node<'_>) {
         let is_csv = root
             .get("kind")
             .is_some_and(|it| it.is("ClusterServiceVersion"));
         if is_csv && self.source == Described::Nowhere {
-            return self.read_csv(root);
+            self.read_csv(root);
         }
-        Ok(())
     }
 
-    fn read_csv(&mut self, csv: Node<'_>) -> Result<(), String> {
-        let version = csv.get("spec").and_then(|it| it.field("minKubeVersion"));
+    fn read_csv(&mut self, csv: Node<'_>) {
         if self.source == Described::Metadata {
-            return Ok(());
+            return;
         }
         self.source = Described::Csv;
-        let Some(version) = version else {
-            return Ok(());
-        };
-        let text = version.text().ok_or("spec.minKubeVersion is no text")?;
-        self.min_kube = Some(text.into_owned()).filter(|it| !it.is_empty());
-        Ok(())
+        let version = csv.get("spec").and_then(|it| it.field("minKubeVersion"));
+        self.min_kube = version
+            .map(|it| match it.text() {
+                Some(text) => text.into_owned(),
+                // No version, so that nobody takes it for one: 1.30 is 1.3 by now.
+                None => format!("a {} and no text", it.kind().name()),
+            })
+            .filter(|it| !it.is_empty());
     }
 }
 
+/// How many different maxima are kept of one bundle.
+const MAXIMA: usize = 10;
 /// The values of one manifest; an object in etcd has no more.
 const OBJECT_VALUES: usize = 1_000_000;
 
-fn gvk(value: Node<'_>, go: &str) -> Result<Gvk, String> {
-    object(value, go)?;
-    Ok(Gvk {
-        group: text(value, "group", go)?,
-        kind: text(value, "kind", go)?,
-        version: text(value, "version", go)?,
-    })
-}
+/// What Go says of a value that is not there.
+pub(crate) const END: &str = "unexpected end of JSON input";
+/// Before what is wrong with a manifest that is not even YAML.
+pub(crate) const CONVERT: &str = "error converting YAML to JSON: ";
 
-/// A struct takes an object, or `null`, which leaves it empty.
-pub(crate) fn object(value: Node<'_>, go: &str) -> Result<(), String> {
-    match value.kind() {
-        Kind::Object | Kind::Null => Ok(()),
-        other => Err(format!(
-            "json: cannot unmarshal {} into Go value of type {go}",
-            other.name()
-        )),
+fn gvk(value: Node<'_>) -> Gvk {
+    Gvk {
+        group: text(value, "group"),
+        kind: text(value, "kind"),
+        version: text(value, "version"),
     }
-}
-
-/// A text of a struct; empty when there is none.
-pub(crate) fn text(value: Node<'_>, field: &str, go: &str) -> Result<String, String> {
-    Ok(borrowed(value, field, go)?.into_owned())
-}
-
-/// As [`text`], without taking memory.
-pub(crate) fn borrowed<'a>(value: Node<'a>, field: &str, go: &str) -> Result<Cow<'a, str>, String> {
-    match value.field(field) {
-        None => Ok(Cow::Borrowed("")),
-        Some(found) => found
-            .text()
-            .ok_or_else(|| mismatch(found, field, go, "string")),
-    }
-}
-
-/// The bytes of a text in base64.
-pub(crate) fn decoded(value: Node<'_>, field: &str, go: &str) -> Result<Vec<u8>, String> {
-    let text = borrowed(value, field, go)?;
-    // Go passes over line breaks.
-    let text = if text.contains(['\r', '\n']) {
-        Cow::Owned(text.replace(['\r', '\n'], ""))
-    } else {
-        text
-    };
-    BASE64_STANDARD
-        .decode(text.as_bytes())
-        .map_err(|error| match error {
-            base64::DecodeError::InvalidByte(at, _)
-            | base64::DecodeError::InvalidLastSymbol(at, _) => {
-                format!("illegal base64 data at input byte {at}")
-            }
-            _ => format!("illegal base64 data at input byte {}", text.len()),
-        })
-}
-
-/// The values of a list; a `null` among them is an empty one.
-pub(crate) fn list<'a>(
-    value: Node<'a>,
-    field: &str,
-    go: &str,
-    of: &str,
-) -> Result<impl Iterator<Item = Node<'a>>, String> {
-    let found = value.field(field);
-    if let Some(found) = found.filter(|it| it.kind() != Kind::Array) {
-        return Err(mismatch(found, field, go, &format!("[]{of}")));
-    }
-    Ok(found.into_iter().flat_map(Node::items))
-}
-
-/// What Go says of a field of another kind.
-pub(crate) fn mismatch(found: Node<'_>, field: &str, go: &str, of: &str) -> String {
-    let short = go.rsplit('.').next().unwrap_or(go);
-    format!(
-        "json: cannot unmarshal {} into Go struct field {short}.{field} of type {of}",
-        found.kind().name()
-    )
 }

@@ -23,7 +23,7 @@ pub enum Language {
     Dot,
 }
 
-/// Nodes and edges that are drawn. Nobody looks at more.
+/// Channels, nodes and edges that are drawn. Nobody looks at more.
 const LIMIT: usize = 5_000;
 
 /// Draws one channel of a package, or all of them. Names of strangers cannot be anything but names in it.
@@ -40,7 +40,11 @@ pub fn draw(package: &Package, channel: Option<&str>, language: Language) -> Str
         .values()
         .filter(|it| channel.is_none_or(|name| it.name == name));
     for (at, channel) in wanted.enumerate() {
-        drawing.channel(at, package, channel);
+        if drawing.has_room() {
+            drawing.channel(at, package, channel);
+        } else {
+            drawing.omitted += channel.entries.len();
+        }
     }
     drawing.end();
     drawing.out
@@ -226,7 +230,9 @@ impl Drawing {
         match self.language {
             Language::Mermaid => {
                 if omitted > 0 {
-                    self.line(&format!("  more[\"and {omitted} more nodes and edges\"]"));
+                    self.line(&format!(
+                        "  more[\"and {omitted} more channels, nodes and edges\"]"
+                    ));
                 }
                 self.line("  classDef head stroke-width:4px");
                 self.line("  classDef deprecated fill:#ddd,color:#666");
@@ -235,7 +241,7 @@ impl Drawing {
             Language::Dot => {
                 if omitted > 0 {
                     self.line(&format!(
-                        "  more [label=\"and {omitted} more nodes and edges\"];"
+                        "  more [label=\"and {omitted} more channels, nodes and edges\"];"
                     ));
                 }
                 self.line("}");

@@ -175,7 +175,7 @@ impl<'a> Node<'a> {
     }
 
     /// Whether a key means a field of this name, which is in ASCII.
-    fn folds_to(self, name: &str) -> bool {
+    pub(crate) fn folds_to(self, name: &str) -> bool {
         match self.raw() {
             [b'"', inner @ .., b'"'] if inner.is_ascii() && !inner.contains(&b'\\') => {
                 inner.eq_ignore_ascii_case(name.as_bytes())

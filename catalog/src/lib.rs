@@ -24,6 +24,7 @@ pub mod model;
 #[cfg(feature = "registry")]
 pub mod registry;
 pub mod render;
+mod shape;
 pub mod source;
 mod stream;
 pub mod walk;

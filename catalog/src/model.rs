@@ -115,6 +115,8 @@ pub enum Need {
     Api(Gvk),
     /// Something that only OLM's resolver evaluates (`olm.constraint`); holds what its author says when it fails.
     Constraint(Option<String>),
+    /// An `olm.constraint` that OLM could not read either; why not.
+    Unreadable(String),
 }
 
 // === impl Package ===
@@ -230,6 +232,7 @@ impl fmt::Display for Need {
             Self::Api(gvk) => write!(f, "API {gvk}"),
             Self::Constraint(Some(message)) => write!(f, "constraint: {message}"),
             Self::Constraint(None) => f.write_str("a constraint (olm.constraint)"),
+            Self::Unreadable(problem) => write!(f, "a constraint that cannot be read ({problem})"),
         }
     }
 }

@@ -14,6 +14,8 @@
 mod opm {
     mod bundles;
     mod catalogs;
+    pub(crate) mod reason;
+    mod validation;
 }
 
 use std::{
@@ -26,6 +28,7 @@ use catalog::{
     Limits, Source,
     render::{Error, Format, Image, Level, Render, Rendered, Template},
 };
+use opm::reason::Reason;
 use tempfile::TempDir;
 
 /// A folder with files, gone when dropped.
@@ -110,10 +113,15 @@ fn assert_same_in(
         args.extend(["--alpha-image-ref-template", template]);
     }
     args.extend(folders);
-    match (&rendered, run(root, &args)) {
-        (Ok(rendered), Ok(theirs)) => same(&print(rendered, format), &theirs),
-        // Whoever expects otherwise sees why.
-        (Err(ours), Err(theirs)) => eprintln!("refused: {ours}\nopm: {theirs}"),
+    match (&rendered, &run(root, &args)) {
+        (Ok(rendered), Ok(theirs)) => same(&print(rendered, format), theirs),
+        (Err(ours), Err(theirs)) => {
+            let ours = ours.to_string();
+            assert!(
+                Reason::of(&ours).is(&Reason::of(theirs)),
+                "{folders:?} {level} {name}: two reasons\nours: {ours}\nopm:  {theirs}"
+            );
+        }
         (Err(ours), Ok(_)) => panic!("{folders:?} {level} {name}: only we refuse it: {ours}"),
         (Ok(_), Err(theirs)) => {
             panic!("{folders:?} {level} {name}: only opm refuses it: {theirs}")

@@ -2,20 +2,18 @@
 
 mod choosing;
 mod drawing;
+mod image;
 mod listing;
 mod rendering;
 mod serving;
 mod validating;
 
-use std::{
-    ffi::OsString,
-    io::{self, Read},
-};
+use std::ffi::OsString;
 
 use anyhow::Context;
-use catalog::{Catalog, Limits, source::Files};
-use unpacker::Tree;
+use catalog::{Catalog, Limits};
 
+use self::image::{Labelled, Within};
 use crate::{
     Exit,
     args::{AccessArgs, CatalogArgs, CatalogCommand, CatalogLimitArgs},
@@ -43,10 +41,6 @@ struct Reader {
     limits: CatalogLimitArgs,
 }
 
-/// The files of an image, which may be more than fits into memory.
-#[derive(Debug)]
-struct Kept(Tree);
-
 // === impl Reader ===
 
 impl Reader {
@@ -73,8 +67,15 @@ impl Reader {
             return catalog::load(source, &limits).with_context(failed);
         }
         let fetched = self.reach.fetch(source, &self.limits.into());
-        let kept = Kept(fetched.with_context(failed)?.tree);
-        catalog::load(catalog::Source::Files(&kept), &limits).with_context(failed)
+        let fetched = fetched.with_context(failed)?;
+        let folder = if image::is_image(source) {
+            let labelled = Labelled::of(&fetched.labels);
+            labelled.and_then(Labelled::catalog).with_context(failed)?
+        } else {
+            String::new()
+        };
+        let within = Within::new(fetched.tree, folder).with_context(failed)?;
+        catalog::load(catalog::Source::Files(&within), &limits).with_context(failed)
     }
 }
 
@@ -98,18 +99,5 @@ fn warn(catalog: &Catalog) {
         message::warning(
             "the catalog has errors that concern no package; \"rukpak catalog validate\" tells them",
         );
-    }
-}
-
-impl Files for Kept {
-    fn paths(&self) -> Vec<String> {
-        self.0.files().map(|(path, _)| path.to_owned()).collect()
-    }
-
-    fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>> {
-        match self.0.read(path) {
-            Some(file) => Ok(Box::new(file)),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
     }
 }

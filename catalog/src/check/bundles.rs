@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use manifests::{range::Range, version};
 
-use super::{Check, Draft, Files, Place, join, q};
+use super::{Check, Draft, Files, NAMES, Place, join, q};
 use crate::{
     blob::{self, pull_spec},
     facts::{Facts, Identity},
@@ -45,8 +45,15 @@ impl Check {
                 continue;
             }
             let in_channel = named.get(&package).is_some_and(|it| it.contains(&name));
-            if let Some(number) = bundle.unquoted.as_deref() {
-                self.warn_unquoted(&place, &package, &name, number);
+            for warning in &bundle.warnings {
+                let message = format!("bundle {}: {warning}", q(&name));
+                self.tell(
+                    Level::Warning,
+                    &place,
+                    Some(&package),
+                    message,
+                    Scope::First,
+                );
             }
             let mut problems = Vec::new();
             let made = make(bundle, &mut problems);
@@ -67,17 +74,6 @@ impl Check {
                 self.first(&place, Some(&package), message, files);
             }
         }
-    }
-
-    fn warn_unquoted(&mut self, place: &Place, package: &str, bundle: &str, number: &str) {
-        let number: String = number.chars().take(40).collect();
-        let message = format!(
-            "property olm.maxOpenShiftVersion of bundle {} is the unquoted number {number}, which other programs may \
-             shorten (4.10 is 4.1 to them); write \"{number}\"",
-            q(bundle)
-        );
-        let scope = Scope::First;
-        self.tell(Level::Warning, place, Some(package), message, scope);
     }
 
     /// The same version twice among the bundles of a package.
@@ -124,11 +120,9 @@ impl Check {
                 if entry.name.is_empty() {
                     add("name must be set".into());
                 }
-                for (at, skip) in entry.skips.iter().enumerate() {
-                    if skip.is_empty() {
-                        add(format!("skip[{at}] is empty"));
-                        break;
-                    }
+                let skips = entry.skips.iter().enumerate();
+                for (at, _) in skips.filter(|(_, it)| it.is_empty()).take(NAMES) {
+                    add(format!("skip[{at}] is empty"));
                 }
                 if let Some(range) = &entry.skip_range
                     && let Err(error) = Range::parse(range)

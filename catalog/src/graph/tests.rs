@@ -139,6 +139,20 @@ fn what_nobody_can_look_at_is_not_drawn() {
     for language in [Language::Mermaid, Language::Dot] {
         let drawn = draw(&package, Some("stable"), language);
         assert!(drawn.lines().count() < 5_100);
-        assert!(drawn.contains("more nodes and edges"));
+        assert!(drawn.contains("more channels, nodes and edges"));
+    }
+    // Nor are thousands of channels.
+    let stable = package.channels["stable"].clone();
+    for at in 0..20_000 {
+        let channel = Channel {
+            name: format!("c{at}"),
+            entries: stable.entries.iter().take(1).cloned().collect(),
+            ..Channel::default()
+        };
+        package.channels.insert(channel.name.clone(), channel);
+    }
+    for language in [Language::Mermaid, Language::Dot] {
+        let drawn = draw(&package, None, language);
+        assert!(drawn.lines().count() < 15_100, "{}", drawn.lines().count());
     }
 }

@@ -64,8 +64,14 @@ pub(super) fn index(catalog: &Catalog, parts: Vec<Part>) -> Index {
     };
     let of_nobody = errors().filter(|it| it.package.is_none());
     left_out.extend(of_nobody.map(ToString::to_string));
+    let mut first_of = HashMap::new();
+    for finding in errors() {
+        if let Some(package) = &finding.package {
+            first_of.entry(package).or_insert(finding);
+        }
+    }
     for (name, count) in &catalog.broken {
-        let first = errors().find(|it| it.package.as_ref() == Some(name));
+        let first = first_of.get(name);
         let why = first.map_or("of what is wrong in its files".into(), ToString::to_string);
         let more = match count {
             0 | 1 => String::new(),
@@ -148,7 +154,8 @@ fn row(
 
     let mut channels = Vec::new();
     for channel in package.channels.values() {
-        let entries = graph::without(channel.entries.clone(), |it| !foreign.contains(it));
+        let entries = graph::without(channel.entries.clone(), |it| !foreign.contains(it))
+            .map_err(|it| format!("channel {:?} {it}", channel.name))?;
         if entries.is_empty() && !foreign.is_empty() {
             notes.push(format!(
                 "channel {:?} is left out: all of its bundles are",

@@ -7,13 +7,35 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Entry;
 
+/// What edges may take that lead past bundles which are gone, in bytes: each entry before a long chain of them gets all
+/// that the chain skips.
+const EDGES: usize = 16 << 20;
+/// What one more takes beside its text, and one step along a chain.
+const EDGE: usize = 32;
+
 /// Leaves out all entries that `stays` does not know. What an entry replaced through one that is gone it replaces
 /// itself; what that skipped, it skips.
-pub(super) fn without(entries: Vec<Entry>, stays: impl Fn(&str) -> bool) -> Vec<Entry> {
+///
+/// # Errors
+/// When that would be more edges than anybody wrote.
+pub(super) fn without(
+    entries: Vec<Entry>,
+    stays: impl Fn(&str) -> bool,
+) -> Result<Vec<Entry>, String> {
     let (mut kept, gone): (Vec<_>, Vec<_>) = entries.into_iter().partition(|it| stays(&it.name));
     if gone.is_empty() {
-        return kept;
+        return Ok(kept);
     }
+    let mut left = EDGES;
+    let mut pay = |bytes: usize| match left.checked_sub(bytes) {
+        Some(rest) => {
+            left = rest;
+            Ok(())
+        }
+        None => Err(format!(
+            "has too many upgrades through bundles that are left out: past these they take more than {EDGES} bytes"
+        )),
+    };
     let gone: BTreeMap<&str, &Entry> = gone.iter().map(|it| (it.name.as_str(), it)).collect();
     for entry in &mut kept {
         let mut passed = BTreeSet::new();
@@ -23,9 +45,14 @@ pub(super) fn without(entries: Vec<Entry>, stays: impl Fn(&str) -> bool) -> Vec<
                 entry.replaces = None;
                 break;
             }
+            let skips: usize = next.skips.iter().map(|it| it.len() + EDGE).sum();
+            let range = next.skip_range.as_ref().map_or(0, String::len);
+            pay(EDGE + skips + range)?;
             entry.replaces.clone_from(&next.replaces);
             entry.skips.extend(next.skips.iter().cloned());
-            entry.skip_range = either(entry.skip_range.take(), next.skip_range.as_deref());
+            if let Some(range) = &next.skip_range {
+                widen(&mut entry.skip_range, range);
+            }
         }
         let mut seen = BTreeSet::new();
         let name = entry.name.clone();
@@ -33,15 +60,18 @@ pub(super) fn without(entries: Vec<Entry>, stays: impl Fn(&str) -> bool) -> Vec<
             .skips
             .retain(|it| !gone.contains_key(it.as_str()) && *it != name && seen.insert(it.clone()));
     }
-    kept
+    Ok(kept)
 }
 
 /// Versions of either range: `||` binds less than all else.
-fn either(one: Option<String>, other: Option<&str>) -> Option<String> {
-    match (one, other) {
-        (Some(one), Some(other)) if one != other => Some(format!("{one} || {other}")),
-        (None, Some(other)) => Some(other.to_owned()),
-        (one, _) => one,
+fn widen(range: &mut Option<String>, other: &str) {
+    match range {
+        Some(range) if range == other => {}
+        Some(range) => {
+            range.push_str(" || ");
+            range.push_str(other);
+        }
+        None => *range = Some(other.to_owned()),
     }
 }
 
@@ -84,7 +114,7 @@ mod tests {
             link("v4", "x3", &["v1.1", "x2"], ">=1.3.0"),
             link("x5", "v4", &[], ""),
         ];
-        let after = without(before.clone(), |name| name.starts_with('v'));
+        let after = without(before.clone(), |name| name.starts_with('v')).unwrap();
         let expected = vec![
             link("v1", "", &[], ""),
             link("v4", "v1", &["v1.1", "v1.2"], ">=1.3.0 || <1.0.0"),
@@ -92,8 +122,8 @@ mod tests {
         assert_eq!(after, expected);
         assert_eq!(heads(&before), [4]);
         assert_eq!(heads(&after), [1]);
-        assert_eq!(without(before.clone(), |_| true), before);
-        assert_eq!(without(before, |_| false), []);
+        assert_eq!(without(before.clone(), |_| true), Ok(before.clone()));
+        assert_eq!(without(before, |_| false), Ok(vec![]));
     }
 
     #[test]
@@ -103,8 +133,24 @@ mod tests {
             link("x2", "x3", &[], ""),
             link("x3", "x2", &["v1"], ""),
         ];
-        let after = without(before, |name| name == "v1");
+        let after = without(before, |name| name == "v1").unwrap();
         assert_eq!(after, [link("v1", "", &[], "")]);
+    }
+
+    #[test]
+    fn edges_do_not_multiply_without_end() {
+        // Each of the kept ones comes after all that are gone.
+        let chain =
+            (0..3000).map(|at| link(&format!("x{at}"), &format!("x{}", at + 1), &[], "<1.0.0"));
+        let kept = (0..3000).map(|at| link(&format!("v{at}"), "x0", &[], ""));
+        let error = without(chain.chain(kept).collect(), |name| name.starts_with('v'));
+        assert!(error.unwrap_err().contains("too many upgrades"));
+        // One that is gone skips very many.
+        let names: Vec<String> = (0..10_000).map(|at| format!("s{at}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let kept = (0..3000).map(|at| link(&format!("v{at}"), "x", &[], ""));
+        let all = kept.chain([link("x", "", &names, "")]).collect();
+        assert!(without(all, |name| name.starts_with('v')).is_err());
     }
 
     #[test]

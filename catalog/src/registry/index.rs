@@ -321,6 +321,6 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn provides(&self, api: u32) -> bool {
-        self.bundle.provides.contains(&api)
+        self.bundle.provides.binary_search(&api).is_ok()
     }
 }

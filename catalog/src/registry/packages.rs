@@ -5,7 +5,10 @@
 //! wanted package is asked for by itself. What a server refuses to give is there, but not to be chosen; what it cannot
 //! give now is an error of the whole: half a catalog is no catalog.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem::size_of,
+};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use manifests::version;
@@ -13,13 +16,15 @@ use manifests::version;
 use super::{Client, client::Error, wire};
 use crate::{
     facts::Facts,
-    model::{Bundle, Channel, Entry, Package, Release},
+    model::{Bundle, Channel, Entry, Gvk, Need, Package, Release},
 };
 
 /// How many bundles are asked for at once.
 const AT_ONCE: usize = 8;
 /// How many bundles of one package are taken. The largest known packages have some hundreds.
 const BUNDLES: usize = 5000;
+/// How much is kept of one package, in bytes. Of the largest known ones it is a few megabytes.
+const PACKAGE: usize = 64 << 20;
 
 /// What a catalog has of the packages that are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,29 +45,41 @@ pub async fn packages(client: &Client, wanted: &BTreeSet<String>) -> Result<Pack
         return Ok(found);
     }
     let mut list = Box::pin(client.list_bundles());
+    let mut sizes = BTreeMap::new();
     while let Some(listed) = list.try_next().await? {
-        if wanted.contains(&listed.package_name) {
-            found.add(listed);
+        let name = &listed.package_name;
+        if wanted.contains(name) && !found.broken.contains_key(name) {
+            let size = sizes.entry(name.clone()).or_default();
+            found.add(listed, size);
         }
-    }
-    for name in found.broken.keys() {
-        found.packages.remove(name);
     }
     let names: Vec<String> = found.packages.keys().cloned().collect();
     for name in names {
         match client.get_package(&name).await {
             Ok(package) => found.describe(&name, package),
             Err(error) if is_refusal(&error) => {
-                found.packages.remove(&name);
-                found.broken.insert(name, error.to_string());
+                found.refuse(name, error.to_string());
             }
             Err(error) => return Err(error),
         }
     }
-    for package in found.packages.values_mut() {
-        complete(client, package).await?;
+    let mut large = Vec::new();
+    for (name, package) in &mut found.packages {
+        let size = sizes.remove(name).unwrap_or_default();
+        if !complete(client, package, size).await? {
+            // What was read of it goes at once.
+            *package = Package::default();
+            large.push(name.clone());
+        }
+    }
+    for name in large {
+        found.refuse(name, too_large());
     }
     Ok(found)
+}
+
+fn too_large() -> String {
+    format!("its bundles and edges take more than {PACKAGE} bytes")
 }
 
 /// Whether the server has spoken of this one thing, and not of itself.
@@ -73,8 +90,19 @@ fn is_refusal(error: &Error) -> bool {
 // === impl Packages ===
 
 impl Packages {
-    /// Takes note of a bundle in a channel.
-    fn add(&mut self, listed: wire::Bundle) {
+    /// Gives a package up.
+    fn refuse(&mut self, name: String, problem: String) {
+        self.packages.remove(&name);
+        self.broken.insert(name, problem);
+    }
+
+    /// Takes note of a bundle in a channel; `size` is what is kept of its package so far.
+    fn add(&mut self, listed: wire::Bundle, size: &mut usize) {
+        *size += listed_size(&listed);
+        if *size > PACKAGE {
+            self.refuse(listed.package_name, too_large());
+            return;
+        }
         let wire::Bundle {
             csv_name: name,
             package_name,
@@ -94,7 +122,7 @@ impl Packages {
         if !package.bundles.contains_key(&name) {
             if package.bundles.len() >= BUNDLES {
                 let problem = format!("it has more than {BUNDLES} bundles");
-                self.broken.insert(package_name, problem);
+                self.refuse(package_name, problem);
                 return;
             }
             // What is not asked for below is known by no more than this.
@@ -141,8 +169,56 @@ impl Packages {
     }
 }
 
-/// Asks for each bundle, in the first channel that has it.
-async fn complete(client: &Client, package: &mut Package) -> Result<(), Error> {
+/// What is kept of a message in a list, in bytes.
+fn listed_size(listed: &wire::Bundle) -> usize {
+    let texts = [
+        &listed.csv_name,
+        &listed.channel_name,
+        &listed.replaces,
+        &listed.skip_range,
+        &listed.bundle_path,
+        &listed.version,
+    ];
+    let texts: usize = texts.iter().map(|it| it.len()).sum();
+    let skips: usize = listed
+        .skips
+        .iter()
+        .map(|it| it.len() + size_of::<String>())
+        .sum();
+    size_of::<Entry>() + texts + skips
+}
+
+/// What is kept of a bundle's own message beside that.
+fn told_size(bundle: &Bundle) -> usize {
+    let need = |it: &Need| match it {
+        Need::Package { name, range } => name.len() + range.len(),
+        Need::Api(api) => api_size(api),
+        Need::Constraint(text) => text.as_ref().map_or(0, String::len),
+        Need::Unreadable(text) => text.len(),
+    };
+    let needs: usize = bundle
+        .needs
+        .iter()
+        .map(|it| size_of::<Need>() + need(it))
+        .sum();
+    let provides: usize = bundle.provides.iter().map(api_size).sum();
+    let maxima: usize = bundle.max_openshift.iter().map(String::len).sum();
+    let texts = [
+        &bundle.deprecation,
+        &bundle.unreadable,
+        &bundle.min_kube,
+        &bundle.media_type,
+    ];
+    let texts: usize = texts.into_iter().flatten().map(String::len).sum();
+    needs + provides + maxima + texts
+}
+
+fn api_size(api: &Gvk) -> usize {
+    size_of::<Gvk>() + api.group.len() + api.version.len() + api.kind.len()
+}
+
+/// Asks for each bundle, in the first channel that has it; says whether all of it may be kept.
+async fn complete(client: &Client, package: &mut Package, mut size: usize) -> Result<bool, Error> {
     let Package {
         name: package_name,
         channels,
@@ -175,8 +251,12 @@ async fn complete(client: &Client, package: &mut Package) -> Result<(), Error> {
             Err(error) if is_refusal(&error) => bundle.unreadable = Some(error.to_string()),
             Err(error) => return Err(error),
         }
+        size += told_size(bundle);
+        if size > PACKAGE {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Adds what the bundle itself tells.

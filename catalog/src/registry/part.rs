@@ -2,7 +2,6 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use prost::{Message, encoding};
 use prost_types::{ListValue, Struct, Value, value::Kind as ValueKind};
 use serde_json::Value as Json;
@@ -15,6 +14,7 @@ use super::{
 };
 use crate::{
     json::{Node, write_text},
+    shape,
     walk::Meta,
 };
 
@@ -206,15 +206,15 @@ fn bundle(meta: &Meta<'_>) -> Result<(Bundle, Texts), String> {
 
 /// A manifest as JSON, and whether it is a ClusterServiceVersion.
 fn object(value: Node<'_>) -> Result<(String, bool), String> {
-    let data = value.field("data").and_then(Node::text).unwrap_or_default();
-    let data = data.replace(['\r', '\n'], "");
-    let bytes = STANDARD
-        .decode(data.as_bytes())
-        .map_err(|it| format!("illegal base64 data: {it}"))?;
+    let bytes = shape::base64(&shape::borrowed(value, "data"))?;
     let json = match serde_json::from_slice::<Json>(&bytes) {
         Ok(json) => json,
         Err(_) => match manifests::yaml::documents(&bytes).next() {
             Some(Ok(document)) => document,
+            // What begins like JSON is passed on by Go, whatever it is.
+            Some(Err(_)) if bytes.trim_ascii_start().starts_with(b"{") => {
+                return Ok((lossy(bytes), false));
+            }
             Some(Err(error)) => return Err(format!("neither JSON nor YAML: {error}")),
             None => Json::Null,
         },

@@ -1,12 +1,12 @@
 //! The blobs of a catalog as Go's types print them: known fields in their order, all else gone.
 
-mod fields;
-
 use base64::Engine as _;
 
-use self::fields::Fields;
-pub(super) use self::fields::decode;
-use crate::{json::Node, json::write_text, walk::Meta};
+use crate::{
+    json::{Node, write_text},
+    shape::{self, Struct, borrowed, list, text},
+    walk::Meta,
+};
 
 /// Where a blob stands within its package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,138 +67,130 @@ pub(super) struct RelatedImage {
 /// # Errors
 /// What is wrong with it, in opm's words.
 pub(super) fn read(meta: &Meta<'_>) -> Result<Read, String> {
-    let read = match &*meta.schema {
-        "olm.package" => package(meta.root).map_err(|it| format!("parse package: {it}")),
-        "olm.channel" => channel(meta.root).map_err(|it| format!("parse channel: {it}")),
+    let root = meta.root;
+    let check = |of: &'static Struct, what: &str| {
+        shape::check(root, of).map_err(|it| format!("parse {what}: {it}"))
+    };
+    let blob = match &*meta.schema {
+        "olm.package" => {
+            check(&shape::PACKAGE, "package")?;
+            package(root).map_err(|it| format!("parse package: {it}"))?
+        }
+        "olm.channel" => {
+            check(&shape::CHANNEL, "channel")?;
+            channel(root)
+        }
         "olm.bundle" => {
-            let bundle = bundle(meta.root).map_err(|it| format!("parse bundle: {it}"))?;
-            return Ok(Read::Bundle(bundle));
+            check(&shape::BUNDLE, "bundle")?;
+            return Ok(Read::Bundle(bundle(root)));
         }
         "olm.deprecations" => {
-            deprecations(meta.root).map_err(|it| format!("parse deprecation: {it}"))
+            check(&shape::DEPRECATION, "deprecation")?;
+            deprecations(root)
         }
         other => {
             let mut json = Vec::new();
-            meta.root.sorted(&mut json);
-            Ok(Blob {
+            root.sorted(&mut json);
+            Blob {
                 package: meta.package.as_ref().into(),
                 class: Class::Other,
                 key: other.into(),
                 json: json.into(),
-            })
+            }
         }
     };
-    read.map(Read::Done)
+    Ok(Read::Done(blob))
 }
 
 fn package(root: Node<'_>) -> Result<Blob, String> {
-    let fields = Fields::of(root, "Package")?;
-    let name = fields.text("name")?;
+    let name = borrowed(root, "name");
     let mut out = Writer::new("olm.package");
     out.text("name", &name);
-    out.text("defaultChannel", &fields.text("defaultChannel")?);
-    if let Some(icon) = fields.object("icon", "Icon")? {
-        let data = icon.bytes("base64data")?;
-        let mediatype = icon.text("mediatype")?;
+    out.text("defaultChannel", &borrowed(root, "defaultChannel"));
+    if let Some(icon) = root.field("icon") {
         out.key("icon");
         out.json.extend_from_slice(b"{\"base64data\":");
-        match data {
-            Some(data) => {
+        match icon.field("base64data").and_then(Node::text) {
+            Some(text) => {
+                let data = shape::base64(&text)?;
                 let data = base64::engine::general_purpose::STANDARD.encode(data);
                 write_text(&data, &mut out.json);
             }
             None => out.json.extend_from_slice(b"null"),
         }
-        out.text("mediatype", &mediatype);
+        out.text("mediatype", &borrowed(icon, "mediatype"));
         out.json.push(b'}');
     }
-    out.text_if_any("description", &fields.text("description")?);
-    out.properties(&properties(fields)?);
+    out.text_if_any("description", &borrowed(root, "description"));
+    out.properties(&properties(root));
     Ok(out.blob(Class::Package, name.clone(), name))
 }
 
-fn channel(root: Node<'_>) -> Result<Blob, String> {
-    let fields = Fields::of(root, "Channel")?;
-    let (name, package) = (fields.text("name")?, fields.text("package")?);
+fn channel(root: Node<'_>) -> Blob {
+    let (name, package) = (borrowed(root, "name"), borrowed(root, "package"));
     let mut out = Writer::new("olm.channel");
     out.text("name", &name);
     out.text("package", &package);
-    out.list_or_null(
-        "entries",
-        fields.list("entries", "ChannelEntry")?,
-        |it, out| {
-            out.text("name", &it.text("name")?);
-            out.text_if_any("replaces", &it.text("replaces")?);
-            let skips = it.texts("skips")?;
-            if !skips.is_empty() {
-                out.key("skips");
-                out.json.push(b'[');
-                for (at, skip) in skips.iter().enumerate() {
-                    if at > 0 {
-                        out.json.push(b',');
-                    }
-                    write_text(skip, &mut out.json);
-                }
-                out.json.push(b']');
+    out.list_or_null(root, "entries", |entry, out| {
+        out.text("name", &borrowed(entry, "name"));
+        out.text_if_any("replaces", &borrowed(entry, "replaces"));
+        let mut skips = list(entry, "skips").peekable();
+        if skips.peek().is_some() {
+            out.key("skips");
+            for (at, skip) in skips.enumerate() {
+                out.json.push(if at > 0 { b',' } else { b'[' });
+                write_text(&skip.text().unwrap_or_default(), &mut out.json);
             }
-            out.text_if_any("skipRange", &it.text("skipRange")?);
-            Ok(())
-        },
-    )?;
-    out.properties(&properties(fields)?);
-    Ok(out.blob(Class::Channel, package, name))
-}
-
-fn bundle(root: Node<'_>) -> Result<Bundle, String> {
-    let fields = Fields::of(root, "Bundle")?;
-    let images = fields.list("relatedImages", "RelatedImage")?;
-    let images = images.unwrap_or_default().into_iter().map(|it| {
-        Ok(RelatedImage {
-            name: it.text("name")?.into_owned(),
-            image: it.text("image")?.into_owned(),
-        })
+            out.json.push(b']');
+        }
+        out.text_if_any("skipRange", &borrowed(entry, "skipRange"));
     });
-    Ok(Bundle {
-        name: fields.text("name")?.into_owned(),
-        package: fields.text("package")?.into_owned(),
-        image: fields.text("image")?.into_owned(),
-        properties: properties(fields)?,
-        related_images: images.collect::<Result<_, String>>()?,
-    })
+    out.properties(&properties(root));
+    out.blob(Class::Channel, package, name)
 }
 
-fn deprecations(root: Node<'_>) -> Result<Blob, String> {
-    let fields = Fields::of(root, "Deprecation")?;
-    let package = fields.text("package")?;
+fn bundle(root: Node<'_>) -> Bundle {
+    let images = list(root, "relatedImages").map(|it| RelatedImage {
+        name: text(it, "name"),
+        image: text(it, "image"),
+    });
+    Bundle {
+        name: text(root, "name"),
+        package: text(root, "package"),
+        image: text(root, "image"),
+        properties: properties(root),
+        related_images: images.collect(),
+    }
+}
+
+fn deprecations(root: Node<'_>) -> Blob {
+    let package = borrowed(root, "package");
     let mut out = Writer::new("olm.deprecations");
     out.text("package", &package);
-    let entries = fields.list("entries", "DeprecationEntry")?;
-    out.list_or_null("entries", entries, |it, out| {
-        let reference = it.object("reference", "PackageScopedReference")?;
-        let reference = reference.unwrap_or_default();
+    out.list_or_null(root, "entries", |entry, out| {
+        let reference = entry.field("reference");
+        let field = |name| reference.map_or_else(String::new, |it| text(it, name));
         out.key("reference");
         out.json.push(b'{');
-        out.text("schema", &reference.text("schema")?);
-        out.text_if_any("name", &reference.text("name")?);
+        out.text("schema", &field("schema"));
+        out.text_if_any("name", &field("name"));
         out.json.push(b'}');
-        out.text("message", &it.text("message")?);
-        Ok(())
-    })?;
-    Ok(out.blob(Class::Deprecations, package, "".into()))
+        out.text("message", &borrowed(entry, "message"));
+    });
+    out.blob(Class::Deprecations, package, "".into())
 }
 
-fn properties(fields: Fields<'_>) -> Result<Vec<Property>, String> {
-    let list = fields.list("properties", "Property")?.unwrap_or_default();
-    let read = list.into_iter().map(|it| {
+fn properties(root: Node<'_>) -> Vec<Property> {
+    let read = list(root, "properties").map(|it| {
         let mut value = Vec::new();
-        match it.node("value") {
+        match it.field("value") {
             Some(node) => node.sorted(&mut value),
             None => value.extend_from_slice(b"null"),
         }
-        Ok(Property {
-            type_: it.text("type")?.into_owned(),
+        Property {
+            type_: text(it, "type"),
             value,
-        })
+        }
     });
     read.collect()
 }
@@ -281,26 +273,25 @@ impl Writer {
     }
 
     /// Go prints `null` for a list that is not there.
-    fn list_or_null<'a>(
+    fn list_or_null(
         &mut self,
+        root: Node<'_>,
         key: &str,
-        list: Option<Vec<Fields<'a>>>,
-        mut write: impl FnMut(Fields<'a>, &mut Self) -> Result<(), String>,
-    ) -> Result<(), String> {
+        mut write: impl FnMut(Node<'_>, &mut Self),
+    ) {
         self.key(key);
-        let Some(list) = list else {
+        if root.field(key).is_none() {
             self.json.extend_from_slice(b"null");
-            return Ok(());
-        };
+            return;
+        }
         self.json.push(b'[');
-        for (at, item) in list.into_iter().enumerate() {
+        for (at, item) in list(root, key).enumerate() {
             self.json
                 .extend_from_slice(if at > 0 { b",{" } else { b"{" });
-            write(item, self)?;
+            write(item, self);
             self.json.push(b'}');
         }
         self.json.push(b']');
-        Ok(())
     }
 
     fn properties(&mut self, properties: &[Property]) {

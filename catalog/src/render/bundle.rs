@@ -9,6 +9,8 @@ mod manifests_folder;
 mod metadata;
 mod properties;
 
+use std::collections::HashSet;
+
 use manifests::{content::Content, yaml};
 use serde_json::Value;
 
@@ -96,16 +98,16 @@ pub(super) fn read(
 /// The images that the ClusterServiceVersion lists, the bundle's own, and those of its pods.
 fn related_images(csv: &Csv<'_>, own: &str) -> Result<Vec<RelatedImage>, Error> {
     let mut images = csv.related_images()?;
-    let listed: Vec<String> = images.iter().map(|it| it.image.clone()).collect();
+    let listed: HashSet<String> = images.iter().map(|it| it.image.clone()).collect();
     let unnamed = |image: &str| RelatedImage {
         name: String::new(),
         image: image.to_owned(),
     };
-    if !own.is_empty() && !listed.iter().any(|it| it == own) {
+    if !own.is_empty() && !listed.contains(own) {
         images.push(unnamed(own));
     }
     let used = csv.pod_images()?;
-    let used = used.iter().filter(|it| !listed.contains(it));
+    let used = used.iter().filter(|it| !listed.contains(it.as_str()));
     images.extend(used.map(|it| unnamed(it)));
     Ok(images)
 }

@@ -174,7 +174,7 @@ pub(super) fn property(csv: &Value) -> Result<Property, String> {
         {
             let path = problem.path;
             return Err(format!(
-                "the ClusterServiceVersion's {path} must be {expected}, not {found}; correct the bundle"
+                "the ClusterServiceVersion's {path} must be {expected}, not {found}"
             ));
         }
     }

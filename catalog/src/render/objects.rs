@@ -6,8 +6,8 @@ use manifests::{
 };
 use serde_json::Value;
 
-use super::blob::{BUNDLE_OBJECT, Bundle, decode};
-use crate::json::{Kind, Tape};
+use super::blob::{BUNDLE_OBJECT, Bundle};
+use crate::{json::Tape, shape};
 
 /// Values in one property; what they hold is counted again when it is read.
 const VALUES: usize = 10_000;
@@ -63,21 +63,6 @@ fn mentions_csv(data: &[u8]) -> bool {
 fn data(value: &[u8]) -> Result<Vec<u8>, String> {
     let mut tape = Tape::default();
     let root = tape.read(value, VALUES).map_err(|it| it.to_string())?;
-    let mismatch =
-        |kind: Kind, place: &str| format!("json: cannot unmarshal {} into Go {place}", kind.name());
-    match root.kind() {
-        Kind::Object => {}
-        Kind::Null => return Ok(Vec::new()),
-        other => return Err(mismatch(other, "value of type property.BundleObject")),
-    }
-    match root.field("data") {
-        None => Ok(Vec::new()),
-        Some(node) => match node.text() {
-            Some(text) => decode(&text),
-            None => Err(mismatch(
-                node.kind(),
-                "struct field BundleObject.data of type []uint8",
-            )),
-        },
-    }
+    shape::check(root, &shape::BUNDLE_OBJECT)?;
+    shape::base64(&shape::borrowed(root, "data"))
 }

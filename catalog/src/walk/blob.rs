@@ -41,8 +41,11 @@ pub(super) fn meta(root: Node<'_>) -> Result<Head<'_>, String> {
         name: string(root, "name")?,
     };
     if head.schema.is_empty() {
+        // Of no value at all Go keeps nothing.
         let mut text = Vec::new();
-        root.compact(&mut text);
+        if !root.is_null() {
+            root.compact(&mut text);
+        }
         return Err(format!(
             "object '{}' is missing root schema field",
             excerpt(&String::from_utf8_lossy(&text))

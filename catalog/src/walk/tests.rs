@@ -99,7 +99,7 @@ fn a_document_that_says_nothing_is_told_and_the_next_is_read() {
     // Comments alone are a document.
     assert_eq!(
         one("# nothing\n"),
-        ["f:1: object 'null' is missing root schema field []"]
+        ["f:1: object '' is missing root schema field []"]
     );
     assert_eq!(one("schema: s\n---\n# end\n").len(), 2);
 }

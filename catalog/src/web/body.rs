@@ -1,9 +1,7 @@
 //! Pieces of a content on their way: read as they are wanted, compressed if they may be.
 
 use std::{
-    collections::VecDeque,
     io::{self, Write as _},
-    ops::Range,
     sync::Arc,
 };
 
@@ -12,20 +10,17 @@ use flate2::{Compression, write::GzEncoder};
 use futures::{Stream, stream};
 use tokio::task::spawn_blocking;
 
-use super::shelf::Shown;
+use super::{content::Found, shelf::Shown};
 
 /// How much is read at once. A line may be longer.
 const PIECE: u64 = 128 << 10;
 
-/// The bytes of these ranges, one after the other.
+/// The bytes of these lines, one after the other.
 pub(super) fn plain(
     shown: Arc<Shown>,
-    ranges: Vec<Range<u64>>,
+    found: Found,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let pieces = Pieces {
-        shown,
-        left: ranges.into(),
-    };
+    let pieces = Pieces { shown, left: found };
     stream::try_unfold(pieces, |mut pieces| async {
         let next = spawn_blocking(move || {
             let piece = pieces.next()?;
@@ -38,12 +33,9 @@ pub(super) fn plain(
 /// The same, compressed with gzip.
 pub(super) fn gzip(
     shown: Arc<Shown>,
-    ranges: Vec<Range<u64>>,
+    found: Found,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let pieces = Pieces {
-        shown,
-        left: ranges.into(),
-    };
+    let pieces = Pieces { shown, left: found };
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
     stream::try_unfold(Some((pieces, encoder)), |state| async {
         let Some((mut pieces, mut encoder)) = state else {
@@ -68,14 +60,14 @@ pub(super) fn gzip(
 /// What is still to be read.
 struct Pieces {
     shown: Arc<Shown>,
-    left: VecDeque<Range<u64>>,
+    left: Found,
 }
 
 impl Pieces {
     /// The next bytes; of many small ranges several together.
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut piece = Vec::new();
-        while let Some(range) = self.left.front_mut() {
+        while let Some(range) = self.left.next(&self.shown.content)? {
             let room = PIECE.saturating_sub(piece.len() as u64);
             let take = room.min(range.end.saturating_sub(range.start));
             if take == 0 && room == 0 {
@@ -86,9 +78,6 @@ impl Pieces {
             let part = piece.get_mut(from..).unwrap_or_default();
             self.shown.content.read_at(part, range.start)?;
             range.start += take;
-            if range.start >= range.end {
-                self.left.pop_front();
-            }
         }
         Ok((!piece.is_empty()).then_some(piece))
     }

@@ -5,8 +5,9 @@
 //! ```
 
 use std::{
+    collections::VecDeque,
     fs::File,
-    io::{self, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write},
+    io::{self, BufRead as _, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write},
     ops::{ControlFlow, Range},
     os::unix::fs::FileExt as _,
     path::Path,
@@ -24,6 +25,8 @@ const FOOTER: usize = 32;
 const FAULTS: usize = 100;
 /// How much of the index is read at once.
 const BUFFER: usize = 64 << 10;
+/// How many ranges of lines are kept for an answer.
+const RANGES: usize = 4096;
 
 /// What was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +45,22 @@ pub(super) struct Filter {
     pub(super) schema: String,
     pub(super) package: String,
     pub(super) name: String,
+}
+
+/// Lines that a request gets. Of very many ranges the first are kept, and the others found when it is their turn.
+#[derive(Debug)]
+pub(super) struct Found {
+    length: u64,
+    ranges: VecDeque<Range<u64>>,
+    /// For what the rest of the index is to be read, and from where on.
+    rest: Option<(Filter, Place)>,
+}
+
+/// A place between two lines: in the index, and in the lines.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    index: u64,
+    line: u64,
 }
 
 /// A file that is whole.
@@ -185,41 +204,84 @@ impl Content {
         self.file.read_exact_at(buffer, offset)
     }
 
-    /// Where the lines are that a filter lets through; those beside each other are one range.
-    pub(super) fn find(&self, filter: &Filter) -> io::Result<Vec<Range<u64>>> {
-        if *filter == Filter::default() {
-            let all = 0..self.lines;
-            return Ok(vec![all]);
+    /// All lines.
+    pub(super) fn all(&self) -> Found {
+        Found::from(0..self.lines)
+    }
+
+    /// The lines that a filter lets through: how many bytes they are, and where the first of them are.
+    pub(super) fn find(&self, filter: Filter) -> io::Result<Found> {
+        if filter == Filter::default() {
+            return Ok(self.all());
         }
+        let (ranges, mut rest) = self.scan(&filter, Place::default())?;
+        let first = rest;
+        let mut length: u64 = ranges.iter().map(|it| it.end - it.start).sum();
+        while let Some(place) = rest {
+            let (more, next) = self.scan(&filter, place)?;
+            length += more.iter().map(|it| it.end - it.start).sum::<u64>();
+            rest = next;
+        }
+        let rest = first.map(|place| (filter, place));
+        Ok(Found {
+            length,
+            ranges,
+            rest,
+        })
+    }
+
+    /// Goes on behind a place: where the next lines are, those beside each other in one range, and whether there may be
+    /// more of them.
+    fn scan(
+        &self,
+        filter: &Filter,
+        place: Place,
+    ) -> io::Result<(VecDeque<Range<u64>>, Option<Place>)> {
         let part = Part {
             file: &self.file,
-            at: self.lines,
-            left: self.index,
+            at: self.lines + place.index,
+            left: self.index.saturating_sub(place.index),
         };
         let mut index = BufReader::with_capacity(BUFFER, part);
         let wanted = [&filter.schema, &filter.package, &filter.name];
-        let mut found: Vec<Range<u64>> = Vec::new();
-        let (mut read, mut line_start, mut text) = (0, 0, Vec::new());
+        let mut found: VecDeque<Range<u64>> = VecDeque::new();
+        let Place {
+            index: mut read,
+            line: mut line_start,
+        } = place;
+        let mut text = Vec::new();
         while read < self.index {
+            if found.len() >= RANGES {
+                let place = Place {
+                    index: read,
+                    line: line_start,
+                };
+                return Ok((found, Some(place)));
+            }
             let [line, schema, package, name] = lengths(&mut index)?;
             let all = u64::from(schema) + u64::from(package) + u64::from(name);
             read += 16 + all;
             if read > self.index {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            text.resize(usize::try_from(all).unwrap_or(usize::MAX), 0);
-            index.read_exact(&mut text)?;
-            let (schema, rest) = text.split_at_checked(schema as usize).unwrap_or_default();
-            let (package, name) = rest.split_at_checked(package as usize).unwrap_or_default();
-            let is_wanted = wanted
-                .iter()
-                .zip([schema, package, name])
-                .all(|(wanted, found)| wanted.is_empty() || wanted.as_bytes() == found);
+            // A text of another length is another one, and may be too long for memory.
+            let mut is_wanted = true;
+            for (wanted, length) in wanted.iter().zip([schema, package, name]) {
+                let may_be = wanted.len() == length as usize;
+                is_wanted &= wanted.is_empty() || may_be;
+                if is_wanted && may_be {
+                    text.resize(wanted.len(), 0);
+                    index.read_exact(&mut text)?;
+                    is_wanted = text == wanted.as_bytes();
+                } else {
+                    skip(&mut index, length)?;
+                }
+            }
             let line_end = line_start + u64::from(line);
             if is_wanted {
-                match found.last_mut() {
+                match found.back_mut() {
                     Some(last) if last.end == line_start => last.end = line_end,
-                    _ => found.push(line_start..line_end),
+                    _ => found.push_back(line_start..line_end),
                 }
             }
             line_start = line_end;
@@ -228,8 +290,61 @@ impl Content {
         if line_start != self.lines {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(found)
+        Ok((found, None))
     }
+}
+
+// === impl Found ===
+
+impl From<Range<u64>> for Found {
+    fn from(range: Range<u64>) -> Self {
+        Self {
+            length: range.end - range.start,
+            ranges: [range].into(),
+            rest: None,
+        }
+    }
+}
+
+impl Found {
+    /// How many bytes there are in all.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The range that is being read; it goes when it is empty.
+    pub(super) fn next(&mut self, content: &Content) -> io::Result<Option<&mut Range<u64>>> {
+        while self.ranges.front().is_some_and(|it| it.start >= it.end) {
+            self.ranges.pop_front();
+        }
+        if self.ranges.is_empty()
+            && let Some((filter, place)) = self.rest.take()
+        {
+            let (ranges, rest) = content.scan(&filter, place)?;
+            self.ranges = ranges;
+            self.rest = rest.map(|place| (filter, place));
+        }
+        Ok(self.ranges.front_mut())
+    }
+}
+
+/// Passes over a text, however long it is.
+fn skip(index: &mut BufReader<Part<'_>>, length: u32) -> io::Result<()> {
+    let length = u64::from(length);
+    let buffered = index.buffer().len() as u64;
+    if length <= buffered {
+        index.consume(usize::try_from(length).unwrap_or(0));
+        return Ok(());
+    }
+    index.consume(index.buffer().len());
+    let part = index.get_mut();
+    let left = length - buffered;
+    part.left = part
+        .left
+        .checked_sub(left)
+        .ok_or(io::ErrorKind::UnexpectedEof)?;
+    part.at += left;
+    Ok(())
 }
 
 fn lengths(index: &mut impl Read) -> io::Result<[u32; 4]> {

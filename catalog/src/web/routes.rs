@@ -18,7 +18,7 @@ use url::form_urlencoded;
 use super::{
     Shelf, body,
     condition::{self, Condition, Part},
-    content::Filter,
+    content::{Filter, Found},
     shelf::Shown,
 };
 
@@ -54,8 +54,8 @@ async fn all(
     let length = shown.content.length();
     let mut response = match condition::part(&headers, shown.since, length) {
         Part::Whole => {
-            let whole = 0..length;
-            answer(&shown, vec![whole], &method, &headers)
+            let whole = shown.content.all();
+            answer(&shown, whole, &method, &headers)
         }
         Part::Nowhere => {
             let mut response = status(StatusCode::RANGE_NOT_SATISFIABLE);
@@ -69,7 +69,7 @@ async fn all(
         Part::Bytes(bytes) => {
             let shows = format!("bytes {}-{}/{length}", bytes.start, bytes.end - 1);
             // What was counted in plain bytes is not compressed.
-            let mut response = answer(&shown, vec![bytes], &method, &HeaderMap::new());
+            let mut response = answer(&shown, Found::from(bytes), &method, &HeaderMap::new());
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             set(&mut response, header::CONTENT_RANGE, &shows);
             response
@@ -100,10 +100,10 @@ async fn metas(
     }
     let found = {
         let shown = Arc::clone(&shown);
-        spawn_blocking(move || shown.content.find(&filter)).await
+        spawn_blocking(move || shown.content.find(filter)).await
     };
     match found.unwrap_or_else(|error| Err(io::Error::other(error))) {
-        Ok(ranges) => answer(&shown, ranges, &method, &headers),
+        Ok(found) => answer(&shown, found, &method, &headers),
         Err(error) => {
             error!(%error, "failed to read a catalog that is served");
             status(StatusCode::INTERNAL_SERVER_ERROR)
@@ -166,19 +166,14 @@ fn unchanged(headers: &HeaderMap, shown: &Shown) -> Option<Response> {
     }
 }
 
-fn answer(
-    shown: &Arc<Shown>,
-    ranges: Vec<std::ops::Range<u64>>,
-    method: &Method,
-    headers: &HeaderMap,
-) -> Response {
-    let length: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+fn answer(shown: &Arc<Shown>, found: Found, method: &Method, headers: &HeaderMap) -> Response {
+    let length = found.length();
     let is_compressed = length > SMALL && condition::takes_gzip(headers);
     let shared = Arc::clone(shown);
     let body = match (method, is_compressed) {
         (&Method::HEAD, _) => Body::empty(),
-        (_, true) => Body::from_stream(body::gzip(shared, ranges)),
-        (_, false) => Body::from_stream(body::plain(shared, ranges)),
+        (_, true) => Body::from_stream(body::gzip(shared, found)),
+        (_, false) => Body::from_stream(body::plain(shared, found)),
     };
     let mut response = Response::new(body);
     dated(&mut response, shown);

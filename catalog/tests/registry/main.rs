@@ -9,6 +9,7 @@
 
 mod dynamic;
 mod fixture;
+mod large;
 mod opm;
 mod protocol;
 mod rpcs;

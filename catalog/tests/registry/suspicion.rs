@@ -30,7 +30,7 @@ use tokio::{
 };
 use tonic::Code;
 
-type Body = stream::BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>;
+pub(crate) type Body = stream::BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>;
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -46,7 +46,7 @@ fn bounds() -> Bounds {
 }
 
 /// Answers every request with this body.
-async fn server(body: impl Fn() -> Body + Send + Sync + Clone + 'static) -> SocketAddr {
+pub(crate) async fn server(body: impl Fn() -> Body + Send + Sync + Clone + 'static) -> SocketAddr {
     respond(move || {
         let body = body();
         async move {
@@ -85,25 +85,25 @@ fn message(name: &str) -> Bytes {
     framed(&bundle.encode_to_vec())
 }
 
-fn framed(message: &[u8]) -> Bytes {
+pub(crate) fn framed(message: &[u8]) -> Bytes {
     let mut frame = vec![0];
     frame.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
     frame.extend_from_slice(message);
     frame.into()
 }
 
-fn trailers(status: &str, text: &str) -> Frame<Bytes> {
+pub(crate) fn trailers(status: &str, text: &str) -> Frame<Bytes> {
     let mut map = HeaderMap::new();
     map.insert("grpc-status", status.parse().unwrap());
     map.insert("grpc-message", text.parse().unwrap());
     Frame::trailers(map)
 }
 
-fn data(bytes: impl Into<Bytes>) -> Frame<Bytes> {
+pub(crate) fn data(bytes: impl Into<Bytes>) -> Frame<Bytes> {
     Frame::data(bytes.into())
 }
 
-fn of(frames: Vec<Frame<Bytes>>) -> Body {
+pub(crate) fn of(frames: Vec<Frame<Bytes>>) -> Body {
     stream::iter(frames.into_iter().map(Ok)).boxed()
 }
 
@@ -111,7 +111,7 @@ fn then_nothing(frames: Vec<Frame<Bytes>>) -> Body {
     of(frames).chain(stream::pending()).boxed()
 }
 
-async fn connect(address: SocketAddr, bounds: Bounds) -> Client {
+pub(crate) async fn connect(address: SocketAddr, bounds: Bounds) -> Client {
     Client::connect(&address.to_string(), bounds).await.unwrap()
 }
 

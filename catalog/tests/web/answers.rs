@@ -206,6 +206,68 @@ async fn metas_are_filtered_by_all_that_is_asked_for() {
     }
 }
 
+/// More ranges than are kept at once, and names that need not be read.
+#[tokio::test]
+async fn very_many_lines_here_and_there_are_all_of_them() {
+    let long = "n".repeat(1 << 20);
+    let mut text = format!("{{\"schema\": \"even\", \"name\": \"{long}\"}}\n");
+    for at in 0..20_001 {
+        let schema = ["odd", "even"][at % 2];
+        writeln!(text, "{{\"schema\": \"{schema}\", \"name\": \"n{at}\"}}").unwrap();
+    }
+    let site = Site::with(&text).await;
+    for query in [
+        "schema=odd",
+        "schema=even",
+        "name=n20000",
+        "schema=odd&name=n1",
+    ] {
+        let url = format!("{METAS}?{query}");
+        let found = answer(site.get(&url)).await;
+        let expected: Vec<String> = (0..20_001)
+            .map(|at| format!("{} n{at}", ["odd", "even"][at % 2]))
+            .filter(|it| match query {
+                "schema=odd" => it.starts_with("odd"),
+                "schema=even" => it.starts_with("even"),
+                "name=n20000" => it.ends_with(" n20000"),
+                _ => it == "odd n1",
+            })
+            .collect();
+        let mut names = found.names();
+        names.retain(|it| !it.ends_with(&long));
+        assert!(names == expected, "{query}: {} lines", names.len());
+        assert_eq!(found.header("content-length"), found.body.len().to_string());
+        let head = answer(site.client.head(format!("http://{}{url}", site.address))).await;
+        assert_eq!(head.header("content-length"), found.body.len().to_string());
+    }
+}
+
+#[tokio::test]
+async fn hostile_queries_are_answered_or_refused() {
+    let site = Site::with(&catalog()).await;
+    let many = "schema=x&".repeat(3000) + "name=y";
+    for (query, status) in [
+        (many.as_str(), 200),
+        (&"package=%00%ff&".repeat(100), 200),
+        ("schema=%zz&name=%", 200),
+        ("name=../../../etc/passwd", 200),
+        ("schema=olm.bundle&&&&", 200),
+        ("=", 400),
+        ("schema", 200),
+        ("a=1&".repeat(5000).as_str(), 400),
+        ("name=x;schema=y", 200),
+    ] {
+        let found = answer(site.get(&format!("{METAS}?{query}"))).await;
+        assert_eq!(found.status.as_u16(), status, "{query:.60}");
+    }
+    // A head that is too long ends the connection, or is refused; the service goes on.
+    let endless = format!("{METAS}?name={}", "x".repeat(1 << 20));
+    if let Ok(found) = site.get(&endless).send().await {
+        assert!(found.status().is_client_error(), "{found:?}");
+    }
+    assert_eq!(site.all().await.status, StatusCode::OK);
+}
+
 #[tokio::test]
 async fn what_is_not_there_or_not_allowed_is_said_in_words() {
     let site = Site::with(&catalog()).await;

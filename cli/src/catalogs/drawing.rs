@@ -15,7 +15,8 @@ pub(crate) fn run(args: &CatalogGraphArgs) -> anyhow::Result<Exit> {
     if let Some(name) = &args.channel
         && !package.channels.contains_key(name)
     {
-        let names: Vec<&str> = package.channels.keys().map(String::as_str).collect();
+        let names = package.channels.keys().take(20);
+        let names: Vec<&str> = names.map(String::as_str).collect();
         bail!(
             "package {:?} has no channel {name:?}; it has {}",
             package.name,

@@ -318,6 +318,34 @@ fn archives_and_images_are_catalogs_too() {
         .run(&["catalog", "list", "packages", &image, "--tls-verify=false"])
         .exits(0);
     assert!(run.out.contains("tidewatch  stable"), "{run:?}");
+
+    // What is no catalog is said to be none, instead of what its files are not.
+    for (label, part) in [
+        (
+            "a=b",
+            "the image is no catalog: it has no label operators.operatorframework.io.index.configs.v1",
+        ),
+        (
+            "operators.operatorframework.io.bundle.package.v1=tidewatch",
+            "the image is a bundle and no catalog",
+        ),
+        (
+            "operators.operatorframework.io.index.database.v1=/index.db",
+            "sqlite-based index images are not supported",
+        ),
+        (
+            "operators.operatorframework.io.index.configs.v1=/lost",
+            "names the folder \"lost\", which is not there",
+        ),
+    ] {
+        let image = registry.image("org/other:v1");
+        let file = format!("FROM scratch\nLABEL {label}\nCOPY catalog /manifests\n");
+        buildah.publish(&file, &place.path("."), &image, &[]);
+        let run = place
+            .run(&["catalog", "validate", &image, "--tls-verify=false"])
+            .exits(1);
+        assert!(run.err.contains(part), "{run:?}");
+    }
 }
 
 #[test]

@@ -85,10 +85,13 @@ fn channels() {
     ]);
     for (entries, problem) in [
         (json!({}), "Channel.entries of type []declcfg.ChannelEntry"),
-        (json!([{"name": {}}]), "ChannelEntry.name of type string"),
+        (
+            json!([{"name": {}}]),
+            "ChannelEntry.entries.name of type string",
+        ),
         (
             json!([{"skips": [{}]}]),
-            "ChannelEntry.skips of type string",
+            "ChannelEntry.entries.skips of type string",
         ),
     ] {
         let told = changed(|c| c[1]["entries"] = entries);
@@ -101,7 +104,7 @@ fn channels() {
     }
     assert_eq!(
         changed(|c| c[1]["entries"] = json!([7]))[0],
-        "2: parse channel: json: cannot unmarshal number into Go value of type declcfg.ChannelEntry"
+        "2: parse channel: json: cannot unmarshal number into Go struct field Channel.entries of type declcfg.ChannelEntry"
     );
 }
 
@@ -323,6 +326,6 @@ fn deprecations() {
     }
     assert_eq!(
         with(json!({"reference": []}))[0],
-        "6: parse deprecation: json: cannot unmarshal array into Go value of type declcfg.PackageScopedReference"
+        "6: parse deprecation: json: cannot unmarshal array into Go struct field DeprecationEntry.entries.reference of type declcfg.PackageScopedReference"
     );
 }

@@ -3,7 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::*;
-use crate::facts::Facts;
+use crate::{facts::Facts, finding::Level};
 
 fn with(property: Value) -> Catalog {
     let mut documents = sound();
@@ -74,28 +74,121 @@ fn manifests_in_the_catalog_are_read() {
             Some("1.20.0")
         );
     }
+    // No version, so nobody takes it for one.
+    let catalog = with(object(
+        "kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.30}",
+    ));
+    let bundle = &catalog.packages["foo"].bundles["foo.v0.3.0"];
+    assert_eq!(bundle.min_kube.as_deref(), Some("a number and no text"));
     for (data, problem) in [
-        (json!("?"), "illegal base64 data at input byte 0"),
+        (
+            json!("?"),
+            "parse property at index 1 as bundle object: illegal base64 data at input byte 0",
+        ),
         (
             json!(1),
-            "json: cannot unmarshal number into Go struct field BundleObject.data of type string",
+            "parse property at index 1 as bundle object: json: cannot unmarshal number into Go struct field BundleObject.data of type []uint8",
         ),
         (
             json!(BASE64_STANDARD.encode("a: [")),
-            "error converting YAML to JSON: ",
-        ),
-        (
-            json!(BASE64_STANDARD.encode("[]")),
-            "the manifest is array, not an object",
+            "convert bundle object property at index 1 to JSON: ",
         ),
     ] {
         let told = told(&with(
             json!({"type": "olm.bundle.object", "value": {"data": data}}),
         ));
-        let start = "5: parse bundle: read bundle objects: package \"foo\", bundle \"foo.v0.3.0\": parse property at index 1 as bundle object: ";
+        let start = "5: read bundle objects: package \"foo\", bundle \"foo.v0.3.0\": ";
+        assert!(
+            told[0].starts_with(&format!("{start}{problem}")),
+            "{told:?}"
+        );
+    }
+}
+
+/// opm takes whatever stands there, and OLM would fail in resolving it.
+#[test]
+fn a_constraint_that_olm_cannot_read_is_a_warning_and_a_need() {
+    let gvk = json!({"gvk": {"group": "g", "version": "v1", "kind": "K"}});
+    let deep = (0..100).fold(
+        gvk.clone(),
+        |inner, _| json!({"not": {"constraints": [inner]}}),
+    );
+    let range = |range: &str| json!({"package": {"packageName": "p", "versionRange": range}});
+    for (value, problem) in [
+        (gvk.clone(), ""),
+        (range(">=1.0.0"), ""),
+        (json!({"cel": {"rule": "properties.exists(p, true)"}}), ""),
+        // Nobody here evaluates CEL.
+        (json!({"cel": {"rule": "1 +"}}), ""),
+        (
+            json!({"failureMessage": "no", "all": {"constraints": [gvk, {"any": {"constraints": [gvk, gvk]}}]}}),
+            "",
+        ),
+        (json!({"not": {"constraints": [gvk]}}), ""),
+        (json!({"gvks": {}}), "json: unknown field \"gvks\""),
+        (
+            json!({"gvk": {"group": "g", "plural": "ks"}}),
+            "json: unknown field \"plural\"",
+        ),
+        (
+            json!({"failureMessage": 7}),
+            "Go struct field Constraint.failureMessage of type string",
+        ),
+        (
+            json!({"all": [gvk]}),
+            "Go struct field Constraint.all of type constraints.CompoundConstraint",
+        ),
+        (
+            json!({"all": {"constraints": [{"any": {"constraints": [7]}}]}}),
+            "Go struct field CompoundConstraint.all.constraints.any.constraints of type constraints.Constraint",
+        ),
+        (
+            json!("x"),
+            "json: cannot unmarshal string into Go value of type constraints.Constraint",
+        ),
+        (json!(null), "here is none"),
+        (json!({"failureMessage": "m"}), "here is none"),
+        (
+            json!({"gvk": {"version": "v1", "kind": "K"}, "cel": {"rule": "true"}}),
+            "here is cel and gvk",
+        ),
+        (json!({"all": {"constraints": [{}]}}), "here is none"),
+        (
+            json!({"all": {"constraints": []}}),
+            "all has no constraints",
+        ),
+        (json!({"any": {}}), "any has no constraints"),
+        (json!({"cel": {}}), "the CEL expression is missing"),
+        (
+            json!({"gvk": {"group": "g"}}),
+            "the API has no kind or no version",
+        ),
+        (json!({"package": {}}), "the package has no name"),
+        (range("^1"), "version range \"^1\""),
+        (deep, "nested deeper than 64 levels"),
+        (
+            json!({"failureMessage": "x".repeat(131_072)}),
+            "olm.constraint value is greater than max constraint size 131072 bytes",
+        ),
+    ] {
+        let catalog = with(json!({"type": "olm.constraint", "value": value}));
+        assert!(catalog.is_valid(), "{value:.200}");
+        let told = told(&catalog);
+        let needs = catalog.packages["foo"].bundles["foo.v0.3.0"].needs[0].to_string();
+        if problem.is_empty() {
+            assert_eq!(told, [""; 0], "{value:.200}");
+            assert!(!needs.contains("cannot be read"), "{needs}");
+            continue;
+        }
+        let start = "5: bundle \"foo.v0.3.0\": property[1] of type \"olm.constraint\" cannot be read by OLM: ";
         assert!(
             told[0].starts_with(start) && told[0].contains(problem),
             "{told:?}"
+        );
+        assert_eq!(catalog.findings[0].level, Level::Warning);
+        assert!(
+            needs.contains("cannot be read") && needs.contains(problem),
+            "{needs}"
         );
     }
 }
@@ -120,6 +213,23 @@ fn an_unquoted_maximum_is_a_warning_and_stays_as_it_was_written() {
         catalog.packages["foo"].bundles["foo.v0.1.0"].max_openshift,
         ["4.10"]
     );
+}
+
+#[test]
+fn of_very_many_maxima_a_few_are_kept() {
+    let mut documents = sound();
+    let maxima = (0..300_000)
+        .map(|at| json!({"type": "olm.maxOpenShiftVersion", "value": format!("4.{at}")}));
+    documents[4]["properties"]
+        .as_array_mut()
+        .unwrap()
+        .extend(maxima);
+    let start = std::time::Instant::now();
+    let catalog = of(&documents);
+    // Comparing each with all others takes minutes.
+    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+    let bundle = &catalog.packages["foo"].bundles["foo.v0.3.0"];
+    assert_eq!(bundle.max_openshift.len(), 10);
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn bundles() {
     );
     assert_eq!(
         changed(|c| c[1]["entries"][2]["skips"] = json!(["foo.v0.0.1", "", ""])),
-        ["2: skip[1] is empty"]
+        ["2: skip[1] is empty", "2: skip[2] is empty"]
     );
     for (range, good) in [
         ("v0.1.0", false),

@@ -30,7 +30,7 @@ fn shape(path: &str, expected: &str, found: &Value) -> Error {
     }
 }
 
-/// Fails on the first value that is not of its Go type.
+/// Fails on the first value that is not of its Go type; its path goes on behind the one that is given.
 fn conforms(value: &Value, ty: Type, path: &str) -> Result<(), Error> {
     for problem in schema::check(value, ty) {
         if let What::Mismatch {
@@ -38,7 +38,7 @@ fn conforms(value: &Value, ty: Type, path: &str) -> Result<(), Error> {
         } = problem.what
         {
             return Err(Error::Shape {
-                path: format!("{path}.{}", problem.path),
+                path: format!("{path}{}", problem.path),
                 expected: expected.to_string(),
                 found: found.to_string(),
             });
@@ -57,7 +57,7 @@ impl<'a> Csv<'a> {
         if let (Some(metadata), Some(field)) =
             (value.get("metadata"), schema::csv().field("metadata"))
         {
-            conforms(metadata, field.ty, "metadata")?;
+            conforms(metadata, field.ty, "metadata.")?;
         }
         let spec = value
             .get("spec")
@@ -245,14 +245,13 @@ fn definition(object: &Value, provided: &mut BTreeSet<Api>) -> Result<(), Error>
         _ => return Ok(()),
     };
     let name = text(object, &["metadata", "name"]).unwrap_or_default();
-    let place = format!("CustomResourceDefinition {name}: spec");
+    let place = format!("CustomResourceDefinition {name}: ");
     if !version.starts_with("apiextensions.k8s.io/") {
-        let found = Value::from(version);
-        return Err(shape(
-            &format!("CustomResourceDefinition {name}: apiVersion"),
-            "apiextensions.k8s.io/v1",
-            &found,
-        ));
+        return Err(Error::Shape {
+            path: format!("{place}apiVersion"),
+            expected: "apiextensions.k8s.io/v1".to_owned(),
+            found: format!("{version:?}"),
+        });
     }
     if v1 && let Some(kind) = schema::kind("apiextensions.k8s.io/v1", "CustomResourceDefinition") {
         conforms(object, kind.ty.into(), &place)?;
@@ -262,7 +261,10 @@ fn definition(object: &Value, provided: &mut BTreeSet<Api>) -> Result<(), Error>
         path.extend(keys);
         text(object, &path).unwrap_or_default().to_owned()
     };
-    let versions = items(at(object, &["spec", "versions"]), &place)?;
+    let versions = items(
+        at(object, &["spec", "versions"]),
+        &format!("{place}spec.versions"),
+    )?;
     let mut names: Vec<String> = versions
         .iter()
         .map(|it| text(it, &["name"]).unwrap_or_default().to_owned())

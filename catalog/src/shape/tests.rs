@@ -1,0 +1,100 @@
+use super::*;
+use crate::json::Tape;
+
+fn checked(text: &str, of: &'static Struct) -> Result<(), String> {
+    let mut tape = Tape::default();
+    check(tape.read(text.as_bytes(), 1_000_000).unwrap(), of)
+}
+
+/// More of them are compared with opm itself: tests/opm/validation.rs.
+#[test]
+fn the_first_that_does_not_fit_is_told_by_its_full_name() {
+    for (text, of, problem) in [
+        ("{}", &CHANNEL, None),
+        ("null", &CHANNEL, None),
+        (
+            r#"{"name": null, "other": [1], "entries": [null, {"skips": [null]}]}"#,
+            &CHANNEL,
+            None,
+        ),
+        (
+            "[]",
+            &CHANNEL,
+            Some("array into Go value of type declcfg.Channel"),
+        ),
+        (
+            r#"{"ENTRIES": [{"skips": ["a", 1]}]}"#,
+            &CHANNEL,
+            Some("number into Go struct field ChannelEntry.entries.skips of type string"),
+        ),
+        // The first by name, not by place; and of equal names the last alone counts.
+        (
+            r#"{"package": 1, "name": []}"#,
+            &CHANNEL,
+            Some("array into Go struct field Channel.name of type string"),
+        ),
+        (r#"{"name": 1, "name": "x"}"#, &CHANNEL, None),
+        (
+            r#"{"name": "x", "Name": true}"#,
+            &CHANNEL,
+            Some("bool into Go struct field Channel.name of type string"),
+        ),
+        (r#"{"priority": 9007199254740993}"#, &CHANNEL_PROPERTY, None),
+        (
+            r#"{"priority": -1e300}"#,
+            &CHANNEL_PROPERTY,
+            Some("number -1e+300 into Go struct field Channel.priority of type int"),
+        ),
+        (
+            r#"{"data": 1, "other": 1}"#,
+            &BUNDLE_OBJECT,
+            Some("number into Go struct field BundleObject.data of type []uint8"),
+        ),
+    ] {
+        let told = checked(text, of);
+        let expected = problem.map(|it| format!("json: cannot unmarshal {it}"));
+        assert_eq!(told.err(), expected, "{text}");
+    }
+}
+
+#[test]
+fn constraints_have_no_other_fields_and_an_end() {
+    assert_eq!(
+        checked(r#"{"all": {"constraints": [{"cell": {}}]}}"#, &CONSTRAINT),
+        Err("json: unknown field \"cell\"".to_owned())
+    );
+    let nested = |levels: usize| {
+        let open = r#"{"not":{"constraints":["#.repeat(levels);
+        format!("{open}{}", "]}}".repeat(levels))
+    };
+    assert_eq!(checked(&nested(30), &CONSTRAINT), Ok(()));
+    let error = checked(&nested(3_000), &CONSTRAINT).unwrap_err();
+    assert!(error.contains("nested deeper than 64 levels"), "{error}");
+}
+
+/// Right: what Go's `base64.StdEncoding` says.
+#[test]
+fn base64_is_what_go_takes_for_it() {
+    for (text, decoded) in [
+        ("", Ok("")),
+        ("YWI=", Ok("ab")),
+        ("Y\r\nWI\n=\n", Ok("ab")),
+        ("YW==", Ok("a")), // bits left over
+        ("?", Err(0)),
+        ("YWJj?", Err(4)),
+        ("YW", Err(0)),
+        ("YWJjZ", Err(4)),
+        ("YW\nJ", Err(1)),
+        ("=", Err(0)),
+        ("Y===", Err(1)),
+        ("YQ=", Err(3)),
+        ("YQ=a", Err(2)),
+        ("YWI=YWI=", Err(4)),
+        ("YQ==\nx", Err(5)),
+    ] {
+        let expected = decoded
+            .map(|it: &str| it.as_bytes().to_vec())
+            .map_err(|at: usize| format!("illegal base64 data at input byte {at}"));
+        assert_eq!(base64(text), expected, "{text:?}");
+    }
+}

@@ -1,0 +1,262 @@
+//! The types themselves: those of operator-registry's `declcfg` and `property`, and of OLM's API where these hold them.
+
+use super::{Struct, Type};
+
+const TEXT: Type = Type::Text("string");
+
+const fn of(name: &'static str, fields: &'static [(&'static str, Type)]) -> Struct {
+    Struct {
+        name,
+        fields,
+        is_strict: false,
+    }
+}
+
+// --- blobs ---
+
+const PROPERTIES: Type = Type::List(&Type::Struct(&PROPERTY));
+
+static PROPERTY: Struct = of("property.Property", &[("type", TEXT), ("value", Type::Raw)]);
+
+pub(crate) static PACKAGE: Struct = of(
+    "declcfg.Package",
+    &[
+        ("schema", TEXT),
+        ("name", TEXT),
+        ("defaultChannel", TEXT),
+        ("icon", Type::Struct(&ICON)),
+        ("description", TEXT),
+        ("properties", PROPERTIES),
+    ],
+);
+
+static ICON: Struct = of(
+    "declcfg.Icon",
+    &[("base64data", Type::Bytes), ("mediatype", TEXT)],
+);
+
+pub(crate) static CHANNEL: Struct = of(
+    "declcfg.Channel",
+    &[
+        ("schema", TEXT),
+        ("name", TEXT),
+        ("package", TEXT),
+        ("entries", Type::List(&Type::Struct(&ENTRY))),
+        ("properties", PROPERTIES),
+    ],
+);
+
+static ENTRY: Struct = of(
+    "declcfg.ChannelEntry",
+    &[
+        ("name", TEXT),
+        ("replaces", TEXT),
+        ("skips", Type::List(&TEXT)),
+        ("skipRange", TEXT),
+    ],
+);
+
+pub(crate) static BUNDLE: Struct = of(
+    "declcfg.Bundle",
+    &[
+        ("schema", TEXT),
+        ("name", TEXT),
+        ("package", TEXT),
+        ("image", TEXT),
+        ("properties", PROPERTIES),
+        ("relatedImages", Type::List(&Type::Struct(&RELATED_IMAGE))),
+    ],
+);
+
+static RELATED_IMAGE: Struct = of("declcfg.RelatedImage", &[("name", TEXT), ("image", TEXT)]);
+
+pub(crate) static DEPRECATION: Struct = of(
+    "declcfg.Deprecation",
+    &[
+        ("schema", TEXT),
+        ("package", TEXT),
+        ("entries", Type::List(&Type::Struct(&DEPRECATION_ENTRY))),
+    ],
+);
+
+static DEPRECATION_ENTRY: Struct = of(
+    "declcfg.DeprecationEntry",
+    &[("reference", Type::Struct(&REFERENCE)), ("message", TEXT)],
+);
+
+static REFERENCE: Struct = of(
+    "declcfg.PackageScopedReference",
+    &[("schema", TEXT), ("name", TEXT)],
+);
+
+// --- properties ---
+
+pub(crate) static PACKAGE_PROPERTY: Struct = of(
+    "property.Package",
+    &[("packageName", TEXT), ("version", TEXT), ("release", TEXT)],
+);
+
+pub(crate) static PACKAGE_REQUIRED: Struct = of(
+    "property.PackageRequired",
+    &[("packageName", TEXT), ("versionRange", TEXT)],
+);
+
+pub(crate) static GVK: Struct = of(
+    "property.GVK",
+    &[("group", TEXT), ("kind", TEXT), ("version", TEXT)],
+);
+
+pub(crate) static GVK_REQUIRED: Struct = of(
+    "property.GVKRequired",
+    &[("group", TEXT), ("kind", TEXT), ("version", TEXT)],
+);
+
+pub(crate) static CHANNEL_PROPERTY: Struct = of(
+    "property.Channel",
+    &[("channelName", TEXT), ("priority", Type::Int(64))],
+);
+
+pub(crate) static BUNDLE_OBJECT: Struct = of("property.BundleObject", &[("data", Type::Bytes)]);
+
+pub(crate) static CSV_METADATA: Struct = of(
+    "property.CSVMetadata",
+    &[
+        ("annotations", Type::Texts),
+        ("apiServiceDefinitions", Type::Struct(&API_SERVICES)),
+        ("crdDescriptions", Type::Struct(&CRDS)),
+        ("description", TEXT),
+        ("displayName", TEXT),
+        ("installModes", Type::List(&Type::Struct(&INSTALL_MODE))),
+        ("keywords", Type::List(&TEXT)),
+        ("labels", Type::Texts),
+        ("links", Type::List(&Type::Struct(&LINK))),
+        ("maintainers", Type::List(&Type::Struct(&MAINTAINER))),
+        ("maturity", TEXT),
+        ("minKubeVersion", TEXT),
+        ("nativeAPIs", Type::List(&Type::Struct(&NATIVE_API))),
+        ("provider", Type::Struct(&LINK)),
+    ],
+);
+
+static API_SERVICES: Struct = of(
+    "v1alpha1.APIServiceDefinitions",
+    &[
+        ("owned", Type::List(&Type::Struct(&API_SERVICE))),
+        ("required", Type::List(&Type::Struct(&API_SERVICE))),
+    ],
+);
+
+static CRDS: Struct = of(
+    "v1alpha1.CustomResourceDefinitions",
+    &[
+        ("owned", Type::List(&Type::Struct(&CRD))),
+        ("required", Type::List(&Type::Struct(&CRD))),
+    ],
+);
+
+static API_SERVICE: Struct = of(
+    "v1alpha1.APIServiceDescription",
+    &[
+        ("name", TEXT),
+        ("group", TEXT),
+        ("version", TEXT),
+        ("kind", TEXT),
+        ("deploymentName", TEXT),
+        ("containerPort", Type::Int(32)),
+        ("displayName", TEXT),
+        ("description", TEXT),
+        ("resources", Type::List(&Type::Struct(&RESOURCE))),
+        ("statusDescriptors", Type::List(&Type::Struct(&STATUS))),
+        ("specDescriptors", Type::List(&Type::Struct(&SPEC))),
+        ("actionDescriptors", Type::List(&Type::Struct(&ACTION))),
+    ],
+);
+
+static CRD: Struct = of(
+    "v1alpha1.CRDDescription",
+    &[
+        ("name", TEXT),
+        ("version", TEXT),
+        ("kind", TEXT),
+        ("displayName", TEXT),
+        ("description", TEXT),
+        ("resources", Type::List(&Type::Struct(&RESOURCE))),
+        ("statusDescriptors", Type::List(&Type::Struct(&STATUS))),
+        ("specDescriptors", Type::List(&Type::Struct(&SPEC))),
+        ("actionDescriptors", Type::List(&Type::Struct(&ACTION))),
+    ],
+);
+
+static RESOURCE: Struct = of(
+    "v1alpha1.APIResourceReference",
+    &[("name", TEXT), ("kind", TEXT), ("version", TEXT)],
+);
+
+static STATUS: Struct = of("v1alpha1.StatusDescriptor", DESCRIPTOR);
+static SPEC: Struct = of("v1alpha1.SpecDescriptor", DESCRIPTOR);
+static ACTION: Struct = of("v1alpha1.ActionDescriptor", DESCRIPTOR);
+
+const DESCRIPTOR: &[(&str, Type)] = &[
+    ("path", TEXT),
+    ("displayName", TEXT),
+    ("description", TEXT),
+    ("x-descriptors", Type::List(&TEXT)),
+    ("value", Type::Raw),
+];
+
+static INSTALL_MODE: Struct = of(
+    "v1alpha1.InstallMode",
+    &[
+        ("type", Type::Text("v1alpha1.InstallModeType")),
+        ("supported", Type::Bool),
+    ],
+);
+
+static LINK: Struct = of("v1alpha1.AppLink", &[("name", TEXT), ("url", TEXT)]);
+
+static MAINTAINER: Struct = of("v1alpha1.Maintainer", &[("name", TEXT), ("email", TEXT)]);
+
+static NATIVE_API: Struct = of(
+    "v1.GroupVersionKind",
+    &[("group", TEXT), ("version", TEXT), ("kind", TEXT)],
+);
+
+// --- constraints: what decodes them accepts no other fields ---
+
+const fn strictly(name: &'static str, fields: &'static [(&'static str, Type)]) -> Struct {
+    Struct {
+        name,
+        fields,
+        is_strict: true,
+    }
+}
+
+pub(crate) static CONSTRAINT: Struct = strictly(
+    "constraints.Constraint",
+    &[
+        ("failureMessage", TEXT),
+        ("cel", Type::Struct(&CEL)),
+        ("package", Type::Struct(&PACKAGE_CONSTRAINT)),
+        ("gvk", Type::Struct(&GVK_CONSTRAINT)),
+        ("all", Type::Struct(&COMPOUND)),
+        ("any", Type::Struct(&COMPOUND)),
+        ("not", Type::Struct(&COMPOUND)),
+    ],
+);
+
+static COMPOUND: Struct = strictly(
+    "constraints.CompoundConstraint",
+    &[("constraints", Type::List(&Type::Struct(&CONSTRAINT)))],
+);
+
+static CEL: Struct = strictly("constraints.Cel", &[("rule", TEXT)]);
+
+static PACKAGE_CONSTRAINT: Struct = strictly(
+    "constraints.PackageConstraint",
+    &[("packageName", TEXT), ("versionRange", TEXT)],
+);
+
+static GVK_CONSTRAINT: Struct = strictly(
+    "constraints.GVKConstraint",
+    &[("group", TEXT), ("kind", TEXT), ("version", TEXT)],
+);
