@@ -8,7 +8,7 @@ mod error;
 
 mod once;
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use futures::{Stream, TryStreamExt, stream};
 use http::{Uri, uri::PathAndQuery};
@@ -60,6 +60,8 @@ type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Characters of a server's words that are shown.
 const SHOWN: usize = 500;
+/// How tonic says that an answer ended without a status.
+const CUT_SHORT: &str = "protocol error: missing grpc-status trailer";
 
 /// A connection to a catalog. Clones share it.
 #[derive(Debug, Clone)]
@@ -118,6 +120,17 @@ impl Client {
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.clone();
         async move { while lost.changed().await.is_ok() {} }
+    }
+
+    /// An error if the connection is broken by now.
+    ///
+    /// # Errors
+    /// [`Error::Broken`], and nothing else.
+    pub fn still_there(&self, rpc: &'static str) -> Result<()> {
+        match self.lost.has_changed() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.broken(rpc, "the server has ended".to_owned())),
+        }
     }
 
     /// Where the catalog is.
@@ -215,11 +228,14 @@ impl Client {
     }
 
     fn unavailable(&self, rpc: &'static str, error: &tonic::transport::Error) -> Error {
-        Error::Refused {
+        self.broken(rpc, words(error))
+    }
+
+    fn broken(&self, rpc: &'static str, message: String) -> Error {
+        Error::Broken {
             address: self.address.clone(),
             rpc: short(rpc),
-            code: Code::Unavailable,
-            message: error.to_string(),
+            message,
         }
     }
 
@@ -239,6 +255,11 @@ impl Client {
                 limit,
                 unit: "bytes in one message",
             };
+        }
+        // What a server says comes from nowhere else. Most of what breaks a connection has no code of its own, and would
+        // look like a server that says "unknown", as they do of what they do not have.
+        if status.source().is_some() || status.message().starts_with(CUT_SHORT) {
+            return self.broken(rpc, words(status));
         }
         let message = status.message().chars().take(SHOWN).collect();
         Error::Refused {
@@ -335,6 +356,17 @@ impl<A: Message + Default + 'static> Listing<A> {
         }
         Ok(Some(message))
     }
+}
+
+/// What the transport says, and from where that comes.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next.filter(|_| words.len() < SHOWN) {
+        words = format!("{words}: {error}");
+        next = error.source();
+    }
+    words.chars().take(SHOWN).collect()
 }
 
 /// The last part of an rpc's path.

@@ -75,6 +75,7 @@ pub async fn packages(client: &Client, wanted: &BTreeSet<String>) -> Result<Pack
     for name in large {
         found.refuse(name, too_large());
     }
+    client.still_there("ListBundles")?;
     Ok(found)
 }
 

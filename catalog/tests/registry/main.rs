@@ -12,6 +12,7 @@ mod fixture;
 mod large;
 mod opm;
 mod protocol;
+mod reading;
 mod rpcs;
 mod service;
 mod stores;
