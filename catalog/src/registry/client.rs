@@ -38,8 +38,12 @@ pub struct Bounds {
     pub message: usize,
     /// Messages of a list.
     pub messages: u64,
-    /// Bytes of all messages of a list.
+    /// Bytes of all messages of a list, and of all that single bundles are asked for in one reading.
     pub total: u64,
+    /// For all that is wanted to be read.
+    pub read: Duration,
+    /// About how many bytes are kept of it.
+    pub kept: usize,
 }
 
 impl Default for Bounds {
@@ -52,6 +56,8 @@ impl Default for Bounds {
             message: 16 << 20,
             messages: 1_000_000,
             total: 2 << 30,
+            read: Duration::from_secs(900),
+            kept: 128 << 20,
         }
     }
 }
@@ -131,6 +137,11 @@ impl Client {
             Ok(_) => Ok(()),
             Err(_) => Err(self.broken(rpc, "the server has ended".to_owned())),
         }
+    }
+
+    /// How much is taken from the server.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     /// Where the catalog is.
@@ -395,34 +406,4 @@ fn uri(address: &str) -> Result<Uri> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_a_host_and_a_port() {
-        for good in [
-            "localhost:50051",
-            "catalog.olm.svc:50051",
-            "10.0.0.1:1",
-            "[::1]:50051",
-        ] {
-            let uri = uri(good).unwrap();
-            assert_eq!(uri.to_string(), format!("http://{good}/"));
-        }
-        for bad in [
-            "",
-            "localhost",
-            ":50051",
-            "host:",
-            "host:0",
-            "host:99999",
-            "http://host:1",
-            "host:1/path",
-            "me@host:1",
-            "ho st:1",
-            "dns:///host:1",
-        ] {
-            assert!(matches!(uri(bad), Err(Error::Address { .. })), "{bad:?}");
-        }
-    }
-}
+mod tests;

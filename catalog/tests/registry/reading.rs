@@ -15,7 +15,7 @@ use catalog::registry::{
     Bounds,
     client::Error,
     packages,
-    wire::{Bundle, GetBundleRequest, Package},
+    wire::{Bundle, GetBundleRequest, Package, Property},
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{Request, Response};
@@ -158,5 +158,80 @@ async fn what_a_server_cannot_say_in_time_is_no_refusal() {
         let client = connect(server.address, Bounds::default()).await;
         let read = packages(&client, &set(&["tide"])).await;
         assert_eq!(read.is_ok(), is_refused, "{status}: {read:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_time_does_not_suffice_for_is_broken_and_the_rest_is_not() {
+    let answer: Answer = Arc::new(|asked| {
+        async move {
+            if asked.pkg_name == "slow" {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            good(&told(asked))
+        }
+        .boxed()
+    });
+    let all = [listed("slow", 800), listed("tide", 2)].concat();
+    let server = Server::new(all, answer).await;
+    let bounds = Bounds {
+        read: Duration::from_secs(3),
+        ..Bounds::default()
+    };
+    let client = connect(server.address, bounds).await;
+    let read = packages(&client, &set(&["slow", "tide"])).await.unwrap();
+    assert_eq!(read.packages["tide"].bundles.len(), 2);
+    assert_eq!(
+        read.broken["slow"],
+        "what is wanted of the catalog could not be read within 3 s, and this package not to its end; its server is too slow"
+    );
+    assert!(read.kept < 10_000, "{}", read.kept);
+}
+
+#[tokio::test]
+async fn what_room_does_not_suffice_for_is_broken_and_the_rest_is_not() {
+    let answer: Answer = Arc::new(|asked| {
+        async move {
+            let mut bundle = told(asked);
+            if bundle.package_name == "large" {
+                bundle.properties.push(Property {
+                    r#type: "olm.maxOpenShiftVersion".into(),
+                    value: format!("\"{}\"", "4".repeat(100_000)),
+                });
+            }
+            good(&bundle)
+        }
+        .boxed()
+    });
+    let mut all = [listed("large", 30), listed("tide", 2)].concat();
+    let mut long = listed("long", 1);
+    long[0].skips = vec!["s".repeat(1 << 20); 2];
+    all.extend(long);
+    let server = Server::new(all, answer).await;
+    for (bounds, broken) in [
+        (
+            Bounds {
+                kept: 1 << 20,
+                ..Bounds::default()
+            },
+            "with it, what is wanted of the catalog takes more than 1048576 bytes",
+        ),
+        (
+            Bounds {
+                // What the list has is counted by itself.
+                total: 2_200_000,
+                ..Bounds::default()
+            },
+            "what is wanted of the catalog comes in more than 2200000 bytes",
+        ),
+    ] {
+        let client = connect(server.address, bounds).await;
+        let read = packages(&client, &set(&["large", "tide", "long"])).await;
+        let read = read.unwrap();
+        assert_eq!(read.broken["large"], broken);
+        assert_eq!(read.packages["tide"].bundles.len(), 2);
+        let is_kept = bounds.kept > 2 << 20;
+        assert_eq!(read.packages.contains_key("long"), is_kept);
+        assert_eq!(read.kept > 2 << 20, is_kept, "{}", read.kept);
     }
 }

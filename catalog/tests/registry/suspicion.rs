@@ -42,6 +42,7 @@ fn bounds() -> Bounds {
         message: 64 << 10,
         messages: 1000,
         total: 1 << 20,
+        ..Bounds::default()
     }
 }
 

@@ -250,7 +250,7 @@ impl Read {
     fn package(&self, name: &str) -> Option<&Package> {
         match self {
             Self::All(catalog) => catalog.packages.get(name),
-            Self::Some { packages, .. } => packages.packages.get(name),
+            Self::Some { packages, .. } => packages.packages.get(name).map(AsRef::as_ref),
         }
     }
 

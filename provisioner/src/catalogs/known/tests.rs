@@ -40,12 +40,13 @@ fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> Read {
         packages: Arc::new(Packages {
             packages: packages
                 .into_iter()
-                .map(|it| (it.name.clone(), it))
+                .map(|it| (it.name.clone(), Arc::new(it)))
                 .collect(),
             broken: broken
                 .iter()
                 .map(|&it| (it.to_owned(), "it is bad".to_owned()))
                 .collect(),
+            ..Packages::default()
         }),
     }
 }
