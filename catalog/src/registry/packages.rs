@@ -28,6 +28,8 @@ const PACKAGE: usize = 64 << 20;
 /// What a catalog has of the packages that are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Packages {
+    /// What was asked for; the catalog does not have what of it is not below.
+    pub asked: BTreeSet<String>,
     /// By name.
     pub packages: BTreeMap<String, Arc<Package>>,
     /// Packages that are there and cannot be used, and why.
@@ -42,10 +44,29 @@ pub struct Packages {
 /// # Errors
 /// When the list does not come to its end, or the server cannot answer now.
 pub async fn packages(client: &Client, wanted: &BTreeSet<String>) -> Result<Packages, Error> {
-    if wanted.is_empty() {
-        return Ok(Packages::default());
+    Packages::default().and(client, wanted).await
+}
+
+// === impl Packages ===
+
+impl Packages {
+    /// What is here, and what is wanted beside it, which is read. It has to be the same server.
+    ///
+    /// # Errors
+    /// As for [`packages`].
+    pub async fn and(&self, client: &Client, wanted: &BTreeSet<String>) -> Result<Self, Error> {
+        let missing: BTreeSet<String> = wanted.difference(&self.asked).cloned().collect();
+        let mut all = self.clone();
+        if missing.is_empty() {
+            return Ok(all);
+        }
+        let read = Reading::new(client, self.kept).read(missing).await?;
+        all.asked.extend(read.asked);
+        all.packages.extend(read.packages);
+        all.broken.extend(read.broken);
+        all.kept = read.kept;
+        Ok(all)
     }
-    Reading::new(client, 0).read(wanted).await
 }
 
 /// What is kept of a message in a list, in bytes.

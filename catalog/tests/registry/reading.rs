@@ -235,3 +235,30 @@ async fn what_room_does_not_suffice_for_is_broken_and_the_rest_is_not() {
         assert_eq!(read.kept > 2 << 20, is_kept, "{}", read.kept);
     }
 }
+
+#[tokio::test]
+async fn what_is_here_is_not_asked_for_again() {
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let answer: Answer = {
+        let asked = Arc::clone(&asked);
+        Arc::new(move |it| {
+            asked.lock().unwrap().push(it.csv_name.clone());
+            async move { good(&told(it)) }.boxed()
+        })
+    };
+    let all = [listed("tide", 2), listed("buoy", 1), listed("other", 1)].concat();
+    let server = Server::new(all, answer).await;
+    let client = connect(server.address, Bounds::default()).await;
+    let first = packages(&client, &set(&["tide", "none"])).await.unwrap();
+    assert_eq!(asked.lock().unwrap().len(), 2);
+    let both = first.and(&client, &set(&["buoy", "tide"])).await.unwrap();
+    assert_eq!(asked.lock().unwrap()[2..], ["buoy.v1.0.0"]);
+    assert_eq!(both.asked, set(&["buoy", "none", "tide"]));
+    let names: Vec<&str> = both.packages.keys().map(String::as_str).collect();
+    assert_eq!(names, ["buoy", "tide"]);
+    assert!(both.kept > first.kept);
+    assert!(Arc::ptr_eq(&both.packages["tide"], &first.packages["tide"]));
+    let same = both.and(&client, &set(&["none"])).await.unwrap();
+    assert_eq!(same, both);
+    assert_eq!(asked.lock().unwrap().len(), 3);
+}

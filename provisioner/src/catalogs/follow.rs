@@ -5,11 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catalog::registry::{Bounds, Client, packages};
+use catalog::registry::{Bounds, Client, Packages};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Resource as _, runtime::events::EventType};
 use manifests::api::catalog_source::CatalogSource;
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, sleep_until},
+};
 use tracing::{info, warn};
 
 use super::{
@@ -143,22 +146,25 @@ impl Following {
         let catalogs = Arc::clone(&self.shared.ctx.catalogs);
         let mut wanted = catalogs.wanted.subscribe();
         let mut lost = std::pin::pin!(client.lost());
+        let (mut read, mut anew) = (Arc::new(Packages::default()), Instant::now());
         loop {
-            let asked = Arc::new(wanted.borrow_and_update().clone());
-            let read = packages(&client, &asked).await?;
+            let asked = wanted.borrow_and_update().clone();
+            if Instant::now() >= anew {
+                read = Arc::default();
+                anew = Instant::now() + spread(REREAD);
+            }
+            // The server is the same as long as the connection is.
+            read = Arc::new(read.and(&client, &asked).await?);
             self.failures = 0;
             self.since = Instant::now();
-            let (count, broken) = (read.packages.len(), read.broken.len());
-            let read = Read::Some {
-                asked: Arc::clone(&asked),
-                packages: Arc::new(read),
-            };
-            self.has_read(source, place, read).await;
-            info!(catalog = %self.key, %place, packages = count, broken, "read what is wanted of a catalog");
+            self.has_read(source, place, Read::Some(Arc::clone(&read)))
+                .await;
+            let (packages, broken) = (read.packages.len(), read.broken.len());
+            info!(catalog = %self.key, %place, packages, broken, "read what is wanted of a catalog");
             // Those who want less need not be told anything new.
             let more = async {
                 while wanted.changed().await.is_ok() {
-                    if !wanted.borrow().is_subset(&asked) {
+                    if !wanted.borrow().is_subset(&read.asked) {
                         return;
                     }
                 }
@@ -167,7 +173,7 @@ impl Following {
             tokio::select! {
                 () = &mut lost => return Ok(()),
                 () = more => {}
-                () = sleep(spread(REREAD)) => {}
+                () = sleep_until(anew.into()) => {}
             }
         }
     }

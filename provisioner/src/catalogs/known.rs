@@ -1,9 +1,6 @@
 //! What is known of catalogs. No I/O.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use catalog::{
     Catalog,
@@ -41,10 +38,7 @@ pub(super) enum Read {
     /// All of it.
     All(Arc<Catalog>),
     /// What was asked for.
-    Some {
-        asked: Arc<BTreeSet<String>>,
-        packages: Arc<Packages>,
-    },
+    Some(Arc<Packages>),
 }
 
 /// How a catalog is.
@@ -243,21 +237,21 @@ impl Read {
     fn knows_of(&self, package: &str) -> bool {
         match self {
             Self::All(_) => true,
-            Self::Some { asked, .. } => asked.contains(package),
+            Self::Some(read) => read.asked.contains(package),
         }
     }
 
     fn package(&self, name: &str) -> Option<&Package> {
         match self {
             Self::All(catalog) => catalog.packages.get(name),
-            Self::Some { packages, .. } => packages.packages.get(name).map(AsRef::as_ref),
+            Self::Some(read) => read.packages.get(name).map(AsRef::as_ref),
         }
     }
 
     fn broken(&self, name: &str) -> Option<String> {
         match self {
             Self::All(catalog) => catalog.why_broken(name),
-            Self::Some { packages, .. } => packages.broken.get(name).cloned(),
+            Self::Some(read) => read.broken.get(name).cloned(),
         }
     }
 }

@@ -62,7 +62,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    pub(super) async fn read(mut self, wanted: &BTreeSet<String>) -> Result<Packages, Error> {
+    /// Reads what is wanted; `kept` of it has what was kept before, too.
+    pub(super) async fn read(mut self, wanted: BTreeSet<String>) -> Result<Packages, Error> {
         let mut list = Box::pin(self.client.list_bundles());
         while let Some(listed) = list.try_next().await? {
             let name = &listed.package_name;
@@ -93,6 +94,7 @@ impl<'a> Reading<'a> {
         self.client.still_there("GetBundle")?;
         let packages = self.packages.into_iter();
         Ok(Packages {
+            asked: wanted,
             packages: packages
                 .map(|(name, part)| (name, Arc::new(part.package)))
                 .collect(),

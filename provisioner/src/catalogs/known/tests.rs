@@ -35,20 +35,18 @@ fn all(packages: Vec<Package>) -> Read {
 }
 
 fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> Read {
-    Read::Some {
-        asked: Arc::new(asked.iter().map(|&it| it.to_owned()).collect()),
-        packages: Arc::new(Packages {
-            packages: packages
-                .into_iter()
-                .map(|it| (it.name.clone(), Arc::new(it)))
-                .collect(),
-            broken: broken
-                .iter()
-                .map(|&it| (it.to_owned(), "it is bad".to_owned()))
-                .collect(),
-            ..Packages::default()
-        }),
-    }
+    Read::Some(Arc::new(Packages {
+        asked: asked.iter().map(|&it| it.to_owned()).collect(),
+        packages: packages
+            .into_iter()
+            .map(|it| (it.name.clone(), Arc::new(it)))
+            .collect(),
+        broken: broken
+            .iter()
+            .map(|&it| (it.to_owned(), "it is bad".to_owned()))
+            .collect(),
+        ..Packages::default()
+    }))
 }
 
 fn said(known: &Known, package: &str, only: Option<&CatalogRef>) -> Vec<String> {
