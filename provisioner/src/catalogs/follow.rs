@@ -19,15 +19,13 @@ use super::{
     Key,
     image::{self, Loaded},
     known::Read,
-    plan::{Plan, plan},
+    patience::Patience,
+    plan::{Plan, is_still, plan},
 };
 use crate::{context::Context, watches::spread};
 
-/// How often what others serve is read again although nothing has told of a change, and how often a place that does
-/// not work is tried again at least.
+/// How often what others serve is read again although nothing has told of a change.
 const REREAD: Duration = Duration::from_secs(15 * 60);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What following catalogs takes.
 pub(super) struct Shared {
@@ -47,8 +45,7 @@ pub(super) async fn follow(
         shared,
         key,
         source,
-        since: Instant::now(),
-        failures: 0,
+        patience: Patience::default(),
         from: None,
     };
     // A download is a large future, and most of the time there is none.
@@ -59,10 +56,7 @@ struct Following {
     shared: Arc<Shared>,
     key: Key,
     source: watch::Receiver<Arc<CatalogSource>>,
-    /// Since when it is not served.
-    since: Instant,
-    /// In a row.
-    failures: u32,
+    patience: Patience,
     /// From where it was read last.
     from: Option<String>,
 }
@@ -73,20 +67,32 @@ impl Following {
     /// Does what is to be done now, and waits until that may be something else. `None` is the end.
     async fn once(&mut self) -> Option<()> {
         let source = Arc::clone(&self.source.borrow_and_update());
-        let mut newer = self.source.clone();
+        let (mut newer, has_olm) = (self.source.clone(), self.shared.has_olm.clone());
+        let since = self.patience.since(Instant::now());
+        let plan = plan(&source, *has_olm.borrow(), since.elapsed());
+        let planned = plan.clone();
+        let other = async {
+            loop {
+                newer.changed().await.ok()?;
+                let now = Arc::clone(&newer.borrow_and_update());
+                let has_olm = *has_olm.borrow();
+                if !is_still(&planned, &source, &now, has_olm, since.elapsed()) {
+                    return Some(());
+                }
+            }
+        };
         tokio::select! {
-            () = self.work(&source) => Some(()),
+            () = self.work(&source, plan) => Some(()),
             // Whatever is under way is of the past.
-            changed = newer.changed() => changed.ok(),
+            there = other => there,
         }
     }
 
-    async fn work(&mut self, source: &CatalogSource) {
+    async fn work(&mut self, source: &CatalogSource, plan: Plan) {
         let priority = source.spec.priority.unwrap_or_default();
         let catalogs = Arc::clone(&self.shared.ctx.catalogs);
         catalogs.change(|known| known.add(&self.key, priority));
-        let has_olm = *self.shared.has_olm.borrow();
-        match plan(source, has_olm, self.since.elapsed()) {
+        match plan {
             Plan::Never(why) => {
                 self.trouble(source, why).await;
                 self.pause(None).await;
@@ -99,7 +105,10 @@ impl Following {
                 let place = format!("grpc {address}");
                 match self.served(source, &address, &place).await {
                     // Not at once: there may be servers that end each connection.
-                    Ok(()) => self.pause(Some(spread(SHORTEST_PAUSE))).await,
+                    Ok(()) => {
+                        let pause = self.patience.pause(Instant::now());
+                        self.pause(Some(pause)).await;
+                    }
                     Err(error) => self.failed(source, &error).await,
                 }
             }
@@ -118,7 +127,7 @@ impl Following {
                 let read = Box::pin(image::read(&shared.ctx, &shared.loaded, of, &reference)).await;
                 match read {
                     Ok((digest, read)) => {
-                        self.failures = 0;
+                        self.patience.is_read();
                         let place = format!("{place} {digest}");
                         if self.from.as_ref() == Some(&place) {
                             self.well();
@@ -155,8 +164,7 @@ impl Following {
             }
             // The server is the same as long as the connection is.
             read = Arc::new(read.and(&client, &asked).await?);
-            self.failures = 0;
-            self.since = Instant::now();
+            self.patience.is_served(Instant::now());
             self.has_read(source, place, Read::Some(Arc::clone(&read)))
                 .await;
             let (packages, broken) = (read.packages.len(), read.broken.len());
@@ -198,9 +206,8 @@ impl Following {
         let why = unpacker::job::chain(error);
         warn!(catalog = %self.key, error = why, "a catalog cannot be read");
         self.trouble(source, why).await;
-        self.failures = self.failures.saturating_add(1);
-        let pause = SHORTEST_PAUSE * 2u32.saturating_pow(self.failures.min(10) - 1);
-        self.pause(Some(spread(pause.min(LONGEST_PAUSE)))).await;
+        let pause = self.patience.pause(Instant::now());
+        self.pause(Some(pause)).await;
     }
 
     async fn has_read(&mut self, source: &CatalogSource, place: &str, read: Read) {
