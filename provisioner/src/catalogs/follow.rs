@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::{
     Key,
     image::{self, Loaded},
-    known::Read,
+    known::{Identity, Read},
     patience::Patience,
     plan::{Plan, is_still, plan},
 };
@@ -89,16 +89,14 @@ impl Following {
     }
 
     async fn work(&mut self, source: &CatalogSource, plan: Plan) {
-        let priority = source.spec.priority.unwrap_or_default();
-        let catalogs = Arc::clone(&self.shared.ctx.catalogs);
-        catalogs.change(|known| known.add(&self.key, priority));
         match plan {
             Plan::Never(why) => {
                 self.trouble(source, why).await;
                 self.pause(None).await;
             }
             Plan::Wait { why, left } => {
-                catalogs.change(|known| known.trouble(&self.key, why));
+                let (catalogs, of) = (&self.shared.ctx.catalogs, Identity::of(source));
+                catalogs.change(|known| known.trouble(&self.key, &of, why));
                 self.pause(Some(left)).await;
             }
             Plan::Served(address) => {
@@ -129,9 +127,8 @@ impl Following {
                     Ok((digest, read)) => {
                         self.patience.is_read();
                         let place = format!("{place} {digest}");
-                        if self.from.as_ref() == Some(&place) {
-                            self.well();
-                        } else {
+                        let is_same = self.from.as_ref() == Some(&place) && self.well(source);
+                        if !is_same {
                             let (packages, broken) = (read.packages.len(), read.broken.len());
                             self.has_read(source, &place, Read::All(read)).await;
                             info!(catalog = %self.key, %place, packages, broken, "read a catalog");
@@ -211,13 +208,16 @@ impl Following {
     }
 
     async fn has_read(&mut self, source: &CatalogSource, place: &str, read: Read) {
-        let ctx = &self.shared.ctx;
-        let mut was_away = true;
+        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
+        let mut was_away = false;
         ctx.catalogs.change(|known| {
+            if !known.is(&self.key, &of) {
+                return false;
+            }
             was_away = known.is_away(&self.key);
-            known.read(&self.key, read)
+            ctx.metrics.catalog(&self.key, true);
+            known.read(&self.key, &of, read)
         });
-        ctx.metrics.catalog(&self.key, true);
         self.from = Some(place.to_owned());
         if was_away {
             let note = format!("read from {place}");
@@ -226,18 +226,29 @@ impl Following {
         }
     }
 
-    fn well(&self) {
-        let ctx = &self.shared.ctx;
-        ctx.catalogs.change(|known| known.is_well(&self.key));
-        ctx.metrics.catalog(&self.key, true);
+    /// It is there, and still what was read; says whether that is known.
+    fn well(&self, source: &CatalogSource) -> bool {
+        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
+        let mut is_read = false;
+        ctx.catalogs.change(|known| {
+            is_read = known.is_read(&self.key, &of);
+            if is_read {
+                ctx.metrics.catalog(&self.key, true);
+            }
+            is_read && known.is_well(&self.key, &of)
+        });
+        is_read
     }
 
     async fn trouble(&mut self, source: &CatalogSource, why: String) {
-        let ctx = &self.shared.ctx;
-        ctx.metrics.catalog(&self.key, false);
+        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
         let mut is_new = false;
         ctx.catalogs.change(|known| {
-            is_new = known.trouble(&self.key, why.clone());
+            // Who is gone has no metric any more.
+            if known.is(&self.key, &of) {
+                ctx.metrics.catalog(&self.key, false);
+            }
+            is_new = known.trouble(&self.key, &of, why.clone());
             is_new
         });
         if is_new {

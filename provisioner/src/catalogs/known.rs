@@ -8,7 +8,7 @@ use catalog::{
     model::Package,
     registry::Packages,
 };
-use manifests::api::platform::CatalogRef;
+use manifests::api::{catalog_source::CatalogSource, platform::CatalogRef};
 
 use super::Key;
 
@@ -22,9 +22,19 @@ pub(super) struct Known {
     catalogs: BTreeMap<Key, Entry>,
 }
 
+/// What a CatalogSource stands for: with another one it is another catalog, whatever its name, and what was read of the
+/// former one is not for those who may not read this one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    uid: Option<String>,
+    image: Option<String>,
+    address: Option<String>,
+}
+
 /// One catalog.
 #[derive(Debug, Default)]
 struct Entry {
+    identity: Identity,
     priority: i64,
     /// What was read last, which stays while the catalog is away.
     read: Option<Read>,
@@ -107,18 +117,30 @@ impl Known {
         self.is_begun && self.namespaces.iter().all(|(_, listed)| *listed)
     }
 
-    /// There is a catalog.
-    pub(super) fn add(&mut self, key: &Key, priority: i64) -> bool {
-        let is_new = !self.catalogs.contains_key(key);
+    /// There is a catalog. What was read of another one of its name is forgotten.
+    pub(super) fn add(&mut self, key: &Key, identity: &Identity, priority: i64) -> bool {
+        let is_new = !self.is(key, identity);
         let entry = self.catalogs.entry(key.clone()).or_default();
+        if is_new {
+            *entry = Entry {
+                identity: identity.clone(),
+                ..Entry::default()
+            };
+        }
         let changed = is_new || entry.priority != priority;
         entry.priority = priority;
         changed
     }
 
+    /// Whether this very catalog is there.
+    pub(super) fn is(&self, key: &Key, identity: &Identity) -> bool {
+        let entry = self.catalogs.get(key);
+        entry.is_some_and(|entry| entry.identity == *identity)
+    }
+
     /// A catalog was read. It counts only while the catalog is there.
-    pub(super) fn read(&mut self, key: &Key, read: Read) -> bool {
-        let Some(entry) = self.catalogs.get_mut(key) else {
+    pub(super) fn read(&mut self, key: &Key, identity: &Identity, read: Read) -> bool {
+        let Some(entry) = self.entry(key, identity) else {
             return false;
         };
         entry.trouble = None;
@@ -127,20 +149,31 @@ impl Known {
     }
 
     /// A catalog can be reached again, with what was read before.
-    pub(super) fn is_well(&mut self, key: &Key) -> bool {
-        let entry = self.catalogs.get_mut(key);
+    pub(super) fn is_well(&mut self, key: &Key, identity: &Identity) -> bool {
+        let entry = self.entry(key, identity);
         entry.is_some_and(|entry| entry.trouble.take().is_some())
     }
 
     /// A catalog cannot be read.
-    pub(super) fn trouble(&mut self, key: &Key, why: String) -> bool {
-        let Some(entry) = self.catalogs.get_mut(key) else {
+    pub(super) fn trouble(&mut self, key: &Key, identity: &Identity, why: String) -> bool {
+        let Some(entry) = self.entry(key, identity) else {
             return false;
         };
         let why = Some(why);
         let changed = entry.trouble != why;
         entry.trouble = why;
         changed
+    }
+
+    fn entry(&mut self, key: &Key, identity: &Identity) -> Option<&mut Entry> {
+        let entry = self.catalogs.get_mut(key);
+        entry.filter(|entry| entry.identity == *identity)
+    }
+
+    /// Whether anything is known of a catalog.
+    pub(super) fn is_read(&self, key: &Key, identity: &Identity) -> bool {
+        let entry = self.catalogs.get(key);
+        entry.is_some_and(|entry| entry.identity == *identity && entry.read.is_some())
     }
 
     /// Whether nothing, or nothing newer, could be read of a catalog when that was last tried.
@@ -216,6 +249,18 @@ impl Known {
 /// Of an image that is pinned.
 fn digest_of(image: &str) -> Option<&str> {
     image.rsplit_once('@').map(|(_, digest)| digest)
+}
+
+// === impl Identity ===
+
+impl Identity {
+    pub(super) fn of(source: &CatalogSource) -> Self {
+        Self {
+            uid: source.metadata.uid.clone(),
+            image: source.spec.image.clone(),
+            address: source.spec.address.clone(),
+        }
+    }
 }
 
 // === impl Entry ===

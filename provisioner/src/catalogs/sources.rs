@@ -24,7 +24,7 @@ use super::{
     Key,
     follow::{Shared, follow},
     image::Loaded,
-    known::Known,
+    known::{Identity, Known},
 };
 use crate::{context::Context, watches::Pauses};
 
@@ -155,6 +155,10 @@ struct Catalog {
 impl Followed {
     fn add(&mut self, source: CatalogSource) {
         let key = key(&source);
+        // Here, and not by who follows it: he may still be at it when it is gone.
+        let (of, priority) = (Identity::of(&source), source.spec.priority);
+        let catalogs = &self.shared.ctx.catalogs;
+        catalogs.change(|known| known.add(&key, &of, priority.unwrap_or_default()));
         if let Some(catalog) = self.catalogs.get(&key) {
             catalog.source.send_if_modified(|known| {
                 let differs = matters(known) != matters(&source);
@@ -175,8 +179,10 @@ impl Followed {
     fn remove(&mut self, key: &Key) {
         if self.catalogs.remove(key).is_some() {
             let ctx = &self.shared.ctx;
-            ctx.catalogs.change(|known| known.remove(key));
-            ctx.metrics.catalog_gone(key);
+            ctx.catalogs.change(|known| {
+                ctx.metrics.catalog_gone(key);
+                known.remove(key)
+            });
         }
     }
 
