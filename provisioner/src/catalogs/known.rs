@@ -17,9 +17,19 @@ use super::Key;
 pub(super) struct Known {
     /// Whether anybody has looked.
     is_begun: bool,
-    /// The namespaces that catalogs are taken from, in the admin's order; and whether each was listed.
-    namespaces: Vec<(String, bool)>,
+    /// The namespaces that catalogs are taken from, in the admin's order.
+    namespaces: Vec<(String, Listing)>,
     catalogs: BTreeMap<Key, Entry>,
+}
+
+/// Whether it is known which catalogs a namespace has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Listing {
+    /// Not yet.
+    Pending,
+    Known,
+    /// They may not be listed, and why.
+    Refused(String),
 }
 
 /// What a CatalogSource stands for: with another one it is another catalog, whatever its name, and what was read of the
@@ -89,7 +99,7 @@ impl Known {
         self.catalogs.clear();
         self.namespaces = namespaces
             .iter()
-            .map(|namespace| (namespace.clone(), false))
+            .map(|namespace| (namespace.clone(), Listing::Pending))
             .collect();
     }
 
@@ -104,17 +114,27 @@ impl Known {
 
     /// It is known which catalogs a namespace has.
     pub(super) fn listed(&mut self, namespace: &str) -> bool {
-        let mut changed = false;
-        for (name, listed) in &mut self.namespaces {
-            if name == namespace && !*listed {
-                (*listed, changed) = (true, true);
-            }
-        }
-        changed
+        self.set(namespace, Listing::Known)
+    }
+
+    /// The catalogs of a namespace may not be listed. Those that are known stay.
+    pub(super) fn refused(&mut self, namespace: &str, why: String) -> bool {
+        self.set(namespace, Listing::Refused(why))
+    }
+
+    fn set(&mut self, namespace: &str, listing: Listing) -> bool {
+        let mut all = self.namespaces.iter_mut();
+        let known = all.find(|(name, _)| name == namespace);
+        let Some((_, known)) = known.filter(|(_, known)| *known != listing) else {
+            return false;
+        };
+        *known = listing;
+        true
     }
 
     pub(super) fn are_listed(&self) -> bool {
-        self.is_begun && self.namespaces.iter().all(|(_, listed)| *listed)
+        let mut all = self.namespaces.iter();
+        self.is_begun && all.all(|(_, listing)| *listing != Listing::Pending)
     }
 
     /// There is a catalog. What was read of another one of its name is forgotten.
@@ -189,7 +209,22 @@ impl Known {
 
     pub(super) fn states(&self) -> Vec<State> {
         let all = self.catalogs.iter();
-        all.map(|(key, entry)| entry.state(key)).collect()
+        let all = all.map(|(key, entry)| entry.state(key));
+        all.chain(self.hidden()).collect()
+    }
+
+    /// What stands for the catalogs of namespaces where they may not be listed.
+    fn hidden(&self) -> impl Iterator<Item = State> {
+        self.namespaces.iter().filter_map(|(namespace, listing)| {
+            let Listing::Refused(why) = listing else {
+                return None;
+            };
+            Some(State {
+                catalog: hidden(namespace),
+                is_read: false,
+                trouble: Some(why.clone()),
+            })
+        })
     }
 
     pub(super) fn offers(&self, package: &str, only: Option<&CatalogRef>) -> Offers {
@@ -204,8 +239,23 @@ impl Known {
                 read: entry.read.clone().filter(|read| read.knows_of(package)),
                 state: entry.state(key),
                 broken: entry.read.as_ref().and_then(|read| read.broken(package)),
-            })
-            .collect();
+            });
+        // The catalog that is meant may be one that nobody sees.
+        let may_be_meant = |state: &State| match only {
+            None => true,
+            Some(CatalogRef { namespace, .. }) => match namespace {
+                Some(namespace) => *namespace == state.catalog.namespace,
+                None => wanted == Some(None),
+            },
+        };
+        let hidden = self.hidden().filter(may_be_meant).map(|state| Held {
+            catalog: state.catalog.to_string(),
+            priority: 0, // which is what catalogs have that say nothing
+            read: None,
+            state,
+            broken: None,
+        });
+        let offers = offers.chain(hidden).collect();
         Offers {
             package: package.to_owned(),
             offers,
@@ -243,6 +293,14 @@ impl Known {
             }
         }
         found.map(|(_, maximum)| maximum.clone())
+    }
+}
+
+/// What stands for all catalogs of a namespace.
+pub(super) fn hidden(namespace: &str) -> Key {
+    Key {
+        namespace: namespace.to_owned(),
+        name: "*".to_owned(),
     }
 }
 

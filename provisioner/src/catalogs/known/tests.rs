@@ -200,6 +200,46 @@ fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() 
 }
 
 #[test]
+fn a_namespace_that_may_not_be_listed_stands_for_a_catalog_that_cannot_be_asked() {
+    let mut known = Known::default();
+    known.begin(&["z".to_owned(), "a".to_owned()]);
+    known.add(&key("a", "mine"), &Identity::default(), 0);
+    known.read(&key("a", "mine"), &Identity::default(), all(Vec::new()));
+    assert!(known.listed("a"));
+    assert!(!known.refused("other", "no".to_owned()));
+    assert!(!known.are_listed());
+    assert!(known.refused("z", "no".to_owned()));
+    assert!(!known.refused("z", "no".to_owned()));
+    assert!(known.are_listed(), "there is nothing to wait for");
+    let named = |namespace: Option<&str>, name: &str| CatalogRef {
+        name: name.to_owned(),
+        namespace: namespace.map(str::to_owned),
+    };
+    let (mine, hidden) = ("a/mine 0: absent", "z/* 0: no");
+    for (only, expected) in [
+        (None, vec![mine, hidden]),
+        (Some(named(Some("a"), "mine")), vec![mine]),
+        (Some(named(Some("a"), "none")), vec![]),
+        (Some(named(Some("z"), "mine")), vec![hidden]),
+        (Some(named(None, "mine")), vec![mine]),
+        (Some(named(None, "none")), vec![hidden]),
+    ] {
+        assert_eq!(said(&known, "etcd", only.as_ref()), expected, "{only:?}");
+    }
+    assert!(known.offers("etcd", None).pending().is_empty());
+    assert_eq!(
+        known.states()[1],
+        State {
+            catalog: key("z", "*"),
+            is_read: false,
+            trouble: Some("no".to_owned()),
+        }
+    );
+    assert!(known.listed("z"));
+    assert_eq!(said(&known, "etcd", None), [mine]);
+}
+
+#[test]
 fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     let mut known = Known::default();
     known.begin(&["ours".to_owned()]);
