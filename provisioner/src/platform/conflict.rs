@@ -5,7 +5,10 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use manifests::{api::platform::PlatformOperator, object::shortened};
+use manifests::{
+    api::platform::{PlatformOperator, Unserved},
+    object::shortened,
+};
 
 /// A package that an OLM manages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +46,8 @@ pub enum Conflict {
     },
 }
 
-/// Whether somebody else has the package of an operator. Who is about to go has it until then.
+/// Whether somebody else has the package of an operator. Who is about to go has it until then; who can never be served has
+/// none.
 pub fn of<'a>(
     operator: &PlatformOperator,
     all: impl IntoIterator<Item = &'a PlatformOperator>,
@@ -53,7 +57,7 @@ pub fn of<'a>(
     let wanted = shortened(package, 80);
     let first = all
         .into_iter()
-        .filter(|other| other.spec.package.name == *package)
+        .filter(|other| other.spec.package.name == *package && may_have(other))
         .min_by_key(|other| age(other));
     if let Some(first) = first
         && age(first) < age(operator)
@@ -73,6 +77,11 @@ pub fn of<'a>(
         package: wanted,
         by: shortened(by, 300),
     })
+}
+
+/// Neither its name nor its package can be changed; a range of versions can.
+fn may_have(operator: &PlatformOperator) -> bool {
+    matches!(operator.check(), Ok(()) | Err(Unserved::Range { .. }))
 }
 
 /// The older, the less; who has no time yet is the youngest.
@@ -125,6 +134,12 @@ mod tests {
                 format!("belongs to PlatformOperator {winner}, which was created before {loser}");
             assert!(said.contains(&words), "{said}");
         }
+        // Who can never be served does not keep others from it; who will be, once his range is mended, does.
+        let mut ranged = operator("ranged", "etcd", Some(0));
+        ranged.spec.version = Some("soon".into());
+        let endless = operator(&"e".repeat(60), "etcd", Some(0));
+        assert_eq!(of(&all[1], [&all[1], &endless], &[]), None);
+        assert!(of(&all[1], [&all[1], &ranged], &[]).is_some());
         // A cache that has not seen the operator itself knows nothing against it.
         assert_eq!(of(&all[1], [], &[]), None);
     }

@@ -1,6 +1,6 @@
 //! Catalogs: of images in a real registry, of real servers, of OLM's making, and those that come and go.
 
-mod images;
+pub(crate) mod images;
 mod refused;
 pub(crate) mod served;
 
@@ -192,11 +192,7 @@ impl Drop for Shelf {
     }
 }
 
-/// Writes a catalog with a package `tide` that has these versions.
-fn write(folder: &Path, versions: &[&str]) {
-    write_documents(folder, &tide(versions));
-}
-
+/// Writes a catalog.
 fn write_documents(folder: &Path, documents: &[Value]) {
     let text: Vec<String> = documents.iter().map(Value::to_string).collect();
     std::fs::write(folder.join("catalog.json"), text.join("\n")).unwrap();

@@ -33,15 +33,20 @@ async fn openshift(definitions: &[(&str, &str)]) -> Cluster {
         ..Options::default()
     };
     let cluster = Cluster::start_with(&options).await.unwrap();
-    let folder = module();
-    for (name, file) in definitions {
-        let bytes = fs::read(folder.join(file)).unwrap();
-        let definition = yaml::documents(&bytes).next().unwrap().unwrap();
-        assert_eq!(definition["metadata"]["name"], *name);
+    for wanted in definitions {
+        let definition = definition(*wanted);
         cluster.apply(&definition, DryRun::No).await.unwrap();
-        cluster.wait_established(name).await.unwrap();
+        cluster.wait_established(wanted.0).await.unwrap();
     }
     cluster
+}
+
+/// A definition, by its name and its file below the module's folder.
+pub(crate) fn definition((name, file): (&str, &str)) -> Value {
+    let bytes = fs::read(module().join(file)).unwrap();
+    let definition = yaml::documents(&bytes).next().unwrap().unwrap();
+    assert_eq!(definition["metadata"]["name"], *name);
+    definition
 }
 
 /// The folder of the module that has OpenShift's definitions.
@@ -56,7 +61,7 @@ fn module() -> PathBuf {
     String::from_utf8(output.stdout).unwrap().trim_end().into()
 }
 
-const CLUSTER_VERSION: (&str, &str) = (
+pub(crate) const CLUSTER_VERSION: (&str, &str) = (
     "clusterversions.config.openshift.io",
     "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
 );
@@ -64,7 +69,7 @@ const CLUSTER_OPERATOR: (&str, &str) = (
     "clusteroperators.config.openshift.io",
     "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
 );
-const PLATFORM_OPERATOR: (&str, &str) = (
+pub(crate) const PLATFORM_OPERATOR: (&str, &str) = (
     "platformoperators.platform.openshift.io",
     "platform/v1alpha1/zz_generated.crd-manifests/platformoperators-TechPreviewNoUpgrade.crd.yaml",
 );
@@ -93,7 +98,7 @@ async fn release(versions: &Api<ClusterVersion>, history: Value, desired: &str) 
     gate::Cluster::OpenShift(cluster.completed().map_err(str::to_owned))
 }
 
-fn entry(state: &str, version: &str) -> Value {
+pub(crate) fn entry(state: &str, version: &str) -> Value {
     json!({"state": state, "version": version, "image": "", "verified": true,
            "startedTime": "2026-01-01T00:00:00Z", "completionTime": null})
 }

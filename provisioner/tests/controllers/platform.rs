@@ -1,6 +1,31 @@
-//! Platform operators on a control plane of their own, with catalogs that are served for real.
+//! Platform operators on control planes of their own, with catalogs that are served for real.
+//!
+//! What a platform operator has to do, and what tries it; what ClusterOperators tell of it is tried with
+//! `provisioner::platform::aggregate` and in `openshift`.
+//!
+//! | given | then | tried by |
+//! | --- | --- | --- |
+//! | a valid operator | `InstallSuccessful`, `Successfully applied` | `what_is_there_before_the_provisioner…`, here |
+//! | an unknown package | `SourceFailed`, `failed to find candidate` | the same |
+//! | a good and a bad one | the good one stays installed | the same |
+//! | an operator | a BundleInstance of its name with the right image, which the status names | the same |
+//! | somebody edits the BundleInstance | it is put back | the same; `conflicts::meddling_is_undone` |
+//! | the operator is deleted, also in the foreground | so is what it has installed | `conflicts::an_operator_goes…` |
+//! | a bundle without AllNamespaces | `UnpackFailed` with the conversion's words | `catalogs::what_cannot_be_installed…` |
+//! | conditions of the BundleInstance, absent, odd, failing, good | the condition Installed | `installed::tests`, `status::tests` |
+//! | a catalog that is missing, garbage, or has no address | it is said, and tried again when it changes | `catalogs::catalogs_come_in_any_order…`, `catalogs::served` |
+//! | versions 1.9.0, 1.10.0, 2.0.0-rc.1, and a channel that is not the default | 1.10.0 | `catalogs::what_cannot_be_installed…` |
+//! | a stream that breaks off | an error, and no choice from a part | `suspicion` of the catalog's tests; `plan::tests` |
+//! | two operators of one package | the second names the first, and has it when that goes | `conflicts` |
+//! | a package `Foo_Bar!`, or of 57 characters | refused; where the definition takes it, not served | `api::platform`; `openshift`, `plan::tests::hostile` |
+//! | a maximum below the cluster | the next lower bundle, or `SourceFailed` | `openshift`, `plan::tests` |
 
+mod catalogs;
+mod conflicts;
+mod kubernetes;
+mod openshift;
 pub(crate) mod stage;
+mod upgrades;
 
 use kube::api::{Patch, PatchParams};
 use manifests::api::{instance::BundleInstance, platform::PlatformOperator};

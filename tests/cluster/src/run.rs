@@ -121,6 +121,13 @@ impl Run {
         Ok(())
     }
 
+    /// Takes another file for a program that was stopped.
+    pub(crate) fn exchange(&self, name: &'static str, program: PathBuf) -> Result<PathBuf> {
+        let mut processes = self.processes();
+        let process = find(&mut processes, name)?;
+        Ok(std::mem::replace(&mut process.program, program))
+    }
+
     fn launch(
         &self,
         name: &'static str,

@@ -72,7 +72,12 @@ pub(super) fn failed(
     error: &Error,
     shared: Arc<Shared>,
 ) -> Action {
-    warn!(operator = %operator.name_any(), %error, "could not be finished; it is tried again");
+    let name = operator.name_any();
+    let error = unpacker::job::chain(error);
+    warn!(
+        operator = name,
+        error, "could not be finished; it is tried again"
+    );
     shared.ctx.metrics.failed(
         Controller::Platform,
         manifests::api::condition::reason::RECONCILE_FAILED,
@@ -265,16 +270,11 @@ async fn report(
     if *status == before || shared.has_written(operator, status) {
         return Ok(());
     }
-    let body = json!({
-        "apiVersion": PlatformOperator::api_version(&()),
-        "kind": PlatformOperator::kind(&()),
-        "metadata": {"name": name, "uid": operator.uid()},
-        "status": status,
-    });
-    let params = PatchParams::apply(MANAGER).force();
-    let written = api.patch_status(&name, &params, &Patch::Apply(body)).await;
+    let written = match write(&api, operator, status).await {
+        Err(error) if is_unknown_field(&error) => write(&api, operator, &openshifts(status)).await,
+        other => other,
+    };
     let written = written.map_err(failed_to("write the status", operator))?;
-    // OpenShift's own definition drops fields; what comes of that is no change.
     shared.wrote(&name, status, written.status.as_ref());
     let find = |status: &PlatformOperatorStatus| {
         let mut conditions = status.conditions.iter();
@@ -293,6 +293,36 @@ async fn report(
         tell(operator, shared, type_, &is.reason, &is.message).await;
     }
     Ok(())
+}
+
+async fn write(
+    api: &Api<PlatformOperator>,
+    operator: &PlatformOperator,
+    status: &PlatformOperatorStatus,
+) -> Result<PlatformOperator, kube::Error> {
+    let name = operator.name_any();
+    let body = json!({
+        "apiVersion": PlatformOperator::api_version(&()),
+        "kind": PlatformOperator::kind(&()),
+        "metadata": {"name": name, "uid": operator.uid()},
+        "status": status,
+    });
+    let params = PatchParams::apply(MANAGER).force();
+    api.patch_status(&name, &params, &Patch::Apply(body)).await
+}
+
+/// Fields that a definition does not know are dropped from objects, but whoever applies some is refused.
+fn is_unknown_field(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.message.contains("field not declared in schema"))
+}
+
+/// What OpenShift's own definition knows of a status.
+fn openshifts(status: &PlatformOperatorStatus) -> PlatformOperatorStatus {
+    PlatformOperatorStatus {
+        conditions: status.conditions.clone(),
+        active_bundle_deployment: status.active_bundle_deployment.clone(),
+        ..PlatformOperatorStatus::default()
+    }
 }
 
 async fn tell(

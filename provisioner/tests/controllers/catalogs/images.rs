@@ -6,11 +6,21 @@ use tests::{Auth, Buildah, OWNER, Registry};
 
 use super::*;
 
-/// Builds a catalog's image and pushes it.
+/// Builds the image of a catalog with these versions, and pushes it.
 fn push(registry: &Registry, name: &str, versions: &[&str], login: Option<&str>) -> String {
+    push_documents(registry, name, &tide(versions), login)
+}
+
+/// The same, with any documents.
+pub(crate) fn push_documents(
+    registry: &Registry,
+    name: &str,
+    documents: &[Value],
+    login: Option<&str>,
+) -> String {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("configs")).unwrap();
-    write(&folder.path().join("configs"), versions);
+    write_documents(&folder.path().join("configs"), documents);
     // What else is in an image is no part of the catalog.
     std::fs::write(folder.path().join("opm"), "{ not a catalog").unwrap();
     let buildah = Buildah::new();

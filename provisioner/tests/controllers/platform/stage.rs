@@ -1,13 +1,27 @@
 //! What the tests of platform operators are played on: a control plane of its own, with catalogs that are served for real.
 
+use std::fmt::Debug;
+
 use cluster::{Cluster, DryRun};
-use manifests::api::{condition::INSTALLED, definitions, platform::PlatformOperator};
+use k8s_openapi::api::events::v1::Event;
+use kube::{
+    Api, Resource,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use manifests::api::{
+    catalog_source::CatalogSource,
+    condition::{HEALTHY, INSTALLED},
+    definitions,
+    instance::BundleInstance,
+    platform::{PlatformOperator, PlatformOperatorStatus, condition::CATALOG_AVAILABLE},
+};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use unpacker::Content;
+use unpacker::{Content, registry::BundleImage};
 
 use crate::{
     catalogs::served::Server,
-    support::{Options, Provisioner, World, operator, prepare, wait_for},
+    support::{Options, Provisioner, World, condition, has, operator, prepare, wait_for},
 };
 
 /// A cluster with a provisioner that takes catalogs from the namespace `catalogs`.
@@ -17,21 +31,40 @@ pub(crate) struct Platform {
 
 impl Platform {
     pub(crate) async fn new() -> Self {
+        let this = Self::bare().await;
+        for definition in definitions::foreign() {
+            this.define(&serde_json::to_value(definition).unwrap())
+                .await;
+        }
+        this
+    }
+
+    /// One where nobody has defined PlatformOperators and CatalogSources.
+    pub(crate) async fn bare() -> Self {
         let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start().await.unwrap()));
         prepare(cluster).await;
         cluster.stand_in_node().await.unwrap();
-        for definition in definitions::foreign() {
-            let name = definition.metadata.name.clone().unwrap();
-            let definition = serde_json::to_value(definition).unwrap();
-            cluster.apply(&definition, DryRun::No).await.unwrap();
-            cluster.wait_established(&name).await.unwrap();
-        }
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "catalogs"}});
         cluster.apply(&namespace, DryRun::No).await.unwrap();
         Self {
             world: World::bare(cluster),
         }
+    }
+
+    pub(crate) async fn define(&self, definition: &Value) {
+        let cluster = self.world.cluster;
+        cluster.apply(definition, DryRun::No).await.unwrap();
+        let name = definition["metadata"]["name"].as_str().unwrap();
+        cluster.wait_established(name).await.unwrap();
+    }
+
+    /// Our own definition of a kind.
+    pub(crate) async fn define_kind(&self, kind: &str) {
+        let mut all = definitions::foreign().into_iter();
+        let definition = all.find(|it| it.spec.names.kind == kind).unwrap();
+        self.define(&serde_json::to_value(definition).unwrap())
+            .await;
     }
 
     pub(crate) async fn start(&self) -> Provisioner {
@@ -56,24 +89,26 @@ impl Platform {
     pub(crate) async fn bundles(&self, name: &str, versions: &[&str]) -> Vec<Value> {
         let mut bundles = Vec::new();
         for version in versions {
-            let content: Content = operator(name, version, &[]);
-            let image = self
-                .world
-                .push(&format!("{name}:v{version}"), &content)
-                .await;
-            bundles.push(json!({
-                "schema": "olm.bundle", "package": name, "name": format!("{name}.v{version}"), "image": image,
-                "properties": [
-                    {"type": "olm.package", "value": {"packageName": name, "version": version}},
-                    {"type": "olm.csv.metadata", "value": {"displayName": name}},
-                ],
-            }));
+            let image = format!("{name}:v{version}");
+            let image = self.push(&image, &operator(name, version, &[])).await;
+            bundles.push(bundle(name, version, &image));
         }
         bundles
     }
 
+    /// Publishes content, and tells its image with the digest.
+    pub(crate) async fn push(&self, name: &str, content: &Content) -> String {
+        let image = self.world.push(name, content).await;
+        format!("{image}@{}", BundleImage::new(content).unwrap().digest())
+    }
+
+    /// The operator of a package's name.
     pub(crate) async fn want(&self, spec: Value) {
-        let name = spec["package"]["name"].clone();
+        let name = spec["package"]["name"].as_str().unwrap().to_owned();
+        self.want_as(&name, spec).await;
+    }
+
+    pub(crate) async fn want_as(&self, name: &str, spec: Value) {
         let object = json!({
             "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator",
             "metadata": {"name": name}, "spec": spec,
@@ -81,27 +116,122 @@ impl Platform {
         self.world.apply(&object).await;
     }
 
+    /// A catalog that somebody serves.
     pub(crate) async fn serve(&self, name: &str, server: &Server) {
+        self.source(name, json!({"address": server.address.to_string()}))
+            .await;
+    }
+
+    pub(crate) async fn source(&self, name: &str, spec: Value) {
+        let mut spec = spec;
+        spec["sourceType"] = "grpc".into();
         let source = json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": name, "namespace": "catalogs"},
-            "spec": {"sourceType": "grpc", "address": server.address.to_string()},
+            "metadata": {"name": name, "namespace": "catalogs"}, "spec": spec,
         });
         self.world.apply(&source).await;
     }
 
+    pub(crate) fn operators(&self) -> Api<PlatformOperator> {
+        self.world.api()
+    }
+
+    pub(crate) fn instances(&self) -> Api<BundleInstance> {
+        self.world.api()
+    }
+
+    pub(crate) async fn delete<K>(&self, name: &str)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let api: Api<K> = self.world.api();
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    pub(crate) async fn patch<K>(&self, name: &str, patch: Value) -> K
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let api: Api<K> = self.world.api();
+        let params = PatchParams::default();
+        api.patch(name, &params, &Patch::Merge(patch))
+            .await
+            .unwrap()
+    }
+
+    /// Waits until a BundleInstance is healthy, or not.
+    pub(crate) async fn is_healthy(&self, name: &str, status: &str) {
+        self.world.wait_instance(name, HEALTHY, status).await;
+    }
+
+    /// Waits until the condition CatalogAvailable is this.
+    pub(crate) async fn catalogs(&self, name: &str, status: &str, reason: &str, words: &str) {
+        self.says(name, CATALOG_AVAILABLE, (status, reason, words))
+            .await;
+    }
+
+    pub(crate) async fn no_source(&self, name: &str) {
+        let sources: Api<CatalogSource> = Api::namespaced(self.world.client(), "catalogs");
+        let params = DeleteParams::default();
+        sources.delete(name, &params).await.unwrap();
+    }
+
+    /// Waits until this version is installed.
+    pub(crate) async fn has(&self, name: &str, version: &str) {
+        wait_for(self.instances(), name, version, |it| {
+            let status = it.status.as_ref()?;
+            let is_there = has(&status.conditions, INSTALLED, "True");
+            (is_there && status.facts.version.as_deref() == Some(version)).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until this version is what is next, and waits for this.
+    pub(crate) async fn waits(
+        &self,
+        name: &str,
+        next: &str,
+        words: &str,
+    ) -> PlatformOperatorStatus {
+        let what = format!("{next} {words}");
+        let operator = wait_for(self.operators(), name, &what, |it| {
+            let waiting = it.status.as_ref()?.next_available.as_ref()?;
+            let why = waiting.waits_for.as_deref()?;
+            (waiting.version == next && why.contains(words)).then_some(())
+        })
+        .await;
+        operator.status.unwrap()
+    }
+
+    /// The versions that were chosen for an operator, one after the other, as events tell.
+    pub(crate) async fn choices(&self, name: &str) -> Vec<String> {
+        let events: Api<Event> = self.world.api();
+        let mut all = events.list(&ListParams::default()).await.unwrap().items;
+        all.retain(|it| {
+            let about = it.regarding.as_ref();
+            let is_about = about.and_then(|it| it.name.as_deref()) == Some(name);
+            is_about && it.reason.as_deref() == Some("BundleChosen")
+        });
+        all.sort_by_key(|it| it.event_time.as_ref().map(|it| it.0));
+        let version = |note: &str| note.split(' ').nth(2).unwrap().to_owned();
+        all.iter()
+            .map(|it| version(it.note.as_deref().unwrap()))
+            .collect()
+    }
+
     pub(crate) async fn becomes(&self, name: &str, status: &str, reason: &str, words: &str) {
-        wait_for(
-            self.world.api::<PlatformOperator>(),
-            name,
-            &format!("{status} {reason} {words}"),
-            |operator| {
-                let conditions = &operator.status.as_ref()?.conditions;
-                let it = conditions.iter().find(|it| it.type_ == INSTALLED)?;
-                let is = it.status == status && it.reason == reason && it.message.contains(words);
-                is.then_some(())
-            },
-        )
+        self.says(name, INSTALLED, (status, reason, words)).await;
+    }
+
+    /// Waits until a condition has this status and reason, and these words in its message.
+    pub(crate) async fn says(&self, name: &str, type_: &str, said: (&str, &str, &str)) {
+        wait_for(self.operators(), name, &format!("{said:?}"), |operator| {
+            let conditions = &operator.status.as_ref()?.conditions;
+            let it = condition(conditions, type_)?;
+            let (status, reason, words) = said;
+            let is = it.status == status && it.reason == reason && it.message.contains(words);
+            is.then_some(())
+        })
         .await;
     }
 }
@@ -124,4 +254,24 @@ pub(crate) fn package(name: &str, bundles: &[Value]) -> Vec<Value> {
     ];
     documents.extend(bundles.iter().cloned());
     documents
+}
+
+/// Several such packages.
+pub(crate) fn packages<'a>(
+    all: impl IntoIterator<Item = &'a (&'a str, impl AsRef<[Value]> + 'a)>,
+) -> Vec<Value> {
+    let all = all.into_iter();
+    all.flat_map(|(name, bundles)| package(name, bundles.as_ref()))
+        .collect()
+}
+
+/// A bundle as a catalog has it.
+pub(crate) fn bundle(name: &str, version: &str, image: &str) -> Value {
+    json!({
+        "schema": "olm.bundle", "package": name, "name": format!("{name}.v{version}"), "image": image,
+        "properties": [
+            {"type": "olm.package", "value": {"packageName": name, "version": version}},
+            {"type": "olm.csv.metadata", "value": {"displayName": name}},
+        ],
+    })
 }

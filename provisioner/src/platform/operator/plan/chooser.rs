@@ -42,8 +42,20 @@ impl Chooser<'_> {
             Verdict::Stay(why) => self.rest(why, &decision),
             Verdict::Nothing(why) => self.nothing(why, &decision),
         };
-        plan.warnings.extend(decision.warnings.iter().cloned());
+        plan.warnings.extend(self.warnings(&plan.act, decision));
         plan
+    }
+
+    /// What people should know of what is installed, or about to be.
+    fn warnings(&self, act: &Act, decision: Decision) -> Vec<String> {
+        match (&decision.verdict, act) {
+            (Verdict::Upgrade(next), Act::Have(chosen)) if chosen.bundle.name == next.name => {
+                decision.warnings
+            }
+            // Where no version is welcome, what is said is about the installed one.
+            (Verdict::Upgrade(_), _) => self.decide(Some((u64::MAX, u64::MAX))).warnings,
+            _ => decision.warnings,
+        }
     }
 
     fn decide(&self, minor: Option<(u64, u64)>) -> Decision {

@@ -428,6 +428,30 @@ fn deprecations_are_told_and_no_reason() {
         ..Case::at("1.0.0", &[])
     };
     assert_eq!(there.plan().warnings, expected);
+    // What waits is not what is installed.
+    let mut next = package(&["1.0.0", "1.1.0"]);
+    let leaks = |package: &mut Package, version: &str| {
+        let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
+        bundle.unwrap().deprecation = Some("leaks".into());
+    };
+    leaks(&mut next, "1.1.0");
+    let at = |package: Package| Case {
+        offers: vec![("c/mine", 0, Ok(package))],
+        ..Case::at("1.0.0", &[])
+    };
+    assert_eq!(brief(&at(next.clone()).plan()), "have 1.0.0, next 1.1.0");
+    assert!(at(next.clone()).plan().warnings.is_empty());
+    leaks(&mut next, "1.0.0");
+    let said = ["bundle tide.v1.0.0 is deprecated: leaks"];
+    assert_eq!(at(next.clone()).plan().warnings, said);
+    let said = ["bundle tide.v1.1.0 is deprecated: leaks"];
+    let goes = at(next)
+        .spec(&json!({"upgradeApproval": "Automatic"}))
+        .plan();
+    assert_eq!(
+        (brief(&goes).as_str(), &goes.warnings[..]),
+        ("have 1.1.0", &said.map(str::to_owned)[..])
+    );
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! Who may say with whose rights a platform operator is installed.
+
+use super::*;
+use crate::support::eventually;
+
+/// The BundleInstance is made by the provisioner, so who names the account has to be asked here.
+#[tokio::test]
+async fn who_names_an_account_in_a_platform_operator_has_to_be_allowed_to_act_as_it() {
+    let cluster = defined().await;
+    let rbac = "rbac.authorization.k8s.io";
+    let role = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "platform-admin"},
+        "rules": [{"apiGroups": ["platform.openshift.io"], "resources": ["*"], "verbs": ["*"]}],
+    });
+    cluster.apply(&role, cluster::DryRun::No).await.unwrap();
+    let subjects =
+        ["carol", "dave"].map(|name| json!({"apiGroup": rbac, "kind": "User", "name": name}));
+    let binding = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "platform-admin"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "platform-admin"},
+        "subjects": subjects,
+    });
+    cluster.apply(&binding, cluster::DryRun::No).await.unwrap();
+    let impersonator = json!({
+        "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
+        "metadata": {"name": "dave-is-installer", "namespace": "default"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "bundle-instance-impersonator"},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": "dave"}],
+    });
+    cluster
+        .apply(&impersonator, cluster::DryRun::No)
+        .await
+        .unwrap();
+
+    let account = json!({"name": "installer", "namespace": "default"});
+    let named = operator(
+        "named",
+        &json!({"package": {"name": "etcd"}, "bundle": {"serviceAccount": account}}),
+    );
+    let put_as = async |user: &str, object: &Value| {
+        let arguments = ["create", "--as", user, "--filename", "-"];
+        kubectl(cluster, &arguments, &object.to_string()).await
+    };
+    let refusal = "spec.bundle.serviceAccount: carol may not impersonate the ServiceAccount default/installer";
+    eventually("carol is refused an account", async || {
+        match put_as("carol", &named).await {
+            Err(said) if said.contains(refusal) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    eventually("dave may name it", async || put_as("dave", &named).await).await;
+    // What is installed with these rights is his to say.
+    let patch_as = async |user: &str, patch: &str| {
+        let arguments = [
+            "patch",
+            "platformoperator",
+            "named",
+            "--type",
+            "merge",
+            "--patch",
+            patch,
+            "--as",
+            user,
+        ];
+        kubectl(cluster, &arguments, "").await
+    };
+    for patch in [
+        r#"{"spec": {"channel": "other"}}"#,
+        r#"{"spec": {"bundle": null}}"#,
+    ] {
+        let said = patch_as("carol", patch).await.unwrap_err();
+        assert!(said.contains(refusal), "{said}");
+        patch_as("dave", patch).await.unwrap();
+    }
+    // Who names none is not asked.
+    for bundle in [json!({}), json!({"installNamespace": "etcd"})] {
+        let object = operator(
+            "unnamed",
+            &json!({"package": {"name": "etcd"}, "bundle": bundle}),
+        );
+        put_as("carol", &object).await.unwrap();
+        api_of(&object)
+            .await
+            .delete("unnamed", &kube::api::DeleteParams::default())
+            .await
+            .unwrap();
+    }
+}

@@ -1,0 +1,188 @@
+//! What is told of platform operators, of the cluster, and of catalogs.
+
+use manifests::api::{platform::PlatformOperatorStatus, platform_status::PlatformStatus};
+use provisioner::platform::{
+    aggregate::{self, Input},
+    gate,
+};
+
+use super::*;
+
+#[tokio::test]
+async fn get_shows_what_became_of_a_platform_operator() {
+    let cluster = defined().await;
+    let object = operator("columns", &json!({"package": {"name": "etcd"}}));
+    put(&object, false).await.unwrap();
+    let condition = |type_: &str, status: &str, reason: &str| {
+        json!({"type": type_, "status": status, "reason": reason, "message": format!("{type_} it is"),
+               "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+    };
+    let status = json!({
+        "conditions": [
+            condition("Installed", "True", "InstallSuccessful"),
+            condition("Upgradeable", "False", "IncompatibleOperatorsInstalled"),
+            condition("CatalogAvailable", "True", "AsExpected"),
+        ],
+        "observedGeneration": 1,
+        "activeBundleInstance": {"name": "columns"},
+        "activeBundleDeployment": {"name": "columns"},
+        "chosenBundle": {
+            "name": "etcd.v1.2.3", "version": "1.2.3", "channel": "stable", "catalog": "catalogs/community",
+            "image": format!("quay.io/example/etcd@{DIGEST}"), "why": ["the head of channel stable"],
+        },
+        "nextAvailable": {"name": "etcd.v1.3.0", "version": "1.3.0", "waitsFor": "an upgrade of the cluster"},
+        "clusterMinor": "4.12", "packageMinor": "1.2",
+        "newRights": {"digest": DIGEST, "rules": ["ServiceAccount etcd/etcd, in the whole cluster: {}"]},
+    });
+    let stored = write_status(&object, &status).await.unwrap();
+    // Nothing is dropped, and the types know all of it.
+    assert_eq!(stored["status"], status);
+    let typed: PlatformOperatorStatus = serde_json::from_value(status.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&typed).unwrap(), status);
+    let stored: PlatformOperator = serde_json::from_value(stored).unwrap();
+    assert_eq!(stored.kept().unwrap().to_string(), "4.12 1.2");
+
+    let get = ["get", "platformoperators", "columns", "--output", "wide"];
+    let shown = kubectl(cluster, &get, "").await.unwrap();
+    let heads: Vec<_> = shown.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(
+        heads.join(" "),
+        "NAME PACKAGE VERSION INSTALLED INSTALL STATE UPGRADEABLE AGE CHANNEL CATALOG NEXT WAITS FOR MESSAGE"
+    );
+    let row: Vec<_> = shown.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(
+        row[..6],
+        [
+            "columns",
+            "etcd",
+            "1.2.3",
+            "True",
+            "InstallSuccessful",
+            "False"
+        ]
+    );
+    assert!(
+        shown.contains("catalogs/community") && shown.contains("1.3.0"),
+        "{shown}"
+    );
+    // `po` are pods, and stay that.
+    let resources = [
+        "api-resources",
+        "--api-group",
+        "platform.openshift.io",
+        "--no-headers",
+    ];
+    let resources = kubectl(cluster, &resources, "").await.unwrap();
+    let words: Vec<_> = resources.split_whitespace().collect();
+    assert_eq!(
+        words,
+        [
+            "platformoperators",
+            "platform.openshift.io/v1alpha1",
+            "false",
+            "PlatformOperator"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn there_is_one_platform_status_and_what_is_concluded_is_what_it_keeps() {
+    let cluster = defined().await;
+    let named = |name: &str| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "PlatformStatus", "metadata": {"name": name}, "spec": {}});
+    refuse(
+        &named("other"),
+        r#"metadata.name: Unsupported value: "other": supported values: "cluster""#,
+    )
+    .await;
+    let object = named("cluster");
+    put(&object, false).await.unwrap();
+
+    let busy = gate::Operator {
+        namespace: "etcd".into(),
+        name: "etcd".into(),
+        refusal: Some(("Busy".into(), "moving data".into())),
+        ..gate::Operator::default()
+    };
+    let verdict = gate::judge(&gate::Cluster::Kubernetes, &[busy], &[]);
+    let operators: Vec<PlatformOperator> =
+        vec![serde_json::from_value(operator("a", &json!({"package": {"name": "a"}}))).unwrap()];
+    let now = "2026-01-01T00:00:00.123456Z".parse().unwrap();
+    let input = Input {
+        operators: Ok(operators.iter().collect()),
+        instances: Vec::new(),
+        is_installing: false,
+        is_updating: false,
+        gate: &verdict,
+        catalog_maxima: [("etcd/etcd.v1@sha256:a".to_owned(), "4.12".to_owned())].into(),
+        now,
+    };
+    let first = aggregate::platform_status(None, &input, Some("1.36"));
+    let stored = write_status(&object, &serde_json::to_value(&first.status).unwrap()).await;
+    let stored: PlatformStatus = serde_json::from_value(stored.unwrap()).unwrap();
+    let kept = stored.status.unwrap();
+    assert_eq!(kept, first.status);
+    // So there is nothing to write again.
+    let again = aggregate::platform_status(Some(&kept), &input, Some("1.36"));
+    assert_eq!(again.status, kept);
+
+    let shown = kubectl(
+        cluster,
+        &["get", "platformstatuses", "--output", "wide"],
+        "",
+    )
+    .await
+    .unwrap();
+    let row: Vec<_> = shown.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..5], ["cluster", "False", "True", "False", "False"]);
+    assert!(
+        shown.contains("ask not to be upgraded now: etcd/etcd"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn catalog_sources_of_olm_are_kept_as_they_are_written() {
+    let cluster = defined().await;
+    let object = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": "community", "namespace": "default"},
+        "spec": {
+            "sourceType": "grpc", "image": "quay.io/example/index:v1", "priority": -100, "secrets": ["pull", ""],
+            "displayName": "Community", "publisher": "Us", "description": "Operators",
+            "icon": {"base64data": "", "mediatype": ""},
+            "updateStrategy": {"registryPoll": {"interval": "10m"}},
+            "grpcPodConfig": {"securityContextConfig": "restricted", "memoryTarget": "50Mi", "extractContent": {"catalogDir": "/configs"}},
+        },
+    });
+    let stored = put(&object, false).await.unwrap();
+    assert_eq!(stored["spec"], object["spec"]);
+    let status = json!({
+        "connectionState": {"address": "community.default.svc:50051", "lastConnect": "2026-01-01T00:00:00Z", "lastObservedState": "READY"},
+        "registryService": {"protocol": "grpc", "serviceName": "community", "serviceNamespace": "default", "port": "50051",
+                            "createdAt": "2026-01-01T00:00:00Z"},
+    });
+    let stored = write_status(&object, &status).await.unwrap();
+    assert_eq!(stored["status"], status);
+    let catalog: manifests::api::catalog_source::CatalogSource =
+        serde_json::from_value(stored).unwrap();
+    assert_eq!(
+        catalog.place(true),
+        Ok(manifests::api::catalog_source::Place::Served(
+            "community.default.svc:50051"
+        ))
+    );
+    let mut typeless = object.clone();
+    typeless["spec"]
+        .as_object_mut()
+        .unwrap()
+        .remove("sourceType");
+    typeless["metadata"]["name"] = "typeless".into();
+    refuse(&typeless, "spec.sourceType: Required value").await;
+    let shown = kubectl(cluster, &["get", "catsrc"], "").await.unwrap();
+    let lines: Vec<Vec<_>> = shown
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(lines[0], ["NAME", "DISPLAY", "TYPE", "PUBLISHER", "AGE"]);
+    assert_eq!(lines[1][..4], ["community", "Community", "grpc", "Us"]);
+}

@@ -1,0 +1,222 @@
+//! Whose a package is, whose a BundleInstance is, and what comes back when somebody meddles.
+
+use k8s_openapi::{
+    api::apps::v1::Deployment,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, ResourceExt as _, api::DeleteParams};
+use manifests::api::{instance::BundleInstance, labels, platform::PlatformOperator};
+use serde_json::{Value, json};
+
+use super::stage::{Platform, packages};
+use crate::{
+    catalogs::served::Server,
+    support::{eventually, gone, wait_for},
+};
+
+/// A definition as OLM has it, with everything left open.
+fn olms(plural: &str, kind: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.operators.coreos.com")},
+        "spec": {
+            "group": "operators.coreos.com", "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
+fn olm(kind: &str, name: &str, metadata: &Value, spec: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec,
+    });
+    object["metadata"]["name"] = name.into();
+    object["metadata"]["namespace"] = "catalogs".into();
+    object
+}
+
+fn properties(package: &str) -> Value {
+    let properties = json!({"properties": [
+        {"type": "olm.gvk", "value": {"group": "a", "kind": "B", "version": "v1"}},
+        {"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}},
+    ]});
+    json!({"operatorframework.io/properties": properties.to_string()})
+}
+
+async fn remove(platform: &Platform, kind: &str, name: &str) {
+    let resource = kube::core::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(
+        "operators.coreos.com",
+        "v1alpha1",
+        kind,
+    ));
+    let api: Api<kube::core::DynamicObject> =
+        Api::namespaced_with(platform.world.client(), "catalogs", &resource);
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_package_and_an_instance_belong_to_one_alone() {
+    let platform = Platform::new().await;
+    platform
+        .define(&olms("subscriptions", "Subscription"))
+        .await;
+    let csvs = olms("clusterserviceversions", "ClusterServiceVersion");
+    platform.define(&csvs).await;
+    let mut all = Vec::new();
+    for name in ["tide", "surf", "moon", "sand", "reef"] {
+        all.push((name, platform.bundles(name, &["1.0.0"]).await));
+    }
+    let server = Server::of(None, &packages(&all)).await;
+    platform.serve("mine", &server).await;
+    // All of this is there before the provisioner is, which must not be quicker than what it has to know.
+    let subscription = olm("Subscription", "mine", &json!({}), &json!({"name": "surf"}));
+    platform.world.apply(&subscription).await;
+    let csv = |name: &str, package: &str, labels: &Value| {
+        let metadata = json!({"annotations": properties(package), "labels": labels});
+        olm("ClusterServiceVersion", name, &metadata, &json!({}))
+    };
+    platform
+        .world
+        .apply(&csv("sand.v1", "sand", &json!({})))
+        .await;
+    // The copy of one in another namespace manages nothing.
+    let copied = json!({"olm.copiedFrom": "elsewhere"});
+    platform.world.apply(&csv("reef.v1", "reef", &copied)).await;
+    let stranger = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "moon"},
+        "spec": {"provisionerClassName": "example.com-other", "template": {"spec": {
+            "provisionerClassName": "example.com-other",
+            "source": {"type": "image", "image": {"ref": "example.com/theirs:v1"}},
+        }}},
+    });
+    platform.world.apply(&stranger).await;
+    for package in ["tide", "surf", "moon", "sand", "reef"] {
+        platform.want(json!({"package": {"name": package}})).await;
+    }
+    wait_for(platform.operators(), "tide", "there", |_| Some(())).await;
+    // Created in another second, so that there is a first one.
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    platform
+        .want_as("second", json!({"package": {"name": "tide"}}))
+        .await;
+    let _provisioner = platform.start().await;
+
+    platform.has("tide", "1.0.0").await;
+    platform.has("reef", "1.0.0").await;
+    for (name, reason, words) in [
+        (
+            "second",
+            "SourceFailed",
+            "package tide belongs to PlatformOperator tide, which was created before second",
+        ),
+        (
+            "surf",
+            "SourceFailed",
+            "package surf is managed by OLM: Subscription catalogs/mine",
+        ),
+        (
+            "sand",
+            "SourceFailed",
+            "package sand is managed by OLM: ClusterServiceVersion catalogs/sand.v1",
+        ),
+        (
+            "moon",
+            "InstallFailed",
+            "BundleInstance moon exists and was not made for this PlatformOperator",
+        ),
+    ] {
+        platform.becomes(name, "False", reason, words).await;
+    }
+    let instances = platform.instances();
+    let theirs = instances.get("moon").await.unwrap();
+    assert!(theirs.owner_references().is_empty());
+    assert_eq!(theirs.spec.provisioner_class_name, "example.com-other");
+    for name in ["second", "surf", "sand"] {
+        assert!(instances.get_opt(name).await.unwrap().is_none(), "{name}");
+    }
+
+    // What is free is taken.
+    remove(&platform, "Subscription", "mine").await;
+    remove(&platform, "ClusterServiceVersion", "sand.v1").await;
+    platform.delete::<BundleInstance>("moon").await;
+    for name in ["surf", "sand", "moon"] {
+        platform.has(name, "1.0.0").await;
+    }
+    meddling_is_undone(&platform).await;
+    an_operator_goes_with_all_it_has_installed(&platform).await;
+    server.stop().await;
+}
+
+/// What is the operator's to say comes back; what an admin says besides stays.
+async fn meddling_is_undone(platform: &Platform) {
+    let digest = format!("sha256:{}", "1".repeat(64));
+    let entry =
+        |reason: &str| json!({"constraint": "minKubeVersion", "digest": digest, "reason": reason});
+    let image = async |name: &str| {
+        let instance = platform.instances().get(name).await.unwrap();
+        instance.spec.template.spec.source.image.unwrap().reference
+    };
+    let was = image("surf").await;
+    // Without its label and without a word of what was chosen.
+    let patch = json!({
+        "metadata": {
+            "labels": {labels::PLATFORM_OPERATOR: null}, "annotations": {labels::CHOSEN_BUNDLE: null, "mine": "x"},
+        },
+        "spec": {"overrides": [entry("mine")]},
+    });
+    platform.patch::<BundleInstance>("surf", patch).await;
+    wait_for(platform.instances(), "surf", "as declared", |it| {
+        let is_back = it.labels().contains_key(labels::PLATFORM_OPERATOR)
+            && it.annotations().contains_key(labels::CHOSEN_BUNDLE);
+        is_back.then_some(())
+    })
+    .await;
+    assert_eq!(image("surf").await, was);
+    let kept = platform.instances().get("surf").await.unwrap();
+    assert!(kept.annotations().contains_key("mine"));
+    assert_eq!(kept.spec.overrides.len(), 1);
+
+    // What the operator says goes into the instance, and leaves it again.
+    let says = |overrides: Value| json!({"spec": {"bundle": {"overrides": overrides}}});
+    for (overrides, expected) in [(json!([entry("ours")]), 1), (json!([]), 0)] {
+        let patch = says(overrides);
+        platform.patch::<PlatformOperator>("sand", patch).await;
+        wait_for(platform.instances(), "sand", "as said", |it| {
+            (it.spec.overrides.len() == expected).then_some(())
+        })
+        .await;
+    }
+}
+
+async fn an_operator_goes_with_all_it_has_installed(platform: &Platform) {
+    let deployments: Api<Deployment> = Api::all(platform.world.client());
+    let has = async |name: &str| {
+        let all = deployments.list(&kube::api::ListParams::default()).await;
+        let all = all.unwrap().items;
+        all.iter()
+            .any(|it| it.name_any() == format!("{name}-operator"))
+    };
+    assert!(has("tide").await && has("moon").await);
+    let definitions: Api<CustomResourceDefinition> = platform.world.api();
+    // Whoever waits for the end of what is deleted gets it, too.
+    let operators = platform.operators();
+    operators
+        .delete("moon", &DeleteParams::foreground())
+        .await
+        .unwrap();
+    gone(operators, "moon").await;
+    gone(platform.instances(), "moon").await;
+    gone(definitions, "widgets.moon.example.com").await;
+    assert!(!has("moon").await);
+    // The package is free, and the one that waited has it.
+    platform.delete::<PlatformOperator>("tide").await;
+    platform.has("second", "1.0.0").await;
+    gone(platform.instances(), "tide").await;
+    eventually("tide is there, of the second operator", async || {
+        has("tide").await.then_some(()).ok_or_else(String::new)
+    })
+    .await;
+}

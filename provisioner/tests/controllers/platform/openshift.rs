@@ -1,0 +1,208 @@
+//! Platform operators on OpenShift: its ClusterVersion moves, and its own PlatformOperator drops what it does not know.
+
+use kube::{
+    Api, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use manifests::api::{config::ClusterVersion, labels, platform::condition::UPGRADEABLE};
+use serde_json::{Value, json};
+
+use super::stage::{Platform, packages};
+use crate::{
+    catalogs::served::Server,
+    openshift::{CLUSTER_VERSION, PLATFORM_OPERATOR, definition, entry},
+    support::{eventually, wait_for},
+};
+
+/// The cluster's history becomes this, the newest first.
+async fn history(platform: &Platform, history: &[(&str, &str)]) {
+    let versions: Api<ClusterVersion> = platform.world.api();
+    let entries: Vec<Value> = history
+        .iter()
+        .map(|(state, version)| entry(state, version))
+        .collect();
+    let body = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
+        "status": {
+            "desired": {"version": history[0].1, "image": ""}, "history": entries, "observedGeneration": 1,
+            "versionHash": "", "availableUpdates": null,
+        },
+    });
+    let params = PatchParams::apply("cluster-version-operator").force();
+    versions
+        .patch_status("version", &params, &Patch::Apply(body))
+        .await
+        .unwrap();
+}
+
+fn with_maximum(mut bundle: Value, maximum: &str) -> Value {
+    let properties = bundle["properties"].as_array_mut().unwrap();
+    properties.push(json!({"type": "olm.maxOpenShiftVersion", "value": maximum}));
+    bundle
+}
+
+async fn kept(platform: &Platform, name: &str, expected: &str) {
+    wait_for(platform.operators(), name, expected, |it| {
+        (it.annotations().get(labels::KEPT_MINORS)? == expected).then_some(())
+    })
+    .await;
+}
+
+/// An OpenShift without a release yet, and a catalog.
+struct Sea {
+    platform: Platform,
+    packages: Vec<(&'static str, Vec<Value>)>,
+    server: Server,
+}
+
+const BLOCKS: &str = "The following operators will not run on the next OpenShift Version: ";
+
+#[tokio::test]
+async fn packages_follow_the_cluster_and_openshifts_own_definition_is_enough() {
+    let mut sea = Sea::new().await;
+    let provisioner = sea.platform.start().await;
+    sea.is_told_with_what_the_definition_knows().await;
+    sea = sea.served_anew(4).await;
+    sea.follows_the_cluster().await;
+    // It moves while nobody watches.
+    drop(provisioner);
+    let platform = &sea.platform;
+    history(
+        platform,
+        &[("Completed", "4.14.2"), ("Completed", "4.13.0")],
+    )
+    .await;
+    let more = sea.platform.bundles("tide", &["1.3.0"]).await;
+    sea.packages[0].1.extend(more);
+    sea = sea.served_anew(5).await;
+    let _provisioner = sea.platform.start().await;
+    sea.platform.has("tide", "1.3.0").await;
+    kept(&sea.platform, "tide", "4.14 1.3").await;
+    sea.comes_to_rest().await;
+    sea.server.stop().await;
+}
+
+// === impl Sea ===
+
+impl Sea {
+    async fn new() -> Self {
+        let platform = Platform::bare().await;
+        for wanted in [CLUSTER_VERSION, PLATFORM_OPERATOR] {
+            platform.define(&definition(wanted)).await;
+        }
+        platform.define_kind("CatalogSource").await;
+        let version = json!({
+            "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
+            "spec": {"clusterID": "00000000-0000-0000-0000-000000000000"},
+        });
+        platform.world.apply(&version).await;
+        let tide = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
+        let tide = platform.bundles("tide", &tide).await;
+        // The newest does not run on this cluster; what does keeps the cluster from its next release.
+        let mut surf = platform.bundles("surf", &["1.0.0", "1.1.0"]).await;
+        surf[0] = with_maximum(surf[0].clone(), "4.12");
+        surf[1] = with_maximum(surf[1].clone(), "4.11");
+        let mut moon = platform.bundles("moon", &["1.0.0"]).await;
+        moon[0] = with_maximum(moon[0].clone(), "4.11");
+        let all = vec![("tide", tide), ("surf", surf), ("moon", moon)];
+        let server = Server::of(None, &begin(&all, 1)).await;
+        platform.serve("mine", &server).await;
+        for package in ["tide", "surf", "moon"] {
+            platform.want(json!({"package": {"name": package}})).await;
+        }
+        // Its pattern has no anchors and takes this.
+        let odd = json!({"package": {"name": "Foo_Bar!"}});
+        platform.want_as("odd", odd).await;
+        let long = "l".repeat(60);
+        let tide = json!({"package": {"name": "tide"}});
+        platform.want_as(&long, tide).await;
+        Self {
+            platform,
+            packages: all,
+            server,
+        }
+    }
+
+    /// The catalog is served by another process, with this many versions of the tide.
+    async fn served_anew(self, versions: usize) -> Self {
+        let address = self.server.stop().await;
+        let server = Server::of(Some(address), &begin(&self.packages, versions)).await;
+        Self { server, ..self }
+    }
+
+    async fn is_told_with_what_the_definition_knows(&self) {
+        let platform = &self.platform;
+        // Before there is a release, nobody knows what may run.
+        let unknown = "the cluster's version is not known";
+        platform
+            .becomes("tide", "False", "SourceFailed", unknown)
+            .await;
+        history(platform, &[("Completed", "4.12.0")]).await;
+        platform.has("tide", "1.0.0").await;
+        platform.has("surf", "1.0.0").await;
+        let long = "l".repeat(60);
+        let newer = "requires OpenShift <= 4.11 but the cluster is 4.12";
+        for (name, words) in [
+            ("moon", newer),
+            ("odd", "spec.package.name \"Foo_Bar!\""),
+            (&long, "has more than 45 characters"),
+        ] {
+            platform.becomes(name, "False", "SourceFailed", words).await;
+        }
+        let closed = ("False", "IncompatibleOperatorsInstalled", BLOCKS);
+        platform.says("surf", UPGRADEABLE, closed).await;
+        kept(platform, "tide", "4.12 1.0").await;
+        self.comes_to_rest().await;
+    }
+
+    /// What the definition drops is not written again and again.
+    async fn comes_to_rest(&self) {
+        let operators = self.platform.operators();
+        eventually("at rest", async || {
+            let before = operators.get("tide").await.unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            let tide = operators.get("tide").await.unwrap();
+            let is_at_rest = before.resource_version() == tide.resource_version();
+            let is_told = is_at_rest && tide.active_instance() == Some("tide");
+            let status = tide.status.clone().unwrap_or_default();
+            assert_eq!((status.chosen_bundle, status.cluster_minor), (None, None));
+            is_told.then_some(()).ok_or(format!("{tide:?}"))
+        })
+        .await;
+    }
+
+    /// Patches come at once, minor versions with the cluster, which has to arrive first.
+    async fn follows_the_cluster(&self) {
+        let platform = &self.platform;
+        platform.has("tide", "1.0.1").await;
+        history(platform, &[("Partial", "4.13.0"), ("Completed", "4.12.0")]).await;
+        history(
+            platform,
+            &[("Completed", "4.12.9"), ("Completed", "4.12.0")],
+        )
+        .await;
+        self.comes_to_rest().await;
+        assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1"]);
+        history(
+            platform,
+            &[("Completed", "4.13.0"), ("Completed", "4.12.9")],
+        )
+        .await;
+        platform.has("tide", "1.2.0").await;
+        let all = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
+        assert_eq!(platform.choices("tide").await, all);
+        kept(platform, "tide", "4.13 1.2").await;
+        // What is installed stays, although the cluster was taken past its maximum.
+        platform
+            .becomes("surf", "True", "InstallSuccessful", "Successfully applied")
+            .await;
+        self.comes_to_rest().await;
+    }
+}
+
+/// The catalog with so many versions of the tide.
+fn begin(all: &[(&'static str, Vec<Value>)], versions: usize) -> Vec<Value> {
+    let mut all = all.to_vec();
+    all[0].1.truncate(versions);
+    packages(&all)
+}

@@ -1,0 +1,156 @@
+//! One edge at a time, and who is asked before.
+
+use cluster::node::FATE;
+use kube::ResourceExt as _;
+use manifests::api::{instance::BundleInstance, labels, platform::PlatformOperator};
+use serde_json::{Value, json};
+
+use super::stage::{Platform, bundle, packages};
+use crate::{
+    catalogs::served::Server,
+    support::{operator, wait_for},
+};
+
+const LINE: [&str; 3] = ["1.0.0", "1.0.1", "1.0.2"];
+
+/// What replaces a catalog's server at the same address.
+async fn replace(server: Server, all: &[(&str, &[Value])]) -> Server {
+    let address = server.stop().await;
+    Server::of(Some(address), &packages(all)).await
+}
+
+#[tokio::test]
+async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
+    let platform = Platform::new().await;
+    let tide = platform.bundles("tide", &LINE).await;
+    let surf = platform.bundles("surf", &["1.0.0", "1.1.0", "2.0.0"]).await;
+    let moon = platform.bundles("moon", &["1.0.0", "1.1.0", "2.0.0"]).await;
+    let mut sand = platform.bundles("sand", &["1.0.0"]).await;
+    sand.push(mightier(&platform, "sand", "1.0.1").await);
+    let first: [(&str, &[Value]); 4] = [
+        ("tide", &tide[..1]),
+        ("surf", &surf[..1]),
+        ("moon", &moon[..1]),
+        ("sand", &sand[..1]),
+    ];
+    let server = Server::of(None, &packages(&first)).await;
+    platform.serve("mine", &server).await;
+    let want = |name: &str, more: Value| {
+        let mut spec = more;
+        spec["package"] = json!({"name": name});
+        platform.want(spec)
+    };
+    want("tide", json!({})).await;
+    want("surf", json!({"upgradeApproval": "Automatic"})).await;
+    want("moon", json!({"upgradeApproval": "Manual"})).await;
+    want("sand", json!({"approveNewRights": "Manual"})).await;
+    let _provisioner = platform.start().await;
+    for name in ["tide", "surf", "moon", "sand"] {
+        platform.has(name, "1.0.0").await;
+    }
+
+    // One is not well when the catalog has more.
+    let fate = json!({"spec": {"config": {"deploymentConfig": {"annotations": {FATE: "fails"}}}}});
+    platform.patch::<BundleInstance>("tide", fate).await;
+    platform.is_healthy("tide", "False").await;
+    let all: [(&str, &[Value]); 4] = [
+        ("tide", &tide),
+        ("surf", &surf),
+        ("moon", &moon),
+        ("sand", &sand),
+    ];
+    let server = replace(server, &all).await;
+    platform.waits("tide", "1.0.1", "not healthy yet").await;
+    platform.has("surf", "2.0.0").await;
+    assert_eq!(platform.choices("surf").await, ["1.0.0", "1.1.0", "2.0.0"]);
+    assert_eq!(platform.choices("tide").await, ["1.0.0"]);
+    let fate = json!({"spec": {"config": null}});
+    platform.patch::<BundleInstance>("tide", fate).await;
+    platform.has("tide", "1.0.2").await;
+    assert_eq!(platform.choices("tide").await, LINE);
+
+    // Manual: up to what is approved, through what is on the way.
+    platform
+        .waits("moon", "1.1.0", "set spec.approvedVersion: 1.1.0")
+        .await;
+    let approve = |version: &str| json!({"spec": {"approvedVersion": version}});
+    platform
+        .patch::<PlatformOperator>("moon", approve("1.1.0"))
+        .await;
+    platform.has("moon", "1.1.0").await;
+    platform
+        .waits("moon", "2.0.0", "is newer than spec.approvedVersion 1.1.0")
+        .await;
+    platform
+        .patch::<PlatformOperator>("moon", approve("2.0.0"))
+        .await;
+    platform.has("moon", "2.0.0").await;
+    assert_eq!(platform.choices("moon").await, ["1.0.0", "1.1.0", "2.0.0"]);
+
+    // New rights are listed, and wait for their digest.
+    let status = platform
+        .waits("sand", "1.0.1", "gains rights, which nobody has approved")
+        .await;
+    let rights = status.new_rights.unwrap();
+    let rules = rights.rules.join("\n");
+    assert!(rules.contains("secrets"), "{rules}");
+    let patch = |digest: &str| json!({"spec": {"approvedRights": digest}});
+    let other = format!("sha256:{}", "0".repeat(64));
+    platform
+        .patch::<PlatformOperator>("sand", patch(&other))
+        .await;
+    platform
+        .waits(
+            "sand",
+            "1.0.1",
+            "other ones than spec.approvedRights stands for",
+        )
+        .await;
+    assert_eq!(platform.choices("sand").await, ["1.0.0"]);
+    platform
+        .patch::<PlatformOperator>("sand", patch(&rights.digest))
+        .await;
+    platform.has("sand", "1.0.1").await;
+    wait_for(platform.operators(), "sand", "at rest", |it| {
+        let status = it.status.as_ref()?;
+        (status.new_rights.is_none() && status.next_available.is_none()).then_some(())
+    })
+    .await;
+
+    // What was chosen, and why, stands in the status; what is known again, at the instance.
+    let sand = platform.operators().get("sand").await.unwrap();
+    let chosen = sand.status.unwrap().chosen_bundle.unwrap();
+    assert_eq!(
+        (chosen.name.as_str(), chosen.catalog.as_str()),
+        ("sand.v1.0.1", "catalogs/mine")
+    );
+    let why = chosen.why.join("\n");
+    assert!(why.contains("its new rights are approved"), "{why}");
+    let sand = platform.instances().get("sand").await.unwrap();
+    assert!(sand.annotations()[labels::CHOSEN_BUNDLE].contains("sand.v1.0.1"));
+    server.stop().await;
+}
+
+/// A bundle that may read Secrets.
+async fn mightier(platform: &Platform, name: &str, version: &str) -> Value {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": format!("{name}-more")},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": format!("{name}-more")},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": format!("{name}-more")},
+        "subjects": [{"kind": "ServiceAccount", "name": format!("{name}-operator"), "namespace": format!("{name}-system")}],
+    });
+    let content = operator(
+        name,
+        version,
+        &[
+            ("manifests/role.yaml", role),
+            ("manifests/binding.yaml", binding),
+        ],
+    );
+    let image = platform.push(&format!("{name}:v{version}"), &content).await;
+    bundle(name, version, &image)
+}
