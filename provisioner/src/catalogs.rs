@@ -16,6 +16,7 @@ mod access;
 mod follow;
 mod image;
 mod known;
+mod patience;
 mod plan;
 mod sources;
 

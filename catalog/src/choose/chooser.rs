@@ -77,7 +77,12 @@ impl Chooser<'_> {
                 asked.push((offer, package));
             }
         }
-        let away = |catalog: &str| self.decision.unasked.iter().any(|it| it == catalog);
+        let unasked = &self.decision.unasked;
+        let away = |catalog: &str| {
+            let is_seen = offers.iter().any(|it| it.catalog == catalog);
+            let mut unasked = unasked.iter();
+            unasked.any(|it| it == catalog || !is_seen && stands_for(it, catalog))
+        };
         if let Some(catalog) = installed.catalog.as_deref().filter(|it| away(it)) {
             return Verdict::Stay(format!(
                 "catalog {catalog}, which {} is from, cannot be asked; it stays as it is",
@@ -395,4 +400,10 @@ pub(super) fn places<'a>(package: &'a Package, channel: &'a Channel) -> Vec<Plac
 pub(super) fn skipped(channel: &Channel) -> HashSet<&str> {
     let skips = channel.entries.iter().flat_map(|entry| &entry.skips);
     skips.map(String::as_str).collect()
+}
+
+/// Whether an offer's name is `NAMESPACE/*`, which stands for all catalogs of a namespace where nobody sees them.
+fn stands_for(offer: &str, catalog: &str) -> bool {
+    let namespace = offer.strip_suffix('*').filter(|it| it.ends_with('/'));
+    namespace.is_some_and(|it| catalog.starts_with(it))
 }

@@ -8,7 +8,7 @@ mod error;
 
 mod once;
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use futures::{Stream, TryStreamExt, stream};
 use http::{Uri, uri::PathAndQuery};
@@ -38,8 +38,12 @@ pub struct Bounds {
     pub message: usize,
     /// Messages of a list.
     pub messages: u64,
-    /// Bytes of all messages of a list.
+    /// Bytes of all messages of a list, and of all that single bundles are asked for in one reading.
     pub total: u64,
+    /// For all that is wanted to be read.
+    pub read: Duration,
+    /// About how many bytes are kept of it.
+    pub kept: usize,
 }
 
 impl Default for Bounds {
@@ -52,6 +56,8 @@ impl Default for Bounds {
             message: 16 << 20,
             messages: 1_000_000,
             total: 2 << 30,
+            read: Duration::from_secs(900),
+            kept: 128 << 20,
         }
     }
 }
@@ -60,6 +66,8 @@ type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Characters of a server's words that are shown.
 const SHOWN: usize = 500;
+/// How tonic says that an answer ended without a status.
+const CUT_SHORT: &str = "protocol error: missing grpc-status trailer";
 
 /// A connection to a catalog. Clones share it.
 #[derive(Debug, Clone)]
@@ -118,6 +126,22 @@ impl Client {
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.clone();
         async move { while lost.changed().await.is_ok() {} }
+    }
+
+    /// An error if the connection is broken by now.
+    ///
+    /// # Errors
+    /// [`Error::Broken`], and nothing else.
+    pub fn still_there(&self, rpc: &'static str) -> Result<()> {
+        match self.lost.has_changed() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.broken(rpc, "the server has ended".to_owned())),
+        }
+    }
+
+    /// How much is taken from the server.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     /// Where the catalog is.
@@ -215,11 +239,14 @@ impl Client {
     }
 
     fn unavailable(&self, rpc: &'static str, error: &tonic::transport::Error) -> Error {
-        Error::Refused {
+        self.broken(rpc, words(error))
+    }
+
+    fn broken(&self, rpc: &'static str, message: String) -> Error {
+        Error::Broken {
             address: self.address.clone(),
             rpc: short(rpc),
-            code: Code::Unavailable,
-            message: error.to_string(),
+            message,
         }
     }
 
@@ -239,6 +266,11 @@ impl Client {
                 limit,
                 unit: "bytes in one message",
             };
+        }
+        // What a server says comes from nowhere else. Most of what breaks a connection has no code of its own, and would
+        // look like a server that says "unknown", as they do of what they do not have.
+        if status.source().is_some() || status.message().starts_with(CUT_SHORT) {
+            return self.broken(rpc, words(status));
         }
         let message = status.message().chars().take(SHOWN).collect();
         Error::Refused {
@@ -337,6 +369,17 @@ impl<A: Message + Default + 'static> Listing<A> {
     }
 }
 
+/// What the transport says, and from where that comes.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next.filter(|_| words.len() < SHOWN) {
+        words = format!("{words}: {error}");
+        next = error.source();
+    }
+    words.chars().take(SHOWN).collect()
+}
+
 /// The last part of an rpc's path.
 fn short(rpc: &'static str) -> &'static str {
     rpc.rsplit('/').next().unwrap_or(rpc)
@@ -363,34 +406,4 @@ fn uri(address: &str) -> Result<Uri> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_a_host_and_a_port() {
-        for good in [
-            "localhost:50051",
-            "catalog.olm.svc:50051",
-            "10.0.0.1:1",
-            "[::1]:50051",
-        ] {
-            let uri = uri(good).unwrap();
-            assert_eq!(uri.to_string(), format!("http://{good}/"));
-        }
-        for bad in [
-            "",
-            "localhost",
-            ":50051",
-            "host:",
-            "host:0",
-            "host:99999",
-            "http://host:1",
-            "host:1/path",
-            "me@host:1",
-            "ho st:1",
-            "dns:///host:1",
-        ] {
-            assert!(matches!(uri(bad), Err(Error::Address { .. })), "{bad:?}");
-        }
-    }
-}
+mod tests;

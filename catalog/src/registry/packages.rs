@@ -5,22 +5,21 @@
 //! wanted package is asked for by itself. What a server refuses to give is there, but not to be chosen; what it cannot
 //! give now is an error of the whole: half a catalog is no catalog.
 
+mod reading;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem::size_of,
+    sync::Arc,
 };
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use manifests::version;
-
+use self::reading::Reading;
 use super::{Client, client::Error, wire};
 use crate::{
     facts::Facts,
-    model::{Bundle, Channel, Entry, Gvk, Need, Package, Release},
+    model::{Bundle, Entry, Gvk, Need, Package, Release},
 };
 
-/// How many bundles are asked for at once.
-const AT_ONCE: usize = 8;
 /// How many bundles of one package are taken. The largest known packages have some hundreds.
 const BUNDLES: usize = 5000;
 /// How much is kept of one package, in bytes. Of the largest known ones it is a few megabytes.
@@ -29,143 +28,44 @@ const PACKAGE: usize = 64 << 20;
 /// What a catalog has of the packages that are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Packages {
+    /// What was asked for; the catalog does not have what of it is not below.
+    pub asked: BTreeSet<String>,
     /// By name.
-    pub packages: BTreeMap<String, Package>,
+    pub packages: BTreeMap<String, Arc<Package>>,
     /// Packages that are there and cannot be used, and why.
     pub broken: BTreeMap<String, String>,
+    /// About how many bytes the packages take.
+    pub kept: usize,
 }
 
-/// Reads the packages that are wanted. Those that the catalog does not have are left out.
+/// Reads the packages that are wanted. Those that the catalog does not have are left out. One that time or room does not
+/// suffice for is broken.
 ///
 /// # Errors
 /// When the list does not come to its end, or the server cannot answer now.
 pub async fn packages(client: &Client, wanted: &BTreeSet<String>) -> Result<Packages, Error> {
-    let mut found = Packages::default();
-    if wanted.is_empty() {
-        return Ok(found);
-    }
-    let mut list = Box::pin(client.list_bundles());
-    let mut sizes = BTreeMap::new();
-    while let Some(listed) = list.try_next().await? {
-        let name = &listed.package_name;
-        if wanted.contains(name) && !found.broken.contains_key(name) {
-            let size = sizes.entry(name.clone()).or_default();
-            found.add(listed, size);
-        }
-    }
-    let names: Vec<String> = found.packages.keys().cloned().collect();
-    for name in names {
-        match client.get_package(&name).await {
-            Ok(package) => found.describe(&name, package),
-            Err(error) if is_refusal(&error) => {
-                found.refuse(name, error.to_string());
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    let mut large = Vec::new();
-    for (name, package) in &mut found.packages {
-        let size = sizes.remove(name).unwrap_or_default();
-        if !complete(client, package, size).await? {
-            // What was read of it goes at once.
-            *package = Package::default();
-            large.push(name.clone());
-        }
-    }
-    for name in large {
-        found.refuse(name, too_large());
-    }
-    Ok(found)
-}
-
-fn too_large() -> String {
-    format!("its bundles and edges take more than {PACKAGE} bytes")
-}
-
-/// Whether the server has spoken of this one thing, and not of itself.
-fn is_refusal(error: &Error) -> bool {
-    !error.is_temporary()
+    Packages::default().and(client, wanted).await
 }
 
 // === impl Packages ===
 
 impl Packages {
-    /// Gives a package up.
-    fn refuse(&mut self, name: String, problem: String) {
-        self.packages.remove(&name);
-        self.broken.insert(name, problem);
-    }
-
-    /// Takes note of a bundle in a channel; `size` is what is kept of its package so far.
-    fn add(&mut self, listed: wire::Bundle, size: &mut usize) {
-        *size += listed_size(&listed);
-        if *size > PACKAGE {
-            self.refuse(listed.package_name, too_large());
-            return;
+    /// What is here, and what is wanted beside it, which is read. It has to be the same server.
+    ///
+    /// # Errors
+    /// As for [`packages`].
+    pub async fn and(&self, client: &Client, wanted: &BTreeSet<String>) -> Result<Self, Error> {
+        let missing: BTreeSet<String> = wanted.difference(&self.asked).cloned().collect();
+        let mut all = self.clone();
+        if missing.is_empty() {
+            return Ok(all);
         }
-        let wire::Bundle {
-            csv_name: name,
-            package_name,
-            channel_name,
-            replaces,
-            skips,
-            skip_range,
-            ..
-        } = listed;
-        let package = self
-            .packages
-            .entry(package_name.clone())
-            .or_insert_with(|| Package {
-                name: package_name.clone(),
-                ..Package::default()
-            });
-        if !package.bundles.contains_key(&name) {
-            if package.bundles.len() >= BUNDLES {
-                let problem = format!("it has more than {BUNDLES} bundles");
-                self.refuse(package_name, problem);
-                return;
-            }
-            // What is not asked for below is known by no more than this.
-            let bundle = match version::strict(&listed.version) {
-                Ok(version) => Bundle {
-                    image: listed.bundle_path,
-                    ..Bundle::new(name.clone(), version)
-                },
-                Err(error) => Bundle {
-                    unreadable: Some(format!("its version {:?}: {error}", listed.version)),
-                    ..Bundle::new(name.clone(), version::Version::new(0, 0, 0))
-                },
-            };
-            package.bundles.insert(name.clone(), bundle);
-        }
-        let channel = package
-            .channels
-            .entry(channel_name.clone())
-            .or_insert_with(|| Channel {
-                name: channel_name,
-                ..Channel::default()
-            });
-        let filled = |text: String| Some(text).filter(|text| !text.is_empty());
-        channel.entries.push(Entry {
-            name,
-            replaces: filled(replaces),
-            skips,
-            skip_range: filled(skip_range),
-        });
-    }
-
-    /// Adds what only the package itself tells.
-    fn describe(&mut self, name: &str, told: wire::Package) {
-        let Some(package) = self.packages.get_mut(name) else {
-            return;
-        };
-        package.default_channel = told.default_channel_name;
-        package.deprecation = told.deprecation.map(|it| it.message);
-        for told in told.channels {
-            if let Some(channel) = package.channels.get_mut(&told.name) {
-                channel.deprecation = told.deprecation.map(|it| it.message);
-            }
-        }
+        let read = Reading::new(client, self.kept).read(missing).await?;
+        all.asked.extend(read.asked);
+        all.packages.extend(read.packages);
+        all.broken.extend(read.broken);
+        all.kept = read.kept;
+        Ok(all)
     }
 }
 
@@ -215,48 +115,6 @@ fn told_size(bundle: &Bundle) -> usize {
 
 fn api_size(api: &Gvk) -> usize {
     size_of::<Gvk>() + api.group.len() + api.version.len() + api.kind.len()
-}
-
-/// Asks for each bundle, in the first channel that has it; says whether all of it may be kept.
-async fn complete(client: &Client, package: &mut Package, mut size: usize) -> Result<bool, Error> {
-    let Package {
-        name: package_name,
-        channels,
-        bundles,
-        ..
-    } = package;
-    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
-    for channel in channels.values() {
-        for entry in &channel.entries {
-            first.entry(&entry.name).or_insert(&channel.name);
-        }
-    }
-    let wanted: Vec<(String, String)> = first
-        .into_iter()
-        .map(|(name, channel)| (name.to_owned(), channel.to_owned()))
-        .collect();
-    let package_name = package_name.as_str();
-    let asked = wanted.into_iter().map(|(name, channel)| async move {
-        let answer = client.get_bundle(package_name, &channel, &name).await;
-        (name, answer)
-    });
-    let asked: Vec<_> = asked.collect();
-    let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
-    while let Some((name, answer)) = answers.next().await {
-        let Some(bundle) = bundles.get_mut(&name) else {
-            continue;
-        };
-        match answer {
-            Ok(told) => fill(bundle, package_name, told),
-            Err(error) if is_refusal(&error) => bundle.unreadable = Some(error.to_string()),
-            Err(error) => return Err(error),
-        }
-        size += told_size(bundle);
-        if size > PACKAGE {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Adds what the bundle itself tells.

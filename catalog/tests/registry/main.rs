@@ -33,6 +33,7 @@ mod fixture;
 mod large;
 mod opm;
 mod protocol;
+mod reading;
 mod rpcs;
 mod service;
 mod stores;

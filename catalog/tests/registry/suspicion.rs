@@ -42,6 +42,7 @@ fn bounds() -> Bounds {
         message: 64 << 10,
         messages: 1000,
         total: 1 << 20,
+        ..Bounds::default()
     }
 }
 
@@ -142,6 +143,11 @@ fn code(error: Option<Error>) -> Code {
     }
 }
 
+/// Whether nobody takes it for the server's word.
+fn is_broken(error: Option<&Error>) -> bool {
+    error.is_some_and(|it| matches!(it, Error::Broken { .. }) && it.is_temporary())
+}
+
 #[tokio::test]
 async fn a_good_list_ends_well() {
     let address = server(|| {
@@ -235,7 +241,8 @@ async fn a_list_that_is_cut_short_is_no_list() {
     // The stream ends without a status; in the middle of a message; and the connection breaks.
     let address = server(|| of(vec![data(message("a"))])).await;
     let (count, error) = list(address, bounds()).await;
-    assert_eq!((count, code(error)), (1, Code::Unknown));
+    assert_eq!(count, 1);
+    assert!(is_broken(error.as_ref()), "{error:?}");
     let address = server(|| of(vec![data(message("a")), data(message("b").slice(..6))])).await;
     let (count, error) = list(address, bounds()).await;
     assert_eq!((count, code(error)), (1, Code::Internal));
@@ -245,7 +252,7 @@ async fn a_list_that_is_cut_short_is_no_list() {
     })
     .await;
     let (_, error) = list(address, bounds()).await;
-    assert_ne!(code(error), Code::Ok);
+    assert!(is_broken(error.as_ref()), "{error:?}");
 }
 
 #[tokio::test]
@@ -268,8 +275,13 @@ async fn a_list_without_end_is_bounded() {
             stream::repeat_with(move || Ok(data(message.clone()))).boxed()
         })
     };
-    let (count, error) = list(endless(10).await, bounds()).await;
-    assert_eq!(count, 1000);
+    // These servers are too busy to be quick.
+    let patient = Bounds {
+        wait: Duration::from_secs(30),
+        ..bounds()
+    };
+    let (count, error) = list(endless(10).await, patient).await;
+    assert_eq!(count, 1000, "{error:?}");
     assert!(
         matches!(
             error,
@@ -281,7 +293,7 @@ async fn a_list_without_end_is_bounded() {
         ),
         "{error:?}"
     );
-    let (count, error) = list(endless(10_000).await, bounds()).await;
+    let (count, error) = list(endless(10_000).await, patient).await;
     assert!(count < 105, "{count}");
     assert!(
         matches!(error, Some(Error::TooLarge { unit: "bytes", .. })),

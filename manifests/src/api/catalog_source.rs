@@ -206,10 +206,11 @@ pub enum Place<'a> {
 
 impl CatalogSource {
     /// Where to take the catalog from: from who serves it, where OLM does that; else from its address, or from its image.
+    /// Without OLM in the cluster, what it has written is of the past.
     ///
     /// # Errors
     /// When it says neither.
-    pub fn place(&self) -> Result<Place<'_>, Invalid> {
+    pub fn place(&self, has_olm: bool) -> Result<Place<'_>, Invalid> {
         let filled =
             |text: &'_ Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
         match self.spec.source_type.as_str() {
@@ -226,7 +227,7 @@ impl CatalogSource {
             .as_ref()
             .and_then(|status| status.connection_state.as_ref());
         let served = state
-            .filter(|state| state.last_observed_state == "READY")
+            .filter(|state| has_olm && state.last_observed_state == "READY")
             .and_then(|state| state.address.as_deref())
             .filter(|address| !address.is_empty());
         Ok(match (served, image.as_deref(), address.as_deref()) {
@@ -313,8 +314,12 @@ mod tests {
                 "metadata": {"name": "a"}, "spec": spec, "status": status,
             }))
             .unwrap();
-            match (catalog.place(), expected) {
-                (found, Ok(place)) => assert_eq!(found, Ok(place), "{spec}"),
+            match (catalog.place(true), expected) {
+                (found, Ok(place)) => {
+                    assert_eq!(found, Ok(place), "{spec}");
+                    let without = catalog.place(false).unwrap();
+                    assert_ne!(without, Place::Served("olm.svc:50051"), "{spec}");
+                }
                 (found, Err(problem)) => {
                     let said = found.unwrap_err().to_string();
                     assert!(said.starts_with(problem), "{said}");

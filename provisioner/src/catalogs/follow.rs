@@ -5,26 +5,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catalog::registry::{Bounds, Client, packages};
+use catalog::registry::{Bounds, Client, Packages};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Resource as _, runtime::events::EventType};
 use manifests::api::catalog_source::CatalogSource;
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{sleep, sleep_until},
+};
 use tracing::{info, warn};
 
 use super::{
     Key,
     image::{self, Loaded},
-    known::Read,
-    plan::{Plan, plan},
+    known::{Identity, Read},
+    patience::Patience,
+    plan::{Plan, is_still, plan},
 };
 use crate::{context::Context, watches::spread};
 
-/// How often what others serve is read again although nothing has told of a change, and how often a place that does
-/// not work is tried again at least.
+/// How often what others serve is read again although nothing has told of a change.
 const REREAD: Duration = Duration::from_secs(15 * 60);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What following catalogs takes.
 pub(super) struct Shared {
@@ -44,8 +45,7 @@ pub(super) async fn follow(
         shared,
         key,
         source,
-        since: Instant::now(),
-        failures: 0,
+        patience: Patience::default(),
         from: None,
     };
     // A download is a large future, and most of the time there is none.
@@ -56,10 +56,7 @@ struct Following {
     shared: Arc<Shared>,
     key: Key,
     source: watch::Receiver<Arc<CatalogSource>>,
-    /// Since when it is not served.
-    since: Instant,
-    /// In a row.
-    failures: u32,
+    patience: Patience,
     /// From where it was read last.
     from: Option<String>,
 }
@@ -70,33 +67,46 @@ impl Following {
     /// Does what is to be done now, and waits until that may be something else. `None` is the end.
     async fn once(&mut self) -> Option<()> {
         let source = Arc::clone(&self.source.borrow_and_update());
-        let mut newer = self.source.clone();
+        let (mut newer, has_olm) = (self.source.clone(), self.shared.has_olm.clone());
+        let since = self.patience.since(Instant::now());
+        let plan = plan(&source, *has_olm.borrow(), since.elapsed());
+        let planned = plan.clone();
+        let other = async {
+            loop {
+                newer.changed().await.ok()?;
+                let now = Arc::clone(&newer.borrow_and_update());
+                let has_olm = *has_olm.borrow();
+                if !is_still(&planned, &source, &now, has_olm, since.elapsed()) {
+                    return Some(());
+                }
+            }
+        };
         tokio::select! {
-            () = self.work(&source) => Some(()),
+            () = self.work(&source, plan) => Some(()),
             // Whatever is under way is of the past.
-            changed = newer.changed() => changed.ok(),
+            there = other => there,
         }
     }
 
-    async fn work(&mut self, source: &CatalogSource) {
-        let priority = source.spec.priority.unwrap_or_default();
-        let catalogs = Arc::clone(&self.shared.ctx.catalogs);
-        catalogs.change(|known| known.add(&self.key, priority));
-        let has_olm = *self.shared.has_olm.borrow();
-        match plan(source, has_olm, self.since.elapsed()) {
+    async fn work(&mut self, source: &CatalogSource, plan: Plan) {
+        match plan {
             Plan::Never(why) => {
                 self.trouble(source, why).await;
                 self.pause(None).await;
             }
             Plan::Wait { why, left } => {
-                catalogs.change(|known| known.trouble(&self.key, why));
+                let (catalogs, of) = (&self.shared.ctx.catalogs, Identity::of(source));
+                catalogs.change(|known| known.trouble(&self.key, &of, why));
                 self.pause(Some(left)).await;
             }
             Plan::Served(address) => {
                 let place = format!("grpc {address}");
                 match self.served(source, &address, &place).await {
                     // Not at once: there may be servers that end each connection.
-                    Ok(()) => self.pause(Some(spread(SHORTEST_PAUSE))).await,
+                    Ok(()) => {
+                        let pause = self.patience.pause(Instant::now());
+                        self.pause(Some(pause)).await;
+                    }
                     Err(error) => self.failed(source, &error).await,
                 }
             }
@@ -115,11 +125,10 @@ impl Following {
                 let read = Box::pin(image::read(&shared.ctx, &shared.loaded, of, &reference)).await;
                 match read {
                     Ok((digest, read)) => {
-                        self.failures = 0;
+                        self.patience.is_read();
                         let place = format!("{place} {digest}");
-                        if self.from.as_ref() == Some(&place) {
-                            self.well();
-                        } else {
+                        let is_same = self.from.as_ref() == Some(&place) && self.well(source);
+                        if !is_same {
                             let (packages, broken) = (read.packages.len(), read.broken.len());
                             self.has_read(source, &place, Read::All(read)).await;
                             info!(catalog = %self.key, %place, packages, broken, "read a catalog");
@@ -143,22 +152,24 @@ impl Following {
         let catalogs = Arc::clone(&self.shared.ctx.catalogs);
         let mut wanted = catalogs.wanted.subscribe();
         let mut lost = std::pin::pin!(client.lost());
+        let (mut read, mut anew) = (Arc::new(Packages::default()), Instant::now());
         loop {
-            let asked = Arc::new(wanted.borrow_and_update().clone());
-            let read = packages(&client, &asked).await?;
-            self.failures = 0;
-            self.since = Instant::now();
-            let (count, broken) = (read.packages.len(), read.broken.len());
-            let read = Read::Some {
-                asked: Arc::clone(&asked),
-                packages: Arc::new(read),
-            };
-            self.has_read(source, place, read).await;
-            info!(catalog = %self.key, %place, packages = count, broken, "read what is wanted of a catalog");
+            let asked = wanted.borrow_and_update().clone();
+            if Instant::now() >= anew {
+                read = Arc::default();
+                anew = Instant::now() + spread(REREAD);
+            }
+            // The server is the same as long as the connection is.
+            read = Arc::new(read.and(&client, &asked).await?);
+            self.patience.is_served(Instant::now());
+            self.has_read(source, place, Read::Some(Arc::clone(&read)))
+                .await;
+            let (packages, broken) = (read.packages.len(), read.broken.len());
+            info!(catalog = %self.key, %place, packages, broken, "read what is wanted of a catalog");
             // Those who want less need not be told anything new.
             let more = async {
                 while wanted.changed().await.is_ok() {
-                    if !wanted.borrow().is_subset(&asked) {
+                    if !wanted.borrow().is_subset(&read.asked) {
                         return;
                     }
                 }
@@ -167,7 +178,7 @@ impl Following {
             tokio::select! {
                 () = &mut lost => return Ok(()),
                 () = more => {}
-                () = sleep(spread(REREAD)) => {}
+                () = sleep_until(anew.into()) => {}
             }
         }
     }
@@ -192,19 +203,21 @@ impl Following {
         let why = unpacker::job::chain(error);
         warn!(catalog = %self.key, error = why, "a catalog cannot be read");
         self.trouble(source, why).await;
-        self.failures = self.failures.saturating_add(1);
-        let pause = SHORTEST_PAUSE * 2u32.saturating_pow(self.failures.min(10) - 1);
-        self.pause(Some(spread(pause.min(LONGEST_PAUSE)))).await;
+        let pause = self.patience.pause(Instant::now());
+        self.pause(Some(pause)).await;
     }
 
     async fn has_read(&mut self, source: &CatalogSource, place: &str, read: Read) {
-        let ctx = &self.shared.ctx;
-        let mut was_away = true;
+        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
+        let mut was_away = false;
         ctx.catalogs.change(|known| {
+            if !known.is(&self.key, &of) {
+                return false;
+            }
             was_away = known.is_away(&self.key);
-            known.read(&self.key, read)
+            ctx.metrics.catalog(&self.key, true);
+            known.read(&self.key, &of, read)
         });
-        ctx.metrics.catalog(&self.key, true);
         self.from = Some(place.to_owned());
         if was_away {
             let note = format!("read from {place}");
@@ -213,18 +226,29 @@ impl Following {
         }
     }
 
-    fn well(&self) {
-        let ctx = &self.shared.ctx;
-        ctx.catalogs.change(|known| known.is_well(&self.key));
-        ctx.metrics.catalog(&self.key, true);
+    /// It is there, and still what was read; says whether that is known.
+    fn well(&self, source: &CatalogSource) -> bool {
+        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
+        let mut is_read = false;
+        ctx.catalogs.change(|known| {
+            is_read = known.is_read(&self.key, &of);
+            if is_read {
+                ctx.metrics.catalog(&self.key, true);
+            }
+            is_read && known.is_well(&self.key, &of)
+        });
+        is_read
     }
 
     async fn trouble(&mut self, source: &CatalogSource, why: String) {
-        let ctx = &self.shared.ctx;
-        ctx.metrics.catalog(&self.key, false);
+        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
         let mut is_new = false;
         ctx.catalogs.change(|known| {
-            is_new = known.trouble(&self.key, why.clone());
+            // Who is gone has no metric any more.
+            if known.is(&self.key, &of) {
+                ctx.metrics.catalog(&self.key, false);
+            }
+            is_new = known.trouble(&self.key, &of, why.clone());
             is_new
         });
         if is_new {

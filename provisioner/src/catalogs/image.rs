@@ -54,7 +54,10 @@ pub(super) enum Error {
 
 /// Catalogs that are in memory, by the digest of their content.
 #[derive(Debug, Default)]
-pub(super) struct Loaded(Mutex<HashMap<Digest, Weak<Catalog>>>);
+pub(super) struct Loaded(Mutex<HashMap<Digest, Slot>>);
+
+/// One of them. Who reads it holds the lock.
+type Slot = Arc<tokio::sync::Mutex<Weak<Catalog>>>;
 
 /// Pulls and reads a catalog's image. One that is in memory already is not read again; but whether this CatalogSource may
 /// pull it, the registry has said in any case.
@@ -82,42 +85,82 @@ pub(super) async fn read(
     let pinned = unpacker::unpack(&ctx.store, &image, &access, &options, &progress).await;
     ctx.metrics.unpacked(progress.done());
     let pinned = pinned?;
-    if let Some(known) = loaded.get(&pinned.digest) {
-        return Ok((pinned.digest, known));
+    let digest = pinned.digest;
+    // Whoever gives up while it is read does not end that; and nobody begins a second time beside it.
+    let slot = loaded.slot(digest).lock_owned().await;
+    if let Some(known) = slot.upgrade() {
+        return Ok((digest, known));
     }
-    let (store, digest) = (Arc::clone(&ctx.store), pinned.digest);
+    let store = Arc::clone(&ctx.store);
     let read = spawn_blocking(move || {
         let stored = Stored::new(store.reader(&digest)?)?;
         let limits = catalog::Limits {
             threads: 2, // reconciles go on beside it
             ..catalog::Limits::default()
         };
-        Ok::<_, Error>(catalog::load(catalog::Source::Files(&stored), &limits)?)
+        let read = catalog::load(catalog::Source::Files(&stored), &limits)?;
+        drop(pinned); // held until here
+        Ok::<_, Error>((read, slot))
     });
-    let read = read.await.map_err(|_| Error::Cancelled)??;
-    drop(pinned); // held until here
+    let (read, mut slot) = read.await.map_err(|_| Error::Cancelled)??;
     if read.documents == 0 {
         return Err(Error::Empty { catalog: catalog() });
     }
-    Ok((digest, loaded.put(digest, Arc::new(read))))
+    let read = Arc::new(read);
+    *slot = Arc::downgrade(&read);
+    Ok((digest, read))
 }
 
 // === impl Loaded ===
 
 impl Loaded {
-    fn get(&self, digest: &Digest) -> Option<Arc<Catalog>> {
-        let loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.get(digest)?.upgrade()
-    }
-
-    /// Keeps a catalog, or the same one that somebody else has read meanwhile.
-    fn put(&self, digest: Digest, read: Arc<Catalog>) -> Arc<Catalog> {
+    fn slot(&self, digest: Digest) -> Slot {
         let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.retain(|_, catalog| catalog.strong_count() > 0);
-        if let Some(known) = loaded.get(&digest).and_then(Weak::upgrade) {
-            return known;
-        }
-        loaded.insert(digest, Arc::downgrade(&read));
-        read
+        // Who holds one reads it, or waits for that.
+        loaded.retain(|_, slot| {
+            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|it| it.strong_count() > 0)
+        });
+        Arc::clone(loaded.entry(digest).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_at_a_time_reads_a_catalog_also_when_nobody_waits_any_more() {
+        let (loaded, digest) = (Loaded::default(), Digest::of(b"one"));
+        let (finish, finished) = std::sync::mpsc::channel::<()>();
+        let slot = loaded.slot(digest).lock_owned().await;
+        let reading = spawn_blocking(move || {
+            finished.recv().unwrap();
+            slot
+        });
+        drop(reading);
+        let short = Duration::from_millis(100);
+        let second = loaded.slot(digest).lock_owned();
+        assert!(timeout(short, second).await.is_err());
+        // Others are read meanwhile.
+        drop(loaded.slot(Digest::of(b"two")).lock_owned().await);
+        finish.send(()).unwrap();
+        let mut third = loaded.slot(digest).lock_owned().await;
+        assert!(third.upgrade().is_none());
+        let read = Arc::new(Catalog::default());
+        *third = Arc::downgrade(&read);
+        drop(third);
+        let fourth = loaded.slot(digest).lock_owned().await;
+        assert!(fourth.upgrade().is_some());
+        drop((fourth, read));
+        drop(loaded.slot(Digest::of(b"two")));
+        assert_eq!(
+            loaded.0.lock().unwrap().len(),
+            1,
+            "what is gone is forgotten"
+        );
     }
 }

@@ -1,9 +1,6 @@
 //! What is known of catalogs. No I/O.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use catalog::{
     Catalog,
@@ -11,7 +8,7 @@ use catalog::{
     model::Package,
     registry::Packages,
 };
-use manifests::api::platform::CatalogRef;
+use manifests::api::{catalog_source::CatalogSource, platform::CatalogRef};
 
 use super::Key;
 
@@ -20,14 +17,34 @@ use super::Key;
 pub(super) struct Known {
     /// Whether anybody has looked.
     is_begun: bool,
-    /// The namespaces that catalogs are taken from, in the admin's order; and whether each was listed.
-    namespaces: Vec<(String, bool)>,
+    /// The namespaces that catalogs are taken from, in the admin's order.
+    namespaces: Vec<(String, Listing)>,
     catalogs: BTreeMap<Key, Entry>,
+}
+
+/// Whether it is known which catalogs a namespace has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Listing {
+    /// Not yet.
+    Pending,
+    Known,
+    /// They may not be listed, and why.
+    Refused(String),
+}
+
+/// What a CatalogSource stands for: with another one it is another catalog, whatever its name, and what was read of the
+/// former one is not for those who may not read this one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    uid: Option<String>,
+    image: Option<String>,
+    address: Option<String>,
 }
 
 /// One catalog.
 #[derive(Debug, Default)]
 struct Entry {
+    identity: Identity,
     priority: i64,
     /// What was read last, which stays while the catalog is away.
     read: Option<Read>,
@@ -41,10 +58,7 @@ pub(super) enum Read {
     /// All of it.
     All(Arc<Catalog>),
     /// What was asked for.
-    Some {
-        asked: Arc<BTreeSet<String>>,
-        packages: Arc<Packages>,
-    },
+    Some(Arc<Packages>),
 }
 
 /// How a catalog is.
@@ -85,7 +99,7 @@ impl Known {
         self.catalogs.clear();
         self.namespaces = namespaces
             .iter()
-            .map(|namespace| (namespace.clone(), false))
+            .map(|namespace| (namespace.clone(), Listing::Pending))
             .collect();
     }
 
@@ -100,40 +114,64 @@ impl Known {
 
     /// It is known which catalogs a namespace has.
     pub(super) fn listed(&mut self, namespace: &str) -> bool {
-        let mut changed = false;
-        for (name, listed) in &mut self.namespaces {
-            if name == namespace && !*listed {
-                (*listed, changed) = (true, true);
-            }
-        }
-        changed
+        self.set(namespace, Listing::Known)
+    }
+
+    /// The catalogs of a namespace may not be listed. Those that are known stay.
+    pub(super) fn refused(&mut self, namespace: &str, why: String) -> bool {
+        self.set(namespace, Listing::Refused(why))
+    }
+
+    fn set(&mut self, namespace: &str, listing: Listing) -> bool {
+        let mut all = self.namespaces.iter_mut();
+        let known = all.find(|(name, _)| name == namespace);
+        let Some((_, known)) = known.filter(|(_, known)| *known != listing) else {
+            return false;
+        };
+        *known = listing;
+        true
     }
 
     pub(super) fn are_listed(&self) -> bool {
-        self.is_begun && self.namespaces.iter().all(|(_, listed)| *listed)
+        let mut all = self.namespaces.iter();
+        self.is_begun && all.all(|(_, listing)| *listing != Listing::Pending)
     }
 
     /// Whether all that catalogs have of a package is known by now.
     pub(super) fn know(&self, package: &str) -> bool {
-        self.are_listed()
+        let mut namespaces = self.namespaces.iter();
+        self.is_begun
+            && namespaces.all(|(_, listing)| *listing == Listing::Known)
             && self
                 .catalogs
                 .values()
                 .all(|entry| entry.trouble.is_none() && entry.answer(package).is_ok())
     }
 
-    /// There is a catalog.
-    pub(super) fn add(&mut self, key: &Key, priority: i64) -> bool {
-        let is_new = !self.catalogs.contains_key(key);
+    /// There is a catalog. What was read of another one of its name is forgotten.
+    pub(super) fn add(&mut self, key: &Key, identity: &Identity, priority: i64) -> bool {
+        let is_new = !self.is(key, identity);
         let entry = self.catalogs.entry(key.clone()).or_default();
+        if is_new {
+            *entry = Entry {
+                identity: identity.clone(),
+                ..Entry::default()
+            };
+        }
         let changed = is_new || entry.priority != priority;
         entry.priority = priority;
         changed
     }
 
+    /// Whether this very catalog is there.
+    pub(super) fn is(&self, key: &Key, identity: &Identity) -> bool {
+        let entry = self.catalogs.get(key);
+        entry.is_some_and(|entry| entry.identity == *identity)
+    }
+
     /// A catalog was read. It counts only while the catalog is there.
-    pub(super) fn read(&mut self, key: &Key, read: Read) -> bool {
-        let Some(entry) = self.catalogs.get_mut(key) else {
+    pub(super) fn read(&mut self, key: &Key, identity: &Identity, read: Read) -> bool {
+        let Some(entry) = self.entry(key, identity) else {
             return false;
         };
         entry.trouble = None;
@@ -142,20 +180,31 @@ impl Known {
     }
 
     /// A catalog can be reached again, with what was read before.
-    pub(super) fn is_well(&mut self, key: &Key) -> bool {
-        let entry = self.catalogs.get_mut(key);
+    pub(super) fn is_well(&mut self, key: &Key, identity: &Identity) -> bool {
+        let entry = self.entry(key, identity);
         entry.is_some_and(|entry| entry.trouble.take().is_some())
     }
 
     /// A catalog cannot be read.
-    pub(super) fn trouble(&mut self, key: &Key, why: String) -> bool {
-        let Some(entry) = self.catalogs.get_mut(key) else {
+    pub(super) fn trouble(&mut self, key: &Key, identity: &Identity, why: String) -> bool {
+        let Some(entry) = self.entry(key, identity) else {
             return false;
         };
         let why = Some(why);
         let changed = entry.trouble != why;
         entry.trouble = why;
         changed
+    }
+
+    fn entry(&mut self, key: &Key, identity: &Identity) -> Option<&mut Entry> {
+        let entry = self.catalogs.get_mut(key);
+        entry.filter(|entry| entry.identity == *identity)
+    }
+
+    /// Whether anything is known of a catalog.
+    pub(super) fn is_read(&self, key: &Key, identity: &Identity) -> bool {
+        let entry = self.catalogs.get(key);
+        entry.is_some_and(|entry| entry.identity == *identity && entry.read.is_some())
     }
 
     /// Whether nothing, or nothing newer, could be read of a catalog when that was last tried.
@@ -171,7 +220,22 @@ impl Known {
 
     pub(super) fn states(&self) -> Vec<State> {
         let all = self.catalogs.iter();
-        all.map(|(key, entry)| entry.state(key)).collect()
+        let all = all.map(|(key, entry)| entry.state(key));
+        all.chain(self.hidden()).collect()
+    }
+
+    /// What stands for the catalogs of namespaces where they may not be listed.
+    fn hidden(&self) -> impl Iterator<Item = State> {
+        self.namespaces.iter().filter_map(|(namespace, listing)| {
+            let Listing::Refused(why) = listing else {
+                return None;
+            };
+            Some(State {
+                catalog: hidden(namespace),
+                is_read: false,
+                trouble: Some(why.clone()),
+            })
+        })
     }
 
     pub(super) fn offers(&self, package: &str, only: Option<&CatalogRef>) -> Offers {
@@ -186,8 +250,23 @@ impl Known {
                 read: entry.read.clone().filter(|read| read.knows_of(package)),
                 state: entry.state(key),
                 broken: entry.read.as_ref().and_then(|read| read.broken(package)),
-            })
-            .collect();
+            });
+        // The catalog that is meant may be one that nobody sees.
+        let may_be_meant = |state: &State| match only {
+            None => true,
+            Some(CatalogRef { namespace, .. }) => match namespace {
+                Some(namespace) => *namespace == state.catalog.namespace,
+                None => wanted == Some(None),
+            },
+        };
+        let hidden = self.hidden().filter(may_be_meant).map(|state| Held {
+            catalog: state.catalog.to_string(),
+            priority: 0, // which is what catalogs have that say nothing
+            read: None,
+            state,
+            broken: None,
+        });
+        let offers = offers.chain(hidden).collect();
         Offers {
             package: package.to_owned(),
             offers,
@@ -228,9 +307,29 @@ impl Known {
     }
 }
 
+/// What stands for all catalogs of a namespace.
+pub(super) fn hidden(namespace: &str) -> Key {
+    Key {
+        namespace: namespace.to_owned(),
+        name: "*".to_owned(),
+    }
+}
+
 /// Of an image that is pinned.
 fn digest_of(image: &str) -> Option<&str> {
     image.rsplit_once('@').map(|(_, digest)| digest)
+}
+
+// === impl Identity ===
+
+impl Identity {
+    pub(super) fn of(source: &CatalogSource) -> Self {
+        Self {
+            uid: source.metadata.uid.clone(),
+            image: source.spec.image.clone(),
+            address: source.spec.address.clone(),
+        }
+    }
 }
 
 // === impl Entry ===
@@ -252,21 +351,21 @@ impl Read {
     fn knows_of(&self, package: &str) -> bool {
         match self {
             Self::All(_) => true,
-            Self::Some { asked, .. } => asked.contains(package),
+            Self::Some(read) => read.asked.contains(package),
         }
     }
 
     fn package(&self, name: &str) -> Option<&Package> {
         match self {
             Self::All(catalog) => catalog.packages.get(name),
-            Self::Some { packages, .. } => packages.packages.get(name),
+            Self::Some(read) => read.packages.get(name).map(AsRef::as_ref),
         }
     }
 
     fn broken(&self, name: &str) -> Option<String> {
         match self {
             Self::All(catalog) => catalog.why_broken(name),
-            Self::Some { packages, .. } => packages.broken.get(name).cloned(),
+            Self::Some(read) => read.broken.get(name).cloned(),
         }
     }
 }

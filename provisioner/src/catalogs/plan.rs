@@ -33,9 +33,9 @@ pub(super) enum Plan {
     Never(String),
 }
 
-/// Decides. `waited` is for how long the CatalogSource has been seen here without being served.
+/// Decides. `waited` is for how long the catalog has not been served, or has been seen here without that.
 pub(super) fn plan(source: &CatalogSource, has_olm: bool, waited: Duration) -> Plan {
-    let reference = match source.place() {
+    let reference = match source.place(has_olm) {
         Err(invalid) => return Plan::Never(invalid.to_string()),
         Ok(Place::Served(address)) => return Plan::Served(address.to_owned()),
         Ok(Place::Image(reference)) => reference,
@@ -61,6 +61,19 @@ pub(super) fn plan(source: &CatalogSource, has_olm: bool, waited: Duration) -> P
         poll: poll.filter(|_| !reference.contains('@')),
         warning,
     }
+}
+
+/// Whether what was planned for a CatalogSource is still to be done now that it has changed. OLM writes into it again and
+/// again what makes no difference.
+pub(super) fn is_still(
+    planned: &Plan,
+    of: &CatalogSource,
+    now: &CatalogSource,
+    has_olm: bool,
+    waited: Duration,
+) -> bool {
+    (&of.spec, &of.metadata.uid) == (&now.spec, &now.metadata.uid)
+        && plan(now, has_olm, waited) == *planned
 }
 
 fn interval(source: &CatalogSource) -> Result<Option<Duration>, String> {

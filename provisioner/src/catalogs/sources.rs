@@ -24,7 +24,7 @@ use super::{
     Key,
     follow::{Shared, follow},
     image::Loaded,
-    known::Known,
+    known::{Identity, Known, hidden},
 };
 use crate::{context::Context, watches::Pauses};
 
@@ -120,15 +120,41 @@ async fn follow_all(shared: &Arc<Shared>) {
             Ok(Event::InitDone) => {
                 let seen = seen.remove(&namespace).unwrap_or_default();
                 followed.retain(&namespace, &seen);
-                ctx.catalogs.change(|known| known.listed(&namespace));
+                ctx.catalogs.change(|known| {
+                    ctx.metrics.catalog_gone(&hidden(&namespace));
+                    known.listed(&namespace)
+                });
             }
             Ok(Event::Apply(source)) => followed.add(source),
             Ok(Event::Delete(source)) => followed.remove(&key(&source)),
             Err(error) => {
                 warn!(%namespace, %error, "the watch of CatalogSources failed; it is taken up again");
+                if let Some(why) = refusal(&namespace, &error) {
+                    ctx.catalogs.change(|known| {
+                        ctx.metrics.catalog(&hidden(&namespace), false);
+                        known.refused(&namespace, why)
+                    });
+                }
             }
         }
     }
+}
+
+/// What to say of a namespace where CatalogSources may not be listed. Everything else passes.
+fn refusal(namespace: &str, error: &watcher::Error) -> Option<String> {
+    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+    | watcher::Error::WatchFailed(kube::Error::Api(status))) = error
+    else {
+        return None;
+    };
+    let words: String = status.message.chars().take(400).collect();
+    matches!(status.code, 401 | 403).then(|| {
+        format!(
+            "its CatalogSources cannot be listed: {words}; let the provisioner's ServiceAccount list and watch \
+             catalogsources.{GROUP} in namespace {namespace}, or leave that out of --catalog-namespaces"
+        )
+    })
 }
 
 fn key(source: &CatalogSource) -> Key {
@@ -155,6 +181,10 @@ struct Catalog {
 impl Followed {
     fn add(&mut self, source: CatalogSource) {
         let key = key(&source);
+        // Here, and not by who follows it: he may still be at it when it is gone.
+        let (of, priority) = (Identity::of(&source), source.spec.priority);
+        let catalogs = &self.shared.ctx.catalogs;
+        catalogs.change(|known| known.add(&key, &of, priority.unwrap_or_default()));
         if let Some(catalog) = self.catalogs.get(&key) {
             catalog.source.send_if_modified(|known| {
                 let differs = matters(known) != matters(&source);
@@ -175,8 +205,10 @@ impl Followed {
     fn remove(&mut self, key: &Key) {
         if self.catalogs.remove(key).is_some() {
             let ctx = &self.shared.ctx;
-            ctx.catalogs.change(|known| known.remove(key));
-            ctx.metrics.catalog_gone(key);
+            ctx.catalogs.change(|known| {
+                ctx.metrics.catalog_gone(key);
+                known.remove(key)
+            });
         }
     }
 
@@ -199,6 +231,10 @@ impl Drop for Followed {
         let all: Vec<Key> = self.catalogs.keys().cloned().collect();
         for key in all {
             self.remove(&key);
+        }
+        let ctx = &self.shared.ctx;
+        for namespace in &ctx.settings.catalog_namespaces {
+            ctx.metrics.catalog_gone(&hidden(namespace));
         }
     }
 }

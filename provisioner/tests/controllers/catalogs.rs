@@ -1,6 +1,7 @@
 //! Catalogs: of images in a real registry, of real servers, of OLM's making, and those that come and go.
 
 pub(crate) mod images;
+mod refused;
 pub(crate) mod served;
 
 use std::{path::Path, sync::Arc};
@@ -44,6 +45,11 @@ impl Shelf {
 
     /// One without.
     async fn bare() -> Self {
+        Self::of(None).await
+    }
+
+    /// One where the provisioner is this user, with what rights it has.
+    async fn of(user: Option<&str>) -> Self {
         let options = Options {
             controllers: Controllers::Off,
             ..Options::default()
@@ -72,7 +78,9 @@ impl Shelf {
             follow_openshift: false,
             ..Settings::default()
         };
-        let (ctx, _) = process::context(cluster.config().clone(), settings, store).unwrap();
+        let mut config = cluster.config().clone();
+        config.auth_info.impersonate = user.map(str::to_owned);
+        let (ctx, _) = process::context(config, settings, store).unwrap();
         let stop = CancellationToken::new();
         let kinds = {
             let (kinds, stop) = (Arc::clone(&ctx.kinds), stop.clone());

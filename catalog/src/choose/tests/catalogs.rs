@@ -108,6 +108,25 @@ fn a_catalog_that_is_away_makes_nobody_go_back() {
         ..at.clone()
     };
     for (installed, offers, chosen, unasked) in [
+        // It may be from one that nobody sees; but not if that is seen.
+        (
+            from("ours/mine"),
+            vec![away("ours/*", 0), offer("b", 0, &known)],
+            "stay",
+            &["ours/*"][..],
+        ),
+        (
+            from("ours/mine"),
+            vec![away("ours/*", 0), offer("ours/mine", 0, &known)],
+            "upgrade 1.2.0",
+            &["ours/*"],
+        ),
+        (
+            from("others/mine"),
+            vec![away("ours/*", 0), offer("b", 0, &known)],
+            "upgrade 1.2.0",
+            &[],
+        ),
         // Where it is from is not known, so it may be from the one that is away.
         (
             at.clone(),

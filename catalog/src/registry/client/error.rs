@@ -33,7 +33,19 @@ pub enum Error {
         rpc: &'static str,
         /// As which gRPC error. Servers say [`Code::Unknown`] for what they do not have.
         code: Code,
-        /// The server's words, or those of the transport.
+        /// The server's words.
+        message: String,
+    },
+    /// The connection broke, or something on the way cut the answer short: the server itself has said nothing.
+    #[error(
+        "the connection to the catalog at {address} broke while it answered {rpc}: {message}; it is asked again"
+    )]
+    Broken {
+        /// Where.
+        address: String,
+        /// What was asked.
+        rpc: &'static str,
+        /// The words of the transport.
         message: String,
     },
     /// Nothing came for too long.
@@ -66,13 +78,14 @@ impl Error {
     /// Whether the same question may be answered later.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::Stalled { .. } => true,
+            Self::Connect { .. } | Self::Broken { .. } | Self::Stalled { .. } => true,
             Self::Refused { code, .. } => matches!(
                 code,
                 Code::Unavailable
                     | Code::ResourceExhausted
                     | Code::Aborted
                     | Code::Cancelled
+                    | Code::DeadlineExceeded
                     | Code::Internal
             ),
             Self::Address { .. } | Self::TooLarge { .. } => false,

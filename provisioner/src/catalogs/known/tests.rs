@@ -10,6 +10,14 @@ fn key(namespace: &str, name: &str) -> Key {
     }
 }
 
+fn as_image(uid: &str, image: &str) -> Identity {
+    Identity {
+        uid: Some(uid.to_owned()),
+        image: Some(image.to_owned()),
+        address: None,
+    }
+}
+
 fn package(name: &str, bundle: &str, image: &str, max: &str) -> Package {
     let mut package = Package {
         name: name.to_owned(),
@@ -35,19 +43,18 @@ fn all(packages: Vec<Package>) -> Read {
 }
 
 fn some(asked: &[&str], packages: Vec<Package>, broken: &[&str]) -> Read {
-    Read::Some {
-        asked: Arc::new(asked.iter().map(|&it| it.to_owned()).collect()),
-        packages: Arc::new(Packages {
-            packages: packages
-                .into_iter()
-                .map(|it| (it.name.clone(), it))
-                .collect(),
-            broken: broken
-                .iter()
-                .map(|&it| (it.to_owned(), "it is bad".to_owned()))
-                .collect(),
-        }),
-    }
+    Read::Some(Arc::new(Packages {
+        asked: asked.iter().map(|&it| it.to_owned()).collect(),
+        packages: packages
+            .into_iter()
+            .map(|it| (it.name.clone(), Arc::new(it)))
+            .collect(),
+        broken: broken
+            .iter()
+            .map(|&it| (it.to_owned(), "it is bad".to_owned()))
+            .collect(),
+        ..Packages::default()
+    }))
 }
 
 fn said(known: &Known, package: &str, only: Option<&CatalogRef>) -> Vec<String> {
@@ -70,20 +77,20 @@ fn what_was_read_stays_while_a_catalog_is_away() {
     let mut known = Known::default();
     known.begin(&["ours".to_owned()]);
     let mine = key("ours", "mine");
-    assert!(known.add(&mine, 5));
-    assert!(!known.add(&mine, 5));
+    assert!(known.add(&mine, &Identity::default(), 5));
+    assert!(!known.add(&mine, &Identity::default(), 5));
     assert_eq!(
         said(&known, "etcd", None),
         ["ours/mine 5: it has not been read yet"]
     );
-    assert!(known.trouble(&mine, "nobody is there".to_owned()));
-    assert!(!known.trouble(&mine, "nobody is there".to_owned()));
+    assert!(known.trouble(&mine, &Identity::default(), "nobody is there".to_owned()));
+    assert!(!known.trouble(&mine, &Identity::default(), "nobody is there".to_owned()));
     assert_eq!(said(&known, "etcd", None), ["ours/mine 5: nobody is there"]);
     let read = all(vec![package("etcd", "etcd.v1", "r/b@sha256:1", "4.12")]);
-    assert!(known.read(&mine, read));
+    assert!(known.read(&mine, &Identity::default(), read));
     assert_eq!(said(&known, "etcd", None), ["ours/mine 5: has etcd"]);
     assert_eq!(said(&known, "other", None), ["ours/mine 5: absent"]);
-    assert!(known.trouble(&mine, "nobody is there".to_owned()));
+    assert!(known.trouble(&mine, &Identity::default(), "nobody is there".to_owned()));
     assert_eq!(said(&known, "etcd", None), ["ours/mine 5: has etcd"]);
     assert_eq!(
         known.states(),
@@ -93,11 +100,48 @@ fn what_was_read_stays_while_a_catalog_is_away() {
             trouble: Some("nobody is there".to_owned()),
         }]
     );
-    assert!(known.is_well(&mine));
-    assert!(!known.is_well(&mine));
+    assert!(known.is_well(&mine, &Identity::default()));
+    assert!(!known.is_well(&mine, &Identity::default()));
     assert!(known.remove(&mine));
     assert!(said(&known, "etcd", None).is_empty());
-    assert!(!known.read(&mine, all(Vec::new())), "it comes too late");
+    assert!(
+        !known.read(&mine, &Identity::default(), all(Vec::new())),
+        "it comes too late"
+    );
+}
+
+#[test]
+fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
+    let mut known = Known::default();
+    known.begin(&["ours".to_owned()]);
+    let mine = key("ours", "mine");
+    let package = package("etcd", "etcd.v1", "r/b@sha256:1", "4.12");
+    let first = as_image("1", "a:1");
+    for next in [
+        as_image("1", "b:1"), // which may be one that these secrets are not good for
+        as_image("2", "a:1"),
+        Identity {
+            address: Some("a:50051".to_owned()),
+            ..first.clone()
+        },
+    ] {
+        known.add(&mine, &first, 0);
+        assert!(known.read(&mine, &first, all(vec![package.clone()])));
+        assert!(known.is_read(&mine, &first));
+        // For nothing else it is forgotten.
+        known.trouble(&mine, &first, "away".to_owned());
+        assert!(known.add(&mine, &first, 7));
+        assert_eq!(said(&known, "etcd", None), ["ours/mine 7: has etcd"]);
+        assert!(known.add(&mine, &next, 7));
+        let unread = ["ours/mine 7: it has not been read yet"];
+        assert_eq!(said(&known, "etcd", None), unread);
+        assert_eq!(known.maximum("etcd", "etcd.v1", "sha256:1"), None);
+        // Who has read the former one meanwhile comes too late.
+        assert!(!known.read(&mine, &first, all(vec![package.clone()])));
+        assert!(!known.trouble(&mine, &first, "away".to_owned()));
+        assert!(!known.is(&mine, &first) && !known.is_read(&mine, &next));
+        assert_eq!(said(&known, "etcd", None), unread);
+    }
 }
 
 #[test]
@@ -105,9 +149,13 @@ fn of_what_others_serve_only_what_was_asked_for_is_known() {
     let mut known = Known::default();
     known.begin(&["ours".to_owned()]);
     let mine = key("ours", "mine");
-    known.add(&mine, 0);
+    known.add(&mine, &Identity::default(), 0);
     let etcd = package("etcd", "etcd.v1", "r/b@sha256:1", "4.12");
-    known.read(&mine, some(&["bad", "etcd", "none"], vec![etcd], &["bad"]));
+    known.read(
+        &mine,
+        &Identity::default(),
+        some(&["bad", "etcd", "none"], vec![etcd], &["bad"]),
+    );
     for (package, answer) in [
         ("etcd", "has etcd"),
         ("none", "absent"),
@@ -126,8 +174,8 @@ fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() 
     let mut known = Known::default();
     known.begin(&["z".to_owned(), "a".to_owned()]);
     for (namespace, name) in [("a", "mine"), ("z", "mine"), ("a", "other")] {
-        known.add(&key(namespace, name), 0);
-        known.read(&key(namespace, name), all(Vec::new()));
+        known.add(&key(namespace, name), &Identity::default(), 0);
+        known.read(&key(namespace, name), &Identity::default(), all(Vec::new()));
     }
     for (namespace, name, expected) in [
         (None, "mine", vec!["z/mine 0: absent"]),
@@ -152,6 +200,46 @@ fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() 
 }
 
 #[test]
+fn a_namespace_that_may_not_be_listed_stands_for_a_catalog_that_cannot_be_asked() {
+    let mut known = Known::default();
+    known.begin(&["z".to_owned(), "a".to_owned()]);
+    known.add(&key("a", "mine"), &Identity::default(), 0);
+    known.read(&key("a", "mine"), &Identity::default(), all(Vec::new()));
+    assert!(known.listed("a"));
+    assert!(!known.refused("other", "no".to_owned()));
+    assert!(!known.are_listed());
+    assert!(known.refused("z", "no".to_owned()));
+    assert!(!known.refused("z", "no".to_owned()));
+    assert!(known.are_listed(), "there is nothing to wait for");
+    let named = |namespace: Option<&str>, name: &str| CatalogRef {
+        name: name.to_owned(),
+        namespace: namespace.map(str::to_owned),
+    };
+    let (mine, hidden) = ("a/mine 0: absent", "z/* 0: no");
+    for (only, expected) in [
+        (None, vec![mine, hidden]),
+        (Some(named(Some("a"), "mine")), vec![mine]),
+        (Some(named(Some("a"), "none")), vec![]),
+        (Some(named(Some("z"), "mine")), vec![hidden]),
+        (Some(named(None, "mine")), vec![mine]),
+        (Some(named(None, "none")), vec![hidden]),
+    ] {
+        assert_eq!(said(&known, "etcd", only.as_ref()), expected, "{only:?}");
+    }
+    assert!(known.offers("etcd", None).pending().is_empty());
+    assert_eq!(
+        known.states()[1],
+        State {
+            catalog: key("z", "*"),
+            is_read: false,
+            trouble: Some("no".to_owned()),
+        }
+    );
+    assert!(known.listed("z"));
+    assert_eq!(said(&known, "etcd", None), [mine]);
+}
+
+#[test]
 fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     let mut known = Known::default();
     known.begin(&["ours".to_owned()]);
@@ -161,10 +249,14 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
         ("c", 9, "sha256:2", "4.14"),
     ] {
         let key = key("ours", name);
-        known.add(&key, priority);
+        known.add(&key, &Identity::default(), priority);
         let image = format!("registry:5000/b@{digest}");
-        known.read(&key, all(vec![package("etcd", "etcd.v1", &image, max)]));
-        known.trouble(&key, "away".to_owned()); // the last seen value counts
+        known.read(
+            &key,
+            &Identity::default(),
+            all(vec![package("etcd", "etcd.v1", &image, max)]),
+        );
+        known.trouble(&key, &Identity::default(), "away".to_owned()); // the last seen value counts
     }
     for (package, bundle, digest, expected) in [
         ("etcd", "etcd.v1", "sha256:1", Some("4.13")),

@@ -37,8 +37,10 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
     for (spec, status, has_olm, waited, expected) in [
         (&by_image, &none, false, 0, image("r/c:v1", None)),
         (&by_image, &ready, true, 0, served("a.svc:50051")),
-        // Whoever wrote that status may be gone; the address says whether he is.
-        (&by_image, &ready, false, 0, served("a.svc:50051")),
+        // Whoever wrote that status is gone, and his server with him.
+        (&by_image, &ready, false, 0, image("r/c:v1", None)),
+        (&by_address, &ready, false, 0, served("b:50051")),
+        (&by_address, &ready, true, 0, served("a.svc:50051")),
         (
             &by_image,
             &none,
@@ -106,4 +108,76 @@ fn registries_are_asked_as_often_as_makes_sense() {
     let without = json!({"sourceType": "grpc", "image": "r/c:v1", "updateStrategy": {}});
     let decided = plan(&source(&without, &json!({})), false, Duration::ZERO);
     assert_eq!(decided, image("r/c:v1", None));
+}
+
+#[test]
+fn what_olm_writes_does_not_end_what_is_under_way() {
+    let status = |state: &str, at: &str| json!({"connectionState": {"address": "a.svc:50051", "lastConnect": at, "lastObservedState": state}});
+    let of = |uid: &str, spec: &Value, status: &Value| {
+        let mut source = source(spec, status);
+        source.metadata.uid = Some(uid.to_owned());
+        source
+    };
+    let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z");
+    let spec = json!({"sourceType": "grpc", "image": "r/c:v1"});
+    let secret = json!({"sourceType": "grpc", "image": "r/c:v1", "secrets": ["a"]});
+    let budget = OLM_BUDGET.as_secs();
+    for (waited, before, uid, spec_now, now, expected) in [
+        // Connected.
+        (
+            0,
+            status("READY", early),
+            "1",
+            &spec,
+            status("READY", late),
+            true,
+        ),
+        (
+            0,
+            status("READY", early),
+            "1",
+            &spec,
+            status("CONNECTING", late),
+            false,
+        ),
+        // Long enough, and the image is pulled.
+        (
+            budget,
+            status("CONNECTING", early),
+            "1",
+            &spec,
+            status("TRANSIENT_FAILURE", late),
+            true,
+        ),
+        (
+            budget,
+            status("CONNECTING", early),
+            "1",
+            &spec,
+            status("READY", late),
+            false,
+        ),
+        (
+            budget,
+            status("CONNECTING", early),
+            "1",
+            &secret,
+            status("CONNECTING", early),
+            false,
+        ),
+        (
+            budget,
+            status("CONNECTING", early),
+            "2",
+            &spec,
+            status("CONNECTING", early),
+            false,
+        ),
+    ] {
+        let (before, now) = (of("1", &spec, &before), of(uid, spec_now, &now));
+        let waited = Duration::from_secs(waited);
+        let planned = plan(&before, true, waited);
+        let still = is_still(&planned, &before, &now, true, waited);
+        assert_eq!(still, expected, "{planned:?} {now:?}");
+    }
 }

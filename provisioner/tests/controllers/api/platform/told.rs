@@ -166,7 +166,7 @@ async fn catalog_sources_of_olm_are_kept_as_they_are_written() {
     let catalog: manifests::api::catalog_source::CatalogSource =
         serde_json::from_value(stored).unwrap();
     assert_eq!(
-        catalog.place(),
+        catalog.place(true),
         Ok(manifests::api::catalog_source::Place::Served(
             "community.default.svc:50051"
         ))

@@ -1,0 +1,72 @@
+//! Namespaces whose catalogs may not be listed.
+
+use super::*;
+
+/// Lets the user of these tests read things.
+async fn allow(shelf: &Shelf, namespace: Option<&str>, name: &str, group: &str, resource: &str) {
+    let api = "rbac.authorization.k8s.io";
+    let kind = namespace.map_or("ClusterRole", |_| "Role");
+    let metadata = json!({"name": name, "namespace": namespace});
+    let role = json!({
+        "apiVersion": format!("{api}/v1"), "kind": kind, "metadata": metadata,
+        "rules": [{"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}],
+    });
+    let binding = json!({
+        "apiVersion": format!("{api}/v1"), "kind": format!("{kind}Binding"), "metadata": metadata,
+        "roleRef": {"apiGroup": api, "kind": kind, "name": name},
+        "subjects": [{"apiGroup": api, "kind": "User", "name": USER}],
+    });
+    for object in [role, binding] {
+        shelf.cluster.apply(&object, DryRun::No).await.unwrap();
+    }
+}
+
+const USER: &str = "half-trusted";
+
+#[tokio::test]
+async fn a_namespace_that_may_not_be_listed_does_not_hide_the_others() {
+    let shelf = Shelf::of(Some(USER)).await;
+    shelf.define().await;
+    let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
+    allow(&shelf, None, "definitions", definitions.0, definitions.1).await;
+    let sources = ("operators.coreos.com", "catalogsources");
+    allow(&shelf, Some("catalogs"), "catalogs", sources.0, sources.1).await;
+    let spec = json!({"address": "127.0.0.1:1"});
+    for namespace in NAMESPACES {
+        shelf.declare(namespace, "mine", spec.clone()).await;
+    }
+    let hidden = "more-catalogs/*: unknown: its CatalogSources cannot be listed: …";
+    let mine = "catalogs/mine: unknown: …";
+    shelf.offers_become("tide", &[mine, hidden]).await;
+    assert!(shelf.ctx.catalogs.are_listed());
+    shelf
+        .is_in_trouble(
+            "more-catalogs/*",
+            &[
+                USER,
+                "in namespace more-catalogs",
+                "catalogsources.operators.coreos.com",
+            ],
+        )
+        .await;
+    assert_eq!(shelf.metric("more-catalogs", "*").as_deref(), Some("0"));
+    let named = CatalogRef {
+        name: "mine".to_owned(),
+        namespace: None,
+    };
+    let offers = shelf.ctx.catalogs.offers("tide", Some(&named));
+    let names: Vec<&str> = offers.list().iter().map(|it| it.catalog).collect();
+    assert_eq!(names, ["catalogs/mine"]);
+
+    allow(
+        &shelf,
+        Some("more-catalogs"),
+        "catalogs",
+        sources.0,
+        sources.1,
+    )
+    .await;
+    let other = "more-catalogs/mine: unknown: …";
+    shelf.offers_become("tide", &[mine, other]).await;
+    assert_eq!(shelf.metric("more-catalogs", "*"), None);
+}
