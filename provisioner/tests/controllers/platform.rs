@@ -1,5 +1,6 @@
 //! Platform operators on a control plane of their own, with catalogs that are served for real.
 
+mod rights;
 pub(crate) mod stage;
 
 use kube::api::{Patch, PatchParams};

@@ -35,6 +35,11 @@ impl Platform {
     }
 
     pub(crate) async fn start(&self) -> Provisioner {
+        self.start_with(None).await
+    }
+
+    /// With this kubeconfig's rights.
+    pub(crate) async fn start_with(&self, kubeconfig: Option<String>) -> Provisioner {
         let folder = tempfile::tempdir().unwrap();
         let conf = folder.path().join("registries.conf");
         let text = format!(
@@ -47,6 +52,7 @@ impl Platform {
                 "--catalog-namespaces=catalogs".to_owned(),
                 format!("--registries-conf={}", conf.display()),
             ],
+            kubeconfig,
             ..Options::default()
         };
         Provisioner::start(self.world.cluster, options).await
