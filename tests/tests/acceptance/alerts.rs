@@ -124,11 +124,6 @@ const CASES: &[Case] = &[
                 r#"rukpak_upgradeable{namespace="rukpak-system",pod="a"}"#,
                 "1x1000",
             ),
-            // A replica that waits has nothing to say.
-            (
-                r#"rukpak_upgradeable{namespace="rukpak-system",pod="b"}"#,
-                "0x1000",
-            ),
             (
                 r#"rukpak_platform_operator_installed{namespace="rukpak-system",name="tide"}"#,
                 "1x1000",
@@ -186,15 +181,20 @@ const CASES: &[Case] = &[
         series: &[
             LEADS,
             WAITS,
+            // Another pod, for another reason.
             (
-                r#"rukpak_upgradeable{namespace="rukpak-system",pod="a"}"#,
-                "0x1000",
+                r#"rukpak_upgradeable{namespace="rukpak-system",pod="a",reason="A"}"#,
+                "0x200 _x800",
+            ),
+            (
+                r#"rukpak_upgradeable{namespace="rukpak-system",pod="b",reason="B"}"#,
+                "_x200 0x800",
             ),
         ],
         minutes: 361,
         fires: Some(Fires(
             "RukpakClusterNotUpgradeable",
-            &[("pod", "a")],
+            &[],
             "Installed operators keep the cluster from its next minor version.",
         )),
     },
@@ -286,7 +286,7 @@ const CASES: &[Case] = &[
         minutes: 120,
         fires: Some(Fires(
             "RukpakRepairsDoNotEnd",
-            &[("pod", "a")],
+            &[],
             "Somebody keeps changing what was installed.",
         )),
     },

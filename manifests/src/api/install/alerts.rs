@@ -15,8 +15,8 @@ struct Alert {
     description: &'static str,
 }
 
-// A replica that waits has metrics, too: what it says of the gate counts for nothing. Where a metric has a label that
-// Prometheus gives to whatever it scrapes, the metric's own is called `exported_namespace`.
+// Pods come and go, and reasons change: neither must make an alert begin anew, so all that is left of labels is what it is
+// about. A label `namespace` of ours is called `exported_namespace`, for Prometheus has one for whatever it scrapes.
 const ALERTS: [Alert; 7] = [
     Alert {
         name: "RukpakProvisionerDown",
@@ -30,7 +30,7 @@ const ALERTS: [Alert; 7] = [
     },
     Alert {
         name: "RukpakClusterNotUpgradeable",
-        expression: "rukpak_upgradeable{namespace=\"NAMESPACE\"} == 0 and on (namespace, pod) rukpak_leader == 1",
+        expression: "max by (namespace) (rukpak_upgradeable{namespace=\"NAMESPACE\"}) == 0",
         lasts: "6h",
         severity: "info",
         summary: "Installed operators keep the cluster from its next minor version.",
@@ -40,7 +40,7 @@ const ALERTS: [Alert; 7] = [
     },
     Alert {
         name: "RukpakPlatformOperatorFailing",
-        expression: "rukpak_platform_operator_installed{namespace=\"NAMESPACE\"} == 0",
+        expression: "max by (namespace, name) (rukpak_platform_operator_installed{namespace=\"NAMESPACE\"}) == 0",
         lasts: "30m",
         severity: "warning",
         summary: "The platform operator {{ $labels.name }} is not installed.",
@@ -49,7 +49,7 @@ const ALERTS: [Alert; 7] = [
     },
     Alert {
         name: "RukpakCatalogUnavailable",
-        expression: "rukpak_catalog_available{namespace=\"NAMESPACE\"} == 0",
+        expression: "max by (namespace, exported_namespace, name) (rukpak_catalog_available{namespace=\"NAMESPACE\"}) == 0",
         lasts: "30m",
         severity: "warning",
         summary: "The catalog {{ $labels.exported_namespace }}/{{ $labels.name }} cannot be read.",
@@ -70,7 +70,7 @@ const ALERTS: [Alert; 7] = [
     },
     Alert {
         name: "RukpakRepairsDoNotEnd",
-        expression: "increase(rukpak_objects_repaired_total{namespace=\"NAMESPACE\"}[30m]) > 3",
+        expression: "sum by (namespace) (increase(rukpak_objects_repaired_total{namespace=\"NAMESPACE\"}[30m])) > 3",
         lasts: "1h",
         severity: "info",
         summary: "Somebody keeps changing what was installed.",
@@ -80,7 +80,7 @@ const ALERTS: [Alert; 7] = [
     },
     Alert {
         name: "RukpakPullConfigurationInvalid",
-        expression: "rukpak_pull_configuration_problems{namespace=\"NAMESPACE\"} > 0",
+        expression: "max by (namespace, source) (rukpak_pull_configuration_problems{namespace=\"NAMESPACE\"}) > 0",
         lasts: "30m",
         severity: "warning",
         summary: "The cluster's {{ $labels.source }} cannot be followed in pulling.",

@@ -31,6 +31,8 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     ];
     let rules = json!([
         rule("config.openshift.io", &config, &WATCH),
+        // What has asked for APIs that go.
+        rule("apiserver.openshift.io", &["apirequestcounts"], &WATCH),
         rule(
             "operator.openshift.io",
             &["imagecontentsourcepolicies"],
@@ -44,7 +46,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
         rule(
             "config.openshift.io",
             &["clusteroperators/status"],
-            &["get", "patch"]
+            &["get", "update"]
         ),
     ]);
     let authorities = json!([

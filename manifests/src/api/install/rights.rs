@@ -102,18 +102,20 @@ fn own_rules() -> Value {
         // They are created for PlatformOperators.
         rule(
             GROUP,
-            &["bundleinstances", "platformstatuses"],
+            &["bundleinstances"],
             &["get", "list", "watch", "create", "patch"]
         ),
         rule(
             GROUP,
-            &[
-                "bundles/status",
-                "bundleinstances/status",
-                "platformstatuses/status"
-            ],
+            &["bundles/status", "bundleinstances/status"],
             &["get", "patch"]
         ),
+        rule(
+            GROUP,
+            &["platformstatuses"],
+            &["get", "list", "watch", "create", "delete"]
+        ),
+        rule(GROUP, &["platformstatuses/status"], &["get", "update"]),
         rule(
             PLATFORM_GROUP,
             &["platformoperators"],
