@@ -52,14 +52,52 @@ impl fmt::Display for Key {
 pub struct Catalogs {
     known: Mutex<Known>,
     changes: watch::Sender<u64>,
+    wants: Mutex<Wants>,
     wanted: watch::Sender<BTreeSet<String>>,
 }
+
+/// Which packages somebody wants to know about, and what for.
+#[derive(Debug, Default)]
+struct Wants {
+    /// Somebody chooses from them.
+    chosen: BTreeSet<String>,
+    /// They are installed.
+    installed: BTreeSet<String>,
+    /// They were refused for what they say of themselves.
+    refused: BTreeSet<String>,
+}
+
+/// How many packages that were refused are asked for.
+const MOST_REFUSED: usize = 256;
 
 // === impl Catalogs ===
 
 impl Catalogs {
-    /// Says which packages somebody wants to know about: of catalogs that others serve, no more is read.
+    /// Says which packages somebody wants to choose from: of catalogs that others serve, no more is read.
     pub fn want(&self, packages: BTreeSet<String>) {
+        self.wants(|wants| wants.chosen = packages);
+    }
+
+    /// Says which packages are installed, whoever has chosen them.
+    pub(crate) fn want_installed(&self, packages: BTreeSet<String>) {
+        self.wants(|wants| wants.installed = packages);
+    }
+
+    /// Says that a package was refused for the cluster's version, which a catalog may see otherwise.
+    pub(crate) fn want_refused(&self, package: &str) {
+        self.wants(|wants| {
+            if wants.refused.len() < MOST_REFUSED && !package.is_empty() {
+                wants.refused.insert(package.to_owned());
+            }
+        });
+    }
+
+    fn wants(&self, change: impl FnOnce(&mut Wants)) {
+        let mut wants = self.wants.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut wants);
+        let all = [&wants.chosen, &wants.installed, &wants.refused];
+        let packages: BTreeSet<String> = all.into_iter().flatten().cloned().collect();
+        // Under the lock, so that the last change is the one that is sent last.
         self.wanted.send_if_modified(|wanted| {
             let differs = *wanted != packages;
             if differs {
@@ -93,6 +131,11 @@ impl Catalogs {
     /// with this digest: of the catalog with the highest priority that has it.
     pub fn maximum(&self, package: &str, bundle: &str, digest: &str) -> Option<Vec<String>> {
         self.known().maximum(package, bundle, digest)
+    }
+
+    /// Whether all that catalogs have of a package is known: none of them is away.
+    pub fn know(&self, package: &str) -> bool {
+        self.known().know(package)
     }
 
     fn change(&self, change: impl FnOnce(&mut Known) -> bool) {

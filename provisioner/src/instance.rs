@@ -134,6 +134,10 @@ pub async fn run(
         .trigger_backoff(NoPause)
         .graceful_shutdown_on(stop.clone().cancelled_owned());
     let waiting = tokio::spawn(retry_when_apis_change(Arc::clone(&shared), stop.clone()));
+    let refused = tokio::spawn(retry_when_versions_change(
+        Arc::clone(&shared),
+        stop.clone(),
+    ));
     controller
         .run(reconcile::reconcile, reconcile::failed, shared)
         .for_each(|result| {
@@ -150,6 +154,7 @@ pub async fn run(
         })
         .await;
     waiting.abort();
+    refused.abort();
     watched.abort();
 }
 
@@ -209,5 +214,23 @@ async fn retry_when_apis_change(shared: Arc<Shared>, stop: CancellationToken) {
             changed = changes.changed() => if changed.is_err() { return },
         }
         shared.wake_those_missing_apis();
+    }
+}
+
+/// Wakes the instances that were refused whenever the cluster may be another one, or catalogs say something new of how long
+/// bundles run.
+async fn retry_when_versions_change(shared: Arc<Shared>, stop: CancellationToken) {
+    let mut catalogs = shared.ctx.catalogs.changes();
+    let mut versions = shared.ctx.versions.changes();
+    loop {
+        let changed = tokio::select! {
+            () = stop.cancelled() => return,
+            changed = catalogs.changed() => changed,
+            changed = versions.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
+        shared.wake_those_refused();
     }
 }

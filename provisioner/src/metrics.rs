@@ -1,4 +1,5 @@
-//! What is counted. Labels come from enums; of objects only catalogs are named, which are few and an admin's own.
+//! What is counted. Labels come from enums; of objects only catalogs and platform operators are named, which are few
+//! and an admin's own.
 //!
 //! | metric                                             | counts                                        |
 //! | -------------------------------------------------- | --------------------------------------------- |
@@ -12,13 +13,21 @@
 //! | `rukpak_unpacked_bytes_total`                      | bytes of content                              |
 //! | `rukpak_pull_configuration_problems{source}`       | what cannot be followed of the cluster        |
 //! | `rukpak_catalog_available{namespace,name}`         | 1 for a catalog that can be read, 0 otherwise |
+//! | `rukpak_upgradeable{reason}`                       | 1 while the cluster may be upgraded           |
+//! | `rukpak_upgrade_concerns{effect}`                  | what is to be said about that, by its effect  |
+//! | `rukpak_platform_operators{state}`                 | platform operators, by how they are           |
+//! | `rukpak_platform_operator_installed{name}`         | 1 for one that is installed, 0 otherwise      |
 //! | `rukpak_leader`                                    | 1 while this process may work                 |
 //! | `rukpak_build_info{version}`                       | 1                                             |
 //! | `process_start_time_seconds`                       | since when                                    |
 
 mod queue;
 
-use std::{sync::atomic::AtomicU64, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError, atomic::AtomicU64},
+    time::Instant,
+};
 
 use jiff::Timestamp;
 use prometheus_client::{
@@ -29,9 +38,13 @@ use prometheus_client::{
 
 pub use queue::Queue;
 
-use crate::catalogs::Key;
+use manifests::api::platform_status::Effect;
 
-use crate::pulling::Source;
+use crate::{
+    catalogs::Key,
+    platform::{aggregate::Tally, gate::Verdict},
+    pulling::Source,
+};
 
 /// From a look that finds nothing to do to a download that hits its time limit.
 const SECONDS: [f64; 12] = [
@@ -55,6 +68,14 @@ pub struct Metrics {
     pull_problems: Family<Said, Gauge>,
     leader: Gauge,
     catalogs: Family<OfCatalog, Gauge>,
+    /// Of one reason at a time; nothing before anything is known.
+    upgradeable: Family<For, Gauge>,
+    reason: Mutex<Option<For>>,
+    concerns: Family<OfEffect, Gauge>,
+    operators_by_state: Family<InState, Gauge>,
+    operator_installed: Family<OfOperator, Gauge>,
+    /// Those of the former.
+    named: Mutex<BTreeSet<String>>,
 }
 
 /// Whose reconciles are counted.
@@ -87,6 +108,28 @@ struct Said {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfCatalog {
     namespace: String,
+    name: String,
+}
+
+/// The reason of the gate's condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct For {
+    reason: &'static str,
+}
+
+/// What something does to an upgrade of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfEffect {
+    effect: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InState {
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfOperator {
     name: String,
 }
 
@@ -129,6 +172,12 @@ impl Metrics {
             pull_problems: Family::default(),
             leader: Gauge::default(),
             catalogs: Family::default(),
+            upgradeable: Family::default(),
+            reason: Mutex::default(),
+            concerns: Family::default(),
+            operators_by_state: Family::default(),
+            operator_installed: Family::default(),
+            named: Mutex::default(),
         };
         this.register();
         this
@@ -208,6 +257,26 @@ impl Metrics {
             self.catalogs.clone(),
         );
         ours.register(
+            "upgradeable",
+            "Whether the cluster may be upgraded to its next minor version, as far as its operators go",
+            self.upgradeable.clone(),
+        );
+        ours.register(
+            "upgrade_concerns",
+            "What is to be said about an upgrade of the cluster, by what it does to it",
+            self.concerns.clone(),
+        );
+        ours.register(
+            "platform_operators",
+            "Platform operators that are installed, are not yet, or are not for too long",
+            self.operators_by_state.clone(),
+        );
+        ours.register(
+            "platform_operator_installed",
+            "Whether a platform operator is installed",
+            self.operator_installed.clone(),
+        );
+        ours.register(
             "leader",
             "1 while this process may work, 0 while another one leads",
             self.leader.clone(),
@@ -278,6 +347,59 @@ impl Metrics {
             .set(number);
     }
 
+    /// Whether the cluster may be upgraded, and what is to be said about that.
+    pub fn gate(&self, verdict: &Verdict) {
+        let reason = For {
+            reason: verdict.reason,
+        };
+        let gauge = self.upgradeable.get_or_create_owned(&reason);
+        gauge.set(verdict.is_upgradeable.into());
+        let mut last = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last.replace(reason)
+            && last != reason
+        {
+            self.upgradeable.remove(&last);
+        }
+        for (effect, name) in [
+            (Effect::Blocks, "blocks"),
+            (Effect::Refuses, "refuses"),
+            (Effect::Overridden, "overridden"),
+            (Effect::Unknown, "unknown"),
+            (Effect::Warns, "warns"),
+        ] {
+            let concerns = verdict.concerns.iter();
+            let number = concerns.filter(|it| it.effect == effect).count();
+            self.concerns
+                .get_or_create(&OfEffect { effect: name })
+                .set(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// How platform operators are: how many in which state, and of each whether it is installed.
+    pub fn platform_operators(&self, tally: Tally, installed: &BTreeMap<String, bool>) {
+        for (state, number) in [
+            ("installed", tally.installed),
+            ("missing", tally.missing),
+            ("late", tally.late),
+        ] {
+            self.operators_by_state
+                .get_or_create(&InState { state })
+                .set(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let names: BTreeSet<String> = installed.keys().cloned().collect();
+        for name in std::mem::replace(&mut *named, names) {
+            if !installed.contains_key(&name) {
+                self.operator_installed.remove(&OfOperator { name });
+            }
+        }
+        for (name, is_installed) in installed {
+            let of = OfOperator { name: name.clone() };
+            let is_installed = i64::from(*is_installed);
+            self.operator_installed.get_or_create(&of).set(is_installed);
+        }
+    }
+
     /// Whether this process may work.
     pub fn leads(&self, leads: bool) {
         self.leader.set(i64::from(leads));
@@ -308,6 +430,7 @@ impl Drop for Measure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::gate::{Cluster, judge};
 
     #[test]
     fn every_metric_is_described() {
@@ -315,6 +438,9 @@ mod tests {
         let metrics = Metrics::new();
         metrics.failed(Controller::Bundle, "UnpackFailed");
         metrics.pull_problems(Source::Proxy, 0);
+        metrics.gate(&judge(&Cluster::Kubernetes, [], &[]));
+        let installed = BTreeMap::from([("etcd".to_owned(), true)]);
+        metrics.platform_operators(Tally::default(), &installed);
         let text = metrics.render();
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         for name in names.filter_map(|line| line.split(' ').next()) {
@@ -323,6 +449,49 @@ mod tests {
                 "docs/operations.md does not tell of {name}"
             );
         }
+    }
+
+    #[test]
+    fn the_gate_is_told_once_it_is_known() {
+        let metrics = Metrics::new();
+        let told = || {
+            let text = metrics.render();
+            let lines = text
+                .lines()
+                .filter(|line| line.starts_with("rukpak_upgradeable{"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(told(), [""; 0]);
+        let errors = ["nothing can be read".to_owned()];
+        metrics.gate(&judge(&Cluster::Kubernetes, [], &errors));
+        let error = "rukpak_upgradeable{reason=\"ErrorCheckingOperatorCompatibility\"} 0";
+        assert_eq!(told(), [error]);
+        metrics.gate(&judge(&Cluster::Kubernetes, [], &[]));
+        assert_eq!(told(), ["rukpak_upgradeable{reason=\"AsExpected\"} 1"]);
+    }
+
+    #[test]
+    fn platform_operators_that_are_gone_are_not_told() {
+        let metrics = Metrics::new();
+        let operators = |names: &[(&str, bool)]| {
+            let names = names.iter().map(|(name, is)| ((*name).to_owned(), *is));
+            metrics.platform_operators(Tally::default(), &names.collect());
+            let text = metrics.render();
+            let lines = text
+                .lines()
+                .filter(|line| line.contains("_operator_installed{"));
+            let mut lines: Vec<_> = lines.map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let line = |name: &str, is: u8| {
+            format!("rukpak_platform_operator_installed{{name=\"{name}\"}} {is}")
+        };
+        assert_eq!(
+            operators(&[("a", true), ("b", false)]),
+            [line("a", 1), line("b", 0)]
+        );
+        assert_eq!(operators(&[("b", true)]), [line("b", 1)]);
     }
 
     #[test]

@@ -10,9 +10,11 @@
 //!  PlatformOperators, what OLM manages ── conflict ── whose is the package?
 //! ```
 //!
-//! These are plain functions over values: nothing is asked of anybody. What acts on them is in [`operator`].
+//! These are plain functions over values: nothing is asked of anybody. What acts on them is in [`operator`], for each
+//! platform operator, and in the aggregator, for all of them.
 
 pub mod aggregate;
+pub(crate) mod aggregator;
 pub mod approval;
 pub mod conflict;
 pub mod gate;

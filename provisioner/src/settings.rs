@@ -31,6 +31,10 @@ pub struct Settings {
     /// Of which namespaces CatalogSources count, the first ones first. Whoever may write there decides what is installed
     /// with the provisioner's rights.
     pub catalog_namespaces: Vec<String>,
+    /// Whether this is a part of OpenShift's release payload: then the cluster-version operator makes our ClusterOperators.
+    pub release_payload: bool,
+    /// What that payload says of its version.
+    pub release: Option<String>,
 }
 
 /// How nodes pull images.
@@ -88,6 +92,8 @@ impl Default for Settings {
             persistent_store: false,
             jobs: Jobs::default(),
             catalog_namespaces: Vec::new(),
+            release_payload: false,
+            release: None,
         }
     }
 }

@@ -47,18 +47,26 @@ pub struct OperatorConditionStatus {
 
 impl OperatorCondition {
     /// Why the operator asks not to be upgraded, if it does. An admin's word counts before the operator's, and what the
-    /// operator says in the spec before what was accepted of it earlier.
+    /// operator says in the spec before what was accepted of it. What was accepted of an earlier spec, which the present
+    /// one does not say any more, does not count.
     pub fn refusal(&self) -> Option<&Condition> {
         let status = self.status.as_ref();
-        [
-            Some(self.spec.overrides.as_slice()),
-            Some(self.spec.conditions.as_slice()),
-            status.map(|status| status.conditions.as_slice()),
-        ]
-        .into_iter()
-        .flatten()
-        .find_map(|conditions| conditions.iter().find(|it| it.type_ == UPGRADEABLE))
-        .filter(|condition| condition.status == "False")
+        let is_it = |condition: &&Condition| condition.type_ == UPGRADEABLE;
+        let accepted = status.and_then(|status| status.conditions.iter().find(is_it));
+        self.spec
+            .overrides
+            .iter()
+            .find(is_it)
+            .or_else(|| self.spec.conditions.iter().find(is_it))
+            .or_else(|| accepted.filter(|condition| !self.is_outdated(condition)))
+            .filter(|condition| condition.status == "False")
+    }
+
+    /// Whether a condition of the status is about an earlier spec. Operators that write the status by themselves name no
+    /// generation, or 0.
+    fn is_outdated(&self, condition: &Condition) -> bool {
+        let (of, now) = (condition.observed_generation, self.metadata.generation);
+        of.is_some_and(|of| of > 0 && now.is_some_and(|now| of < now))
     }
 
     /// `namespace/name`.
@@ -101,6 +109,29 @@ mod tests {
             .unwrap();
             assert_eq!(condition.refusal().is_some(), refuses, "{condition:?}");
             assert_eq!(condition.label(), "b/a");
+        }
+    }
+
+    #[test]
+    fn what_was_accepted_of_an_earlier_spec_does_not_count() {
+        for (observed, generation, refuses) in [
+            (json!(3), json!(3), true),
+            (json!(2), json!(3), false),
+            // The operator's own writing.
+            (json!(0), json!(3), true),
+            (json!(null), json!(3), true),
+            (json!(3), json!(null), true),
+        ] {
+            let condition: OperatorCondition = serde_json::from_value(json!({
+                "apiVersion": "operators.coreos.com/v2", "kind": "OperatorCondition",
+                "metadata": {"name": "a", "namespace": "b", "generation": generation}, "spec": {},
+                "status": {"conditions": [{
+                    "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": observed,
+                }]},
+            }))
+            .unwrap();
+            assert_eq!(condition.refusal().is_some(), refuses, "{condition:?}");
         }
     }
 }

@@ -111,6 +111,15 @@ impl Known {
         self.is_begun && self.namespaces.iter().all(|(_, listed)| *listed)
     }
 
+    /// Whether all that catalogs have of a package is known by now.
+    pub(super) fn know(&self, package: &str) -> bool {
+        self.are_listed()
+            && self
+                .catalogs
+                .values()
+                .all(|entry| entry.trouble.is_none() && entry.answer(package).is_ok())
+    }
+
     /// There is a catalog.
     pub(super) fn add(&mut self, key: &Key, priority: i64) -> bool {
         let is_new = !self.catalogs.contains_key(key);

@@ -67,7 +67,7 @@ struct Slot {
 pub(super) struct Waits {
     /// It lacks an API.
     apis: AtomicBool,
-    /// Others have objects of its bundle.
+    /// Others have objects of its bundle, or it is not made for this cluster.
     objects: AtomicBool,
     /// The watch has shown that its objects are to stay when it goes: the garbage collector takes its mark off as soon as
     /// it has done its part, which may be before anybody has looked.
@@ -252,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// Objects have become free: has every instance looked at that others were in the way of.
+    /// Objects have become free, or the cluster another one: has every instance looked at that was refused for them.
     pub(super) fn wake_those_refused(&self) {
         let memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, slot) in memories.iter() {
@@ -331,7 +331,7 @@ impl Memory {
         self.waits.apis.store(missing, Ordering::Relaxed);
     }
 
-    /// Notes whether others have objects of the bundle.
+    /// Notes whether others have objects of the bundle, or it is not made for this cluster.
     pub(super) fn is_refused(&self, refused: bool) {
         self.waits.objects.store(refused, Ordering::Relaxed);
     }

@@ -31,6 +31,7 @@ use manifests::{
     },
     object::shortened,
 };
+use serde::Deserialize as _;
 
 pub use self::core::core;
 use self::{
@@ -92,6 +93,37 @@ pub struct Output<S> {
     pub recheck: Option<Timestamp>,
 }
 
+/// How many platform operators there are, by how they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Installed.
+    pub installed: usize,
+    /// Not installed, and for less than the patience.
+    pub missing: usize,
+    /// Not installed for longer.
+    pub late: usize,
+}
+
+/// Counts platform operators. Nothing if they cannot be listed.
+pub fn tally(input: &Input<'_>) -> Option<Tally> {
+    let operators = input.operators.as_ref().ok()?;
+    let counted = count(operators, input);
+    let late = counted.missing.iter().filter(|it| it.is_late).count();
+    Some(Tally {
+        installed: counted.all - counted.missing.len(),
+        missing: counted.missing.len() - late,
+        late,
+    })
+}
+
+/// What a ClusterOperator holds besides conditions; nothing where somebody has written something else.
+pub fn details(status: &ClusterOperatorStatus) -> Details {
+    let extension = status.extension.as_ref();
+    extension
+        .and_then(|extension| Details::deserialize(extension).ok())
+        .unwrap_or_default()
+}
+
 /// The status of the ClusterOperator, given the one before. `release` is what runs.
 pub fn cluster_operator(
     before: Option<&ClusterOperatorStatus>,
@@ -101,12 +133,7 @@ pub fn cluster_operator(
 ) -> Output<ClusterOperatorStatus> {
     let empty = ClusterOperatorStatus::default();
     let before = before.unwrap_or(&empty);
-    let details = before
-        .extension
-        .as_ref()
-        .and_then(|extension| serde_json::from_value(extension.clone()).ok())
-        .unwrap_or_default();
-    let found = decide(&Kept::of_cluster_operator(before), &details, input);
+    let found = decide(&Kept::of_cluster_operator(before), &details(before), input);
     let status = ClusterOperatorStatus {
         conditions: conditions::for_cluster_operator(before, &found.conditions, input.now),
         versions: versions(release),

@@ -73,6 +73,14 @@ pub struct Operator {
     pub unblocked_by: Option<String>,
 }
 
+impl Operator {
+    /// Whether it keeps a cluster of this release from being upgraded, by what is known of the newest one it runs on.
+    pub fn blocks(&self, release: Release) -> bool {
+        let newest = self.maximum.as_deref().map(maximum);
+        self.overridden.is_none() && matches!(newest, Some(Ok(newest)) if !newest.outlasts(release))
+    }
+}
+
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {

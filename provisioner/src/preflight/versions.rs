@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use convert::maxocp::{self, MaxOpenShiftVersion};
 use kube::Client;
 use manifests::{
     api::instance::{Constraint, Enforcement},
@@ -27,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The versions of the cluster, asked for now and then.
 pub struct Versions {
     client: Client,
-    /// `RELEASE_VERSION`, unless it says nothing.
+    /// Of the release payload, unless it says nothing.
     release: Option<String>,
     kubernetes: Mutex<Option<(Instant, Version)>>,
     is_openshift: Mutex<Option<(Instant, bool)>>,
@@ -35,7 +36,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Knows nothing yet. `release` is `RELEASE_VERSION` of the environment.
+    /// Knows nothing yet. `release` is the version of the release payload that this is a part of, if it is.
     pub fn new(client: Client, release: Option<String>) -> Self {
         Self {
             client,
@@ -129,6 +130,23 @@ impl Versions {
     }
 }
 
+/// What a catalog says of the newest OpenShift that a bundle runs on: the JSON text of each property. Nothing if it has
+/// none.
+pub fn said_by_catalog(listed: &[String]) -> Option<MaxOpenShiftVersion> {
+    let raw = match listed {
+        [] => return None,
+        [only] => only.trim_matches('"').to_owned(),
+        several => several.join(" and "),
+    };
+    let parsed = maxocp::parse(&raw);
+    Some(MaxOpenShiftVersion {
+        source: "the catalog".to_owned(),
+        version: parsed.as_ref().ok().copied(),
+        problem: parsed.err(),
+        raw,
+    })
+}
+
 /// Compares what the bundle demands of the cluster with the cluster.
 ///
 /// # Errors
@@ -211,6 +229,27 @@ fn keep<T>(cache: &Mutex<Option<(Instant, T)>>, value: T) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_catalog_names_a_release_or_something_that_is_none() {
+        let said = |listed: &[&str]| {
+            let listed: Vec<String> = listed.iter().map(|&it| it.to_owned()).collect();
+            said_by_catalog(&listed).map(|it| {
+                (
+                    it.raw.clone(),
+                    it.version.map(|version| version.to_string()),
+                )
+            })
+        };
+        let of =
+            |raw: &str, version: Option<&str>| Some((raw.to_owned(), version.map(str::to_owned)));
+        assert_eq!(said(&[]), None);
+        assert_eq!(said(&["\"4.12\""]), of("4.12", Some("4.12")));
+        assert_eq!(said(&["4.10"]), of("4.10", Some("4.10")));
+        assert_eq!(said(&["{}"]), of("{}", None));
+        let both = said(&["\"4.12\"", "\"4.13\""]);
+        assert_eq!(both, of("\"4.12\" and \"4.13\"", None));
+    }
 
     #[test]
     fn servers_name_their_version_in_many_ways() {

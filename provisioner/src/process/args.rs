@@ -25,8 +25,8 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 
 /// Installs operator bundles and keeps them as they were declared.
 ///
-/// Sources are reached through the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY. RELEASE_VERSION is the version of
-/// OpenShift, where there is one. POD_NAME names this process in events and in the Lease.
+/// Sources are reached through the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY. RELEASE_VERSION is read
+/// with --release-payload. POD_NAME names this process in events and in the Lease.
 #[derive(Debug, Parser)]
 #[command(
     name = "provisioner",
@@ -34,6 +34,7 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
     max_term_width = 100,
     args_override_self = true // as in Go: a manifest's flags can be overridden by adding some
 )]
+#[expect(clippy::struct_excessive_bools, reason = "flags are")]
 pub struct Args {
     /// The kubeconfig of the cluster; without it KUBECONFIG, ~/.kube/config, or what every pod is given
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
@@ -44,12 +45,12 @@ pub struct Args {
     #[arg(long, value_name = "NAMESPACE", value_parser = values::label, help_heading = "Cluster")]
     system_namespace: Option<String>,
 
-    /// What this process does: bundle, instance, platform, or none of them to serve content only
+    /// What this process does: bundle, instance, platform, aggregator, or none of them to serve content only
     #[arg(
         long,
         value_name = "NAMES",
         value_parser = values::controllers,
-        default_value = "bundle,instance,platform",
+        default_value = "bundle,instance,platform,aggregator",
         help_heading = "Cluster"
     )]
     controllers: Controllers,
@@ -87,6 +88,20 @@ pub struct Args {
         help_heading = "Platform operators"
     )]
     catalog_namespaces: Option<Vec<String>>,
+
+    /// This is a part of OpenShift's release payload: RELEASE_VERSION says which release the cluster runs, and the
+    /// cluster-version operator makes our ClusterOperators
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        value_name = "BOOL",
+        default_value_t = false,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set,
+        help_heading = "Platform operators"
+    )]
+    release_payload: bool,
 
     /// Kinds that the cluster may lack without harm, as Kind.group; replaces the built-in list
     #[arg(
@@ -349,6 +364,7 @@ impl Args {
             leader_elect,
             lease_duration,
             catalog_namespaces,
+            release_payload,
             optional_kinds,
             concurrency,
             resync,
@@ -409,6 +425,8 @@ impl Args {
             concurrency: usize::from(concurrency),
             persistent_store: persistent_storage,
             jobs: jobs.settings(),
+            release: release_payload.then(release).flatten(),
+            release_payload,
         };
         Ok(Configuration {
             kubeconfig,
@@ -450,6 +468,13 @@ fn access(authorities: &[PathBuf], mirrors: Option<PathBuf>) -> Result<unpacker:
         mirrors: mirrors.map_or(Ok(Mirrors::default()), values::mirrors)?,
         ..unpacker::Access::default()
     })
+}
+
+/// What a release payload says of itself.
+fn release() -> Option<String> {
+    std::env::var("RELEASE_VERSION")
+        .ok()
+        .filter(|release| !release.is_empty())
 }
 
 fn own_namespace() -> String {

@@ -79,7 +79,7 @@ pub fn context(
     let spool = || store.spool().to_owned();
     settings.unpack.spool.get_or_insert_with(spool);
     let (waker, woken) = mpsc::unbounded_channel();
-    let release = env::var("RELEASE_VERSION").ok();
+    let release = settings.release.clone();
     let context = Context {
         kinds: Arc::new(Kinds::new(client.clone())),
         watches: Arc::new(Watches::new(Arc::clone(&accounts), waker)),

@@ -18,7 +18,13 @@ use super::{
     Error, Fence, Task, args::Configuration, cluster, cluster::Woken, http, http::Service,
     leader::Label, lease, lease::Lease, log::Level, signals::Signals,
 };
-use crate::{bundle, catalogs, content, context::Context, instance, platform::operator, pulling};
+use crate::{
+    bundle, catalogs, content,
+    context::Context,
+    instance,
+    platform::{aggregator, operator},
+    pulling,
+};
 
 /// What runs; each part has a name to be called by when it ends too early.
 #[derive(Default)]
@@ -192,7 +198,8 @@ fn begin(
         let run = pulling::run(ctx.clone(), stop.clone());
         part(&mut parts.work, "the watch of how to pull", run);
     }
-    if follows || controllers.instance || controllers.platform {
+    let catalogs = controllers.platform || controllers.aggregator;
+    if follows || controllers.instance || catalogs {
         let kinds = ctx.kinds.clone();
         let kinds_stop = stop.clone();
         part(&mut parts.work, "the watch of definitions", async move {
@@ -208,9 +215,15 @@ fn begin(
             begun(run, began),
         );
     }
-    if controllers.platform {
+    if catalogs {
         let run = catalogs::run(ctx.clone(), stop.clone());
         part(&mut parts.work, "the catalogs", run);
+    }
+    if controllers.aggregator {
+        let run = aggregator::run(ctx.clone(), stop.clone());
+        part(&mut parts.work, "the aggregator", run);
+    }
+    if controllers.platform {
         let run = operator::run(ctx.clone(), stop.clone());
         part(&mut parts.work, "the controller of PlatformOperators", run);
     }

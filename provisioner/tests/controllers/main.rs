@@ -9,6 +9,7 @@
     reason = "what goes wrong fails the test by panicking"
 )]
 
+mod aggregator;
 mod api;
 mod apply;
 mod bundle;

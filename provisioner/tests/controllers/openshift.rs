@@ -45,7 +45,7 @@ async fn openshift(definitions: &[(&str, &str)]) -> Cluster {
 }
 
 /// The folder of the module that has OpenShift's definitions.
-fn module() -> PathBuf {
+pub(crate) fn module() -> PathBuf {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../tests/cluster/openshift/definitions.sh"
@@ -56,11 +56,11 @@ fn module() -> PathBuf {
     String::from_utf8(output.stdout).unwrap().trim_end().into()
 }
 
-const CLUSTER_VERSION: (&str, &str) = (
+pub(crate) const CLUSTER_VERSION: (&str, &str) = (
     "clusterversions.config.openshift.io",
     "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
 );
-const CLUSTER_OPERATOR: (&str, &str) = (
+pub(crate) const CLUSTER_OPERATOR: (&str, &str) = (
     "clusteroperators.config.openshift.io",
     "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
 );

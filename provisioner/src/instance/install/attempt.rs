@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, mem};
 
+use convert::facts::Facts;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
 use manifests::{
@@ -26,7 +27,7 @@ use crate::{
     inventory::{self, Entry, Inventory},
     overrides::Digests,
     plan::{self, Owner, Plan},
-    preflight::{self, Check, Findings, Problem},
+    preflight::{self, Check, Findings, Problem, versions},
 };
 
 /// The longest line of a list in the status, in characters.
@@ -162,16 +163,18 @@ async fn prepare<'a>(
         .map_err(|others| fail(claims::refusal(&others), Retry::Soon))?;
 
     let bundle = target.bundle.status.as_ref();
+    let digests = Digests::new(
+        bundle.and_then(|status| status.content_digest.as_deref()),
+        bundle.and_then(|status| status.resolved_source.as_ref()),
+    );
+    let facts = as_catalogs_say(converted.facts, digests, ctx);
     let input = preflight::Input {
         instance,
-        digests: Digests::new(
-            bundle.and_then(|status| status.content_digest.as_deref()),
-            bundle.and_then(|status| status.resolved_source.as_ref()),
-        ),
+        digests,
         owner: &owner,
         plan: &plan,
         inventory: &had,
-        facts: &converted.facts,
+        facts: &facts,
         client: &client,
         own: &ctx.client,
         kinds: &ctx.kinds,
@@ -184,7 +187,11 @@ async fn prepare<'a>(
     let mut findings = preflight::run(&input)
         .await
         .map_err(|error| soon(target, "the preflight checks could not be made", &error))?;
-    memory.is_refused(has(&findings.problems, Check::Ownership));
+    let is_wrong_cluster = has(&findings.problems, Check::ClusterVersion);
+    if is_wrong_cluster {
+        ctx.catalogs.want_refused(&facts.package);
+    }
+    memory.is_refused(is_wrong_cluster || has(&findings.problems, Check::Ownership));
     if target.way_back_from.is_some() {
         spare_definitions(&mut plan, &mut findings);
     }
@@ -206,6 +213,17 @@ async fn prepare<'a>(
         plan,
         claim,
     })
+}
+
+/// What a catalog says of the newest OpenShift counts before what the bundle says, for just this content.
+fn as_catalogs_say(mut facts: Facts, digests: Digests<'_>, ctx: &crate::context::Context) -> Facts {
+    let listed = digests
+        .image()
+        .and_then(|digest| ctx.catalogs.maximum(&facts.package, &facts.name, digest));
+    if let Some(said) = listed.and_then(|listed| versions::said_by_catalog(&listed)) {
+        facts.max_open_shift_version = Some(said);
+    }
+    facts
 }
 
 /// On the way back a definition stays as it is where the old one would not be safe.

@@ -74,6 +74,8 @@ fn flags_are_heeded() {
     let kinds: Vec<_> = settings.optional_kinds.into_iter().collect();
     assert_eq!(kinds, ["A.example.com", "B.example.com"]);
     assert!(settings.persistent_store);
+    assert!(!settings.release_payload);
+    assert_eq!(settings.release, None);
     assert_eq!(
         settings.unpack.limits.file,
         32 << 20,
@@ -83,6 +85,7 @@ fn flags_are_heeded() {
         bundle: false,
         instance: true,
         platform: false,
+        aggregator: false,
     };
     assert_eq!(configuration.controllers, instance_only);
     assert_eq!(configuration.lease, Some(Duration::from_secs(30)));
@@ -101,7 +104,7 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
     for (flag, expected) in [
         (
             "--controllers=bundles",
-            "write some of bundle, instance and platform, with commas between them, or none",
+            "write some of bundle, instance, platform and aggregator, with commas between them, or none",
         ),
         ("--system-namespace=Rukpak", "small letters"),
         ("--optional-kinds=servicemonitors", "write Kind.group"),

@@ -20,6 +20,10 @@ const MAX_MIRRORS: u64 = 2 << 20;
 
 /// Which controllers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "any of them may run without the others"
+)]
 pub(in crate::process) struct Controllers {
     /// That of Bundles.
     pub(in crate::process) bundle: bool,
@@ -27,6 +31,8 @@ pub(in crate::process) struct Controllers {
     pub(in crate::process) instance: bool,
     /// That of PlatformOperators, and the catalogs.
     pub(in crate::process) platform: bool,
+    /// What tells of all of these, and whether the cluster may be upgraded.
+    pub(in crate::process) aggregator: bool,
 }
 
 /// How log lines are written.
@@ -43,6 +49,7 @@ pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
         bundle: false,
         instance: false,
         platform: false,
+        aggregator: false,
     };
     if text == "none" {
         return Ok(controllers);
@@ -52,9 +59,10 @@ pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
             "bundle" => controllers.bundle = true,
             "instance" => controllers.instance = true,
             "platform" => controllers.platform = true,
+            "aggregator" => controllers.aggregator = true,
             other => {
                 return Err(format!(
-                    "there is no controller {other:?}; write some of bundle, instance and platform, with commas between them, or none"
+                    "there is no controller {other:?}; write some of bundle, instance, platform and aggregator, with commas between them, or none"
                 ));
             }
         }

@@ -3,7 +3,7 @@
 use manifests::api::install;
 
 use super::*;
-use crate::support::{SYSTEM, install_rights, own_kubeconfig};
+use crate::support::{Options, SYSTEM, install_rights, own_kubeconfig};
 
 #[tokio::test]
 async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
@@ -35,9 +35,11 @@ async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
     let server = Server::of(None, &package("tide", &bundles)).await;
     platform.want(json!({"package": {"name": "tide"}})).await;
     platform.serve("mine", &server).await;
-    let provisioner = platform
-        .start_with(Some(own_kubeconfig(cluster).await))
-        .await;
+    let options = Options {
+        kubeconfig: Some(own_kubeconfig(cluster).await),
+        ..Options::default()
+    };
+    let provisioner = platform.start_with(options).await;
     // What is installed takes more rights: an account's, or the second binding.
     let instances = platform.world.api::<BundleInstance>();
     wait_for(instances, "tide", "refused for its rights", |tide| {

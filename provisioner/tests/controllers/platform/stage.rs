@@ -35,11 +35,11 @@ impl Platform {
     }
 
     pub(crate) async fn start(&self) -> Provisioner {
-        self.start_with(None).await
+        self.start_with(Options::default()).await
     }
 
-    /// With this kubeconfig's rights.
-    pub(crate) async fn start_with(&self, kubeconfig: Option<String>) -> Provisioner {
+    /// The same, with more flags and environment.
+    pub(crate) async fn start_with(&self, mut options: Options) -> Provisioner {
         let folder = tempfile::tempdir().unwrap();
         let conf = folder.path().join("registries.conf");
         let text = format!(
@@ -47,14 +47,10 @@ impl Platform {
             self.world.registry.host()
         );
         std::fs::write(&conf, text).unwrap();
-        let options = Options {
-            flags: vec![
-                "--catalog-namespaces=catalogs".to_owned(),
-                format!("--registries-conf={}", conf.display()),
-            ],
-            kubeconfig,
-            ..Options::default()
-        };
+        options.flags.extend([
+            "--catalog-namespaces=catalogs".to_owned(),
+            format!("--registries-conf={}", conf.display()),
+        ]);
         Provisioner::start(self.world.cluster, options).await
     }
 

@@ -1,0 +1,292 @@
+//! The aggregator: tells the cluster how its platform operators are, and whether it may be upgraded.
+//!
+//! ```text
+//!  PlatformOperators, BundleInstances, ClusterVersion, ─┐
+//!  OperatorConditions, ClusterServiceVersions           ├─ follow ─ known ─┐
+//!  what is written, which others may edit               ┘                  ├─ decide ─ publish ─ ClusterOperators, or
+//!  catalogs, the clock ────────────────────────────────────────────────────┘                     the PlatformStatus
+//! ```
+//!
+//! One loop looks at all of it whenever any of it changes, a moment later, so that many changes are one. Nothing is asked
+//! at rest: each thing is watched while its kind is served, of each object as much is kept as decisions need, and time is
+//! waited for where it alone changes something. Where something cannot be watched the gate is closed, and says why.
+
+mod decide;
+mod follow;
+mod known;
+mod publish;
+mod read;
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use kube::runtime::watcher;
+use manifests::{
+    api::{config::CLUSTER_VERSION, platform_status::NAME},
+    openshift::{Release, maximum},
+    version,
+};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use self::{
+    decide::{Decided, Outside, Written, decide},
+    follow::Follow,
+    known::Facts,
+    publish::Memory,
+};
+use super::{
+    aggregate::{AGGREGATED, CORE},
+    gate::Seen,
+};
+use crate::context::Context;
+
+/// How long to wait for more after a change.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long to wait after something could not be written.
+const RETRY: Duration = Duration::from_secs(2);
+/// How many ClusterServiceVersions are listed at once: each may have a megabyte.
+const PAGE: u32 = 50;
+
+/// What the watches and the loop share.
+struct Shared {
+    ctx: Context,
+    facts: Mutex<Facts>,
+    changed: Notify,
+}
+
+/// Runs until `stop`.
+pub(crate) async fn run(ctx: Context, stop: CancellationToken) {
+    let shared = Shared {
+        ctx,
+        facts: Mutex::default(),
+        changed: Notify::new(),
+    };
+    tokio::select! {
+        () = shared.follow() => {}
+        () = shared.conclude() => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+impl Shared {
+    async fn follow(&self) {
+        let all = watcher::Config::default;
+        let only = |name: &str| all().fields(&format!("metadata.name={name}"));
+        let reported = async {
+            tokio::join!(
+                Box::pin(
+                    Follow {
+                        config: only(AGGREGATED),
+                        read: read::cluster_operator,
+                        place: |facts| &mut facts.aggregated,
+                    }
+                    .run(self)
+                ),
+                Box::pin(
+                    Follow {
+                        config: only(CORE),
+                        read: read::cluster_operator,
+                        place: |facts| &mut facts.core,
+                    }
+                    .run(self)
+                ),
+                Box::pin(
+                    Follow {
+                        config: only(NAME),
+                        read: read::status,
+                        place: |facts| &mut facts.status,
+                    }
+                    .run(self)
+                ),
+            )
+        };
+        let ours = async {
+            tokio::join!(
+                Box::pin(
+                    Follow {
+                        config: all(),
+                        read: read::operator,
+                        place: |facts| &mut facts.operators,
+                    }
+                    .run(self)
+                ),
+                Box::pin(
+                    Follow {
+                        config: all(),
+                        read: read::instance,
+                        place: |facts| &mut facts.instances,
+                    }
+                    .run(self)
+                ),
+            )
+        };
+        let others = async {
+            tokio::join!(
+                Box::pin(
+                    Follow {
+                        config: only(CLUSTER_VERSION),
+                        read: read::version,
+                        place: |facts| &mut facts.version,
+                    }
+                    .run(self)
+                ),
+                Box::pin(
+                    Follow {
+                        config: all(),
+                        read: read::refusal,
+                        place: |facts| &mut facts.refusals,
+                    }
+                    .run(self)
+                ),
+                Box::pin(
+                    Follow {
+                        // Copies in a thousand namespaces say nothing new.
+                        config: all().labels("!olm.copiedFrom").page_size(PAGE),
+                        read: read::service,
+                        place: |facts| &mut facts.services,
+                    }
+                    .run(self)
+                ),
+            )
+        };
+        tokio::join!(reported, ours, others);
+    }
+
+    /// Takes in what a watch tells.
+    fn change(&self, change: impl FnOnce(&mut Facts) -> bool) {
+        let is_news = change(&mut self.facts());
+        if is_news {
+            self.changed.notify_one();
+        }
+    }
+
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides and writes whenever something has changed.
+    async fn conclude(&self) {
+        let mut catalogs = self.ctx.catalogs.changes();
+        let mut versions = self.ctx.versions.changes();
+        let mut again: Option<Instant> = None;
+        let mut memory = Memory::default();
+        loop {
+            let in_time = async {
+                match again {
+                    Some(again) => sleep_until(again).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                _ = catalogs.changed() => {}
+                _ = versions.changed() => {}
+                () = in_time => {}
+            }
+            sleep(PAUSE).await;
+            catalogs.mark_unchanged();
+            versions.mark_unchanged();
+            again = self
+                .look(&mut memory)
+                .await
+                .map(|wait| Instant::now() + wait);
+        }
+    }
+
+    /// Decides and writes; when to look again, if nothing changes before.
+    async fn look(&self, memory: &mut Memory) -> Option<Duration> {
+        let ctx = &self.ctx;
+        let minor = if self.facts().aggregated.is_absent() {
+            let version = ctx.versions.kubernetes().await.ok();
+            version.map(|version| format!("{}.{}", version.major, version.minor))
+        } else {
+            None
+        };
+        let now = (ctx.now)();
+        let decided = self.decided(&memory.written(), minor, now)?;
+        ctx.catalogs.want_installed(decided.packages.clone());
+        self.count(&decided);
+        match self.publish(&decided, memory).await {
+            Ok(()) => decided.recheck.map(|at| until(at, now)),
+            Err(error) => {
+                debug!(%error, "what is concluded cannot be written; it is tried again");
+                Some(RETRY)
+            }
+        }
+    }
+
+    fn decided(&self, written: &Written, minor: Option<String>, now: Timestamp) -> Option<Decided> {
+        let settings = &self.ctx.settings;
+        let catalogs =
+            |package: &str, bundle: &str, digest: &str| self.seen(package, bundle, digest);
+        let newer = |package: &str, than: &str, release| self.newer(package, than, release);
+        let outside = Outside {
+            release: settings.release.as_deref(),
+            system_namespace: &settings.system_namespace,
+            catalogs: &catalogs,
+            newer: &newer,
+            written,
+            minor,
+            now,
+        };
+        decide(&self.facts(), &outside)
+    }
+
+    fn count(&self, decided: &Decided) {
+        let metrics = &self.ctx.metrics;
+        metrics.gate(&decided.verdict);
+        if let Some(tally) = decided.tally {
+            metrics.platform_operators(tally, &decided.operators);
+        }
+    }
+
+    /// What catalogs say of a bundle that is installed.
+    fn seen(&self, package: &str, bundle: &str, digest: &str) -> Seen {
+        let catalogs = &self.ctx.catalogs;
+        match catalogs.maximum(package, bundle, digest) {
+            Some(listed) if listed.is_empty() => Seen::Says(None),
+            Some(listed) => Seen::Says(Some(listed.join(" and "))),
+            None if catalogs.know(package) => Seen::Absent,
+            None => Seen::Away,
+        }
+    }
+
+    /// The newest version of a package that runs on a release and is newer than the one that is installed.
+    fn newer(&self, package: &str, than: &str, release: Release) -> Option<String> {
+        let than = version::tolerant(than).ok()?;
+        let offers = self.ctx.catalogs.offers(package, None);
+        let list = offers.list();
+        let bundles = list.iter().filter_map(|offer| match offer.answer {
+            catalog::choose::Answer::Package(package) => Some(package.bundles.values()),
+            _ => None,
+        });
+        bundles
+            .flatten()
+            .filter(|bundle| match bundle.max_openshift.as_slice() {
+                [only] => maximum(only).is_ok_and(|newest| newest.admits(release)),
+                // What says nothing promises nothing.
+                _ => false,
+            })
+            .filter(|bundle| bundle.needs.is_empty() && bundle.unreadable.is_none())
+            .map(|bundle| &bundle.version.version)
+            .filter(|version| version.pre.is_empty() && version.cmp_precedence(&than).is_gt())
+            .max_by(|a, b| a.cmp_precedence(b))
+            .map(ToString::to_string)
+    }
+}
+
+/// How long it is until then: not at all if it has passed.
+fn until(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

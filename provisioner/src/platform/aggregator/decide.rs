@@ -1,0 +1,284 @@
+//! From everything that is known to what is to be written. No I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use manifests::{
+    api::{
+        condition,
+        config::{CLUSTER_VERSION, ClusterOperator, ClusterOperatorStatus},
+        instance::BundleInstance,
+        platform_status::{Details, NAME, Platform},
+    },
+    openshift::{self, Release},
+};
+
+use super::known::{Facts, Known};
+use crate::{
+    overrides::Digests,
+    platform::{
+        aggregate::{self, AGGREGATED, Input, Output, Tally},
+        gate::{self, Cluster, Operator, Seen, Verdict, judge, remember},
+    },
+};
+
+/// What is known besides.
+pub(super) struct Outside<'a> {
+    /// What a release payload says of itself.
+    pub(super) release: Option<&'a str>,
+    pub(super) system_namespace: &'a str,
+    /// What catalogs say of the newest OpenShift that a bundle runs on: by package, name and digest.
+    pub(super) catalogs: &'a dyn Fn(&str, &str, &str) -> Seen,
+    /// The newest version that catalogs have of a package, and that runs on a release and is newer than a version.
+    pub(super) newer: &'a dyn Fn(&str, &str, Release) -> Option<String>,
+    /// What was written last.
+    pub(super) written: &'a Written,
+    /// The minor version of Kubernetes, where it is known.
+    pub(super) minor: Option<String>,
+    pub(super) now: Timestamp,
+}
+
+/// The statuses that were written last: what somebody has deleted since is not forgotten.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Written {
+    pub(super) aggregated: Option<ClusterOperatorStatus>,
+    pub(super) core: Option<ClusterOperatorStatus>,
+    pub(super) platform: Option<Platform>,
+}
+
+/// What follows.
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub(super) verdict: Verdict,
+    /// How many platform operators there are, unless they cannot be listed.
+    pub(super) tally: Option<Tally>,
+    /// Which there are, and whether each is installed.
+    pub(super) operators: BTreeMap<String, bool>,
+    /// Of which packages catalogs are to be asked.
+    pub(super) packages: BTreeSet<String>,
+    pub(super) report: Report,
+    /// When time alone changes any of it.
+    pub(super) recheck: Option<Timestamp>,
+}
+
+/// Where it is to be written.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// On OpenShift.
+    ClusterOperators {
+        aggregated: Box<ClusterOperatorStatus>,
+        core: Box<ClusterOperatorStatus>,
+    },
+    /// Elsewhere.
+    PlatformStatus(Box<Platform>),
+    /// There is neither, or it cannot be read.
+    Nowhere,
+}
+
+/// Decides, once every watch has told something.
+pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
+    if !facts.are_heard() {
+        return None;
+    }
+    let cluster = cluster(facts, outside.release);
+    let before = before(facts, outside.written);
+    let (maxima, packages) = match &cluster {
+        Cluster::OpenShift(_) => maxima(facts, outside, &before.catalog_maxima),
+        Cluster::Kubernetes => Default::default(),
+    };
+    let installed = installed(facts, &cluster, &maxima, outside);
+    let verdict = judge(&cluster, &installed, &errors(facts));
+    let known = facts.version.get(CLUSTER_VERSION);
+    let input = Input {
+        operators: match facts.operators.error() {
+            None => Ok(facts.operators.all().collect()),
+            Some(error) => Err(error),
+        },
+        instances: facts.instances.all().collect(),
+        is_installing: known.is_some_and(|cluster| !cluster.is_installed),
+        is_updating: known.is_some_and(|cluster| cluster.is_updating),
+        gate: &verdict,
+        catalog_maxima: maxima,
+        now: outside.now,
+    };
+    let (report, recheck) = report(facts, outside, &input);
+    let operators = facts.operators.all().map(|operator| {
+        let status = operator.status.as_ref();
+        let mut conditions = status.iter().flat_map(|status| &status.conditions);
+        let is_installed =
+            conditions.any(|it| it.type_ == condition::INSTALLED && it.status == "True");
+        (operator.name_any(), is_installed)
+    });
+    Some(Decided {
+        tally: aggregate::tally(&input),
+        operators: operators.collect(),
+        packages,
+        report,
+        recheck,
+        verdict,
+    })
+}
+
+/// The cluster, as far as upgrades go. A release payload knows by itself which release it is.
+fn cluster(facts: &Facts, release: Option<&str>) -> Cluster {
+    if facts.version.is_absent() {
+        return Cluster::Kubernetes;
+    }
+    let completed = |cluster: &openshift::Cluster| cluster.completed().map_err(str::to_owned);
+    let release = release.filter(|release| !openshift::is_placeholder(release));
+    Cluster::OpenShift(match (release, facts.version.error()) {
+        (Some(release), _) => completed(&openshift::Cluster::of_release(release)),
+        (None, Some(error)) => Err(error.to_owned()),
+        (None, None) => match facts.version.get(CLUSTER_VERSION) {
+            Some(cluster) => completed(cluster),
+            None => Err(format!(
+                "there is no ClusterVersion {CLUSTER_VERSION:?}, which says what the cluster runs"
+            )),
+        },
+    })
+}
+
+/// What could not be found out. Whether platform operators can be listed does not matter: what they have installed does.
+fn errors(facts: &Facts) -> Vec<String> {
+    [
+        facts.instances.error(),
+        facts.services.error(),
+        facts.refusals.error(),
+    ]
+    .into_iter()
+    .flatten()
+    .map(str::to_owned)
+    .collect()
+}
+
+/// What was written besides conditions. It is ours alone, so what was written last counts before what is there.
+fn before(facts: &Facts, written: &Written) -> Details {
+    if facts.aggregated.is_listed() {
+        let before = aggregated_before(facts, written);
+        return before.as_ref().map(aggregate::details).unwrap_or_default();
+    }
+    let before = platform_before(facts, written);
+    before.map(|before| before.details).unwrap_or_default()
+}
+
+fn aggregated_before(facts: &Facts, written: &Written) -> Option<ClusterOperatorStatus> {
+    let there = status_of(&facts.aggregated, AGGREGATED);
+    match (there, &written.aggregated) {
+        (Some(there), Some(written)) => Some(ClusterOperatorStatus {
+            extension: written.extension.clone(),
+            ..there
+        }),
+        (there, written) => there.or_else(|| written.clone()),
+    }
+}
+
+fn platform_before(facts: &Facts, written: &Written) -> Option<Platform> {
+    let there = facts.status.get(NAME).and_then(|it| it.status.clone());
+    match (there, &written.platform) {
+        (Some(there), Some(written)) => Some(Platform {
+            details: written.details.clone(),
+            ..there
+        }),
+        (there, written) => there.or_else(|| written.clone()),
+    }
+}
+
+fn status_of(known: &Known<ClusterOperator>, name: &str) -> Option<ClusterOperatorStatus> {
+    known.get(name).and_then(|it| it.status.clone())
+}
+
+/// What catalogs say of what is installed, and which packages that is.
+fn maxima(
+    facts: &Facts,
+    outside: &Outside<'_>,
+    before: &BTreeMap<String, String>,
+) -> (BTreeMap<String, String>, BTreeSet<String>) {
+    let mut packages = BTreeSet::new();
+    let seen = facts.instances.all().filter_map(|instance| {
+        let status = instance.status.as_ref()?;
+        let package = status.facts.package.as_deref()?;
+        let bundle = status.facts.cluster_service_version.as_deref()?;
+        let digest = Digests::of_installed(status).image()?;
+        packages.insert(package.to_owned());
+        let key = gate::identity(instance)?;
+        Some((key, (outside.catalogs)(package, bundle, digest)))
+    });
+    let maxima = remember(before, seen);
+    (maxima, packages)
+}
+
+/// All operators that are installed, whoever has installed them.
+fn installed(
+    facts: &Facts,
+    cluster: &Cluster,
+    maxima: &BTreeMap<String, String>,
+    outside: &Outside<'_>,
+) -> Vec<Operator> {
+    let refusal = |namespace: &str, name: Option<&str>| {
+        let name = format!("{namespace}/{}", name?);
+        facts.refusals.get(&name).cloned()
+    };
+    let instances = facts.instances.all().filter_map(|instance| {
+        let mut operator = Operator::of_instance(instance, maxima)?;
+        let facts = &instance.status.as_ref()?.facts;
+        let condition = facts.cluster_service_version.as_deref();
+        operator.refusal = refusal(&operator.namespace, condition);
+        operator.removed = removed(instance);
+        if let Cluster::OpenShift(Ok(release)) = cluster
+            && operator.blocks(*release)
+            && let (Some(package), Some(version)) = (&facts.package, &facts.version)
+        {
+            operator.unblocked_by = (outside.newer)(package, version, release.next());
+        }
+        Some(operator)
+    });
+    let services = facts.services.all().map(|service| Operator {
+        refusal: refusal(&service.namespace, Some(&service.name)),
+        ..service.clone()
+    });
+    instances.chain(services).collect()
+}
+
+/// What an instance uses of APIs that Kubernetes' next minor version does not serve, each in a sentence.
+fn removed(_instance: &BundleInstance) -> Vec<String> {
+    Vec::new()
+}
+
+fn report(facts: &Facts, outside: &Outside<'_>, input: &Input<'_>) -> (Report, Option<Timestamp>) {
+    if facts.aggregated.is_absent() {
+        if !facts.status.is_listed() {
+            return (Report::Nowhere, None);
+        }
+        let before = platform_before(facts, outside.written);
+        let before = before.as_ref();
+        let known = before.and_then(|before| before.cluster_minor.as_deref());
+        let minor = outside.minor.as_deref().or(known);
+        let Output { status, recheck } = aggregate::platform_status(before, input, minor);
+        return (Report::PlatformStatus(Box::new(status)), recheck);
+    }
+    if !facts.aggregated.is_listed() || !facts.core.is_listed() {
+        return (Report::Nowhere, None);
+    }
+    let before = aggregated_before(facts, outside.written);
+    let namespace = outside.system_namespace;
+    let aggregated =
+        aggregate::cluster_operator(before.as_ref(), input, namespace, outside.release);
+    let before = status_of(&facts.core, aggregate::CORE).or(outside.written.core.clone());
+    let listed = input.operators.as_ref().map(|_| ()).map_err(|error| *error);
+    let core = aggregate::core(
+        before.as_ref(),
+        listed,
+        namespace,
+        outside.release,
+        input.now,
+    );
+    let recheck = [aggregated.recheck, core.recheck].into_iter().flatten();
+    (
+        Report::ClusterOperators {
+            aggregated: Box::new(aggregated.status),
+            core: Box::new(core.status),
+        },
+        recheck.min(),
+    )
+}

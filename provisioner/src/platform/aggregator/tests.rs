@@ -1,0 +1,310 @@
+use manifests::{
+    api::{
+        config::{ClusterOperator, ClusterOperatorSpec},
+        instance::BundleInstance,
+    },
+    openshift::Cluster,
+};
+use serde_json::{Value, json};
+
+use super::{
+    decide::{Decided, Outside, Report, Written, decide},
+    known::{Facts, Known},
+    read,
+};
+use crate::platform::{aggregate::AGGREGATED, gate::Seen};
+
+/// Something that a watch tells.
+type Change = fn(&mut Facts) -> bool;
+
+/// A cluster of which everything is known: an OpenShift 4.12 with nothing installed.
+fn facts() -> Facts {
+    let mut facts = Facts::default();
+    facts.operators.list([].into());
+    facts.instances.list([].into());
+    let cluster = Cluster::of_release("4.12.3");
+    facts.version.list([("version".to_owned(), cluster)].into());
+    facts.refusals.list([].into());
+    facts.services.list([].into());
+    facts.aggregated.list([].into());
+    facts.core.list([].into());
+    facts.status.is_not_served();
+    facts
+}
+
+/// A BundleInstance with an installed bundle, after it was read.
+fn instance(name: &str, newest: &str) -> BundleInstance {
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let instance = serde_json::from_value(json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": name},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain",
+            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
+        },
+        "status": {
+            "installedBundleName": "b", "installNamespace": "ns", "package": name, "version": "1.0.0",
+            "clusterServiceVersion": format!("{name}.v1"), "maxOpenShiftVersion": newest,
+            "resolvedSource": {"type": "image", "image": {"ref": format!("quay.io/{name}@{digest}")}},
+            "inventory": {"count": 1, "kinds": []},
+        },
+    }));
+    read::instance(instance.unwrap()).unwrap()
+}
+
+struct Said {
+    catalogs: Seen,
+    release: Option<&'static str>,
+    written: Written,
+}
+
+impl Default for Said {
+    fn default() -> Self {
+        Self {
+            catalogs: Seen::Absent,
+            release: None,
+            written: Written::default(),
+        }
+    }
+}
+
+fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
+    let catalogs = |_: &str, _: &str, _: &str| said.catalogs.clone();
+    let newer =
+        |package: &str, than: &str, release| Some(format!("{package}-after-{than}-on-{release}"));
+    let outside = Outside {
+        release: said.release,
+        system_namespace: "system",
+        catalogs: &catalogs,
+        newer: &newer,
+        written: &said.written,
+        minor: None,
+        now: "2026-01-01T00:00:00Z".parse().unwrap(),
+    };
+    decide(facts, &outside)
+}
+
+/// Reason and message of the gate.
+fn gate(facts: &Facts, said: &Said) -> (&'static str, String) {
+    let verdict = decided(facts, said).unwrap().verdict;
+    (verdict.reason, verdict.message)
+}
+
+#[test]
+fn nothing_is_said_before_everything_was_heard() {
+    assert!(decided(&facts(), &Said::default()).is_some());
+    let forget: [fn(&mut Facts); 8] = [
+        |facts| facts.operators = Known::default(),
+        |facts| facts.instances = Known::default(),
+        |facts| facts.version = Known::default(),
+        |facts| facts.refusals = Known::default(),
+        |facts| facts.services = Known::default(),
+        |facts| facts.aggregated = Known::default(),
+        |facts| facts.core = Known::default(),
+        |facts| facts.status = Known::default(),
+    ];
+    for forget in forget {
+        let mut facts = facts();
+        forget(&mut facts);
+        assert!(decided(&facts, &Said::default()).is_none());
+    }
+}
+
+#[test]
+fn what_cannot_be_read_closes_the_gate_and_is_named() {
+    let broken: [(Change, &str); 5] = [
+        (
+            |facts| facts.instances.fails(&"no instances"),
+            "no instances",
+        ),
+        (|facts| facts.services.fails(&"no services"), "no services"),
+        (|facts| facts.refusals.fails(&"no refusals"), "no refusals"),
+        (|facts| facts.version.fails(&"no version"), "no version"),
+        (
+            |facts| facts.version.list([].into()),
+            "there is no ClusterVersion \"version\"",
+        ),
+    ];
+    for (break_it, words) in broken {
+        let mut facts = facts();
+        assert!(break_it(&mut facts));
+        let (reason, message) = gate(&facts, &Said::default());
+        assert_eq!(reason, "ErrorCheckingOperatorCompatibility");
+        assert!(message.contains(words), "{message}");
+    }
+    // What platform operators there are is not what the gate is about.
+    let mut facts = facts();
+    facts.operators.fails(&"no operators");
+    assert_eq!(gate(&facts, &Said::default()).0, "AsExpected");
+    let found = decided(&facts, &Said::default()).unwrap();
+    assert_eq!(found.tally, None);
+    let Report::ClusterOperators { core, .. } = found.report else {
+        panic!("there are ClusterOperators");
+    };
+    let degraded = core
+        .conditions
+        .iter()
+        .find(|it| it.type_ == "Degraded")
+        .unwrap();
+    assert_eq!(degraded.status, "True");
+}
+
+#[test]
+fn a_release_payload_knows_its_release_without_being_told() {
+    let mut facts = facts();
+    facts.instances.put("etcd".into(), instance("etcd", "4.13"));
+    facts.version.fails(&"nobody answers");
+    let of = |release| {
+        let said = Said {
+            release,
+            ..Said::default()
+        };
+        gate(&facts, &said).0
+    };
+    assert_eq!(of(None), "ErrorCheckingOperatorCompatibility");
+    assert_eq!(
+        of(Some("0.0.1-snapshot")),
+        "ErrorCheckingOperatorCompatibility"
+    );
+    assert_eq!(of(Some("4.12.9")), "AsExpected");
+    assert_eq!(of(Some("4.13.0")), "IncompatibleOperatorsInstalled");
+    facts.version.is_not_served();
+    let said = Said {
+        release: Some("4.13.0"),
+        ..Said::default()
+    };
+    assert_eq!(gate(&facts, &said).0, "AsExpected", "no OpenShift at all");
+}
+
+#[test]
+fn an_operator_asks_by_the_condition_of_its_name_in_its_namespace() {
+    for (name, reason) in [
+        ("ns/etcd.v1", "OperatorConditionsNotUpgradeable"),
+        ("ns/etcd.v2", "AsExpected"),
+        ("other/etcd.v1", "AsExpected"),
+        ("olm/moon.v1", "OperatorConditionsNotUpgradeable"),
+    ] {
+        let mut facts = facts();
+        facts.instances.put("etcd".into(), instance("etcd", "4.13"));
+        let service = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "spec": {},
+            "metadata": {"name": "moon.v1", "namespace": "olm", "annotations": {
+                "operatorframework.io/properties": json!({"properties": [
+                    {"type": "olm.maxOpenShiftVersion", "value": "4.13"},
+                ]}).to_string(),
+            }},
+        });
+        let service = read::service(serde_json::from_value(service).unwrap()).unwrap();
+        facts.services.put("olm/moon.v1".into(), service);
+        facts
+            .refusals
+            .put(name.into(), ("Busy".into(), "moving data".into()));
+        let (found, message) = gate(&facts, &Said::default());
+        assert_eq!(found, reason, "{name}: {message}");
+        assert_eq!(message.contains("Busy: moving data"), found != "AsExpected");
+    }
+}
+
+#[test]
+fn the_last_word_of_a_catalog_stays_while_it_is_away() {
+    let mut facts = facts();
+    facts.instances.put("etcd".into(), instance("etcd", "4.12"));
+    let says = |catalogs, written: &Written| {
+        let said = Said {
+            catalogs,
+            written: written.clone(),
+            ..Said::default()
+        };
+        let found = decided(&facts, &said).unwrap();
+        let Report::ClusterOperators { aggregated, .. } = found.report else {
+            panic!("there are ClusterOperators");
+        };
+        (found.verdict, *aggregated)
+    };
+    let nothing = Written::default();
+    let (verdict, _) = says(Seen::Away, &nothing);
+    assert_eq!(verdict.reason, "IncompatibleOperatorsInstalled");
+    let remedy = "upgrade it to etcd-after-1.0.0-on-4.13, which runs on 4.13";
+    assert!(verdict.message.contains(remedy), "{}", verdict.message);
+    let (verdict, status) = says(Seen::Says(Some("\"4.13\"".into())), &nothing);
+    assert_eq!(verdict.reason, "AsExpected");
+
+    // Of what was written by this process, whatever somebody has made of it.
+    let written = Written {
+        aggregated: Some(status.clone()),
+        ..Written::default()
+    };
+    assert_eq!(says(Seen::Away, &written).0.reason, "AsExpected");
+    assert_eq!(
+        says(Seen::Absent, &written).0.reason,
+        "IncompatibleOperatorsInstalled"
+    );
+    // Of what another one has written.
+    let there = |extension: Option<Value>| {
+        let mut operator = ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {});
+        operator.status = Some(status.clone());
+        operator.status.as_mut().unwrap().extension = extension;
+        operator
+    };
+    let mut others = facts_with(there(status.extension.clone()));
+    others
+        .instances
+        .put("etcd".into(), instance("etcd", "4.12"));
+    let away = Said {
+        catalogs: Seen::Away,
+        ..Said::default()
+    };
+    assert_eq!(gate(&others, &away).0, "AsExpected");
+    for odd in [json!("text"), json!({"catalogMaxima": 7}), json!([])] {
+        let mut odd = facts_with(there(Some(odd)));
+        odd.instances.put("etcd".into(), instance("etcd", "4.12"));
+        assert_eq!(gate(&odd, &away).0, "IncompatibleOperatorsInstalled");
+    }
+}
+
+fn facts_with(operator: ClusterOperator) -> Facts {
+    let mut facts = facts();
+    facts.aggregated.put(AGGREGATED.into(), operator);
+    facts
+}
+
+#[test]
+fn of_an_object_no_more_is_kept_than_is_needed() {
+    let instance = instance("etcd", "4.12");
+    assert_eq!(instance.spec.template.spec.source.image, None);
+    let status = instance.status.unwrap();
+    assert_eq!(status.inventory, None);
+    assert_eq!(status.facts.package.as_deref(), Some("etcd"));
+    let condition = json!({
+        "type": "Installed", "status": "False", "reason": "InstallFailed", "message": "x".repeat(30_000),
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let operator = serde_json::from_value(json!({
+        "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator", "metadata": {"name": "etcd"},
+        "spec": {"package": {"name": "etcd"}}, "status": {"conditions": [condition]},
+    }));
+    let operator = read::operator(operator.unwrap()).unwrap();
+    let conditions = operator.status.unwrap().conditions;
+    assert!(conditions[0].message.chars().count() <= 401);
+}
+
+#[test]
+fn without_cluster_operators_there_is_the_platform_status() {
+    let report = |aggregated: Change, status: Change| {
+        let mut facts = facts();
+        aggregated(&mut facts);
+        status(&mut facts);
+        match decided(&facts, &Said::default()).unwrap().report {
+            Report::ClusterOperators { .. } => "operators",
+            Report::PlatformStatus(_) => "status",
+            Report::Nowhere => "nowhere",
+        }
+    };
+    let listed: Change = |facts| facts.status.list([].into());
+    let absent: Change = |facts| facts.status.is_not_served();
+    let none: Change = |facts| facts.aggregated.is_not_served();
+    let failing: Change = |facts| facts.aggregated.fails(&"forbidden");
+    assert_eq!(report(|_| false, listed), "operators");
+    assert_eq!(report(none, listed), "status");
+    assert_eq!(report(none, absent), "nowhere");
+    assert_eq!(report(failing, listed), "nowhere");
+}

@@ -1,0 +1,140 @@
+//! The aggregator on control planes of their own, with OpenShift's own definitions of ClusterVersion and ClusterOperator.
+//!
+//! | row of the acceptance list | test |
+//! | --- | --- |
+//! | 44, 45, 46, 47, 48, 62, 63, 64 | [`days::the_cluster_is_told_of_its_platform_operators`] |
+//! | 4, 8, 13, 14 (nothing but `Upgradeable` says no), 20, 21 | [`gate::a_maximum_closes_the_gate_and_a_catalog_opens_it`] |
+//! | 1, 2, 6, 7, 28, 36 | [`gate::what_olm_has_installed_counts_and_its_copies_do_not`] |
+//! | 9, 12 on Kubernetes | [`elsewhere::a_cluster_without_cluster_operators_has_a_gate_as_well`] |
+//! | 31, 33 (nothing is said before everything is known) | [`days::the_cluster_is_told_of_its_platform_operators`] |
+//! | 65 (who makes it, who writes it) | [`payload::the_release_payload_makes_the_operators_and_names_the_release`] |
+//!
+//! What is concluded in every other row is a plain function, with tables beside it: `platform/aggregate`, `platform/gate`.
+
+mod days;
+mod elsewhere;
+mod gate;
+mod many;
+mod payload;
+
+use cluster::{Cluster, DryRun};
+use kube::{
+    Api, Resource,
+    api::{Patch, PatchParams},
+};
+use manifests::{
+    api::config::{ClusterOperator, ClusterOperatorStatus, OperatorStatusCondition},
+    yaml,
+};
+use provisioner::platform::aggregate::AGGREGATED;
+use serde_json::{Value, json};
+
+use crate::{
+    openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, module},
+    platform::stage::Platform,
+    support::wait_for,
+};
+
+/// Makes an OpenShift of a cluster that is being installed.
+async fn become_openshift(platform: &Platform) {
+    let cluster = platform.world.cluster;
+    for (name, file) in [CLUSTER_VERSION, CLUSTER_OPERATOR] {
+        let bytes = std::fs::read(module().join(file)).unwrap();
+        let definition = yaml::documents(&bytes).next().unwrap().unwrap();
+        cluster.apply(&definition, DryRun::No).await.unwrap();
+        cluster.wait_established(name).await.unwrap();
+    }
+    let version = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
+        "spec": {"clusterID": "00000000-0000-0000-0000-000000000000"},
+    });
+    cluster.apply(&version, DryRun::No).await.unwrap();
+}
+
+/// Says which versions the cluster has had, the newest first, as `Completed 4.12.7`.
+async fn history(cluster: &Cluster, entries: &[&str]) {
+    let entry = |text: &&str| {
+        let (state, version) = text.split_once(' ').unwrap();
+        json!({"state": state, "version": version, "image": "", "verified": true,
+               "startedTime": "2026-01-01T00:00:00Z", "completionTime": null})
+    };
+    let entries: Vec<Value> = entries.iter().map(entry).collect();
+    let desired = &entries[0]["version"];
+    let body = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
+        "status": {
+            "desired": {"version": desired, "image": ""}, "history": entries, "observedGeneration": 1,
+            "versionHash": "", "availableUpdates": null,
+        },
+    });
+    let api = Api::<manifests::api::config::ClusterVersion>::all(cluster.client().unwrap());
+    let params = PatchParams::apply("cluster-version-operator").force();
+    api.patch_status("version", &params, &Patch::Apply(body))
+        .await
+        .unwrap();
+}
+
+fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> Option<&'a OperatorStatusCondition> {
+    status.conditions.iter().find(|it| it.type_ == type_)
+}
+
+/// Waits until the aggregated ClusterOperator has such a condition, and returns it.
+async fn becomes(
+    platform: &Platform,
+    type_: &str,
+    status: &str,
+    reason: &str,
+    words: &str,
+) -> ClusterOperator {
+    operator_becomes(platform, AGGREGATED, (type_, status), reason, words).await
+}
+
+async fn operator_becomes(
+    platform: &Platform,
+    name: &str,
+    (type_, status): (&str, &str),
+    reason: &str,
+    words: &str,
+) -> ClusterOperator {
+    let what = format!("{type_}={status} {reason} {words}");
+    wait_for(
+        platform.world.api(),
+        name,
+        &what,
+        |operator: &ClusterOperator| {
+            let condition = find(operator.status.as_ref()?, type_)?;
+            let message = condition.message.as_deref().unwrap_or_default();
+            let is_it = condition.status == status
+                && condition.reason.as_deref() == Some(reason)
+                && message.contains(words);
+            is_it.then_some(())
+        },
+    )
+    .await
+}
+
+/// `CustomResourceDefinition` of a namespaced kind that takes everything.
+fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+            "versions": [{
+                "name": version, "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
+/// Changes any object as the administrator.
+async fn change<K>(platform: &Platform, name: &str, patch: Value)
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let api = platform.world.api::<K>();
+    api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+}

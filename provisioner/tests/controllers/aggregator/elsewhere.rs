@@ -1,0 +1,78 @@
+//! Clusters that are no OpenShift.
+
+use manifests::api::platform_status::{NAME, PlatformStatus};
+
+use super::*;
+use crate::{
+    catalogs::served::Server,
+    platform::stage::package,
+    support::{eventually, gone, has},
+};
+
+async fn status_becomes(
+    platform: &Platform,
+    what: &str,
+    type_: &str,
+    status: &str,
+) -> PlatformStatus {
+    wait_for(platform.world.api(), NAME, what, |it: &PlatformStatus| {
+        has(&it.status.as_ref()?.conditions, type_, status).then_some(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
+    let platform = Platform::new().await;
+    let provisioner = platform.start().await;
+    let told = status_becomes(&platform, "told", "Available", "True").await;
+    let told = told.status.unwrap();
+    let types: Vec<_> = told.conditions.iter().map(|it| &*it.type_).collect();
+    assert_eq!(
+        types,
+        ["Available", "Progressing", "Degraded", "Upgradeable"]
+    );
+    assert_eq!(told.cluster_minor.as_deref(), Some("1.36"));
+    assert_eq!((told.details.operators, told.details.installed), (0, 0));
+    assert!(told.details.first_available.is_some());
+
+    // A maximum means nothing here.
+    let mut bundles = platform.bundles("tide", &["1.0.0"]).await;
+    let maximum = json!({"type": "olm.maxOpenShiftVersion", "value": "4.1"});
+    bundles[0]["properties"]
+        .as_array_mut()
+        .unwrap()
+        .push(maximum);
+    let server = Server::of(None, &package("tide", &bundles)).await;
+    platform.serve("mine", &server).await;
+    platform.want(json!({"package": {"name": "tide"}})).await;
+    platform
+        .becomes("tide", "True", "InstallSuccessful", "")
+        .await;
+    let one = |it: &PlatformStatus| (it.status.as_ref()?.details.installed == 1).then_some(());
+    let told = wait_for(platform.world.api(), NAME, "one", one).await;
+    let told = told.status.unwrap();
+    assert!(has(&told.conditions, "Upgradeable", "True"), "{told:?}");
+    assert_eq!(told.details.concerns, []);
+
+    // It becomes an OpenShift: there is one gate.
+    become_openshift(&platform).await;
+    history(platform.world.cluster, &["Completed 4.12.0"]).await;
+    let may_not = "may not run on the next OpenShift Version: tide-system/tide";
+    becomes(
+        &platform,
+        "Upgradeable",
+        "True",
+        "IndeterminateOperatorsInstalled",
+        may_not,
+    )
+    .await;
+    gone(platform.world.api::<PlatformStatus>(), NAME).await;
+    eventually("no error", async || {
+        let lines = provisioner.lines();
+        let error = lines.iter().find(|line| line["level"] == "ERROR").cloned();
+        error.map_or(Ok(()), |error| Err(error.to_string()))
+    })
+    .await;
+    server.stop().await;
+}

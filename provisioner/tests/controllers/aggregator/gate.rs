@@ -1,0 +1,233 @@
+//! Whether the cluster may be upgraded, as bundles, catalogs and operators say.
+
+use kube::{ResourceExt as _, api::DeleteParams};
+use manifests::api::instance::BundleInstance;
+use unpacker::{Digest, registry::BundleImage};
+
+use super::*;
+use crate::{
+    catalogs::served::Server,
+    platform::stage::package,
+    support::{condition, image, instance, operator},
+};
+
+const READY: &str = "Ready for upgrade";
+const WILL_NOT: &str = "The following operators will not run on the next OpenShift Version: ";
+const INCOMPATIBLE: &str = "IncompatibleOperatorsInstalled";
+
+/// Publishes an operator whose bundle names its newest release, and gives image and digest.
+async fn publish(platform: &Platform, name: &str, newest: &str) -> (String, Digest) {
+    let properties = json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
+    let content = operator(name, "1.0.0", &[("metadata/properties.yaml", properties)]);
+    let image = platform
+        .world
+        .push(&format!("{name}:v1.0.0"), &content)
+        .await;
+    (image, BundleImage::new(&content).unwrap().digest())
+}
+
+/// A catalog in which the bundle names another one.
+fn listed(name: &str, (image, digest): &(String, Digest), newest: &str) -> Vec<Value> {
+    let (repository, _) = image.rsplit_once(':').unwrap();
+    package(
+        name,
+        &[json!({
+            "schema": "olm.bundle", "package": name, "name": format!("{name}.v1.0.0"),
+            "image": format!("{repository}@{digest}"),
+            "properties": [
+                {"type": "olm.package", "value": {"packageName": name, "version": "1.0.0"}},
+                {"type": "olm.csv.metadata", "value": {"displayName": name}},
+                {"type": "olm.maxOpenShiftVersion", "value": newest},
+            ],
+        })],
+    )
+}
+
+async fn is_open(platform: &Platform) {
+    becomes(platform, "Upgradeable", "True", "AsExpected", READY).await;
+}
+
+async fn is_closed(platform: &Platform, words: &str) -> String {
+    let operator = becomes(platform, "Upgradeable", "False", INCOMPATIBLE, words).await;
+    let status = operator.status.unwrap();
+    find(&status, "Upgradeable")
+        .unwrap()
+        .message
+        .clone()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
+    let platform = Platform::new().await;
+    become_openshift(&platform).await;
+    let cluster = platform.world.cluster;
+    history(cluster, &["Completed 4.11.9"]).await;
+    let tide = publish(&platform, "tide", "4.12").await;
+    let moon = publish(&platform, "moon", "4.10").await;
+    let provisioner = platform.start().await;
+    is_open(&platform).await;
+
+    // Whoever has made it: it counts. 4.12 runs on the next release, and not on the one after it.
+    platform
+        .world
+        .instance("tide", "registry", image(&tide.0))
+        .await;
+    platform
+        .world
+        .wait_instance("tide", "Installed", "True")
+        .await;
+    is_open(&platform).await;
+    history(cluster, &["Partial 4.12.0", "Completed 4.11.9"]).await;
+    is_open(&platform).await;
+    history(cluster, &["Completed 4.12.0", "Completed 4.11.9"]).await;
+    let message = is_closed(&platform, WILL_NOT).await;
+    let mut lines = message.lines();
+    assert_eq!(lines.next().unwrap(), format!("{WILL_NOT}tide-system/tide"));
+    let remedy = "no version that runs on 4.13 is known";
+    assert!(lines.next().unwrap().contains(remedy), "{message}");
+
+    // The catalog knows better, without a new bundle. It is asked although nobody chooses from it.
+    let raised = [listed("tide", &tide, "4.13"), listed("moon", &moon, "4.13")].concat();
+    let server = Server::of(None, &raised).await;
+    platform.serve("mine", &server).await;
+    is_open(&platform).await;
+
+    // So it does for what was refused.
+    platform
+        .world
+        .instance("moon", "registry", image(&moon.0))
+        .await;
+    platform
+        .world
+        .wait_instance("moon", "Installed", "True")
+        .await;
+    let both = |operator: &ClusterOperator| {
+        let details = operator.status.as_ref()?.extension.as_ref()?;
+        (details["catalogMaxima"].as_object()?.len() == 2).then_some(())
+    };
+    wait_for(platform.world.api(), AGGREGATED, "remembered", both).await;
+    is_open(&platform).await;
+
+    // While it is away, its last word stays: also for another process.
+    let address = server.stop().await;
+    drop(provisioner);
+    let provisioner = platform.start().await;
+    provisioner.says("a catalog cannot be read").await;
+    is_open(&platform).await;
+    let touched = json!({"metadata": {"annotations": {"touched": "yes"}}});
+    change::<BundleInstance>(&platform, "tide", touched).await;
+    is_open(&platform).await;
+
+    // It is back, and takes its word back.
+    let lowered = [listed("tide", &tide, "4.12"), listed("moon", &moon, "4.11")].concat();
+    let server = Server::of(Some(address), &lowered).await;
+    let names = format!("{WILL_NOT}moon-system/moon, tide-system/tide");
+    is_closed(&platform, &names).await;
+
+    // What it says counts for installations, too: this bundle's own word would let it in.
+    let instances = platform.world.api::<BundleInstance>();
+    instances
+        .delete("moon", &DeleteParams::default())
+        .await
+        .unwrap();
+    crate::support::gone(instances, "moon").await;
+    let again = instance("moon", "registry", image(&moon.0));
+    platform.world.create(&again).await;
+    let refused = platform
+        .world
+        .wait_instance("moon", "Installed", "False")
+        .await;
+    let status = refused.status.unwrap();
+    let said = &condition(&status.conditions, "Installed").unwrap().message;
+    assert!(said.contains("requires OpenShift <= 4.1"), "{said}");
+    is_closed(&platform, "tide-system/tide").await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_olm_has_installed_counts_and_its_copies_do_not() {
+    let platform = Platform::new().await;
+    become_openshift(&platform).await;
+    let cluster = platform.world.cluster;
+    history(cluster, &["Completed 4.12.0"]).await;
+    let _provisioner = platform.start().await;
+    is_open(&platform).await;
+
+    let services = definition(
+        "operators.coreos.com",
+        "v1alpha1",
+        "ClusterServiceVersion",
+        "clusterserviceversions",
+    );
+    cluster.apply(&services, DryRun::No).await.unwrap();
+    cluster
+        .wait_established("clusterserviceversions.operators.coreos.com")
+        .await
+        .unwrap();
+    let service = |namespace: &str, name: &str, newest: Option<&str>, labels: Value| {
+        let mut annotations = json!({"olm.operatorNamespace": "catalogs"});
+        if let Some(newest) = newest {
+            let properties =
+                json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
+            annotations["operatorframework.io/properties"] = properties.to_string().into();
+        }
+        json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+            "metadata": {"name": name, "namespace": namespace, "annotations": annotations, "labels": labels},
+            "spec": {"displayName": "x".repeat(1 << 16)},
+        })
+    };
+    // Two that do not say it, in their words and out of them.
+    platform
+        .world
+        .apply(&service("catalogs", "silent.v1", None, json!({})))
+        .await;
+    platform
+        .world
+        .apply(&service("catalogs", "odd.v1", Some("foo"), json!({})))
+        .await;
+    let may_not = "The following operators may not run on the next OpenShift Version: catalogs/odd.v1, catalogs/silent.v1";
+    let unknown = "IndeterminateOperatorsInstalled";
+    becomes(&platform, "Upgradeable", "True", unknown, may_not).await;
+    // One that blocks; and its copies, by their label, their annotation, and their status.
+    platform
+        .world
+        .apply(&service("catalogs", "etcd.v1", Some("4.12"), json!({})))
+        .await;
+    let copied = json!({"olm.copiedFrom": "catalogs"});
+    platform
+        .world
+        .apply(&service("default", "etcd.v1", Some("4.12"), copied))
+        .await;
+    platform
+        .world
+        .apply(&service("kube-system", "etcd.v1", Some("4.12"), json!({})))
+        .await;
+    let message = is_closed(&platform, "etcd.v1").await;
+    assert_eq!(
+        message.lines().next().unwrap(),
+        format!("{WILL_NOT}catalogs/etcd.v1")
+    );
+    // Its maximum is raised.
+    platform
+        .world
+        .apply(&service("catalogs", "etcd.v1", Some("4.13"), json!({})))
+        .await;
+    becomes(&platform, "Upgradeable", "True", unknown, may_not).await;
+    // OLM goes.
+    let definitions = platform.world.api::<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition>();
+    let name = services["metadata"]["name"].as_str().unwrap();
+    definitions
+        .delete(name, &DeleteParams::default())
+        .await
+        .unwrap();
+    is_open(&platform).await;
+    assert!(
+        definitions
+            .get_opt(name)
+            .await
+            .unwrap()
+            .is_none_or(|it| it.name_any() == name)
+    );
+}
