@@ -16,6 +16,7 @@ mod elsewhere;
 mod gate;
 mod many;
 mod payload;
+mod rights;
 
 use cluster::{Cluster, DryRun};
 use kube::{

@@ -40,6 +40,7 @@ pub(crate) struct Listed {
 }
 
 /// What the catalogs list at first.
+#[derive(Debug)]
 pub(crate) struct Day0 {
     pub(crate) tide: Listed,
     pub(crate) reef: Listed,
