@@ -27,9 +27,10 @@ $cargo clippy --locked --workspace --all-targets -- -D warnings
 step "the static binary of unpack Jobs"
 tests/static.sh
 
-step "control plane, and opm"
+step "control plane, opm and promtool"
 tests/cluster/build.sh >/dev/null
 tests/cluster/build.sh opm >/dev/null
+tests/cluster/promtool/promtool.sh --version >/dev/null
 
 if [ -n "${RUKPAK_CORPUS:-}" ]; then
 	step "tests, with the corpus in $RUKPAK_CORPUS"

@@ -21,7 +21,8 @@ if [ "${RUKPAK_E2E:-}" != node ]; then
 	step "image"
 	image/build.sh >/dev/null
 	step "node"
-	export RUKPAK_E2E=node RUKPAK_E2E_TESTS PATH=${up%/*}:$PATH # rukpak is there, too
+	RUKPAK_E2E_DEFINITIONS=$(tests/cluster/openshift/definitions.sh)
+	export RUKPAK_E2E=node RUKPAK_E2E_TESTS RUKPAK_E2E_DEFINITIONS PATH=${up%/*}:$PATH # rukpak is there, too
 	exec "$up" --node -- tests/e2e.sh "$@"
 fi
 

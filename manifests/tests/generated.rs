@@ -9,7 +9,10 @@ use std::{env, fs, path::Path};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use manifests::{
-    api::{definitions, install},
+    api::{
+        definitions,
+        install::{self, release},
+    },
     yaml,
 };
 
@@ -49,6 +52,41 @@ fn the_install_file_is_fresh() {
 fn the_file_for_openshift_is_fresh() {
     let text = install::openshift(&install::Options::default());
     fresh("install/openshift.yaml", &format!("{HEADER}{text}"));
+}
+
+#[test]
+fn the_file_for_prometheus_is_fresh() {
+    let text = install::monitoring(&install::Options::default());
+    fresh("install/monitoring.yaml", &format!("{HEADER}{text}"));
+}
+
+#[test]
+fn the_folder_for_a_release_payload_is_fresh_and_has_nothing_else() {
+    let options = release::options(install::Options::default().image);
+    let files = release::files(&options);
+    let mut expected: Vec<String> = Vec::new();
+    for release::File { name, text } in files {
+        fresh(&format!("release/{name}"), &format!("{HEADER}{text}"));
+        expected.push(name);
+    }
+    expected.sort();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("release");
+    let mut found: Vec<String> = fs::read_dir(folder)
+        .expect("the folder is there")
+        .map(|entry| entry.expect("it can be read").file_name())
+        .map(|name| name.into_string().expect("a name"))
+        .collect();
+    found.sort();
+    assert_eq!(
+        found, expected,
+        "run `make generate`, and remove what is too much"
+    );
+}
+
+#[test]
+fn what_a_day_0_needs_for_previews_is_fresh() {
+    let text = release::feature_gate();
+    fresh("day-0/feature-gate.yaml", &format!("{HEADER}{text}"));
 }
 
 fn fresh(path: &str, text: &str) {

@@ -445,15 +445,47 @@ mod tests {
     use super::*;
     use crate::platform::gate::{Cluster, judge};
 
-    #[test]
-    fn every_metric_is_described() {
-        let described = include_str!("../../docs/operations.md");
+    /// With one at least of everything that is counted.
+    fn with_all() -> Metrics {
         let metrics = Metrics::new();
         metrics.failed(Controller::Bundle, "UnpackFailed");
         metrics.pull_problems(Source::Proxy, 0);
         metrics.gate(&judge(&Cluster::Kubernetes, [], &[]));
         let installed = BTreeMap::from([("etcd".to_owned(), true)]);
         metrics.platform_operators(Tally::default(), &installed);
+        let key = Key {
+            namespace: "catalogs".to_owned(),
+            name: "mine".to_owned(),
+        };
+        metrics.catalog(&key, true);
+        metrics
+    }
+
+    #[test]
+    fn what_alerts_look_at_is_told() {
+        let rules = include_str!("../../manifests/install/monitoring.yaml");
+        let text = with_all().render();
+        let mut looked_at = 0;
+        for expression in rules.lines().filter_map(|line| line.split_once("expr: ")) {
+            let words = expression
+                .1
+                .split(|it: char| !(it.is_ascii_alphanumeric() || it == '_'));
+            for name in words.filter(|word| word.starts_with("rukpak_")) {
+                let sample = |line: &str| {
+                    let rest = line.strip_prefix(name);
+                    rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+                };
+                assert!(text.lines().any(sample), "{name}:\n{text}");
+                looked_at += 1;
+            }
+        }
+        assert!(looked_at >= 7, "{looked_at}");
+    }
+
+    #[test]
+    fn every_metric_is_described() {
+        let described = include_str!("../../docs/operations.md");
+        let metrics = with_all();
         let text = metrics.render();
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         for name in names.filter_map(|line| line.split(' ').next()) {

@@ -8,6 +8,7 @@
 )]
 
 mod acceptance {
+    mod alerts;
     mod architecture;
     mod cluster;
     mod corpus;

@@ -11,10 +11,12 @@
 mod e2e {
     mod bundle;
     mod commands;
+    mod day_0;
     mod install;
     mod job;
     mod lifecycle;
     mod machine;
+    mod platform;
     mod restart;
     mod sources;
     mod wait;

@@ -1,7 +1,18 @@
 //! What an admin applies: everything that the provisioner needs to run, in one file.
+//!
+//! ```text
+//!  Options ── documents(Target) ──┬── Kubernetes ── file, objects      + monitoring
+//!                                 ├── OpenShift ─── openshift          (monitoring included)
+//!                                 └── Payload ───── release: a folder for the cluster-version operator
+//! ```
+//!
+//! There is one description of all of them, in which a [`Target`] makes the differences, so that none can lag behind.
 
 mod admission;
+mod alerts;
+mod monitoring;
 mod openshift;
+pub mod release;
 mod rights;
 mod workload;
 
@@ -26,10 +37,40 @@ pub struct Options {
     pub replicas: u32,
 }
 
+/// What kind of cluster the objects are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// Any Kubernetes.
+    Kubernetes,
+    /// An OpenShift to which an admin adds the provisioner.
+    OpenShift,
+    /// An OpenShift that has it in its release payload, and whose cluster-version operator installs it.
+    Payload,
+}
+
+// === impl Target ===
+
+impl Target {
+    fn is_openshift(self) -> bool {
+        self != Self::Kubernetes
+    }
+}
+
 /// One object, and what an admin should know about it.
 struct Document {
     comment: Cow<'static, str>,
     object: Value,
+}
+
+// === impl Document ===
+
+impl Document {
+    fn new(comment: impl Into<Cow<'static, str>>, object: Value) -> Self {
+        Self {
+            comment: comment.into(),
+            object,
+        }
+    }
 }
 
 impl Default for Options {
@@ -42,22 +83,27 @@ impl Default for Options {
     }
 }
 
-/// All objects, in the order in which they can be applied.
+/// All objects for any Kubernetes, in the order in which they can be applied.
 pub fn objects(options: &Options) -> Vec<Value> {
-    documents(options)
+    documents(options, Target::Kubernetes)
         .into_iter()
         .map(|document| document.object)
         .collect()
 }
 
-/// The file.
+/// The file for any Kubernetes.
 pub fn file(options: &Options) -> String {
-    written(documents(options))
+    written(documents(options, Target::Kubernetes))
 }
 
-/// What is applied beside it on OpenShift.
+/// The file for OpenShift. It has everything, and is applied in place of the one for any Kubernetes.
 pub fn openshift(options: &Options) -> String {
-    written(openshift::documents(options))
+    written(documents(options, Target::OpenShift))
+}
+
+/// What is applied beside [`file`] where the Prometheus operator runs: what to scrape, and when to tell somebody.
+pub fn monitoring(options: &Options) -> String {
+    written(monitoring::documents(options, Target::Kubernetes))
 }
 
 fn written(documents: Vec<Document>) -> String {
@@ -73,37 +119,51 @@ fn written(documents: Vec<Document>) -> String {
     text
 }
 
-fn documents(options: &Options) -> Vec<Document> {
-    let mut documents = vec![namespace(options)];
-    documents.extend(definitions::all().into_iter().filter_map(|definition| {
-        Some(Document {
-            comment: "".into(),
-            object: serde_json::to_value(definition).ok()?,
-        })
-    }));
+fn documents(options: &Options, target: Target) -> Vec<Document> {
+    let mut documents = vec![namespace(options, target)];
+    documents.extend(
+        definitions::all().into_iter().filter_map(|definition| {
+            Some(Document::new("", serde_json::to_value(definition).ok()?))
+        }),
+    );
     documents.extend(rights::documents(options));
+    if target.is_openshift() {
+        documents.extend(openshift::documents(options));
+    }
     documents.extend(admission::documents());
-    documents.extend(workload::documents(options));
+    documents.extend(workload::documents(options, target));
+    if target.is_openshift() {
+        documents.extend(monitoring::documents(options, target));
+    }
     documents
 }
 
-fn namespace(options: &Options) -> Document {
-    Document {
-        comment: "The provisioner's namespace. Secrets and ConfigMaps that Bundles name belong here, too.".into(),
-        object: json!({
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {
-                "name": options.namespace,
-                "labels": labels_and(&[
-                    ("pod-security.kubernetes.io/enforce", "restricted"),
-                    ("pod-security.kubernetes.io/enforce-version", "latest"),
-                    ("pod-security.kubernetes.io/audit", "restricted"),
-                    ("pod-security.kubernetes.io/warn", "restricted"),
-                ]),
-            },
-        }),
+fn namespace(options: &Options, target: Target) -> Document {
+    let mut more = vec![
+        ("pod-security.kubernetes.io/enforce", "restricted"),
+        ("pod-security.kubernetes.io/enforce-version", "latest"),
+        ("pod-security.kubernetes.io/audit", "restricted"),
+        ("pod-security.kubernetes.io/warn", "restricted"),
+    ];
+    if target.is_openshift() {
+        // The cluster's own Prometheus looks nowhere else.
+        more.push(("openshift.io/cluster-monitoring", "true"));
     }
+    let mut object = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": options.namespace, "labels": labels_and(&more)},
+    });
+    if target == Target::Payload {
+        // On the nodes of the control plane, whatever selector the cluster has for projects; and among its own pods
+        // where CPUs are set apart for those.
+        release::annotate(&mut object, "openshift.io/node-selector", "");
+        release::annotate(&mut object, "workload.openshift.io/allowed", "management");
+    }
+    Document::new(
+        "The provisioner's namespace. Secrets and ConfigMaps that Bundles name belong here, too.",
+        object,
+    )
 }
 
 /// The labels of everything in the file, and more.
@@ -124,33 +184,4 @@ fn labels() -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kinds(options: &Options) -> Vec<String> {
-        let kind = |object: &Value| object["kind"].as_str().unwrap().to_owned();
-        objects(options).iter().map(kind).collect()
-    }
-
-    #[test]
-    fn a_disruption_budget_needs_something_to_keep() {
-        let budget = "PodDisruptionBudget".to_owned();
-        assert!(!kinds(&Options::default()).contains(&budget));
-        let several = Options {
-            replicas: 2,
-            ..Options::default()
-        };
-        assert!(kinds(&several).contains(&budget));
-        assert_eq!(kinds(&several).len(), kinds(&Options::default()).len() + 1);
-    }
-
-    #[test]
-    fn another_namespace_leaves_nothing_of_the_usual_one() {
-        let options = Options {
-            namespace: "elsewhere".to_owned(),
-            ..Options::default()
-        };
-        let text = file(&options) + &openshift(&options);
-        assert!(!text.contains("rukpak-system"), "{text}");
-    }
-}
+mod tests;

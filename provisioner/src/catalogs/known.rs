@@ -145,7 +145,7 @@ impl Known {
             && self
                 .catalogs
                 .values()
-                .all(|entry| entry.trouble.is_none() && entry.answer(package).is_ok())
+                .all(|entry| entry.trouble.is_none() && entry.read.as_ref().is_some_and(|it| it.knows_of(package)))
     }
 
     /// There is a catalog. What was read of another one of its name is forgotten.

@@ -18,6 +18,7 @@ mod elsewhere;
 mod gate;
 mod many;
 mod payload;
+mod rights;
 
 use std::{path::Path, process::Command};
 

@@ -6,6 +6,7 @@ mod install;
 mod platform;
 mod rows;
 mod rules;
+mod targets;
 
 use std::{path::PathBuf, process::Stdio};
 

@@ -24,6 +24,7 @@ mod catalogs;
 mod conflicts;
 mod kubernetes;
 mod openshift;
+mod rights;
 pub(crate) mod stage;
 mod upgrades;
 

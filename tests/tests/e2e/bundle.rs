@@ -30,9 +30,9 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Pushes its bundle with `rukpak push`, and these flags.
-    pub(crate) fn push(&self, image: &str, flags: &[&str]) {
-        push(self.folder().path(), image, flags);
+    /// Pushes its bundle with `rukpak push`, and these flags; what the image is called by its digest.
+    pub(crate) fn push(&self, image: &str, flags: &[&str]) -> String {
+        push(self.folder().path(), image, flags)
     }
 
     /// Its bundle.
@@ -133,8 +133,8 @@ impl<'a> Operator<'a> {
     }
 }
 
-/// Pushes a bundle's folder with `rukpak push`.
-pub(crate) fn push(folder: &Path, image: &str, flags: &[&str]) {
+/// Pushes a bundle's folder with `rukpak push`; what the image is called by its digest.
+pub(crate) fn push(folder: &Path, image: &str, flags: &[&str]) -> String {
     let mut command = Command::new("rukpak");
     command
         .args(["push", "--quiet", "--tls-verify=false"])
@@ -149,4 +149,6 @@ pub(crate) fn push(folder: &Path, image: &str, flags: &[&str]) {
         "{command:?}: {}",
         String::from_utf8_lossy(&output.stderr)
     );
+    let told = String::from_utf8(output.stdout).unwrap();
+    told.trim_end().to_owned()
 }

@@ -15,7 +15,10 @@ use manifests::api::{bundle::Bundle, instance::BundleInstance};
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
 
-use super::wait::{self, available, line};
+use super::{
+    day_0::{self, Day0},
+    wait::{self, available, line},
+};
 
 /// Where the provisioner is.
 pub(crate) const SYSTEM: &str = "rukpak-system";
@@ -33,6 +36,8 @@ pub(crate) static CORE_POD: RwLock<()> = RwLock::const_new(());
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) cluster: &'static Cluster,
+    /// What was there before it.
+    pub(crate) day_0: Day0,
 }
 
 /// The one of this test binary. Whoever asks first installs the provisioner.
@@ -45,12 +50,13 @@ pub(crate) async fn world() -> &'static World {
                 "there is no node here: run `make e2e`, which starts one"
             );
             let cluster = Cluster::shared().await.unwrap();
+            let day_0 = day_0::declare(cluster).await;
             let file = concat!(
                 env!("CARGO_MANIFEST_DIR"),
                 "/../manifests/install/rukpak.yaml"
             );
             kubectl(cluster, &["apply", "--server-side", "-f", file]);
-            let world = World { cluster };
+            let world = World { cluster, day_0 };
             wait::until(world.of::<Deployment>(SYSTEM), CORE, "Available", available).await;
             world
         })

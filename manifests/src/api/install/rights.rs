@@ -6,6 +6,12 @@ use super::{CONTENT_CLIENT, Document, Options, labels, labels_and};
 use crate::api::GROUP;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+const PLATFORM_GROUP: &str = "platform.openshift.io";
+const OLM_GROUP: &str = "operators.coreos.com";
+/// What it takes to know what there is.
+pub(super) const WATCH: [&str; 3] = ["get", "list", "watch"];
+/// The ClusterRole to read the secrets of catalogs with.
+pub(super) const CATALOG_SECRETS: &str = "catalog-pull-secrets";
 /// The provisioner's ServiceAccount.
 pub(super) const ACCOUNT: &str = "provisioner";
 /// The ServiceAccount of unpack Jobs.
@@ -85,23 +91,56 @@ fn content_client(options: &Options) -> Vec<Document> {
     documents
 }
 
-/// What the provisioner itself needs, and no more.
-fn own(options: &Options) -> [Document; 4] {
-    let cluster = json!([
+/// What the provisioner itself needs in the whole cluster.
+fn own_rules() -> Value {
+    json!([
         rule(
             GROUP,
             &["bundles"],
             &["get", "list", "watch", "create", "patch", "delete"]
         ),
+        // They are created for PlatformOperators.
         rule(
             GROUP,
             &["bundleinstances"],
-            &["get", "list", "watch", "patch"]
+            &["get", "list", "watch", "create", "patch"]
         ),
         rule(
             GROUP,
             &["bundles/status", "bundleinstances/status"],
             &["get", "patch"]
+        ),
+        rule(
+            GROUP,
+            &["platformstatuses"],
+            &["get", "list", "watch", "create", "delete"]
+        ),
+        rule(GROUP, &["platformstatuses/status"], &["get", "update"]),
+        rule(
+            PLATFORM_GROUP,
+            &["platformoperators"],
+            &["get", "list", "watch", "patch"]
+        ),
+        rule(
+            PLATFORM_GROUP,
+            &["platformoperators/status"],
+            &["get", "patch"]
+        ),
+        // Their BundleInstances hold up their removal, which some clusters ask this right for.
+        rule(
+            PLATFORM_GROUP,
+            &["platformoperators/finalizers"],
+            &["update"]
+        ),
+        rule(
+            OLM_GROUP,
+            &[
+                "catalogsources",
+                "clusterserviceversions",
+                "operatorconditions",
+                "subscriptions"
+            ],
+            &WATCH
         ),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
@@ -113,20 +152,16 @@ fn own(options: &Options) -> [Document; 4] {
         rule(
             "apiextensions.k8s.io",
             &["customresourcedefinitions"],
-            &["get", "list", "watch"]
+            &WATCH
         ),
-        rule(
-            "apiregistration.k8s.io",
-            &["apiservices"],
-            &["get", "list", "watch"]
-        ),
-        rule(
-            "config.openshift.io",
-            &["clusterversions"],
-            &["get", "list", "watch"]
-        ),
+        rule("apiregistration.k8s.io", &["apiservices"], &WATCH),
+        rule("config.openshift.io", &["clusterversions"], &WATCH),
         rule("", &["namespaces"], &["get"]),
-    ]);
+    ])
+}
+
+/// What the provisioner itself needs, and no more.
+fn own(options: &Options) -> [Document; 4] {
     let system = json!([
         rule(
             "",
@@ -147,7 +182,7 @@ fn own(options: &Options) -> [Document; 4] {
         ),
         // Those of unpack Jobs are read; those of the provisioner get the label of the one that works.
         rule("", &["pods"], &["get", "list", "watch", "patch"]),
-        rule("", &["events"], &["get", "list", "watch"]),
+        rule("", &["events"], &WATCH),
         rule(
             "coordination.k8s.io",
             &["leases"],
@@ -157,7 +192,7 @@ fn own(options: &Options) -> [Document; 4] {
     [
         Document {
             comment: "What the provisioner itself needs, in the whole cluster ...".into(),
-            object: cluster_role(ACCOUNT, &labels(), &cluster),
+            object: cluster_role(ACCOUNT, &labels(), &own_rules()),
         },
         Document {
             comment: "".into(),
@@ -216,8 +251,23 @@ fn install_anything(options: &Options) -> [Document; 2] {
 }
 
 /// Roles to be bound by an admin.
-fn people(options: &Options) -> [Document; 5] {
+fn people(options: &Options) -> [Document; 6] {
     [
+        Document {
+            comment: format!(
+                "Lets the provisioner read the Secrets that CatalogSources of one namespace name in spec.secrets. Where catalogs\n\
+                 are, bind it a namespace at a time; in its own namespace it needs no binding:\n\
+                 kubectl create rolebinding provisioner-catalogs --namespace NAMESPACE \\\n\
+                 \x20 --clusterrole {CATALOG_SECRETS} --serviceaccount {}:{ACCOUNT}",
+                options.namespace
+            )
+            .into(),
+            object: cluster_role(
+                CATALOG_SECRETS,
+                &labels(),
+                &json!([rule("", &["secrets"], &["get"])]),
+            ),
+        },
         Document {
             comment: format!(
                 "Lets the provisioner act as the ServiceAccounts of one namespace, for BundleInstances with spec.serviceAccount,\n\
@@ -284,17 +334,20 @@ fn people(options: &Options) -> [Document; 5] {
             object: cluster_role(
                 "bundleinstances-view",
                 &labels_and(&[(&format!("{RBAC}/aggregate-to-view"), "true")]),
-                &json!([rule(
-                    GROUP,
-                    &[
-                        "bundleinstances",
-                        "bundles",
-                        "bundleinstances/status",
-                        "bundles/status",
-                        "platformstatuses"
-                    ],
-                    &["get", "list", "watch"]
-                )]),
+                &json!([
+                    rule(
+                        GROUP,
+                        &[
+                            "bundleinstances",
+                            "bundles",
+                            "bundleinstances/status",
+                            "bundles/status",
+                            "platformstatuses"
+                        ],
+                        &WATCH
+                    ),
+                    rule(PLATFORM_GROUP, &["platformoperators"], &WATCH),
+                ]),
             ),
         },
     ]

@@ -3,25 +3,29 @@
 use serde_json::{Value, json};
 
 use super::{
-    Document, Options, labels, labels_and,
+    Document, Options, Target, labels, labels_and, release,
     rights::{ACCOUNT, UNPACK},
 };
-use crate::api::labels as names;
+use crate::{api::labels as names, object::mapping};
 
 /// The name of the Deployment and its Service, as in rukpak.
 const NAME: &str = "core";
 /// The Service of all replicas.
-const METRICS: &str = "core-metrics";
+pub(super) const METRICS: &str = "core-metrics";
+/// The port of the metrics.
+pub(super) const METRICS_PORT: &str = "metrics";
 /// Where content is stored.
 const STORAGE: &str = "/var/cache/bundles";
+/// What the pods are admitted by on OpenShift.
+const SCC: &str = "restricted-v2";
 /// Nobody, in images without a user database.
 const USER: u32 = 65532;
 
-pub(super) fn documents(options: &Options) -> Vec<Document> {
+pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
     let mut documents = vec![
         Document {
             comment: "The provisioner. Its store is a cache: what is lost is fetched again.".into(),
-            object: deployment(options),
+            object: deployment(options, target),
         },
         Document {
             comment: "Where content is downloaded from, and sent to: the one provisioner that works, which labels its own pod.".into(),
@@ -38,7 +42,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                 METRICS,
                 options,
                 &selector(),
-                &json!({"name": "metrics", "port": 8080, "targetPort": "metrics", "protocol": "TCP"}),
+                &json!({"name": METRICS_PORT, "port": 8080, "targetPort": METRICS_PORT, "protocol": "TCP"}),
             ),
         },
         Document {
@@ -52,7 +56,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
                     "policyTypes": ["Ingress"],
                     "ingress": [{"ports": [
                         {"port": "https", "protocol": "TCP"},
-                        {"port": "metrics", "protocol": "TCP"},
+                        {"port": METRICS_PORT, "protocol": "TCP"},
                     ]}],
                 },
             }),
@@ -84,7 +88,50 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     documents
 }
 
-fn deployment(options: &Options) -> Value {
+fn deployment(options: &Options, target: Target) -> Value {
+    let mut pod = json!({
+        "serviceAccountName": ACCOUNT,
+        "automountServiceAccountToken": true,
+        "securityContext": security(target),
+        "terminationGracePeriodSeconds": 30,
+        // Where there are several, on several nodes if that can be.
+        "topologySpreadConstraints": [{
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": selector()},
+        }],
+        "containers": [container(options, target)],
+        "volumes": [
+            {"name": "store", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    });
+    let mut metadata_of_pods =
+        json!({"labels": labels_and(&[("app.kubernetes.io/component", NAME)])});
+    if target.is_openshift() {
+        // Whatever else the account may use one day: this is enough.
+        release::annotate_metadata(&mut metadata_of_pods, "openshift.io/required-scc", SCC);
+    }
+    if target == Target::Payload {
+        release::annotate_metadata(
+            &mut metadata_of_pods,
+            "target.workload.openshift.io/management",
+            "{\"effect\": \"PreferredDuringScheduling\"}",
+        );
+        // The cluster is not born without it, and there may be no other nodes yet.
+        mapping(&mut pod).extend(
+            [
+                ("priorityClassName", json!("system-cluster-critical")),
+                (
+                    "nodeSelector",
+                    json!({"node-role.kubernetes.io/control-plane": ""}),
+                ),
+                ("tolerations", tolerations()),
+            ]
+            .map(|(field, value)| (field.to_owned(), value)),
+        );
+    }
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -92,54 +139,63 @@ fn deployment(options: &Options) -> Value {
         "spec": {
             "replicas": options.replicas,
             "selector": {"matchLabels": selector()},
-            "template": {
-                "metadata": {"labels": labels_and(&[("app.kubernetes.io/component", NAME)])},
-                "spec": {
-                    "serviceAccountName": ACCOUNT,
-                    "automountServiceAccountToken": true,
-                    "securityContext": {
-                        "runAsNonRoot": true,
-                        "runAsUser": USER,
-                        "runAsGroup": USER,
-                        "fsGroup": USER,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
-                    "terminationGracePeriodSeconds": 30,
-                    // Where there are several, on several nodes if that can be.
-                    "topologySpreadConstraints": [{
-                        "maxSkew": 1,
-                        "topologyKey": "kubernetes.io/hostname",
-                        "whenUnsatisfiable": "ScheduleAnyway",
-                        "labelSelector": {"matchLabels": selector()},
-                    }],
-                    "containers": [container(options)],
-                    "volumes": [
-                        {"name": "store", "emptyDir": {}},
-                        {"name": "tmp", "emptyDir": {}},
-                    ],
-                },
-            },
+            "template": {"metadata": metadata_of_pods, "spec": pod},
         },
     })
 }
 
-fn container(options: &Options) -> Value {
+/// Nobody's user. OpenShift gives each namespace users and groups of its own, and the constraints called [`SCC`] take no
+/// others: there, none must be named.
+fn security(target: Target) -> Value {
+    let mut security = json!({
+        "runAsNonRoot": true,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    if !target.is_openshift() {
+        for field in ["runAsUser", "runAsGroup", "fsGroup"] {
+            mapping(&mut security).insert(field.to_owned(), USER.into());
+        }
+    }
+    security
+}
+
+/// Nodes of the control plane take few pods, and one that is lost is given up after two minutes, as OpenShift's own.
+fn tolerations() -> Value {
+    let taint = |key, effect| json!({"key": key, "operator": "Exists", "effect": effect});
+    let lost = |key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 120});
+    json!([
+        taint("node-role.kubernetes.io/control-plane", "NoSchedule"),
+        taint("node-role.kubernetes.io/master", "NoSchedule"),
+        lost("node.kubernetes.io/unreachable"),
+        lost("node.kubernetes.io/not-ready"),
+    ])
+}
+
+fn container(options: &Options, target: Target) -> Value {
     let namespace = &options.namespace;
+    let mut args = vec![
+        format!("--system-namespace={namespace}"),
+        format!("--storage-dir={STORAGE}"),
+        format!("--http-external-address=https://{NAME}.{namespace}.svc"),
+        format!("--unpack-image={}", options.image),
+        "--leader-elect".to_owned(),
+    ];
+    let mut env = vec![
+        json!({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}),
+    ];
+    if target == Target::Payload {
+        args.push("--release-payload".to_owned());
+        env.push(json!({"name": "RELEASE_VERSION", "value": release::VERSION}));
+    }
     json!({
         "name": "provisioner",
         "image": options.image,
         "command": ["/provisioner"],
-        "args": [
-            format!("--system-namespace={namespace}"),
-            format!("--storage-dir={STORAGE}"),
-            format!("--http-external-address=https://{NAME}.{namespace}.svc"),
-            format!("--unpack-image={}", options.image),
-            "--leader-elect",
-        ],
-        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "args": args,
+        "env": env,
         "ports": [
             {"name": "https", "containerPort": 8443, "protocol": "TCP"},
-            {"name": "metrics", "containerPort": 8080, "protocol": "TCP"},
+            {"name": METRICS_PORT, "containerPort": 8080, "protocol": "TCP"},
             {"name": "probes", "containerPort": 8081, "protocol": "TCP"},
         ],
         "livenessProbe": {

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use clap::CommandFactory as _;
 
 use super::*;
@@ -139,13 +141,28 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn the_install_file_has_flags_that_are_known() {
-    let folder = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../manifests/install/rukpak.yaml"
-    );
-    let text = std::fs::read(folder).unwrap();
-    let pod = manifests::yaml::documents(&text)
+fn the_install_files_have_flags_that_are_known() {
+    for (file, is_of_payload) in [
+        ("install/rukpak.yaml", false),
+        ("install/openshift.yaml", false),
+        (
+            "release/0000_50_cluster-platform-operator-manager_06-deployment.yaml",
+            true,
+        ),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../manifests")
+            .join(file);
+        let configuration = flags_are_known(&std::fs::read(path).unwrap());
+        assert_eq!(
+            configuration.settings.release_payload, is_of_payload,
+            "{file}"
+        );
+    }
+}
+
+fn flags_are_known(text: &[u8]) -> Configuration {
+    let pod = manifests::yaml::documents(text)
         .map(Result::unwrap)
         .find(|object| object["kind"] == "Deployment")
         .unwrap();
@@ -170,6 +187,7 @@ fn the_install_file_has_flags_that_are_known() {
     );
     let patience = pod["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64();
     assert!(configuration.grace.as_secs() < patience.unwrap());
+    configuration
 }
 
 #[test]

@@ -4,59 +4,12 @@ use super::*;
 
 use manifests::api::install;
 
-/// Applies the documents of an install file, Deployments and the like aside.
-async fn install(lab: &Lab, text: &str, kinds: &[&str]) {
-    for document in yaml::documents(text.as_bytes()) {
-        let document: Value = document.unwrap();
-        let kind = document["kind"].as_str().unwrap_or_default();
-        if kinds.contains(&kind) {
-            lab.apply(&document).await;
-        }
-    }
-}
-
-/// A kubeconfig with a token of the provisioner's own account.
-async fn own_kubeconfig(lab: &Lab) -> String {
-    use k8s_openapi::api::{
-        authentication::v1::{TokenRequest, TokenRequestSpec},
-        core::v1::ServiceAccount,
-    };
-    let accounts: Api<ServiceAccount> =
-        Api::namespaced(lab.cluster.client().unwrap(), support::SYSTEM);
-    let request = TokenRequest {
-        spec: Some(TokenRequestSpec::default()),
-        ..TokenRequest::default()
-    };
-    let params = kube::api::PostParams::default();
-    let answer = accounts
-        .create_token_request("provisioner", &params, &request)
-        .await
-        .unwrap();
-    let text = std::fs::read(lab.cluster.kubeconfig_path()).unwrap();
-    let mut kubeconfig: Value = yaml::documents(&text).next().unwrap().unwrap();
-    kubeconfig["users"][0]["user"] = json!({"token": answer.status.unwrap().token});
-    kubeconfig.to_string()
-}
-
 #[tokio::test]
 async fn the_rights_of_the_file_for_openshift_suffice_and_without_them_everything_else_works() {
     let lab = Lab::new().await;
     lab.openshift().await;
-    let rights = [
-        "ServiceAccount",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Role",
-        "RoleBinding",
-    ];
     let options = install::Options::default();
-    install(&lab, &install::file(&options), &rights).await;
-    // With all rights there would be nothing to see.
-    lab.delete(&json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": "provisioner-install-anything"},
-    }))
-    .await;
+    support::install_rights(&lab.cluster, &install::file(&options)).await;
     let registry = Registry::start(Auth::Anonymous, None);
     push(&registry.image("app:v1"), &content("one"), &insecure()).await;
     lab.apply(&image_config(
@@ -68,8 +21,11 @@ async fn the_rights_of_the_file_for_openshift_suffice_and_without_them_everythin
         kubeconfig: Some(kubeconfig),
         ..Options::default()
     };
-    let provisioner =
-        Provisioner::start(&lab.cluster, options_of(own_kubeconfig(&lab).await)).await;
+    let provisioner = Provisioner::start(
+        &lab.cluster,
+        options_of(support::own_kubeconfig(&lab.cluster).await),
+    )
+    .await;
     let line = provisioner
         .says("cannot follow the cluster in pulling")
         .await;
@@ -91,9 +47,14 @@ async fn the_rights_of_the_file_for_openshift_suffice_and_without_them_everythin
     lab.unpacked(&name).await;
     drop(provisioner);
 
-    install(&lab, &install::openshift(&options), &rights).await;
-    let provisioner =
-        Provisioner::start(&lab.cluster, options_of(own_kubeconfig(&lab).await)).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "openshift-marketplace"}});
+    lab.apply(&namespace).await;
+    support::install_rights(&lab.cluster, &install::openshift(&options)).await;
+    let provisioner = Provisioner::start(
+        &lab.cluster,
+        options_of(support::own_kubeconfig(&lab.cluster).await),
+    )
+    .await;
     lab.unpacked(&bundle).await;
     provisioner.says("pulling follows the cluster").await;
     let refused = |line: &Value| line["message"] == "cannot follow the cluster in pulling";

@@ -1,0 +1,205 @@
+//! The folder that goes into an OpenShift release payload, where the cluster-version operator installs what is in it.
+//!
+//! A file's name says when its objects are applied: `0000_50_…` after all that a cluster needs to run, and within it by
+//! number; what is scraped comes at `0000_90_…`, after the definitions of that. All objects are annotated with the clusters
+//! they are for. `image-references` tells whoever builds a payload which images stand in the files, to be replaced by the
+//! payload's own; [`VERSION`] is replaced by the payload's version.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::{Document, Options, Target};
+use crate::{
+    api::{
+        config::ObjectReference,
+        config::{ClusterOperator, ClusterOperatorSpec, ClusterOperatorStatus, OperandVersion},
+        definitions,
+    },
+    object::{child, mapping},
+    yaml,
+};
+
+/// The namespace of the provisioner as a part of OpenShift.
+pub const NAMESPACE: &str = "openshift-platform-operators";
+/// What stands for the version of a payload that is not built yet.
+pub const VERSION: &str = "0.0.1-snapshot";
+/// The name of the image within a payload.
+pub const IMAGE_TAG: &str = "cluster-platform-operators-manager";
+/// The ClusterOperators that the cluster-version operator makes and waits for.
+pub const CLUSTER_OPERATORS: [&str; 2] =
+    ["platform-operators-aggregated", "platform-operators-core"];
+
+const COMPONENT: &str = "cluster-platform-operator-manager";
+const TECH_PREVIEW: &str = "TechPreviewNoUpgrade";
+/// Clusters that run their own control plane, small ones included; not those whose control plane is hosted elsewhere.
+const INCLUDED: [(&str, &str); 3] = [
+    (
+        "exclude.release.openshift.io/internal-openshift-hosted",
+        "true",
+    ),
+    (
+        "include.release.openshift.io/self-managed-high-availability",
+        "true",
+    ),
+    ("include.release.openshift.io/single-node-developer", "true"),
+];
+
+/// A file of the folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Its name, without a folder.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// The options of a payload with this image.
+pub fn options(image: String) -> Options {
+    Options {
+        namespace: NAMESPACE.to_owned(),
+        image,
+        ..Options::default()
+    }
+}
+
+/// The whole folder.
+pub fn files(options: &Options) -> Vec<File> {
+    let mut files: Vec<File> = Vec::new();
+    for mut document in documents(options) {
+        for (key, value) in INCLUDED {
+            annotate(&mut document.object, key, value);
+        }
+        annotate(
+            &mut document.object,
+            "release.openshift.io/feature-set",
+            TECH_PREVIEW,
+        );
+        let name = name(&document.object);
+        let text = super::written(vec![document]);
+        match files.iter_mut().find(|file| file.name == name) {
+            Some(file) => file.text.push_str(&text),
+            None => files.push(File { name, text }),
+        }
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    files.push(File {
+        name: "image-references".to_owned(),
+        text: yaml_of(&image_references(options)),
+    });
+    files
+}
+
+/// What an installer's folder needs besides platform operators, where the payload has the provisioner as a preview: the
+/// cluster is born with previews, which cannot be undone.
+pub fn feature_gate() -> String {
+    let mut gate = json!({
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "FeatureGate",
+        "metadata": {"name": "cluster"},
+        "spec": {"featureSet": TECH_PREVIEW},
+    });
+    for (key, value) in INCLUDED
+        .into_iter()
+        .filter(|(key, _)| key.starts_with("include"))
+    {
+        annotate(&mut gate, key, value);
+    }
+    annotate(&mut gate, CREATE_ONLY, "true");
+    yaml_of(&gate)
+}
+
+const CREATE_ONLY: &str = "release.openshift.io/create-only";
+
+fn documents(options: &Options) -> Vec<Document> {
+    let mut documents = super::documents(options, Target::Payload);
+    // Clusters of 4.12 to 4.16 have it of their own, and keep it.
+    let theirs = definitions::foreign()
+        .into_iter()
+        .filter(|definition| definition.spec.names.kind == "PlatformOperator");
+    documents.extend(theirs.filter_map(|definition| {
+        let mut object = serde_json::to_value(definition).ok()?;
+        annotate(&mut object, CREATE_ONLY, "true");
+        Some(Document::new(
+            "Where there is one already, that one stays.",
+            object,
+        ))
+    }));
+    documents.extend(CLUSTER_OPERATORS.into_iter().filter_map(|name| {
+        let object = serde_json::to_value(cluster_operator(name, options)).ok()?;
+        Some(Document::new(
+            "Made by the cluster-version operator, which waits for what the provisioner then says in it.",
+            object,
+        ))
+    }));
+    documents
+}
+
+fn cluster_operator(name: &str, options: &Options) -> ClusterOperator {
+    let mut operator = ClusterOperator::new(name, ClusterOperatorSpec {});
+    operator.status = Some(ClusterOperatorStatus {
+        versions: vec![OperandVersion {
+            name: "operator".to_owned(),
+            version: VERSION.to_owned(),
+        }],
+        // To be collected even if the provisioner never gets to say what else there is.
+        related_objects: vec![
+            ObjectReference::new("", "namespaces", &options.namespace),
+            ObjectReference::new("platform.openshift.io", "platformoperators", ""),
+        ],
+        ..ClusterOperatorStatus::default()
+    });
+    operator
+}
+
+fn image_references(options: &Options) -> Value {
+    json!({
+        "apiVersion": "image.openshift.io/v1",
+        "kind": "ImageStream",
+        "spec": {"tags": [{
+            "name": IMAGE_TAG,
+            "from": {"kind": "DockerImage", "name": options.image},
+        }]},
+    })
+}
+
+/// When an object is applied, and in which file it stands.
+fn name(object: &Value) -> String {
+    let own = object
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let (level, file) = match object["kind"].as_str().unwrap_or_default() {
+        "Namespace" => (50, "00-namespace".to_owned()),
+        "CustomResourceDefinition" => (50, format!("01-{own}.crd")),
+        "ServiceAccount" => (50, "02-serviceaccounts".to_owned()),
+        "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => {
+            (50, "04-admission".to_owned())
+        }
+        "Service" | "NetworkPolicy" => (50, "05-services".to_owned()),
+        "Deployment" | "PodDisruptionBudget" => (50, "06-deployment".to_owned()),
+        "ClusterOperator" => (50, format!("07-{own}.clusteroperator")),
+        "ServiceMonitor" | "PrometheusRule" => (90, "01-monitoring".to_owned()),
+        // What is left are roles and bindings.
+        _ => (50, "03-rbac".to_owned()),
+    };
+    format!("0000_{level}_{COMPONENT}_{file}.yaml")
+}
+
+/// Gives an object an annotation.
+pub(super) fn annotate(object: &mut Value, key: &str, value: &str) {
+    annotate_metadata(child(object, "metadata"), key, value);
+}
+
+/// Gives metadata an annotation.
+pub(super) fn annotate_metadata(metadata: &mut Value, key: &str, value: &str) {
+    mapping(child(metadata, "annotations")).insert(key.to_owned(), value.into());
+}
+
+fn yaml_of(object: &Value) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "---");
+    yaml::write(&mut text, object);
+    text
+}

@@ -1,0 +1,109 @@
+//! What is installed on each kind of cluster, as the apiserver takes it: with the definitions that are only there.
+
+use cluster::DryRun;
+use manifests::yaml;
+
+use super::*;
+
+const OPENSHIFT: &str = "github.com/openshift/api";
+const PROMETHEUS: &str = "github.com/prometheus-operator/prometheus-operator";
+
+/// Definitions, by the module that has them.
+const DEFINITIONS: [(&str, &str); 4] = [
+    (
+        OPENSHIFT,
+        "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
+    ),
+    (
+        OPENSHIFT,
+        "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml",
+    ),
+    (
+        PROMETHEUS,
+        "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+    ),
+    (
+        PROMETHEUS,
+        "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+    ),
+];
+
+/// A file of a module that has definitions.
+fn definition(module: &str, file: &str) -> Value {
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../tests/cluster/openshift/definitions.sh"
+    );
+    let output = std::process::Command::new(script)
+        .arg(module)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let folder = String::from_utf8(output.stdout).unwrap();
+    let bytes = std::fs::read(PathBuf::from(folder.trim_end()).join(file)).unwrap();
+    yaml::documents(&bytes).next().unwrap().unwrap()
+}
+
+/// Applies a file or a folder; a warning is an error, for there is nothing to be warned of.
+async fn apply(cluster: &Cluster, path: &str) {
+    let path = manifests(path);
+    let arguments = [
+        "apply",
+        "--server-side",
+        "--warnings-as-errors",
+        "--filename",
+        &path,
+    ];
+    let applied = kubectl(cluster, &arguments, "").await;
+    assert!(applied.is_ok(), "{path}: {applied:?}");
+    let arguments = ["diff", "--server-side", "--filename", &path];
+    let diff = kubectl(cluster, &arguments, "").await;
+    assert_eq!(diff, Ok(String::new()), "{path}");
+}
+
+async fn jsonpath(cluster: &Cluster, namespace: &str, object: &str, path: &str) -> String {
+    let path = format!("jsonpath={path}");
+    let arguments = ["--namespace", namespace, "get", object, "--output", &path];
+    kubectl(cluster, &arguments, "").await.unwrap()
+}
+
+#[tokio::test]
+async fn each_kind_of_cluster_takes_what_is_for_it_without_a_warning() {
+    let options = Options {
+        controllers: Controllers::Off,
+        ..Options::default()
+    };
+    let cluster = Cluster::start_with(&options).await.unwrap();
+    for (module, file) in DEFINITIONS {
+        let definition = definition(module, file);
+        cluster.apply(&definition, DryRun::No).await.unwrap();
+        let name = definition["metadata"]["name"].as_str().unwrap();
+        cluster.wait_established(name).await.unwrap();
+    }
+    apply(&cluster, "install/rukpak.yaml").await;
+    apply(&cluster, "install/monitoring.yaml").await;
+    let user = "{.spec.template.spec.securityContext.runAsUser}";
+    let found = jsonpath(&cluster, "rukpak-system", "deployment/core", user).await;
+    assert_eq!(found, "65532");
+
+    // Whoever has taken the wrong file takes the right one.
+    for namespace in ["openshift-config", "openshift-marketplace"] {
+        let arguments = ["create", "namespace", namespace];
+        kubectl(&cluster, &arguments, "").await.unwrap();
+    }
+    apply(&cluster, "install/openshift.yaml").await;
+    let found = jsonpath(&cluster, "rukpak-system", "deployment/core", user).await;
+    assert_eq!(found, "");
+    let label = "{.metadata.labels.openshift\\.io/cluster-monitoring}";
+    let found = jsonpath(&cluster, "rukpak-system", "namespace/rukpak-system", label).await;
+    assert_eq!(found, "true");
+
+    apply(&cluster, "release").await;
+    let operators = jsonpath(&cluster, "default", "clusteroperators", "{..metadata.name}").await;
+    assert_eq!(
+        operators,
+        "platform-operators-aggregated platform-operators-core"
+    );
+    apply(&cluster, "day-0/feature-gate.yaml").await;
+}

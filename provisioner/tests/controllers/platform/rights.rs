@@ -1,0 +1,65 @@
+//! What the provisioner may do with platform operators, by its own rights alone.
+
+use manifests::api::install;
+
+use super::*;
+use crate::support::{Options, SYSTEM, install_rights, own_kubeconfig};
+
+#[tokio::test]
+async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
+    let platform = Platform::new().await;
+    let cluster = platform.world.cluster;
+    install_rights(cluster, &install::file(&install::Options::default())).await;
+    // Whoever has catalogs in a namespace of his own lets their secrets be read there.
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "provisioner-catalogs", "namespace": "catalogs"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "catalog-pull-secrets"},
+        "subjects": [{"kind": "ServiceAccount", "name": "provisioner", "namespace": SYSTEM}],
+    });
+    platform.world.apply(&binding).await;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "pull", "namespace": "catalogs"},
+        "stringData": {".dockerconfigjson": "{\"auths\":{}}"},
+    });
+    platform.world.apply(&secret).await;
+    let source = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": "image", "namespace": "catalogs"},
+        "spec": {"sourceType": "grpc", "image": platform.world.registry.image("none:v1"), "secrets": ["pull"]},
+    });
+    platform.world.apply(&source).await;
+
+    let bundles = platform.bundles("tide", &["1.0.0"]).await;
+    let server = Server::of(None, &package("tide", &bundles)).await;
+    platform.want(json!({"package": {"name": "tide"}})).await;
+    platform.serve("mine", &server).await;
+    let options = Options {
+        kubeconfig: Some(own_kubeconfig(cluster).await),
+        ..Options::default()
+    };
+    let provisioner = platform.start_with(options).await;
+    // What is installed takes more rights: an account's, or the second binding.
+    let instances = platform.world.api::<BundleInstance>();
+    wait_for(instances, "tide", "refused for its rights", |tide| {
+        let mut conditions = tide.status.as_ref()?.conditions.iter();
+        let is_refused = conditions.any(|it| it.message.contains("lacks rights"));
+        is_refused.then_some(())
+    })
+    .await;
+    let operators = platform.world.api::<PlatformOperator>();
+    wait_for(operators, "tide", "told", |tide| {
+        let chosen = tide.status.as_ref()?.chosen_bundle.as_ref()?;
+        (chosen.name == "tide.v1.0.0").then_some(())
+    })
+    .await;
+    // The image is looked for, with the secret.
+    let trouble = provisioner.says("a catalog cannot be read").await;
+    let error = trouble["error"].as_str().unwrap();
+    assert!(error.contains("none"), "{error}");
+    for line in provisioner.lines() {
+        assert!(!line.to_string().contains("orbidden"), "{line}");
+    }
+    server.stop().await;
+}
