@@ -64,6 +64,7 @@ fn catalogs(criterion: &mut Criterion) {
         channel: None,
         range: None,
         minor: None,
+        newest: None,
         installed: Some(&installed),
         openshift: Some("4.21.0".parse().unwrap()),
         kubernetes: None,

@@ -30,6 +30,8 @@ pub struct Request<'a> {
     pub range: Option<&'a Range>,
     /// The only minor version that is welcome, major first: another one is not approved yet.
     pub minor: Option<(u64, u64)>,
+    /// The newest version that is welcome: what comes after it is not approved yet.
+    pub newest: Option<&'a Version>,
     /// What is there already.
     pub installed: Option<&'a Installed>,
     /// The OpenShift that bundles must run on: during an update the higher of both releases. `None` where there is no

@@ -45,6 +45,11 @@ impl Request<'_> {
         {
             reasons.push(format!("is not of the minor version {major}.{minor}"));
         }
+        if let Some(newest) = self.newest
+            && bundle.version.version.cmp_precedence(newest).is_gt()
+        {
+            reasons.push(format!("is newer than {newest}, which is approved"));
+        }
         reasons.extend(needs(&bundle.needs));
         if let (Some(cluster), Maximum::Release(max)) = (self.openshift, maximum(bundle))
             && !max.admits(cluster)

@@ -78,6 +78,7 @@ fn request<'a>() -> Request<'a> {
         channel: None,
         range: None,
         minor: None,
+        newest: None,
         installed: None,
         openshift: None,
         kubernetes: None,

@@ -109,6 +109,7 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
             channel: args.channel.as_deref(),
             range: args.version.as_ref(),
             minor: None,
+            newest: None,
             installed: installed.as_ref(),
             openshift: args.openshift_version,
             kubernetes: args.kubernetes_version.as_ref(),

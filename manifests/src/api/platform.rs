@@ -214,6 +214,10 @@ pub struct ChosenBundle {
     /// Its version.
     #[schemars(length(max = bounds::WORD))]
     pub version: String,
+    /// Which of several bundles for that version it is, where the catalog says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD))]
+    pub release: Option<String>,
     /// The channel that led to it.
     #[schemars(length(max = bounds::WORD))]
     pub channel: String,

@@ -103,6 +103,11 @@ pub(super) fn platform_operator() -> Value {
             "fieldPath": ".package.name",
         },
         {
+            "rule": "!has(oldSelf.bundle) || !has(oldSelf.bundle.installNamespace) || has(self.bundle)",
+            "message": "spec.bundle.installNamespace is immutable once set: to move what is installed, delete the PlatformOperator and create it anew",
+            "fieldPath": ".bundle",
+        },
+        {
             "rule": "!has(self.approvedVersion) || self.upgradeApproval == 'Manual'",
             "message": "spec.approvedVersion is for spec.upgradeApproval Manual: set that, or remove the version",
             "fieldPath": ".approvedVersion",

@@ -1,7 +1,7 @@
 //! Whose a package is: one PlatformOperator's, and nobody else's.
 //!
 //! Two that name the same package would fight over the same objects. The one that was created first has it, by name where
-//! both are of the same second, and the other one says so. A package that an OLM manages stays with it.
+//! both are of the same second, and the other one says so. Of such two, the one that has something installed keeps it. A package that an OLM manages stays with it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -24,7 +24,7 @@ pub struct Managed {
 pub enum Conflict {
     /// Another PlatformOperator has it.
     #[error(
-        "package {package} belongs to PlatformOperator {first}, which was created before {second}; delete one of them"
+        "package {package} belongs to PlatformOperator {first}, which had it before {second}; delete one of them"
     )]
     Operator {
         /// The package.
@@ -51,6 +51,7 @@ pub enum Conflict {
 pub fn of<'a>(
     operator: &PlatformOperator,
     all: impl IntoIterator<Item = &'a PlatformOperator>,
+    has_instance: impl Fn(&str) -> bool,
     managed: &[Managed],
 ) -> Option<Conflict> {
     let package = &operator.spec.package.name;
@@ -58,9 +59,9 @@ pub fn of<'a>(
     let first = all
         .into_iter()
         .filter(|other| other.spec.package.name == *package && may_have(other))
-        .min_by_key(|other| age(other));
+        .min_by_key(|other| age(other, &has_instance));
     if let Some(first) = first
-        && age(first) < age(operator)
+        && age(first, &has_instance) < age(operator, &has_instance)
     {
         return Some(Conflict::Operator {
             package: wanted,
@@ -85,13 +86,17 @@ fn may_have(operator: &PlatformOperator) -> bool {
 }
 
 /// The older, the less; who has no time yet is the youngest.
-fn age(operator: &PlatformOperator) -> (bool, Option<jiff::Timestamp>, String) {
+fn age(
+    operator: &PlatformOperator,
+    has_instance: &impl Fn(&str) -> bool,
+) -> (bool, Option<jiff::Timestamp>, bool, String) {
+    let name = operator.name_any();
     let created = operator
         .metadata
         .creation_timestamp
         .as_ref()
         .map(|Time(created)| *created);
-    (created.is_none(), created, operator.name_any())
+    (created.is_none(), created, !has_instance(&name), name)
 }
 
 #[cfg(test)]
@@ -123,7 +128,7 @@ mod tests {
         ];
         let of_name = |name: &str| {
             let operator = all.iter().find(|it| it.name_any() == name).unwrap();
-            of(operator, &all, &[]).map(|conflict| conflict.to_string())
+            of(operator, &all, |_| false, &[]).map(|conflict| conflict.to_string())
         };
         for winner in ["first", "same-a", "alone"] {
             assert_eq!(of_name(winner), None, "{winner}");
@@ -131,17 +136,21 @@ mod tests {
         for (loser, winner) in [("late", "first"), ("same-b", "same-a"), ("new", "alone")] {
             let said = of_name(loser).unwrap();
             let words =
-                format!("belongs to PlatformOperator {winner}, which was created before {loser}");
+                format!("belongs to PlatformOperator {winner}, which had it before {loser}");
             assert!(said.contains(&words), "{said}");
         }
         // Who can never be served does not keep others from it; who will be, once his range is mended, does.
         let mut ranged = operator("ranged", "etcd", Some(0));
         ranged.spec.version = Some("soon".into());
         let endless = operator(&"e".repeat(60), "etcd", Some(0));
-        assert_eq!(of(&all[1], [&all[1], &endless], &[]), None);
-        assert!(of(&all[1], [&all[1], &ranged], &[]).is_some());
+        assert_eq!(of(&all[1], [&all[1], &endless], |_| false, &[]), None);
+        assert!(of(&all[1], [&all[1], &ranged], |_| false, &[]).is_some());
+        // Of two of the same second the one that has something keeps it.
+        let has = |name: &str| name == "same-b";
+        assert_eq!(of(&all[2], &all, has, &[]), None);
+        assert!(of(&all[3], &all, has, &[]).is_some());
         // A cache that has not seen the operator itself knows nothing against it.
-        assert_eq!(of(&all[1], [], &[]), None);
+        assert_eq!(of(&all[1], [], |_| false, &[]), None);
     }
 
     #[test]
@@ -157,12 +166,15 @@ mod tests {
             },
         ];
         let etcd = operator("etcd", "etcd", Some(1));
-        let said = of(&etcd, [&etcd], &managed).unwrap().to_string();
+        let said = of(&etcd, [&etcd], |_| false, &managed).unwrap().to_string();
         assert_eq!(
             said,
             "package etcd is managed by OLM: ClusterServiceVersion operators/etcd.v1; delete that, and what it has installed, \
              to have it as a platform operator"
         );
-        assert_eq!(of(&operator("a", "tide", Some(1)), [], &managed), None);
+        assert_eq!(
+            of(&operator("a", "tide", Some(1)), [], |_| false, &managed),
+            None
+        );
     }
 }

@@ -164,14 +164,9 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         let ctx = ctx.clone();
         tokio::spawn(async move { version::follow(&ctx).await })
     };
-    // Before that each operator would look as if nothing was installed, and nobody else had its package.
-    let are_listed = async {
-        let instances = shared.instances.are_listed().await;
-        shared.olm.is_listed().await;
-        instances
-    };
+    // Before that each operator would look as if nothing was installed.
     tokio::select! {
-        _ = are_listed => {}
+        _ = shared.instances.are_listed() => {}
         () = stop.cancelled() => {}
     }
     let stream = watcher(

@@ -4,6 +4,7 @@ use catalog::model::PLAIN_V0;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::{Resource as _, ResourceExt as _};
 use manifests::api::{
+    Class,
     instance::BundleInstance,
     labels,
     platform::{ChosenBundle, PlatformOperator},
@@ -18,12 +19,20 @@ pub const MANAGER: &str = "platformoperator";
 const PLAIN: &str = "core-rukpak-io-plain";
 const REGISTRY: &str = "core-rukpak-io-registry";
 
+/// What a bundle is installed as.
+pub fn class(media_type: &str) -> Class {
+    match media_type {
+        PLAIN_V0 => Class::Plain,
+        _ => Class::Registry,
+    }
+}
+
 /// What is applied. Whatever an admin adds to it stays.
 pub fn instance(operator: &PlatformOperator, chosen: &Chosen) -> Value {
     let name = operator.name_any();
-    let class = match chosen.media_type.as_str() {
-        PLAIN_V0 => PLAIN,
-        _ => REGISTRY,
+    let class = match class(&chosen.media_type) {
+        Class::Plain => PLAIN,
+        Class::Registry => REGISTRY,
     };
     let mut spec = Map::from_iter([
         ("provisionerClassName".to_owned(), PLAIN.into()),

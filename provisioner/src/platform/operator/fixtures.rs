@@ -74,6 +74,7 @@ pub(super) fn chosen(version: &str, after: Option<&str>) -> Chosen {
         bundle: manifests::api::platform::ChosenBundle {
             name: bundle.name.clone(),
             version: version.to_owned(),
+            release: None,
             channel: "stable".into(),
             catalog: "c/mine".into(),
             image: bundle.image.clone(),
@@ -83,6 +84,7 @@ pub(super) fn chosen(version: &str, after: Option<&str>) -> Chosen {
         after: after.map(|version| Predecessor {
             name: format!("tide.v{version}"),
             version: Some(version.to_owned()),
+            release: None,
         }),
     }
 }

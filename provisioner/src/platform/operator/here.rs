@@ -1,5 +1,6 @@
 //! What is there of a platform operator, as its BundleInstance tells.
 
+use catalog::model::Release;
 use kube::ResourceExt as _;
 use manifests::{
     api::{
@@ -10,6 +11,7 @@ use manifests::{
     },
     version::{self, Version},
 };
+use semver::Prerelease;
 use serde::{Deserialize, Serialize};
 
 use crate::{instance::template, overrides::Digests};
@@ -36,6 +38,9 @@ pub struct Predecessor {
     /// Its version, as far as it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// Which of several bundles for that version it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<String>,
 }
 
 /// What was asked for last, and what there is of it.
@@ -60,6 +65,8 @@ pub struct Bundle {
     pub name: String,
     /// Its version, as far as it is known.
     pub version: Option<Version>,
+    /// Which of several bundles for that version it is, as far as that is known.
+    pub release: Option<Prerelease>,
     /// The catalog it was chosen from, as far as that is known.
     pub catalog: Option<String>,
     /// The digest of the image it came in, as far as that is known.
@@ -86,7 +93,8 @@ pub fn of(instance: &BundleInstance) -> Here {
     Here {
         installed: installed(chosen.as_ref(), is_chosen_installed, status),
         is_chosen_installed,
-        is_healthy: is(status, HEALTHY),
+        // Right after an upgrade it is the health of what was there before.
+        is_healthy: is(status, HEALTHY) && status.previous_bundle_name.is_none(),
         maximum: status.facts.max_open_shift_version.clone(),
         chosen,
     }
@@ -119,20 +127,28 @@ fn installed(
     let digest = Digests::of_installed(status).image().map(str::to_owned);
     // An upgrade is chosen from the catalog of what it upgrades, as long as that has it.
     let catalog = chosen.map(|it| it.bundle.catalog.clone());
-    let (name, version) = match (chosen, &facts.cluster_service_version) {
-        (Some(chosen), _) if is_chosen_installed => {
-            (&chosen.bundle.name, Some(&chosen.bundle.version))
+    let (name, version, release) = match (chosen, &facts.cluster_service_version) {
+        (Some(Chosen { bundle, .. }), _) if is_chosen_installed => {
+            (&bundle.name, Some(&bundle.version), bundle.release.as_ref())
         }
-        (_, Some(name)) => (name, facts.version.as_ref()),
+        (chosen, Some(name)) => {
+            let before = chosen.and_then(|it| it.after.as_ref());
+            let release = before
+                .filter(|it| it.name == *name)
+                .and_then(|it| it.release.as_ref());
+            (name, facts.version.as_ref(), release)
+        }
         (Some(chosen), None) => {
             let before = chosen.after.as_ref()?;
-            (&before.name, before.version.as_ref())
+            let (version, release) = (before.version.as_ref(), before.release.as_ref());
+            (&before.name, version, release)
         }
         (None, None) => return None,
     };
     Some(Bundle {
         name: name.clone(),
         version: version.and_then(|it| version::strict(it).ok()),
+        release: release.and_then(|it| Release::parse_release(it).ok()),
         catalog,
         digest,
     })

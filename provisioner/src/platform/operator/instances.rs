@@ -94,6 +94,11 @@ impl Instances {
         self.labelled.state()
     }
 
+    /// Whether an operator of this name has one.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.labelled.get(&ObjectRef::new(name)).is_some()
+    }
+
     /// The one of this operator's name.
     pub(super) async fn named(&self, operator: &PlatformOperator) -> Result<Named, kube::Error> {
         let name = operator.name_any();

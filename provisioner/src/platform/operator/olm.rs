@@ -1,14 +1,16 @@
 //! What an OLM manages: its Subscriptions and ClusterServiceVersions, where there are any.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Client,
-    core::{ApiResource, DynamicObject, GroupVersionKind},
+    Api, Client, ResourceExt,
+    core::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta},
     runtime::{WatchStreamExt as _, watcher, watcher::Event},
 };
 use serde_json::Value;
@@ -24,18 +26,31 @@ use crate::{
 const GROUP: &str = "operators.coreos.com";
 const VERSION: &str = "v1alpha1";
 /// The kinds that name a package, one in its spec and one in the properties that OLM writes.
-const KINDS: [&str; 2] = ["Subscription", "ClusterServiceVersion"];
+const KINDS: [&str; 2] = ["Subscription", CSV];
+const CSV: &str = "ClusterServiceVersion";
+/// How many are listed at once. Their annotations hold examples of all that they define.
+const PAGE: u32 = 50;
 
 /// Which package an object manages, by its kind and its name.
 type Packages = BTreeMap<(&'static str, String), String>;
 
 /// What is known of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Olm {
     managed: Mutex<Packages>,
     changes: watch::Sender<u64>,
-    /// The kinds of which it is known what there is.
-    listed: watch::Sender<BTreeSet<&'static str>>,
+    /// Of which kinds it is not known yet what there is, and why not, if that is known.
+    unlisted: Mutex<BTreeMap<&'static str, Option<String>>>,
+}
+
+impl Default for Olm {
+    fn default() -> Self {
+        Self {
+            managed: Mutex::default(),
+            changes: watch::Sender::default(),
+            unlisted: Mutex::new(KINDS.map(|kind| (kind, None)).into()),
+        }
+    }
 }
 
 impl Olm {
@@ -56,11 +71,17 @@ impl Olm {
         self.changes.subscribe()
     }
 
-    /// Waits until it is known what there is of both kinds.
-    pub(super) async fn is_listed(&self) {
-        let mut listed = self.listed.subscribe();
-        // The sender is this one's own.
-        let _ = listed.wait_for(|it| it.len() == KINDS.len()).await;
+    /// Why it is not known which packages are managed, as long as that is so.
+    pub(super) fn unknown(&self) -> Option<String> {
+        let (kind, why) = {
+            let unlisted = self.unlisted();
+            let (kind, why) = unlisted.first_key_value()?;
+            (*kind, why.clone())
+        };
+        Some(match why {
+            Some(why) => format!("its {kind}s cannot be listed: {why}"),
+            None => format!("its {kind}s have not been listed yet"),
+        })
     }
 
     /// Follows both kinds, whenever they are served.
@@ -83,27 +104,60 @@ impl Olm {
     }
 
     async fn watch(&self, client: &Client, resource: &ApiResource, kind: &'static str) {
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-        let mut events = watcher(api, watcher::Config::default())
-            .backoff(Pauses::default())
-            .boxed();
+        let config = watcher::Config::default().page_size(PAGE);
+        if kind == CSV {
+            // They are large, copied into each namespace, and say in their metadata what counts.
+            let api: Api<PartialObjectMeta<DynamicObject>> =
+                Api::all_with(client.clone(), resource);
+            let events = watcher(api, config.labels("!olm.copiedFrom"));
+            self.learn(kind, events, |csv| of_csv(&csv.metadata)).await;
+        } else {
+            let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
+            let of = |subscription: &DynamicObject| {
+                let name = subscription.data.pointer("/spec/name")?;
+                Some(name.as_str()?.to_owned())
+            };
+            self.learn(kind, watcher(api, config), of).await;
+        }
+    }
+
+    async fn learn<K: ResourceExt + Send>(
+        &self,
+        kind: &'static str,
+        events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
+        package: impl Fn(&K) -> Option<String> + Send,
+    ) {
+        let mut events = pin!(events.backoff(Pauses::default()));
         let mut seen = Packages::new();
         while let Some(event) = events.next().await {
             match event {
                 Ok(Event::Init) => seen.clear(),
                 Ok(Event::InitApply(object)) => {
-                    if let Some(package) = package(kind, &object) {
+                    if let Some(package) = package(&object) {
                         seen.insert((kind, name(&object)), package);
                     }
                 }
                 Ok(Event::InitDone) => self.list(kind, std::mem::take(&mut seen)),
-                Ok(Event::Apply(object)) => self.set(kind, &object, package(kind, &object)),
-                Ok(Event::Delete(object)) => self.set(kind, &object, None),
+                Ok(Event::Apply(object)) => self.set(kind, name(&object), package(&object)),
+                Ok(Event::Delete(object)) => self.set(kind, name(&object), None),
                 Err(error) => {
                     warn!(kind, %error, "a watch of OLM's objects failed; it is taken up again");
+                    self.cannot(kind, unpacker::job::chain(&error));
                 }
             }
         }
+    }
+
+    /// A kind cannot be listed. What is known already counts as long as that is so.
+    fn cannot(&self, kind: &'static str, error: String) {
+        let differs = match self.unlisted().get_mut(kind) {
+            Some(why) if why.as_ref() != Some(&error) => {
+                *why = Some(error);
+                true
+            }
+            _ => false,
+        };
+        self.changed(differs);
     }
 
     /// This is all there is of a kind.
@@ -114,15 +168,19 @@ impl Olm {
             let differs = !before.eq(&seen);
             managed.retain(|(of, _), _| *of != kind);
             managed.extend(seen);
-            self.changed(differs);
+            let is_first = self.unlisted().remove(kind).is_some();
+            self.changed(differs || is_first);
         }
-        self.listed.send_if_modified(|listed| listed.insert(kind));
+    }
+
+    fn unlisted(&self) -> MutexGuard<'_, BTreeMap<&'static str, Option<String>>> {
+        self.unlisted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An object manages this package now, or none.
-    fn set(&self, kind: &'static str, object: &DynamicObject, package: Option<String>) {
+    fn set(&self, kind: &'static str, name: String, package: Option<String>) {
         let mut managed = self.managed.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (kind, name(object));
+        let key = (kind, name);
         let differs = managed.get(&key) != package.as_ref();
         match package {
             Some(package) => drop(managed.insert(key, package)),
@@ -138,27 +196,20 @@ impl Olm {
     }
 }
 
-fn name(object: &DynamicObject) -> String {
-    let metadata = &object.metadata;
-    let part = |text: &Option<String>| text.clone().unwrap_or_default();
-    format!("{}/{}", part(&metadata.namespace), part(&metadata.name))
+fn name(object: &impl ResourceExt) -> String {
+    let namespace = object.namespace().unwrap_or_default();
+    format!("{namespace}/{}", object.name_any())
 }
 
-/// The package that an object manages; a copy of a ClusterServiceVersion in another namespace manages none.
-fn package(kind: &str, object: &DynamicObject) -> Option<String> {
-    let package = if kind == "Subscription" {
-        object.data.pointer("/spec/name")?
-    } else {
-        let reason = object.data.pointer("/status/reason");
-        Operator::of_csv(&object.metadata, reason.and_then(Value::as_str))?;
-        let annotations = object.metadata.annotations.as_ref()?;
-        let properties = annotations.get("operatorframework.io/properties")?;
-        let properties: Value = serde_json::from_str(properties).ok()?;
-        let properties = properties.get("properties")?.as_array()?;
-        let package = properties
-            .iter()
-            .find(|it| it.get("type").is_some_and(|it| it == "olm.package"))?;
-        &package.pointer("/value/packageName")?.clone()
-    };
-    Some(package.as_str()?.to_owned())
+/// The package of a ClusterServiceVersion; a copy in another namespace manages none.
+fn of_csv(metadata: &ObjectMeta) -> Option<String> {
+    Operator::of_csv(metadata, None)?;
+    let annotations = metadata.annotations.as_ref()?;
+    let properties = annotations.get("operatorframework.io/properties")?;
+    let properties: Value = serde_json::from_str(properties).ok()?;
+    let properties = properties.get("properties")?.as_array()?;
+    let package = properties
+        .iter()
+        .find(|it| it.get("type").is_some_and(|it| it == "olm.package"))?;
+    Some(package.pointer("/value/packageName")?.as_str()?.to_owned())
 }

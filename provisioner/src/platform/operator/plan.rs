@@ -15,6 +15,7 @@ use catalog::choose::Offer;
 use kube::ResourceExt as _;
 use manifests::{
     api::{
+        Class,
         instance::BundleInstance,
         platform::{Kept, NewRights, NextBundle, PlatformOperator, reason},
     },
@@ -40,8 +41,10 @@ pub struct Input<'a> {
     pub pending: &'a [&'a str],
     /// The releases of OpenShift, where there is one; or why they are not known.
     pub openshift: Result<Option<Bounds>, &'a str>,
-    /// Of Kubernetes.
-    pub kubernetes: Option<&'a Version>,
+    /// The version of Kubernetes; or why it is not known.
+    pub kubernetes: Result<&'a Version, &'a str>,
+    /// Why it is not known what OLM manages, if that is so.
+    pub olm: Option<&'a str>,
     /// The rights that bundles gain over what is installed, as far as that was looked at.
     pub gains: &'a [Gains],
 }
@@ -105,8 +108,13 @@ pub enum Act {
     },
     /// What was chosen is to be installed, or stays.
     Have(Box<Chosen>),
-    /// The rights of this bundle are to be looked at first.
-    Look(String),
+    /// The rights of a bundle are to be looked at first.
+    Look {
+        /// The image of the bundle.
+        image: String,
+        /// What it is to be installed as.
+        class: Class,
+    },
     /// The BundleInstance goes, or is not to be touched.
     Leave,
 }
@@ -181,6 +189,17 @@ pub fn plan(input: &Input<'_>) -> Plan {
             return stay(&here, reason::SOURCE_FAILED, &why);
         }
     };
+    let kubernetes = match input.kubernetes {
+        Ok(version) => version,
+        Err(why) => {
+            let why = format!("the version of Kubernetes is not known: {why}");
+            return stay(&here, reason::SOURCE_FAILED, &why);
+        }
+    };
+    if let Some(why) = input.olm.filter(|_| here.chosen.is_none()) {
+        let why = format!("it is not known which packages OLM manages: {why}");
+        return Plan::refuse(reason::INSTALL_PENDING, why);
+    }
     let Some(offers) = input.offers else {
         let why = "it is not known yet which catalogs there are";
         return stay(&here, reason::INSTALL_PENDING, why);
@@ -189,6 +208,7 @@ pub fn plan(input: &Input<'_>) -> Plan {
         input,
         here: &here,
         openshift,
+        kubernetes,
         offers,
     }
     .choose()

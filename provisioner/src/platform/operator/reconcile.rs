@@ -49,7 +49,7 @@ pub(super) enum Error {
 /// What of the cluster counts.
 struct Facts {
     openshift: Result<Option<Bounds>, String>,
-    kubernetes: Option<manifests::version::Version>,
+    kubernetes: Result<manifests::version::Version, String>,
     cluster: Cluster,
 }
 
@@ -96,7 +96,10 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
     let ours = named.there().ours();
     let all = shared.operators.state();
     let managed = shared.olm.managed();
-    let conflict = conflict::of(operator, all.iter().map(AsRef::as_ref), &managed);
+    let unknown = shared.olm.unknown();
+    let has_instance = |name: &str| shared.instances.has(name);
+    let all = all.iter().map(AsRef::as_ref);
+    let conflict = conflict::of(operator, all, has_instance, &managed);
     let facts = facts(shared).await;
     let offers = ctx
         .catalogs
@@ -114,13 +117,14 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
             offers: are_listed.then_some(offered.as_slice()),
             pending: &pending,
             openshift: facts.openshift.as_ref().copied().map_err(String::as_str),
-            kubernetes: facts.kubernetes.as_ref(),
+            kubernetes: facts.kubernetes.as_ref().map_err(String::as_str),
+            olm: unknown.as_deref(),
             gains: &gains,
         });
-        let (Act::Look(image), Some(instance)) = (&plan.act, ours) else {
+        let (Act::Look { image, class }, Some(instance)) = (&plan.act, ours) else {
             break plan;
         };
-        match Box::pin(rights::gains(shared, instance, image)).await {
+        match Box::pin(rights::gains(shared, instance, image, *class)).await {
             Ok(rights) => gains.push(Gains {
                 image: image.clone(),
                 rights,
@@ -163,7 +167,8 @@ fn failed_to(what: &'static str, operator: &PlatformOperator) -> impl FnOnce(kub
 
 async fn facts(shared: &Shared) -> Facts {
     let versions = &shared.ctx.versions;
-    let kubernetes = versions.kubernetes_release().await.ok();
+    let kubernetes = versions.kubernetes_release().await;
+    let kubernetes = kubernetes.map_err(|error| unpacker::job::chain(&error));
     let (openshift, cluster) = match versions.openshift().await {
         Err(error) => {
             let why = error.to_string();
@@ -198,9 +203,17 @@ async fn act(
     let Act::Have(chosen) = &plan.act else {
         return None;
     };
-    let wanted = declare::instance(operator, chosen);
-    if instance.is_some_and(|it| declare::is_declared(it, &wanted)) {
-        return None;
+    let mut wanted = declare::instance(operator, chosen);
+    if let Some(instance) = instance {
+        if declare::is_declared(instance, &wanted) {
+            return None;
+        }
+        // Whoever decided from something older is told so, instead of turning it back.
+        if let Some(metadata) = wanted["metadata"].as_object_mut() {
+            metadata.insert("uid".to_owned(), json!(instance.uid()));
+            let version = instance.resource_version();
+            metadata.insert("resourceVersion".to_owned(), json!(version));
+        }
     }
     let name = operator.name_any();
     let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
@@ -240,6 +253,7 @@ fn verdict(shared: &Shared, facts: &Facts, instance: &BundleInstance) -> Option<
         && let Some(bundle) = &status.facts.cluster_service_version
         && let Some(digest) = crate::overrides::Digests::of_installed(status).image()
         && let Some(listed) = shared.ctx.catalogs.maximum(package, bundle, digest)
+        && !listed.is_empty()
     {
         maxima.insert(key, listed.join(" and "));
     }

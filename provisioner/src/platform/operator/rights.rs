@@ -29,15 +29,19 @@ pub(super) enum Error {
     Kube(#[from] kube::Error),
     #[error(transparent)]
     Load(#[from] bundle::LoadError),
+    #[error("the bundle cannot be installed: {0}")]
+    Refused(String),
     #[error("the provisioner is about to end")]
     Cancelled,
 }
 
-/// What a bundle may do that the installed one may not.
+/// What a bundle may do that the installed one may not. It is read as what it is to be installed as, whatever else it
+/// looks like.
 pub(super) async fn gains(
     shared: &Shared,
     instance: &BundleInstance,
     image: &str,
+    class: Class,
 ) -> Result<Option<NewRights>, Error> {
     let ctx = &shared.ctx;
     let status = instance.status.as_ref();
@@ -52,7 +56,11 @@ pub(super) async fn gains(
     {
         let content = bundle::load(ctx, &installed).await?;
         let class = Class::parse(&installed.spec.provisioner_class_name);
-        before = objects(content, class, options.clone()).await?;
+        // What cannot be converted any more has no rights to build on: all of the next one are new.
+        before = match objects(content, class, options.clone()).await {
+            Err(Error::Refused(_)) => Vec::new(),
+            objects => objects?,
+        };
     }
     let reference: Reference = image.parse()?;
     let source = Source::Image(Image {
@@ -66,13 +74,13 @@ pub(super) async fn gains(
     let (store, limits) = (Arc::clone(&ctx.store), unpack.limits);
     let content = spawn_blocking(move || store.get(&pinned.digest, &limits));
     let content = content.await.map_err(|_| Error::Cancelled)??;
-    let after = objects(content, None, options).await?;
+    let after = objects(content, Some(class), options).await?;
     let gained = spawn_blocking(move || rights::gained(&before, &after));
     let gained = gained.await.map_err(|_| Error::Cancelled)?;
     Ok(gained.as_ref().map(approval::listed))
 }
 
-/// What a bundle consists of; nothing if it is refused, for then it is not installed either.
+/// What a bundle consists of.
 async fn objects(
     content: Arc<Content>,
     class: Option<Class>,
@@ -85,7 +93,11 @@ async fn objects(
         }),
         ..options
     };
-    let converted = spawn_blocking(move || convert::plain(&content, &options).objects);
-    let objects = converted.await.map_err(|_| Error::Cancelled)?;
-    Ok(objects.unwrap_or_default())
+    let converted = spawn_blocking(move || convert::plain(&content, &options));
+    let converted = converted.await.map_err(|_| Error::Cancelled)?;
+    let refused = || {
+        let first = converted.report.refusals().next();
+        Error::Refused(first.map(ToString::to_string).unwrap_or_default())
+    };
+    converted.objects.ok_or_else(refused)
 }

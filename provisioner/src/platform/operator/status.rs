@@ -98,6 +98,7 @@ fn told(bundle: &ChosenBundle) -> ChosenBundle {
     ChosenBundle {
         name: fit(&bundle.name, bounds::WORD),
         version: fit(&bundle.version, bounds::WORD),
+        release: bundle.release.as_deref().map(|it| fit(it, bounds::WORD)),
         channel: fit(&bundle.channel, bounds::WORD),
         catalog: fit(&bundle.catalog, bounds::WORD),
         image: fit(&bundle.image, bounds::REFERENCE),

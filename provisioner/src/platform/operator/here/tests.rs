@@ -30,6 +30,7 @@ fn what_is_installed_is_known_by_its_digest_or_its_name() {
     odd.after = Some(Predecessor {
         name: "tide.v1.0.0".into(),
         version: Some("garbage".into()),
+        release: None,
     });
     for (chosen, status, expected) in [
         (&first, json!({}), "nothing, not as chosen"),

@@ -7,18 +7,18 @@ use catalog::{
 use manifests::{
     api::{
         bounds,
-        platform::{ChosenBundle, NewRights, NextBundle, reason},
+        platform::{ChosenBundle, NewRights, NextBundle, UpgradeApproval, reason},
     },
     openshift::{Release, maximum},
     range::Range,
-    version::Version,
+    version::{self, Version},
 };
 
 use super::{Act, Bounds, Input, Plan};
 use crate::platform::{
     approval::{self, Step},
     operator::{
-        fit,
+        declare, fit,
         here::{Bundle, Chosen, Here, Predecessor},
     },
 };
@@ -30,12 +30,22 @@ pub(super) struct Chooser<'a> {
     pub(super) input: &'a Input<'a>,
     pub(super) here: &'a Here,
     pub(super) openshift: Option<Bounds>,
+    pub(super) kubernetes: &'a Version,
     pub(super) offers: &'a [Offer<'a>],
 }
 
 impl Chooser<'_> {
     pub(super) fn choose(&self) -> Plan {
-        let decision = self.decide(None);
+        if let Some(catalog) = self.gone() {
+            let why = format!(
+                "catalog {catalog}, which what is installed was chosen from, is gone or has the package no more; it stays as \
+                 it is, and to have it upgraded from another one, name that in spec.catalog"
+            );
+            let mut plan = self.stay(&why);
+            plan.warnings.push(why);
+            return plan;
+        }
+        let decision = self.decide(None, None);
         let mut plan = match &decision.verdict {
             Verdict::Install(choice) => self.install(choice, &decision),
             Verdict::Upgrade(choice) => self.upgrade(choice, &decision),
@@ -53,19 +63,33 @@ impl Chooser<'_> {
                 decision.warnings
             }
             // Where no version is welcome, what is said is about the installed one.
-            (Verdict::Upgrade(_), _) => self.decide(Some((u64::MAX, u64::MAX))).warnings,
+            (Verdict::Upgrade(_), _) => self.decide(Some((u64::MAX, u64::MAX)), None).warnings,
             _ => decision.warnings,
         }
     }
 
-    fn decide(&self, minor: Option<(u64, u64)>) -> Decision {
+    /// The catalog of what is installed, if that has nothing to say any more. It may be back in a moment; and whose
+    /// operator this is from then on, nobody but an admin can say.
+    fn gone(&self) -> Option<&str> {
+        if self.input.operator.spec.catalog.is_some() {
+            return None;
+        }
+        let catalog = self.here.installed.as_ref()?.catalog.as_deref()?;
+        let mut offers = self.offers.iter();
+        let offer = offers.find(|offer| offer.catalog == catalog);
+        let is_gone = offer.is_none_or(|offer| matches!(offer.answer, choose::Answer::Absent));
+        is_gone.then_some(catalog)
+    }
+
+    /// Asks for the next bundle: of one minor version only, or none that is newer than this.
+    fn decide(&self, minor: Option<(u64, u64)>, newest: Option<&Version>) -> Decision {
         let spec = &self.input.operator.spec;
         let range = spec.version.as_deref().and_then(|it| Range::parse(it).ok());
         let installed = self.here.installed.as_ref().map(|it| choose::Installed {
             name: it.name.clone(),
             version: it.version.clone().map(|version| Packed {
                 version,
-                release: None,
+                release: it.release.clone(),
             }),
             catalog: it.catalog.clone(),
         });
@@ -74,9 +98,10 @@ impl Chooser<'_> {
             channel: spec.channel.as_deref(),
             range: range.as_ref(),
             minor,
+            newest,
             installed: installed.as_ref(),
             openshift: self.openshift.map(|it| it.highest),
-            kubernetes: self.input.kubernetes,
+            kubernetes: Some(self.kubernetes),
             media_types: &[REGISTRY_V1, PLAIN_V0],
         };
         choose::choose(&request, self.offers)
@@ -123,8 +148,9 @@ impl Chooser<'_> {
         let mut plan = self.stay(why);
         // Whoever has looked at no bundle does not know whether there is more to come.
         let has_looked = !decision.candidates.is_empty();
+        let is_at_the_end = has_looked && decision.next.is_none();
         if let Some(installed) = self.version()
-            && (has_looked || self.input.operator.kept().is_none())
+            && (is_at_the_end || self.input.operator.kept().is_none())
         {
             plan.keep = approval::decide(&self.approval(installed, None)).keep;
         }
@@ -180,7 +206,7 @@ impl Chooser<'_> {
                 plan.new_rights = rights;
                 plan
             }
-            Step::Look => Plan::only(Act::Look(choice.image.clone())),
+            Step::Look => Plan::only(look(choice)),
             Step::Go(why) => Plan {
                 keep: decided.keep,
                 new_rights: rights,
@@ -190,19 +216,29 @@ impl Chooser<'_> {
         }
     }
 
-    /// While a new minor version waits, patches of the installed one do not.
+    /// While a new minor version waits, patches of the installed one do not; nor does what is approved, where something
+    /// newer is not.
     fn patch(&self, installed: &Version, waiting: &Choice) -> Option<Plan> {
         let version = &waiting.version.version;
-        if (version.major, version.minor) == (installed.major, installed.minor) {
+        let spec = &self.input.operator.spec;
+        let decision = if spec.upgrade_approval == UpgradeApproval::Manual {
+            let approved = spec.approved_version.as_deref()?;
+            let approved = version::strict(approved).ok()?;
+            if version.cmp_precedence(&approved).is_le() {
+                return None;
+            }
+            self.decide(None, Some(&approved))
+        } else if (version.major, version.minor) == (installed.major, installed.minor) {
             return None;
-        }
-        let decision = self.decide(Some((installed.major, installed.minor)));
+        } else {
+            self.decide(Some((installed.major, installed.minor)), None)
+        };
         let Verdict::Upgrade(choice) = &decision.verdict else {
             return None;
         };
         let (decided, _) = self.step(installed, choice);
         match decided.step {
-            Step::Look => Some(Plan::only(Act::Look(choice.image.clone()))),
+            Step::Look => Some(Plan::only(look(choice))),
             Step::Go(why) => Some(Plan {
                 keep: decided.keep,
                 ..Plan::have(self.approved(choice, &decision, &why))
@@ -239,10 +275,7 @@ impl Chooser<'_> {
         next: Option<approval::Next<'a>>,
     ) -> approval::Input<'a> {
         let spec = &self.input.operator.spec;
-        let of_kubernetes = self
-            .input
-            .kubernetes
-            .map(|version| Release::new(version.major, version.minor));
+        let of_kubernetes = Release::new(self.kubernetes.major, self.kubernetes.minor);
         let known = self.known_maximum();
         approval::Input {
             approval: spec.upgrade_approval,
@@ -251,7 +284,7 @@ impl Chooser<'_> {
             approved_rights: spec.approved_rights.as_deref(),
             installed,
             blocks: known.is_some_and(|it| self.is_blocked_by(&[it])),
-            cluster: self.openshift.map(|it| it.completed).or(of_kubernetes),
+            cluster: Some(self.openshift.map_or(of_kubernetes, |it| it.completed)),
             kept: self.input.operator.kept(),
             next,
         }
@@ -261,17 +294,24 @@ impl Chooser<'_> {
     fn known_maximum(&self) -> Option<String> {
         let installed = self.here.installed.as_ref()?;
         match self.listed(installed).map(|(_, it)| &*it.max_openshift) {
-            Some([one]) => Some(one.clone()),
-            _ => self.here.maximum.clone(),
+            None | Some([]) => self.here.maximum.clone(),
+            Some(listed) => Some(listed.join(" and ")),
         }
     }
 
-    /// What is installed as a catalog has it, and where.
+    /// What is installed, in just this image, as the catalog with the highest priority has it; and which that is.
     fn listed(&self, installed: &Bundle) -> Option<(&Offer<'_>, &catalog::model::Bundle)> {
-        self.offers.iter().find_map(|offer| match offer.answer {
-            choose::Answer::Package(package) => Some((offer, package.bundle(&installed.name)?)),
+        let digest = installed.digest.as_deref()?;
+        let found = self.offers.iter().filter_map(|offer| match offer.answer {
+            choose::Answer::Package(package) => {
+                let bundle = package.bundle(&installed.name)?;
+                let (_, of) = bundle.image.rsplit_once('@')?;
+                (of == digest).then_some((offer, bundle))
+            }
             _ => None,
-        })
+        });
+        // Of equal ones the first by name.
+        found.min_by_key(|(offer, _)| std::cmp::Reverse(offer.priority))
     }
 
     /// Whether a bundle with these maxima keeps the cluster from its next release.
@@ -298,10 +338,6 @@ impl Chooser<'_> {
     /// What is installed, as it would have been chosen: somebody has taken the annotation off that said so.
     fn found_again(&self, installed: &Bundle) -> Option<Chosen> {
         let (offer, bundle) = self.listed(installed)?;
-        let digest = bundle.image.rsplit_once('@').map(|(_, digest)| digest);
-        if digest.is_none() || digest != installed.digest.as_deref() {
-            return None;
-        }
         let choose::Answer::Package(package) = offer.answer else {
             return None;
         };
@@ -310,6 +346,7 @@ impl Chooser<'_> {
             bundle: ChosenBundle {
                 name: bundle.name.clone(),
                 version: bundle.version.version.to_string(),
+                release: bundle.version.release.as_ref().map(ToString::to_string),
                 channel: channel.unwrap_or(&package.default_channel).clone(),
                 catalog: offer.catalog.to_owned(),
                 image: bundle.image.clone(),
@@ -327,6 +364,7 @@ impl Chooser<'_> {
             bundle: ChosenBundle {
                 name: choice.name.clone(),
                 version: choice.version.version.to_string(),
+                release: choice.version.release.as_ref().map(ToString::to_string),
                 channel: choice.channel.clone(),
                 catalog: choice.catalog.clone(),
                 image: choice.image.clone(),
@@ -336,6 +374,7 @@ impl Chooser<'_> {
             after: self.here.installed.as_ref().map(|it| Predecessor {
                 name: it.name.clone(),
                 version: it.version.as_ref().map(Version::to_string),
+                release: it.release.as_ref().map(ToString::to_string),
             }),
         }
     }
@@ -344,6 +383,13 @@ impl Chooser<'_> {
         let mut chosen = self.chosen(choice, decision);
         chosen.bundle.why.push(fit(why, bounds::LINE));
         chosen
+    }
+}
+
+fn look(choice: &Choice) -> Act {
+    Act::Look {
+        image: choice.image.clone(),
+        class: declare::class(&choice.media_type),
     }
 }
 

@@ -106,7 +106,8 @@ impl Case {
             offers: Some(&offers),
             pending: &self.pending,
             openshift: self.openshift,
-            kubernetes: Some(&kubernetes),
+            kubernetes: Ok(&kubernetes),
+            olm: None,
             gains: &self.gains,
         })
     }
@@ -118,7 +119,7 @@ fn brief(plan: &Plan) -> String {
     let act = match &plan.act {
         Act::Have(chosen) => format!("have {}", short(&chosen.bundle.name)),
         Act::Refuse { reason, .. } => format!("refuse {reason}"),
-        Act::Look(image) => format!(
+        Act::Look { image, .. } => format!(
             "look {}",
             image.rsplit(':').next().unwrap().trim_start_matches('0')
         ),
@@ -243,7 +244,8 @@ fn nothing_is_decided_before_it_is_known_which_catalogs_there_are() {
             offers: None,
             pending: &[],
             openshift: Ok(None),
-            kubernetes: None,
+            kubernetes: Ok(&strict("1.36.3").unwrap()),
+            olm: None,
             gains: &[],
         })
     };

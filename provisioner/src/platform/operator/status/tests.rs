@@ -1,4 +1,5 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use manifests::api::Class;
 use manifests::api::platform::{Kept, NewRights, NextBundle};
 use serde_json::{Value, json};
 
@@ -119,7 +120,12 @@ fn failing() -> Value {
 fn what_cannot_be_done_is_told_beside_what_is_installed() {
     let there = installed("1.0.0", true);
     let failing = failing();
-    let look = || plan(Act::Look("image".into()));
+    let look = || {
+        plan(Act::Look {
+            image: "image".into(),
+            class: Class::Registry,
+        })
+    };
     for (plan, below, failure, expected) in [
         // It cannot be applied.
         (
