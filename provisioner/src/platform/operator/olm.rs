@@ -162,3 +162,6 @@ fn package(kind: &str, object: &DynamicObject) -> Option<String> {
     };
     Some(package.as_str()?.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,9 +132,8 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
             }
         }
     };
-    if failure.is_none() {
-        failure = act(operator, shared, ours, &plan).await;
-    }
+    let applied = act(operator, shared, ours, &plan).await;
+    let failure = failure.or(applied.err());
     let verdict = ours.and_then(|it| verdict(shared, &facts, it));
     let states: Vec<_> = offers.states().collect();
     let found = Found {
@@ -188,19 +187,25 @@ async fn facts(shared: &Shared) -> Facts {
     }
 }
 
-/// Brings the BundleInstance about; why that failed, if it did.
+/// Brings the BundleInstance about; or why that failed.
 async fn act(
     operator: &PlatformOperator,
     shared: &Shared,
     instance: Option<&BundleInstance>,
     plan: &Plan,
-) -> Option<String> {
-    let Act::Have(chosen) = &plan.act else {
-        return None;
+) -> Result<(), String> {
+    let chosen = match &plan.act {
+        Act::Have(chosen) => Some(chosen.as_ref().clone()),
+        // Nobody could look at the rights of what comes next, and so it stays as it is.
+        Act::Look(_) => instance.and_then(|it| here::of(it).chosen),
+        Act::Refuse { .. } | Act::Leave => None,
     };
-    let wanted = declare::instance(operator, chosen);
+    let Some(chosen) = chosen else {
+        return Ok(());
+    };
+    let wanted = declare::instance(operator, &chosen);
     if instance.is_some_and(|it| declare::is_declared(it, &wanted)) {
-        return None;
+        return Ok(());
     }
     let name = operator.name_any();
     let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
@@ -223,9 +228,9 @@ async fn act(
                 );
                 tell(operator, shared, EventType::Normal, "BundleChosen", &note).await;
             }
-            None
+            Ok(())
         }
-        Err(error) => Some(format!(
+        Err(error) => Err(format!(
             "BundleInstance {name} cannot be applied: {error}; it is tried again"
         )),
     }
