@@ -151,6 +151,7 @@ fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: 
         channel: operator.channel.as_deref(),
         range: None,
         minor: None,
+        newest: None,
         installed: Some(&installed),
         openshift: Some(running),
         kubernetes: here.version.as_ref(),

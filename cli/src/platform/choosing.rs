@@ -52,6 +52,7 @@ pub(super) fn all<'a>(args: &'a PlatformRenderArgs, catalogs: &Catalogs) -> Chos
                 channel: wanted.channel.as_deref(),
                 range: wanted.range.as_ref().map(|(_, range)| range),
                 minor: None,
+                newest: None,
                 installed: None,
                 openshift: args.openshift_version,
                 kubernetes,

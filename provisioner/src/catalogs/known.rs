@@ -142,10 +142,10 @@ impl Known {
         let mut namespaces = self.namespaces.iter();
         self.is_begun
             && namespaces.all(|(_, listing)| *listing == Listing::Known)
-            && self
-                .catalogs
-                .values()
-                .all(|entry| entry.trouble.is_none() && entry.read.as_ref().is_some_and(|it| it.knows_of(package)))
+            && self.catalogs.values().all(|entry| {
+                entry.trouble.is_none()
+                    && entry.read.as_ref().is_some_and(|it| it.knows_of(package))
+            })
     }
 
     /// There is a catalog. What was read of another one of its name is forgotten.

@@ -25,9 +25,13 @@ use std::{
 use jiff::Timestamp;
 use kube::runtime::watcher;
 use manifests::{
-    api::{config::CLUSTER_VERSION, platform_status::NAME},
-    openshift::{Release, maximum},
-    version,
+    api::{
+        config::CLUSTER_VERSION, instance::BundleInstance, platform::PlatformOperator,
+        platform_status::NAME,
+    },
+    openshift::Release,
+    range::Range,
+    version::Version,
 };
 use tokio::{
     sync::Notify,
@@ -45,6 +49,7 @@ use self::{
 use super::{
     aggregate::{AGGREGATED, CORE},
     gate::Seen,
+    upgrade::{self, Following},
 };
 use crate::context::Context;
 
@@ -176,6 +181,7 @@ impl Shared {
     async fn conclude(&self) {
         let mut catalogs = self.ctx.catalogs.changes();
         let mut versions = self.ctx.versions.changes();
+        let mut uses = self.ctx.uses.changes();
         let mut again: Option<Instant> = None;
         let mut memory = Memory::default();
         loop {
@@ -189,11 +195,13 @@ impl Shared {
                 () = self.changed.notified() => {}
                 _ = catalogs.changed() => {}
                 _ = versions.changed() => {}
+                _ = uses.changed() => {}
                 () = in_time => {}
             }
             sleep(PAUSE).await;
             catalogs.mark_unchanged();
             versions.mark_unchanged();
+            uses.mark_unchanged();
             again = self
                 .look(&mut memory)
                 .await
@@ -204,14 +212,9 @@ impl Shared {
     /// Decides and writes; when to look again, if nothing changes before.
     async fn look(&self, memory: &mut Memory) -> Option<Duration> {
         let ctx = &self.ctx;
-        let minor = if self.facts().aggregated.is_absent() {
-            let version = ctx.versions.kubernetes().await.ok();
-            version.map(|version| format!("{}.{}", version.major, version.minor))
-        } else {
-            None
-        };
+        let version = ctx.versions.kubernetes_release().await.ok();
         let now = (ctx.now)();
-        let decided = self.decided(&memory.written(), minor, now)?;
+        let decided = self.decided(&memory.written(), version.as_ref(), now)?;
         ctx.catalogs.want_installed(decided.packages.clone());
         self.count(&decided);
         match self.publish(&decided, memory).await {
@@ -223,21 +226,34 @@ impl Shared {
         }
     }
 
-    fn decided(&self, written: &Written, minor: Option<String>, now: Timestamp) -> Option<Decided> {
+    fn decided(
+        &self,
+        written: &Written,
+        kubernetes: Option<&Version>,
+        now: Timestamp,
+    ) -> Option<Decided> {
         let settings = &self.ctx.settings;
         let catalogs =
             |package: &str, bundle: &str, digest: &str| self.seen(package, bundle, digest);
-        let newer = |package: &str, than: &str, release| self.newer(package, than, release);
+        let newer = |instance: &BundleInstance, owner: Option<&PlatformOperator>, release| {
+            self.newer(instance, owner, (release, kubernetes))
+        };
+        let removed = |instance: &BundleInstance| self.ctx.uses.of(instance);
         let outside = Outside {
             release: settings.release.as_deref(),
             system_namespace: &settings.system_namespace,
             catalogs: &catalogs,
             newer: &newer,
+            removed: &removed,
             written,
-            minor,
+            minor: kubernetes.map(|it| format!("{}.{}", it.major, it.minor)),
             now,
         };
-        decide(&self.facts(), &outside)
+        let facts = self.facts();
+        self.ctx
+            .uses
+            .retain(|name| facts.instances.get(name).is_some());
+        decide(&facts, &outside)
     }
 
     fn count(&self, decided: &Decided) {
@@ -259,27 +275,28 @@ impl Shared {
         }
     }
 
-    /// The newest version of a package that runs on a release and is newer than the one that is installed.
-    fn newer(&self, package: &str, than: &str, release: Release) -> Option<String> {
-        let than = version::tolerant(than).ok()?;
-        let offers = self.ctx.catalogs.offers(package, None);
-        let list = offers.list();
-        let bundles = list.iter().filter_map(|offer| match offer.answer {
-            catalog::choose::Answer::Package(package) => Some(package.bundles.values()),
-            _ => None,
-        });
-        bundles
-            .flatten()
-            .filter(|bundle| match bundle.max_openshift.as_slice() {
-                [only] => maximum(only).is_ok_and(|newest| newest.admits(release)),
-                // What says nothing promises nothing.
-                _ => false,
-            })
-            .filter(|bundle| bundle.needs.is_empty() && bundle.unreadable.is_none())
-            .map(|bundle| &bundle.version.version)
-            .filter(|version| version.pre.is_empty() && version.cmp_precedence(&than).is_gt())
-            .max_by(|a, b| a.cmp_precedence(b))
-            .map(ToString::to_string)
+    /// The newest version that an instance can be upgraded to on a release, and that runs on the next one. How a platform
+    /// operator is upgraded is written in its spec.
+    fn newer(
+        &self,
+        instance: &BundleInstance,
+        owner: Option<&PlatformOperator>,
+        running: (Release, Option<&Version>),
+    ) -> Option<String> {
+        let package = instance.status.as_ref()?.facts.package.as_deref()?;
+        let spec = owner.map(|it| &it.spec);
+        let range = spec.and_then(|it| Range::parse(it.version.as_deref()?).ok());
+        let following = Following {
+            channel: spec.and_then(|it| it.channel.as_deref()),
+            range: range.as_ref(),
+            catalog: None,
+        };
+        let offers = self
+            .ctx
+            .catalogs
+            .offers(package, spec.and_then(|it| it.catalog.as_ref()));
+        let next = running.0.next();
+        upgrade::unblocked_by(instance, following, &offers.list(), running, next)
     }
 }
 

@@ -54,7 +54,9 @@ pub struct Uses {
 impl Uses {
     /// What an instance uses, a sentence each. What is not known yet is looked at from now on, and `changes` tells when it
     /// is known; until then, what was known last is what counts.
-    pub fn of(&self, instance: &Arc<BundleInstance>) -> Arc<[String]> {
+    ///
+    /// Of the instance no more is looked at than what tells whether it is known: what is needed besides is asked for then.
+    pub fn of(&self, instance: &BundleInstance) -> Arc<[String]> {
         let (told, is_known) = self.state().of(instance);
         if !is_known {
             self.work.notify_one();
@@ -105,16 +107,18 @@ impl Uses {
                 }
             };
             match step {
-                Some(Step::Look(instance, span)) => match look::at(ctx, &instance, span).await {
+                Some(Step::Look(name, span)) => match look::at(ctx, &name, span).await {
                     Ok(seen) => {
-                        self.change(|state| state.learn(&instance, span, seen));
+                        if let Some((instance, seen)) = seen {
+                            self.change(|state| state.learn(&instance, span, seen));
+                        }
                         ctx.metrics.instances_with_apis_that_go(self.count());
                         pauses = Pauses::default();
                         continue;
                     }
                     Err(error) => {
                         debug!(%error, "an instance could not be looked at for APIs that go; it is tried again");
-                        self.state().again(instance);
+                        self.state().ask(name);
                     }
                 },
                 Some(Step::Later) => {}
@@ -178,6 +182,7 @@ pub fn unblocked_by(
         channel: following.channel,
         range: following.range,
         minor: None,
+        newest: None,
         installed: Some(&installed),
         openshift: Some(running),
         kubernetes,

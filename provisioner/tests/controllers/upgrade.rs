@@ -17,7 +17,10 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use unpacker::{Store, store::Budget};
 
-use crate::{openshift::module, support::eventually};
+use crate::{
+    openshift::module,
+    support::{eventually, prepare},
+};
 
 const COUNTS: &str = "apirequestcounts.apiserver.openshift.io";
 
@@ -36,22 +39,31 @@ fn context(cluster: &Cluster) -> (Context, TempDir) {
     (ctx, folder)
 }
 
-/// An instance with these objects, as the provisioner lists them; it need not be in the cluster.
-fn instance(name: &str, account: Option<&str>, kinds: &Value) -> Arc<BundleInstance> {
+/// Makes an instance with these objects, as the provisioner lists them.
+async fn instance(
+    cluster: &Cluster,
+    name: &str,
+    account: Option<&str>,
+    kinds: &Value,
+) -> BundleInstance {
     let account = account.map(|name| json!({"name": name, "namespace": "default"}));
-    let value = json!({
+    let mut object = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
-        "metadata": {"name": name, "uid": name},
+        "metadata": {"name": name},
         "spec": {
             "provisionerClassName": "core-rukpak-io-plain", "serviceAccount": account,
             "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
         },
-        "status": {
-            "installedBundleName": "a", "appliedDigest": "sha256:a", "installNamespace": "default",
-            "inventory": {"count": 3, "kinds": kinds},
-        },
     });
-    Arc::new(serde_json::from_value(value).unwrap())
+    cluster.apply(&object, DryRun::No).await.unwrap();
+    object["status"] = json!({
+        "installedBundleName": "a", "appliedDigest": "sha256:a", "installNamespace": "default",
+        "inventory": {"count": 3, "kinds": kinds},
+    });
+    let api: Api<BundleInstance> = Api::all(cluster.client().unwrap());
+    let params = PatchParams::apply("tests").force();
+    let written = api.patch_status(name, &params, &Patch::Apply(object)).await;
+    written.unwrap()
 }
 
 fn roles(name: &str) -> Value {
@@ -96,7 +108,7 @@ async fn count(cluster: &Cluster, account: &str) {
     }
 }
 
-async fn becomes(ctx: &Context, instance: &Arc<BundleInstance>, expected: &[&str]) {
+async fn becomes(ctx: &Context, instance: &BundleInstance, expected: &[&str]) {
     eventually("what is used is told", async || {
         let told = ctx.uses.of(instance);
         let is = told.len() == expected.len()
@@ -121,6 +133,7 @@ async fn what_goes_with_the_next_kubernetes_is_found_once_and_told() {
         "rules": [{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}],
     });
     cluster.apply(&role, DryRun::No).await.unwrap();
+    prepare(&cluster).await;
     count(&cluster, "default:tide").await;
     let (ctx, _folder) = context(&cluster);
     let stop = CancellationToken::new();
@@ -133,10 +146,22 @@ async fn what_goes_with_the_next_kubernetes_is_found_once_and_told() {
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "objects": ["default/tide"]});
     let cidr = json!({"apiVersion": "networking.k8s.io/v1beta1", "kind": "ServiceCIDR", "objects": ["mine"]});
-    let tide = instance("tide", None, &json!([roles("tide:reader"), account, cidr]));
+    let tide = instance(
+        &cluster,
+        "tide",
+        None,
+        &json!([roles("tide:reader"), account, cidr]),
+    )
+    .await;
     // An account that may read no roles, and a role that is gone: that is no use of anything, and holds nobody up.
-    let tenant = instance("tenant", Some("nobody"), &json!([roles("tide:reader")]));
-    let gone = instance("gone", None, &json!([roles("gone")]));
+    let tenant = instance(
+        &cluster,
+        "tenant",
+        Some("nobody"),
+        &json!([roles("tide:reader")]),
+    )
+    .await;
+    let gone = instance(&cluster, "gone", None, &json!([roles("gone")])).await;
     let mut changes = ctx.uses.changes();
     for it in [&tenant, &gone, &tide] {
         assert!(ctx.uses.of(it).is_empty());

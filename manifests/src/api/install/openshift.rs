@@ -32,7 +32,11 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
     let rules = json!([
         rule("config.openshift.io", &config, &WATCH),
         // What has asked for APIs that go.
-        rule("apiserver.openshift.io", &["apirequestcounts"], &["get", "list"]),
+        rule(
+            "apiserver.openshift.io",
+            &["apirequestcounts"],
+            &["get", "list"]
+        ),
         rule(
             "operator.openshift.io",
             &["imagecontentsourcepolicies"],

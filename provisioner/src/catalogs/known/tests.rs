@@ -170,6 +170,34 @@ fn of_what_others_serve_only_what_was_asked_for_is_known() {
 }
 
 #[test]
+fn a_first_answer_comes_until_there_is_one_or_trouble() {
+    let mut known = Known::default();
+    known.begin(&["ours".to_owned()]);
+    let (mine, other) = (key("ours", "mine"), key("ours", "other"));
+    known.add(&mine, &Identity::default(), 0);
+    known.add(&other, &Identity::default(), 0);
+    let pending = |known: &Known, package: &str| known.offers(package, None).pending().join(" ");
+    assert_eq!(pending(&known, "etcd"), "ours/mine ours/other");
+    known.trouble(&other, &Identity::default(), "nobody is there".to_owned());
+    assert_eq!(pending(&known, "etcd"), "ours/mine");
+    known.read(
+        &mine,
+        &Identity::default(),
+        some(&["etcd"], Vec::new(), &[]),
+    );
+    assert_eq!(pending(&known, "etcd"), "");
+    // It was not asked for this one so far.
+    assert_eq!(pending(&known, "other"), "ours/mine");
+    known.trouble(&mine, &Identity::default(), "nobody is there".to_owned());
+    assert_eq!(pending(&known, "other"), "");
+    // How they are is as of the same moment.
+    let offers = known.offers("etcd", None);
+    known.is_well(&mine, &Identity::default());
+    let troubles: Vec<_> = offers.states().map(|it| it.trouble.is_some()).collect();
+    assert_eq!(troubles, [true, true]);
+}
+
+#[test]
 fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() {
     let mut known = Known::default();
     known.begin(&["z".to_owned(), "a".to_owned()]);

@@ -1,6 +1,9 @@
 //! From everything that is known to what is to be written. No I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -9,6 +12,8 @@ use manifests::{
         condition,
         config::{CLUSTER_VERSION, ClusterOperator, ClusterOperatorStatus},
         instance::BundleInstance,
+        labels,
+        platform::PlatformOperator,
         platform_status::{Details, NAME, Platform},
     },
     openshift::{self, Release},
@@ -23,6 +28,9 @@ use crate::{
     },
 };
 
+/// Finds the way on for an instance.
+type Newer<'a> = dyn Fn(&BundleInstance, Option<&PlatformOperator>, Release) -> Option<String> + 'a;
+
 /// What is known besides.
 pub(super) struct Outside<'a> {
     /// What a release payload says of itself.
@@ -30,8 +38,11 @@ pub(super) struct Outside<'a> {
     pub(super) system_namespace: &'a str,
     /// What catalogs say of the newest OpenShift that a bundle runs on: by package, name and digest.
     pub(super) catalogs: &'a dyn Fn(&str, &str, &str) -> Seen,
-    /// The newest version that catalogs have of a package, and that runs on a release and is newer than a version.
-    pub(super) newer: &'a dyn Fn(&str, &str, Release) -> Option<String>,
+    /// The newest version that an instance, of this platform operator, can be upgraded to on a release, and that runs on the
+    /// next one.
+    pub(super) newer: &'a Newer<'a>,
+    /// What an instance uses of APIs that Kubernetes' next minor version does not serve, each in a sentence.
+    pub(super) removed: &'a dyn Fn(&BundleInstance) -> Arc<[String]>,
     /// What was written last.
     pub(super) written: &'a Written,
     /// The minor version of Kubernetes, where it is known.
@@ -210,39 +221,35 @@ fn maxima(
 
 /// All operators that are installed, whoever has installed them.
 fn installed(
-    facts: &Facts,
+    known: &Facts,
     cluster: &Cluster,
     maxima: &BTreeMap<String, String>,
     outside: &Outside<'_>,
 ) -> Vec<Operator> {
     let refusal = |namespace: &str, name: Option<&str>| {
         let name = format!("{namespace}/{}", name?);
-        facts.refusals.get(&name).cloned()
+        known.refusals.get(&name).cloned()
     };
-    let instances = facts.instances.all().filter_map(|instance| {
+    let instances = known.instances.all().filter_map(|instance| {
         let mut operator = Operator::of_instance(instance, maxima)?;
         let facts = &instance.status.as_ref()?.facts;
         let condition = facts.cluster_service_version.as_deref();
         operator.refusal = refusal(&operator.namespace, condition);
-        operator.removed = removed(instance);
+        operator.removed = (outside.removed)(instance).to_vec();
         if let Cluster::OpenShift(Ok(release)) = cluster
             && operator.blocks(*release)
-            && let (Some(package), Some(version)) = (&facts.package, &facts.version)
         {
-            operator.unblocked_by = (outside.newer)(package, version, release.next());
+            let owner = instance.labels().get(labels::PLATFORM_OPERATOR);
+            let owner = owner.and_then(|name| known.operators.get(name));
+            operator.unblocked_by = (outside.newer)(instance, owner, *release);
         }
         Some(operator)
     });
-    let services = facts.services.all().map(|service| Operator {
+    let services = known.services.all().map(|service| Operator {
         refusal: refusal(&service.namespace, Some(&service.name)),
         ..service.clone()
     });
     instances.chain(services).collect()
-}
-
-/// What an instance uses of APIs that Kubernetes' next minor version does not serve, each in a sentence.
-fn removed(_instance: &BundleInstance) -> Vec<String> {
-    Vec::new()
 }
 
 fn report(facts: &Facts, outside: &Outside<'_>, input: &Input<'_>) -> (Report, Option<Timestamp>) {

@@ -124,7 +124,10 @@ pub(super) fn instance(mut instance: BundleInstance) -> Option<BundleInstance> {
     instance.spec.template = manifests::api::instance::BundleTemplate::default();
     instance.spec.config = None;
     if let Some(status) = &mut instance.status {
-        status.inventory = None;
+        // Its number tells whether what was installed is something else.
+        if let Some(inventory) = &mut status.inventory {
+            (inventory.kinds, inventory.more) = (Vec::new(), None);
+        }
         status.waiting = Vec::new();
         status.released = Vec::new();
         let needed = [

@@ -1,9 +1,12 @@
+use std::sync::Arc;
+
 use manifests::{
     api::{
         config::{ClusterOperator, ClusterOperatorSpec},
         instance::BundleInstance,
+        platform::PlatformOperator,
     },
-    openshift::Cluster,
+    openshift::{Cluster, Release},
 };
 use serde_json::{Value, json};
 
@@ -69,13 +72,19 @@ impl Default for Said {
 
 fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
     let catalogs = |_: &str, _: &str, _: &str| said.catalogs.clone();
-    let newer =
-        |package: &str, than: &str, release| Some(format!("{package}-after-{than}-on-{release}"));
+    let newer = |instance: &BundleInstance, _: Option<&PlatformOperator>, release: Release| {
+        let facts = &instance.status.as_ref()?.facts;
+        let (package, than) = (facts.package.as_ref()?, facts.version.as_ref()?);
+        let next = release.next();
+        Some(format!("{package}-after-{than}-on-{next}"))
+    };
+    let removed = |_: &BundleInstance| Arc::default();
     let outside = Outside {
         release: said.release,
         system_namespace: "system",
         catalogs: &catalogs,
         newer: &newer,
+        removed: &removed,
         written: &said.written,
         minor: None,
         now: "2026-01-01T00:00:00Z".parse().unwrap(),

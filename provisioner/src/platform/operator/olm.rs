@@ -113,11 +113,8 @@ impl Olm {
             self.learn(kind, events, |csv| of_csv(&csv.metadata)).await;
         } else {
             let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-            let of = |subscription: &DynamicObject| {
-                let name = subscription.data.pointer("/spec/name")?;
-                Some(name.as_str()?.to_owned())
-            };
-            self.learn(kind, watcher(api, config), of).await;
+            self.learn(kind, watcher(api, config), of_subscription)
+                .await;
         }
     }
 
@@ -201,6 +198,11 @@ fn name(object: &impl ResourceExt) -> String {
     format!("{namespace}/{}", object.name_any())
 }
 
+fn of_subscription(subscription: &DynamicObject) -> Option<String> {
+    let name = subscription.data.pointer("/spec/name")?;
+    Some(name.as_str()?.to_owned())
+}
+
 /// The package of a ClusterServiceVersion; a copy in another namespace manages none.
 fn of_csv(metadata: &ObjectMeta) -> Option<String> {
     Operator::of_csv(metadata, None)?;
@@ -213,3 +215,6 @@ fn of_csv(metadata: &ObjectMeta) -> Option<String> {
         .find(|it| it.get("type").is_some_and(|it| it == "olm.package"))?;
     Some(package.pointer("/value/packageName")?.as_str()?.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

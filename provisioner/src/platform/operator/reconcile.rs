@@ -136,9 +136,8 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
             }
         }
     };
-    if failure.is_none() {
-        failure = act(operator, shared, ours, &plan).await;
-    }
+    let applied = act(operator, shared, ours, &plan).await;
+    let failure = failure.or(applied.err());
     let verdict = ours.and_then(|it| verdict(shared, &facts, it));
     let states: Vec<_> = offers.states().collect();
     let found = Found {
@@ -193,20 +192,26 @@ async fn facts(shared: &Shared) -> Facts {
     }
 }
 
-/// Brings the BundleInstance about; why that failed, if it did.
+/// Brings the BundleInstance about; or why that failed.
 async fn act(
     operator: &PlatformOperator,
     shared: &Shared,
     instance: Option<&BundleInstance>,
     plan: &Plan,
-) -> Option<String> {
-    let Act::Have(chosen) = &plan.act else {
-        return None;
+) -> Result<(), String> {
+    let chosen = match &plan.act {
+        Act::Have(chosen) => Some(chosen.as_ref().clone()),
+        // Nobody could look at the rights of what comes next, and so it stays as it is.
+        Act::Look { .. } => instance.and_then(|it| here::of(it).chosen),
+        Act::Refuse { .. } | Act::Leave => None,
     };
-    let mut wanted = declare::instance(operator, chosen);
+    let Some(chosen) = chosen else {
+        return Ok(());
+    };
+    let mut wanted = declare::instance(operator, &chosen);
     if let Some(instance) = instance {
         if declare::is_declared(instance, &wanted) {
-            return None;
+            return Ok(());
         }
         // Whoever decided from something older is told so, instead of turning it back.
         if let Some(metadata) = wanted["metadata"].as_object_mut() {
@@ -236,9 +241,11 @@ async fn act(
                 );
                 tell(operator, shared, EventType::Normal, "BundleChosen", &note).await;
             }
-            None
+            Ok(())
         }
-        Err(error) => Some(format!(
+        // It has changed since, and will be looked at again for that.
+        Err(kube::Error::Api(status)) if status.code == 409 && instance.is_some() => Ok(()),
+        Err(error) => Err(format!(
             "BundleInstance {name} cannot be applied: {error}; it is tried again"
         )),
     }

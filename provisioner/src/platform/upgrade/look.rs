@@ -28,15 +28,24 @@ const CONCURRENCY: usize = 4;
 /// How many ServiceAccounts of one instance are looked for.
 const MOST_ACCOUNTS: usize = 256;
 
-/// Looks at an instance.
+/// Looks at an instance, if it is there.
 ///
 /// # Errors
 /// When the apiserver does not answer. That something must not be read is no error: it will not be the next time either.
 pub(super) async fn at(
     ctx: &Context,
-    instance: &BundleInstance,
+    name: &str,
     span: Span,
-) -> Result<Seen, kube::Error> {
+) -> Result<Option<(BundleInstance, Seen)>, kube::Error> {
+    let api = Api::<BundleInstance>::all(ctx.client.clone());
+    let Some(instance) = api.get_opt(name).await? else {
+        return Ok(None);
+    };
+    let seen = what(ctx, &instance, span).await?;
+    Ok(Some((instance, seen)))
+}
+
+async fn what(ctx: &Context, instance: &BundleInstance, span: Span) -> Result<Seen, kube::Error> {
     let mut search = Search::new(span.from, span.to);
     let inventory = match whole(ctx, instance).await {
         Ok(inventory) => inventory,

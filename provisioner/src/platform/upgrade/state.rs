@@ -1,7 +1,7 @@
 //! What is known, and what is to be found out. No I/O.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -19,7 +19,7 @@ pub(super) struct State {
     known: HashMap<String, Known>,
     /// In the order in which they were asked for.
     queue: VecDeque<String>,
-    asked: HashMap<String, Arc<BundleInstance>>,
+    asked: HashSet<String>,
     calls: Calls,
 }
 
@@ -33,8 +33,8 @@ pub(super) struct Span {
 /// What has to be done.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Look at an instance.
-    Look(Arc<BundleInstance>, Span),
+    /// Look at the instance of this name.
+    Look(String, Span),
     /// Wait a little.
     Later,
 }
@@ -67,7 +67,7 @@ struct Key {
 
 impl State {
     /// What an instance uses, as far as it is known; and whether that is the latest.
-    pub(super) fn of(&mut self, instance: &Arc<BundleInstance>) -> (Arc<[String]>, bool) {
+    pub(super) fn of(&mut self, instance: &BundleInstance) -> (Arc<[String]>, bool) {
         let name = instance.name_any();
         let Some(key) = key(instance, self.span) else {
             self.known.remove(&name);
@@ -82,22 +82,15 @@ impl State {
             .unwrap_or_default();
         let is_known = self.span.is_some() && known.is_some_and(|known| known.key == key);
         if !is_known {
-            self.ask(name, Arc::clone(instance));
+            self.ask(name);
         }
         (told, is_known)
     }
 
-    fn ask(&mut self, name: String, instance: Arc<BundleInstance>) {
-        if self.asked.insert(name.clone(), instance).is_none() {
+    /// Has an instance looked at after those that were asked for before.
+    pub(super) fn ask(&mut self, name: String) {
+        if self.asked.insert(name.clone()) {
             self.queue.push_back(name);
-        }
-    }
-
-    /// What could not be looked at is looked at after the others, unless it was asked for anew.
-    pub(super) fn again(&mut self, instance: Arc<BundleInstance>) {
-        let name = instance.name_any();
-        if !self.asked.contains_key(&name) {
-            self.ask(name, instance);
         }
     }
 
@@ -105,8 +98,8 @@ impl State {
     pub(super) fn next(&mut self) -> Option<Step> {
         let span = self.span?;
         while let Some(name) = self.queue.pop_front() {
-            if let Some(instance) = self.asked.remove(&name) {
-                return Some(Step::Look(instance, span));
+            if self.asked.remove(&name) {
+                return Some(Step::Look(name, span));
             }
         }
         None
@@ -154,7 +147,7 @@ impl State {
     /// Forgets instances that are gone.
     pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         self.known.retain(|name, _| is_there(name));
-        self.asked.retain(|name, _| is_there(name));
+        self.asked.retain(|name| is_there(name));
         self.queue.retain(|name| is_there(name));
     }
 

@@ -126,13 +126,12 @@ async fn bundles_have_the_columns_of_rukpak() {
 #[tokio::test]
 async fn explain_tells_what_fields_are_for() {
     let cluster = installed().await;
-    let said = kubectl(
-        cluster,
-        &["explain", "bundleinstance.spec.crdDeletionPolicy"],
-        "",
-    )
-    .await
-    .unwrap();
+    // What a new definition says is published a moment after it is established.
+    let said = eventually("the fields are explained", async || {
+        let explain = ["explain", "bundleinstance.spec.crdDeletionPolicy"];
+        kubectl(cluster, &explain, "").await
+    })
+    .await;
     assert!(
         said.contains("`DeleteIfUnused` keeps those of which custom resources exist"),
         "{said}"

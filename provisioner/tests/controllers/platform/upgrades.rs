@@ -27,11 +27,14 @@ async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
     let moon = platform.bundles("moon", &["1.0.0", "1.1.0", "2.0.0"]).await;
     let mut sand = platform.bundles("sand", &["1.0.0"]).await;
     sand.push(mightier(&platform, "sand", "1.0.1").await);
-    let first: [(&str, &[Value]); 4] = [
+    let mut reef = platform.bundles("reef", &["1.0.0"]).await;
+    reef.push(bundle("reef", "1.0.1", "127.0.0.1:1/reef:none"));
+    let first: [(&str, &[Value]); 5] = [
         ("tide", &tide[..1]),
         ("surf", &surf[..1]),
         ("moon", &moon[..1]),
         ("sand", &sand[..1]),
+        ("reef", &reef[..1]),
     ];
     let server = Server::of(None, &packages(&first)).await;
     platform.serve("mine", &server).await;
@@ -44,8 +47,9 @@ async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
     want("surf", json!({"upgradeApproval": "Automatic"})).await;
     want("moon", json!({"upgradeApproval": "Manual"})).await;
     want("sand", json!({"approveNewRights": "Manual"})).await;
+    want("reef", json!({"approveNewRights": "Manual"})).await;
     let _provisioner = platform.start().await;
-    for name in ["tide", "surf", "moon", "sand"] {
+    for name in ["tide", "surf", "moon", "sand", "reef"] {
         platform.has(name, "1.0.0").await;
     }
 
@@ -53,11 +57,12 @@ async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
     let fate = json!({"spec": {"config": {"deploymentConfig": {"annotations": {FATE: "fails"}}}}});
     platform.patch::<BundleInstance>("tide", fate).await;
     platform.is_healthy("tide", "False").await;
-    let all: [(&str, &[Value]); 4] = [
+    let all: [(&str, &[Value]); 5] = [
         ("tide", &tide),
         ("surf", &surf),
         ("moon", &moon),
         ("sand", &sand),
+        ("reef", &reef),
     ];
     let server = replace(server, &all).await;
     platform.waits("tide", "1.0.1", "not healthy yet").await;
@@ -87,7 +92,12 @@ async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
     platform.has("moon", "2.0.0").await;
     assert_eq!(platform.choices("moon").await, ["1.0.0", "1.1.0", "2.0.0"]);
 
-    // New rights are listed, and wait for their digest.
+    new_rights_wait_for_their_digest(&platform).await;
+    what_nobody_can_look_at_waits(&platform).await;
+    server.stop().await;
+}
+
+async fn new_rights_wait_for_their_digest(platform: &Platform) {
     let status = platform
         .waits("sand", "1.0.1", "gains rights, which nobody has approved")
         .await;
@@ -128,7 +138,21 @@ async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
     assert!(why.contains("its new rights are approved"), "{why}");
     let sand = platform.instances().get("sand").await.unwrap();
     assert!(sand.annotations()[labels::CHOSEN_BUNDLE].contains("sand.v1.0.1"));
-    server.stop().await;
+}
+
+/// What is installed is kept as it was declared meanwhile.
+async fn what_nobody_can_look_at_waits(platform: &Platform) {
+    let unknown = "the rights of 127.0.0.1:1/reef:none are not known: ";
+    platform
+        .becomes("reef", "True", "InstallSuccessful", unknown)
+        .await;
+    let patch = json!({"metadata": {"labels": {labels::PLATFORM_OPERATOR: null}}});
+    platform.patch::<BundleInstance>("reef", patch).await;
+    wait_for(platform.instances(), "reef", "labelled again", |it| {
+        it.labels().get(labels::PLATFORM_OPERATOR).map(drop)
+    })
+    .await;
+    assert_eq!(platform.choices("reef").await, ["1.0.0"]);
 }
 
 /// A bundle that may read Secrets.

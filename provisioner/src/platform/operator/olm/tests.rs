@@ -1,0 +1,137 @@
+use serde_json::json;
+
+use super::*;
+
+fn object(value: Value) -> DynamicObject {
+    serde_json::from_value(value).unwrap()
+}
+
+fn subscription(name: &str, spec: &Value) -> DynamicObject {
+    object(json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+        "metadata": {"name": name, "namespace": "ops"}, "spec": spec,
+    }))
+}
+
+fn csv(metadata: &Value) -> ObjectMeta {
+    let mut metadata = metadata.clone();
+    metadata["name"] = "tide.v1".into();
+    metadata["namespace"] = "ops".into();
+    serde_json::from_value(metadata).unwrap()
+}
+
+#[test]
+fn subscriptions_name_their_package() {
+    for (spec, expected) in [
+        (json!({"name": "tide"}), Some("tide")),
+        (json!({}), None),
+        (json!({"name": 3}), None),
+        (json!({"name": null}), None),
+        (json!("odd"), None),
+    ] {
+        let found = of_subscription(&subscription("a", &spec));
+        assert_eq!(found.as_deref(), expected, "{spec}");
+    }
+}
+
+#[test]
+fn cluster_service_versions_name_it_in_what_olm_has_written() {
+    let of =
+        |properties: &str| json!({"annotations": {"operatorframework.io/properties": properties}});
+    let tide = json!({"type": "olm.package", "value": {"packageName": "tide", "version": "1.0.0"}});
+    let good = json!({"properties": [{"type": "olm.gvk", "value": {}}, tide]}).to_string();
+    let with = |key: &str, value: Value| {
+        let mut metadata = of(&good);
+        metadata[key] = value;
+        metadata
+    };
+    let mut elsewhere = of(&good);
+    elsewhere["annotations"]["olm.operatorNamespace"] = "other".into();
+    let deep = "[".repeat(100_000);
+    for (metadata, expected) in [
+        (of(&good), Some("tide")),
+        // Copies in other namespaces manage nothing.
+        (with("labels", json!({"olm.copiedFrom": "ops"})), None),
+        (elsewhere, None),
+        // What nobody understands manages nothing.
+        (json!({}), None),
+        (of(""), None),
+        (of("[]"), None),
+        (of(&deep), None),
+        (of(r#"{"properties": {}}"#), None),
+        (
+            of(r#"{"properties": [3, null, {"type": "olm.package"}]}"#),
+            None,
+        ),
+        (
+            of(r#"{"properties": [{"type": "olm.package", "value": {"packageName": ["tide"]}}]}"#),
+            None,
+        ),
+    ] {
+        let found = of_csv(&csv(&metadata));
+        assert_eq!(found.as_deref(), expected, "{metadata:.200}");
+    }
+}
+
+#[test]
+fn only_what_changes_something_is_told() {
+    let olm = Olm::default();
+    let mut changes = olm.changes();
+    let has_changed = |changes: &mut watch::Receiver<u64>| {
+        let has_changed = changes.has_changed().unwrap();
+        changes.mark_unchanged();
+        has_changed
+    };
+    let packages = |names: &[&str]| -> Packages {
+        let all = names.iter();
+        all.map(|name| (("Subscription", format!("ops/{name}")), (*name).to_owned()))
+            .collect()
+    };
+    olm.list("Subscription", packages(&["tide"]));
+    assert!(has_changed(&mut changes));
+    olm.list("Subscription", packages(&["tide"]));
+    assert!(!has_changed(&mut changes));
+    for (package, expected) in [
+        (Some("surf"), true),
+        (Some("surf"), false),
+        (Some("reef"), true),
+        (None, true),
+        (None, false),
+    ] {
+        olm.set(
+            "Subscription",
+            "ops/surf".to_owned(),
+            package.map(str::to_owned),
+        );
+        assert_eq!(has_changed(&mut changes), expected, "{package:?}");
+    }
+    // The other kind is not touched by that, and is still to be listed.
+    olm.set(
+        "ClusterServiceVersion",
+        "ops/surf".to_owned(),
+        Some("moon".into()),
+    );
+    olm.list("Subscription", Packages::new());
+    let by: Vec<String> = olm.managed().into_iter().map(|it| it.by).collect();
+    assert_eq!(by, ["ClusterServiceVersion ops/surf"]);
+    // Until then it is not known what OLM manages, and it is said why.
+    let unknown = olm.unknown().unwrap();
+    assert_eq!(
+        unknown,
+        "its ClusterServiceVersions have not been listed yet"
+    );
+    changes.mark_unchanged();
+    for expected in [true, false] {
+        olm.cannot("ClusterServiceVersion", "403".to_owned());
+        assert_eq!(has_changed(&mut changes), expected);
+    }
+    let unknown = olm.unknown().unwrap();
+    assert_eq!(unknown, "its ClusterServiceVersions cannot be listed: 403");
+    olm.list("ClusterServiceVersion", Packages::new());
+    assert!(has_changed(&mut changes));
+    assert_eq!(olm.unknown(), None);
+    // From then on what is known counts, whatever happens to the watch.
+    olm.cannot("ClusterServiceVersion", "403".to_owned());
+    assert_eq!(olm.unknown(), None);
+    assert!(olm.managed().is_empty());
+}

@@ -1,0 +1,242 @@
+//! What catalogs offer, when they do.
+
+use catalog::model::{Bundle, Gvk, Need};
+
+use super::*;
+
+#[test]
+fn a_catalog_that_comes_first_is_waited_for_until_it_is_read_or_cannot_be() {
+    let case = |first: &'static str, pending: &[&'static str]| Case {
+        offers: vec![
+            ("c/first", 5, Err(first)),
+            ("c/mine", 0, Ok(package(&["1.0.0"]))),
+        ],
+        pending: pending.to_vec(),
+        ..Case::new(package(&[]))
+    };
+    let waiting = case("it has not been read yet", &["c/first"]);
+    assert_eq!(brief(&waiting.plan()), "refuse InstallPending");
+    assert_eq!(
+        refusal(&waiting.plan()),
+        "catalog c/first comes first, and has not been read yet"
+    );
+    // One that cannot be read takes nobody else down.
+    assert_eq!(brief(&case("nobody is there", &[]).plan()), "have 1.0.0");
+    // One that comes later does not matter.
+    let mut later = case("it has not been read yet", &["c/first"]);
+    later.offers[0].1 = -5;
+    assert_eq!(brief(&later.plan()), "have 1.0.0");
+
+    let alone = Case {
+        offers: vec![("c/mine", 0, Err("it has not been read yet"))],
+        pending: vec!["c/mine"],
+        ..Case::new(package(&[]))
+    };
+    assert_eq!(brief(&alone.plan()), "refuse InstallPending");
+    let away = Case {
+        pending: Vec::new(),
+        ..alone
+    };
+    assert_eq!(brief(&away.plan()), "refuse SourceFailed");
+    assert!(
+        refusal(&away.plan())
+            .contains("failed to find candidate olm.bundles from the tide package"),
+        "{}",
+        refusal(&away.plan())
+    );
+}
+
+#[test]
+fn what_is_on_its_way_is_not_given_up_because_its_catalog_is_away() {
+    let there = || instance(&chosen("1.1.0", None), &json!({}));
+    let offers = |mine| vec![("c/mine", 5, mine), ("c/other", 0, Ok(package(&["1.0.0"])))];
+    let away = Case {
+        offers: offers(Err("nobody is there")),
+        ..Case::new(package(&[])).with(there())
+    };
+    assert_eq!(brief(&away.plan()), "have 1.1.0");
+    // Nothing of it is installed, so it may be something else that is in the catalog by now.
+    let back = Case {
+        offers: offers(Ok(package(&["1.0.0", "1.1.1"]))),
+        ..Case::new(package(&[])).with(there())
+    };
+    assert_eq!(brief(&back.plan()), "have 1.1.1");
+    // A catalog that is gone for good keeps nobody.
+    let gone = Case::new(package(&["1.0.0"])).with(instance(
+        &{
+            let mut chosen = chosen("1.1.0", None);
+            chosen.bundle.catalog = "c/gone".into();
+            chosen
+        },
+        &json!({}),
+    ));
+    assert_eq!(brief(&gone.plan()), "have 1.0.0");
+}
+
+#[test]
+fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
+    let one = |change: &dyn Fn(&mut Bundle)| {
+        let mut package = package(&["1.0.0"]);
+        change(package.bundles.get_mut("tide.v1.0.0").unwrap());
+        Case::new(package).on("4.12")
+    };
+    let needs = |need: Need| one(&move |it| it.needs = vec![need.clone()]);
+    for (case, words) in [
+        (
+            needs(Need::Package {
+                name: "etcd".into(),
+                range: ">=1".into(),
+            }),
+            "etcd",
+        ),
+        (
+            needs(Need::Api(Gvk {
+                group: "etcd.example.com".into(),
+                version: "v1".into(),
+                kind: "Cluster".into(),
+            })),
+            "etcd.example.com",
+        ),
+        (needs(Need::Constraint(Some("no GPU".into()))), "no GPU"),
+        (
+            one(&|it| it.max_openshift = vec!["\"4.11\"".into()]),
+            "requires OpenShift <= 4.11 but the cluster is 4.12",
+        ),
+        (
+            one(&|it| it.min_kube = Some("1.40.0".into())),
+            "requires Kubernetes >= 1.40.0 but the cluster is 1.36.3",
+        ),
+        (
+            one(&|it| it.media_type = Some("helm+v3".into())),
+            "is of the format \"helm+v3\", which nothing here installs",
+        ),
+        (
+            one(&|it| it.unreadable = Some("broken off".into())),
+            "cannot be read: broken off",
+        ),
+        (
+            one(&|_| ()).spec(&json!({"version": ">=2.0.0"})),
+            "is not in the range of versions asked for",
+        ),
+    ] {
+        let plan = case.plan();
+        assert_eq!(brief(&plan), "refuse SourceFailed", "{words}");
+        let said = refusal(&plan);
+        assert!(
+            said.contains("tide.v1.0.0 ") && said.contains(words),
+            "{said}"
+        );
+        assert!(said.ends_with(": failed to run sourcing logic"), "{said}");
+    }
+    // During an update of the cluster the higher release counts.
+    let max = |releases: &str| one(&|it| it.max_openshift = vec!["\"4.12\"".into()]).on(releases);
+    assert_eq!(brief(&max("4.12").plan()), "have 1.0.0");
+    assert_eq!(brief(&max("4.12->4.13").plan()), "refuse SourceFailed");
+    // The next lower one is fine.
+    let mut package = package(&["1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"]);
+    for (name, bundle) in &mut package.bundles {
+        if name != "tide.v1.0.0" {
+            bundle.max_openshift = vec!["\"4.11\"".into()];
+        }
+    }
+    let case = Case::new(package.clone()).on("4.12");
+    assert_eq!(brief(&case.plan()), "have 1.0.0");
+    // Many are counted.
+    package
+        .bundles
+        .get_mut("tide.v1.0.0")
+        .unwrap()
+        .image
+        .clear();
+    let said = Case::new(package).on("4.12").plan();
+    assert!(
+        refusal(&said).contains("; and 2 more"),
+        "{}",
+        refusal(&said)
+    );
+}
+
+#[test]
+fn deprecations_are_told_and_no_reason() {
+    let mut deprecated = package(&["1.0.0"]);
+    deprecated.deprecation = Some("use surf".into());
+    let bundle = deprecated.bundles.get_mut("tide.v1.0.0").unwrap();
+    bundle.deprecation = Some("leaks".into());
+    let expected = [
+        "package tide is deprecated: use surf",
+        "bundle tide.v1.0.0 is deprecated: leaks",
+    ];
+    let new = Case::new(deprecated.clone()).plan();
+    assert_eq!(
+        (brief(&new).as_str(), new.warnings.as_slice()),
+        ("have 1.0.0", &expected.map(str::to_owned)[..])
+    );
+    let there = Case {
+        offers: vec![("c/mine", 0, Ok(deprecated))],
+        ..Case::at("1.0.0", &[])
+    };
+    assert_eq!(there.plan().warnings, expected);
+    // What waits is not what is installed.
+    let mut next = package(&["1.0.0", "1.1.0"]);
+    let leaks = |package: &mut Package, version: &str| {
+        let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
+        bundle.unwrap().deprecation = Some("leaks".into());
+    };
+    leaks(&mut next, "1.1.0");
+    let at = |package: Package| Case {
+        offers: vec![("c/mine", 0, Ok(package))],
+        ..Case::at("1.0.0", &[])
+    };
+    assert_eq!(brief(&at(next.clone()).plan()), "have 1.0.0, next 1.1.0");
+    assert!(at(next.clone()).plan().warnings.is_empty());
+    leaks(&mut next, "1.0.0");
+    let said = ["bundle tide.v1.0.0 is deprecated: leaks"];
+    assert_eq!(at(next.clone()).plan().warnings, said);
+    let said = ["bundle tide.v1.1.0 is deprecated: leaks"];
+    let goes = at(next)
+        .spec(&json!({"upgradeApproval": "Automatic"}))
+        .plan();
+    assert_eq!(
+        (brief(&goes).as_str(), &goes.warnings[..]),
+        ("have 1.1.0", &said.map(str::to_owned)[..])
+    );
+}
+
+#[test]
+fn whoever_cannot_go_on_says_why() {
+    for (case, words) in [
+        (
+            Case::at("1.0.0", &["2.0.0"]),
+            Some("no catalog that could be asked knows tide.v1.0.0"),
+        ),
+        (
+            Case {
+                offers: vec![("c/mine", 0, Err("away"))],
+                ..Case::at("1.0.0", &[])
+            },
+            Some("catalog c/mine, which tide.v1.0.0 is from, cannot be asked"),
+        ),
+        (
+            Case::at("1.0.0", &["1.0.0"]).spec(&json!({"channel": "other"})),
+            Some("has no channel \"other\"; it has stable"),
+        ),
+        (Case::at("1.0.0", &["1.0.0"]), None),
+        // After a start it is only a matter of time.
+        (
+            Case {
+                offers: vec![("c/mine", 0, Err("it has not been read yet"))],
+                pending: vec!["c/mine"],
+                ..Case::at("1.0.0", &[])
+            },
+            None,
+        ),
+    ] {
+        let plan = case.plan();
+        assert_eq!(brief(&plan), "have 1.0.0");
+        let warnings = plan.warnings.join("; ");
+        match words {
+            Some(words) => assert!(warnings.contains(words), "{warnings}"),
+            None => assert_eq!(warnings, ""),
+        }
+    }
+}
