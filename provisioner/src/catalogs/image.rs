@@ -137,17 +137,17 @@ mod tests {
         let (loaded, digest) = (Loaded::default(), Digest::of(b"one"));
         let (finish, finished) = std::sync::mpsc::channel::<()>();
         let slot = loaded.slot(digest).lock_owned().await;
-        let reading = spawn_blocking(move || {
+        let reading = std::thread::spawn(move || {
             finished.recv().unwrap();
-            slot
+            drop(slot);
         });
-        drop(reading);
         let short = Duration::from_millis(100);
         let second = loaded.slot(digest).lock_owned();
         assert!(timeout(short, second).await.is_err());
         // Others are read meanwhile.
         drop(loaded.slot(Digest::of(b"two")).lock_owned().await);
         finish.send(()).unwrap();
+        reading.join().unwrap();
         let mut third = loaded.slot(digest).lock_owned().await;
         assert!(third.upgrade().is_none());
         let read = Arc::new(Catalog::default());

@@ -6,7 +6,8 @@ use catalog::{
     Limits, Source,
     registry::{Cache, serve},
 };
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use tokio::{net::TcpListener, sync::oneshot};
 
 use super::*;
@@ -170,5 +171,21 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
             .unwrap();
         shelf.offers_become("tide", &[expected]).await;
     }
+
+    // OLM goes, its server with it, and what it has written stays. Then the image is asked for.
+    let ready = Patch::Merge(status("READY"));
+    sources.patch_status("mine", &params, &ready).await.unwrap();
     server.stop().await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(shelf.cluster.client().unwrap());
+    definitions
+        .delete(
+            "clusterserviceversions.operators.coreos.com",
+            &DeleteParams::default(),
+        )
+        .await
+        .unwrap();
+    shelf
+        .is_in_trouble("catalogs/mine", &["127.0.0.1:1", "org/catalog"])
+        .await;
+    assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
 }
