@@ -14,12 +14,19 @@ use std::{
 };
 
 use cluster::{Cluster, DryRun, machine, worker};
-use manifests::yaml;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use manifests::{
+    api::config::{CLUSTER_VERSION, ClusterVersion},
+    yaml,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tests::Buildah;
 
-use super::{bundle, bundle::Operator, world::kubectl};
+use super::{bundle, bundle::Operator};
 
 /// The folder of the Go module that has OpenShift's definitions; tests/e2e.sh sets it, for here is no network.
 const DEFINITIONS: &str = "RUKPAK_E2E_DEFINITIONS";
@@ -80,7 +87,7 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
         "spec": {"clusterID": "00000000-0000-0000-0000-000000000000"},
     }))
     .await;
-    run(cluster, "4.12.7", &[("Completed", "4.12.7")]);
+    run(cluster, "4.12.7", &[("Completed", "4.12.7")]).await;
     // The registry speaks plain HTTP.
     apply(json!({
         "apiVersion": "config.openshift.io/v1", "kind": "Image", "metadata": {"name": "cluster"},
@@ -126,7 +133,7 @@ pub(crate) fn source(name: &str, more: Value) -> Value {
 }
 
 /// Has the cluster be on its way to a version, or there: its history, the newest first.
-pub(crate) fn run(cluster: &Cluster, desired: &str, history: &[(&str, &str)]) {
+pub(crate) async fn run(cluster: &Cluster, desired: &str, history: &[(&str, &str)]) {
     let history: Vec<Value> = history
         .iter()
         .map(|(state, version)| {
@@ -137,21 +144,19 @@ pub(crate) fn run(cluster: &Cluster, desired: &str, history: &[(&str, &str)]) {
             })
         })
         .collect();
-    let status = json!({"status": {
-        "desired": {"version": desired, "image": ""}, "history": history, "observedGeneration": 1,
-        "versionHash": "", "availableUpdates": null,
-    }});
-    let status = status.to_string();
-    let args = [
-        "patch",
-        "clusterversion",
-        "version",
-        "--subresource=status",
-        "--type=merge",
-        "--patch",
-        &status,
-    ];
-    kubectl(cluster, &args);
+    let body = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
+        "status": {
+            "desired": {"version": desired, "image": ""}, "history": history, "observedGeneration": 1,
+            "versionHash": "", "availableUpdates": null,
+        },
+    });
+    let versions: Api<ClusterVersion> = Api::all(cluster.client().unwrap());
+    let params = PatchParams::apply("cluster-version-operator").force();
+    versions
+        .patch_status(CLUSTER_VERSION, &params, &Patch::Apply(body))
+        .await
+        .unwrap();
 }
 
 /// Publishes a bundle that says itself which OpenShift is the newest that it runs on.
@@ -241,6 +246,9 @@ pub(crate) fn serve(bundles: &[&Listed]) {
     command
         .args(["catalog", "serve", "--port", &PORT.to_string()])
         .arg(folder.path().join("configs"))
+        // Whoever waits for the end of what the tests print does not wait for this.
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let mut child = command
         .spawn()

@@ -68,8 +68,8 @@ async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_clust
         let status = it.status.as_ref();
         let next = status.and_then(|status| status.next_available.as_ref());
         next.is_some_and(|next| {
-            let next = json!(next);
-            next["version"] == "1.1.0" && next["waitsFor"] == "WaitingForClusterUpgrade"
+            let waits = next.waits_for.as_deref().unwrap_or_default();
+            next.version == "1.1.0" && waits.contains("when the cluster is upgraded")
         })
     })
     .await;
@@ -80,12 +80,14 @@ async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_clust
         world.cluster,
         "4.13.0",
         &[("Partial", "4.13.0"), ("Completed", "4.12.7")],
-    );
+    )
+    .await;
     day_0::run(
         world.cluster,
         "4.13.0",
         &[("Completed", "4.13.0"), ("Completed", "4.12.7")],
-    );
+    )
+    .await;
     world.healthy("tide", "1.1.0").await;
     world.healthy("lagoon", "1.0.0").await;
 
@@ -133,7 +135,8 @@ async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_clust
         let status = it.status.as_ref();
         status.is_some_and(|status| {
             line(&status.conditions, INSTALLED) == "False SourceFailed"
-                && message(&status.conditions, INSTALLED).contains("4.12")
+                && message(&status.conditions, INSTALLED)
+                    .contains("no bundle that can be installed")
         })
     })
     .await;

@@ -357,7 +357,8 @@ async fn without_the_second_binding_the_provisioner_has_the_rights_it_needs_and_
             "catalogsources.operators.coreos.com",
             "openshift-marketplace",
         ),
-        (true, "patch", "platformstatuses/status.core.rukpak.io", ""),
+        (true, "update", "platformstatuses/status.core.rukpak.io", ""),
+        (false, "patch", "platformstatuses.core.rukpak.io", ""),
         (false, "get", "secrets", "openshift-marketplace"),
         (true, "create", "tokenreviews.authentication.k8s.io", ""),
         (
