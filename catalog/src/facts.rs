@@ -86,6 +86,40 @@ impl Facts {
         }
     }
 
+    /// Takes note of one dependency, as older catalogs tell it beside the properties: OLM reads both.
+    ///
+    /// # Errors
+    /// When the value is not what its type says, or nobody knows the type: OLM does not install such a bundle either.
+    pub fn add_dependency(&mut self, at: usize, type_: &str, value: &str) -> Result<(), String> {
+        let read = || {
+            let mut tape = Tape::default();
+            let value = tape.read(value.as_bytes(), OBJECT_VALUES);
+            let value = value.map_err(|error| error.to_string())?;
+            Ok(match type_ {
+                "olm.gvk" => {
+                    shape::check(value, &shape::GVK_REQUIRED)?;
+                    Need::Api(gvk(value))
+                }
+                "olm.package" => {
+                    shape::check(value, &shape::PACKAGE_PROPERTY)?;
+                    Need::Package {
+                        name: text(value, "packageName"),
+                        range: text(value, "version"),
+                    }
+                }
+                "olm.constraint" => need(value),
+                "olm.label" => Need::Constraint(Some(format!("label {}", text(value, "label")))),
+                _ => return Err("OLM knows no such dependency".to_owned()),
+            })
+        };
+        let need = read().map_err(|problem: String| {
+            let shown: String = type_.chars().take(200).collect();
+            format!("parse dependency[{at}] of type {shown:?}: {problem}")
+        })?;
+        self.needs.push(need);
+        Ok(())
+    }
+
     /// Takes note of a ClusterServiceVersion.
     ///
     /// # Errors
@@ -134,13 +168,7 @@ impl Facts {
                 }
             }
             // opm takes whatever it is, and so does this; who would evaluate it is told what is wrong.
-            "olm.constraint" => self.needs.push(match constraint::check(value) {
-                Ok(()) => {
-                    let message = text(value, "failureMessage");
-                    Need::Constraint(Some(message).filter(|it| !it.is_empty()))
-                }
-                Err(problem) => Need::Unreadable(problem),
-            }),
+            "olm.constraint" => self.needs.push(need(value)),
             "olm.bundle.mediatype" => self.media_type = value.text().map(Cow::into_owned),
             "olm.deprecated" => self.is_deprecated = true,
             MAX_PROPERTY => {
@@ -216,6 +244,17 @@ const OBJECT_VALUES: usize = 1_000_000;
 pub(crate) const END: &str = "unexpected end of JSON input";
 /// Before what is wrong with a manifest that is not even YAML.
 pub(crate) const CONVERT: &str = "error converting YAML to JSON: ";
+
+/// What an `olm.constraint` asks for.
+fn need(value: Node<'_>) -> Need {
+    match constraint::check(value) {
+        Ok(()) => {
+            let message = text(value, "failureMessage");
+            Need::Constraint(Some(message).filter(|it| !it.is_empty()))
+        }
+        Err(problem) => Need::Unreadable(problem),
+    }
+}
 
 fn gvk(value: Node<'_>) -> Gvk {
     Gvk {

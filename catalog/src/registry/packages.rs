@@ -6,7 +6,7 @@
 //! give now is an error of the whole: half a catalog is no catalog.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     mem::size_of,
 };
 
@@ -16,7 +16,7 @@ use manifests::version;
 use super::{Client, client::Error, wire};
 use crate::{
     facts::Facts,
-    model::{Bundle, Channel, Entry, Gvk, Need, Package, Release},
+    model::{Bundle, Channel, Entry, Gvk, Need, Package, REGISTRY_V1, Release},
 };
 
 /// How many bundles are asked for at once.
@@ -278,11 +278,17 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
         for (at, property) in told.properties.iter().enumerate() {
             facts.add_text(at, &property.r#type, &property.value)?;
         }
-        if told.csv_json.is_empty() {
-            // Somebody serves less than the protocol says.
-            return Err("the server gave no ClusterServiceVersion".to_owned());
+        for (at, dependency) in told.dependencies.iter().enumerate() {
+            facts.add_dependency(at, &dependency.r#type, &dependency.value)?;
         }
-        facts.add_csv(&told.csv_json)
+        let is_registry = facts.media_type.as_deref().unwrap_or(REGISTRY_V1) == REGISTRY_V1;
+        match told.csv_json.as_str() {
+            // Somebody serves less than the protocol says.
+            "" if is_registry => Err("the server gave no ClusterServiceVersion".to_owned()),
+            // Bundles of other formats have none.
+            "" => Ok(()),
+            csv => facts.add_csv(csv),
+        }
     };
     if let Err(problem) = read() {
         bundle.unreadable = Some(problem);
@@ -296,6 +302,9 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
             Err(problem) => bundle.unreadable = Some(problem),
         }
     }
+    // Most servers tell what is needed twice: as properties, and as dependencies for who reads only these.
+    let mut told = HashSet::new();
+    facts.needs.retain(|it| told.insert(it.to_string()));
     bundle.media_type = facts.media_type;
     bundle.provides = facts.provides;
     bundle.needs = facts.needs;
@@ -310,3 +319,6 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
 fn shortened(text: &str) -> String {
     text.chars().take(100).collect()
 }
+
+#[cfg(test)]
+mod tests;
