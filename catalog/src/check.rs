@@ -47,6 +47,8 @@ struct Draft {
     deprecations: Option<Place>,
     /// Messages of deprecated bundles.
     deprecated: HashMap<String, String>,
+    /// Bundles whose build metadata is their release. opm orders by it, and checks versions as they are written.
+    rebuilt: Vec<String>,
 }
 
 /// What was found so far.
@@ -97,6 +99,11 @@ impl Check {
                 }
                 good.insert(name, draft.package);
             }
+                for bundle in draft.rebuilt {
+                    if let Some(bundle) = draft.package.bundles.get_mut(&bundle) {
+                        bundle.version.build_is_release();
+                    }
+                }
         }
         Catalog {
             packages: good,
@@ -144,6 +151,7 @@ impl Check {
             };
             self.drafts.insert(name, draft);
         }
+                rebuilt: Vec::new(),
     }
 
     /// What is checked when the tree is whole.

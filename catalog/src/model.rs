@@ -86,7 +86,8 @@ pub struct Bundle {
 pub struct Release {
     /// The version of the operator.
     pub version: Version,
-    /// Which of several bundles for it this is.
+    /// Which of several bundles for it this is. In older catalogs, bundles that stand in for others (`olm.substitutesFor`)
+    /// have it as build metadata, which the version keeps.
     pub release: Option<Prerelease>,
 }
 
@@ -189,6 +190,13 @@ impl Release {
     /// # Errors
     /// In opm's words, as far as they are ours.
     pub fn parse_release(text: &str) -> Result<Prerelease, String> {
+    /// Takes build metadata for the release, if it could be one.
+    pub(crate) fn build_is_release(&mut self) {
+        if self.release.is_none() && !self.version.build.is_empty() {
+            self.release = Self::parse_release(&self.version.build).ok();
+        }
+    }
+
         if text.len() > 20 {
             let short: String = text.chars().take(100).collect();
             return Err(format!(
@@ -209,8 +217,10 @@ impl Release {
 impl fmt::Display for Release {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.release {
-            Some(release) => write!(f, "{}-{release}", self.version),
-            None => write!(f, "{}", self.version),
+            Some(release) if self.version.build.as_str() != release.as_str() => {
+                write!(f, "{}-{release}", self.version)
+            }
+            _ => write!(f, "{}", self.version),
         }
     }
 }

@@ -267,6 +267,9 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
     if told.csv_name != bundle.name || told.package_name != package {
         bundle.unreadable = Some(format!(
             "the server gave bundle {:?} of package {:?} instead",
+    if facts.is_rebuild {
+        bundle.version.build_is_release();
+    }
             shortened(&told.csv_name),
             shortened(&told.package_name)
         ));
