@@ -59,6 +59,8 @@ pub(crate) struct Check {
     more: usize,
     /// How many errors make a package unusable.
     broken: BTreeMap<String, usize>,
+    /// The first of them among the findings.
+    first: BTreeMap<String, usize>,
 }
 
 // === impl Check ===
@@ -97,17 +99,18 @@ impl Check {
                         bundle.deprecation = Some(message);
                     }
                 }
-                good.insert(name, draft.package);
-            }
                 for bundle in draft.rebuilt {
                     if let Some(bundle) = draft.package.bundles.get_mut(&bundle) {
                         bundle.version.build_is_release();
                     }
                 }
+                good.insert(name, draft.package);
+            }
         }
         Catalog {
             packages: good,
             broken: self.broken,
+            first: self.first,
             findings: self.findings,
             more_findings: self.more,
             documents,
@@ -148,10 +151,10 @@ impl Check {
                 lost: BTreeSet::new(),
                 deprecations: None,
                 deprecated: HashMap::new(),
+                rebuilt: Vec::new(),
             };
             self.drafts.insert(name, draft);
         }
-                rebuilt: Vec::new(),
     }
 
     /// What is checked when the tree is whole.
@@ -244,6 +247,10 @@ impl Check {
     }
 
     fn spoil(&mut self, package: &str) {
+        // What spoils it is the finding that is kept next.
+        if !self.broken.contains_key(package) && self.findings.len() < FINDINGS {
+            self.first.insert(package.to_owned(), self.findings.len());
+        }
         *self.broken.entry(package.to_owned()).or_default() += 1;
     }
 

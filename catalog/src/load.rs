@@ -21,6 +21,8 @@ pub struct Catalog {
     pub packages: BTreeMap<String, Package>,
     /// Packages that are there and must not be used, with the number of errors in each.
     pub broken: BTreeMap<String, usize>,
+    /// Where the first of them stands in the findings, if it was kept.
+    pub first: BTreeMap<String, usize>,
     /// What is wrong, in the order in which opm looks.
     pub findings: Vec<Finding>,
     /// Findings beyond those that are kept.
@@ -45,10 +47,12 @@ impl Catalog {
     /// Why a package of this name cannot be used, if it is there.
     pub fn why_broken(&self, package: &str) -> Option<String> {
         let count = *self.broken.get(package)?;
-        let first = self.findings.iter().find(|it| {
-            it.level == Level::Error && it.package.as_deref().is_none_or(|name| name == package)
-        });
-        let first = first.map(ToString::to_string).unwrap_or_default();
+        let first = self.first.get(package);
+        let first = first.and_then(|at| self.findings.get(*at));
+        let first = first.map_or_else(
+            || "it has errors beyond those that are told; correct these first".to_owned(),
+            ToString::to_string,
+        );
         Some(match count {
             0 | 1 => first,
             more => format!("{first} (and {} more)", more - 1),
