@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use crate::{
     blob,
     check::Check,
-    finding::{self, Finding, Level},
-    model::Package,
+    finding::{self, Finding, Level, Scope},
+    model::{self, Package},
     source::{Error, Limits, Source},
     walk,
 };
@@ -58,6 +58,31 @@ impl Catalog {
             more => format!("{first} (and {} more)", more - 1),
         })
     }
+
+    /// Gives up packages that are larger than allowed.
+    fn bound(&mut self, limits: &Limits) {
+        let packages = std::mem::take(&mut self.packages);
+        for (name, package) in packages {
+            let problem = if package.bundles.len() > limits.package_bundles {
+                model::too_many(limits.package_bundles)
+            } else if package.size() > limits.package_size {
+                model::too_large(limits.package_size)
+            } else {
+                self.packages.insert(name, package);
+                continue;
+            };
+            self.first.insert(name.clone(), self.findings.len());
+            self.findings.push(Finding {
+                level: Level::Error,
+                file: None,
+                line: None,
+                package: Some(name.clone()),
+                message: problem,
+                scope: Scope::First,
+            });
+            self.broken.insert(name, 1);
+        }
+    }
 }
 
 /// Reads and checks a catalog.
@@ -67,5 +92,7 @@ impl Catalog {
 /// packages is a finding.
 pub fn load(source: Source<'_>, limits: &Limits) -> Result<Catalog, Error> {
     let seen = walk::collect(source, limits, blob::look)?;
-    Ok(Check::default().run(seen))
+    let mut catalog = Check::default().run(seen);
+    catalog.bound(limits);
+    Ok(catalog)
 }

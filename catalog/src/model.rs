@@ -3,11 +3,16 @@
 //! These are plain values. Whoever learns of a package in another way, as from a registry's gRPC service, makes them too
 //! and gets the same decisions.
 
+mod size;
+
 use std::{cmp::Ordering, collections::BTreeMap, fmt};
 
 use manifests::version::Version;
 use semver::Prerelease;
 use serde::Serialize;
+
+pub use self::size::{MOST_BUNDLES, MOST_BYTES};
+pub(crate) use self::size::{too_large, too_many};
 
 /// The media type of bundles for OLM: a ClusterServiceVersion and what belongs to it. A bundle that names none has this.
 pub const REGISTRY_V1: &str = "registry+v1";
@@ -185,11 +190,6 @@ impl Release {
             .then_with(|| self.release.cmp(&other.release))
     }
 
-    /// Reads a release: at most 20 characters, dots between identifiers as those of a pre-release.
-    ///
-    /// # Errors
-    /// In opm's words, as far as they are ours.
-    pub fn parse_release(text: &str) -> Result<Prerelease, String> {
     /// Takes build metadata for the release, if it could be one.
     pub(crate) fn build_is_release(&mut self) {
         if self.release.is_none() && !self.version.build.is_empty() {
@@ -197,6 +197,11 @@ impl Release {
         }
     }
 
+    /// Reads a release: at most 20 characters, dots between identifiers as those of a pre-release.
+    ///
+    /// # Errors
+    /// In opm's words, as far as they are ours.
+    pub fn parse_release(text: &str) -> Result<Prerelease, String> {
         if text.len() > 20 {
             let short: String = text.chars().take(100).collect();
             return Err(format!(

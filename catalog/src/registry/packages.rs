@@ -16,15 +16,14 @@ use manifests::version;
 use super::{Client, client::Error, wire};
 use crate::{
     facts::Facts,
-    model::{Bundle, Channel, Entry, Gvk, Need, Package, REGISTRY_V1, Release},
+    model::{
+        Bundle, Channel, Entry, MOST_BUNDLES, MOST_BYTES, Package, REGISTRY_V1, Release, too_large,
+        too_many,
+    },
 };
 
 /// How many bundles are asked for at once.
 const AT_ONCE: usize = 8;
-/// How many bundles of one package are taken. The largest known packages have some hundreds.
-const BUNDLES: usize = 5000;
-/// How much is kept of one package, in bytes. Of the largest known ones it is a few megabytes.
-const PACKAGE: usize = 64 << 20;
 
 /// What a catalog has of the packages that are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,13 +72,9 @@ pub async fn packages(client: &Client, wanted: &BTreeSet<String>) -> Result<Pack
         }
     }
     for name in large {
-        found.refuse(name, too_large());
+        found.refuse(name, too_large(MOST_BYTES));
     }
     Ok(found)
-}
-
-fn too_large() -> String {
-    format!("its bundles and edges take more than {PACKAGE} bytes")
 }
 
 /// Whether the server has spoken of this one thing, and not of itself.
@@ -99,8 +94,8 @@ impl Packages {
     /// Takes note of a bundle in a channel; `size` is what is kept of its package so far.
     fn add(&mut self, listed: wire::Bundle, size: &mut usize) {
         *size += listed_size(&listed);
-        if *size > PACKAGE {
-            self.refuse(listed.package_name, too_large());
+        if *size > MOST_BYTES {
+            self.refuse(listed.package_name, too_large(MOST_BYTES));
             return;
         }
         let wire::Bundle {
@@ -120,9 +115,8 @@ impl Packages {
                 ..Package::default()
             });
         if !package.bundles.contains_key(&name) {
-            if package.bundles.len() >= BUNDLES {
-                let problem = format!("it has more than {BUNDLES} bundles");
-                self.refuse(package_name, problem);
+            if package.bundles.len() >= MOST_BUNDLES {
+                self.refuse(package_name, too_many(MOST_BUNDLES));
                 return;
             }
             // What is not asked for below is known by no more than this.
@@ -188,35 +182,6 @@ fn listed_size(listed: &wire::Bundle) -> usize {
     size_of::<Entry>() + texts + skips
 }
 
-/// What is kept of a bundle's own message beside that.
-fn told_size(bundle: &Bundle) -> usize {
-    let need = |it: &Need| match it {
-        Need::Package { name, range } => name.len() + range.len(),
-        Need::Api(api) => api_size(api),
-        Need::Constraint(text) => text.as_ref().map_or(0, String::len),
-        Need::Unreadable(text) => text.len(),
-    };
-    let needs: usize = bundle
-        .needs
-        .iter()
-        .map(|it| size_of::<Need>() + need(it))
-        .sum();
-    let provides: usize = bundle.provides.iter().map(api_size).sum();
-    let maxima: usize = bundle.max_openshift.iter().map(String::len).sum();
-    let texts = [
-        &bundle.deprecation,
-        &bundle.unreadable,
-        &bundle.min_kube,
-        &bundle.media_type,
-    ];
-    let texts: usize = texts.into_iter().flatten().map(String::len).sum();
-    needs + provides + maxima + texts
-}
-
-fn api_size(api: &Gvk) -> usize {
-    size_of::<Gvk>() + api.group.len() + api.version.len() + api.kind.len()
-}
-
 /// Asks for each bundle, in the first channel that has it; says whether all of it may be kept.
 async fn complete(client: &Client, package: &mut Package, mut size: usize) -> Result<bool, Error> {
     let Package {
@@ -251,8 +216,8 @@ async fn complete(client: &Client, package: &mut Package, mut size: usize) -> Re
             Err(error) if is_refusal(&error) => bundle.unreadable = Some(error.to_string()),
             Err(error) => return Err(error),
         }
-        size += told_size(bundle);
-        if size > PACKAGE {
+        size += bundle.told_size();
+        if size > MOST_BYTES {
             return Ok(false);
         }
     }
@@ -267,9 +232,6 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
     if told.csv_name != bundle.name || told.package_name != package {
         bundle.unreadable = Some(format!(
             "the server gave bundle {:?} of package {:?} instead",
-    if facts.is_rebuild {
-        bundle.version.build_is_release();
-    }
             shortened(&told.csv_name),
             shortened(&told.package_name)
         ));
@@ -304,6 +266,9 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
             Ok(release) => bundle.version.release = Some(release),
             Err(problem) => bundle.unreadable = Some(problem),
         }
+    }
+    if facts.is_rebuild {
+        bundle.version.build_is_release();
     }
     // Most servers tell what is needed twice: as properties, and as dependencies for who reads only these.
     let mut told = HashSet::new();
