@@ -1,5 +1,7 @@
 mod catalogs;
 mod hostile;
+mod overrides;
+mod rebuilds;
 
 use manifests::version::strict;
 
@@ -81,6 +83,7 @@ fn request<'a>() -> Request<'a> {
         openshift: None,
         kubernetes: None,
         media_types: ALL,
+        overrides: &[],
     }
 }
 
@@ -103,7 +106,7 @@ fn short(decision: &Decision) -> String {
 }
 
 fn decide(request: &Request<'_>, package: &Package) -> Decision {
-    choose(request, &[offer("c", 0, package)])
+    explain(request, &[offer("c", 0, package)])
 }
 
 fn reasons<'a>(decision: &'a Decision, name: &str) -> &'a [String] {

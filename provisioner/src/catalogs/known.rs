@@ -69,7 +69,8 @@ pub struct Offers {
 struct Held {
     catalog: String,
     priority: i64,
-    read: Result<Read, String>,
+    /// What was read, or why nothing was: `None` while the first reading is under way.
+    read: Result<Read, Option<String>>,
     /// Why the package cannot be used, if it is there.
     broken: Option<String>,
 }
@@ -230,12 +231,11 @@ fn digest_of(image: &str) -> Option<&str> {
 // === impl Entry ===
 
 impl Entry {
-    /// What there is to be known of a package, or why it is not known.
-    fn answer(&self, package: &str) -> Result<Read, String> {
+    /// What there is to be known of a package, or why it is not known; `None` while it is being read for the first time.
+    fn answer(&self, package: &str) -> Result<Read, Option<String>> {
         match (&self.read, &self.trouble) {
             (Some(read), _) if read.knows_of(package) => Ok(read.clone()),
-            (_, Some(trouble)) => Err(trouble.clone()),
-            _ => Err("it has not been read yet".to_owned()),
+            (_, trouble) => Err(trouble.clone()),
         }
     }
 }
@@ -277,7 +277,8 @@ impl Offers {
                 catalog: &held.catalog,
                 priority: held.priority,
                 answer: match (&held.broken, &held.read) {
-                    (Some(why), _) | (None, Err(why)) => Answer::Unknown(why),
+                    (Some(why), _) | (None, Err(Some(why))) => Answer::Unknown(why),
+                    (None, Err(None)) => Answer::Pending,
                     (None, Ok(read)) => match read.package(&self.package) {
                         Some(package) => Answer::Package(package),
                         None => Answer::Absent,

@@ -220,6 +220,7 @@ impl Chooser<'_> {
             openshift: self.openshift.map(|it| it.highest),
             kubernetes: self.input.kubernetes,
             media_types: &[REGISTRY_V1, PLAIN_V0],
+            overrides: &[],
         };
         choose::choose(&request, self.offers)
     }

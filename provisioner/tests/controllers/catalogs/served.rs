@@ -78,7 +78,7 @@ async fn a_server_is_asked_for_what_is_wanted_and_again_when_another_takes_its_p
     shelf
         .offers_become(
             "tide",
-            &["catalogs/mine: unknown: it has not been read yet"],
+            &["catalogs/mine: pending"],
         )
         .await;
     want(&shelf, &["tide", "none"]);
