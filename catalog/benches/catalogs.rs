@@ -68,6 +68,7 @@ fn catalogs(criterion: &mut Criterion) {
         installed: Some(&installed),
         openshift: Some("4.21.0".parse().unwrap()),
         kubernetes: None,
+        overrides: &[],
         media_types: &[REGISTRY_V1],
     };
     let offer = Offer {

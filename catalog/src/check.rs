@@ -47,6 +47,8 @@ struct Draft {
     deprecations: Option<Place>,
     /// Messages of deprecated bundles.
     deprecated: HashMap<String, String>,
+    /// Bundles whose build metadata is their release. opm orders by it, and checks versions as they are written.
+    rebuilt: Vec<String>,
 }
 
 /// What was found so far.
@@ -57,6 +59,8 @@ pub(crate) struct Check {
     more: usize,
     /// How many errors make a package unusable.
     broken: BTreeMap<String, usize>,
+    /// The first of them among the findings.
+    first: BTreeMap<String, usize>,
 }
 
 // === impl Check ===
@@ -95,12 +99,18 @@ impl Check {
                         bundle.deprecation = Some(message);
                     }
                 }
+                for bundle in draft.rebuilt {
+                    if let Some(bundle) = draft.package.bundles.get_mut(&bundle) {
+                        bundle.version.build_is_release();
+                    }
+                }
                 good.insert(name, draft.package);
             }
         }
         Catalog {
             packages: good,
             broken: self.broken,
+            first: self.first,
             findings: self.findings,
             more_findings: self.more,
             documents,
@@ -141,6 +151,7 @@ impl Check {
                 lost: BTreeSet::new(),
                 deprecations: None,
                 deprecated: HashMap::new(),
+                rebuilt: Vec::new(),
             };
             self.drafts.insert(name, draft);
         }
@@ -236,6 +247,10 @@ impl Check {
     }
 
     fn spoil(&mut self, package: &str) {
+        // What spoils it is the finding that is kept next.
+        if !self.broken.contains_key(package) && self.findings.len() < FINDINGS {
+            self.first.insert(package.to_owned(), self.findings.len());
+        }
         *self.broken.entry(package.to_owned()).or_default() += 1;
     }
 

@@ -4,7 +4,11 @@
 //! channel decides; with something installed, the first that knows it. Then one edge of the channel is followed at a
 //! time: a bundle that replaces the installed one, skips it, or has it in its `skipRange`. Of several, releases come
 //! before pre-releases and higher versions before lower ones. Dependencies are not resolved: a bundle that has some is
-//! not chosen. A catalog that cannot be asked makes nobody go back.
+//! not chosen. A catalog that cannot be asked makes nobody go back, and one whose first reading is under way is waited for
+//! where it comes before the one that would decide.
+//!
+//! No edge leads to a lower version. Where an author has packed the same version anew (`3.6.4` and `3.6.4+0.1649.p`), an
+//! edge that names what is installed is followed, unless edges lead back from there.
 
 mod ahead;
 mod chooser;
@@ -12,6 +16,7 @@ mod display;
 mod eligible;
 #[cfg(test)]
 mod tests;
+mod way;
 
 use manifests::{openshift, range::Range, version::Version};
 
@@ -41,6 +46,26 @@ pub struct Request<'a> {
     pub kubernetes: Option<&'a Version>,
     /// The media types that there is somebody to install.
     pub media_types: &'a [&'a str],
+    /// What does not count for some images.
+    pub overrides: &'a [Override<'a>],
+}
+
+/// A constraint that somebody says does not count for one image. It is warned about where it would have counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Override<'a> {
+    /// Which.
+    pub constraint: Constraint,
+    /// The digest that the image is named by: `sha256:` and so on.
+    pub digest: &'a str,
+}
+
+/// What a bundle may demand of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Constraint {
+    /// The newest OpenShift (`olm.maxOpenShiftVersion`).
+    MaxOpenShiftVersion,
+    /// The oldest Kubernetes (`minKubeVersion`).
+    MinKubeVersion,
 }
 
 /// What is there already.
@@ -74,6 +99,9 @@ pub enum Answer<'a> {
     Absent,
     /// The package cannot be used, or the catalog cannot be asked, or has not been read to its end; and why.
     Unknown(&'a str),
+    /// The catalog is being read for the first time. There will be another answer soon, so that nothing is decided that it
+    /// might have a say in.
+    Pending,
 }
 
 /// What is to be done.
@@ -85,14 +113,28 @@ pub struct Decision {
     pub verdict: Verdict,
     /// What led there, one step after the other.
     pub steps: Vec<String>,
-    /// Every bundle of the package that was looked at, the best first.
+    /// Bundles of the package that were looked at, the best first: the one that was chosen and as many others as a status
+    /// has room for, or all of them where somebody wants it explained.
     pub candidates: Vec<Candidate>,
+    /// The number of the others.
+    pub more_candidates: usize,
     /// What whoever asked should know of what was chosen.
     pub warnings: Vec<String>,
     /// What comes after the bundle that was chosen, or that stays.
     pub next: Option<Next>,
     /// Catalogs that come before the one that decided, and could not be asked.
-    pub unasked: Vec<String>,
+    pub unasked: Vec<Unasked>,
+}
+
+/// A catalog that could not be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unasked {
+    /// Its name.
+    pub catalog: String,
+    /// Why, in short; for a package that cannot be used the first thing that is wrong with it.
+    pub why: String,
+    /// Whether it is only being read for the first time.
+    pub is_pending: bool,
 }
 
 /// What is to be done.
@@ -181,17 +223,31 @@ impl Verdict {
     }
 }
 
+/// How many candidates are named unless all are wanted.
+const FEW: usize = 10;
+
 /// Chooses. The same arguments, in whatever order the offers come, give the same decision.
 pub fn choose(request: &Request<'_>, offers: &[Offer<'_>]) -> Decision {
+    decide(request, offers, FEW)
+}
+
+/// Chooses, and says of every bundle of the package why it was chosen or not, for people who look at one decision.
+pub fn explain(request: &Request<'_>, offers: &[Offer<'_>]) -> Decision {
+    decide(request, offers, usize::MAX)
+}
+
+fn decide(request: &Request<'_>, offers: &[Offer<'_>], most_candidates: usize) -> Decision {
     let mut offers = offers.to_vec();
     offers.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.catalog.cmp(b.catalog)));
     let mut chooser = Chooser {
         request,
+        most_candidates,
         decision: Decision {
             package: request.package.to_owned(),
             verdict: Verdict::Nothing(String::new()),
             steps: Vec::new(),
             candidates: Vec::new(),
+            more_candidates: 0,
             warnings: Vec::new(),
             next: None,
             unasked: Vec::new(),

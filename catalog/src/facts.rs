@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use manifests::yaml;
 
 use crate::{
-    json::{Node, Tape},
+    json::{Kind, Node, Tape},
     model::{Gvk, Need},
     shape::{self, borrowed, text},
     walk::MAX_PROPERTY,
@@ -32,6 +32,8 @@ pub struct Facts {
     pub is_deprecated: bool,
     /// Whether there are manifests in the catalog itself.
     pub has_objects: bool,
+    /// Whether it stands in for another bundle (`olm.substitutesFor`). Then build metadata is its release.
+    pub is_rebuild: bool,
     source: Described,
 }
 
@@ -86,6 +88,40 @@ impl Facts {
         }
     }
 
+    /// Takes note of one dependency, as older catalogs tell it beside the properties: OLM reads both.
+    ///
+    /// # Errors
+    /// When the value is not what its type says, or nobody knows the type: OLM does not install such a bundle either.
+    pub fn add_dependency(&mut self, at: usize, type_: &str, value: &str) -> Result<(), String> {
+        let read = || {
+            let mut tape = Tape::default();
+            let value = tape.read(value.as_bytes(), OBJECT_VALUES);
+            let value = value.map_err(|error| error.to_string())?;
+            Ok(match type_ {
+                "olm.gvk" => {
+                    shape::check(value, &shape::GVK_REQUIRED)?;
+                    Need::Api(gvk(value))
+                }
+                "olm.package" => {
+                    shape::check(value, &shape::PACKAGE_PROPERTY)?;
+                    Need::Package {
+                        name: text(value, "packageName"),
+                        range: text(value, "version"),
+                    }
+                }
+                "olm.constraint" => need(value),
+                "olm.label" => Need::Constraint(Some(format!("label {}", text(value, "label")))),
+                _ => return Err("OLM knows no such dependency".to_owned()),
+            })
+        };
+        let need = read().map_err(|problem: String| {
+            let shown: String = type_.chars().take(200).collect();
+            format!("parse dependency[{at}] of type {shown:?}: {problem}")
+        })?;
+        self.needs.push(need);
+        Ok(())
+    }
+
     /// Takes note of a ClusterServiceVersion.
     ///
     /// # Errors
@@ -129,19 +165,14 @@ impl Facts {
             "olm.csv.metadata" => {
                 shape::check(value, &shape::CSV_METADATA)?;
                 self.source = Described::Metadata;
+                self.is_rebuild |= substitutes(value);
                 if let Some(version) = value.field("minKubeVersion").and_then(Node::text) {
                     self.min_kube = Some(version.into_owned()).filter(|it| !it.is_empty());
                 }
             }
             // opm takes whatever it is, and so does this; who would evaluate it is told what is wrong.
-            "olm.constraint" => self.needs.push(match constraint::check(value) {
-                Ok(()) => {
-                    let message = text(value, "failureMessage");
-                    Need::Constraint(Some(message).filter(|it| !it.is_empty()))
-                }
-                Err(problem) => Need::Unreadable(problem),
-            }),
-            "olm.bundle.mediatype" => self.media_type = value.text().map(Cow::into_owned),
+            "olm.constraint" => self.needs.push(need(value)),
+            "olm.bundle.mediatype" => self.media_type = media_type(value),
             "olm.deprecated" => self.is_deprecated = true,
             MAX_PROPERTY => {
                 let mut json = Vec::new();
@@ -196,6 +227,7 @@ impl Facts {
             return;
         }
         self.source = Described::Csv;
+        self.is_rebuild |= csv.field("metadata").is_some_and(substitutes);
         let version = csv.get("spec").and_then(|it| it.field("minKubeVersion"));
         self.min_kube = version
             .map(|it| match it.text() {
@@ -216,6 +248,36 @@ const OBJECT_VALUES: usize = 1_000_000;
 pub(crate) const END: &str = "unexpected end of JSON input";
 /// Before what is wrong with a manifest that is not even YAML.
 pub(crate) const CONVERT: &str = "error converting YAML to JSON: ";
+
+/// Whether annotations name a bundle that this one stands in for.
+fn substitutes(owner: Node<'_>) -> bool {
+    let annotations = owner.field("annotations");
+    let name = annotations.and_then(|it| it.get("olm.substitutesFor")?.text());
+    name.is_some_and(|it| !it.is_empty())
+}
+
+/// A format. What is no text is none that anybody installs, and must not pass for the usual one.
+fn media_type(value: Node<'_>) -> Option<String> {
+    if value.kind() == Kind::Null {
+        return None;
+    }
+    let text = value.text().map(Cow::into_owned);
+    Some(text.unwrap_or_else(|| {
+        let text = String::from_utf8_lossy(value.raw());
+        text.chars().take(100).collect()
+    }))
+}
+
+/// What an `olm.constraint` asks for.
+fn need(value: Node<'_>) -> Need {
+    match constraint::check(value) {
+        Ok(()) => {
+            let message = text(value, "failureMessage");
+            Need::Constraint(Some(message).filter(|it| !it.is_empty()))
+        }
+        Err(problem) => Need::Unreadable(problem),
+    }
+}
 
 fn gvk(value: Node<'_>) -> Gvk {
     Gvk {

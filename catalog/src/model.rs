@@ -3,11 +3,16 @@
 //! These are plain values. Whoever learns of a package in another way, as from a registry's gRPC service, makes them too
 //! and gets the same decisions.
 
+mod size;
+
 use std::{cmp::Ordering, collections::BTreeMap, fmt};
 
 use manifests::version::Version;
 use semver::Prerelease;
 use serde::Serialize;
+
+pub use self::size::{MOST_BUNDLES, MOST_BYTES};
+pub(crate) use self::size::{too_large, too_many};
 
 /// The media type of bundles for OLM: a ClusterServiceVersion and what belongs to it. A bundle that names none has this.
 pub const REGISTRY_V1: &str = "registry+v1";
@@ -86,7 +91,8 @@ pub struct Bundle {
 pub struct Release {
     /// The version of the operator.
     pub version: Version,
-    /// Which of several bundles for it this is.
+    /// Which of several bundles for it this is. In older catalogs, bundles that stand in for others (`olm.substitutesFor`)
+    /// have it as build metadata, which the version keeps.
     pub release: Option<Prerelease>,
 }
 
@@ -184,6 +190,13 @@ impl Release {
             .then_with(|| self.release.cmp(&other.release))
     }
 
+    /// Takes build metadata for the release, if it could be one.
+    pub(crate) fn build_is_release(&mut self) {
+        if self.release.is_none() && !self.version.build.is_empty() {
+            self.release = Self::parse_release(&self.version.build).ok();
+        }
+    }
+
     /// Reads a release: at most 20 characters, dots between identifiers as those of a pre-release.
     ///
     /// # Errors
@@ -209,8 +222,10 @@ impl Release {
 impl fmt::Display for Release {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.release {
-            Some(release) => write!(f, "{}-{release}", self.version),
-            None => write!(f, "{}", self.version),
+            Some(release) if self.version.build.as_str() != release.as_str() => {
+                write!(f, "{}-{release}", self.version)
+            }
+            _ => write!(f, "{}", self.version),
         }
     }
 }

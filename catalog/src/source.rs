@@ -53,6 +53,11 @@ pub struct Limits {
     pub values: usize,
     /// Documents in all files.
     pub documents: usize,
+    /// Bundles of one package; one with more is broken. opm has no such bound, so there is none unless it is asked for;
+    /// who keeps what strangers tell has [`MOST_BUNDLES`](crate::model::MOST_BUNDLES).
+    pub package_bundles: usize,
+    /// Bytes that are kept of one package, in the same way; see [`MOST_BYTES`](crate::model::MOST_BYTES).
+    pub package_size: usize,
     /// Files that are read at once; 0 for as many as there are processors.
     pub threads: usize,
 }
@@ -65,6 +70,8 @@ impl Default for Limits {
             document: 64 << 20,
             values: 8_000_000,
             documents: 2_000_000,
+            package_bundles: usize::MAX,
+            package_size: usize::MAX,
             threads: 0,
         }
     }

@@ -156,6 +156,7 @@ fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: 
         openshift: Some(running),
         kubernetes: here.version.as_ref(),
         media_types: &[REGISTRY_V1, PLAIN_V0],
+        overrides: &[],
     };
     operator.unblocked_by = choose::ahead(&request, release, &offers).map(|it| Later {
         version: it.version.to_string(),

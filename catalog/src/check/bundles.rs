@@ -56,6 +56,7 @@ impl Check {
                 );
             }
             let mut problems = Vec::new();
+            let is_rebuild = bundle.facts.as_ref().is_ok_and(|it| it.is_rebuild);
             let made = make(bundle, &mut problems);
             if !in_channel {
                 problems.push(format!(
@@ -65,6 +66,9 @@ impl Check {
                 ));
             }
             if let Some(draft) = self.drafts.get_mut(&package) {
+                if is_rebuild {
+                    draft.rebuilt.push(name.clone());
+                }
                 match made.filter(|_| in_channel) {
                     Some(made) => drop(draft.package.bundles.insert(name, made)),
                     None => drop(draft.lost.insert(name)),
@@ -170,8 +174,8 @@ impl Check {
 /// What is wrong with a bundle that could be read.
 fn whole(package: &str, bundle: &Bundle) -> Vec<String> {
     let mut problems = Vec::new();
-    if bundle.version.release.is_some() {
-        let normal = format!("{package}-v{}", bundle.version);
+    if let Some(release) = &bundle.version.release {
+        let normal = format!("{package}-v{}-{release}", bundle.version.version);
         if bundle.name != normal {
             problems.push(format!(
                 "name {} does not match normalized name {}",

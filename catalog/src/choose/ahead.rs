@@ -7,6 +7,7 @@ use manifests::openshift;
 use super::{
     Answer, Choice, Installed, Offer, Request,
     chooser::{Place, better, places, skipped},
+    way::Way,
 };
 use crate::model::{Channel, Package};
 
@@ -27,7 +28,7 @@ pub fn ahead(
     offers.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.catalog.cmp(b.catalog)));
     let asked = offers.iter().filter_map(|offer| match offer.answer {
         Answer::Package(package) => Some((offer.catalog, package)),
-        Answer::Absent | Answer::Unknown(_) => None,
+        Answer::Absent | Answer::Unknown(_) | Answer::Pending => None,
     });
     let later = Request {
         openshift: Some(release),
@@ -50,7 +51,7 @@ pub fn ahead(
     let channel = followed(request, installed, package)?;
     let places = places(package, channel);
     let skipped = skipped(channel);
-    let mut at = installed.clone();
+    let mut at = installed.known_as(package.bundle(&installed.name));
     let mut found = None;
     let mut left = MOST_LOOKS;
     loop {
@@ -79,9 +80,8 @@ fn step<'a>(
     skipped: &HashSet<&str>,
     request: &Request<'_>,
 ) -> Option<Place<'a>> {
-    let on = places
-        .iter()
-        .filter(|it| at.is_before(it.entry) && at.is_older_than(it.bundle));
+    let way = Way::new(at, places);
+    let on = places.iter().filter(|it| way.leads_to(it));
     let mut on: Vec<Place<'a>> = on.copied().collect();
     let is_skipped = |it: &Place<'_>| skipped.contains(it.entry.name.as_str());
     if on.iter().any(|it| !is_skipped(it)) {

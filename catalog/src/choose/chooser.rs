@@ -2,15 +2,20 @@
 
 use std::{cmp::Ordering, collections::HashSet};
 
-use manifests::range::Range;
-
-use super::{Answer, Candidate, Choice, Decision, Installed, Next, Offer, Request, Verdict};
+use super::{
+    Answer, Candidate, Choice, Decision, Installed, Next, Offer, Request, Unasked, Verdict,
+    way::Way,
+};
 use crate::model::{Bundle, Channel, Entry, Package};
 
 pub(super) struct Chooser<'a> {
     pub(super) request: &'a Request<'a>,
+    pub(super) most_candidates: usize,
     pub(super) decision: Decision,
 }
+
+/// How much of a reason is repeated, in characters.
+const SHORT: usize = 300;
 
 /// A bundle at its place in the channel.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +33,11 @@ impl Chooser<'_> {
         let mut reason = None;
         for offer in offers {
             let Some(package) = self.ask(offer) else {
+                if let Some(pending) = self.pending() {
+                    return Verdict::Nothing(format!(
+                        "catalog {pending} has not been read yet, and comes before others; it is waited for"
+                    ));
+                }
                 continue;
             };
             match self.channel(offer, package) {
@@ -37,15 +47,15 @@ impl Chooser<'_> {
                 Ok(channel) => {
                     let places = places(package, channel);
                     let skipped = skipped(channel);
+                    let request = self.request;
                     let judge = |place: &Place<'_>| {
-                        let mut reasons = self.request.refusals(place.bundle);
+                        let mut reasons = request.refusals(place.bundle);
                         if skipped.contains(place.entry.name.as_str()) {
                             reasons.push("is skipped by a later bundle of the channel, and only upgraded from".into());
                         }
                         reasons
                     };
-                    let judged: Vec<_> = places.iter().map(|it| (*it, judge(it))).collect();
-                    let best = self.pick(offer, package, channel, judged);
+                    let best = self.pick(offer, package, channel, places, judge);
                     match best {
                         Some(choice) => return Verdict::Install(choice),
                         None => {
@@ -63,7 +73,7 @@ impl Chooser<'_> {
             } else if self.decision.unasked.is_empty() {
                 format!("failed to find candidate olm.bundles from the {name} package: no catalog has it")
             } else {
-                let unasked = self.decision.unasked.join(", ");
+                let unasked = self.unasked();
                 format!("failed to find candidate olm.bundles from the {name} package: no catalog that could be asked has it, and these could not: {unasked}")
             }
         }))
@@ -77,16 +87,15 @@ impl Chooser<'_> {
                 asked.push((offer, package));
             }
         }
-        let unasked = &self.decision.unasked;
-        let away = |catalog: &str| {
-            let is_seen = offers.iter().any(|it| it.catalog == catalog);
-            let mut unasked = unasked.iter();
-            unasked.any(|it| it == catalog || !is_seen && stands_for(it, catalog))
-        };
-        if let Some(catalog) = installed.catalog.as_deref().filter(|it| away(it)) {
+        let own = installed.catalog.as_deref();
+        let is_seen = own.is_some_and(|own| offers.iter().any(|it| it.catalog == own));
+        let stands =
+            |it: &Unasked, own: &str| own == it.catalog || !is_seen && stands_for(&it.catalog, own);
+        let mut unasked = self.decision.unasked.iter();
+        if let Some(away) = unasked.find(|it| own.is_some_and(|own| stands(it, own))) {
             return Verdict::Stay(format!(
-                "catalog {catalog}, which {} is from, cannot be asked; it stays as it is",
-                installed.name
+                "catalog {}, which {} is from, cannot be asked ({}); it stays as it is",
+                away.catalog, installed.name, away.why
             ));
         }
         let knows = |package: &Package| {
@@ -104,24 +113,30 @@ impl Chooser<'_> {
             .find(|(_, package)| knows(package))
             .or_else(|| asked.iter().find(|(_, package)| leads_on(package)));
         let Some((offer, package)) = decider else {
-            return Verdict::Stay(format!(
-                "no catalog that could be asked knows {}, or a way on from it",
-                installed.name
-            ));
+            let name = &installed.name;
+            let known = format!("no catalog that could be asked knows {name}, or a way on from it");
+            return Verdict::Stay(match self.decision.unasked.as_slice() {
+                [] => known,
+                _ => format!("{known}; these could not: {}", self.unasked()),
+            });
         };
-        // Where it came from nobody has written down, so it may be from one that comes first and is away.
-        let before: Vec<String> = offers
+        let before: HashSet<&str> = offers
             .iter()
             .take_while(|it| it.catalog != offer.catalog)
-            .filter(|it| away(it.catalog))
-            .map(|it| it.catalog.to_owned())
+            .map(|it| it.catalog)
             .collect();
-        self.decision.unasked.clone_from(&before);
-        if installed.catalog.is_none() && !before.is_empty() {
-            let before = before.join(", ");
+        let unasked = &mut self.decision.unasked;
+        unasked.retain(|it| before.contains(it.catalog.as_str()));
+        // Where it came from nobody has written down, so it may be from one that comes first and is away; and one that is
+        // about to be read may know it, too.
+        if self.pending().is_some()
+            || (installed.catalog.is_none() && !self.decision.unasked.is_empty())
+        {
             return Verdict::Stay(format!(
-                "catalog {before} comes before {} and cannot be asked; {} stays as it is",
-                offer.catalog, installed.name
+                "what comes before catalog {} cannot be asked: {}; {} stays as it is",
+                offer.catalog,
+                self.unasked(),
+                installed.name
             ));
         }
         self.note(format!(
@@ -143,14 +158,15 @@ impl Chooser<'_> {
         package: &Package,
         channel: &Channel,
     ) -> Verdict {
+        let installed = &installed.known_as(package.bundle(&installed.name));
         let skipped = skipped(channel);
         let places = places(package, channel);
-        let is_on = |place: &Place<'_>| {
-            installed.is_before(place.entry) && installed.is_older_than(place.bundle)
-        };
+        let way = Way::new(installed, &places);
+        let is_on = |place: &Place<'_>| way.leads_to(place);
         let has_unskipped = places
             .iter()
             .any(|it| is_on(it) && !skipped.contains(it.entry.name.as_str()));
+        let request = self.request;
         let judge = |place: &Place<'_>| {
             if place.entry.name == installed.name {
                 return vec!["is installed".to_owned()];
@@ -158,20 +174,19 @@ impl Chooser<'_> {
             let mut reasons = Vec::new();
             if !installed.is_before(place.entry) {
                 reasons.push(format!("does not replace or skip {}", installed.name));
-            } else if !installed.is_older_than(place.bundle) {
+            } else if !way.is_forward(place) {
                 reasons.push("is no higher version than what is installed".to_owned());
             } else if has_unskipped && skipped.contains(place.entry.name.as_str()) {
                 reasons.push("is skipped by a later bundle of the channel".to_owned());
             }
-            reasons.extend(self.request.refusals(place.bundle));
+            reasons.extend(request.refusals(place.bundle));
             reasons
         };
-        let judged: Vec<_> = places.iter().map(|it| (*it, judge(it))).collect();
         let is_head = !places.iter().any(is_on);
-        if let Some(choice) = self.pick(offer, package, channel, judged) {
+        if let Some(choice) = self.pick(offer, package, channel, places.clone(), judge) {
             return Verdict::Upgrade(choice);
         }
-        self.decision.next = self.after(installed, &places, &skipped);
+        self.decision.next = self.after(&way, &places, &skipped);
         if let Some(bundle) = package.bundle(&installed.name) {
             self.warn(package, channel, bundle);
         }
@@ -200,10 +215,39 @@ impl Chooser<'_> {
             }
             Answer::Unknown(why) => {
                 self.note(format!("catalog {} cannot be asked: {why}", offer.catalog));
-                self.decision.unasked.push(offer.catalog.to_owned());
+                self.decision.unasked.push(Unasked {
+                    catalog: offer.catalog.to_owned(),
+                    why: why.chars().take(SHORT).collect(),
+                    is_pending: false,
+                });
+                None
+            }
+            Answer::Pending => {
+                self.note(format!("catalog {} has not been read yet", offer.catalog));
+                self.decision.unasked.push(Unasked {
+                    catalog: offer.catalog.to_owned(),
+                    why: "it has not been read yet".to_owned(),
+                    is_pending: true,
+                });
                 None
             }
         }
+    }
+
+    /// The first catalog that is about to be read.
+    fn pending(&self) -> Option<&str> {
+        let mut unasked = self.decision.unasked.iter();
+        let pending = unasked.find(|it| it.is_pending)?;
+        Some(&pending.catalog)
+    }
+
+    /// The catalogs that could not be asked, and why.
+    fn unasked(&self) -> String {
+        let each = self.decision.unasked.iter();
+        let each: Vec<String> = each
+            .map(|it| format!("{} ({})", it.catalog, it.why))
+            .collect();
+        each.join(", ")
     }
 
     fn channel<'p>(
@@ -236,24 +280,29 @@ impl Chooser<'_> {
         Ok(channel)
     }
 
-    /// The best of those that nothing speaks against; all are noted down.
+    /// The best of those that nothing speaks against. It is noted down, and others as far as there is room.
     fn pick(
         &mut self,
         offer: &Offer<'_>,
         package: &Package,
         channel: &Channel,
-        mut judged: Vec<(Place<'_>, Vec<String>)>,
+        mut places: Vec<Place<'_>>,
+        judge: impl Fn(&Place<'_>) -> Vec<String>,
     ) -> Option<Choice> {
-        judged.sort_by(|(a, _), (b, _)| better(a.bundle, b.bundle));
-        let best = judged.iter().position(|(_, reasons)| reasons.is_empty());
-        let chosen = best.and_then(|at| judged.get(at)).map(|(place, _)| *place);
-        for (at, (place, mut reasons)) in judged.into_iter().enumerate() {
-            let is_chosen = Some(at) == best;
+        places.sort_by(|a, b| better(a.bundle, b.bundle));
+        let mut chosen: Option<Place<'_>> = None;
+        for place in places {
+            if chosen.is_some() && !self.has_room() {
+                self.decision.more_candidates += 1;
+                continue;
+            }
+            let mut reasons = judge(&place);
+            let is_chosen = reasons.is_empty() && chosen.is_none();
             if is_chosen {
+                chosen = Some(place);
                 reasons.push("is the best that nothing speaks against".to_owned());
             } else if let (true, Some(chosen)) = (reasons.is_empty(), chosen) {
-                let version = &chosen.bundle.version;
-                reasons.push(format!("{version} comes first"));
+                reasons.push(format!("{} comes first", chosen.bundle.version));
             }
             self.candidates_push(offer, place.bundle, is_chosen, reasons);
         }
@@ -266,8 +315,9 @@ impl Chooser<'_> {
             version: Some(bundle.version.clone()),
             catalog: None,
         };
-        let places = places(package, channel);
-        self.decision.next = self.after(&as_installed, &places, &skipped(channel));
+        let places = self::places(package, channel);
+        let way = Way::new(&as_installed, &places);
+        self.decision.next = self.after(&way, &places, &skipped(channel));
         self.note(format!("{} {} is chosen", bundle.name, bundle.version));
         Some(Choice::of(bundle, offer.catalog, channel))
     }
@@ -280,11 +330,19 @@ impl Chooser<'_> {
             .values()
             .filter(|bundle| !here.contains(bundle.name.as_str()))
             .collect();
+        if !self.has_room() {
+            self.decision.more_candidates += others.len();
+            return;
+        }
         others.sort_by(|a, b| better(a, b));
         for bundle in others {
             let reason = format!("is not in channel {}", channel.name);
             self.candidates_push(offer, bundle, false, vec![reason]);
         }
+    }
+
+    fn has_room(&self) -> bool {
+        self.decision.candidates.len() < self.most_candidates
     }
 
     fn candidates_push(
@@ -294,6 +352,10 @@ impl Chooser<'_> {
         is_chosen: bool,
         reasons: Vec<String>,
     ) {
+        if !is_chosen && !self.has_room() {
+            self.decision.more_candidates += 1;
+            return;
+        }
         self.decision.candidates.push(Candidate {
             catalog: offer.catalog.to_owned(),
             name: bundle.name.clone(),
@@ -304,21 +366,13 @@ impl Chooser<'_> {
     }
 
     /// What comes after a bundle, whether or not it can be installed.
-    fn after(
-        &self,
-        installed: &Installed,
-        places: &[Place<'_>],
-        skipped: &HashSet<&str>,
-    ) -> Option<Next> {
-        let next = places
-            .iter()
-            .filter(|it| installed.is_before(it.entry) && installed.is_older_than(it.bundle))
-            .min_by(|a, b| {
-                let is_skipped = |it: &Place<'_>| skipped.contains(it.entry.name.as_str());
-                is_skipped(a)
-                    .cmp(&is_skipped(b))
-                    .then_with(|| better(a.bundle, b.bundle))
-            })?;
+    fn after(&self, way: &Way<'_>, places: &[Place<'_>], skipped: &HashSet<&str>) -> Option<Next> {
+        let next = places.iter().filter(|it| way.leads_to(it)).min_by(|a, b| {
+            let is_skipped = |it: &Place<'_>| skipped.contains(it.entry.name.as_str());
+            is_skipped(a)
+                .cmp(&is_skipped(b))
+                .then_with(|| better(a.bundle, b.bundle))
+        })?;
         Some(Next {
             name: next.bundle.name.clone(),
             version: next.bundle.version.clone(),
@@ -345,36 +399,6 @@ impl Chooser<'_> {
 
     fn note(&mut self, step: String) {
         self.decision.steps.push(step);
-    }
-}
-
-// === impl Installed ===
-
-impl Installed {
-    /// Whether it is this bundle.
-    pub(super) fn is(&self, bundle: &Bundle) -> bool {
-        let version = self.version.as_ref();
-        self.name == bundle.name
-            && version.is_none_or(|it| it.cmp_precedence(&bundle.version) == Ordering::Equal)
-    }
-
-    /// Whether an entry can be upgraded to from here.
-    pub(super) fn is_before(&self, entry: &Entry) -> bool {
-        let in_range = || {
-            let version = &self.version.as_ref()?.version;
-            let range = Range::parse(entry.skip_range.as_deref()?).ok()?;
-            Some(range.matches(version))
-        };
-        entry.name != self.name
-            && (entry.replaces.as_deref() == Some(&self.name)
-                || entry.skips.contains(&self.name)
-                || in_range().unwrap_or_default())
-    }
-
-    /// Whether a bundle is a step forward. Edges that lead in a circle would never come to rest.
-    pub(super) fn is_older_than(&self, bundle: &Bundle) -> bool {
-        let version = self.version.as_ref();
-        version.is_none_or(|it| it.cmp_precedence(&bundle.version) == Ordering::Less)
     }
 }
 

@@ -38,12 +38,8 @@ impl fmt::Display for Decision {
         for candidate in self.candidates.iter().take(SHOWN) {
             writeln!(f, "  {candidate}")?;
         }
-        if let Some(more) = self
-            .candidates
-            .len()
-            .checked_sub(SHOWN)
-            .filter(|it| *it > 0)
-        {
+        let more = self.candidates.len().saturating_sub(SHOWN) + self.more_candidates;
+        if more > 0 {
             writeln!(f, "  and {more} more")?;
         }
         if let Some(next) = &self.next {

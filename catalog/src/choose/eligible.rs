@@ -5,7 +5,7 @@ use manifests::{
     version::{self, Version},
 };
 
-use super::Request;
+use super::{Constraint, Override, Request};
 use crate::model::{Bundle, Need};
 
 /// How much of a stranger's text is repeated.
@@ -51,26 +51,54 @@ impl Request<'_> {
             reasons.push(format!("is newer than {newest}, which is approved"));
         }
         reasons.extend(needs(&bundle.needs));
-        if let (Some(cluster), Maximum::Release(max)) = (self.openshift, maximum(bundle))
-            && !max.admits(cluster)
-        {
-            reasons.push(format!(
-                "requires OpenShift <= {max} but the cluster is {cluster}"
-            ));
-        }
-        reasons.extend(self.too_old(bundle));
+        let limits = self.limits(bundle);
+        let limits = limits.filter(|(constraint, _)| !self.is_overridden(*constraint, bundle));
+        reasons.extend(limits.map(|(_, reason)| reason));
         reasons
     }
 
+    /// What it demands of the cluster, and does not get.
+    fn limits(&self, bundle: &Bundle) -> impl Iterator<Item = (Constraint, String)> {
+        let newest = self.too_new(bundle);
+        let oldest = self.too_old(bundle);
+        let newest = newest.map(|it| (Constraint::MaxOpenShiftVersion, it));
+        newest
+            .into_iter()
+            .chain(oldest.map(|it| (Constraint::MinKubeVersion, it)))
+    }
+
+    fn is_overridden(&self, constraint: Constraint, bundle: &Bundle) -> bool {
+        let Some((_, digest)) = bundle.image.rsplit_once('@') else {
+            return false;
+        };
+        let wanted = Override { constraint, digest };
+        self.overrides.contains(&wanted)
+    }
+
     /// What may go wrong although nothing speaks against it.
-    pub(super) fn doubts(&self, bundle: &Bundle) -> Option<String> {
-        match maximum(bundle) {
-            Maximum::Unclear(text) if self.openshift.is_some() => Some(format!(
-                "bundle {} has a maxOpenShiftVersion that is no <major>.<minor>: {text}; it may not run here",
-                bundle.name
-            )),
-            _ => None,
+    pub(super) fn doubts(&self, bundle: &Bundle) -> Vec<String> {
+        let name = &bundle.name;
+        let limits = self.limits(bundle);
+        let limits = limits.filter(|(constraint, _)| self.is_overridden(*constraint, bundle));
+        let mut doubts: Vec<String> = limits
+            .map(|(_, reason)| {
+                format!("bundle {name} {reason}, which an override says does not count")
+            })
+            .collect();
+        if let (Some(_), Maximum::Unclear(text)) = (self.openshift, maximum(bundle)) {
+            doubts.push(format!(
+                "bundle {name} has a maxOpenShiftVersion that is no <major>.<minor>: {text}; it may not run here"
+            ));
         }
+        doubts
+    }
+
+    fn too_new(&self, bundle: &Bundle) -> Option<String> {
+        let (Some(cluster), Maximum::Release(max)) = (self.openshift, maximum(bundle)) else {
+            return None;
+        };
+        (!max.admits(cluster))
+            .then(|| format!("requires OpenShift <= {max} but the cluster is {cluster}"))
     }
 
     fn too_old(&self, bundle: &Bundle) -> Option<String> {

@@ -1,6 +1,8 @@
 mod ahead;
 mod catalogs;
 mod hostile;
+mod overrides;
+mod rebuilds;
 
 use manifests::version::strict;
 
@@ -83,6 +85,7 @@ fn request<'a>() -> Request<'a> {
         openshift: None,
         kubernetes: None,
         media_types: ALL,
+        overrides: &[],
     }
 }
 
@@ -105,7 +108,7 @@ fn short(decision: &Decision) -> String {
 }
 
 fn decide(request: &Request<'_>, package: &Package) -> Decision {
-    choose(request, &[offer("c", 0, package)])
+    explain(request, &[offer("c", 0, package)])
 }
 
 fn reasons<'a>(decision: &'a Decision, name: &str) -> &'a [String] {

@@ -292,3 +292,31 @@ fn what_names_no_package_takes_those_of_its_file_or_folder_down() {
         assert_eq!(catalog.packages.len(), 2 - broken.len());
     }
 }
+
+#[test]
+fn a_broken_package_is_broken_for_a_reason_of_its_own() {
+    // A fault that names no package, in another file that comes first.
+    let lost = "{\"schema\": \"olm.channel\", \"name\": \"lost\"}";
+    let mut own = sound();
+    own.push(bundle("0.3.0"));
+    let catalog = loaded(&[("a/lost.json", lost), ("b/foo.json", &lines(&own))]);
+    assert!(catalog.findings[0].package.is_none());
+    let why = catalog.why_broken("foo").unwrap();
+    assert_eq!(
+        why,
+        "b/foo.json:6: package \"foo\" has duplicate bundle \"foo.v0.3.0\""
+    );
+    // One in its own file is a reason.
+    let nameless = lines(&sound()) + lost;
+    let catalog = loaded(&[("a/lost.json", lost), ("b/foo.json", &nameless)]);
+    let why = catalog.why_broken("foo").unwrap();
+    assert!(why.starts_with("b/foo.json:6: "), "{why}");
+    // So many faults that its own is not kept.
+    let many = format!("{lost}\n").repeat(11_000);
+    let catalog = loaded(&[("a/lost.json", &many), ("b/foo.json", &nameless)]);
+    let why = catalog.why_broken("foo").unwrap();
+    assert_eq!(
+        why,
+        "it has errors beyond those that are told; correct these first"
+    );
+}

@@ -56,28 +56,12 @@ pub(super) fn index(catalog: &Catalog, parts: Vec<Part>) -> Index {
             Part::Nothing => {}
         }
     }
-    let errors = || {
-        catalog
-            .findings
-            .iter()
-            .filter(|it| it.level == Level::Error)
-    };
-    let of_nobody = errors().filter(|it| it.package.is_none());
+    let findings = catalog.findings.iter();
+    let of_nobody = findings.filter(|it| it.level == Level::Error && it.package.is_none());
     left_out.extend(of_nobody.map(ToString::to_string));
-    let mut first_of = HashMap::new();
-    for finding in errors() {
-        if let Some(package) = &finding.package {
-            first_of.entry(package).or_insert(finding);
-        }
-    }
-    for (name, count) in &catalog.broken {
-        let first = first_of.get(name);
-        let why = first.map_or("of what is wrong in its files".into(), ToString::to_string);
-        let more = match count {
-            0 | 1 => String::new(),
-            more => format!(" (and {} more)", more - 1),
-        };
-        left_out.push(format!("package {name:?}: it is left out: {why}{more}"));
+    for name in catalog.broken.keys() {
+        let why = catalog.why_broken(name).unwrap_or_default();
+        left_out.push(format!("package {name:?}: it is left out: {why}"));
     }
     let mut apis = Apis::default();
     for package in catalog.packages.values() {

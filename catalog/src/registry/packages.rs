@@ -8,7 +8,7 @@
 mod reading;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     mem::size_of,
     sync::Arc,
 };
@@ -17,13 +17,8 @@ use self::reading::Reading;
 use super::{Client, client::Error, wire};
 use crate::{
     facts::Facts,
-    model::{Bundle, Entry, Gvk, Need, Package, Release},
+    model::{Bundle, Entry, Package, REGISTRY_V1, Release},
 };
-
-/// How many bundles of one package are taken. The largest known packages have some hundreds.
-const BUNDLES: usize = 5000;
-/// How much is kept of one package, in bytes. Of the largest known ones it is a few megabytes.
-const PACKAGE: usize = 64 << 20;
 
 /// What a catalog has of the packages that are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -88,35 +83,6 @@ fn listed_size(listed: &wire::Bundle) -> usize {
     size_of::<Entry>() + texts + skips
 }
 
-/// What is kept of a bundle's own message beside that.
-fn told_size(bundle: &Bundle) -> usize {
-    let need = |it: &Need| match it {
-        Need::Package { name, range } => name.len() + range.len(),
-        Need::Api(api) => api_size(api),
-        Need::Constraint(text) => text.as_ref().map_or(0, String::len),
-        Need::Unreadable(text) => text.len(),
-    };
-    let needs: usize = bundle
-        .needs
-        .iter()
-        .map(|it| size_of::<Need>() + need(it))
-        .sum();
-    let provides: usize = bundle.provides.iter().map(api_size).sum();
-    let maxima: usize = bundle.max_openshift.iter().map(String::len).sum();
-    let texts = [
-        &bundle.deprecation,
-        &bundle.unreadable,
-        &bundle.min_kube,
-        &bundle.media_type,
-    ];
-    let texts: usize = texts.into_iter().flatten().map(String::len).sum();
-    needs + provides + maxima + texts
-}
-
-fn api_size(api: &Gvk) -> usize {
-    size_of::<Gvk>() + api.group.len() + api.version.len() + api.kind.len()
-}
-
 /// Adds what the bundle itself tells.
 fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
     if bundle.unreadable.is_some() {
@@ -136,11 +102,17 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
         for (at, property) in told.properties.iter().enumerate() {
             facts.add_text(at, &property.r#type, &property.value)?;
         }
-        if told.csv_json.is_empty() {
-            // Somebody serves less than the protocol says.
-            return Err("the server gave no ClusterServiceVersion".to_owned());
+        for (at, dependency) in told.dependencies.iter().enumerate() {
+            facts.add_dependency(at, &dependency.r#type, &dependency.value)?;
         }
-        facts.add_csv(&told.csv_json)
+        let is_registry = facts.media_type.as_deref().unwrap_or(REGISTRY_V1) == REGISTRY_V1;
+        match told.csv_json.as_str() {
+            // Somebody serves less than the protocol says.
+            "" if is_registry => Err("the server gave no ClusterServiceVersion".to_owned()),
+            // Bundles of other formats have none.
+            "" => Ok(()),
+            csv => facts.add_csv(csv),
+        }
     };
     if let Err(problem) = read() {
         bundle.unreadable = Some(problem);
@@ -154,6 +126,12 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
             Err(problem) => bundle.unreadable = Some(problem),
         }
     }
+    if facts.is_rebuild {
+        bundle.version.build_is_release();
+    }
+    // Most servers tell what is needed twice: as properties, and as dependencies for who reads only these.
+    let mut told = HashSet::new();
+    facts.needs.retain(|it| told.insert(it.to_string()));
     bundle.media_type = facts.media_type;
     bundle.provides = facts.provides;
     bundle.needs = facts.needs;
@@ -168,3 +146,6 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
 fn shortened(text: &str) -> String {
     text.chars().take(100).collect()
 }
+
+#[cfg(test)]
+mod tests;

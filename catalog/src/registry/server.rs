@@ -14,7 +14,7 @@ use std::{io, sync::Arc, time::Duration};
 use futures::{Stream, future, stream};
 use tokio::{
     net::TcpListener,
-    sync::oneshot,
+    sync::{Semaphore, oneshot},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,8 @@ use super::store::Store;
 /// The descriptors of `proto/registry.proto` and of what it imports, made from it by a test.
 pub const DESCRIPTORS: &[u8] = include_bytes!("../../proto/registry.bin");
 
+/// How many connections there may be; OLM's programs have one each.
+const CONNECTIONS: usize = 512;
 /// Requests of one connection at once; OLM has a handful.
 const STREAMS: u32 = 128;
 /// How long a connection may be silent before it is asked whether somebody is there, and how long that may take.
@@ -71,7 +73,7 @@ pub async fn serve(
     // Whoever leaves, and however, takes the connections along.
     let connections = CancellationToken::new();
     let _end = connections.clone().drop_guard();
-    let incoming = accept(listener, connections);
+    let incoming = accept(listener, connections, CONNECTIONS);
     let service = router.serve_with_incoming_shutdown(incoming, async {
         // Also when nobody is there any more to say so.
         drop(ended.await);
@@ -115,27 +117,34 @@ fn router(store: Arc<Store>) -> Result<Router, tonic_reflection::server::Error> 
         .add_service(reflection().build_v1alpha()?))
 }
 
-/// Whoever connects. That there are no file descriptors for more of them passes.
+/// Whoever connects, so many at once; others wait. That there are no file descriptors for more of them passes.
 fn accept(
     listener: TcpListener,
     end: CancellationToken,
+    most: usize,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    stream::unfold((listener, end), |(listener, end)| async move {
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    // Without it, answers only take longer.
-                    drop(stream.set_nodelay(true));
-                    let connection = Connection::new(stream, &end);
-                    return Some((Ok(connection), (listener, end)));
-                }
-                Err(error) => {
-                    warn!(%error, "a connection was not accepted");
-                    sleep(PAUSE).await;
+    let permits = Arc::new(Semaphore::new(most));
+    stream::unfold(
+        (listener, end, permits),
+        |(listener, end, permits)| async move {
+            // It is never closed.
+            let permit = Arc::clone(&permits).acquire_owned().await.ok();
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        // Without it, answers only take longer.
+                        drop(stream.set_nodelay(true));
+                        let connection = Connection::new(stream, &end, permit);
+                        return Some((Ok(connection), (listener, end, permits)));
+                    }
+                    Err(error) => {
+                        warn!(%error, "a connection was not accepted");
+                        sleep(PAUSE).await;
+                    }
                 }
             }
-        }
-    })
+        },
+    )
 }
 
 /// Health of whatever is asked for: there is no service without a catalog.
@@ -161,5 +170,31 @@ impl Health for Always {
         Err(Status::unimplemented(
             "health is not watched here; ask again",
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_comes_when_all_places_are_taken_waits_for_one() {
+        const SOON: Duration = Duration::from_millis(200);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut incoming = Box::pin(accept(listener, CancellationToken::new(), 2));
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(TcpStream::connect(address).await.unwrap());
+        }
+        let first = incoming.next().await.unwrap().unwrap();
+        let _second = incoming.next().await.unwrap().unwrap();
+        assert!(timeout(SOON, incoming.next()).await.is_err());
+        drop(first);
+        let third = timeout(Duration::from_secs(60), incoming.next()).await;
+        assert!(third.unwrap().unwrap().is_ok());
     }
 }

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use catalog::registry::{Bounds, Client};
+use catalog::{
+    Limits, Source, load,
+    registry::{Bounds, Client, packages},
+};
 use futures::TryStreamExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,7 +18,7 @@ use tonic::Status;
 
 use crate::{
     dynamic::Dynamic,
-    fixture::{Served, anchor, buoy, folder},
+    fixture::{Served, anchor, bundle, buoy, folder},
 };
 
 /// `opm serve`, killed with the test.
@@ -210,4 +213,37 @@ async fn our_client_reads_what_opm_serves() {
         }
         assert_eq!(ours, theirs);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_opm_serves_is_as_if_its_catalog_had_been_read() {
+    let metadata =
+        |min: &str| json!({"type": "olm.csv.metadata", "value": {"minKubeVersion": min}});
+    let plain = json!({"type": "olm.bundle.mediatype", "value": "plain+v0"});
+    let needs = [
+        metadata("1.26.0"),
+        json!({"type": "olm.gvk.required", "value": {"group": "sea.example.com", "kind": "Chain", "version": "v1"}}),
+        json!({"type": "olm.package.required", "value": {"packageName": "chain", "versionRange": ">1.0.0"}}),
+    ];
+    let raft = [
+        json!({"schema": "olm.package", "name": "raft", "defaultChannel": "stable"}),
+        json!({"schema": "olm.channel", "package": "raft", "name": "stable", "entries": [
+            {"name": "raft.v1.0.0"},
+            {"name": "raft.v1.1.0", "replaces": "raft.v1.0.0"},
+            {"name": "raft.v1.2.0", "replaces": "raft.v1.1.0"},
+        ]}),
+        bundle("raft", "1.0.0", &[metadata("1.25.0")]),
+        // Of manifests alone: opm has no ClusterServiceVersion to give.
+        bundle("raft", "1.1.0", &[plain]),
+        bundle("raft", "1.2.0", &needs),
+    ];
+    let catalog = folder(&[("raft/catalog.json", &raft)]);
+    let opm = Opm::start(catalog.path()).await;
+    let address = opm.address.to_string();
+    let client = Client::connect(&address, Bounds::default()).await.unwrap();
+    let wanted = ["raft".to_owned()].into();
+    let served = packages(&client, &wanted).await.unwrap();
+    let read = load(Source::Folder(catalog.path()), &Limits::default()).unwrap();
+    assert_eq!(served.packages, read.packages);
+    assert!(served.broken.is_empty());
 }

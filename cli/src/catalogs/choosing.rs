@@ -29,7 +29,13 @@ struct Told<'a> {
     steps: &'a [String],
     candidates: Vec<Candidate<'a>>,
     warnings: &'a [String],
-    unasked: &'a [String],
+    unasked: Vec<Unasked<'a>>,
+}
+
+#[derive(Serialize)]
+struct Unasked<'a> {
+    catalog: &'a str,
+    why: &'a str,
 }
 
 #[derive(Serialize)]
@@ -103,7 +109,7 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
         catalog: None,
     });
     let media_types: Vec<&str> = args.media_types.iter().map(String::as_str).collect();
-    let decision = choose::choose(
+    let decision = choose::explain(
         &Request {
             package: &args.package,
             channel: args.channel.as_deref(),
@@ -114,6 +120,7 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
             openshift: args.openshift_version,
             kubernetes: args.kubernetes_version.as_ref(),
             media_types: &media_types,
+            overrides: &[],
         },
         &offers,
     );
@@ -139,7 +146,7 @@ fn version(args: &CatalogChooseArgs, name: &str, offers: &[Offer<'_>]) -> Option
     let known = || {
         offers.iter().find_map(|offer| match offer.answer {
             Answer::Package(package) => package.bundle(name).map(|it| it.version.clone()),
-            Answer::Absent | Answer::Unknown(_) => None,
+            Answer::Absent | Answer::Unknown(_) | Answer::Pending => None,
         })
     };
     given.or_else(known)
@@ -184,7 +191,14 @@ impl<'a> Told<'a> {
                 })
                 .collect(),
             warnings: &decision.warnings,
-            unasked: &decision.unasked,
+            unasked: decision
+                .unasked
+                .iter()
+                .map(|it| Unasked {
+                    catalog: &it.catalog,
+                    why: &it.why,
+                })
+                .collect(),
         }
     }
 }

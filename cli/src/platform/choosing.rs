@@ -57,6 +57,7 @@ pub(super) fn all<'a>(args: &'a PlatformRenderArgs, catalogs: &Catalogs) -> Chos
                 openshift: args.openshift_version,
                 kubernetes,
                 media_types: &[REGISTRY_V1, PLAIN_V0],
+                overrides: &[],
             },
             &offers,
         );

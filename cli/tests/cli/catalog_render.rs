@@ -91,6 +91,10 @@ fn archives_and_streams_are_what_they_hold() {
 fn what_is_left_out_is_told() {
     let place = place();
     place.write("tide/manifests/two.yaml", "kind: A\n---\nkind: B\n");
+    place.write(
+        "tide/metadata/properties.yaml",
+        "properties:\n- type: olm.maxOpenShiftVersion\n  value: 4.10\n",
+    );
     place.write("catalog/b.yaml", "schema: olm.channel\nname: lost\n");
     let run = place
         .run(&["catalog", "render", "tide", "catalog"])
@@ -99,6 +103,7 @@ fn what_is_left_out_is_told() {
         &run.err,
         &[
             "warning: tide: found more than one document inside manifests/two.yaml, using only the first one",
+            "warning: tide: property olm.maxOpenShiftVersion is an unquoted number and is printed as 4.1; where it was 4.10",
             "warning: catalog: a blob of the catalog names no package and is left out",
         ],
         &[],

@@ -81,11 +81,12 @@ impl Cluster {
         });
         let completed = history.clone().find(|entry| entry.is_completed);
         let newest = history.clone().next();
-        // Before the first installation is complete, the oldest entry is what is being installed.
-        let running = completed
-            .or_else(|| history.last())
-            .and_then(|entry| entry.version)
-            .or(desired);
+        // Before the first installation is complete, the oldest entry is what is being installed. What was completed and
+        // names no version is not the one that is desired, which is a later one during an update.
+        let running = match completed {
+            Some(entry) => entry.version,
+            None => history.last().and_then(|entry| entry.version).or(desired),
+        };
         let (running, problem) = read(running);
         let (desired, no_target) = read(desired);
         Self {
@@ -228,6 +229,10 @@ mod tests {
                 "names no version",
             ),
             (
+                json!({"status": {"desired": {"version": "0.0.1-snapshot"}, "history": [{"state": "Completed"}]}}),
+                "names no version",
+            ),
+            (
                 json!({"status": {"desired": {"version": "garbage"}}}),
                 "\"garbage\" is not a semantic version",
             ),
@@ -240,6 +245,25 @@ mod tests {
             assert_eq!(cluster.highest(), None, "{value}");
             let said = cluster.completed().unwrap_err();
             assert!(said.contains(problem), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_was_completed_without_a_version_is_not_what_is_desired() {
+        for entry in [
+            json!({"state": "Completed"}),
+            json!({"state": "Completed", "version": ""}),
+            json!({"state": "Completed", "version": 4.12}),
+        ] {
+            let history = json!([{"state": "Partial", "version": "4.13.0"}, entry]);
+            let value = json!({"status": {"history": history, "desired": {"version": "4.13.0"}}});
+            let cluster = Cluster::of_cluster_version(&value);
+            assert_eq!(cluster.running, None, "{value}");
+            let said = cluster.completed().unwrap_err();
+            assert_eq!(said, "the ClusterVersion names no version", "{value}");
+            // It is an update all the same, and what cannot run on its target is not installed.
+            assert!(cluster.is_installed && cluster.is_updating, "{value}");
+            assert_eq!(cluster.highest(), Some(release("4.13")), "{value}");
         }
     }
 

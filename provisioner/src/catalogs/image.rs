@@ -7,7 +7,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use catalog::Catalog;
+use catalog::{
+    Catalog,
+    model::{MOST_BUNDLES, MOST_BYTES},
+};
 use manifests::{api::catalog_source::CatalogSource, content, image::Reference};
 use tokio::task::spawn_blocking;
 use unpacker::{Digest, Progress, Source, source::Image, store};
@@ -24,6 +27,9 @@ const LIMITS: content::Limits = content::Limits {
     path: 1024,
     depth: 32,
 };
+
+/// How much of a finding is told, in characters.
+const FINDING: usize = 300;
 
 /// Why an image is no catalog here.
 #[derive(Debug, thiserror::Error)]
@@ -44,10 +50,14 @@ pub(super) enum Error {
     #[error(transparent)]
     Catalog(#[from] catalog::Error),
     #[error(
-        "the image of CatalogSource {catalog} has no file-based catalog; catalogs in SQLite are not read, migrate it \
+        "the image of CatalogSource {catalog} has no file-based catalog{found}; catalogs in SQLite are not read, migrate it \
          with \"opm migrate\""
     )]
-    Empty { catalog: String },
+    Empty {
+        catalog: String,
+        /// What is there instead.
+        found: String,
+    },
     #[error("the provisioner is about to end")]
     Cancelled,
 }
@@ -96,6 +106,8 @@ pub(super) async fn read(
         let stored = Stored::new(store.reader(&digest)?)?;
         let limits = catalog::Limits {
             threads: 2, // reconciles go on beside it
+            package_bundles: MOST_BUNDLES,
+            package_size: MOST_BYTES,
             ..catalog::Limits::default()
         };
         let read = catalog::load(catalog::Source::Files(&stored), &limits)?;
@@ -103,12 +115,28 @@ pub(super) async fn read(
         Ok::<_, Error>((read, slot))
     });
     let (read, mut slot) = read.await.map_err(|_| Error::Cancelled)??;
-    if read.documents == 0 {
-        return Err(Error::Empty { catalog: catalog() });
+    if let Some(found) = emptiness(&read) {
+        return Err(Error::Empty {
+            catalog: catalog(),
+            found,
+        });
     }
     let read = Arc::new(read);
     *slot = Arc::downgrade(&read);
     Ok((digest, read))
+}
+
+/// What is said of a catalog without any package; `None` if it has some. A database, or an image of something else, is
+/// read as documents that are broken and belong to no package.
+fn emptiness(read: &Catalog) -> Option<String> {
+    if !read.packages.is_empty() || !read.broken.is_empty() {
+        return None;
+    }
+    let first = read.findings.first().map(|it| {
+        let text: String = it.to_string().chars().take(FINDING).collect();
+        format!(" ({text})")
+    });
+    Some(first.unwrap_or_default())
 }
 
 // === impl Loaded ===
@@ -162,5 +190,50 @@ mod tests {
             1,
             "what is gone is forgotten"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manifests::content::Builder;
+
+    use super::*;
+
+    fn loaded(files: &[(&str, &[u8])]) -> Catalog {
+        let mut builder = Builder::new(LIMITS);
+        for (path, bytes) in files {
+            builder.add(path, 0o644, &mut &**bytes).unwrap();
+        }
+        let content = builder.finish();
+        let limits = catalog::Limits::default();
+        catalog::load(catalog::Source::Content(&content), &limits).unwrap()
+    }
+
+    #[test]
+    fn a_database_and_other_images_are_no_empty_catalogs() {
+        let package = b"{\"schema\":\"olm.package\",\"name\":\"a\",\"defaultChannel\":\"stable\"}";
+        let database = b"SQLite format 3\0\x10\0\x01\x01\0\x40\x20\x20\0\0\0\x03";
+        let program = b"\x7fELF\x02\x01\x01\0";
+        for (path, bytes, said) in [
+            (
+                "database/index.db",
+                &database[..],
+                Some(" (database/index.db:1: "),
+            ),
+            ("bin/sh", &program[..], Some(" (bin/sh:1: ")),
+            ("readme", b"Hello.\n", Some(" (readme:1: ")),
+            ("other.json", b"{\"schema\":\"example.charts\"}", Some("")),
+            // A package that is broken is one.
+            ("catalog.json", package, None),
+        ] {
+            let found = emptiness(&loaded(&[(path, bytes)]));
+            match (&found, said) {
+                (Some(found), Some("")) => assert_eq!(found, ""),
+                (Some(found), Some(said)) => assert!(found.starts_with(said), "{found}"),
+                (None, None) => {}
+                _ => panic!("{path}: {found:?}"),
+            }
+        }
+        assert_eq!(emptiness(&loaded(&[])).as_deref(), Some(""));
     }
 }

@@ -83,8 +83,8 @@ pub struct Offers {
 struct Held {
     catalog: String,
     priority: i64,
-    /// What was read, if that tells of the package.
-    read: Option<Read>,
+    /// What was read, or why nothing was: `None` while the first reading is under way.
+    read: Result<Read, Option<String>>,
     state: State,
     /// Why the package cannot be used, if it is there.
     broken: Option<String>,
@@ -247,7 +247,7 @@ impl Known {
             .map(|(key, entry)| Held {
                 catalog: key.to_string(),
                 priority: entry.priority,
-                read: entry.read.clone().filter(|read| read.knows_of(package)),
+                read: entry.answer(package),
                 state: entry.state(key),
                 broken: entry.read.as_ref().and_then(|read| read.broken(package)),
             });
@@ -262,7 +262,7 @@ impl Known {
         let hidden = self.hidden().filter(may_be_meant).map(|state| Held {
             catalog: state.catalog.to_string(),
             priority: 0, // which is what catalogs have that say nothing
-            read: None,
+            read: Err(state.trouble.clone()),
             state,
             broken: None,
         });
@@ -342,6 +342,14 @@ impl Entry {
             trouble: self.trouble.clone(),
         }
     }
+
+    /// What there is to be known of a package, or why it is not known; `None` while it is being read for the first time.
+    fn answer(&self, package: &str) -> Result<Read, Option<String>> {
+        match (&self.read, &self.trouble) {
+            (Some(read), _) if read.knows_of(package) => Ok(read.clone()),
+            (_, trouble) => Err(trouble.clone()),
+        }
+    }
 }
 
 // === impl Read ===
@@ -380,25 +388,16 @@ impl Offers {
             .map(|held| Offer {
                 catalog: &held.catalog,
                 priority: held.priority,
-                answer: match (&held.broken, &held.read, &held.state.trouble) {
-                    (Some(why), ..) | (None, None, Some(why)) => Answer::Unknown(why),
-                    (None, None, None) => Answer::Unknown("it has not been read yet"),
-                    (None, Some(read), _) => match read.package(&self.package) {
+                answer: match (&held.broken, &held.read) {
+                    (Some(why), _) | (None, Err(Some(why))) => Answer::Unknown(why),
+                    (None, Err(None)) => Answer::Pending,
+                    (None, Ok(read)) => match read.package(&self.package) {
                         Some(package) => Answer::Package(package),
                         None => Answer::Absent,
                     },
                 },
             })
             .collect()
-    }
-
-    /// The catalogs of which a first answer is still to come: it will be soon, or there will be trouble.
-    pub fn pending(&self) -> Vec<&str> {
-        let pending = self
-            .offers
-            .iter()
-            .filter(|held| held.read.is_none() && held.state.trouble.is_none());
-        pending.map(|held| held.catalog.as_str()).collect()
     }
 
     /// How the catalogs are that were asked.

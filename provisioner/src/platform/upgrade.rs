@@ -187,6 +187,7 @@ pub fn unblocked_by(
         openshift: Some(running),
         kubernetes,
         media_types: &[REGISTRY_V1, PLAIN_V0],
+        overrides: &[],
     };
     let choice = choose::ahead(&request, release, offers)?;
     Some(choice.version.to_string())

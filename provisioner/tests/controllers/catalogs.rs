@@ -137,6 +137,7 @@ impl Shelf {
                     }
                     Answer::Absent => "absent".to_owned(),
                     Answer::Unknown(why) => format!("unknown: {why}"),
+                    Answer::Pending => "pending".to_owned(),
                 };
                 format!("{}: {answer}", offer.catalog)
             })

@@ -15,7 +15,8 @@ const BUNDLE: [&str; 3] = [
     "operators.operatorframework.io.test.config.v1",
 ];
 
-/// Labels of a catalog that name a folder or a file.
+/// Labels of a catalog that name a folder or a file. Some images have both; then the first is the catalog, and the other
+/// the same for older programs.
 const CATALOG: [&str; 2] = [
     "operators.operatorframework.io.index.configs.v1",
     "operators.operatorframework.io.index.database.v1",
@@ -51,13 +52,18 @@ pub fn labels(config: &[u8]) -> Result<BTreeMap<String, String>, Error> {
         .unwrap_or_default())
 }
 
-/// The folders of an image with these labels: those of a catalog if they name any, else those of a bundle and the
-/// usual ones.
+/// The folders of an image with these labels: that of a catalog if they name one, else those of a bundle and the usual
+/// ones.
 ///
 /// # Errors
 /// When a label names what cannot be in an image.
 pub fn select(labels: &BTreeMap<String, String>) -> Result<Selection, Error> {
-    let mut paths = named(labels, &CATALOG)?;
+    let mut paths = Vec::new();
+    for label in CATALOG {
+        if paths.is_empty() {
+            paths = named(labels, &[label])?;
+        }
+    }
     if paths.is_empty() {
         paths = named(labels, &BUNDLE)?;
         paths.extend(USUAL.map(str::to_owned));

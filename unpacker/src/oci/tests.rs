@@ -305,9 +305,18 @@ fn an_index_gives_one_image_for_a_platform_and_never_an_attestation() {
 #[test]
 fn labels_name_the_folders_that_are_read() {
     let usual = ["manifests", "metadata", "tests"];
-    let cases: [(Value, &[&str]); 8] = [
+    let cases: [(Value, &[&str]); 10] = [
         (json!({}), &usual),
         (json!({"config": null}), &usual),
+        // A database beside a catalog is the catalog again, for programs that know no other.
+        (
+            json!({"config": {"Labels": {CONFIGS: "/configs", DATABASE: "/configs/index.db"}}}),
+            &["configs"],
+        ),
+        (
+            json!({"config": {"Labels": {CONFIGS: "", DATABASE: "/database/index.db"}}}),
+            &["database/index.db"],
+        ),
         (json!({"config": {"Labels": null}}), &usual),
         (
             json!({"config": {"Labels": {BUNDLE: "manifests/", "other": "x"}}}),

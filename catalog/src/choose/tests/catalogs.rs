@@ -160,27 +160,131 @@ fn a_catalog_that_is_away_makes_nobody_go_back() {
         };
         let decision = choose(&request, &offers);
         assert_eq!(
-            (short(&decision).as_str(), decision.unasked.as_slice()),
-            (
-                chosen,
-                &unasked
-                    .iter()
-                    .map(|it| (*it).to_owned())
-                    .collect::<Vec<_>>()[..]
-            ),
+            (short(&decision).as_str(), names(&decision).as_slice()),
+            (chosen, unasked),
             "{installed:?}"
         );
     }
     // With nothing installed the others are asked, and it is told which was not.
     let decision = choose(&request(), &[away("a", 9), offer("b", 0, &known)]);
     assert_eq!(
-        (short(&decision).as_str(), decision.unasked.as_slice()),
-        ("install 1.2.0", &["a".to_owned()][..])
+        (short(&decision).as_str(), names(&decision).as_slice()),
+        ("install 1.2.0", &["a"][..])
     );
     let decision = choose(&request(), &[away("a", 9)]);
     assert!(
-        matches!(&decision.verdict, Verdict::Nothing(why) if why.ends_with("these could not: a"))
+        matches!(&decision.verdict, Verdict::Nothing(why) if why.ends_with("these could not: a (the stream ended too soon)"))
     );
+    let from_a = from("a");
+    let request = Request {
+        installed: Some(&from_a),
+        ..request()
+    };
+    let decision = choose(&request, &[away("a", 9)]);
+    assert!(
+        matches!(&decision.verdict, Verdict::Stay(why) if why.contains("cannot be asked (the stream ended too soon)"))
+    );
+}
+
+/// The catalogs that could not be asked.
+fn names(decision: &Decision) -> Vec<&str> {
+    let unasked = decision.unasked.iter();
+    unasked.map(|it| it.catalog.as_str()).collect()
+}
+
+#[test]
+fn a_catalog_that_is_about_to_be_read_is_waited_for() {
+    let known = package("stable", &[("stable", CHAIN)]);
+    let pending = |catalog, priority| Offer {
+        catalog,
+        priority,
+        answer: Answer::Pending,
+    };
+    let at = installed("1.1.0");
+    let from = |catalog: &str| Installed {
+        catalog: Some(catalog.into()),
+        ..at.clone()
+    };
+    let first = vec![pending("a", 9), offer("b", 0, &known)];
+    let last = vec![offer("b", 9, &known), pending("c", 0)];
+    let b = from("b");
+    for (installed, offers, chosen, named) in [
+        (
+            None,
+            &first,
+            "nothing",
+            Some("catalog a has not been read yet"),
+        ),
+        (None, &last, "install 1.2.0", None),
+        (
+            Some(&at),
+            &first,
+            "stay",
+            Some("a (it has not been read yet)"),
+        ),
+        (Some(&at), &last, "upgrade 1.2.0", None),
+        // It might know what is installed, and comes first.
+        (
+            Some(&b),
+            &first,
+            "stay",
+            Some("a (it has not been read yet)"),
+        ),
+        (Some(&b), &last, "upgrade 1.2.0", None),
+    ] {
+        let request = Request {
+            installed,
+            ..request()
+        };
+        let decision = choose(&request, offers);
+        assert_eq!(short(&decision), chosen, "{installed:?}");
+        let unasked = decision.unasked.iter();
+        assert_eq!(
+            unasked.filter(|it| it.is_pending).count(),
+            usize::from(named.is_some())
+        );
+        if let (Some(named), Verdict::Nothing(why) | Verdict::Stay(why)) =
+            (named, &decision.verdict)
+        {
+            assert!(why.contains(named), "{why}");
+        }
+    }
+    // Nobody else, and somebody who has nothing.
+    let absent = Offer {
+        catalog: "b",
+        priority: 10,
+        answer: Answer::Absent,
+    };
+    for offers in [vec![pending("a", 9)], vec![absent, pending("a", 9)]] {
+        let decision = choose(&request(), &offers);
+        assert!(
+            matches!(&decision.verdict, Verdict::Nothing(why) if why.contains("catalog a has not been read yet")),
+            "{decision}"
+        );
+    }
+}
+
+#[test]
+fn only_as_many_bundles_are_named_as_somebody_wants() {
+    let entries: Vec<String> = (0..50).map(|at| format!("1.0.{at}")).collect();
+    let mut package = package(
+        "stable",
+        &[("stable", &entries.join(" ")), ("fast", "2.0.0")],
+    );
+    for at in 10..50 {
+        let bundle = package.bundles.get_mut(&format!("1.0.{at}")).unwrap();
+        bundle.min_kube = Some("none".into());
+    }
+    let offers = [offer("c", 0, &package)];
+    let all = explain(&request(), &offers);
+    assert_eq!((all.candidates.len(), all.more_candidates), (51, 0));
+    let some = choose(&request(), &offers);
+    // The one that was chosen always is.
+    assert_eq!((some.candidates.len(), some.more_candidates), (11, 40));
+    let chosen = some.candidates.iter().find(|it| it.is_chosen).unwrap();
+    assert_eq!(chosen.name, "1.0.9");
+    assert_eq!(some.candidates[..10], all.candidates[..10]);
+    assert_eq!((some.verdict, some.next), (all.verdict, all.next));
 }
 
 #[test]
@@ -203,7 +307,7 @@ fn a_decision_explains_itself() {
         answer: Answer::Absent,
     };
     assert_eq!(
-        choose(&request, &[absent, offer("b", 0, &package)]).to_string(),
+        explain(&request, &[absent, offer("b", 0, &package)]).to_string(),
         "\
 Package foo: install 1.1.0 1.1.0 from channel stable of catalog b
   catalog a has no package foo

@@ -265,3 +265,54 @@ fn facts_are_the_same_from_texts() {
     );
     assert!(facts.add_csv("[").is_err());
 }
+
+#[test]
+fn a_format_that_is_no_text_does_not_pass_for_the_usual_one() {
+    for (value, expected) in [
+        (json!("registry+v1"), "registry+v1"),
+        (json!("plain+v0"), "plain+v0"),
+        (json!(null), "registry+v1"),
+        (json!({"x": 1}), "{\"x\":1}"),
+        (json!(["registry+v1"]), "[\"registry+v1\"]"),
+        (json!(1), "1"),
+    ] {
+        let catalog = with(json!({"type": "olm.bundle.mediatype", "value": value}));
+        // opm does not know the property, so it is no error.
+        assert_eq!(told(&catalog), [""; 0]);
+        let bundle = &catalog.packages["foo"].bundles["foo.v0.3.0"];
+        assert_eq!(bundle.media_type(), expected);
+    }
+}
+
+#[test]
+fn build_metadata_is_a_release_where_a_bundle_stands_in_for_another() {
+    let metadata = |name: &str| json!({"type": "olm.csv.metadata", "value": {"annotations": {"olm.substitutesFor": name}}});
+    let csv = object(
+        "kind: ClusterServiceVersion\nmetadata: {annotations: {olm.substitutesFor: foo.v0.3.0}}\nspec: {}\n",
+    );
+    for (property, version, release) in [
+        (metadata("foo.v0.3.0"), "0.4.0+0.1649.p", Some("0.1649.p")),
+        (csv, "0.4.0+7", Some("7")),
+        (metadata(""), "0.4.0+7", None),
+        (json!({"type": "x", "value": {}}), "0.4.0+7", None),
+        (metadata("foo.v0.3.0"), "0.4.0", None),
+        // No release could be written like this.
+        (metadata("foo.v0.3.0"), "0.4.0+007", None),
+        (metadata("foo.v0.3.0"), "0.4.0+123456789.123456789.1", None),
+    ] {
+        let mut documents = sound();
+        documents[1]["entries"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "foo.v4", "replaces": "foo.v0.3.0"}));
+        let mut bundle = named("foo.v4", version);
+        bundle["properties"].as_array_mut().unwrap().push(property);
+        documents.push(bundle);
+        let catalog = of(&documents);
+        // opm wants no other name, and finds no other fault.
+        assert_eq!(told(&catalog), [""; 0], "{version}");
+        let found = &catalog.packages["foo"].bundles["foo.v4"].version;
+        assert_eq!(found.release.as_deref(), release, "{version}");
+        assert_eq!(found.to_string(), version);
+    }
+}

@@ -159,3 +159,45 @@ fn deep_and_wide_documents_are_read_or_refused() {
     );
     assert!(in_time(|| loaded(&[("c", &keys)])).is_valid());
 }
+
+#[test]
+fn a_package_that_is_too_large_is_given_up_where_that_is_asked_for() {
+    let entries: Vec<Value> = (0..60)
+        .map(|at| json!({"name": format!("foo.v{at}.0.0"), "replaces": (at > 0).then(|| format!("foo.v{}.0.0", at - 1))}))
+        .collect();
+    let mut documents = vec![
+        package("foo", "alpha"),
+        channel("alpha", Value::Array(entries)),
+    ];
+    documents.extend((0..60).map(|at| bundle(&format!("{at}.0.0"))));
+    documents.push(package("bar", "alpha"));
+    documents.push(json!({"schema": "olm.channel", "package": "bar", "name": "alpha", "entries": [{"name": "bar.v1"}]}));
+    documents.push(json!({"schema": "olm.bundle", "package": "bar", "name": "bar.v1", "image": "quay.io/bar", "properties": [
+        {"type": "olm.package", "value": {"packageName": "bar", "version": "1.0.0"}}]}));
+    let content = content(&[("c.json", &lines(&documents))]);
+    let no = Limits::default();
+    let bundles = |most| Limits {
+        package_bundles: most,
+        ..no
+    };
+    let size = |most| Limits {
+        package_size: most,
+        ..no
+    };
+    for (limits, problem) in [
+        (no, None),
+        (bundles(60), None),
+        (bundles(59), Some("it has more than 59 bundles")),
+        (size(20_000), None),
+        (
+            size(2_000),
+            Some("its bundles and edges take more than 2000 bytes"),
+        ),
+    ] {
+        let catalog = load(Source::Content(&content), &limits).unwrap();
+        assert_eq!(catalog.packages.contains_key("foo"), problem.is_none());
+        assert_eq!(catalog.why_broken("foo").as_deref(), problem);
+        // The others are there.
+        assert!(catalog.packages.contains_key("bar"));
+    }
+}

@@ -10,9 +10,9 @@ use manifests::version;
 use prost::Message as _;
 use tokio::time::{Instant, timeout_at};
 
-use super::{BUNDLES, PACKAGE, Packages, fill, listed_size, told_size};
+use super::{Packages, fill, listed_size};
 use crate::{
-    model::{Bundle, Channel, Entry, Package},
+    model::{Bundle, Channel, Entry, MOST_BUNDLES, MOST_BYTES, Package, too_large, too_many},
     registry::{Client, client::Error, wire},
 };
 
@@ -144,8 +144,8 @@ impl<'a> Reading<'a> {
         keep(self.client, &mut self.kept, &mut part.size, size)?;
         let package = &mut part.package;
         if !package.bundles.contains_key(&name) {
-            if package.bundles.len() >= BUNDLES {
-                return Err(format!("it has more than {BUNDLES} bundles"));
+            if package.bundles.len() >= MOST_BUNDLES {
+                return Err(too_many(MOST_BUNDLES));
             }
             // What is not asked for below is known by no more than this.
             let bundle = match version::strict(&listed.version) {
@@ -222,7 +222,7 @@ impl<'a> Reading<'a> {
                 Err(Failure::Package(problem)) => bundle.unreadable = Some(problem),
                 Err(error) => return Err(error),
             }
-            keep(client, kept, size, told_size(bundle)).map_err(Failure::Package)?;
+            keep(client, kept, size, bundle.told_size()).map_err(Failure::Package)?;
         }
         Ok(())
     }
@@ -233,10 +233,8 @@ fn keep(client: &Client, kept: &mut usize, size: &mut usize, more: usize) -> Res
     let all = client.bounds().kept;
     *size += more;
     *kept += more;
-    if *size > PACKAGE {
-        return Err(format!(
-            "its bundles and edges take more than {PACKAGE} bytes"
-        ));
+    if *size > MOST_BYTES {
+        return Err(too_large(MOST_BYTES));
     }
     if *kept > all {
         return Err(format!(

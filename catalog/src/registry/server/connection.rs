@@ -9,6 +9,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::OwnedSemaphorePermit,
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::{Connected, TcpConnectInfo};
@@ -17,15 +18,22 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 pub(super) struct Connection {
     stream: TcpStream,
     end: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Its place among those that there may be.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 // === impl Connection ===
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, end: &CancellationToken) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        end: &CancellationToken,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Self {
         Self {
             stream,
             end: Box::pin(end.clone().cancelled_owned()),
+            _permit: permit,
         }
     }
 }

@@ -15,7 +15,10 @@ use super::{
     csv::Csv,
     metadata::Metadata,
 };
-use crate::json::{Kind, Node, Tape, write_text};
+use crate::{
+    json::{Kind, Node, Tape, write_text},
+    walk::MAX_PROPERTY,
+};
 
 const PACKAGE: &str = "olm.package";
 const GVK: &str = "olm.gvk";
@@ -47,7 +50,21 @@ pub(super) fn listed(
     listed.extend(provided.iter().map(|api| Api::property(api, GVK)));
     let mut seen = BTreeSet::new();
     listed.retain(|it| seen.insert(it.clone()));
+    let maxima = listed.iter().filter(|it| it.type_ == MAX_PROPERTY);
+    warnings.extend(maxima.filter_map(shortened));
     Ok(listed)
+}
+
+/// A maximum that may be less than was written.
+fn shortened(property: &Property) -> Option<String> {
+    let mut tape = Tape::default();
+    tape.read(&property.value, VALUES).ok()?.number()?;
+    let number = String::from_utf8_lossy(&property.value);
+    let number: String = number.chars().take(40).collect();
+    Some(format!(
+        "property {MAX_PROPERTY} is an unquoted number and is printed as {number}; where it was 4.10 that is 4.1, so write \
+         it in quotes"
+    ))
 }
 
 /// The version in the first package that is listed.

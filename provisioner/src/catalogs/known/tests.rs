@@ -66,6 +66,7 @@ fn said(known: &Known, package: &str, only: Option<&CatalogRef>) -> Vec<String> 
                 Answer::Package(package) => format!("has {}", package.name),
                 Answer::Absent => "absent".to_owned(),
                 Answer::Unknown(why) => why.to_owned(),
+                Answer::Pending => "pending".to_owned(),
             };
             format!("{} {}: {answer}", offer.catalog, offer.priority)
         })
@@ -79,10 +80,7 @@ fn what_was_read_stays_while_a_catalog_is_away() {
     let mine = key("ours", "mine");
     assert!(known.add(&mine, &Identity::default(), 5));
     assert!(!known.add(&mine, &Identity::default(), 5));
-    assert_eq!(
-        said(&known, "etcd", None),
-        ["ours/mine 5: it has not been read yet"]
-    );
+    assert_eq!(said(&known, "etcd", None), ["ours/mine 5: pending"]);
     assert!(known.trouble(&mine, &Identity::default(), "nobody is there".to_owned()));
     assert!(!known.trouble(&mine, &Identity::default(), "nobody is there".to_owned()));
     assert_eq!(said(&known, "etcd", None), ["ours/mine 5: nobody is there"]);
@@ -160,7 +158,7 @@ fn of_what_others_serve_only_what_was_asked_for_is_known() {
         ("etcd", "has etcd"),
         ("none", "absent"),
         ("bad", "it is bad"),
-        ("other", "it has not been read yet"),
+        ("other", "pending"),
     ] {
         assert_eq!(
             said(&known, package, None),

@@ -37,8 +37,6 @@ pub struct Input<'a> {
     pub there: There<'a>,
     /// What catalogs offer; nothing as long as it is not known which there are.
     pub offers: Option<&'a [Offer<'a>]>,
-    /// The catalogs of which a first answer is still to come.
-    pub pending: &'a [&'a str],
     /// The releases of OpenShift, where there is one; or why they are not known.
     pub openshift: Result<Option<Bounds>, &'a str>,
     /// The version of Kubernetes; or why it is not known.

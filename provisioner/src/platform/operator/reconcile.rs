@@ -104,7 +104,7 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
     let offers = ctx
         .catalogs
         .offers(&operator.spec.package.name, operator.spec.catalog.as_ref());
-    let (offered, pending) = (offers.list(), offers.pending());
+    let offered = offers.list();
     let are_listed = ctx.catalogs.are_listed();
     let mut gains: Vec<Gains> = Vec::new();
     let mut failure = None;
@@ -115,7 +115,6 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
             conflict: conflict.clone(),
             there: named.there(),
             offers: are_listed.then_some(offered.as_slice()),
-            pending: &pending,
             openshift: facts.openshift.as_ref().copied().map_err(String::as_str),
             kubernetes: facts.kubernetes.as_ref().map_err(String::as_str),
             olm: unknown.as_deref(),

@@ -77,10 +77,7 @@ async fn a_server_is_asked_for_what_is_wanted_and_again_when_another_takes_its_p
     let spec = json!({"address": address.to_string()});
     shelf.declare("catalogs", "mine", spec).await;
     shelf
-        .offers_become(
-            "tide",
-            &["catalogs/mine: unknown: it has not been read yet"],
-        )
+        .offers_become("tide", &["catalogs/mine: pending"])
         .await;
     want(&shelf, &["tide", "none"]);
     shelf

@@ -7,6 +7,7 @@ use catalog::{
 use manifests::{
     api::{
         bounds,
+        instance::{Constraint, Override},
         platform::{ChosenBundle, NewRights, NextBundle, UpgradeApproval, reason},
     },
     openshift::{Release, maximum},
@@ -81,6 +82,12 @@ impl Chooser<'_> {
         is_gone.then_some(catalog)
     }
 
+    /// What an admin says does not count.
+    fn overrides(&self) -> impl Iterator<Item = &Override> {
+        let bundle = self.input.operator.spec.bundle.as_ref();
+        bundle.into_iter().flat_map(|it| &it.overrides)
+    }
+
     /// Asks for the next bundle: of one minor version only, or none that is newer than this.
     fn decide(&self, minor: Option<(u64, u64)>, newest: Option<&Version>) -> Decision {
         let spec = &self.input.operator.spec;
@@ -93,6 +100,7 @@ impl Chooser<'_> {
             }),
             catalog: it.catalog.clone(),
         });
+        let overrides: Vec<_> = self.overrides().map(overridden).collect();
         let request = Request {
             package: &spec.package.name,
             channel: spec.channel.as_deref(),
@@ -103,6 +111,7 @@ impl Chooser<'_> {
             openshift: self.openshift.map(|it| it.highest),
             kubernetes: Some(self.kubernetes),
             media_types: &[REGISTRY_V1, PLAIN_V0],
+            overrides: &overrides,
         };
         choose::choose(&request, self.offers)
     }
@@ -111,22 +120,16 @@ impl Chooser<'_> {
     fn install(&self, choice: &Choice, decision: &Decision) -> Plan {
         // What is on its way already is not given up because its catalog is away.
         if let Some(chosen) = &self.here.chosen
-            && decision.unasked.contains(&chosen.bundle.catalog)
+            && (decision.unasked.iter()).any(|it| it.catalog == chosen.bundle.catalog)
         {
             return Plan::have(chosen.clone());
         }
-        match self.pending(decision) {
-            Some(catalog) => {
-                let why = format!("catalog {catalog} comes first, and has not been read yet");
-                super::stay(self.here, reason::INSTALL_PENDING, &why)
-            }
-            None => Plan::have(self.chosen(choice, decision)),
-        }
+        Plan::have(self.chosen(choice, decision))
     }
 
     /// There is nothing, and nothing to install.
     fn nothing(&self, why: &str, decision: &Decision) -> Plan {
-        if let Some(catalog) = self.pending(decision) {
+        if let Some(catalog) = Self::pending(decision) {
             let why = format!("catalog {catalog} has not been read yet");
             return super::stay(self.here, reason::INSTALL_PENDING, &why);
         }
@@ -138,9 +141,9 @@ impl Chooser<'_> {
     }
 
     /// A catalog that could not be asked because it was never read so far; it will be soon, or it is said why not.
-    fn pending<'d>(&self, decision: &'d Decision) -> Option<&'d String> {
+    fn pending(decision: &Decision) -> Option<&String> {
         let mut unasked = decision.unasked.iter();
-        unasked.find(|it| self.input.pending.contains(&it.as_str()))
+        Some(&unasked.find(|it| it.is_pending)?.catalog)
     }
 
     /// There is nothing to go on to.
@@ -154,7 +157,7 @@ impl Chooser<'_> {
         {
             plan.keep = approval::decide(&self.approval(installed, None)).keep;
         }
-        if !has_looked && self.pending(decision).is_none() {
+        if !has_looked && Self::pending(decision).is_none() {
             plan.warnings.push(why.to_owned());
         }
         plan.next = decision.next.as_ref().map(|next| NextBundle {
@@ -276,7 +279,15 @@ impl Chooser<'_> {
     ) -> approval::Input<'a> {
         let spec = &self.input.operator.spec;
         let of_kubernetes = Release::new(self.kubernetes.major, self.kubernetes.minor);
-        let known = self.known_maximum();
+        let digest = self
+            .here
+            .installed
+            .as_ref()
+            .and_then(|it| it.digest.as_deref());
+        let is_overridden = self.overrides().any(|it| {
+            it.constraint == Constraint::MaxOpenShiftVersion && Some(it.digest.as_str()) == digest
+        });
+        let known = self.known_maximum().filter(|_| !is_overridden);
         approval::Input {
             approval: spec.upgrade_approval,
             approved_version: spec.approved_version.as_deref(),
@@ -386,6 +397,16 @@ impl Chooser<'_> {
     }
 }
 
+fn overridden(it: &Override) -> choose::Override<'_> {
+    choose::Override {
+        constraint: match it.constraint {
+            Constraint::MaxOpenShiftVersion => choose::Constraint::MaxOpenShiftVersion,
+            Constraint::MinKubeVersion => choose::Constraint::MinKubeVersion,
+        },
+        digest: &it.digest,
+    }
+}
+
 fn look(choice: &Choice) -> Act {
     Act::Look {
         image: choice.image.clone(),
@@ -395,7 +416,7 @@ fn look(choice: &Choice) -> Act {
 
 /// Why the first of the bundles that were looked at cannot be installed.
 fn ineligible(decision: &Decision) -> Option<String> {
-    let count = decision.candidates.len();
+    let count = decision.candidates.len() + decision.more_candidates;
     let named = decision.candidates.iter().take(NAMED).map(|it| {
         let reasons = it.reasons.join(", and ");
         fit(&format!("{} {reasons}", it.name), bounds::LINE)

@@ -13,12 +13,14 @@ use super::{
     *,
 };
 
+/// What stands for a catalog that is being read for the first time.
+const PENDING: &str = "pending";
+
 /// What there is to decide about.
 struct Case {
     operator: Box<PlatformOperator>,
     instance: Option<Box<BundleInstance>>,
     offers: Vec<(&'static str, i64, Result<Package, &'static str>)>,
-    pending: Vec<&'static str>,
     openshift: Result<Option<Bounds>, &'static str>,
     gains: Vec<Gains>,
 }
@@ -30,7 +32,6 @@ impl Case {
             operator: Box::new(operator(&json!({}))),
             instance: None,
             offers: vec![("c/mine", 0, Ok(package))],
-            pending: Vec::new(),
             openshift: Ok(None),
             gains: Vec::new(),
         }
@@ -92,6 +93,7 @@ impl Case {
                 answer: match answer {
                     Ok(package) if package.bundles.is_empty() => Answer::Absent,
                     Ok(package) => Answer::Package(package),
+                    Err(PENDING) => Answer::Pending,
                     Err(why) => Answer::Unknown(why),
                 },
             })
@@ -102,7 +104,6 @@ impl Case {
             conflict,
             there,
             offers: Some(&offers),
-            pending: &self.pending,
             openshift: self.openshift,
             kubernetes: Ok(&kubernetes),
             olm: None,
@@ -240,7 +241,6 @@ fn nothing_is_decided_before_it_is_known_which_catalogs_there_are() {
             conflict: None,
             there: there.map_or(There::Nothing, There::Ours),
             offers: None,
-            pending: &[],
             openshift: Ok(None),
             kubernetes: Ok(&strict("1.36.3").unwrap()),
             olm: None,

@@ -6,35 +6,33 @@ use super::*;
 
 #[test]
 fn a_catalog_that_comes_first_is_waited_for_until_it_is_read_or_cannot_be() {
-    let case = |first: &'static str, pending: &[&'static str]| Case {
+    let case = |first: &'static str| Case {
         offers: vec![
             ("c/first", 5, Err(first)),
             ("c/mine", 0, Ok(package(&["1.0.0"]))),
         ],
-        pending: pending.to_vec(),
         ..Case::new(package(&[]))
     };
-    let waiting = case("it has not been read yet", &["c/first"]);
+    let waiting = case(PENDING);
     assert_eq!(brief(&waiting.plan()), "refuse InstallPending");
     assert_eq!(
         refusal(&waiting.plan()),
-        "catalog c/first comes first, and has not been read yet"
+        "catalog c/first has not been read yet"
     );
     // One that cannot be read takes nobody else down.
-    assert_eq!(brief(&case("nobody is there", &[]).plan()), "have 1.0.0");
+    assert_eq!(brief(&case("nobody is there").plan()), "have 1.0.0");
     // One that comes later does not matter.
-    let mut later = case("it has not been read yet", &["c/first"]);
+    let mut later = case(PENDING);
     later.offers[0].1 = -5;
     assert_eq!(brief(&later.plan()), "have 1.0.0");
 
     let alone = Case {
-        offers: vec![("c/mine", 0, Err("it has not been read yet"))],
-        pending: vec!["c/mine"],
+        offers: vec![("c/mine", 0, Err(PENDING))],
         ..Case::new(package(&[]))
     };
     assert_eq!(brief(&alone.plan()), "refuse InstallPending");
     let away = Case {
-        pending: Vec::new(),
+        offers: vec![("c/mine", 0, Err("nobody is there"))],
         ..alone
     };
     assert_eq!(brief(&away.plan()), "refuse SourceFailed");
@@ -224,8 +222,7 @@ fn whoever_cannot_go_on_says_why() {
         // After a start it is only a matter of time.
         (
             Case {
-                offers: vec![("c/mine", 0, Err("it has not been read yet"))],
-                pending: vec!["c/mine"],
+                offers: vec![("c/mine", 0, Err(PENDING))],
                 ..Case::at("1.0.0", &[])
             },
             None,

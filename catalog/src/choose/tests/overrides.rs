@@ -1,0 +1,88 @@
+//! Constraints that somebody says do not count.
+
+use super::*;
+
+#[test]
+fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
+    let kubernetes = strict("1.30.5").unwrap();
+    let too_new = "requires OpenShift <= 4.12 but the cluster is 4.13";
+    let too_old = "requires Kubernetes >= 1.31.0 but the cluster is 1.30.5";
+    let spoil = |newest: bool, oldest: bool| {
+        let mut package = package("stable", &[("stable", CHAIN)]);
+        let bundle = package.bundles.get_mut("1.2.0").unwrap();
+        bundle.image = "quay.io/foo:v1@sha256:12".into();
+        if newest {
+            bundle.max_openshift = vec!["\"4.12\"".into()];
+        }
+        if oldest {
+            bundle.min_kube = Some("1.31.0".into());
+        }
+        package
+    };
+    let newest = |digest| Override {
+        constraint: Constraint::MaxOpenShiftVersion,
+        digest,
+    };
+    let oldest = |digest| Override {
+        constraint: Constraint::MinKubeVersion,
+        digest,
+    };
+    let at = installed("1.1.0");
+    for (package, overrides, is_chosen, warned) in [
+        (spoil(true, false), vec![], false, vec![]),
+        (
+            spoil(true, false),
+            vec![newest("sha256:12")],
+            true,
+            vec![too_new],
+        ),
+        (spoil(true, false), vec![newest("sha256:13")], false, vec![]),
+        (spoil(true, false), vec![oldest("sha256:12")], false, vec![]),
+        (
+            spoil(false, true),
+            vec![oldest("sha256:12")],
+            true,
+            vec![too_old],
+        ),
+        (spoil(false, true), vec![newest("sha256:12")], false, vec![]),
+        (spoil(true, true), vec![newest("sha256:12")], false, vec![]),
+        (
+            spoil(true, true),
+            vec![newest("sha256:12"), oldest("sha256:12")],
+            true,
+            vec![too_new, too_old],
+        ),
+        // Where nothing speaks against it there is nothing to warn about.
+        (spoil(false, false), vec![newest("sha256:12")], true, vec![]),
+    ] {
+        for (installed, chosen, other) in [
+            (None, "install 1.2.0", "install 1.1.0"),
+            (Some(&at), "upgrade 1.2.0", "stay"),
+        ] {
+            let request = Request {
+                installed,
+                openshift: Some("4.13.2".parse().unwrap()),
+                kubernetes: Some(&kubernetes),
+                overrides: &overrides,
+                ..request()
+            };
+            let decision = decide(&request, &package);
+            let expected = if is_chosen { chosen } else { other };
+            assert_eq!(short(&decision), expected, "{overrides:?}");
+            let warned: Vec<String> = warned
+                .iter()
+                .map(|it| format!("bundle 1.2.0 {it}, which an override says does not count"))
+                .collect();
+            assert_eq!(decision.warnings, warned);
+        }
+    }
+    // A tag says nothing of what is behind it.
+    let mut tagged = spoil(true, false);
+    tagged.bundles.get_mut("1.2.0").unwrap().image = "quay.io/foo:12".into();
+    let request = Request {
+        openshift: Some("4.13.2".parse().unwrap()),
+        overrides: &[newest("12"), newest("")],
+        ..request()
+    };
+    assert_eq!(short(&decide(&request, &tagged)), "install 1.1.0");
+}

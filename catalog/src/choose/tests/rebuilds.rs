@@ -1,0 +1,118 @@
+//! Bundles of a version that was packed anew.
+
+use super::*;
+
+/// Follows the channel until nothing comes any more, or for ten steps.
+fn path(from: &Installed, package: &Package) -> Vec<String> {
+    let (mut at, mut path) = (from.clone(), Vec::new());
+    for _ in 0..10 {
+        let request = Request {
+            installed: Some(&at),
+            ..request()
+        };
+        let Verdict::Upgrade(choice) = decide(&request, package).verdict else {
+            break;
+        };
+        path.push(choice.name.clone());
+        at = Installed {
+            name: choice.name,
+            version: Some(choice.version),
+            catalog: None,
+        };
+    }
+    path
+}
+
+#[test]
+fn edges_that_name_what_is_installed_lead_to_what_was_packed_anew() {
+    for (entries, from, expected) in [
+        // As catalogs of Red Hat have it: the same precedence, and an edge.
+        (
+            "3.6.4 3.6.4+0.1649<3.6.3-3.6.4",
+            "3.6.4",
+            &["3.6.4+0.1649"][..],
+        ),
+        (
+            "3.6.4 3.6.4+1<3.6.4 3.6.5<3.6.4+1",
+            "3.6.4",
+            &["3.6.4+1", "3.6.5"],
+        ),
+        (
+            "3.6.4 3.6.4+1<3.6.4 3.6.4+2<3.6.4+1",
+            "3.6.4",
+            &["3.6.4+1", "3.6.4+2"],
+        ),
+        // A higher version comes first.
+        (
+            "3.6.4 3.6.4+1<3.6.4 3.6.5<3.6.4+1-3.6.4",
+            "3.6.4",
+            &["3.6.5"],
+        ),
+        // A range speaks of versions, and these are the same.
+        ("3.6.4 3.6.4+1~>=3.6.0", "3.6.4", &[]),
+        // No way back, at once or by others.
+        ("3.6.4<3.6.4+1 3.6.4+1<3.6.4", "3.6.4", &[]),
+        ("3.6.4-3.6.4+1 3.6.4+1<3.6.4", "3.6.4+1", &[]),
+        ("3.6.4<3.6.4+2 3.6.4+1<3.6.4 3.6.4+2<3.6.4+1", "3.6.4", &[]),
+        (
+            "3.6.4+1<3.6.4-3.6.4+2 3.6.4+2<3.6.4+1",
+            "3.6.4",
+            &["3.6.4+1"],
+        ),
+        // Never lower.
+        ("3.6.4+1<3.6.5 3.6.5", "3.6.5", &[]),
+    ] {
+        let package = package("stable", &[("stable", entries)]);
+        assert_eq!(
+            path(&installed(from), &package),
+            expected,
+            "{entries} from {from}"
+        );
+    }
+}
+
+#[test]
+fn a_release_orders_what_is_of_one_version() {
+    let mut package = package(
+        "stable",
+        &[("stable", "3.6.4+9 3.6.4+10~<=3.6.4 3.6.4+11~<=3.6.4")],
+    );
+    for bundle in package.bundles.values_mut() {
+        bundle.version.build_is_release();
+    }
+    // As it was written, and with what it is ordered by.
+    let highest = decide(&request(), &package);
+    let chosen = highest.verdict.choice().unwrap();
+    assert_eq!(chosen.version.to_string(), "3.6.4+11");
+    assert_eq!(chosen.version.release.as_ref().unwrap().as_str(), "11");
+    let known = |name: &str| Installed {
+        version: Some(package.bundles[name].version.clone()),
+        ..installed(name)
+    };
+    assert_eq!(path(&known("3.6.4+9"), &package), ["3.6.4+11"]);
+    assert_eq!(path(&known("3.6.4+11"), &package), [""; 0]);
+    // Who has not written down the release is told it by the catalog, so that nothing goes back.
+    assert_eq!(path(&installed("3.6.4+10"), &package), ["3.6.4+11"]);
+    assert_eq!(path(&installed("3.6.4+11"), &package), [""; 0]);
+    let unknown = Installed {
+        version: None,
+        ..installed("3.6.4+11")
+    };
+    assert_eq!(path(&unknown, &package), [""; 0]);
+}
+
+#[test]
+fn edges_in_circles_of_one_version_are_looked_at_in_time() {
+    use std::fmt::Write as _;
+    let mut entries = String::new();
+    for at in 0..3000 {
+        write!(entries, " 1.0.0+{at}<1.0.0+{}", (at + 1) % 3000).unwrap();
+        for skip in 1..100 {
+            write!(entries, "-1.0.0+{}", (at + skip) % 3000).unwrap();
+        }
+    }
+    let package = package("stable", &[("stable", &entries)]);
+    let start = std::time::Instant::now();
+    assert_eq!(path(&installed("1.0.0+7"), &package), [""; 0]);
+    assert!(start.elapsed().as_secs() < 60);
+}

@@ -1,0 +1,140 @@
+//! What is made of a server's messages.
+
+use manifests::version::Version;
+
+use super::*;
+use crate::model::PLAIN_V0;
+
+const CSV: &str = "{\"kind\":\"ClusterServiceVersion\",\"spec\":{\"minKubeVersion\":\"1.25.0\"}}";
+
+fn property(type_: &str, value: &str) -> wire::Property {
+    wire::Property {
+        r#type: type_.into(),
+        value: value.into(),
+    }
+}
+
+fn dependency(type_: &str, value: &str) -> wire::Dependency {
+    wire::Dependency {
+        r#type: type_.into(),
+        value: value.into(),
+    }
+}
+
+/// A bundle, as a server tells of it.
+fn told(csv: &str, properties: Vec<wire::Property>) -> wire::Bundle {
+    wire::Bundle {
+        csv_name: "raft.v1.0.0".into(),
+        package_name: "raft".into(),
+        csv_json: csv.into(),
+        properties,
+        ..wire::Bundle::default()
+    }
+}
+
+fn filled(told: wire::Bundle) -> Bundle {
+    let mut bundle = Bundle {
+        image: "registry.example.com/raft@sha256:0".into(),
+        ..Bundle::new("raft.v1.0.0", Version::new(1, 0, 0))
+    };
+    fill(&mut bundle, "raft", told);
+    bundle
+}
+
+#[test]
+fn only_bundles_for_olm_must_have_a_cluster_service_version() {
+    let missing = Some("the server gave no ClusterServiceVersion");
+    for (csv, media_type, unreadable) in [
+        (CSV, None, None),
+        ("", None, missing),
+        (CSV, Some(REGISTRY_V1), None),
+        ("", Some(REGISTRY_V1), missing),
+        ("", Some(PLAIN_V0), None),
+        (CSV, Some(PLAIN_V0), None),
+        ("", Some("helm"), None),
+    ] {
+        let properties = media_type.map(|it| property("olm.bundle.mediatype", &format!("{it:?}")));
+        let bundle = filled(told(csv, properties.into_iter().collect()));
+        assert_eq!(bundle.unreadable.as_deref(), unreadable, "{media_type:?}");
+        if unreadable.is_none() {
+            assert_eq!(bundle.media_type.as_deref(), media_type);
+            let min_kube = (!csv.is_empty()).then_some("1.25.0");
+            assert_eq!(bundle.min_kube.as_deref(), min_kube);
+        }
+    }
+}
+
+#[test]
+fn dependencies_are_needs_whichever_way_they_are_told() {
+    let api = "{\"group\":\"g\",\"kind\":\"K\",\"version\":\"v1\"}";
+    let package = "{\"packageName\":\"rope\",\"version\":\">1.0.0\"}";
+    let constraint =
+        "{\"failureMessage\":\"GPU\",\"gvk\":{\"group\":\"g\",\"kind\":\"K\",\"version\":\"v1\"}}";
+    for (dependency, expected) in [
+        (dependency("olm.gvk", api), "API g/v1 K"),
+        (dependency("olm.package", package), "package rope >1.0.0"),
+        (dependency("olm.constraint", constraint), "constraint: GPU"),
+        (
+            dependency("olm.constraint", "{}"),
+            "a constraint that cannot be read (a constraint is one of cel, package, gvk, all, any and not, and here is \
+             none)",
+        ),
+        (
+            dependency("olm.label", "{\"label\":\"blue\"}"),
+            "constraint: label blue",
+        ),
+    ] {
+        let bundle = filled(wire::Bundle {
+            dependencies: vec![dependency],
+            ..told(CSV, Vec::new())
+        });
+        let needs: Vec<String> = bundle.needs.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (needs.as_slice(), bundle.unreadable),
+            (&[expected.to_owned()][..], None)
+        );
+    }
+    // Both ways at once, as opm tells them.
+    let bundle = filled(wire::Bundle {
+        dependencies: vec![
+            dependency("olm.gvk", api),
+            dependency("olm.package", package),
+        ],
+        ..told(
+            CSV,
+            vec![
+                property("olm.gvk.required", api),
+                property(
+                    "olm.package.required",
+                    "{\"packageName\":\"rope\",\"versionRange\":\">1.0.0\"}",
+                ),
+            ],
+        )
+    });
+    assert_eq!(bundle.needs.len(), 2, "{:?}", bundle.needs);
+}
+
+#[test]
+fn a_dependency_that_cannot_be_read_makes_the_bundle_unreadable() {
+    for (dependency, problem) in [
+        (
+            dependency("olm.gvk", "{\"group\":1}"),
+            "parse dependency[0] of type \"olm.gvk\": json: cannot unmarshal",
+        ),
+        (
+            dependency("olm.package", "{"),
+            "parse dependency[0] of type \"olm.package\": unexpected end of JSON input",
+        ),
+        (
+            dependency("olm.moon", "{}"),
+            "parse dependency[0] of type \"olm.moon\": OLM knows no such dependency",
+        ),
+    ] {
+        let bundle = filled(wire::Bundle {
+            dependencies: vec![dependency],
+            ..told(CSV, Vec::new())
+        });
+        let unreadable = bundle.unreadable.unwrap();
+        assert!(unreadable.starts_with(problem), "{unreadable}");
+    }
+}
