@@ -119,7 +119,7 @@ fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: 
     let offers = package.offers();
     let listed = offers.iter().find_map(|offer| match offer.answer {
         choose::Answer::Package(package) => package.bundle(&name).filter(|it| is_it(it, operator)),
-        choose::Answer::Absent | choose::Answer::Unknown(_) => None,
+        choose::Answer::Absent | choose::Answer::Unknown(_) | choose::Answer::Pending => None,
     });
     if let Some(listed) = listed.filter(|it| !it.max_openshift.is_empty()) {
         operator.maximum = Some(listed.max_openshift.join(" and "));

@@ -260,6 +260,30 @@ impl Metrics {
             self.pull_problems.clone(),
         );
         ours.register(
+            "leader",
+            "1 while this process may work, 0 while another one leads",
+            self.leader.clone(),
+        );
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        ours.register("build", "What is running", version);
+        self.register_platform();
+        // What never happened is zero, not absent.
+        for controller in [
+            Controller::Bundle,
+            Controller::Instance,
+            Controller::Platform,
+        ] {
+            let of = Of { controller };
+            drop(self.reconciles.get_or_create(&of));
+            drop(self.in_flight.get_or_create(&of));
+            drop(self.durations.get_or_create(&of));
+        }
+    }
+
+    /// What is told of catalogs, platform operators and upgrades of the cluster.
+    fn register_platform(&mut self) {
+        let ours = self.registry.sub_registry_with_prefix("rukpak");
+        ours.register(
             "catalog_available",
             "Whether the catalog of a CatalogSource can be read",
             self.catalogs.clone(),
@@ -289,24 +313,6 @@ impl Metrics {
             "Whether a platform operator is installed",
             self.operator_installed.clone(),
         );
-        ours.register(
-            "leader",
-            "1 while this process may work, 0 while another one leads",
-            self.leader.clone(),
-        );
-        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        ours.register("build", "What is running", version);
-        // What never happened is zero, not absent.
-        for controller in [
-            Controller::Bundle,
-            Controller::Instance,
-            Controller::Platform,
-        ] {
-            let of = Of { controller };
-            drop(self.reconciles.get_or_create(&of));
-            drop(self.in_flight.get_or_create(&of));
-            drop(self.durations.get_or_create(&of));
-        }
     }
 
     /// Counts a reconcile, and times it until the result is dropped.

@@ -156,6 +156,7 @@ impl Loaded {
 mod tests {
     use std::time::Duration;
 
+    use manifests::content::Builder;
     use tokio::time::timeout;
 
     use super::*;
@@ -191,13 +192,6 @@ mod tests {
             "what is gone is forgotten"
         );
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use manifests::content::Builder;
-
-    use super::*;
 
     fn loaded(files: &[(&str, &[u8])]) -> Catalog {
         let mut builder = Builder::new(LIMITS);

@@ -76,6 +76,15 @@ pub fn instance(operator: &PlatformOperator, chosen: &Chosen) -> Value {
     })
 }
 
+/// Has the apiserver refuse to apply it over anything else than this.
+pub fn only_over(wanted: &mut Value, instance: &BundleInstance) {
+    if let Some(metadata) = wanted.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("uid".to_owned(), json!(instance.uid()));
+        let version = instance.resource_version();
+        metadata.insert("resourceVersion".to_owned(), json!(version));
+    }
+}
+
 /// What the annotation holds: what has to be known again, and not why it was chosen.
 fn memo(chosen: &Chosen) -> String {
     let memo = Chosen {

@@ -213,11 +213,7 @@ async fn act(
             return Ok(());
         }
         // Whoever decided from something older is told so, instead of turning it back.
-        if let Some(metadata) = wanted["metadata"].as_object_mut() {
-            metadata.insert("uid".to_owned(), json!(instance.uid()));
-            let version = instance.resource_version();
-            metadata.insert("resourceVersion".to_owned(), json!(version));
-        }
+        declare::only_over(&mut wanted, instance);
     }
     let name = operator.name_any();
     let api = Api::<BundleInstance>::all(shared.ctx.client.clone());
