@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
 
 use super::{Findings, Input};
+use crate::overrides::Digests;
 pub use manifests::openshift::Cluster as OpenShift;
 
 /// How long an answer counts.
@@ -162,6 +163,7 @@ pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
         name => name,
     };
     let mut findings = Findings::default();
+    let is_installed = is_installed(input);
     let overridden = |constraint| {
         input
             .digests
@@ -176,6 +178,7 @@ pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
             Constraint::MaxOpenShiftVersion,
             overridden(Constraint::MaxOpenShiftVersion),
             input.digests,
+            is_installed,
         );
     }
     if let Some(min) = &facts.min_kube_version {
@@ -185,9 +188,18 @@ pub async fn check(input: &Input<'_>) -> Result<Findings, kube::Error> {
             Constraint::MinKubeVersion,
             overridden(Constraint::MinKubeVersion),
             input.digests,
+            is_installed,
         );
     }
     Ok(findings)
+}
+
+/// Whether this very content is in the cluster.
+fn is_installed(input: &Input<'_>) -> bool {
+    let status = input.instance.status.as_ref();
+    let status = status.filter(|it| it.installed_bundle_name.is_some());
+    status
+        .is_some_and(|it| it.content_digest.is_some() && Digests::of_installed(it) == input.digests)
 }
 
 /// `gitVersion`; servers that were built by hand have none worth the name.

@@ -38,6 +38,7 @@ impl Verdict {
         constraint: Constraint,
         overridden: Option<&Override>,
         content: Digests<'_>,
+        is_installed: bool,
     ) {
         let (list, message) = match (self, overridden) {
             (Self::Fine, _) => return,
@@ -45,6 +46,11 @@ impl Verdict {
             (Self::Refused { problem, .. }, Some(by)) => {
                 let reason = shortened(&by.reason, 200);
                 let message = format!("{problem}, which spec.overrides allows: {reason:?}");
+                (&mut findings.warnings, message)
+            }
+            // Whoever has upgraded the cluster nevertheless does not lose what is in it.
+            (Self::Refused { problem, .. }, None) if is_installed => {
+                let message = format!("{problem}; it is installed already, and is kept as it is");
                 (&mut findings.warnings, message)
             }
             (Self::Refused { problem, remedy }, None) => {
@@ -182,21 +188,25 @@ mod tests {
             ..OpenShift::default()
         };
         let content = format!("sha256:{}", "a".repeat(64));
-        let told = |overridden: Option<&Override>, content: Option<&str>| {
+        let tell = |overridden: Option<&Override>, content: Option<&str>, is_installed| {
             let mut findings = Findings::default();
             openshift("etcd.v1", &max("\"4.12\""), &updating).add_to(
                 &mut findings,
                 Constraint::MaxOpenShiftVersion,
                 overridden,
                 Digests::new(content, None),
+                is_installed,
             );
             let message = |problem: Problem| problem.message;
             let problems: Vec<_> = findings.problems.into_iter().map(message).collect();
             let warnings: Vec<_> = findings.warnings.into_iter().map(message).collect();
             (problems, warnings)
         };
+        let told = |overridden, content| tell(overridden, content, false);
         let problem =
             "etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, on its way to 4.13";
+        let kept = format!("{problem}; it is installed already, and is kept as it is");
+        assert_eq!(tell(None, Some(&content), true), (vec![], vec![kept]));
         let choose = "choose a version of the bundle that is made for it";
         assert_eq!(
             told(None, Some(&content)).0,

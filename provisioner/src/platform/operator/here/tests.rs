@@ -21,6 +21,32 @@ fn brief(here: &Here) -> String {
 }
 
 #[test]
+fn right_after_an_upgrade_health_is_that_of_the_former_bundle() {
+    let chosen = chosen("1.1.0", Some("1.0.0"));
+    let mut status = status("1.1.0", true);
+    assert!(of(&instance(&chosen, &status)).is_healthy);
+    status["previousBundleName"] = "tide-0".into();
+    assert!(!of(&instance(&chosen, &status)).is_healthy);
+}
+
+#[test]
+fn the_release_is_kept_beside_the_version() {
+    let mut later = chosen("1.1.0", Some("1.0.0"));
+    later.bundle.release = Some("2".into());
+    later.after.as_mut().unwrap().release = Some("7".into());
+    let release = |status: Value| {
+        let installed = of(&instance(&later, &status)).installed.unwrap();
+        installed.release.map(|it| it.to_string())
+    };
+    assert_eq!(release(status("1.1.0", true)).as_deref(), Some("2"));
+    assert_eq!(release(status("1.0.0", true)).as_deref(), Some("7"));
+    assert_eq!(release(plain_status("1.0.0")).as_deref(), Some("7"));
+    later.after.as_mut().unwrap().release = Some("not at all a release".into());
+    let installed = of(&instance(&later, &status("1.0.0", true))).installed;
+    assert_eq!(installed.unwrap().release, None);
+}
+
+#[test]
 fn what_is_installed_is_known_by_its_digest_or_its_name() {
     let mut tagged = chosen("1.1.0", Some("1.0.0"));
     tagged.bundle.image = "r.example/tide:v1".into();

@@ -1,3 +1,4 @@
+mod doubts;
 mod hostile;
 mod offers;
 mod upgrades;
@@ -22,6 +23,8 @@ struct Case {
     instance: Option<Box<BundleInstance>>,
     offers: Vec<(&'static str, i64, Result<Package, &'static str>)>,
     openshift: Result<Option<Bounds>, &'static str>,
+    kubernetes: Result<&'static str, &'static str>,
+    olm: Option<&'static str>,
     gains: Vec<Gains>,
 }
 
@@ -33,6 +36,8 @@ impl Case {
             instance: None,
             offers: vec![("c/mine", 0, Ok(package))],
             openshift: Ok(None),
+            kubernetes: Ok("1.36.3"),
+            olm: None,
             gains: Vec::new(),
         }
     }
@@ -98,15 +103,15 @@ impl Case {
                 },
             })
             .collect();
-        let kubernetes = strict("1.36.3").unwrap();
+        let kubernetes = self.kubernetes.map(|it| strict(it).unwrap());
         plan(&Input {
             operator: &self.operator,
             conflict,
             there,
             offers: Some(&offers),
             openshift: self.openshift,
-            kubernetes: Ok(&kubernetes),
-            olm: None,
+            kubernetes: kubernetes.as_ref().map_err(|why| *why),
+            olm: self.olm,
             gains: &self.gains,
         })
     }

@@ -129,5 +129,23 @@ async fn a_bundle_that_does_not_run_on_this_open_shift_takes_an_override_that_st
         ..Preflight::default()
     };
     assert_eq!(now.spec.preflight, Some(recorded));
+
+    // It counts again; what is installed already is none of its business, and is kept as it is wanted.
+    let env = json!([{"name": "LOUD", "value": "yes"}]);
+    let config = json!({"deploymentConfig": {"env": env}});
+    let on = json!({"spec": {"preflight": null, "config": config}});
+    change(world, &name, on).await;
+    let kept = support::wait_for(world.api(), &name, "kept", |it: &BundleInstance| {
+        let found = condition(&it.status.as_ref()?.conditions, "Installed")?;
+        (found.observed_generation == it.metadata.generation).then_some(())
+    })
+    .await;
+    let said = message(&kept, "Installed");
+    assert!(
+        said.contains("it is installed already, and is kept"),
+        "{said}"
+    );
+    let reason = wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+    assert_eq!(version(&reason).as_deref(), Some("2.0.0"));
     delete(world, &name).await;
 }

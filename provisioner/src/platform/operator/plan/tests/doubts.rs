@@ -1,0 +1,177 @@
+//! What is not known, and whose word counts.
+
+use catalog::model::{Gvk, Need};
+
+use super::*;
+
+/// The digest of an image of the tests.
+fn digest(version: &str) -> String {
+    image(version).rsplit_once('@').unwrap().1.to_owned()
+}
+
+fn overridden(version: &str) -> Value {
+    json!({"bundle": {"overrides": [
+        {"constraint": "maxOpenShiftVersion", "digest": digest(version), "reason": "tested"},
+    ]}})
+}
+
+/// The package with these maxima.
+fn limited(versions: &[&str], maxima: &[(&str, &str)]) -> Package {
+    let mut package = package(versions);
+    for (version, max) in maxima {
+        let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
+        bundle.unwrap().max_openshift = vec![format!("\"{max}\"")];
+    }
+    package
+}
+
+#[test]
+fn nothing_is_installed_before_it_is_known_what_olm_manages() {
+    let olm = Some("its Subscriptions cannot be listed: 403");
+    let new = Case {
+        olm,
+        ..Case::new(package(&["1.0.0"]))
+    };
+    assert_eq!(brief(&new.plan()), "refuse InstallPending");
+    assert_eq!(
+        refusal(&new.plan()),
+        "it is not known which packages OLM manages: its Subscriptions cannot be listed: 403"
+    );
+    // What is there already goes on.
+    let there = Case {
+        olm,
+        ..Case::at("1.0.0", &["1.0.0", "1.0.1"])
+    };
+    assert_eq!(brief(&there.plan()), "have 1.0.1");
+}
+
+#[test]
+fn nothing_is_chosen_for_a_kubernetes_that_is_not_known() {
+    let new = Case {
+        kubernetes: Err("nobody answers"),
+        ..Case::new(package(&["1.0.0"]))
+    };
+    assert_eq!(brief(&new.plan()), "refuse SourceFailed");
+    assert!(
+        refusal(&new.plan()).contains("the version of Kubernetes is not known: nobody answers")
+    );
+    let there = Case {
+        kubernetes: Err("nobody answers"),
+        ..Case::at("1.0.0", &["1.0.0", "1.0.1"])
+    };
+    assert_eq!(brief(&there.plan()), "have 1.0.0");
+}
+
+#[test]
+fn a_catalog_that_is_gone_hands_nothing_to_another_one() {
+    let others = |own: Option<Package>| {
+        let mut offers = vec![("c/other", 9, Ok(package(&["1.0.0", "1.0.1"])))];
+        offers.extend(own.map(|own| ("c/mine", 0, Ok(own))));
+        Case {
+            offers,
+            ..Case::at("1.0.0", &[])
+        }
+    };
+    // Gone, or without the package.
+    for own in [None, Some(without(&package(&[])))] {
+        let plan = others(own).plan();
+        assert_eq!(brief(&plan), "have 1.0.0");
+        let warnings = plan.warnings.join("; ");
+        assert!(warnings.contains("name that in spec.catalog"), "{warnings}");
+    }
+    // An admin may say so.
+    let named = others(None).spec(&json!({"catalog": {"name": "other", "namespace": "c"}}));
+    assert_eq!(brief(&named.plan()), "have 1.0.1");
+}
+
+#[test]
+fn what_is_approved_is_found_where_something_newer_is_not() {
+    let mut wide = package(&["1.0.0", "1.0.1", "1.1.0", "2.0.0"]);
+    for entry in &mut wide.channels.get_mut("stable").unwrap().entries {
+        entry.skip_range = Some(">=1.0.0".to_owned());
+    }
+    let case = |approved: &str| {
+        let spec = json!({"upgradeApproval": "Manual", "approvedVersion": approved});
+        Case::new(wide.clone())
+            .with(instance(&chosen("1.0.0", None), &status("1.0.0", true)))
+            .spec(&spec)
+    };
+    for (approved, expected) in [
+        ("2.0.0", "have 2.0.0"),
+        ("1.1.0", "have 1.1.0, next 2.0.0"),
+        ("1.0.9", "have 1.0.1, next 2.0.0"),
+        ("1.0.0", "have 1.0.0, next 2.0.0"),
+        ("0.9.0", "have 1.0.0, next 2.0.0"),
+    ] {
+        assert_eq!(brief(&case(approved).plan()), expected, "{approved}");
+    }
+}
+
+#[test]
+fn a_move_of_the_cluster_counts_until_the_channel_has_ended() {
+    // Where nothing comes after it, the package has followed.
+    let kept = |plan: Plan| plan.keep.map(|it| it.to_string());
+    let at = |package: Package| {
+        Case::new(package)
+            .with(instance(&chosen("1.1.0", None), &status("1.1.0", true)))
+            .on("4.13")
+            .kept("4.12 1.0")
+    };
+    assert_eq!(
+        kept(at(package(&["1.1.0"])).plan()).as_deref(),
+        Some("4.13 1.1")
+    );
+    // What comes next may be mended tomorrow.
+    let mut needy = package(&["1.1.0", "1.2.0"]);
+    needy.bundles.get_mut("tide.v1.2.0").unwrap().needs = vec![Need::Api(Gvk {
+        group: "a".into(),
+        version: "v1".into(),
+        kind: "A".into(),
+    })];
+    let plan = at(needy).plan();
+    assert_eq!(brief(&plan), "have 1.1.0, next 1.2.0");
+    assert_eq!(kept(plan), None);
+}
+
+#[test]
+fn an_override_is_about_one_image() {
+    let too_new = || limited(&["1.0.0"], &[("1.0.0", "4.11")]);
+    let new = Case::new(too_new()).on("4.12");
+    assert_eq!(brief(&new.plan()), "refuse SourceFailed");
+    let allowed = Case::new(too_new()).on("4.12").spec(&overridden("1.0.0"));
+    let plan = allowed.plan();
+    assert_eq!(brief(&plan), "have 1.0.0");
+    assert!(!plan.warnings.is_empty());
+    let other = Case::new(too_new()).on("4.12").spec(&overridden("1.0.1"));
+    assert_eq!(brief(&other.plan()), "refuse SourceFailed");
+    // What does not count keeps nobody from an upgrade, and is no reason for one.
+    let blocks = || {
+        let package = limited(&["1.0.0", "1.1.0"], &[("1.0.0", "4.12")]);
+        let there = instance(&chosen("1.0.0", None), &status("1.0.0", true));
+        Case::new(package).with(there).on("4.12").kept("4.12 1.0")
+    };
+    assert_eq!(brief(&blocks().plan()), "have 1.1.0");
+    let allowed = blocks().spec(&overridden("1.0.0"));
+    assert_eq!(brief(&allowed.plan()), "have 1.0.0, next 1.1.0");
+}
+
+#[test]
+fn a_maximum_is_that_of_the_installed_image_in_the_first_catalog() {
+    let waits = "have 1.0.0, next 1.1.0";
+    let package = |max: &str| limited(&["1.0.0", "1.1.0"], &[("1.0.0", max)]);
+    let case = |offers| Case {
+        offers,
+        ..Case::at("1.0.0", &[]).on("4.12").kept("4.12 1.0")
+    };
+    let mut rebuilt = package("4.12");
+    rebuilt.bundles.get_mut("tide.v1.0.0").unwrap().image = image("7");
+    assert_eq!(brief(&case(vec![("c/mine", 0, Ok(rebuilt))]).plan()), waits);
+    let (low, high) = (("c/mine", 0, Ok(package("4.12"))), |priority| {
+        ("c/other", priority, Ok(package("4.20")))
+    });
+    assert_eq!(
+        brief(&case(vec![low.clone(), high(-1)]).plan()),
+        "have 1.1.0"
+    );
+    assert_eq!(brief(&case(vec![low, high(1)]).plan()), waits);
+}
