@@ -26,7 +26,7 @@ use manifests::{
 };
 
 use self::message::{Message, one_line};
-pub use self::sources::identity;
+pub use self::sources::{Identity, identity};
 
 /// The reasons of the condition `Upgradeable`.
 pub mod reason {

@@ -20,12 +20,9 @@ use manifests::{
 };
 
 use super::known::{Facts, Known};
-use crate::{
-    overrides::Digests,
-    platform::{
-        aggregate::{self, AGGREGATED, Input, Output, Tally},
-        gate::{self, Cluster, Operator, Seen, Verdict, judge, remember},
-    },
+use crate::platform::{
+    aggregate::{self, AGGREGATED, Input, Output, Tally},
+    gate::{self, Cluster, Operator, Seen, Verdict, judge, remember},
 };
 
 /// Finds the way on for an instance.
@@ -207,13 +204,11 @@ fn maxima(
 ) -> (BTreeMap<String, String>, BTreeSet<String>) {
     let mut packages = BTreeSet::new();
     let seen = facts.instances.all().filter_map(|instance| {
-        let status = instance.status.as_ref()?;
-        let package = status.facts.package.as_deref()?;
-        let bundle = status.facts.cluster_service_version.as_deref()?;
-        let digest = Digests::of_installed(status).image()?;
-        packages.insert(package.to_owned());
-        let key = gate::identity(instance)?;
-        Some((key, (outside.catalogs)(package, bundle, digest)))
+        let it = gate::identity(instance)?;
+        let seen = (outside.catalogs)(&it.package, &it.bundle, &it.digest);
+        let key = it.key();
+        packages.insert(it.package);
+        Some((key, seen))
     });
     let maxima = remember(before, seen);
     (maxima, packages)

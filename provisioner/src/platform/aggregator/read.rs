@@ -18,6 +18,7 @@ use manifests::{
         bounds, condition,
         config::{ClusterOperator, ClusterVersion},
         instance::BundleInstance,
+        labels,
         operator_condition::{OperatorCondition, OperatorConditionSpec, OperatorConditionStatus},
         platform::PlatformOperator,
         platform_status::PlatformStatus,
@@ -119,7 +120,10 @@ pub(super) fn operator(mut operator: PlatformOperator) -> Option<PlatformOperato
 
 pub(super) fn instance(mut instance: BundleInstance) -> Option<BundleInstance> {
     let metadata = &mut instance.metadata;
-    (metadata.managed_fields, metadata.annotations) = (None, None);
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.retain(|key, _| key == labels::CHOSEN_BUNDLE);
+    }
     (metadata.resource_version, metadata.generation) = (None, None);
     instance.spec.template = manifests::api::instance::BundleTemplate::default();
     instance.spec.config = None;

@@ -11,7 +11,7 @@ use manifests::api::{
 };
 
 use super::{Operator, key};
-use crate::overrides::Digests;
+use crate::{overrides::Digests, platform::operator::here};
 
 impl Operator {
     /// A BundleInstance, if something of it is installed. What a catalog says of the bundle counts before what the bundle
@@ -22,7 +22,7 @@ impl Operator {
     ) -> Option<Self> {
         let status = instance.status.as_ref()?;
         status.installed_bundle_name.as_ref()?;
-        let of_catalog = identity(instance).and_then(|key| maxima.get(&key));
+        let of_catalog = identity(instance).and_then(|it| maxima.get(&it.key()));
         let of_bundle = status.facts.max_open_shift_version.as_ref();
         let overridden = Digests::of_installed(status)
             .find(&instance.spec.overrides, Constraint::MaxOpenShiftVersion);
@@ -62,18 +62,51 @@ impl Operator {
     }
 }
 
-/// By what a catalog can know the bundle that is installed: it must have come from an image.
-pub fn identity(instance: &BundleInstance) -> Option<String> {
+/// By what a bundle is the same in a catalog and in a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The package.
+    pub package: String,
+    /// The bundle's name in the catalog, which is that of its ClusterServiceVersion, if it has one.
+    pub bundle: String,
+    /// The digest of the image.
+    pub digest: String,
+}
+
+impl Identity {
+    /// In one text.
+    pub fn key(&self) -> String {
+        key(&self.package, &self.bundle, &self.digest)
+    }
+}
+
+/// By what a catalog can know the bundle that is installed: it must have come from an image. Plain manifests do not tell
+/// their name; where they were chosen from a catalog, the choice does.
+pub fn identity(instance: &BundleInstance) -> Option<Identity> {
     let status = instance.status.as_ref()?;
-    Some(key(
-        status.facts.package.as_deref()?,
-        status.facts.cluster_service_version.as_deref()?,
-        Digests::of_installed(status).image()?,
-    ))
+    let digest = Digests::of_installed(status).image()?;
+    let facts = &status.facts;
+    let named = (&facts.package, &facts.cluster_service_version);
+    let (package, bundle) = if let (Some(package), Some(bundle)) = named {
+        (package.clone(), bundle.clone())
+    } else {
+        let chosen = here::chosen(instance)?;
+        let (_, of) = chosen.bundle.image.rsplit_once('@')?;
+        if of != digest || chosen.package.is_empty() {
+            return None;
+        }
+        (chosen.package, chosen.bundle.name)
+    };
+    Some(Identity {
+        package,
+        bundle,
+        digest: digest.to_owned(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use manifests::api::labels;
     use serde_json::{Value, json};
 
     use super::*;
@@ -146,5 +179,34 @@ mod tests {
         let waiting = instance(&json!({"package": "etcd"}), &json!([]));
         assert_eq!(Operator::of_instance(&waiting, &none), None);
         assert_eq!(identity(&waiting), None);
+    }
+
+    #[test]
+    fn plain_manifests_are_known_by_what_they_were_chosen_for() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let status = json!({
+            "installedBundleName": "etcd-1", "installNamespace": "etcd-system",
+            "resolvedSource": {"type": "image", "image": {"ref": format!("quay.io/etcd@{digest}")}},
+        });
+        let of = |memo: &str| {
+            let mut instance = instance(&status, &json!([]));
+            let annotation = (labels::CHOSEN_BUNDLE.to_owned(), memo.to_owned());
+            instance.metadata.annotations = Some([annotation].into());
+            identity(&instance).map(|it| it.key())
+        };
+        let memo = |package: &str, of: &str| {
+            json!({
+                "package": package, "name": "etcd.v2", "version": "2.0.0", "channel": "stable", "catalog": "c/mine",
+                "image": format!("quay.io/etcd@{of}"), "mediaType": "plain+v0",
+            })
+            .to_string()
+        };
+        let expected = format!("etcd/etcd.v2@{digest}");
+        assert_eq!(of(&memo("etcd", &digest)), Some(expected));
+        // Of what is only on its way nothing counts.
+        let other = format!("sha256:{}", "b".repeat(64));
+        for memo in [&memo("etcd", &other), &memo("", &digest), "garbage"] {
+            assert_eq!(of(memo), None, "{memo}");
+        }
     }
 }

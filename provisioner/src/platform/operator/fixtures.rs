@@ -71,6 +71,7 @@ pub(super) fn package(versions: &[&str]) -> Package {
 pub(super) fn chosen(version: &str, after: Option<&str>) -> Chosen {
     let bundle = bundle(version);
     Chosen {
+        package: "tide".into(),
         bundle: manifests::api::platform::ChosenBundle {
             name: bundle.name.clone(),
             version: version.to_owned(),

@@ -20,6 +20,9 @@ use crate::{instance::template, overrides::Digests};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chosen {
+    /// Of which package.
+    #[serde(default)]
+    pub package: String,
     /// Which.
     #[serde(flatten)]
     pub bundle: ChosenBundle,
@@ -73,10 +76,15 @@ pub struct Bundle {
     pub digest: Option<String>,
 }
 
+/// What a BundleInstance was declared for.
+pub fn chosen(instance: &BundleInstance) -> Option<Chosen> {
+    let text = instance.annotations().get(labels::CHOSEN_BUNDLE)?;
+    serde_json::from_str(text).ok()
+}
+
 /// Reads a BundleInstance.
 pub fn of(instance: &BundleInstance) -> Here {
-    let chosen = instance.annotations().get(labels::CHOSEN_BUNDLE);
-    let chosen: Option<Chosen> = chosen.and_then(|text| serde_json::from_str(text).ok());
+    let chosen = chosen(instance);
     let is = |status: &BundleInstanceStatus, type_: &str| {
         let mut conditions = status.conditions.iter();
         conditions.any(|it| it.type_ == type_ && it.status == "True")

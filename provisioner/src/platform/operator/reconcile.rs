@@ -249,15 +249,12 @@ async fn act(
 /// What the installed bundle means for an upgrade of the cluster.
 fn verdict(shared: &Shared, facts: &Facts, instance: &BundleInstance) -> Option<gate::Verdict> {
     let mut maxima = std::collections::BTreeMap::new();
-    if let Some(status) = &instance.status
-        && let Some(key) = gate::identity(instance)
-        && let Some(package) = &status.facts.package
-        && let Some(bundle) = &status.facts.cluster_service_version
-        && let Some(digest) = crate::overrides::Digests::of_installed(status).image()
-        && let Some(listed) = shared.ctx.catalogs.maximum(package, bundle, digest)
+    if let Some(it) = gate::identity(instance)
+        && let catalogs = &shared.ctx.catalogs
+        && let Some(listed) = catalogs.maximum(&it.package, &it.bundle, &it.digest)
         && !listed.is_empty()
     {
-        maxima.insert(key, listed.join(" and "));
+        maxima.insert(it.key(), listed.join(" and "));
     }
     let of = Operator::of_instance(instance, &maxima)?;
     Some(gate::judge(&facts.cluster, [&of], &[]))

@@ -3,30 +3,53 @@
 use futures::StreamExt as _;
 use kube::{
     Api,
-    core::{DynamicObject, GroupVersionKind, PartialObjectMeta},
+    core::GroupVersionKind,
     runtime::{WatchStreamExt as _, watcher},
+};
+use manifests::{
+    api::config::{CLUSTER_VERSION, ClusterVersion},
+    openshift::Cluster,
 };
 
 use crate::{context::Context, watches::Pauses};
 
-/// Follows the ClusterVersion, whenever such a thing is served.
+/// Follows the ClusterVersion, whenever such a thing is served. While a cluster is upgraded it is written every few seconds;
+/// only another version is news.
 pub(super) async fn follow(ctx: &Context) {
     let wanted = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterVersion");
     ctx.kinds
         .while_served(&wanted, |served| async move {
-            let Some(served) = served else {
+            if served.is_none() {
                 return;
-            };
-            // Each change of its status is one of its metadata.
-            let api: Api<PartialObjectMeta<DynamicObject>> =
-                Api::all_with(ctx.client.clone(), &served.resource);
-            watcher::watcher(api, watcher::Config::default())
+            }
+            let api: Api<ClusterVersion> = Api::all(ctx.client.clone());
+            let only = format!("metadata.name={CLUSTER_VERSION}");
+            let mut events = watcher::watcher(api, watcher::Config::default().fields(&only))
                 .backoff(Pauses::default())
-                .for_each(|_| {
+                .boxed();
+            let mut known: Option<Cluster> = None;
+            let mut is_listed = false;
+            while let Some(event) = events.next().await {
+                if matches!(event, Ok(watcher::Event::InitApply(_))) {
+                    is_listed = true;
+                }
+                let is_news = match event {
+                    Ok(watcher::Event::Apply(version) | watcher::Event::InitApply(version)) => {
+                        let now = Some(version.status.unwrap_or_default().cluster());
+                        std::mem::replace(&mut known, now.clone()) != now
+                    }
+                    Ok(watcher::Event::Delete(_)) => known.take().is_some(),
+                    Ok(watcher::Event::Init) => false,
+                    // It may have gone while nobody watched.
+                    Ok(watcher::Event::InitDone) => {
+                        !std::mem::take(&mut is_listed) && known.take().is_some()
+                    }
+                    Err(_) => true,
+                };
+                if is_news {
                     ctx.versions.doubt();
-                    std::future::ready(())
-                })
-                .await;
+                }
+            }
         })
         .await;
 }

@@ -354,6 +354,7 @@ impl Chooser<'_> {
         };
         let channel = self.input.operator.spec.channel.as_ref();
         Some(Chosen {
+            package: self.input.operator.spec.package.name.clone(),
             bundle: ChosenBundle {
                 name: bundle.name.clone(),
                 version: bundle.version.version.to_string(),
@@ -372,6 +373,7 @@ impl Chooser<'_> {
         let most = bounds::FINDINGS as usize - 1; // an approval is added
         let steps = decision.steps.iter().take(most);
         Chosen {
+            package: self.input.operator.spec.package.name.clone(),
             bundle: ChosenBundle {
                 name: choice.name.clone(),
                 version: choice.version.version.to_string(),
