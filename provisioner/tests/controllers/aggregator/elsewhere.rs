@@ -55,16 +55,16 @@ async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
     assert!(has(&told.conditions, "Upgradeable", "True"), "{told:?}");
     assert_eq!(told.details.concerns, []);
 
-    // It becomes an OpenShift: there is one gate.
+    // It becomes an OpenShift: there is one gate, and maxima mean something.
     become_openshift(&platform).await;
     history(platform.world.cluster, &["Completed 4.12.0"]).await;
-    let may_not = "may not run on the next OpenShift Version: tide-system/tide";
+    let will_not = "will not run on the next OpenShift Version: tide-system/tide";
     becomes(
         &platform,
         "Upgradeable",
-        "True",
-        "IndeterminateOperatorsInstalled",
-        may_not,
+        "False",
+        "IncompatibleOperatorsInstalled",
+        will_not,
     )
     .await;
     gone(platform.world.api::<PlatformStatus>(), NAME).await;
