@@ -11,7 +11,14 @@ use kube::{
     Api, Client,
     api::{DeleteParams, PostParams},
 };
-use manifests::{api::instance::BundleInstance, content::Content, object::Object};
+use manifests::{
+    api::{
+        instance::BundleInstance,
+        platform_status::{NAME, PlatformStatus},
+    },
+    content::Content,
+    object::Object,
+};
 use tests::{Case, Corpus, Registry, corpus};
 use unpacker::registry::BundleImage;
 
@@ -32,6 +39,9 @@ impl Place {
             .unwrap();
         support::prepare(&cluster).await;
         let provisioner = Provisioner::start(&cluster, Options::default()).await;
+        // It says what it thinks of the cluster, whatever is installed.
+        let status: Api<PlatformStatus> = Api::all(cluster.client().unwrap());
+        support::wait_for(status, NAME, "there", |_| Some(())).await;
         Self {
             cluster,
             registry: Registry::plain(),
