@@ -1,6 +1,6 @@
 //! Whether a kind is served, for whoever has work to do while it is.
 //!
-//! ```ignore
+//! ```text
 //! kinds.while_served(&wanted, |kind| async move {
 //!     match kind {
 //!         Some(kind) => watch(&kind.resource).await,

@@ -46,15 +46,17 @@ async fn instance(
     account: Option<&str>,
     kinds: &Value,
 ) -> BundleInstance {
-    let account = account.map(|name| json!({"name": name, "namespace": "default"}));
     let mut object = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
         "metadata": {"name": name},
         "spec": {
-            "provisionerClassName": "core-rukpak-io-plain", "serviceAccount": account,
+            "provisionerClassName": "core-rukpak-io-plain",
             "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
         },
     });
+    if let Some(account) = account {
+        object["spec"]["serviceAccount"] = json!({"name": account, "namespace": "default"});
+    }
     cluster.apply(&object, DryRun::No).await.unwrap();
     object["status"] = json!({
         "installedBundleName": "a", "appliedDigest": "sha256:a", "installNamespace": "default",

@@ -101,7 +101,7 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     let better = Server::of(Some(address), &package("tide", &tide)).await;
     platform.has("tide", "1.0.2").await;
     let better = replace(better, &packages(&[("surf", &surf[..])])).await;
-    let lost = "no catalog that could be asked knows tide.v1.0.2, or a way on from it";
+    let lost = "which what is installed was chosen from, is gone or has the package no more";
     platform
         .becomes("tide", "True", "InstallSuccessful", lost)
         .await;

@@ -110,7 +110,7 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
         (
             "second",
             "SourceFailed",
-            "package tide belongs to PlatformOperator tide, which was created before second",
+            "package tide belongs to PlatformOperator tide, which had it before second",
         ),
         (
             "surf",
