@@ -10,6 +10,7 @@
 //!
 //! [`known`] decides, without I/O; [`stream`] only carries events to it.
 
+pub(crate) mod answer;
 mod known;
 mod object;
 mod scope;

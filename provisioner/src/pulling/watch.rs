@@ -14,7 +14,10 @@ use kube::{
 use tokio::{sync::mpsc, time::sleep};
 
 use super::Source;
-use crate::watches::Pauses;
+use crate::watches::{
+    Pauses,
+    answer::{code, is_refusal},
+};
 
 /// After how long a watch that is not allowed is tried again: nothing tells when it is.
 const REFUSED: Duration = Duration::from_secs(60);
@@ -84,7 +87,7 @@ pub(super) async fn run(
                 Told::Objects(objects.values().cloned().collect())
             }
             Err(error) => {
-                let code = status(&error);
+                let code = code(&error);
                 // It has to be listed anew, and is.
                 if code == Some(410) {
                     continue;
@@ -103,26 +106,6 @@ pub(super) async fn run(
         if let Some(pause) = pause {
             sleep(pause).await;
         }
-    }
-}
-
-/// Whether a status says that it will be the same next time.
-pub(super) fn is_refusal(code: u16) -> bool {
-    (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
-}
-
-/// The status of an answer; none if nobody answered.
-fn status(error: &watcher::Error) -> Option<u16> {
-    let code = |error: &kube::Error| match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    };
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => code(error),
-        watcher::Error::WatchError(status) => Some(status.code),
-        watcher::Error::NoResourceVersion => None,
     }
 }
 

@@ -22,7 +22,10 @@ use super::{
     known::{Facts, Known},
     read,
 };
-use crate::watches::Pauses;
+use crate::watches::{
+    Pauses,
+    answer::{code, is_refusal},
+};
 
 /// So many failures in a row count: then what was listed may be outdated.
 const TROUBLE: u32 = 3;
@@ -126,22 +129,6 @@ where
                 }
             }
         }
-    }
-}
-
-/// Whether an answer will be the same next time, unless somebody does something.
-fn is_refusal(code: u16) -> bool {
-    (400..500).contains(&code) && !matches!(code, 408 | 429)
-}
-
-/// The status of an answer; none if nobody answered.
-fn code(error: &watcher::Error) -> Option<u16> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => Some(status.code),
-        _ => None,
     }
 }
 

@@ -3,7 +3,8 @@
 use kube::core::DynamicObject;
 use serde_json::json;
 
-use super::{super::watch::is_refusal, *};
+use super::*;
+use crate::watches::answer::is_refusal;
 
 fn served(sources: &[Source]) -> BTreeMap<Source, ApiResource> {
     let all = kinds().into_iter();
