@@ -1,16 +1,39 @@
 //! `CatalogSource` (`operators.coreos.com/v1alpha1`): where catalogs come from.
 //!
-//! The API is OLM's. Its definition here is for clusters without OLM; where there is one, it stays. What makes a
-//! catalog be served by pods (`grpcPodConfig`) and what belongs to other types of sources is kept as it is written.
+//! The API is OLM's, and its definition here is for clusters without OLM; where there is one, it stays. There are two ways
+//! to say where the catalog is: OLM's own, in which `sourceType` decides which of four fields count, and three members of
+//! which there is one.
+//!
+//! ```text
+//!  sourceType grpc + image (+ grpcPodConfig) ──┐
+//!  catalogImageSource ─────────────────────────┴─► Origin::Image
+//!  sourceType grpc + address, catalogServiceSource ─► Origin::Service
+//!  sourceType configmap + configMap, configMapSource ► Origin::ConfigMap
+//! ```
+//!
+//! [`CatalogSource::origin`] alone reads either: everybody else asks it.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+pub mod convert;
+mod origin;
+pub(super) mod rules;
+mod status;
+mod versions;
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(in crate::api) use self::versions::with_v1;
+pub use self::{
+    origin::{Invalid, Origin, PORT, Place},
+    status::{CatalogSourceStatus, ConfigMapReference, ConnectionState, RegistryService},
+    versions::{CONVERSION, CONVERSION_PATH},
+};
 use super::{bounds, schema};
-use crate::object::shortened;
+
+/// The API group, which is OLM's.
+pub const GROUP: &str = "operators.coreos.com";
 
 /// Where a catalog comes from.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,34 +49,46 @@ use crate::object::shortened;
     category = "olm",
     doc = "A catalog of operators: an image, or a server that hands it out."
 )]
+#[schemars(extend("x-kubernetes-validations" = rules::spec()))]
 #[serde(rename_all = "camelCase")]
 pub struct CatalogSourceSpec {
-    /// `grpc` for an image or an address. `configmap` and its old name `internal` are not served here.
+    /// Deprecated, with what it chooses from: `grpc` for an image or an address, `configmap` (once `internal`) for a
+    /// ConfigMap. The members that end in Source say it by themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
-    pub source_type: String,
-    /// The catalog's image. It counts before address.
+    pub source_type: Option<String>,
+    /// Deprecated: catalogImageSource.catalogImage. The catalog's image, with sourceType grpc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::REFERENCE))]
     pub image: Option<String>,
-    /// Where the catalog is served over gRPC: `host:port`.
+    /// Deprecated: catalogServiceSource.address. Where the catalog is served over gRPC, with sourceType grpc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::URL))]
     pub address: Option<String>,
-    /// The ConfigMap of a source of type configmap.
+    /// Deprecated: configMapSource.configMap. The ConfigMap of a source of type configmap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub config_map: Option<String>,
+    /// The catalog is in an image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog_image_source: Option<CatalogImageSource>,
+    /// The catalog is served by somebody already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog_service_source: Option<CatalogServiceSource>,
+    /// The catalog is in a ConfigMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_map_source: Option<ConfigMapSource>,
     /// Of several catalogs that have a package, the one with the highest priority is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
-    /// Pull secrets in the namespace of the CatalogSource.
+    /// Pull secrets in the namespace of the CatalogSource, for the catalog's image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = bounds::LABELS), inner(length(max = 253)))]
     pub secrets: Vec<String>,
-    /// When to look for a new image behind the same tag.
+    /// When to look for a new image behind the same tag; only for a catalog in an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_strategy: Option<UpdateStrategy>,
-    /// How pods that serve the catalog look; nothing here makes any.
+    /// Deprecated: catalogImageSource.podSpecOverrides. How the pod that serves the image looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::deployment_config")]
     pub grpc_pod_config: Option<Value>,
@@ -72,6 +107,43 @@ pub struct CatalogSourceSpec {
     /// Its picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icon: Option<Icon>,
+}
+
+/// A catalog in an image.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::named)]
+pub struct CatalogImageSource {
+    /// The catalog's image.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = bounds::REFERENCE))]
+    pub catalog_image: String,
+    /// How the pod that serves the image looks: nodeSelector, tolerations, affinity, priorityClassName,
+    /// securityContextConfig, memoryTarget, extractContent. Without any of it, there need be no pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::deployment_config")]
+    pub pod_spec_overrides: Option<Value>,
+}
+
+/// A catalog that is served.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = schema::named)]
+pub struct CatalogServiceSource {
+    /// Where it is served over gRPC: `host:port`; the port is 50051 unless it is there.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = bounds::URL))]
+    pub address: String,
+}
+
+/// A catalog in a ConfigMap.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::named)]
+pub struct ConfigMapSource {
+    /// The ConfigMap, in the namespace of the CatalogSource.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 253))]
+    pub config_map: String,
 }
 
 /// When to look for a new image.
@@ -101,230 +173,4 @@ pub struct Icon {
     /// What kind of picture it is: `image/png`.
     #[schemars(length(max = bounds::WORD))]
     pub mediatype: String,
-}
-
-/// What has become of a catalog.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CatalogSourceStatus {
-    /// What is wrong, in words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::MESSAGE))]
-    pub message: Option<String>,
-    /// What is wrong, in one word: `SpecInvalidError`, `ConfigMapError`, `RegistryServerError`, `InvalidIntervalError`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
-    pub reason: Option<String>,
-    /// When the registry was last asked for a new image.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latest_image_registry_poll: Option<Time>,
-    /// The ConfigMap that is served.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::deployment_config")]
-    pub config_map_reference: Option<Value>,
-    /// The Service behind which the catalog is served.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub registry_service: Option<RegistryService>,
-    /// How the connection to the catalog's server is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connection_state: Option<ConnectionState>,
-    /// What else is known of it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::conditions")]
-    pub conditions: Vec<Condition>,
-}
-
-/// A Service that serves a catalog.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RegistryService {
-    /// `grpc`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
-    pub protocol: Option<String>,
-    /// The Service's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
-    pub service_name: Option<String>,
-    /// The Service's namespace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
-    pub service_namespace: Option<String>,
-    /// The port, as a text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::WORD))]
-    pub port: Option<String>,
-    /// Since when it is there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created_at: Option<Time>,
-}
-
-/// How a connection is.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ConnectionState {
-    /// Where the catalog is served.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = bounds::URL))]
-    pub address: Option<String>,
-    /// When that was last tried.
-    #[serde(
-        default,
-        rename = "lastConnect",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub last_connect: Option<Time>,
-    /// gRPC's word for the connection: `IDLE`, `CONNECTING`, `READY`, `TRANSIENT_FAILURE`, `SHUTDOWN`.
-    #[schemars(length(max = bounds::WORD))]
-    pub last_observed_state: String,
-}
-
-/// Why a CatalogSource cannot be used; OLM's words where OLM has some.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
-    /// No image and no address.
-    #[error("image and address unset: at least one must be set for sourcetype: grpc")]
-    NoPlace,
-    /// A ConfigMap.
-    #[error(
-        "sourcetype {0} is not served here: use sourcetype grpc with an image, or the address of who serves the catalog"
-    )]
-    ConfigMap(String),
-    /// Something else.
-    #[error("unknown sourcetype: {0}")]
-    Type(String),
-}
-
-/// Where a catalog is to be had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place<'a> {
-    /// Already served by somebody over gRPC: `host:port`.
-    Served(&'a str),
-    /// In an image.
-    Image(&'a str),
-}
-
-impl CatalogSource {
-    /// Where to take the catalog from: from who serves it, where OLM does that; else from its address, or from its image.
-    /// Without OLM in the cluster, what it has written is of the past.
-    ///
-    /// # Errors
-    /// When it says neither.
-    pub fn place(&self, has_olm: bool) -> Result<Place<'_>, Invalid> {
-        let filled =
-            |text: &'_ Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
-        match self.spec.source_type.as_str() {
-            "grpc" => {}
-            other @ ("configmap" | "internal") => return Err(Invalid::ConfigMap(other.to_owned())),
-            other => return Err(Invalid::Type(shortened(other, 80))),
-        }
-        let (image, address) = (&self.spec.image, &self.spec.address);
-        if !filled(image) && !filled(address) {
-            return Err(Invalid::NoPlace);
-        }
-        let state = self
-            .status
-            .as_ref()
-            .and_then(|status| status.connection_state.as_ref());
-        let served = state
-            .filter(|state| has_olm && state.last_observed_state == "READY")
-            .and_then(|state| state.address.as_deref())
-            .filter(|address| !address.is_empty());
-        Ok(match (served, image.as_deref(), address.as_deref()) {
-            (Some(served), ..) => Place::Served(served),
-            (None, Some(image), _) if !image.is_empty() => Place::Image(image),
-            (None, _, address) => Place::Served(address.unwrap_or_default()),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_catalog_is_taken_from_who_serves_it_and_else_from_its_image() {
-        let ready =
-            json!({"connectionState": {"address": "olm.svc:50051", "lastObservedState": "READY"}});
-        let idle =
-            json!({"connectionState": {"address": "olm.svc:50051", "lastObservedState": "IDLE"}});
-        let blank = json!({"connectionState": {"address": "", "lastObservedState": "READY"}});
-        let none = json!({});
-        for (spec, status, expected) in [
-            (
-                json!({"sourceType": "grpc", "image": "a:1"}),
-                &none,
-                Ok(Place::Image("a:1")),
-            ),
-            (
-                json!({"sourceType": "grpc", "image": "a:1"}),
-                &ready,
-                Ok(Place::Served("olm.svc:50051")),
-            ),
-            (
-                json!({"sourceType": "grpc", "image": "a:1"}),
-                &idle,
-                Ok(Place::Image("a:1")),
-            ),
-            (
-                json!({"sourceType": "grpc", "image": "a:1"}),
-                &blank,
-                Ok(Place::Image("a:1")),
-            ),
-            (
-                json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}),
-                &none,
-                Ok(Place::Image("a:1")),
-            ),
-            (
-                json!({"sourceType": "grpc", "image": "", "address": "b:2"}),
-                &none,
-                Ok(Place::Served("b:2")),
-            ),
-            (
-                json!({"sourceType": "grpc"}),
-                &ready,
-                Err("image and address unset: at least one must be set for sourcetype: grpc"),
-            ),
-            (
-                json!({"sourceType": "grpc", "address": ""}),
-                &none,
-                Err("image and address unset"),
-            ),
-            (
-                json!({"sourceType": "configmap", "configMap": "a"}),
-                &ready,
-                Err("sourcetype configmap is not served here"),
-            ),
-            (
-                json!({"sourceType": "internal"}),
-                &none,
-                Err("sourcetype internal is not served here"),
-            ),
-            (
-                json!({"sourceType": "Grpc", "image": "a"}),
-                &none,
-                Err("unknown sourcetype: Grpc"),
-            ),
-        ] {
-            let catalog: CatalogSource = serde_json::from_value(json!({
-                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-                "metadata": {"name": "a"}, "spec": spec, "status": status,
-            }))
-            .unwrap();
-            match (catalog.place(true), expected) {
-                (found, Ok(place)) => {
-                    assert_eq!(found, Ok(place), "{spec}");
-                    let without = catalog.place(false).unwrap();
-                    assert_ne!(without, Place::Served("olm.svc:50051"), "{spec}");
-                }
-                (found, Err(problem)) => {
-                    let said = found.unwrap_err().to_string();
-                    assert!(said.starts_with(problem), "{said}");
-                }
-            }
-        }
-    }
 }

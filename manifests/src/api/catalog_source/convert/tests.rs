@@ -1,0 +1,389 @@
+use super::*;
+
+mod properties;
+
+fn object(version: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": format!("operators.coreos.com/{version}"), "kind": "CatalogSource",
+        "metadata": {"name": "a", "namespace": "b"}, "spec": spec,
+    })
+}
+
+fn stored(spec: &Value) -> Value {
+    object("v1alpha1", spec)
+}
+
+fn v1(object: &Value) -> Value {
+    convert(object.clone(), Version::V1)
+}
+
+fn back(object: &Value) -> Value {
+    convert(object.clone(), Version::V1alpha1)
+}
+
+fn annotation(object: &Value) -> Option<Value> {
+    let text = object["metadata"]["annotations"][labels::CATALOG_SOURCE].as_str()?;
+    let mut record: Value = serde_json::from_str(text).unwrap();
+    record.as_object_mut().unwrap().remove("of");
+    Some(record)
+}
+
+const POD: &str =
+    r#"{"priorityClassName": "", "tolerations": [{"operator": "Exists"}], "anything": {"new": 1}}"#;
+
+#[test]
+fn either_form_becomes_the_other_and_is_the_same_again() {
+    let pod: Value = serde_json::from_str(POD).unwrap();
+    let rest = json!({"displayName": "x", "priority": -5, "unknown": {"kept": [1.5]}});
+    // What is stored, what it is in v1, and what of it v1 cannot say.
+    for (was, is, record) in [
+        (
+            json!({"sourceType": "grpc", "image": "a:1"}),
+            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
+            None,
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": pod}),
+            json!({"catalogImageSource": {"catalogImage": "a:1", "podSpecOverrides": pod}}),
+            None,
+        ),
+        (
+            json!({"sourceType": "grpc", "address": "a:1"}),
+            json!({"catalogServiceSource": {"address": "a:1"}}),
+            None,
+        ),
+        (
+            json!({"sourceType": "configmap", "configMap": "m"}),
+            json!({"configMapSource": {"configMap": "m"}}),
+            None,
+        ),
+        (
+            json!({"sourceType": "internal", "configMap": "m"}),
+            json!({"configMapSource": {"configMap": "m"}}),
+            Some(json!({"set": {"sourceType": "internal"}})),
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}),
+            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
+            Some(json!({"set": {"address": "b:2"}})),
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "", "address": "b:2", "grpcPodConfig": {}}),
+            json!({"catalogServiceSource": {"address": "b:2"}}),
+            Some(json!({"set": {"grpcPodConfig": {}, "image": ""}})),
+        ),
+        (
+            json!({"sourceType": "foo", "image": "a:1"}),
+            json!({}),
+            Some(json!({"set": {"sourceType": "foo", "image": "a:1"}})),
+        ),
+        (
+            json!({"sourceType": "grpc", "image": 5}),
+            json!({}),
+            Some(json!({"set": {"sourceType": "grpc", "image": 5}})),
+        ),
+        // Stored in the new form: v1 has it as it is.
+        (
+            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
+            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
+            Some(json!({"same": true})),
+        ),
+        (
+            json!({"configMapSource": {"configMap": "m"}, "sourceType": "grpc", "image": "a"}),
+            json!({"configMapSource": {"configMap": "m"}}),
+            Some(json!({"same": true, "set": {"sourceType": "grpc", "image": "a"}})),
+        ),
+        (json!({}), json!({}), None),
+    ] {
+        let and_rest = |spec: &Value| {
+            let mut spec = spec.clone();
+            let more = rest.as_object().unwrap().clone();
+            spec.as_object_mut().unwrap().extend(more);
+            spec
+        };
+        let before = stored(&and_rest(&was));
+        let after = v1(&before);
+        assert_eq!(after["spec"], and_rest(&is));
+        assert_eq!(after["apiVersion"], "operators.coreos.com/v1");
+        assert_eq!(annotation(&after), record, "{was}");
+        assert_eq!(back(&after), before);
+    }
+    // What has no version of ours is nobody's to convert.
+    for other in [
+        json!(null),
+        json!([1]),
+        json!({"apiVersion": "operators.coreos.com/v1beta1", "spec": {"sourceType": "grpc", "image": "a"}}),
+        json!({"apiVersion": 5}),
+    ] {
+        assert_eq!(v1(&other), other);
+        assert_eq!(back(&other), other);
+    }
+    let done = v1(&stored(&json!({"sourceType": "grpc", "image": "a"})));
+    assert_eq!(v1(&done), done);
+}
+
+/// Who changes the source gets what he wrote: nothing comes back, also not when he changes it back.
+#[test]
+fn what_was_changed_in_between_is_not_undone() {
+    let before = stored(
+        &json!({"sourceType": "grpc", "image": "a:1", "address": "b:2", "grpcPodConfig": {"memoryTarget": "1Mi"}}),
+    );
+    let read = v1(&before);
+    for (pointer, value, expected) in [
+        (
+            "/spec/catalogImageSource/catalogImage",
+            json!("a:2"),
+            json!({"sourceType": "grpc", "image": "a:2", "grpcPodConfig": {"memoryTarget": "1Mi"}}),
+        ),
+        (
+            "/spec/catalogImageSource",
+            json!({"catalogImage": "a:1"}),
+            json!({"sourceType": "grpc", "image": "a:1"}),
+        ),
+        (
+            "/spec",
+            json!({"catalogServiceSource": {"address": "c:3"}}),
+            json!({"sourceType": "grpc", "address": "c:3"}),
+        ),
+        (
+            "/spec",
+            json!({"configMapSource": {"configMap": "m"}}),
+            json!({"sourceType": "configmap", "configMap": "m"}),
+        ),
+        (
+            "/spec",
+            json!({"catalogImageSource": {"catalogImage": "a:1", "later": 1}}),
+            json!({"catalogImageSource": {"catalogImage": "a:1", "later": 1}}),
+        ),
+        (
+            "/metadata/annotations",
+            json!({}),
+            json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": {"memoryTarget": "1Mi"}}),
+        ),
+    ] {
+        let mut written = read.clone();
+        *written.pointer_mut(pointer).unwrap() = value;
+        let stored = back(&written);
+        assert_eq!(stored["spec"], expected, "{pointer}");
+        assert_eq!(annotation(&stored), None);
+        let mut again = v1(&stored);
+        *again.pointer_mut("/spec").unwrap() = read["spec"].clone();
+        assert_eq!(back(&again)["spec"].get("address"), None);
+    }
+    // Everything else may change, and the source stays what it was.
+    let mut written = read;
+    written["spec"]["displayName"] = "new".into();
+    written["metadata"]["labels"] = json!({"a": "b"});
+    written["metadata"]["annotations"]["mine"] = "x".into();
+    let mut expected = before;
+    expected["spec"]["displayName"] = "new".into();
+    expected["metadata"]["labels"] = json!({"a": "b"});
+    expected["metadata"]["annotations"] = json!({"mine": "x"});
+    assert_eq!(back(&written), expected);
+}
+
+/// An annotation that says one thing and shows another is none.
+#[test]
+fn no_annotation_stores_another_image_than_the_one_that_is_shown() {
+    let shown = object(
+        "v1",
+        &json!({"catalogImageSource": {"catalogImage": "good:1"}}),
+    );
+    let source = json!({"catalogImageSource": {"catalogImage": "good:1"}});
+    let of = hash(source.as_object().unwrap());
+    for record in [
+        json!({"of": of, "set": {"image": "evil:1"}}),
+        json!({"of": of, "same": true, "set": {"catalogImageSource": {"catalogImage": "evil:1"}}}),
+        json!({"of": of, "set": {"spec": 1}, "unset": ["image"]}),
+        json!({"of": of, "set": {"displayName": "evil"}}),
+        json!({"of": of, "metadata": [{"name": "other"}]}),
+        json!({"of": of, "annotations": ["x"]}),
+        json!({"of": "other", "set": {"address": "b:2"}}),
+        json!({"of": of, "unknown": 1}),
+        json!("text"),
+        json!({}),
+    ] {
+        let mut object = shown.clone();
+        object["metadata"]["annotations"] =
+            json!({labels::CATALOG_SOURCE: record.to_string(), "a": "b"});
+        let stored = back(&object);
+        assert_eq!(
+            stored["spec"],
+            json!({"sourceType": "grpc", "image": "good:1"})
+        );
+        assert_eq!(
+            stored["metadata"],
+            json!({"name": "a", "namespace": "b", "annotations": {"a": "b"}})
+        );
+    }
+    // A true one is taken, whoever wrote it: it changes nothing of what is shown.
+    let mut object = shown;
+    let record = json!({"of": of, "set": {"address": "b:2"}});
+    object["metadata"]["annotations"] = json!({labels::CATALOG_SOURCE: record.to_string()});
+    assert_eq!(back(&object)["spec"]["image"], "good:1");
+}
+
+#[test]
+fn what_nobody_reads_is_taken_out_of_what_is_stored() {
+    for (spec, mended, dropped) in [
+        (
+            json!({"sourceType": "grpc", "image": "a", "address": "b:1", "grpcPodConfig": {}}),
+            json!({"sourceType": "grpc", "image": "a", "grpcPodConfig": {}}),
+            &["spec.address"][..],
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "", "address": "b:1", "grpcPodConfig": {}, "updateStrategy": {}}),
+            json!({"sourceType": "grpc", "address": "b:1", "updateStrategy": {}}),
+            &["spec.grpcPodConfig"],
+        ),
+        (
+            json!({"sourceType": "internal", "configMap": "m", "image": "a", "address": ""}),
+            json!({"sourceType": "internal", "configMap": "m"}),
+            &["spec.image"],
+        ),
+        (
+            json!({"sourceType": "", "catalogServiceSource": {"address": "b"}}),
+            json!({"catalogServiceSource": {"address": "b"}}),
+            &[],
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "a"}),
+            json!({"sourceType": "grpc", "image": "a"}),
+            &[],
+        ),
+        // OLM reads the secrets there.
+        (
+            json!({"sourceType": "grpc", "address": "b", "secrets": ["s"]}),
+            json!({"sourceType": "grpc", "address": "b", "secrets": ["s"]}),
+            &[],
+        ),
+        (
+            json!({"catalogServiceSource": {"address": "b"}, "secrets": ["s"], "updateStrategy": {}}),
+            json!({"catalogServiceSource": {"address": "b"}}),
+            &["spec.updateStrategy", "spec.secrets"],
+        ),
+        (
+            json!({"catalogImageSource": {"catalogImage": "a"}, "secrets": ["s"], "updateStrategy": {}}),
+            json!({"catalogImageSource": {"catalogImage": "a"}, "secrets": ["s"], "updateStrategy": {}}),
+            &[],
+        ),
+    ] {
+        let done = mend(stored(&spec)).unwrap();
+        assert_eq!(done.object, stored(&mended));
+        let fields: Vec<&str> = done.dropped.iter().map(|it| it.field.as_str()).collect();
+        assert_eq!(fields, dropped);
+        // With that, there is nothing left to do.
+        assert_eq!(mend(done.object).unwrap().dropped, []);
+    }
+    assert!(mend(stored(&json!({"sourceType": "foo", "image": "a"}))).is_err());
+    assert!(mend(json!(null)).is_err());
+}
+
+#[test]
+fn null_is_not_there() {
+    let nulls = json!({
+        "sourceType": "grpc", "image": "a:1", "address": null, "grpcPodConfig": null, "catalogImageSource": null,
+        "displayName": null,
+    });
+    for (form, expected) in [
+        (
+            Form::New,
+            json!({"catalogImageSource": {"catalogImage": "a:1"}, "displayName": null}),
+        ),
+        (
+            Form::Legacy,
+            json!({"sourceType": "grpc", "image": "a:1", "displayName": null}),
+        ),
+    ] {
+        let done = rewrite(stored(&nulls), form).unwrap();
+        assert_eq!(done.object["spec"], expected);
+        assert!(done.dropped.is_empty());
+    }
+    let mended = mend(stored(&nulls)).unwrap();
+    let expected = json!({"sourceType": "grpc", "image": "a:1", "displayName": null});
+    assert_eq!(mended.object["spec"], expected);
+}
+
+/// OLM's form lets stand what the new form takes for images alone.
+#[test]
+fn the_new_form_is_as_the_apiserver_takes_it() {
+    let unread = json!({"updateStrategy": {"registryPoll": {}}, "secrets": ["s"]});
+    for (spec, rewritten, is_image) in [
+        (
+            json!({"sourceType": "grpc", "image": "a:1"}),
+            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
+            true,
+        ),
+        (
+            json!({"sourceType": "grpc", "address": "a:1"}),
+            json!({"catalogServiceSource": {"address": "a:1"}}),
+            false,
+        ),
+        (
+            json!({"configMapSource": {"configMap": "m"}}),
+            json!({"configMapSource": {"configMap": "m"}}),
+            false,
+        ),
+    ] {
+        let and_unread = |spec: &Value| {
+            let mut spec = spec.clone();
+            let more = unread.as_object().unwrap().clone();
+            spec.as_object_mut().unwrap().extend(more);
+            spec
+        };
+        let done = rewrite(stored(&and_unread(&spec)), Form::New).unwrap();
+        let dropped: Vec<String> = done.dropped.iter().map(ToString::to_string).collect();
+        if is_image {
+            assert_eq!(done.object, stored(&and_unread(&rewritten)));
+            assert!(dropped.is_empty());
+        } else {
+            assert_eq!(done.object, stored(&rewritten));
+            assert_eq!(
+                dropped,
+                [
+                    r#"spec.updateStrategy {"registryPoll":{}} dropped: only an image is looked for in a registry"#,
+                    r#"spec.secrets ["s"] dropped: only an image is pulled with them"#,
+                ]
+            );
+        }
+    }
+}
+
+/// The apiserver fails the list of all for one that has more annotations than it takes.
+#[test]
+fn no_object_gets_more_annotations_than_an_apiserver_takes() {
+    let full = |more: usize| {
+        let mut object = stored(&json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}));
+        let length = MOST_ANNOTATIONS - "mine".len() - more;
+        object["metadata"]["annotations"] = json!({"mine": "x".repeat(length)});
+        object
+    };
+    let size = |object: &Value| annotations_size(object.as_object().unwrap());
+    let record = {
+        let small = stored(&json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}));
+        size(&v1(&small))
+    };
+    // To the byte.
+    let fits = full(record);
+    assert_eq!(size(&v1(&fits)), MOST_ANNOTATIONS);
+    assert_eq!(back(&v1(&fits)), fits);
+    let large = full(record - 1);
+    let shown = v1(&large);
+    assert_eq!(shown["metadata"], large["metadata"]);
+    assert_eq!(
+        shown["spec"],
+        json!({"catalogImageSource": {"catalogImage": "a:1"}})
+    );
+    // What counts is there again, and what nobody reads is not.
+    let again = back(&shown);
+    assert_eq!(again["spec"], json!({"sourceType": "grpc", "image": "a:1"}));
+    assert_eq!(again["metadata"], large["metadata"]);
+
+    // What somebody wrote in its place makes no object larger either: each quotation mark in it becomes two characters.
+    let mut own = stored(&json!({"sourceType": "grpc", "image": "a:1"}));
+    own["metadata"]["annotations"] =
+        json!({labels::CATALOG_SOURCE: "\"".repeat(MOST_ANNOTATIONS / 3 * 2)});
+    let shown = v1(&own);
+    assert_eq!(size(&shown), 0);
+    assert_eq!(back(&shown)["spec"], own["spec"]);
+}

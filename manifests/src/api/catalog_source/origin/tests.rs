@@ -1,0 +1,239 @@
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn a_catalog_is_taken_from_who_serves_it_and_else_from_its_image() {
+    let ready =
+        json!({"connectionState": {"address": "olm.svc:50051", "lastObservedState": "READY"}});
+    let idle =
+        json!({"connectionState": {"address": "olm.svc:50051", "lastObservedState": "IDLE"}});
+    let blank = json!({"connectionState": {"address": "", "lastObservedState": "READY"}});
+    let none = json!({});
+    for (spec, status, expected) in [
+        (
+            json!({"sourceType": "grpc", "image": "a:1"}),
+            &none,
+            Ok(Place::Image("a:1")),
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "a:1"}),
+            &ready,
+            Ok(Place::Served("olm.svc:50051".into())),
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "a:1"}),
+            &idle,
+            Ok(Place::Image("a:1")),
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "a:1"}),
+            &blank,
+            Ok(Place::Image("a:1")),
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}),
+            &none,
+            Ok(Place::Image("a:1")),
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "", "address": "b:2"}),
+            &none,
+            Ok(Place::Served("b:2".into())),
+        ),
+        (
+            json!({"sourceType": "grpc"}),
+            &ready,
+            Err("image and address unset: at least one must be set for sourcetype: grpc"),
+        ),
+        (
+            json!({"sourceType": "grpc", "address": ""}),
+            &none,
+            Err("image and address unset"),
+        ),
+        (
+            json!({"sourceType": "configmap", "configMap": "a"}),
+            &idle,
+            Ok(Place::ConfigMap("a")),
+        ),
+        (
+            json!({"sourceType": "configmap", "configMap": "a"}),
+            &ready,
+            Ok(Place::Served("olm.svc:50051".into())),
+        ),
+        (
+            json!({"sourceType": "internal"}),
+            &none,
+            Err("configmap name unset: must be set for sourcetype: internal"),
+        ),
+        (
+            json!({"sourceType": "Grpc", "image": "a"}),
+            &none,
+            Err("unknown sourcetype: Grpc"),
+        ),
+    ] {
+        let catalog: CatalogSource = serde_json::from_value(json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": "a"}, "spec": spec, "status": status,
+        }))
+        .unwrap();
+        match (catalog.place(true), expected) {
+            (found, Ok(place)) => {
+                assert_eq!(found, Ok(place), "{spec}");
+                let without = catalog.place(false).unwrap();
+                assert_ne!(without, Place::Served("olm.svc:50051".into()), "{spec}");
+            }
+            (found, Err(problem)) => {
+                let said = found.unwrap_err().to_string();
+                assert!(said.starts_with(problem), "{said}");
+            }
+        }
+    }
+}
+
+fn catalog(spec: &Value) -> CatalogSource {
+    serde_json::from_value(json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": {"name": "a"}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn either_form_says_where_a_catalog_is() {
+    let pod = json!({"nodeSelector": {"a": "b"}, "priorityClassName": ""});
+    let image = |pod| {
+        Ok(Origin::Image {
+            reference: "a:1",
+            pod,
+        })
+    };
+    let service = |address: &'static str| {
+        Ok(Origin::Service {
+            address: address.into(),
+        })
+    };
+    let map = Ok(Origin::ConfigMap { name: "m" });
+    for (spec, expected) in [
+        (json!({"sourceType": "grpc", "image": "a:1"}), image(None)),
+        (
+            json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": pod}),
+            image(Some(&pod)),
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "a:1", "address": "b:2", "configMap": "m"}),
+            image(None),
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "", "address": "b:2", "grpcPodConfig": pod}),
+            service("b:2"),
+        ),
+        (
+            json!({"sourceType": "configmap", "configMap": "m"}),
+            map.clone(),
+        ),
+        (
+            json!({"sourceType": "internal", "configMap": "m", "image": "a:1"}),
+            map.clone(),
+        ),
+        (
+            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
+            image(None),
+        ),
+        (
+            json!({"catalogImageSource": {"catalogImage": "a:1", "podSpecOverrides": pod}}),
+            image(Some(&pod)),
+        ),
+        // What is empty is not there.
+        (
+            json!({"catalogImageSource": {"catalogImage": "a:1"}, "sourceType": "", "image": ""}),
+            image(None),
+        ),
+        (
+            json!({"catalogServiceSource": {"address": "b:2"}}),
+            service("b:2"),
+        ),
+        (json!({"configMapSource": {"configMap": "m"}}), map),
+    ] {
+        assert_eq!(catalog(&spec).origin(), expected, "{spec}");
+    }
+    for (written, address) in [
+        ("some.namespace.svc", "some.namespace.svc:50051"),
+        ("10.0.0.1", "10.0.0.1:50051"),
+        ("[fd00::1]", "[fd00::1]:50051"),
+        ("fd00::1", "[fd00::1]:50051"),
+        ("[fd00::1]:80", "[fd00::1]:80"),
+        ("a:80", "a:80"),
+        // Nothing to guess at: whoever connects refuses it.
+        ("a:", "a:"),
+        ("dns:///a:80", "dns:///a:80"),
+    ] {
+        for spec in [
+            json!({"catalogServiceSource": {"address": written}}),
+            json!({"sourceType": "grpc", "address": written}),
+        ] {
+            assert_eq!(catalog(&spec).origin(), service(address), "{spec}");
+        }
+    }
+}
+
+#[test]
+fn what_says_no_place_or_several_is_refused_in_words() {
+    for (spec, said) in [
+        (
+            json!({}),
+            "no source: set spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource",
+        ),
+        (
+            json!({"image": "a:1"}),
+            "sourcetype unset: must be grpc for an image or an address, configmap for a ConfigMap; or write \
+             spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource",
+        ),
+        (
+            json!({"sourceType": "grpc", "configMap": "m"}),
+            "image and address unset: at least one must be set for sourcetype: grpc",
+        ),
+        (
+            json!({"sourceType": "configmap", "image": "a:1"}),
+            "configmap name unset: must be set for sourcetype: configmap",
+        ),
+        (
+            json!({"sourceType": "internal", "configMap": ""}),
+            "configmap name unset: must be set for sourcetype: internal",
+        ),
+        (
+            json!({"sourceType": "foo", "image": "a:1"}),
+            "unknown sourcetype: foo",
+        ),
+        (
+            json!({"sourceType": "configMap", "configMap": "m"}),
+            "unknown sourcetype: configMap",
+        ),
+        (
+            json!({"catalogImageSource": {}}),
+            "spec.catalogImageSource.catalogImage unset: must name the catalog",
+        ),
+        (
+            json!({"catalogServiceSource": {"address": ""}}),
+            "spec.catalogServiceSource.address unset: must name the catalog",
+        ),
+        (
+            json!({"configMapSource": {}}),
+            "spec.configMapSource.configMap unset: must name the catalog",
+        ),
+        (
+            json!({"catalogImageSource": {"catalogImage": "a"}, "configMapSource": {"configMap": "m"}}),
+            "more than one source: keep one of spec.catalogImageSource, spec.configMapSource, and remove the others",
+        ),
+        (
+            json!({"catalogImageSource": {"catalogImage": "a"}, "sourceType": "grpc", "grpcPodConfig": {}}),
+            "more than one source: keep one of spec.catalogImageSource, spec.sourceType, spec.grpcPodConfig, and remove \
+             the others",
+        ),
+    ] {
+        let problem = catalog(&spec).origin().unwrap_err().to_string();
+        assert_eq!(problem, said, "{spec}");
+        assert_eq!(catalog(&spec).place(true).unwrap_err().to_string(), said);
+    }
+    let long = catalog(&json!({"sourceType": "x".repeat(500)}));
+    assert!(long.origin().unwrap_err().to_string().chars().count() < 120);
+}
