@@ -1,0 +1,253 @@
+use super::*;
+use crate::api::labels::CATALOG_IMAGE_TEMPLATE;
+
+/// What the design document's examples are on.
+fn values() -> Values {
+    Values {
+        kube: server("v1.19.0+6af3663"),
+        olm: "0.18.1".parse().ok(),
+        openshift: "4.8.12".parse().ok(),
+        architecture: architecture(["amd64", "amd64"]),
+        update_channel: update_channel("fast-4.8"),
+    }
+}
+
+#[test]
+fn each_variable_has_the_value_of_the_document() {
+    for (name, value) in [
+        ("kube_major_version", "1"),
+        ("kube_minor_version", "19"),
+        ("kube_patch_version", "0"),
+        ("olm_major_version", "0"),
+        ("olm_minor_version", "18"),
+        ("olm_patch_version", "1"),
+        ("platform_architecture", "x86_64"),
+        ("ocp_major_version", "4"),
+        ("ocp_minor_version", "8"),
+        ("ocp_patch_version", "12"),
+        ("ocp_update_channels", "fast"),
+    ] {
+        let image = resolve(&format!("example.com/catalog:{{{name}}}"), &values());
+        assert_eq!(image.unwrap(), format!("example.com/catalog:{value}"));
+    }
+}
+
+#[test]
+fn variables_stand_anywhere_and_as_often_as_wanted() {
+    for (text, image) in [
+        ("example.com/catalog:latest", "example.com/catalog:latest"),
+        (
+            "example.com/kube-v{kube_major_version}/catalog:v{kube_major_version}.{kube_minor_version}",
+            "example.com/kube-v1/catalog:v1.19",
+        ),
+        (
+            "{ocp_update_channels}.example.com/{platform_architecture}/c:{ocp_major_version}{ocp_minor_version}",
+            "fast.example.com/x86_64/c:48",
+        ),
+    ] {
+        assert_eq!(resolve(text, &values()).unwrap(), image);
+    }
+}
+
+#[test]
+fn what_has_no_value_is_named_in_the_words_of_the_document() {
+    let kubernetes = Values {
+        openshift: None,
+        update_channel: None,
+        ..values()
+    };
+    let unresolved = |text: &str| match resolve(text, &kubernetes).unwrap_err() {
+        error @ Error::Unresolved(_) => (error.is_for_good(), error.to_string()),
+        error => panic!("{error}"),
+    };
+    let (is_for_good, words) = unresolved("a/c:v{ocp_major_version}");
+    assert!(!is_for_good);
+    assert_eq!(
+        words,
+        "Cannot construct catalog image reference, variable \"ocp_major_version\" couldn't be resolved"
+    );
+    let (_, words) =
+        unresolved("a/c:{ocp_update_channels}-{ocp_minor_version}-{ocp_minor_version}");
+    assert_eq!(
+        words,
+        "Cannot construct catalog image reference, variables \"ocp_update_channels\", \"ocp_minor_version\" couldn't be resolved"
+    );
+    for name in [
+        "foobar",
+        "Kube_Major_Version",
+        " kube_major_version",
+        "",
+        "kube-major",
+    ] {
+        let (is_for_good, words) = unresolved(&format!("a/c:{{{name}}}"));
+        assert!(is_for_good, "{name}");
+        assert!(
+            words.contains(&format!(
+                "variable {name:?} couldn't be resolved; the variables are "
+            )),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn what_is_known_stays_beside_what_is_not() {
+    let values = Values {
+        openshift: None,
+        ..values()
+    };
+    let Err(Error::Unresolved(unresolved)) = resolve(
+        "a/v{kube_minor_version}/c:v{ocp_minor_version}.{odd}",
+        &values,
+    ) else {
+        panic!("it was resolved");
+    };
+    assert_eq!(unresolved.partial, "a/v19/c:v{ocp_minor_version}.{odd}");
+    assert_eq!(unresolved.missing, ["ocp_minor_version"]);
+    assert_eq!(unresolved.unknown, ["odd"]);
+}
+
+#[test]
+fn braces_that_belong_to_nothing_are_told() {
+    for text in [
+        "a/c:{",
+        "a/c:}",
+        "a/c:{kube_major_version",
+        "a/c:{{kube_major_version}}",
+        "{a{b}",
+    ] {
+        let error = resolve(text, &values()).unwrap_err();
+        assert!(matches!(error, Error::Unbalanced { .. }), "{text}: {error}");
+        assert!(error.is_for_good());
+    }
+}
+
+#[test]
+fn values_are_not_read_for_variables_again_and_must_make_an_image() {
+    let odd = |channel: &str| Values {
+        update_channel: update_channel(channel),
+        ..values()
+    };
+    for channel in ["{kube_major_version}", "a b", "😀", &"x".repeat(200)] {
+        let error = resolve("a/c:{ocp_update_channels}", &odd(channel)).unwrap_err();
+        let Error::Illegal { text, .. } = &error else {
+            panic!("{channel}: {error}");
+        };
+        let name = update_channel(channel).unwrap();
+        assert_eq!(*text, format!("a/c:{name}"));
+    }
+    assert!(resolve("a/c@sha256:{kube_minor_version}", &values()).is_err());
+}
+
+#[test]
+fn what_clusters_say_of_themselves() {
+    let text = |version: Option<Version>| version.map(|it| it.to_string());
+    assert_eq!(text(server("v1.20.1")).unwrap(), "1.20.1");
+    assert_eq!(server("v1.36.3-gke.100+abc").unwrap().minor, 36);
+    assert_eq!(server("unknown"), None);
+    assert_eq!(architecture(["arm64"]).unwrap(), "aarch64");
+    assert_eq!(architecture(["s390x", "s390x"]).unwrap(), "s390x");
+    assert_eq!(architecture(["amd64", "arm64"]), None);
+    assert_eq!(architecture([""]), None);
+    assert_eq!(architecture([]), None);
+    assert_eq!(update_channel("stable").unwrap(), "stable");
+    assert_eq!(update_channel(""), None);
+}
+
+#[test]
+fn annotations_have_the_words_that_olm_shipped() {
+    let kube = server("v1.20.1");
+    let missing = "cannot construct catalog image reference, because variable(s)";
+    let improper = "one or more template(s) has improper syntax";
+    for (text, kube, image, message) in [
+        (
+            "a/c:v{kube_major_version}.{kube_minor_version}.{kube_patch_version}",
+            &kube,
+            "a/c:v1.20.1",
+            "catalog image reference was successfully resolved".to_owned(),
+        ),
+        (
+            "a/c:v{kube_major_version}",
+            &None,
+            "a/c:vmissing",
+            format!("{missing} \"{{kube_major_version}}\" could not be resolved"),
+        ),
+        (
+            "a/c:v{kube_minor_version}.{kube_major_version}",
+            &None,
+            "a/c:vmissing.missing",
+            format!(
+                "{missing} \"{{kube_minor_version}}\", \"{{kube_major_version}}\" could not be resolved"
+            ),
+        ),
+        (
+            "a/c:{ocp_major_version}",
+            &kube,
+            "a/c:{ocp_major_version}",
+            format!("cannot construct catalog image reference, because {improper}"),
+        ),
+        (
+            "a/c:{foo}{kube_major_version}",
+            &None,
+            "a/c:{foo}missing",
+            format!("{missing} \"{{kube_major_version}}\" could not be resolved and {improper}"),
+        ),
+    ] {
+        let annotated = annotated(text, kube.as_ref());
+        assert_eq!(
+            (annotated.image.as_str(), annotated.message()),
+            (image, message.as_str())
+        );
+        let is_resolved = annotated.problem.is_none();
+        assert_eq!(annotated.reason() == "AllTemplatesResolved", is_resolved);
+        assert_eq!(annotated.is_for_good, message.contains(improper), "{text}");
+    }
+}
+
+#[test]
+fn the_variables_of_a_text_are_those_that_there_are() {
+    let text = "a/{kube_minor_version}/c:{odd}{-{ocp_update_channels}-{kube_minor_version}";
+    let minor = Variable::Kube(Part::Minor);
+    let found: Vec<Variable> = variables(text).collect();
+    assert_eq!(found, [minor, Variable::UpdateChannel, minor]);
+    assert_eq!(variables("a/c:v1").count(), 0);
+}
+
+#[test]
+fn an_annotation_counts_before_the_image_and_olms_before_ours() {
+    use Holder::{Image, Olm, Rukpak};
+    let template = "a/c:{kube_minor_version}";
+    // The image, our annotation, OLM's; which counts, and which do not.
+    for (image, ours, olms, counts, ignored) in [
+        ("a/c:v1", None, None, Image, &[][..]),
+        (template, None, None, Image, &[]),
+        ("a/c:v1", Some("o"), None, Rukpak, &[]),
+        ("", Some("o"), None, Rukpak, &[]),
+        (template, Some("o"), None, Rukpak, &[Image]),
+        ("a/c:v1", None, Some("l"), Olm, &[]),
+        (template, None, Some("l"), Olm, &[Image]),
+        ("a/c:v1", Some("o"), Some("l"), Olm, &[Rukpak]),
+        (template, Some("o"), Some("l"), Olm, &[Rukpak, Image]),
+        // What is empty is not there.
+        (template, Some(""), Some(""), Image, &[]),
+        (template, Some("o"), Some(""), Rukpak, &[Image]),
+    ] {
+        let annotation = |name: &str| match name {
+            ANNOTATION => olms,
+            CATALOG_IMAGE_TEMPLATE => ours,
+            other => panic!("{other}"),
+        };
+        let choice = choose(image, annotation);
+        let text = match counts {
+            Image => image,
+            Rukpak => "o",
+            Olm => "l",
+        };
+        assert_eq!(
+            (choice.holder, choice.text),
+            (counts, text),
+            "{image} {ours:?} {olms:?}"
+        );
+        assert_eq!(choice.ignored, ignored, "{image} {ours:?} {olms:?}");
+    }
+}
