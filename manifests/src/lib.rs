@@ -12,5 +12,6 @@ pub mod path;
 pub mod range;
 pub mod schema;
 pub mod size;
+pub mod template;
 pub mod version;
 pub mod yaml;

@@ -244,6 +244,18 @@ pub fn shortened(text: &str, longest: usize) -> String {
     }
 }
 
+/// What could change how the rest of a line is shown: orders to a terminal, the ends of lines, and what turns the
+/// direction of letters.
+pub fn is_unprintable(character: char) -> bool {
+    character.is_control() || is_mark(character)
+}
+
+/// What turns the direction of letters, and the ends of lines that only Unicode has.
+pub(crate) fn is_mark(character: char) -> bool {
+    matches!(character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -39,7 +39,7 @@ use serde_json::Value;
 use self::split::{Chunk, Splitter};
 pub use self::{
     error::Error,
-    locate::{Location, Style, Written, locate, locate_all, written_all},
+    locate::{Location, Style, Written, locate, locate_all, repeated, written_all},
 };
 
 /// How much an input may demand. It comes from strangers.

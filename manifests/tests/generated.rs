@@ -61,6 +61,33 @@ fn the_file_for_prometheus_is_fresh() {
 }
 
 #[test]
+fn the_file_that_warns_of_deprecated_fields_is_fresh() {
+    let text = install::deprecations();
+    fresh(
+        "optional/catalogsource-deprecations.yaml",
+        &format!("{HEADER}{text}"),
+    );
+}
+
+#[test]
+fn the_file_for_the_conversion_webhook_is_fresh() {
+    let text = install::conversion(&install::Options::default());
+    fresh(
+        "optional/catalogsource-v1/webhook.yaml",
+        &format!("{HEADER}{text}"),
+    );
+}
+
+#[test]
+fn the_definition_with_both_versions_is_fresh() {
+    let text = install::catalog_sources_with_v1(&install::Options::default());
+    fresh(
+        "optional/catalogsource-v1/definition.yaml",
+        &format!("{HEADER}{text}"),
+    );
+}
+
+#[test]
 fn the_folder_for_a_release_payload_is_fresh_and_has_nothing_else() {
     let options = release::options(install::Options::default().image);
     let files = release::files(&options);

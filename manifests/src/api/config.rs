@@ -13,7 +13,7 @@ use crate::openshift::Cluster;
 /// The name of the only ClusterVersion.
 pub const CLUSTER_VERSION: &str = "version";
 
-/// What is read of a ClusterVersion's spec: nothing.
+/// What is read of a ClusterVersion's spec.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "config.openshift.io",
@@ -24,7 +24,11 @@ pub const CLUSTER_VERSION: &str = "version";
     derive = "PartialEq",
     schema = "disabled"
 )]
-pub struct ClusterVersionSpec {}
+pub struct ClusterVersionSpec {
+    /// Where updates come from: `stable-4.12`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+}
 
 /// Which version a cluster runs, ran and is to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

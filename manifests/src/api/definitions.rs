@@ -176,6 +176,20 @@ const CATALOG: &[Column] = &[
     ("Type", ".spec.sourceType", "Where it comes from"),
     ("Publisher", ".spec.publisher", "Who publishes it"),
 ];
+const CATALOG_WIDE: &[Column] = &[
+    // The first of them that is there: who names an image, an address or a ConfigMap by itself says no type.
+    (
+        "Source",
+        ".spec['catalogImageSource.catalogImage','catalogServiceSource.address','configMapSource.configMap','image','address','configMap']",
+        "The image, the address or the ConfigMap",
+    ),
+    (
+        "State",
+        ".status.connectionState.lastObservedState",
+        "How the connection to its server is",
+    ),
+    ("Reason", ".status.reason", "What is wrong, in one word"),
+];
 
 /// The definitions that are ours, as they are installed.
 pub fn all() -> [CustomResourceDefinition; 3] {
@@ -214,7 +228,7 @@ pub fn foreign() -> [CustomResourceDefinition; 2] {
             OPERATOR,
             OPERATOR_WIDE,
         ),
-        finish(CatalogSource::crd(), 253, CATALOG, &[]),
+        finish(CatalogSource::crd(), 253, CATALOG, CATALOG_WIDE),
     ]
 }
 

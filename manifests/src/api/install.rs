@@ -10,6 +10,8 @@
 
 mod admission;
 mod alerts;
+mod conversion;
+mod deprecations;
 mod monitoring;
 mod openshift;
 pub mod release;
@@ -21,10 +23,13 @@ use std::{borrow::Cow, fmt::Write};
 use serde_json::{Value, json};
 
 use super::definitions;
-use crate::yaml;
+use crate::{version::KubeVersion, yaml};
 
 /// The ServiceAccount that people without a token get one of, to reach the content service with.
 pub const CONTENT_CLIENT: &str = "content-client";
+
+/// The oldest Kubernetes that takes the objects: ValidatingAdmissionPolicies are `v1` since then. OpenShift 4.17 has it.
+pub const OLDEST: KubeVersion = KubeVersion::new(1, 30);
 
 /// What differs between installations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,9 +106,49 @@ pub fn openshift(options: &Options) -> String {
     written(documents(options, Target::OpenShift))
 }
 
+/// What lets the provisioner read the pull secrets of CatalogSources in a namespace that is not its own.
+pub fn catalog_secrets(options: &Options, namespace: &str) -> Value {
+    rights::catalog_secrets(options, namespace)
+}
+
+/// What lets the provisioner serve the catalogs of a namespace that is not its own.
+pub fn catalog_server(options: &Options, namespace: &str) -> Value {
+    rights::catalog_server(options, namespace)
+}
+
+/// What lets the provisioner make pods for the catalogs of a namespace that is not its own.
+pub fn catalog_pods(options: &Options, namespace: &str) -> Value {
+    rights::catalog_pods(options, namespace)
+}
+
 /// What is applied beside [`file`] where the Prometheus operator runs: what to scrape, and when to tell somebody.
 pub fn monitoring(options: &Options) -> String {
     written(monitoring::documents(options, Target::Kubernetes))
+}
+
+/// What warns of deprecated fields in CatalogSources. Only for clusters with our definition of them: the one of OLM has no
+/// others.
+pub fn deprecations() -> String {
+    written(deprecations::documents())
+}
+
+/// What is applied before the definition of CatalogSources that has the version v1: the webhook that converts them.
+pub fn conversion(options: &Options) -> String {
+    written(conversion::documents(options))
+}
+
+/// The definition of CatalogSources with the version v1, which that webhook converts.
+pub fn catalog_sources_with_v1(options: &Options) -> String {
+    let definition = conversion::definition(options);
+    let object = definition.and_then(|it| serde_json::to_value(it).ok());
+    let comment = "CatalogSources of both versions; stored is v1alpha1. Only for clusters whose definition is rukpak's, and only while the\n\
+                   webhook beside this file is available.";
+    written(
+        object
+            .map(|it| Document::new(comment, it))
+            .into_iter()
+            .collect(),
+    )
 }
 
 fn written(documents: Vec<Document>) -> String {

@@ -32,6 +32,9 @@ pub const IMAGE: &str = "core.rukpak.io/image";
 pub const DECLARED: &str = "core.rukpak.io/declared";
 /// On an unpack Job: the digest of the content that it has handed over.
 pub const HANDED_OVER: &str = "core.rukpak.io/handed-over";
+/// On the ServiceAccount of a catalog's pod: the pull secrets that the catalog names, separated by commas. It may have
+/// others.
+pub const PULL_SECRETS: &str = "core.rukpak.io/pull-secrets";
 /// On the provisioner's pods: `true` for the one that works, which the Service `core` selects.
 pub const LEADER: &str = "core.rukpak.io/leader";
 /// On a PlatformOperator: the minor versions of cluster and package when a minor version was last approved, as in
@@ -41,3 +44,21 @@ pub const KEPT_MINORS: &str = "core.rukpak.io/kept-minors";
 pub const CHOSEN_BUNDLE: &str = "core.rukpak.io/chosen-bundle";
 /// On the BundleInstance of a PlatformOperator: the PlatformOperator's name.
 pub const PLATFORM_OPERATOR: &str = "core.rukpak.io/platform-operator";
+/// On a BundleInstance that `rukpak run bundle` has made: the package.
+pub const PACKAGE: &str = "core.rukpak.io/package";
+/// On such a BundleInstance: the name of the ClusterServiceVersion that is to be installed.
+pub const CSV_NAME: &str = "core.rukpak.io/csv-name";
+/// On such a BundleInstance: the version that is to be installed.
+pub const VERSION: &str = "core.rukpak.io/version";
+/// On such a BundleInstance: the image that was to be installed before.
+pub const PREVIOUS_IMAGE: &str = "core.rukpak.io/previous-image";
+/// On a CatalogSource: a template of its image, with all variables, where the image cannot hold it. What it becomes is
+/// written into the image.
+pub const CATALOG_IMAGE_TEMPLATE: &str = "core.rukpak.io/catalog-image-template";
+/// On the pod of a catalog that the provisioner has made, and on what belongs to it: what has OLM's labels alone is OLM's.
+pub const CATALOG_POD: &str = "core.rukpak.io/catalog-pod";
+/// On the Service and the EndpointSlice of a catalog that the provisioner serves itself: the CatalogSource's name.
+pub const CATALOG: &str = "core.rukpak.io/catalog";
+/// On a CatalogSource that is read as `v1`: what of the stored one `v1` cannot say, as JSON. Whoever writes `v1` may leave it
+/// as it is or take it away.
+pub const CATALOG_SOURCE: &str = "core.rukpak.io/catalogsource-v1alpha1";

@@ -77,10 +77,12 @@ pub struct PlatformOperatorSpec {
     pub version: Option<String>,
     /// Who decides about upgrades. `WithCluster`: patches of the installed minor version at once, a new minor version when
     /// the cluster has been upgraded to a new minor version, or when the installed one is what keeps the cluster from
-    /// being upgraded and the new one does not. `Automatic`: every upgrade at once. `Manual`: the one of approvedVersion.
+    /// being upgraded and the new one, or one that it leads to, does not. `Automatic`: every upgrade at once. `Manual`: the
+    /// one of approvedVersion.
     #[serde(default)]
     pub upgrade_approval: UpgradeApproval,
-    /// With upgradeApproval `Manual`: the version that may be installed, and versions on the way to it.
+    /// With upgradeApproval `Manual`: the version that may be installed, and versions on the way to it. It binds
+    /// the first installation, too; without it, that takes the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD), regex(pattern = schema::VERSION))]
     pub approved_version: Option<String>,

@@ -72,6 +72,11 @@ pub struct Details {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = bounds::CONCERNS, "additionalProperties" = schema::word()))]
     pub catalog_maxima: BTreeMap<String, String>,
+    /// Since when upgrades or repairs of installed platform operators have failed, by their names: they are tried again and
+    /// again, and no condition tells it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = bounds::CONCERNS, "additionalProperties" = schema::word()))]
+    pub troubled_since: BTreeMap<String, String>,
 }
 
 /// One thing about one operator.

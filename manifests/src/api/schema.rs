@@ -241,6 +241,19 @@ pub(super) fn ignored_metadata(schema: &mut Schema) {
     );
 }
 
+/// What the types read as empty has to be there in what is written: no default that stands for it.
+pub(super) fn named(schema: &mut Schema) {
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let had_default = |(name, property): (&String, &mut Value)| {
+        property.as_object_mut()?.remove("default")?;
+        Some(Value::from(name.as_str()))
+    };
+    let names: Vec<Value> = properties.iter_mut().filter_map(had_default).collect();
+    schema.insert("required".to_owned(), names.into());
+}
+
 /// `schema_with` wants a schema, and `json!` makes a value.
 fn of(value: Value) -> Schema {
     Schema::try_from(value).unwrap_or_default()

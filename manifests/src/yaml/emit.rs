@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 
 use super::{scalar::Scalar, tagged};
+use crate::object::is_mark;
 
 /// Keys above this many bytes need a `?`, as YAML looks for their colon within 1024 characters only.
 const LONGEST_KEY: usize = 1000;
@@ -164,10 +165,11 @@ fn is_literal(text: &str) -> bool {
                 .all(|c| is_verbatim(c) || matches!(c, '\n' | '\t')))
 }
 
-/// Whether a character may stand as it is wherever text may: it is printable, and neither a tab nor a line break.
+/// Whether a character may stand as it is wherever text may: it is printable, neither a tab nor a line break, and does not
+/// turn the direction of what stands beside it.
 fn is_verbatim(c: char) -> bool {
-    matches!(c, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}'
-        | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
+    matches!(c, ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
+        && !is_mark(c)
 }
 
 fn literal(out: &mut String, text: &str, column: usize) {

@@ -51,6 +51,14 @@ impl Tree {
             .get(id)
             .ok_or_else(|| Fault::new(0, "lost a node"))
     }
+
+    /// The entries of every mapping, in the order in which the mappings begin.
+    pub(super) fn mappings(&self) -> impl Iterator<Item = &[(Id, Id)]> {
+        self.nodes.iter().filter_map(|node| match &node.kind {
+            Kind::Mapping(entries) => Some(entries.as_slice()),
+            _ => None,
+        })
+    }
 }
 
 /// Reads the first YAML document in `text`; go-yaml, too, never looks behind it.

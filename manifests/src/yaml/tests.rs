@@ -335,3 +335,26 @@ fn bombs_and_traps_are_refused() {
         );
     }
 }
+
+#[test]
+fn a_key_that_is_there_twice_is_found() {
+    for (input, document, expected) in [
+        ("a: 1\nb: {a: 2}\n", 0, None),
+        ("a: 1\nb: 2\na: 3\n", 0, Some(("a", 3))),
+        ("- {x: 1}\n- y: {z: 1,\n  'z': 2}\n", 0, Some(("z", 3))),
+        ("{\"a\": [{\"b\": 1,\n\"b\": 1}]}", 0, Some(("b", 2))),
+        ("a: 1\na: 2\n---\nb: 1\n", 1, None),
+        ("a: 1\n---\nb: 1\nb: 1\n", 1, Some(("b", 4))),
+        (
+            "a: &a {x: 1}\nb: {<<: *a, x: 2}\nc: {<<: *a, <<: *a}\n",
+            0,
+            None,
+        ),
+        ("1: a\n'1': b\n", 0, Some(("1", 2))),
+        ("a: [\n", 0, None),
+        ("", 0, None),
+    ] {
+        let expected = expected.map(|(key, line): (&str, usize)| (key.to_owned(), line));
+        assert_eq!(repeated(input.as_bytes(), document), expected, "{input:?}");
+    }
+}

@@ -17,7 +17,7 @@ struct Alert {
 
 // Pods come and go, and reasons change: neither must make an alert begin anew, so all that is left of labels is what it is
 // about. A label `namespace` of ours is called `exported_namespace`, for Prometheus has one for whatever it scrapes.
-const ALERTS: [Alert; 7] = [
+const ALERTS: [Alert; 9] = [
     Alert {
         name: "RukpakProvisionerDown",
         expression: "absent(rukpak_leader{namespace=\"NAMESPACE\"} == 1)",
@@ -48,6 +48,27 @@ const ALERTS: [Alert; 7] = [
                       says why: kubectl get platformoperator {{ $labels.name }} -o wide",
     },
     Alert {
+        name: "RukpakPlatformOperatorUnhealthy",
+        expression: "max by (namespace) (rukpak_platform_operators{namespace=\"NAMESPACE\", state=\"unhealthy\"}) > 0",
+        lasts: "20m",
+        severity: "warning",
+        summary: "Installed platform operators are in trouble.",
+        description: "For half an hour platform operators ({{ $value }} now) have been unhealthy, or could not be upgraded or \
+                      repaired. The condition Degraded of the ClusterOperator platform-operators-aggregated (of the \
+                      PlatformStatus cluster where there is none) names them, and says what is wrong with each.",
+    },
+    Alert {
+        name: "RukpakStatusNotWritten",
+        expression: "max by (namespace, name) (rukpak_report_written{namespace=\"NAMESPACE\"}) == 0",
+        lasts: "15m",
+        severity: "warning",
+        summary: "The status of {{ $labels.name }} is out of date.",
+        description: "What is concluded about platform operators, and whether the cluster may be upgraded, could not be \
+                      written to {{ $labels.name }} (a ClusterOperator, or the PlatformStatus cluster) for a quarter of an \
+                      hour. What stands there may be wrong. The log of the provisioner in NAMESPACE says why (what is \
+                      concluded cannot be written).",
+    },
+    Alert {
         name: "RukpakCatalogUnavailable",
         expression: "max by (namespace, exported_namespace, name) (rukpak_catalog_available{namespace=\"NAMESPACE\"}) == 0",
         lasts: "30m",
@@ -70,12 +91,13 @@ const ALERTS: [Alert; 7] = [
     },
     Alert {
         name: "RukpakRepairsDoNotEnd",
-        expression: "sum by (namespace) (increase(rukpak_objects_repaired_total{namespace=\"NAMESPACE\"}[30m])) > 3",
-        lasts: "1h",
+        // Who is fought with for long is put right every ten minutes: six times an hour. One commotion is over before.
+        expression: "sum by (namespace) (increase(rukpak_objects_repaired_total{namespace=\"NAMESPACE\"}[1h])) > 4",
+        lasts: "90m",
         severity: "info",
         summary: "Somebody keeps changing what was installed.",
-        description: "For more than an hour objects had to be put right again and again ({{ $value | humanize }} in the last \
-                      half hour). Somebody else wants their fields to be different: a BundleInstance whose condition \
+        description: "For more than an hour objects had to be put right again and again ({{ $value | humanize }} times in the \
+                      last hour). Somebody else wants their fields to be different: a BundleInstance whose condition \
                       Progressing has the reason FieldConflict says who.",
     },
     Alert {

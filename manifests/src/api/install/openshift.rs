@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 
 use super::{
     Document, Options, labels,
-    rights::{
-        ACCOUNT, CATALOG_SECRETS, UNPACK, WATCH, cluster_binding, cluster_role, rule, subject,
-    },
+    release::CLUSTER_OPERATORS,
+    rights::{UNPACK, WATCH, catalog_secrets, cluster_binding, cluster_role, rule, subject},
 };
 use crate::api::pulling::{CONFIG_NAMESPACE, PULL_SECRET};
 
@@ -50,8 +49,11 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
         rule(
             "config.openshift.io",
             &["clusteroperators/status"],
-            &["get", "update"]
+            &["update"]
         ),
+        // To give one an owner, which OpenShift grants to who may delete it.
+        {"apiGroups": ["config.openshift.io"], "resources": ["clusteroperators"],
+         "resourceNames": CLUSTER_OPERATORS, "verbs": ["delete"]},
     ]);
     let authorities = json!([
         rule("", &["configmaps"], &WATCH),
@@ -87,15 +89,7 @@ pub(super) fn documents(options: &Options) -> Vec<Document> {
         ),
         Document::new(
             "The secrets of the cluster's own catalogs.",
-            with_capability(
-                binding(
-                    &format!("{ACCOUNT}-catalogs"),
-                    MARKETPLACE,
-                    ("ClusterRole", CATALOG_SECRETS),
-                    &subject(options),
-                ),
-                "marketplace",
-            ),
+            with_capability(catalog_secrets(options, MARKETPLACE), "marketplace"),
         ),
         Document::new(
             "The pods of unpack Jobs have a user of their own, and no other one than root is refused.",

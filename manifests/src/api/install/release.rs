@@ -110,6 +110,11 @@ pub fn feature_gate() -> String {
 }
 
 const CREATE_ONLY: &str = "release.openshift.io/create-only";
+/// Where OpenShift has agreed on an API of its own groups; whoever checks a payload wants it on their definitions.
+const API_APPROVED: (&str, &str) = (
+    "api-approved.openshift.io",
+    "https://github.com/openshift/api/pull/1234",
+);
 
 fn documents(options: &Options) -> Vec<Document> {
     let mut documents = super::documents(options, Target::Payload);
@@ -120,6 +125,7 @@ fn documents(options: &Options) -> Vec<Document> {
     documents.extend(theirs.filter_map(|definition| {
         let mut object = serde_json::to_value(definition).ok()?;
         annotate(&mut object, CREATE_ONLY, "true");
+        annotate(&mut object, API_APPROVED.0, API_APPROVED.1);
         Some(Document::new(
             "Where there is one already, that one stays.",
             object,

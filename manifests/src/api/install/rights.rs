@@ -5,13 +5,17 @@ use serde_json::{Value, json};
 use super::{CONTENT_CLIENT, Document, Options, labels, labels_and};
 use crate::api::GROUP;
 
-const RBAC: &str = "rbac.authorization.k8s.io";
+pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
 const PLATFORM_GROUP: &str = "platform.openshift.io";
 const OLM_GROUP: &str = "operators.coreos.com";
 /// What it takes to know what there is.
 pub(super) const WATCH: [&str; 3] = ["get", "list", "watch"];
 /// The ClusterRole to read the secrets of catalogs with.
 pub(super) const CATALOG_SECRETS: &str = "catalog-pull-secrets";
+/// The ClusterRole to serve catalogs with.
+pub(super) const CATALOG_SERVER: &str = "catalog-server";
+/// The ClusterRole to make pods for catalogs with.
+pub(super) const CATALOG_PODS: &str = "catalog-pods";
 /// The provisioner's ServiceAccount.
 pub(super) const ACCOUNT: &str = "provisioner";
 /// The ServiceAccount of unpack Jobs.
@@ -97,7 +101,7 @@ fn own_rules() -> Value {
         rule(
             GROUP,
             &["bundles"],
-            &["get", "list", "watch", "create", "patch", "delete"]
+            &["get", "list", "watch", "create", "delete"]
         ),
         // They are created for PlatformOperators.
         rule(
@@ -108,24 +112,20 @@ fn own_rules() -> Value {
         rule(
             GROUP,
             &["bundles/status", "bundleinstances/status"],
-            &["get", "patch"]
+            &["patch"]
         ),
         rule(
             GROUP,
             &["platformstatuses"],
             &["get", "list", "watch", "create", "delete"]
         ),
-        rule(GROUP, &["platformstatuses/status"], &["get", "update"]),
+        rule(GROUP, &["platformstatuses/status"], &["update"]),
         rule(
             PLATFORM_GROUP,
             &["platformoperators"],
             &["get", "list", "watch", "patch"]
         ),
-        rule(
-            PLATFORM_GROUP,
-            &["platformoperators/status"],
-            &["get", "patch"]
-        ),
+        rule(PLATFORM_GROUP, &["platformoperators/status"], &["patch"]),
         // Their BundleInstances hold up their removal, which some clusters ask this right for.
         rule(
             PLATFORM_GROUP,
@@ -142,6 +142,18 @@ fn own_rules() -> Value {
             ],
             &WATCH
         ),
+        // Where OLM does not run, their status is ours; what a template becomes is written into the image everywhere.
+        rule(
+            OLM_GROUP,
+            &["catalogsources", "catalogsources/status"],
+            &["patch"]
+        ),
+        // Whether OLM runs, and nothing else of what runs.
+        json!({
+            "apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["catalog-operator"], "verbs": WATCH,
+        }),
+        // Their architecture, for templates of catalogs' images.
+        rule("", &["nodes"], &["list", "watch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
         rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
         rule(
@@ -160,25 +172,53 @@ fn own_rules() -> Value {
     ])
 }
 
+/// What leads to a catalog that the provisioner serves.
+fn serving_rules() -> [Value; 4] {
+    let verbs = ["get", "list", "watch", "create", "patch", "delete"];
+    [
+        rule("", &["services"], &verbs),
+        // Which are left when the Service selects no pods any more.
+        rule("", &["endpoints"], &["delete"]),
+        rule("discovery.k8s.io", &["endpointslices"], &verbs),
+        // Which OpenShift asks for where an address is that of a pod.
+        rule(
+            "discovery.k8s.io",
+            &["endpointslices/restricted"],
+            &["create"],
+        ),
+    ]
+}
+
+/// What a catalog with a pod of its own takes.
+fn pod_rules() -> [Value; 3] {
+    let verbs = [
+        "get", "list", "watch", "create", "update", "patch", "delete",
+    ];
+    [
+        rule("", &["serviceaccounts", "services", "pods"], &verbs),
+        rule("networking.k8s.io", &["networkpolicies"], &verbs),
+        // A pod is owned by a CatalogSource, which OpenShift asks this right for.
+        rule(OLM_GROUP, &["catalogsources/finalizers"], &["update"]),
+    ]
+}
+
 /// What the provisioner itself needs, and no more.
 fn own(options: &Options) -> [Document; 4] {
-    let system = json!([
+    let mut system = vec![
         rule(
             "",
             &["secrets"],
-            &["get", "list", "watch", "create", "update", "patch"]
+            &["get", "list", "watch", "create", "update"],
         ),
         rule(
             "",
             &["configmaps"],
-            &[
-                "get", "list", "watch", "create", "update", "patch", "delete"
-            ]
+            &["get", "list", "watch", "create", "patch", "delete"],
         ),
         rule(
             "batch",
             &["jobs"],
-            &["get", "list", "watch", "create", "patch", "delete"]
+            &["get", "list", "watch", "create", "patch", "delete"],
         ),
         // Those of unpack Jobs are read; those of the provisioner get the label of the one that works.
         rule("", &["pods"], &["get", "list", "watch", "patch"]),
@@ -186,9 +226,11 @@ fn own(options: &Options) -> [Document; 4] {
         rule(
             "coordination.k8s.io",
             &["leases"],
-            &["get", "list", "watch", "create", "update", "patch"]
+            &["get", "create", "update"],
         ),
-    ]);
+    ];
+    system.extend(serving_rules());
+    system.extend(pod_rules());
     [
         Document {
             comment: "What the provisioner itself needs, in the whole cluster ...".into(),
@@ -250,13 +292,25 @@ fn install_anything(options: &Options) -> [Document; 2] {
     ]
 }
 
+/// All that may be done with objects.
+const EVERYTHING: [&str; 8] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
+
 /// Roles to be bound by an admin.
-fn people(options: &Options) -> [Document; 6] {
+fn people(options: &Options) -> [Document; 9] {
     [
         Document {
             comment: format!(
-                "Lets the provisioner read the Secrets that CatalogSources of one namespace name in spec.secrets. Where catalogs\n\
-                 are, bind it a namespace at a time; in its own namespace it needs no binding:\n\
+                "Lets the provisioner read the Secrets that CatalogSources of one namespace name in spec.secrets, and the ConfigMaps\n\
+                 with catalogs. Where catalogs are, bind it a namespace at a time; in its own namespace it needs no binding:\n\
                  kubectl create rolebinding provisioner-catalogs --namespace NAMESPACE \\\n\
                  \x20 --clusterrole {CATALOG_SECRETS} --serviceaccount {}:{ACCOUNT}",
                 options.namespace
@@ -265,8 +319,33 @@ fn people(options: &Options) -> [Document; 6] {
             object: cluster_role(
                 CATALOG_SECRETS,
                 &labels(),
-                &json!([rule("", &["secrets"], &["get"])]),
+                &json!([
+                    rule("", &["secrets"], &["get"]),
+                    rule("", &["configmaps"], &WATCH),
+                ]),
             ),
+        },
+        Document {
+            comment: format!(
+                "Lets the provisioner serve the catalogs of one namespace, in clusters without OLM: it writes a Service and an\n\
+                 EndpointSlice for each. In its own namespace it needs no binding:\n\
+                 kubectl create rolebinding provisioner-catalog-server --namespace NAMESPACE \\\n\
+                 \x20 --clusterrole {CATALOG_SERVER} --serviceaccount {}:{ACCOUNT}",
+                options.namespace
+            )
+            .into(),
+            object: cluster_role(CATALOG_SERVER, &labels(), &json!(serving_rules())),
+        },
+        Document {
+            comment: format!(
+                "Lets the provisioner make pods for the catalogs of one namespace, in clusters without OLM: for those that say how\n\
+                 their pod has to be, and for all with --catalog-pods. In its own namespace it needs no binding:\n\
+                 kubectl create rolebinding provisioner-catalog-pods --namespace NAMESPACE \\\n\
+                 \x20 --clusterrole {CATALOG_PODS} --serviceaccount {}:{ACCOUNT}",
+                options.namespace
+            )
+            .into(),
+            object: cluster_role(CATALOG_PODS, &labels(), &json!(pod_rules())),
         },
         Document {
             comment: format!(
@@ -307,25 +386,24 @@ fn people(options: &Options) -> [Document; 6] {
                 "bundleinstances-admin",
                 &labels(),
                 &json!([
-                    rule(
-                        GROUP,
-                        &["bundleinstances", "bundles"],
-                        &[
-                            "get",
-                            "list",
-                            "watch",
-                            "create",
-                            "update",
-                            "patch",
-                            "delete",
-                            "deletecollection"
-                        ]
-                    ),
+                    rule(GROUP, &["bundleinstances", "bundles"], &EVERYTHING),
                     rule(
                         GROUP,
                         &["bundleinstances/status", "bundles/status"],
                         &["get"]
                     ),
+                ]),
+            ),
+        },
+        Document {
+            comment: "Part of no other role either: whoever may create a PlatformOperator can have whatever a catalog offers installed\n\
+                      as long as provisioner-install-anything is bound.".into(),
+            object: cluster_role(
+                "platformoperators-admin",
+                &labels(),
+                &json!([
+                    rule(PLATFORM_GROUP, &["platformoperators"], &EVERYTHING),
+                    rule(PLATFORM_GROUP, &["platformoperators/status"], &["get"]),
                 ]),
             ),
         },
@@ -375,6 +453,31 @@ pub(super) fn cluster_binding(name: &str, role: &str, options: &Options) -> Valu
         "apiVersion": format!("{RBAC}/v1"),
         "kind": "ClusterRoleBinding",
         "metadata": {"name": name, "labels": labels()},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [subject(options)],
+    })
+}
+
+/// Binds the ClusterRole [`CATALOG_SECRETS`] in a namespace.
+pub(super) fn catalog_secrets(options: &Options, namespace: &str) -> Value {
+    catalogs_binding(options, namespace, "catalogs", CATALOG_SECRETS)
+}
+
+/// Binds the ClusterRole [`CATALOG_SERVER`] in a namespace.
+pub(super) fn catalog_server(options: &Options, namespace: &str) -> Value {
+    catalogs_binding(options, namespace, CATALOG_SERVER, CATALOG_SERVER)
+}
+
+/// Binds the ClusterRole [`CATALOG_PODS`] in a namespace.
+pub(super) fn catalog_pods(options: &Options, namespace: &str) -> Value {
+    catalogs_binding(options, namespace, CATALOG_PODS, CATALOG_PODS)
+}
+
+fn catalogs_binding(options: &Options, namespace: &str, name: &str, role: &str) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": "RoleBinding",
+        "metadata": {"name": format!("{ACCOUNT}-{name}"), "namespace": namespace, "labels": labels()},
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [subject(options)],
     })

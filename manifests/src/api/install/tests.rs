@@ -53,7 +53,8 @@ fn another_namespace_leaves_nothing_of_the_usual_one() {
         namespace: "elsewhere".to_owned(),
         ..Options::default()
     };
-    let text = file(&options) + &openshift(&options) + &monitoring(&options);
+    let text =
+        file(&options) + &openshift(&options) + &monitoring(&options) + &conversion(&options);
     assert!(!text.contains("rukpak-system"), "{text}");
     for (name, objects) in of_release() {
         let text = Value::from(objects).to_string();
@@ -219,6 +220,9 @@ fn definitions_of_others_are_made_but_not_replaced_by_a_payload() {
     let definition = only(&objects, "CustomResourceDefinition", name);
     let annotations = &definition["metadata"]["annotations"];
     assert_eq!(annotations["release.openshift.io/create-only"], "true");
+    // Theirs has this one, too.
+    let approved = "https://github.com/openshift/api/pull/1234";
+    assert_eq!(annotations["api-approved.openshift.io"], approved);
     let created_only = |it: &&Value| {
         let annotations = &it["metadata"]["annotations"];
         !annotations["release.openshift.io/create-only"].is_null()
@@ -259,5 +263,52 @@ fn every_binding_is_of_a_role_and_an_account_that_are_there() {
                 assert!(is_ours || is_prometheus, "{binding}");
             }
         }
+    }
+}
+
+#[test]
+fn whoever_may_write_platform_operators_is_said_by_an_admin() {
+    for target in TARGETS {
+        let objects = all(&Options::default(), target);
+        for name in ["bundleinstances-admin", "platformoperators-admin"] {
+            let role = only(&objects, "ClusterRole", name);
+            // In no role that a cluster has anyway, and bound to nobody.
+            let labels = role["metadata"]["labels"].as_object().unwrap();
+            assert!(labels.keys().all(|key| !key.contains("aggregate-to")));
+            assert!(objects.iter().all(|it| it["roleRef"]["name"] != name));
+            let rules = role["rules"].as_array().unwrap();
+            assert!(rules.iter().any(|it| {
+                let verbs = it["verbs"].as_array().unwrap();
+                verbs.contains(&"create".into()) && verbs.contains(&"delete".into())
+            }));
+        }
+    }
+}
+
+#[test]
+fn the_oldest_kubernetes_serves_everything_that_is_applied() {
+    // ValidatingAdmissionPolicies are what came last.
+    let policies = crate::version::KubeVersion::new(1, 30);
+    assert_eq!(OLDEST, policies);
+    for target in TARGETS {
+        for object in all(&Options::default(), target) {
+            let api = object["apiVersion"].as_str().unwrap();
+            let stable = api == "v1" || api.ends_with("/v1");
+            assert!(stable, "{api} {}", object["kind"]);
+        }
+    }
+    // The pages that say from where on.
+    for page in [
+        "README.md",
+        "docs/operations.md",
+        "docs/openshift.md",
+        "docs/platform-operators.md",
+    ] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("..")
+            .join(page);
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains("Kubernetes 1.30"), "{page}");
+        assert!(text.contains("OpenShift 4.17"), "{page}");
     }
 }

@@ -18,6 +18,8 @@ pub(super) const METRICS_PORT: &str = "metrics";
 const STORAGE: &str = "/var/cache/bundles";
 /// What the pods are admitted by on OpenShift.
 const SCC: &str = "restricted-v2";
+/// The ports that catalogs are served at: below those that outgoing connections get.
+const CATALOG_PORTS: (u16, u16) = (20_000, 23_999);
 /// Nobody, in images without a user database.
 const USER: u32 = 65532;
 
@@ -57,6 +59,7 @@ pub(super) fn documents(options: &Options, target: Target) -> Vec<Document> {
                     "ingress": [{"ports": [
                         {"port": "https", "protocol": "TCP"},
                         {"port": METRICS_PORT, "protocol": "TCP"},
+                        {"port": CATALOG_PORTS.0, "endPort": CATALOG_PORTS.1, "protocol": "TCP"},
                     ]}],
                 },
             }),
@@ -146,7 +149,7 @@ fn deployment(options: &Options, target: Target) -> Value {
 
 /// Nobody's user. OpenShift gives each namespace users and groups of its own, and the constraints called [`SCC`] take no
 /// others: there, none must be named.
-fn security(target: Target) -> Value {
+pub(super) fn security(target: Target) -> Value {
     let mut security = json!({
         "runAsNonRoot": true,
         "seccompProfile": {"type": "RuntimeDefault"},
@@ -157,6 +160,15 @@ fn security(target: Target) -> Value {
         }
     }
     security
+}
+
+/// What a container of ours may do.
+pub(super) fn hardened() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": {"drop": ["ALL"]},
+    })
 }
 
 /// Nodes of the control plane take few pods, and one that is lost is given up after two minutes, as OpenShift's own.
@@ -178,10 +190,12 @@ fn container(options: &Options, target: Target) -> Value {
         format!("--storage-dir={STORAGE}"),
         format!("--http-external-address=https://{NAME}.{namespace}.svc"),
         format!("--unpack-image={}", options.image),
+        format!("--catalog-ports={}-{}", CATALOG_PORTS.0, CATALOG_PORTS.1),
         "--leader-elect".to_owned(),
     ];
     let mut env = vec![
         json!({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}),
+        json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}),
     ];
     if target == Target::Payload {
         args.push("--release-payload".to_owned());
@@ -208,11 +222,7 @@ fn container(options: &Options, target: Target) -> Value {
             "periodSeconds": 5,
         },
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": false,
-            "readOnlyRootFilesystem": true,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": hardened(),
         "volumeMounts": [
             {"name": "store", "mountPath": STORAGE},
             {"name": "tmp", "mountPath": "/tmp"},

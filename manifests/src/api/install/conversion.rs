@@ -1,0 +1,174 @@
+//! The webhook that converts CatalogSources between v1alpha1 and v1.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
+
+use super::{
+    Document, Options, Target, labels, labels_and,
+    rights::{RBAC, WATCH, cluster_role, rule},
+    workload::{hardened, security},
+};
+use crate::api::{
+    catalog_source::{CONVERSION as NAME, with_v1},
+    definitions,
+};
+
+/// The definition of CatalogSources that has v1, too.
+pub(super) fn definition(options: &Options) -> Option<CustomResourceDefinition> {
+    let [_, definition] = definitions::foreign();
+    let labels = labels_and(&[]);
+    let labels = labels.as_object()?.iter();
+    let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+    Some(with_v1(definition, &options.namespace, labels))
+}
+
+pub(super) fn documents(options: &Options) -> Vec<Document> {
+    let namespace = &options.namespace;
+    let metadata = || json!({"name": NAME, "namespace": namespace, "labels": labels()});
+    vec![
+        Document::new(
+            "What converts CatalogSources between v1alpha1 and v1. Apply this first, wait until it is available, and only then apply\n\
+             the definition with v1 beside it: while nobody converts, whoever asks for v1 gets an error. Before this is removed,\n\
+             the definition without v1 has to be back.",
+            json!({
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": metadata(),
+                "automountServiceAccountToken": false,
+            }),
+        ),
+        Document::new(
+            "Its own authority.",
+            json!({
+                "apiVersion": format!("{RBAC}/v1"),
+                "kind": "Role",
+                "metadata": metadata(),
+                "rules": [
+                    rule("", &["configmaps", "secrets"], &["create"]),
+                    named("", "secrets", NAME, &["get", "list", "watch", "update"]),
+                    named("", "configmaps", NAME, &["get", "patch"]),
+                ],
+            }),
+        ),
+        Document::new(
+            "",
+            json!({
+                "apiVersion": format!("{RBAC}/v1"),
+                "kind": "RoleBinding",
+                "metadata": metadata(),
+                "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": NAME},
+                "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
+            }),
+        ),
+        Document::new(
+            "What the apiserver has to believe is written into this one definition, and only if it is ours.",
+            cluster_role(
+                NAME,
+                &labels(),
+                &json!([named(
+                    "apiextensions.k8s.io",
+                    "customresourcedefinitions",
+                    "catalogsources.operators.coreos.com",
+                    &[&WATCH[..], &["patch"]].concat(),
+                )]),
+            ),
+        ),
+        Document::new(
+            "",
+            json!({
+                "apiVersion": format!("{RBAC}/v1"),
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": NAME, "labels": labels()},
+                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": NAME},
+                "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
+            }),
+        ),
+        Document::new("", deployment(options)),
+        Document::new(
+            "",
+            json!({
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": metadata(),
+                "spec": {
+                    "selector": selector(),
+                    "ports": [{"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"}],
+                },
+            }),
+        ),
+        Document::new(
+            "",
+            json!({
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": "NetworkPolicy",
+                "metadata": metadata(),
+                "spec": {
+                    "podSelector": {"matchLabels": selector()},
+                    "policyTypes": ["Ingress"],
+                    "ingress": [{"ports": [{"port": "https", "protocol": "TCP"}]}],
+                },
+            }),
+        ),
+        Document::new(
+            "There is always one.",
+            json!({
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": metadata(),
+                "spec": {"minAvailable": 1, "selector": {"matchLabels": selector()}},
+            }),
+        ),
+    ]
+}
+
+fn deployment(options: &Options) -> Value {
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": NAME, "namespace": options.namespace, "labels": labels()},
+        "spec": {
+            "replicas": 2,
+            // Who converts goes when somebody else does, and not before.
+            "strategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "selector": {"matchLabels": selector()},
+            "template": {
+                "metadata": {"labels": labels_and(&[("app.kubernetes.io/component", NAME)])},
+                "spec": {
+                    "serviceAccountName": NAME,
+                    "automountServiceAccountToken": true,
+                    // The garbage collector and namespaces that go ask for the newest version.
+                    "priorityClassName": "system-cluster-critical",
+                    "securityContext": security(Target::OpenShift),
+                    "topologySpreadConstraints": [{
+                        "maxSkew": 1,
+                        "topologyKey": "kubernetes.io/hostname",
+                        "whenUnsatisfiable": "ScheduleAnyway",
+                        "labelSelector": {"matchLabels": selector()},
+                    }],
+                    "containers": [{
+                        "name": "convert",
+                        "image": options.image,
+                        "command": ["/provisioner", "convert-catalogsources"],
+                        "ports": [{"name": "https", "containerPort": 8443, "protocol": "TCP"}],
+                        "readinessProbe": {
+                            "httpGet": {"path": "/readyz", "port": "https", "scheme": "HTTPS"},
+                            "periodSeconds": 5,
+                        },
+                        "livenessProbe": {"tcpSocket": {"port": "https"}, "initialDelaySeconds": 5, "periodSeconds": 20},
+                        // Whoever asks for much at once is to take nothing from others.
+                        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}},
+                        "securityContext": hardened(),
+                    }],
+                },
+            },
+        },
+    })
+}
+
+fn named(group: &str, resource: &str, name: &str, verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": verbs})
+}
+
+fn selector() -> Value {
+    json!({"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/component": NAME})
+}
