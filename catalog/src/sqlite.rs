@@ -1,0 +1,284 @@
+//! Catalogs in SQLite databases, as index images carried them before there were file-based ones.
+//!
+//! ```text
+//!  index.db ─► layout ─► rows: names, edges, where the rest is ─► graph: replaces and skips of each channel
+//!                                                                   │
+//!  walk, load, render, serve ◄── one file of blobs for each package ┴◄── bundles, read when their package is
+//! ```
+//!
+//! A database is [`Files`]: for everybody else it is a folder with a file for each package, in which the blobs are that
+//! `opm migrate` writes. They are made while they are read, a bundle at a time, so a database is never in memory. Nothing
+//! is written, not even a journal, and nothing of it is run: tables must be tables, no views, and everything is bounded.
+//!
+//! All generations are read. Older ones lack tables and columns; what stood there later is then taken from where opm's
+//! migrations take it: APIs from `api_provider` and `api_requirer`, versions, and before there were tables of them also images
+//! and the APIs that are needed, from the ClusterServiceVersion.
+
+mod documents;
+mod graph;
+mod layout;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, OpenFlags, config::DbConfig, limits::Limit};
+use tempfile::NamedTempFile;
+
+use self::{documents::Documents, layout::Layout, rows::Rows};
+use crate::source::{Files, Limits};
+
+/// How every database begins.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+/// Why a file is no catalog.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be read at all.
+    #[error("failed to read the database {}; is it there, and may you read it?", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// SQLite does not understand it.
+    #[error("failed to read the database {}; if it is damaged, fetch it again: \"PRAGMA integrity_check\" of sqlite3 tells more", path.display())]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// It is a database of something else.
+    #[error("{} is no catalog: it has no {missing}; a catalog's database comes from an index image, or from opm", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The table or column.
+        missing: String,
+    },
+    /// It has more than it may.
+    #[error("the database {} has more than {limit} {unit}", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+        /// Of what.
+        unit: &'static str,
+    },
+}
+
+/// A catalog in a database.
+#[derive(Debug)]
+pub struct Database {
+    path: PathBuf,
+    limits: Limits,
+    layout: Layout,
+    rows: Rows,
+    /// Gone with the catalog, if it is a copy.
+    _copy: Option<NamedTempFile>,
+}
+
+/// Whether a file begins as databases do.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn is_database(path: &Path) -> io::Result<bool> {
+    let mut start = Vec::with_capacity(MAGIC.len());
+    File::open(path)?
+        .take(MAGIC.len() as u64)
+        .read_to_end(&mut start)?;
+    Ok(start == MAGIC)
+}
+
+// === impl Database ===
+
+impl Database {
+    /// Opens a database that nobody writes to, and reads which packages, channels and edges there are.
+    ///
+    /// # Errors
+    /// When it cannot be read, is none of a catalog, or exceeds a limit.
+    pub fn open(path: &Path, limits: &Limits) -> Result<Self, Error> {
+        Self::of(path.to_owned(), None, limits)
+    }
+
+    /// The same of a stream, which is kept in a file for as long.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and when there is no space for it.
+    pub fn copy(stream: &mut dyn Read, limits: &Limits) -> Result<Self, Error> {
+        let mut copy =
+            NamedTempFile::with_prefix("rukpak-index-").map_err(|source| Error::File {
+                path: std::env::temp_dir(),
+                source,
+            })?;
+        let path = copy.path().to_owned();
+        let failed = |source| Error::File {
+            path: path.clone(),
+            source,
+        };
+        let mut most = stream.take(limits.total.saturating_add(1));
+        io::copy(&mut most, &mut copy).map_err(failed)?;
+        copy.flush().map_err(failed)?;
+        Self::of(path, Some(copy), limits)
+    }
+
+    /// The database that files are, as those of an index image: the only one of them. Nothing if they are something else.
+    ///
+    /// # Errors
+    /// As [`copy`](Self::copy).
+    pub fn alone(files: &dyn Files, limits: &Limits) -> Result<Option<Self>, Error> {
+        let paths = files.paths();
+        let [path] = paths.as_slice() else {
+            return Ok(None);
+        };
+        let failed = |source| Error::File {
+            path: path.into(),
+            source,
+        };
+        let mut start = Vec::with_capacity(MAGIC.len());
+        let mut file = files.open(path).map_err(failed)?;
+        let mut first = file.by_ref().take(MAGIC.len() as u64);
+        first.read_to_end(&mut start).map_err(failed)?;
+        if start != MAGIC {
+            return Ok(None);
+        }
+        Self::copy(&mut start.as_slice().chain(file), limits).map(Some)
+    }
+
+    fn of(path: PathBuf, copy: Option<NamedTempFile>, limits: &Limits) -> Result<Self, Error> {
+        let failed = |source| Error::File {
+            path: path.clone(),
+            source,
+        };
+        let metadata = std::fs::metadata(&path).map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(failed(io::Error::other("not a regular file")));
+        }
+        if metadata.len() > limits.total {
+            return Err(Error::TooLarge {
+                path,
+                limit: limits.total,
+                unit: "bytes",
+            });
+        }
+        let sqlite = |source| Error::Sqlite {
+            path: path.clone(),
+            source,
+        };
+        let connection = connect(&path, limits).map_err(sqlite)?;
+        let layout = match Layout::read(&connection).map_err(sqlite)? {
+            Ok(layout) => layout,
+            Err(missing) => return Err(Error::Foreign { path, missing }),
+        };
+        let rows = match Rows::read(&connection, &layout, limits.documents).map_err(sqlite)? {
+            Ok(rows) => rows,
+            Err(unit) => {
+                return Err(Error::TooLarge {
+                    path,
+                    limit: limits.documents as u64,
+                    unit,
+                });
+            }
+        };
+        Ok(Self {
+            path,
+            limits: *limits,
+            layout,
+            rows,
+            _copy: copy,
+        })
+    }
+
+    /// What belongs to no package or channel and is therefore no part of the catalog, in words.
+    pub fn left_out(&self) -> &[String] {
+        &self.rows.left_out
+    }
+}
+
+impl Files for Database {
+    fn paths(&self) -> Vec<String> {
+        self.rows
+            .package_names()
+            .map(|it| format!("{it}.json"))
+            .collect()
+    }
+
+    fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>> {
+        let package = path.strip_suffix(".json").unwrap_or(path);
+        let connection = connect(&self.path, &self.limits).map_err(io::Error::other)?;
+        let documents = Documents::new(connection, &self.layout, &self.rows, package);
+        Ok(Box::new(Text {
+            documents,
+            limit: self.limits.document,
+            buffer: Vec::new(),
+            read: 0,
+        }))
+    }
+
+    fn keeps_order(&self) -> bool {
+        true
+    }
+}
+
+/// The blobs of a package one after the other.
+struct Text<'a> {
+    documents: Documents<'a>,
+    /// Bytes of one of them.
+    limit: usize,
+    buffer: Vec<u8>,
+    read: usize,
+}
+
+impl Read for Text<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.read == self.buffer.len() {
+            self.buffer.clear();
+            self.read = 0;
+            if !self.documents.next(self.limit, &mut self.buffer)? {
+                return Ok(0);
+            }
+        }
+        let mut rest = self.buffer.get(self.read..).unwrap_or_default();
+        let count = rest.read(out)?;
+        self.read += count;
+        Ok(count)
+    }
+}
+
+/// Without locks, for nobody writes; and without trust in what stands in it.
+fn connect(path: &Path, limits: &Limits) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(uri(path), flags)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    let longest = i32::try_from(limits.document).unwrap_or(i32::MAX);
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    Ok(connection)
+}
+
+/// SQLite reads a path of its own kind: what is no letter or digit is written with its number.
+fn uri(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+
+    let byte = |byte: &u8| match byte {
+        b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => {
+            char::from(*byte).to_string()
+        }
+        other => format!("%{other:02x}"),
+    };
+    let path: String = path.as_os_str().as_bytes().iter().map(byte).collect();
+    format!("file:{path}?mode=ro&immutable=1")
+}

@@ -1,0 +1,67 @@
+//! The blobs, with their fields in the order in which opm writes them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+#[derive(Serialize)]
+pub(super) struct PackageBlob<'a> {
+    pub(super) schema: &'a str,
+    pub(super) name: &'a str,
+    #[serde(rename = "defaultChannel")]
+    pub(super) default_channel: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) icon: Option<Icon>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Icon {
+    pub(super) base64data: String,
+    pub(super) mediatype: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct ChannelBlob<'a> {
+    pub(super) schema: &'a str,
+    pub(super) package: &'a str,
+    pub(super) name: &'a str,
+    pub(super) entries: Vec<Entry<'a>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) replaces: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) skips: Vec<&'a str>,
+    #[serde(rename = "skipRange", skip_serializing_if = "str::is_empty")]
+    pub(super) skip_range: &'a str,
+}
+
+#[derive(Serialize)]
+pub(super) struct BundleBlob<'a> {
+    pub(super) schema: &'a str,
+    pub(super) name: &'a str,
+    pub(super) package: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) image: &'a str,
+    pub(super) properties: Vec<Property>,
+    #[serde(rename = "relatedImages", skip_serializing_if = "Vec::is_empty")]
+    pub(super) related_images: Vec<RelatedImage>,
+}
+
+/// What a bundle says of itself.
+#[derive(Serialize)]
+pub(super) struct Property {
+    #[serde(rename = "type")]
+    pub(super) type_: String,
+    pub(super) value: Box<RawValue>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct RelatedImage {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) image: String,
+}

@@ -1,0 +1,311 @@
+use std::{fs, path::PathBuf};
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::{
+    Database, Error,
+    graph::{self, Edges, Row},
+    is_database,
+};
+use crate::{Limits, Source, load, source::Files};
+
+/// As the last migration leaves it, without the tables of APIs, which nobody reads then.
+const TABLES: &str = "
+    CREATE TABLE operatorbundle (name TEXT PRIMARY KEY, csv TEXT, bundle TEXT, bundlepath TEXT, skiprange TEXT,
+        version TEXT, replaces TEXT, skips TEXT, substitutesfor TEXT);
+    CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);
+    CREATE TABLE channel (name TEXT, package_name TEXT, head_operatorbundle_name TEXT, PRIMARY KEY(name, package_name));
+    CREATE TABLE channel_entry (entry_id INTEGER PRIMARY KEY, channel_name TEXT, package_name TEXT,
+        operatorbundle_name TEXT, replaces INTEGER, depth INTEGER);
+    CREATE TABLE properties (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT,
+        operatorbundle_path TEXT);
+    CREATE TABLE dependencies (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT,
+        operatorbundle_path TEXT);
+    CREATE TABLE related_image (image TEXT, operatorbundle_name TEXT);
+";
+
+/// A package with one bundle in one channel.
+const TIDE: &str = r"
+    INSERT INTO operatorbundle(name, bundlepath, version, csv) VALUES ('tide.v1.0.0', 'example.com/tide:1', '1.0.0', '{}');
+    INSERT INTO package VALUES ('tide', 'stable');
+    INSERT INTO channel VALUES ('stable', 'tide', 'tide.v1.0.0');
+    INSERT INTO channel_entry VALUES (1, 'stable', 'tide', 'tide.v1.0.0', NULL, 0);
+";
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn database(&self, sql: &str) -> PathBuf {
+        let path = self.0.path().join("index one%.db");
+        drop(fs::remove_file(&path));
+        Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+        path
+    }
+}
+
+fn blobs(database: &Database, package: &str) -> String {
+    let mut text = String::new();
+    let path = format!("{package}.json");
+    let mut reader = database.open(&path).unwrap();
+    reader.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_database_is_a_catalog() {
+    let place = Place::new();
+    let path = place.database(&format!("{TABLES}{TIDE}"));
+    assert!(is_database(&path).unwrap());
+    let database = Database::open(&path, &Limits::default()).unwrap();
+    assert_eq!(database.left_out(), [""; 0]);
+    let catalog = load(Source::Files(&database), &Limits::default()).unwrap();
+    assert!(catalog.is_valid(), "{:?}", catalog.findings);
+    let bundle = catalog.packages["tide"].bundle("tide.v1.0.0").unwrap();
+    assert_eq!(bundle.version.to_string(), "1.0.0");
+    assert_eq!(
+        blobs(&database, "tide").lines().collect::<Vec<_>>(),
+        [
+            r#"{"schema":"olm.package","name":"tide","defaultChannel":"stable"}"#,
+            r#"{"schema":"olm.channel","package":"tide","name":"stable","entries":[{"name":"tide.v1.0.0"}]}"#,
+            r#"{"schema":"olm.bundle","name":"tide.v1.0.0","package":"tide","image":"example.com/tide:1","properties":[{"type":"olm.package","value":{"packageName":"tide","version":"1.0.0"}}]}"#,
+        ]
+    );
+}
+
+#[test]
+fn a_copy_is_gone_with_its_catalog() {
+    let place = Place::new();
+    let path = place.database(&format!("{TABLES}{TIDE}"));
+    let mut file = fs::File::open(&path).unwrap();
+    let database = Database::copy(&mut file, &Limits::default()).unwrap();
+    assert_eq!(database.paths(), ["tide.json"]);
+    let copy = database.path.clone();
+    assert!(copy.exists());
+    drop(database);
+    assert!(!copy.exists());
+}
+
+/// A row of one channel.
+fn row(id: i64, bundle: u32, replaces: Option<i64>, depth: i64) -> Row {
+    Row {
+        id,
+        package: 0,
+        channel: 0,
+        bundle,
+        replaces,
+        depth: Some(depth),
+    }
+}
+
+fn edges(mut rows: Vec<Row>) -> Vec<(u32, Option<u32>, Vec<u32>)> {
+    let channels = graph::channels(&mut rows, |a, b| a > b);
+    let channel = channels.into_values().next().unwrap_or_default();
+    let plain = |(bundle, Edges { replaces, skips })| (bundle, replaces, skips);
+    channel.into_iter().map(plain).collect()
+}
+
+#[test]
+fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
+    // A line.
+    let line = vec![
+        row(1, 3, Some(2), 0),
+        row(2, 2, Some(3), 1),
+        row(3, 1, None, 2),
+    ];
+    assert_eq!(
+        edges(line),
+        [
+            (1, None, vec![]),
+            (2, Some(1), vec![]),
+            (3, Some(2), vec![])
+        ]
+    );
+    // A skip is a row of the skipped bundle, and a second one of the head that leads there.
+    let skip = vec![
+        row(1, 3, Some(2), 0),
+        row(2, 1, None, 1),
+        row(3, 3, Some(4), 1),
+        row(4, 2, None, 2),
+    ];
+    assert_eq!(
+        edges(skip),
+        [(1, None, vec![]), (2, None, vec![]), (3, Some(1), vec![2])]
+    );
+    // Of two that are followed, the name that comes last.
+    let two = vec![
+        row(1, 9, Some(3), 0),
+        row(2, 9, Some(4), 0),
+        row(3, 1, None, 1),
+        row(4, 2, None, 1),
+    ];
+    assert_eq!(
+        edges(two),
+        [(1, None, vec![]), (2, None, vec![]), (9, Some(2), vec![])]
+    );
+    // A circle, one that leads nowhere, and no depth at all.
+    let circle = vec![
+        row(1, 1, Some(2), 0),
+        row(2, 2, Some(1), 1),
+        row(3, 3, Some(77), 1),
+    ];
+    assert_eq!(
+        edges(circle),
+        [
+            (1, Some(2), vec![]),
+            (2, Some(1), vec![]),
+            (3, None, vec![])
+        ]
+    );
+    let flat = Row {
+        depth: None,
+        ..row(1, 1, Some(1), 0)
+    };
+    assert_eq!(edges(vec![flat]), [(1, None, vec![1])]);
+}
+
+#[test]
+fn rows_that_belong_nowhere_are_told_and_left_out() {
+    let place = Place::new();
+    let path = place.database(&format!(
+        "{TABLES}{TIDE}
+        INSERT INTO channel VALUES ('beta', 'gone', 'x');
+        INSERT INTO channel_entry VALUES (2, 'alpha', 'tide', 'tide.v1.0.0', NULL, 0);
+        INSERT INTO channel_entry VALUES (3, 'stable', 'tide', 'nowhere', NULL, 0);
+        INSERT INTO channel_entry VALUES (4, 'stable', NULL, 'tide.v1.0.0', NULL, 0);
+        INSERT INTO channel_entry VALUES (5, 'stable', 'tide', 'pathless', NULL, 0);
+        INSERT INTO operatorbundle(name, version) VALUES ('pathless', '1.0.0');
+        INSERT INTO channel_entry VALUES (6, 'stable', 'tide', 'cut', NULL, 0);
+        INSERT INTO operatorbundle(name, version, bundlepath) VALUES ('cut', '0.9.0', '');
+        INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.deprecated', '{{}}', 'cut');"
+    ));
+    let database = Database::open(&path, &Limits::default()).unwrap();
+    assert_eq!(
+        database.left_out(),
+        [
+            "channel \"beta\" is of package \"gone\", which the database does not have",
+            "there are entries of channel \"alpha\" of package \"tide\", which the database does not have",
+        ]
+    );
+    let blobs = blobs(&database, "tide");
+    assert_eq!(blobs.lines().count(), 3, "{blobs}");
+    assert!(!blobs.contains("nowhere") && !blobs.contains("pathless") && !blobs.contains("cut"));
+}
+
+#[test]
+fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
+    let place = Place::new();
+    let limits = Limits::default();
+    let foreign = |sql: &str| match Database::open(&place.database(sql), &limits).unwrap_err() {
+        Error::Foreign { missing, .. } => missing,
+        error => panic!("{error}"),
+    };
+    assert_eq!(foreign("CREATE TABLE t (a)"), "table operatorbundle");
+    let without = TABLES.replace("head_operatorbundle_name", "tail");
+    assert_eq!(
+        foreign(&without),
+        "column head_operatorbundle_name in table channel"
+    );
+    // A view that never ends.
+    let view = TABLES.replace(
+        "CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);",
+        "CREATE VIEW package AS WITH RECURSIVE n(name, default_channel) AS (SELECT 'a', 'b' UNION ALL SELECT name || 'a', 'b' FROM n) SELECT * FROM n;",
+    );
+    assert_eq!(foreign(&view), "table package");
+
+    let path = place.0.path().join("text.db");
+    for bytes in [
+        &b""[..],
+        b"SQLite format 3\0",
+        b"SQLite format 3\0and something else",
+        b"{}",
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let error = Database::open(&path, &limits).unwrap_err();
+        assert!(
+            matches!(error, Error::Sqlite { .. } | Error::Foreign { .. }),
+            "{error}"
+        );
+    }
+    assert!(matches!(
+        Database::open(place.0.path(), &limits).unwrap_err(),
+        Error::File { .. }
+    ));
+    assert!(matches!(
+        Database::open(&place.0.path().join("none"), &limits).unwrap_err(),
+        Error::File { .. }
+    ));
+}
+
+#[test]
+fn damaged_pages_are_an_error_and_no_panic() {
+    let place = Place::new();
+    let many = "
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+            INSERT INTO properties(type, value, operatorbundle_name)
+            SELECT 't' || i, '\"' || hex(zeroblob(100)) || '\"', 'tide.v1.0.0' FROM n;";
+    let path = place.database(&format!("{TABLES}{TIDE}{many}"));
+    let whole = fs::read(&path).unwrap();
+    let (mut broken, mut sound) = (0, 0);
+    for at in (100..whole.len()).step_by(397) {
+        let mut bytes = whole.clone();
+        for byte in bytes.iter_mut().skip(at).take(16) {
+            *byte = byte.wrapping_mul(31).wrapping_add(7);
+        }
+        fs::write(&path, &bytes).unwrap();
+        match Database::open(&path, &Limits::default()) {
+            Ok(database) => match load(Source::Files(&database), &Limits::default()) {
+                Ok(catalog) if catalog.is_valid() => sound += 1,
+                _ => broken += 1,
+            },
+            Err(_) => broken += 1,
+        }
+    }
+    assert!(broken > 20 && sound > 20, "{broken} broken, {sound} sound");
+}
+
+#[test]
+fn a_database_has_bounds() {
+    let place = Place::new();
+    let path = place.database(&format!(
+        "{TABLES}{TIDE}
+        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+            INSERT INTO channel_entry SELECT i, 'stable', 'tide', 'b' || i, NULL, 0 FROM n;
+        UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob(100000)) || '\"}}';"
+    ));
+    let small = |limits: Limits| match Database::open(&path, &limits).unwrap_err() {
+        Error::TooLarge { unit, .. } => unit,
+        error => panic!("{error}"),
+    };
+    let limits = Limits::default();
+    assert_eq!(
+        small(Limits {
+            documents: 1000,
+            ..limits
+        }),
+        "channel entries"
+    );
+    assert_eq!(
+        small(Limits {
+            total: 1000,
+            ..limits
+        }),
+        "bytes"
+    );
+    let limits = Limits {
+        document: 50_000,
+        ..limits
+    };
+    let database = Database::open(&path, &limits).unwrap();
+    let catalog = load(Source::Files(&database), &limits).unwrap();
+    assert!(!catalog.is_valid());
+    let text = catalog.findings[0].to_string();
+    assert!(
+        text.contains("too big") || text.contains("larger than the limit"),
+        "{text}"
+    );
+}
