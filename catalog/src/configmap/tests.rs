@@ -1,0 +1,310 @@
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::json;
+
+use super::*;
+use crate::{Source, load};
+
+mod hostile;
+
+const CRD: &str = r"
+- apiVersion: apiextensions.k8s.io/v1
+  kind: CustomResourceDefinition
+  metadata: {name: tides.sea.example.com}
+  spec:
+    group: sea.example.com
+    names: {kind: Tide, plural: tides}
+    scope: Namespaced
+    versions: [{name: v1, served: true, storage: true}, {name: v2, served: true, storage: false}]
+";
+
+fn csv(name: &str, version: &str, more: &str) -> String {
+    format!(
+        r"
+- metadata:
+    name: {name}
+    annotations: {{olm.skipRange: '<{version}'}}
+  spec:
+    version: {version}
+    customresourcedefinitions:
+      owned: [{{name: tides.sea.example.com, version: v1, kind: Tide}}]
+      required: [{{name: moons.sky.example.com, version: v1, kind: Moon}}]
+{more}"
+    )
+}
+
+fn data(crds: &str, csvs: &str, packages: &str) -> BTreeMap<String, String> {
+    let all = [(CRDS, crds), (CSVS, csvs), (PACKAGES, packages)];
+    all.map(|(key, text)| (key.to_owned(), text.to_owned()))
+        .into()
+}
+
+fn three() -> BTreeMap<String, String> {
+    let csvs = [
+        csv("tide.v1", "1.0.0", ""),
+        csv(
+            "tide.v2",
+            "2.0.0",
+            "    replaces: tide.v1\n    icon: [{base64data: AAAA, mediatype: image/png}]\n",
+        ),
+        csv(
+            "tide.v3",
+            "3.0.0",
+            "    replaces: tide.v2\n    skips: [tide.v2-bad]\n",
+        ),
+        csv("other.v1", "1.0.0", ""),
+    ];
+    let packages = r"
+- packageName: tide
+  defaultChannel: stable
+  channels: [{name: stable, currentCSV: tide.v2}, {name: fast, currentCSV: tide.v3}]
+- packageName: lost
+  channels: [{name: only, currentCSV: nobody}]
+";
+    data(CRD, &csvs.concat(), packages)
+}
+
+fn text_of(map: &ConfigMap, path: &str) -> String {
+    let mut text = String::new();
+    map.open(path).unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn three_lists_are_a_catalog_of_bundles_that_carry_their_manifests() {
+    let map = ConfigMap::read(&three(), &Limits::default()).unwrap();
+    assert_eq!(
+        map.left_out(),
+        [
+            "channel \"only\" of package \"lost\" is left out: its currentCSV \"nobody\" is not among the clusterServiceVersions",
+            "ClusterServiceVersion \"other.v1\" is left out: no channel leads to it, by currentCSV, replaces or skips",
+        ]
+    );
+    let blobs: Vec<Value> = text_of(&map, "tide.json")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        blobs[0],
+        json!({
+            "schema": "olm.package", "name": "tide", "defaultChannel": "stable",
+            "icon": {"base64data": "AAAA", "mediatype": "image/png"},
+        })
+    );
+    let one = json!({"name": "tide.v1", "skipRange": "<1.0.0"});
+    let two = json!({"name": "tide.v2", "replaces": "tide.v1", "skipRange": "<2.0.0"});
+    let three = json!({"name": "tide.v3", "replaces": "tide.v2", "skips": ["tide.v2-bad"], "skipRange": "<3.0.0"});
+    let channel = |name: &str, entries: Value| json!({"schema": "olm.channel", "package": "tide", "name": name, "entries": entries});
+    assert_eq!(blobs[1], channel("fast", json!([three, two, one])));
+    assert_eq!(blobs[2], channel("stable", json!([two, one])));
+    assert_eq!(blobs.len(), 6);
+    let bundle = &blobs[3];
+    assert_eq!(
+        (&bundle["name"], &bundle["image"]),
+        (&json!("tide.v1"), &json!(""))
+    );
+    let properties = bundle["properties"].as_array().unwrap();
+    let types: Vec<&str> = properties
+        .iter()
+        .filter_map(|it| it["type"].as_str())
+        .collect();
+    assert_eq!(
+        types,
+        [
+            // One for each version of the definition, whichever the bundle names.
+            "olm.gvk",
+            "olm.gvk",
+            "olm.gvk.required",
+            "olm.package",
+            "olm.bundle.object",
+            "olm.bundle.object"
+        ]
+    );
+    assert_eq!(
+        properties[0]["value"],
+        json!({"group": "sea.example.com", "kind": "Tide", "version": "v1"})
+    );
+    assert_eq!(
+        properties[3]["value"],
+        json!({"packageName": "tide", "version": "1.0.0"})
+    );
+    let mut kinds: Vec<String> = properties[4..]
+        .iter()
+        .map(|it| {
+            let data = STANDARD
+                .decode(it["value"]["data"].as_str().unwrap())
+                .unwrap();
+            let object: Value = serde_json::from_slice(&data).unwrap();
+            object["kind"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    kinds.sort();
+    assert_eq!(kinds, ["ClusterServiceVersion", "CustomResourceDefinition"]);
+
+    let read = load(Source::Files(&map), &Limits::default()).unwrap();
+    assert_eq!(read.packages.keys().collect::<Vec<_>>(), ["tide"]);
+    let missing = map.open("nobody.json").err().map(|it| it.kind());
+    assert_eq!(missing, Some(io::ErrorKind::NotFound));
+}
+
+#[test]
+fn what_is_no_catalog_is_refused_in_words_that_help() {
+    let twice = format!("{CRD}{}", CRD.replace("tides.sea", "again.sea"));
+    let mut missing = three();
+    missing.remove(CSVS);
+    for (data, problem) in [
+        (
+            missing,
+            "couldn't find expected key clusterServiceVersions in configmap",
+        ),
+        (
+            data("a: [", "", ""),
+            "the text of key customResourceDefinitions cannot be read",
+        ),
+        (
+            data("", "kind: List", ""),
+            "the text of key clusterServiceVersions is no list; write a list of ClusterService",
+        ),
+        (
+            data("", "", "[tide]"),
+            "the text of key packages is a list of something else",
+        ),
+        (data("", "[]\n---\n[]", ""), "several documents"),
+        (
+            data(&twice, "", ""),
+            "can't add the same CRD twice in one configmap: sea.example.com/v1/Tide/tides",
+        ),
+    ] {
+        let error = ConfigMap::read(&data, &Limits::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(problem), "{error}, not {problem}");
+    }
+    let empty = ConfigMap::read(&data("", "", ""), &Limits::default()).unwrap();
+    assert!(empty.paths().is_empty() && empty.left_out().is_empty());
+}
+
+#[test]
+fn what_is_odd_in_it_does_no_harm() {
+    let circle = [
+        csv("a", "1.0.0", "    replaces: b\n"),
+        csv("b", "2.0.0", "    replaces: a\n"),
+        csv("b", "3.0.0", ""),
+        "- spec: {}\n".to_owned(),
+        "- {metadata: {name: c}, spec: {version: 1, replaces: [a], skips: x, icon: [{base64data: '!'}]}}\n".to_owned(),
+    ];
+    let packages = r"
+- packageName: p
+  channels: [{name: one, currentCSV: b}]
+- packageName: p
+- {}
+- packageName: ../q
+  channels: [{name: one, currentCSV: c}, 7, {name: two}]
+- packageName: r
+  channels: x
+";
+    let map = ConfigMap::read(&data("", &circle.concat(), packages), &Limits::default()).unwrap();
+    assert_eq!(map.left_out().len(), 6, "{:?}", map.left_out());
+    assert_eq!(map.paths(), ["../q.json", "p.json", "r.json"]);
+    // The definition that it owns is nowhere: it is told, and the other packages are there.
+    let mut text = String::new();
+    let error = map
+        .open("p.json")
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("couldn't find sea.example.com/v1/Tide"),
+        "{error}"
+    );
+    assert!(text.contains("\"defaultChannel\":\"one\""), "{text}");
+    let read = load(Source::Files(&map), &Limits::default()).unwrap();
+    assert!(read.packages.is_empty());
+    assert!(!read.findings.is_empty());
+}
+
+/// As in the tables that OLM made of ConfigMaps: what a bundle of the channel skips is in the channel, if it is there.
+#[test]
+fn what_is_skipped_is_in_the_channel_if_it_is_there() {
+    let csvs = [
+        csv("a.v1", "1.0.0", ""),
+        csv("a.v2", "2.0.0", "    replaces: a.v1\n    skips: [a.v0]\n"),
+        csv(
+            "a.v3",
+            "3.0.0",
+            "    replaces: a.v1\n    skips: [a.v2, a.v1, a.v9]\n",
+        ),
+        csv("b.v1", "1.0.0", "    skips: [a.v3]\n"),
+    ];
+    let packages = "- {packageName: a, channels: [{name: c, currentCSV: a.v3}]}\n";
+    let map = ConfigMap::read(&data(CRD, &csvs.concat(), packages), &Limits::default()).unwrap();
+    let text = text_of(&map, "a.json");
+    let channel: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
+    assert_eq!(
+        channel["entries"],
+        json!([
+            {"name": "a.v3", "replaces": "a.v1", "skips": ["a.v2", "a.v1", "a.v9"], "skipRange": "<3.0.0"},
+            {"name": "a.v1", "skipRange": "<1.0.0"},
+            {"name": "a.v2", "skipRange": "<2.0.0"},
+        ])
+    );
+    assert_eq!(text.lines().count(), 5);
+    assert_eq!(map.left_out().len(), 1, "{:?}", map.left_out());
+    assert!(map.left_out()[0].contains("\"b.v1\""));
+    let read = load(Source::Files(&map), &Limits::default()).unwrap();
+    assert!(
+        read.is_valid() && read.findings.is_empty(),
+        "{:?}",
+        read.findings
+    );
+    assert_eq!(read.packages["a"].channels["c"].entries.len(), 3);
+}
+
+#[derive(Debug)]
+struct Folder(BTreeMap<String, String>);
+
+impl Files for Folder {
+    fn paths(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
+
+    fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>> {
+        Ok(Box::new(self.0[path].as_bytes()))
+    }
+}
+
+#[test]
+fn a_mounted_config_map_is_one() {
+    let mut folder = Folder(three());
+    folder.0.insert("readme".to_owned(), "no matter".to_owned());
+    let map = ConfigMap::mounted(&folder, &Limits::default()).unwrap();
+    assert_eq!(map.unwrap().paths(), ["lost.json", "tide.json"]);
+    folder.0.insert(PACKAGES.to_owned(), "7".to_owned());
+    let error = ConfigMap::mounted(&folder, &Limits::default()).unwrap_err();
+    assert!(error.to_string().contains("no list"), "{error}");
+    folder.0.remove(PACKAGES);
+    assert!(
+        ConfigMap::mounted(&folder, &Limits::default())
+            .unwrap()
+            .is_none()
+    );
+}
+
+/// What is cut off could be read as a smaller catalog.
+#[test]
+fn a_key_is_read_whole_or_not_at_all() {
+    let folder = Folder(three());
+    let longest = folder.0.values().map(String::len).max().unwrap();
+    let limits = |document| Limits {
+        document,
+        ..Limits::default()
+    };
+    assert!(ConfigMap::mounted(&folder, &limits(longest)).is_ok());
+    let error = ConfigMap::mounted(&folder, &limits(longest - 1)).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains(&format!("more than {} bytes in one key", longest - 1)),
+        "{said}"
+    );
+}
