@@ -1,5 +1,6 @@
 //! Properties: what each type must look like, and what of it counts.
 
+mod cel;
 mod constraint;
 
 use std::borrow::Cow;
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// What the properties of a bundle say.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// Each `olm.package`.
     pub packages: Vec<Identity>,
@@ -47,7 +48,7 @@ enum Described {
 }
 
 /// A property `olm.package`.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The name of the package.
     pub package: String,

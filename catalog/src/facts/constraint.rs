@@ -2,6 +2,7 @@
 
 use manifests::range::Range;
 
+use super::cel;
 use crate::{json::Node, shape};
 
 /// What OLM's library takes.
@@ -10,8 +11,8 @@ const SIZE: usize = 2 << 16;
 /// The kinds that a constraint may be of.
 const KINDS: [&str; 6] = ["cel", "package", "gvk", "all", "any", "not"];
 
-/// Whether OLM could read it: fields that there are, one kind for each, ranges that are ranges. What its CEL says is
-/// left to OLM.
+/// Whether OLM could read it: fields that there are, one kind for each, ranges that are ranges, CEL that compiles and
+/// gives a boolean.
 ///
 /// # Errors
 /// What is wrong, in OLM's words where it has any.
@@ -45,6 +46,7 @@ fn one_kind(value: Node<'_>) -> Result<(), String> {
     let is_empty = |field| shape::borrowed(*inner, field).is_empty();
     match *kind {
         "cel" if is_empty("rule") => Err("the CEL expression is missing".to_owned()),
+        "cel" => cel::check(&shape::borrowed(*inner, "rule")),
         "package" if is_empty("packageName") => Err("the package has no name".to_owned()),
         "package" => {
             let range = Range::parse(&shape::borrowed(*inner, "versionRange"));
