@@ -1,0 +1,98 @@
+use super::*;
+use crate::render::Format;
+
+#[test]
+fn an_icon_is_known_by_its_first_bytes() {
+    for (bytes, expected) in [
+        (&b"\x89PNG\r\n\x1a\n"[..], Some("image/png")),
+        (b"\xff\xd8\xff\xe0", Some("image/jpeg")),
+        (b"GIF89a", Some("image/gif")),
+        (b"RIFF\0\0\0\0WEBPVP8 ", Some("image/webp")),
+        (b"RIFF\0\0\0\0WAVE", None),
+        (b"<svg/>", Some("image/svg+xml")),
+        (
+            b"\xef\xbb\xbf<?xml version=\"1.0\"?>\n<!-- tide -->\n<svg/>",
+            Some("image/svg+xml"),
+        ),
+        (
+            b"<!DOCTYPE svg [ <!ENTITY a \"b\"> <!ENTITY c \"d\"> ]>\n<svg/>",
+            Some("image/svg+xml"),
+        ),
+        (b"<html><svg/></html>", None),
+        (b"<!DOCTYPE html><html><svg/></html>", None),
+        (b"<!-- ", None),
+        (b"tide", None),
+        (b"", None),
+    ] {
+        assert_eq!(media_type(bytes), expected, "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_package_is_a_blob() {
+    let rendered = package(Package {
+        name: "tide",
+        icon: Some(b"<svg/>"),
+        ..Package::default()
+    });
+    let mut out = Vec::new();
+    rendered.unwrap().write(Format::Yaml, &mut out).unwrap();
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        "---\ndefaultChannel: \"\"\nicon:\n  base64data: PHN2Zy8+\n  mediatype: image/svg+xml\nname: tide\n\
+         schema: olm.package\n"
+    );
+    for name in ["", "Tide", "a.b", "a b", &"a".repeat(64)] {
+        let none = package(Package {
+            name,
+            ..Package::default()
+        });
+        assert!(matches!(none, Err(Error::Name { .. })), "{name}");
+    }
+}
+
+#[test]
+fn no_text_becomes_an_instruction() {
+    let labels = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    let none = BTreeMap::new();
+    let good = Dockerfile {
+        folder: "catalog",
+        base: SCRATCH,
+        builder: OPM,
+        labels: &labels("a", "b c 'd'"),
+    };
+    let text = good.text().unwrap();
+    assert!(
+        text.ends_with("=/configs\nLABEL \"a\"=\"b c 'd'\"\n"),
+        "{text}"
+    );
+    assert!(!text.contains("ENTRYPOINT"), "{text}");
+    for folder in ["", "a b", "a\nRUN x", "a*", "$HOME", "-f", "a\"b"] {
+        let bad = Dockerfile {
+            folder,
+            ..good.clone()
+        };
+        assert!(matches!(bad.text(), Err(Error::Folder(_))), "{folder:?}");
+    }
+    for image in ["", "a b", "x as y", "a\nRUN x", "--platform=x y", "$X"] {
+        for (base, builder) in [(image, OPM), (OPM, image)] {
+            let bad = Dockerfile {
+                base,
+                builder,
+                labels: &none,
+                ..good.clone()
+            };
+            assert!(matches!(bad.text(), Err(Error::Image { .. })), "{image:?}");
+        }
+    }
+    for (key, value) in [("", "a"), ("a\"", "b"), ("a", "b\nRUN x"), ("a", "b\\")] {
+        let bad = Dockerfile {
+            labels: &labels(key, value),
+            ..good.clone()
+        };
+        assert!(
+            matches!(bad.text(), Err(Error::Label(_))),
+            "{key:?} {value:?}"
+        );
+    }
+}

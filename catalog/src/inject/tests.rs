@@ -1,0 +1,483 @@
+use std::collections::BTreeMap;
+
+use manifests::content::{self, Builder};
+
+use super::{
+    history::{Damaged, History, INDEX_IMAGE, INJECTED_BUNDLES, Injected, Mode},
+    *,
+};
+
+const PLACE: Place<'_> = Place {
+    package: "tide",
+    channel: "alpha",
+};
+
+fn files(all: &[(&str, String)]) -> Content {
+    let mut files = Builder::new(content::Limits::default());
+    for (path, text) in all {
+        files.add(path, 0o644, &mut text.as_bytes()).unwrap();
+    }
+    files.finish()
+}
+
+/// A bundle of a package in a version.
+fn of(package: &str, version: &str) -> Bundle {
+    let csv = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": format!("{package}.v{version}")},
+        "spec": {"version": version, "install": {"strategy": "deployment", "spec": {"deployments": []}}},
+    });
+    let annotations = json!({"annotations": {
+        "operators.operatorframework.io.bundle.package.v1": package,
+        "operators.operatorframework.io.bundle.channels.v1": "other",
+    }});
+    let content = files(&[
+        ("manifests/csv.json", csv.to_string()),
+        ("metadata/annotations.yaml", annotations.to_string()),
+    ]);
+    let image = format!("example.com/{package}:v{version}");
+    Bundle::read(&content, &image, Level::None, |_| {}).unwrap()
+}
+
+fn bundle(version: &str) -> Bundle {
+    of("tide", version)
+}
+
+fn index(blobs: &[Value]) -> Index<'static> {
+    let text: Vec<String> = blobs.iter().map(Value::to_string).collect();
+    let mut render = Render::new(Level::None);
+    let content = files(&[("catalog.json", text.concat())]);
+    let read = render.catalog(Source::Content(&content), &Limits::default());
+    read.unwrap();
+    Index {
+        name: "example.com/index:v1",
+        rendered: render.finish(),
+    }
+}
+
+fn package(name: &str, channel: &str) -> Value {
+    json!({"schema": "olm.package", "name": name, "defaultChannel": channel})
+}
+
+fn channel(name: &str, entries: &Value) -> Value {
+    json!({"schema": "olm.channel", "package": "tide", "name": name, "entries": entries})
+}
+
+fn blob(package: &str, version: &str) -> Value {
+    json!({
+        "schema": "olm.bundle", "package": package, "name": format!("{package}.v{version}"),
+        "image": format!("example.com/{package}:v{version}"),
+        "properties": [{"type": "olm.package", "value": {"packageName": package, "version": version}}],
+    })
+}
+
+fn try_compose<'i>(
+    index: impl Into<Option<Index<'i>>>,
+    form: Form,
+    bundles: Vec<Bundle>,
+) -> Result<Composed, Error> {
+    compose(index.into(), PLACE, form, bundles, &Limits::default())
+}
+
+/// `name<replaces`, in the order of the entries.
+fn graph(composed: &Composed, channel: &str) -> Vec<String> {
+    let channel = &composed.catalog.packages["tide"].channels[channel];
+    let entries = channel.entries.iter();
+    entries
+        .map(|it| match &it.replaces {
+            Some(before) => format!("{}<{before}", it.name),
+            None => it.name.clone(),
+        })
+        .collect()
+}
+
+#[test]
+fn without_an_index_the_bundles_are_the_catalog() {
+    for form in [Form::Run, Form::Upgrade] {
+        let composed = try_compose(None, form, vec![bundle("0.0.1")]).unwrap();
+        assert_eq!(composed.warnings, Vec::<String>::new());
+        let documents: Vec<String> = composed.documents().map(Result::unwrap).collect();
+        assert_eq!(documents.len(), 3);
+        assert_eq!(
+            documents[..2].join("---\n"),
+            "defaultChannel: alpha\nname: tide\nschema: olm.package\n---\n\
+             entries:\n- name: tide.v0.0.1\nname: alpha\npackage: tide\nschema: olm.channel\n"
+        );
+        assert!(documents[2].contains("image: example.com/tide:v0.0.1\n"));
+    }
+}
+
+#[test]
+fn bundles_are_one_line_in_their_order() {
+    let bundles = ["0.0.1", "0.0.2", "0.0.10", "0.0.9"].map(bundle).into();
+    let composed = try_compose(None, Form::Upgrade, bundles).unwrap();
+    assert_eq!(
+        graph(&composed, "alpha"),
+        [
+            "tide.v0.0.1",
+            "tide.v0.0.2<tide.v0.0.1",
+            "tide.v0.0.10<tide.v0.0.2",
+            "tide.v0.0.9<tide.v0.0.10"
+        ]
+    );
+}
+
+#[test]
+fn everything_in_the_index_stays() {
+    let blobs = [
+        package("tide", "stable"),
+        channel("stable", &json!([{"name": "tide.v0.0.1"}])),
+        channel(
+            "alpha",
+            &json!([
+                {"name": "tide.v0.0.2", "replaces": "tide.v0.0.1", "skipRange": "<0.0.2", "skips": ["tide.v0.0.0"]},
+                {"name": "tide.v0.0.1"},
+            ]),
+        ),
+        blob("tide", "0.0.1"),
+        blob("tide", "0.0.2"),
+        json!({
+            "schema": "olm.deprecations", "package": "tide",
+            "entries": [{"reference": {"schema": "olm.channel", "name": "stable"}, "message": "old"}],
+        }),
+        package("other", "only"),
+        json!({"schema": "olm.channel", "package": "other", "name": "only", "entries": [{"name": "other.v1.0.0"}]}),
+        blob("other", "1.0.0"),
+        json!({"schema": "example.com/other", "package": "tide", "kept": [1, 2]}),
+        json!({"schema": "example.com/other", "kept": true}),
+    ];
+    let composed = try_compose(
+        index(&blobs),
+        Form::Upgrade,
+        vec![bundle("0.0.3"), bundle("0.0.4")],
+    )
+    .unwrap();
+    let mut text = Vec::new();
+    composed.rendered.write(Format::Json, &mut text).unwrap();
+    let documents = serde_json::Deserializer::from_slice(&text).into_iter::<Value>();
+    let documents: Vec<Value> = documents.map(Result::unwrap).collect();
+    for blob in &blobs {
+        let is_changed = blob["name"] == "alpha";
+        assert_eq!(documents.contains(blob), !is_changed, "{blob}");
+    }
+    assert_eq!(documents.len(), blobs.len() + 2);
+    assert_eq!(
+        documents.iter().find(|it| it["name"] == "alpha").unwrap(),
+        &channel(
+            "alpha",
+            &json!([
+                {"name": "tide.v0.0.2", "replaces": "tide.v0.0.1", "skipRange": "<0.0.2", "skips": ["tide.v0.0.0"]},
+                {"name": "tide.v0.0.1"},
+                {"name": "tide.v0.0.3", "replaces": "tide.v0.0.2"},
+                {"name": "tide.v0.0.4", "replaces": "tide.v0.0.3"},
+            ]),
+        )
+    );
+    let found = &composed.catalog.packages["tide"];
+    assert_eq!(found.default_channel, "stable");
+}
+
+/// The tag of an index may be pushed again, with what was tried beside it.
+#[test]
+fn what_an_index_has_come_to_have_is_its_own() {
+    let before = package("tide", "alpha");
+    for (entries, of_index, expected) in [
+        // In the channel, or in another one.
+        (
+            json!([{"name": "tide.v0.0.1"}, {"name": "tide.v0.0.2", "replaces": "tide.v0.0.1"}]),
+            vec!["0.0.1", "0.0.2"],
+            [
+                "tide.v0.0.1",
+                "tide.v0.0.2<tide.v0.0.1",
+                "tide.v0.0.3<tide.v0.0.2",
+            ],
+        ),
+        (
+            json!([{"name": "tide.v0.0.1"}]),
+            vec!["0.0.1", "0.0.2"],
+            [
+                "tide.v0.0.1",
+                "tide.v0.0.2<tide.v0.0.1",
+                "tide.v0.0.3<tide.v0.0.2",
+            ],
+        ),
+        // It has gone on without us.
+        (
+            json!([{"name": "tide.v0.0.2"}, {"name": "tide.v0.1.0", "replaces": "tide.v0.0.2"}]),
+            vec!["0.0.2", "0.1.0"],
+            [
+                "tide.v0.0.2",
+                "tide.v0.1.0<tide.v0.0.2",
+                "tide.v0.0.3<tide.v0.1.0",
+            ],
+        ),
+    ] {
+        let mut blobs = vec![before.clone(), channel("alpha", &entries)];
+        if entries.as_array().unwrap().len() == 1 {
+            blobs.push(channel("other", &json!([{"name": "tide.v0.0.2"}])));
+        }
+        blobs.extend(of_index.iter().map(|it| blob("tide", it)));
+        let bundles = vec![bundle("0.0.2"), bundle("0.0.3")];
+        let composed = try_compose(index(&blobs), Form::Upgrade, bundles).unwrap();
+        assert_eq!(graph(&composed, "alpha"), expected);
+        let bundles = composed
+            .rendered
+            .blobs
+            .iter()
+            .filter(|it| it.class == Class::Bundle);
+        assert_eq!(bundles.count(), of_index.len() + 1);
+        assert_eq!(
+            composed.warnings,
+            [
+                "the index example.com/index:v1 has bundles by now that were injected before, and they are taken from it: \
+                 tide.v0.0.2"
+            ]
+        );
+    }
+}
+
+#[test]
+fn the_head_is_what_no_other_replaces() {
+    let entry = |name: &str, replaces: &str, skips: &[&str]| {
+        json!({
+            "name": format!("tide.v{name}"),
+            "replaces": (!replaces.is_empty()).then(|| format!("tide.v{replaces}")),
+            "skips": skips.iter().map(|it| format!("tide.v{it}")).collect::<Vec<_>>(),
+        })
+    };
+    for (entries, expected) in [
+        (vec![], Ok(None)),
+        (vec![entry("1", "", &[])], Ok(Some("tide.v1"))),
+        (
+            vec![entry("2", "1", &[]), entry("1", "", &[])],
+            Ok(Some("tide.v2")),
+        ),
+        (vec![entry("2", "9", &[])], Ok(Some("tide.v2"))),
+        // What is skipped is never installed, so that only one is left.
+        (
+            vec![
+                entry("3", "1", &["2"]),
+                entry("2", "1", &[]),
+                entry("1", "", &[]),
+            ],
+            Ok(Some("tide.v3")),
+        ),
+        (
+            vec![
+                entry("3", "1", &[]),
+                entry("2", "1", &[]),
+                entry("1", "", &[]),
+            ],
+            Err(
+                "multiple channel heads found in channel \"alpha\" of package \"tide\": tide.v2, tide.v3; ",
+            ),
+        ),
+        (
+            vec![entry("1", "2", &[]), entry("2", "1", &[])],
+            Err("no channel head found"),
+        ),
+    ] {
+        match (head(&entries, PLACE), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{entries:?}"),
+            (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error}"),
+            (found, expected) => panic!("{found:?}, not {expected:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_there_already_is_told() {
+    let run = |form, blobs: &[Value], bundles| {
+        try_compose(index(blobs), form, bundles)
+            .unwrap_err()
+            .to_string()
+    };
+    let blobs = [
+        package("tide", "alpha"),
+        channel("alpha", &json!([{"name": "tide.v0.0.1"}])),
+        blob("tide", "0.0.1"),
+    ];
+    for (form, bundles, expected) in [
+        (
+            Form::Run,
+            vec![bundle("0.0.1")],
+            "bundle \"tide.v0.0.1\" already exists in the index image: example.com/index:v1; ",
+        ),
+        (
+            Form::Run,
+            vec![bundle("0.0.2")],
+            "channel \"alpha\" already exists in the index image: example.com/index:v1; ",
+        ),
+        (
+            Form::Upgrade,
+            vec![bundle("0.0.2"), bundle("0.0.1")],
+            "bundle \"tide.v0.0.1\" already exists in the Index Image \"example.com/index:v1\"; ",
+        ),
+        (
+            Form::Upgrade,
+            vec![bundle("0.0.2"), bundle("0.0.2")],
+            "bundle \"tide.v0.0.2\" is there twice, as example.com/tide:v0.0.2 and as example.com/tide:v0.0.2; ",
+        ),
+        (
+            Form::Upgrade,
+            vec![of("other", "0.0.2")],
+            "bundle \"other.v0.0.2\" (example.com/other:v0.0.2) belongs to package \"other\" and not to \"tide\"; ",
+        ),
+        (Form::Upgrade, vec![], "there is no bundle to inject"),
+    ] {
+        let text = run(form, &blobs, bundles);
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
+
+#[test]
+fn the_result_is_checked_and_what_others_have_done_wrong_is_only_told() {
+    // Two bundles of one version.
+    let mut second = blob("tide", "0.0.2");
+    second["name"] = json!("tide.v0.0.2-again");
+    let blobs = [
+        package("tide", "alpha"),
+        channel("alpha", &json!([{"name": "tide.v0.0.2-again"}])),
+        second,
+    ];
+    let error = try_compose(index(&blobs), Form::Upgrade, vec![bundle("0.0.2")]).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("duplicate versions found in bundles: [{0.0.2:"),
+        "{text}"
+    );
+    // Nothing in the other package.
+    let composed = try_compose(
+        index(&[package("other", "stable")]),
+        Form::Run,
+        vec![bundle("0.0.1")],
+    )
+    .unwrap();
+    assert_eq!(
+        composed.warnings,
+        ["the index has packages with errors, which some servers refuse to serve: other"]
+    );
+    let name = Place {
+        package: "Tide",
+        channel: "alpha",
+    };
+    let error = compose(
+        None,
+        name,
+        Form::Run,
+        vec![of("Tide", "0.0.1")],
+        &Limits::default(),
+    );
+    let text = error.unwrap_err().to_string();
+    assert!(text.starts_with("invalid package name \"Tide\""), "{text}");
+}
+
+#[test]
+fn a_history_is_read_as_it_was_written() {
+    let mut history = History {
+        index: Some("example.com/index:v1".to_owned()),
+        injected: Vec::new(),
+    };
+    history.push("example.com/tide:v1", None);
+    history.push(
+        "example.com/tide@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        Some(Mode::Semver),
+    );
+    let written = history.annotations();
+    assert!(written[INJECTED_BUNDLES].starts_with(
+        r#"[{"imageTag":"example.com/tide:v1","mode":"replaces"},{"imageTag":"example.com/tide@sha256:"#
+    ));
+    assert_eq!(History::read(&written), Ok(history));
+    // What stands for no index is none, and has the other mode.
+    let mut none = History::default();
+    none.push("example.com/tide:v1", None);
+    let written = none.annotations();
+    assert_eq!(written[INDEX_IMAGE], DEFAULT_INDEX);
+    assert!(written[INJECTED_BUNDLES].contains("semver"));
+    assert_eq!(History::read(&written), Ok(none));
+    assert_eq!(History::read(&BTreeMap::new()), Ok(History::default()));
+}
+
+#[test]
+fn a_damaged_history_is_told_with_what_to_do() {
+    let read =
+        |key: &str, text: &str| History::read(&BTreeMap::from([(key.to_owned(), text.to_owned())]));
+    let one = |mode| {
+        vec![Injected {
+            image_tag: "a.io/b".to_owned(),
+            mode,
+        }]
+    };
+    for (text, expected) in [
+        (r#"[{"imageTag":"a.io/b"}]"#, one(Mode::Semver)),
+        (
+            r#"[{"imageTag":"a.io/b","mode":"replaces","later":1}]"#,
+            one(Mode::Replaces),
+        ),
+        (" ", vec![]),
+        ("null", vec![]),
+        ("[]", vec![]),
+    ] {
+        assert_eq!(read(INJECTED_BUNDLES, text).unwrap().injected, expected);
+    }
+    let many: Vec<String> = (0..501)
+        .map(|at| format!(r#"{{"imageTag":"a.io/b:{at}"}}"#))
+        .collect();
+    let many = format!("[{}]", many.join(","));
+    let enormous = format!(
+        r#"[{{"imageTag":"a.io/b","mode":"{}"}}]"#,
+        "x".repeat(200_000)
+    );
+    for (key, text, part) in [
+        (INJECTED_BUNDLES, "[{", "it is no list of bundles"),
+        (
+            INJECTED_BUNDLES,
+            r#"{"imageTag":"a.io/b"}"#,
+            "it is no list of bundles",
+        ),
+        (
+            INJECTED_BUNDLES,
+            r#"[{"imageTag":3}]"#,
+            "it is no list of bundles",
+        ),
+        (
+            INJECTED_BUNDLES,
+            r#"[{"imageTag":"a.io/b","mode":"x"}]"#,
+            "it is no list of bundles",
+        ),
+        (INJECTED_BUNDLES, r#"[{"imageTag":"A B"}]"#, "A B"),
+        (INJECTED_BUNDLES, r#"[{"imageTag":""}]"#, "is damaged"),
+        (
+            INJECTED_BUNDLES,
+            r#"[{"imageTag":"a.io/b"},{"imageTag":"a.io/b"}]"#,
+            "a.io/b is there twice",
+        ),
+        (INJECTED_BUNDLES, &many, "more than 500"),
+        (INJECTED_BUNDLES, &enormous, "it is no list of bundles"),
+        (INDEX_IMAGE, "not an image", "not an image"),
+    ] {
+        let error: Damaged = read(key, text).unwrap_err();
+        let told = error.to_string();
+        assert!(
+            told.starts_with(&format!("annotation {key} is damaged: "))
+                && told.contains(part)
+                && told.contains("; write the ")
+                // What that would mean, only who reads it knows.
+                && told.contains("remove the annotation") == (key == INDEX_IMAGE)
+                && told.len() < 1000,
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn an_index_tells_the_default_channel_of_its_packages() {
+    let index = index(&[package("other", "fast"), package("tide", "stable")]);
+    for (package, expected) in [
+        ("tide", Some("stable")),
+        ("other", Some("fast")),
+        ("nobody", None),
+    ] {
+        assert_eq!(index.default_channel(package).as_deref(), expected);
+    }
+}
