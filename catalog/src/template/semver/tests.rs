@@ -1,0 +1,251 @@
+use std::fmt::Write as _;
+
+use super::*;
+
+const MINOR: Channels = Channels {
+    major: false,
+    minor: true,
+    preferred: Stream::Minor,
+};
+const MAJOR: Channels = Channels {
+    major: true,
+    minor: false,
+    preferred: Stream::Major,
+};
+const BOTH: Channels = Channels {
+    major: true,
+    minor: true,
+    preferred: Stream::Minor,
+};
+
+/// Versions, separated by spaces; a bundle is called like its version.
+fn listed(versions: &str) -> Vec<Listed> {
+    let listed = versions.split_whitespace().map(|version| Listed {
+        name: version.to_owned(),
+        version: version.parse().unwrap(),
+    });
+    let mut listed: Vec<_> = listed.collect();
+    listed.sort_by(|a, b| a.version.cmp_precedence(&b.version));
+    listed
+}
+
+/// The default channel, and a line for each channel: `1.0.0 | 1.1.0 > 1.0.0 - 0.9.0` replaces the first and skips the
+/// second one.
+fn drawn(lists: [&str; 3], wanted: Channels) -> (String, Vec<String>) {
+    let lists = lists.map(listed);
+    let (default, channels) = graph("tide", &lists, wanted).unwrap();
+    let lines = channels.iter().map(|channel| {
+        assert_eq!(channel.package, "tide");
+        let entries = channel.entries.iter().flatten().map(|entry| {
+            assert_eq!(entry.skip_range, None);
+            let mut text = entry.name.clone();
+            if let Some(replaces) = &entry.replaces {
+                write!(text, " > {replaces}").unwrap();
+            }
+            if !entry.skips.is_empty() {
+                write!(text, " - {}", entry.skips.join(" ")).unwrap();
+            }
+            text
+        });
+        let entries: Vec<_> = entries.collect();
+        format!("{}: {}", channel.name, entries.join(" | "))
+    });
+    let lines = lines.collect();
+    (default, lines)
+}
+
+#[test]
+fn channels_follow_versions() {
+    type Row<'a> = ([&'a str; 3], Channels, &'a str, &'a [&'a str]);
+    let rows: &[Row<'_>] = &[
+        (
+            ["", "", "1.0.0"],
+            MINOR,
+            "stable-v1.0",
+            &["stable-v1.0: 1.0.0"],
+        ),
+        (
+            ["1.0.0", "", ""],
+            MAJOR,
+            "candidate-v1",
+            &["candidate-v1: 1.0.0"],
+        ),
+        // Within a minor version the last one skips the others, in the order of their names.
+        (
+            ["", "1.0.10 1.0.2 1.0.9", ""],
+            MINOR,
+            "fast-v1.0",
+            &["fast-v1.0: 1.0.2 | 1.0.9 | 1.0.10 - 1.0.2 1.0.9"],
+        ),
+        // The next minor version replaces the last one of that before, and skips all else; gaps do not count.
+        (
+            ["", "", "1.0.0 1.0.1 1.4.0 1.4.2 1.9.0"],
+            MINOR,
+            "stable-v1.9",
+            &[
+                "stable-v1.0: 1.0.0 | 1.0.1 - 1.0.0",
+                "stable-v1.4: 1.4.0 | 1.4.2 > 1.0.1 - 1.0.0 1.4.0",
+                "stable-v1.9: 1.9.0 > 1.4.2 - 1.0.0 1.0.1 1.4.0",
+            ],
+        ),
+        (
+            ["", "", "1.0.0 1.0.1 1.4.0 1.4.2 1.9.0"],
+            MAJOR,
+            "stable-v1",
+            &[
+                "stable-v1: 1.0.0 | 1.0.1 - 1.0.0 | 1.4.0 | 1.4.2 > 1.0.1 - 1.0.0 1.4.0 | 1.9.0 > 1.4.2 - 1.0.0 1.0.1 1.4.0",
+            ],
+        ),
+        // No edge leads from one major version to another.
+        (
+            ["", "", "0.9.0 1.0.0 1.1.0 2.0.0 10.0.0"],
+            MAJOR,
+            "stable-v10",
+            &[
+                "stable-v0: 0.9.0",
+                "stable-v1: 1.0.0 | 1.1.0 > 1.0.0",
+                "stable-v10: 10.0.0",
+                "stable-v2: 2.0.0",
+            ],
+        ),
+        // Pre-releases come before their release, and each identifier counts as what it is.
+        (
+            [
+                "1.0.0-rc.10 1.0.0 1.0.0-rc.9 1.0.0-alpha 1.1.0-rc.1",
+                "",
+                "",
+            ],
+            MINOR,
+            "candidate-v1.1",
+            &[
+                "candidate-v1.0: 1.0.0-alpha | 1.0.0-rc.9 | 1.0.0-rc.10 | 1.0.0 - 1.0.0-alpha 1.0.0-rc.10 1.0.0-rc.9",
+                "candidate-v1.1: 1.1.0-rc.1 > 1.0.0 - 1.0.0-alpha 1.0.0-rc.10 1.0.0-rc.9",
+            ],
+        ),
+        // Lists know nothing of one another; a bundle may be in several.
+        (
+            ["1.0.0 1.1.0 2.0.0", "1.0.0 1.1.0", "1.0.0"],
+            BOTH,
+            "stable-v1.0",
+            &[
+                "candidate-v1: 1.0.0 | 1.1.0 > 1.0.0",
+                "candidate-v1.0: 1.0.0",
+                "candidate-v1.1: 1.1.0 > 1.0.0",
+                "candidate-v2: 2.0.0",
+                "candidate-v2.0: 2.0.0",
+                "fast-v1: 1.0.0 | 1.1.0 > 1.0.0",
+                "fast-v1.0: 1.0.0",
+                "fast-v1.1: 1.1.0 > 1.0.0",
+                "stable-v1: 1.0.0",
+                "stable-v1.0: 1.0.0",
+            ],
+        ),
+        // Build metadata is a part of the name alone.
+        (
+            ["", "", "1.0.0+a 1.1.0+b"],
+            MINOR,
+            "stable-v1.1",
+            &["stable-v1.0: 1.0.0+a", "stable-v1.1: 1.1.0+b > 1.0.0+a"],
+        ),
+        (["", "", ""], BOTH, "", &[]),
+    ];
+    for (lists, wanted, default, channels) in rows {
+        let (found, lines) = drawn(*lists, *wanted);
+        assert_eq!(lines, *channels, "{lists:?}");
+        assert_eq!(found, *default, "{lists:?}");
+    }
+}
+
+#[test]
+fn the_default_channel_is_the_most_stable_one_that_begins_latest() {
+    let preferred = |preferred| Channels { preferred, ..BOTH };
+    for (lists, wanted, expected) in [
+        (["9.0.0", "8.0.0", "1.0.0"], MINOR, "stable-v1.0"),
+        (["9.0.0", "8.0.0", ""], MAJOR, "fast-v8"),
+        (
+            ["", "", "1.0.0 2.0.0"],
+            preferred(Stream::Major),
+            "stable-v2",
+        ),
+        (
+            ["", "", "1.0.0 2.0.0"],
+            preferred(Stream::Minor),
+            "stable-v2.0",
+        ),
+        // A channel counts by the version that it begins with, and a later minor version begins later than the major one.
+        (
+            ["", "", "1.0.0 1.1.0"],
+            preferred(Stream::Major),
+            "stable-v1.1",
+        ),
+        (
+            ["", "", "1.0.0 1.0.1"],
+            preferred(Stream::Major),
+            "stable-v1",
+        ),
+        // As in opm.
+        (["0.0.0", "", ""], MINOR, "candidate-v0.0"),
+        (["0.0.0-rc.1", "", ""], MINOR, ""),
+        (["", "0.0.0-rc.1", ""], MINOR, "fast-v0.0"),
+        (["0.0.0-rc.1 0.1.0", "", ""], MINOR, "candidate-v0.1"),
+    ] {
+        assert_eq!(drawn(lists, wanted).0, expected, "{lists:?} {wanted:?}");
+    }
+}
+
+#[test]
+fn what_is_generated_and_preferred_goes_together() {
+    for (major, minor, text, expected) in [
+        (false, false, "", Ok(MINOR)),
+        (false, true, "", Ok(MINOR)),
+        (true, false, "", Ok(MAJOR)),
+        (true, true, "", Ok(BOTH)),
+        (true, true, "minor", Ok(BOTH)),
+        (
+            true,
+            true,
+            "major",
+            Ok(Channels {
+                preferred: Stream::Major,
+                ..BOTH
+            }),
+        ),
+        (false, false, "minor", Ok(MINOR)),
+        (true, false, "major", Ok(MAJOR)),
+        (false, false, "major", Err("set GenerateMajorChannels")),
+        (true, false, "minor", Err("set GenerateMinorChannels")),
+        (
+            true,
+            true,
+            "Major",
+            Err("unknown DefaultChannelTypePreference \"Major\""),
+        ),
+    ] {
+        match (Channels::new(major, minor, text), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{major} {minor} {text}"),
+            (Err(found), Err(part)) => assert!(found.contains(part), "{found}"),
+            (found, _) => panic!("{major} {minor} {text}: {found:?}"),
+        }
+    }
+}
+
+#[test]
+fn versions_without_an_order_are_all_told() {
+    let told = |versions| conflicts(&listed(versions)).collect::<Vec<_>>();
+    assert!(told("1.0.0 1.0.1+a 1.0.2-rc.1 1.0.2").is_empty());
+    let told = told("1.0.0+a 1.0.0+b 1.1.0 2.0.0 2.0.0");
+    assert_eq!(told.len(), 3, "{told:#?}");
+    assert!(told[0].contains("1.0.0+a and 1.0.0+b, which cannot be ordered"));
+    assert!(told[1].contains("2.0.0 and 2.0.0"));
+    assert_eq!(told[2], "duplicate bundle name \"2.0.0\"");
+}
+
+#[test]
+fn edges_are_bounded() {
+    let mut left = 10;
+    let versions = listed("1.0.0 1.1.0 1.2.0 1.3.0 1.4.0");
+    assert!(edges(&versions, &mut left).is_ok());
+    assert_eq!(left, 0);
+    let error = edges(&versions, &mut left).unwrap_err().to_string();
+    assert!(error.contains("list fewer"), "{error}");
+}
