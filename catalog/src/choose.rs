@@ -1,17 +1,19 @@
 //! Which bundle of a package is to be installed, and why each other one is not. A plain function over values.
 //!
 //! Catalogs are asked by priority, then by name. With nothing installed, the first that has something to install in the
-//! channel decides; with something installed, the first that knows it. Then one edge of the channel is followed at a
-//! time: a bundle that replaces the installed one, skips it, or has it in its `skipRange`. Of several, releases come
-//! before pre-releases and higher versions before lower ones. Dependencies are not resolved: a bundle that has some is
-//! not chosen. A catalog that cannot be asked makes nobody go back, and one whose first reading is under way is waited for
-//! where it comes before the one that would decide.
+//! channel decides; with something installed, the one that it is from, as long as that has the package, and where nobody
+//! has written down which that is, the first that knows it. Then one edge of the channel is followed at a time: a bundle
+//! that replaces the installed one, skips it, or has it in its `skipRange`. Of several, releases come before pre-releases
+//! and higher versions before lower ones. Dependencies are not resolved: a bundle that has some is not chosen. A catalog
+//! that cannot be asked makes nobody go back, and one whose first reading is under way is waited for where it comes before
+//! the one that would decide.
 //!
 //! No edge leads to a lower version. Where an author has packed the same version anew (`3.6.4` and `3.6.4+0.1649.p`), an
 //! edge that names what is installed is followed, unless edges lead back from there.
 
 mod ahead;
 mod chooser;
+mod decider;
 mod display;
 mod eligible;
 #[cfg(test)]
@@ -20,8 +22,9 @@ mod way;
 
 use manifests::{openshift, range::Range, version::Version};
 
-pub use self::ahead::ahead;
+pub use self::ahead::{Ahead, Followed, ahead};
 use self::chooser::Chooser;
+pub use self::chooser::stands_for;
 use crate::model::{Bundle, Channel, Package, Release};
 
 /// What is asked for.

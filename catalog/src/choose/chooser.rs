@@ -2,8 +2,11 @@
 
 use std::{cmp::Ordering, collections::HashSet};
 
+use manifests::object::shortened;
+
 use super::{
     Answer, Candidate, Choice, Decision, Installed, Next, Offer, Request, Unasked, Verdict,
+    decider::{asked, decider},
     way::Way,
 };
 use crate::model::{Bundle, Channel, Entry, Package};
@@ -16,6 +19,8 @@ pub(super) struct Chooser<'a> {
 
 /// How much of a reason is repeated, in characters.
 const SHORT: usize = 300;
+/// How many channels are named.
+const NAMED: usize = 20;
 
 /// A bundle at its place in the channel.
 #[derive(Debug, Clone, Copy)]
@@ -81,11 +86,8 @@ impl Chooser<'_> {
 
     /// With something installed.
     pub(super) fn upgrade(&mut self, installed: &Installed, offers: &[Offer<'_>]) -> Verdict {
-        let mut asked = Vec::new();
         for offer in offers {
-            if let Some(package) = self.ask(offer) {
-                asked.push((offer, package));
-            }
+            self.ask(offer);
         }
         let own = installed.catalog.as_deref();
         let is_seen = own.is_some_and(|own| offers.iter().any(|it| it.catalog == own));
@@ -98,21 +100,19 @@ impl Chooser<'_> {
                 away.catalog, installed.name, away.why
             ));
         }
-        let knows = |package: &Package| {
-            package
-                .bundle(&installed.name)
-                .is_some_and(|it| installed.is(it))
-        };
-        let leads_on = |package: &Package| {
+        let (at, is_own) = decider(installed, offers, |package| {
             let channel = self.request.channel.unwrap_or(&package.default_channel);
-            let channel = package.channels.get(channel);
-            channel.is_some_and(|it| it.entries.iter().any(|entry| installed.is_before(entry)))
-        };
-        let decider = asked
-            .iter()
-            .find(|(_, package)| knows(package))
-            .or_else(|| asked.iter().find(|(_, package)| leads_on(package)));
-        let Some((offer, package)) = decider else {
+            package.channels.get(channel)
+        });
+        let found = at.and_then(|at| offers.get(at));
+        let found = found.and_then(|offer| Some((offer, asked(offer)?.1)));
+        if let (true, Some(own), None) = (is_own, own, found) {
+            return Verdict::Stay(format!(
+                "catalog {own}, which {} is from, knows neither that nor a way on from it; it stays as it is",
+                installed.name
+            ));
+        }
+        let Some((offer, package)) = found else {
             let name = &installed.name;
             let known = format!("no catalog that could be asked knows {name}, or a way on from it");
             return Verdict::Stay(match self.decision.unasked.as_slice() {
@@ -129,8 +129,9 @@ impl Chooser<'_> {
         unasked.retain(|it| before.contains(it.catalog.as_str()));
         // Where it came from nobody has written down, so it may be from one that comes first and is away; and one that is
         // about to be read may know it, too.
-        if self.pending().is_some()
-            || (installed.catalog.is_none() && !self.decision.unasked.is_empty())
+        if !is_own
+            && (self.pending().is_some()
+                || (installed.catalog.is_none() && !self.decision.unasked.is_empty()))
         {
             return Verdict::Stay(format!(
                 "what comes before catalog {} cannot be asked: {}; {} stays as it is",
@@ -161,6 +162,29 @@ impl Chooser<'_> {
         let installed = &installed.known_as(package.bundle(&installed.name));
         let skipped = skipped(channel);
         let places = places(package, channel);
+        let goes_on = |channel: &Channel| {
+            let mut entries = channel.entries.iter();
+            entries.any(|entry| entry.name == installed.name || installed.is_before(entry))
+        };
+        if !goes_on(channel) {
+            if let Some(bundle) = package.bundle(&installed.name) {
+                self.warn(package, channel, bundle);
+            }
+            let name = &installed.name;
+            let stranded = format!(
+                "channel {} of package {} in catalog {} has neither {name} nor a way on from it",
+                channel.name, package.name, offer.catalog
+            );
+            let others = package.channels.values().filter(|it| goes_on(it));
+            let others: Vec<String> = others.take(NAMED).map(|it| short(&it.name)).collect();
+            return Verdict::Stay(match others.as_slice() {
+                [] => stranded,
+                _ => format!(
+                    "{stranded}; to go on, set spec.channel to one that has: {}",
+                    others.join(", ")
+                ),
+            });
+        }
         let way = Way::new(installed, &places);
         let is_on = |place: &Place<'_>| way.leads_to(place);
         let has_unskipped = places
@@ -260,9 +284,8 @@ impl Chooser<'_> {
             None => (package.default_channel.as_str(), "the package's default"),
         };
         let Some(channel) = package.channels.get(name) else {
-            // As many, and as much of each, as anybody reads.
-            let names = package.channels.keys().take(20);
-            let names: Vec<String> = names.map(|it| it.chars().take(100).collect()).collect();
+            let names = package.channels.keys().take(NAMED);
+            let names: Vec<String> = names.map(|it| short(it)).collect();
             let problem = format!(
                 "package {} in catalog {} has no channel {name:?}; it has {}",
                 package.name,
@@ -384,6 +407,7 @@ impl Chooser<'_> {
         let mut warnings = Vec::new();
         let mut deprecated = |what: String, why: &Option<String>| {
             if let Some(why) = why {
+                let why = shortened(why, SHORT);
                 warnings.push(format!("{what} is deprecated: {why}"));
             }
         };
@@ -426,8 +450,14 @@ pub(super) fn skipped(channel: &Channel) -> HashSet<&str> {
     skips.map(String::as_str).collect()
 }
 
-/// Whether an offer's name is `NAMESPACE/*`, which stands for all catalogs of a namespace where nobody sees them.
-fn stands_for(offer: &str, catalog: &str) -> bool {
+/// As much of a name as anybody reads.
+fn short(name: &str) -> String {
+    name.chars().take(100).collect()
+}
+
+/// Whether an offer's name is `NAMESPACE/*`, which stands for all catalogs of a namespace where nobody sees them, and a
+/// catalog is of that namespace.
+pub fn stands_for(offer: &str, catalog: &str) -> bool {
     let namespace = offer.strip_suffix('*').filter(|it| it.ends_with('/'));
     namespace.is_some_and(|it| catalog.starts_with(it))
 }

@@ -20,8 +20,8 @@ enum Maximum {
 }
 
 impl Request<'_> {
-    /// All reasons why a bundle cannot be installed here.
-    pub(super) fn refusals(&self, bundle: &Bundle) -> Vec<String> {
+    /// All reasons why a bundle cannot be installed here, whatever its place in a channel.
+    pub fn refusals(&self, bundle: &Bundle) -> Vec<String> {
         let mut reasons = Vec::new();
         if let Some(why) = &bundle.unreadable {
             reasons.push(format!("cannot be read: {why}"));
@@ -58,7 +58,7 @@ impl Request<'_> {
     }
 
     /// What it demands of the cluster, and does not get.
-    fn limits(&self, bundle: &Bundle) -> impl Iterator<Item = (Constraint, String)> {
+    pub fn limits(&self, bundle: &Bundle) -> impl Iterator<Item = (Constraint, String)> {
         let newest = self.too_new(bundle);
         let oldest = self.too_old(bundle);
         let newest = newest.map(|it| (Constraint::MaxOpenShiftVersion, it));
@@ -110,8 +110,14 @@ impl Request<'_> {
             ));
         };
         let cluster = self.kubernetes?;
-        (numbers(cluster) < numbers(&min))
-            .then(|| format!("requires Kubernetes >= {short} but the cluster is {cluster}"))
+        (numbers(cluster) < numbers(&min)).then(|| {
+            let cluster = match cluster.patch {
+                // Whoever does not know the patch asks with the highest.
+                u64::MAX => format!("{}.{}", cluster.major, cluster.minor),
+                _ => cluster.to_string(),
+            };
+            format!("requires Kubernetes >= {short} but the cluster is {cluster}")
+        })
     }
 }
 

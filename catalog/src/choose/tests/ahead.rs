@@ -19,12 +19,22 @@ fn found(package: &Package, at: &str, request: Request<'_>) -> Option<String> {
         openshift: Some(openshift::Release::new(4, 20)),
         ..request
     };
-    let choice = ahead(
+    let offers = [offer("c", 0, package)];
+    told(ahead(
         &request,
+        Followed::Any,
         openshift::Release::new(4, 21),
-        &[offer("c", 0, package)],
-    );
-    choice.map(|it| format!("{} {}", it.channel, it.name))
+        &offers,
+    ))
+}
+
+/// What is ahead, in words; nothing if there is nothing.
+fn told(ahead: Ahead) -> Option<String> {
+    match ahead {
+        Ahead::To(choice) => Some(format!("{} {}", choice.channel, choice.name)),
+        Ahead::Nothing => None,
+        Ahead::Unknown(catalog) => Some(format!("unknown: {catalog}")),
+    }
 }
 
 #[test]
@@ -110,40 +120,101 @@ fn the_channel_is_the_one_that_is_followed() {
 }
 
 #[test]
-fn catalogs_that_cannot_be_asked_say_nothing() {
-    let package = limited(&[("stable", CHAIN)], &[]);
+fn where_nobody_follows_a_channel_any_that_has_it_counts() {
+    let channels = [("stable", "2.0.0"), ("fast", "1.0.0 1.3.0<1.0.0")];
+    let package = limited(&channels, &[]);
     let installed = installed("1.0.0");
     let request = Request {
         installed: Some(&installed),
         ..request()
     };
     let release = openshift::Release::new(4, 21);
-    let unknown = Offer {
-        catalog: "a",
-        priority: 9,
-        answer: Answer::Unknown("away"),
-    };
-    let absent = Offer {
-        catalog: "b",
-        priority: 8,
-        answer: Answer::Absent,
-    };
-    assert_eq!(ahead(&request, release, &[unknown, absent]), None);
-    assert_eq!(ahead(&request, release, &[]), None);
-    let choice = ahead(
-        &request,
-        release,
-        &[unknown, absent, offer("c", 0, &package)],
-    )
-    .unwrap();
-    assert_eq!(
-        (choice.catalog.as_str(), choice.name.as_str()),
-        ("c", "1.2.0")
+    for (followed, expected) in [
+        (Followed::Any, Some("fast 1.3.0")),
+        // What is chosen from the default channel, which does not know it: nothing.
+        (Followed::Default, None),
+    ] {
+        let found = ahead(&request, followed, release, &[offer("c", 0, &package)]);
+        assert_eq!(told(found).as_deref(), expected, "{followed:?}");
+    }
+}
+
+#[test]
+fn a_catalog_that_cannot_be_asked_may_have_one() {
+    let (full, head) = (
+        limited(&[("stable", CHAIN)], &[]),
+        limited(&[("stable", "1.0.0")], &[]),
     );
-    assert_eq!(
-        ahead(&super::request(), release, &[offer("c", 0, &package)]),
-        None
-    );
+    let of = |catalog, priority, answer| Offer {
+        catalog,
+        priority,
+        answer,
+    };
+    let away = |catalog, priority| of(catalog, priority, Answer::Unknown("away"));
+    let pending = |catalog, priority| of(catalog, priority, Answer::Pending);
+    let absent = |catalog, priority| of(catalog, priority, Answer::Absent);
+    let (full, head) = (offer("n/c", 5, &full), offer("n/c", 5, &head));
+    let to = Some("stable 1.2.0");
+    let (any, default) = (Followed::Any, Followed::Default);
+    for (followed, own, offers, expected) in [
+        (any, None, vec![], None),
+        (any, None, vec![absent("n/a", 9)], None),
+        (
+            any,
+            None,
+            vec![absent("n/a", 9), away("n/b", 0)],
+            Some("unknown: n/b"),
+        ),
+        (any, None, vec![pending("n/b", 0)], Some("unknown: n/b")),
+        (any, None, vec![away("n/a", 9), pending("n/b", 8), full], to),
+        (any, None, vec![away("n/a", 9), head], Some("unknown: n/a")),
+        (any, None, vec![away("n/d", 0), head], Some("unknown: n/d")),
+        // As it is chosen: what comes after the one that decides has no say.
+        (default, Some("n/c"), vec![away("n/d", 0), head], None),
+        (default, Some("n/c"), vec![away("n/a", 9), full], to),
+        // Nor has any other, as long as the one that it is from answers.
+        (default, Some("n/c"), vec![away("n/a", 9), head], None),
+        (default, Some("n/c"), vec![pending("n/a", 9), full], to),
+        (
+            default,
+            None,
+            vec![away("n/a", 9), full],
+            Some("unknown: n/a"),
+        ),
+        (default, None, vec![away("n/d", 0), full], to),
+        // The one that it is from cannot be asked, or nobody can see it.
+        (
+            default,
+            Some("n/d"),
+            vec![away("n/d", 0), full],
+            Some("unknown: n/d"),
+        ),
+        (
+            default,
+            Some("m/d"),
+            vec![away("m/*", 0), full],
+            Some("unknown: m/*"),
+        ),
+        (default, Some("o/d"), vec![away("m/*", 0), full], to),
+    ] {
+        let installed = Installed {
+            catalog: own.map(str::to_owned),
+            ..installed("1.0.0")
+        };
+        let request = Request {
+            installed: Some(&installed),
+            ..request()
+        };
+        let release = openshift::Release::new(4, 21);
+        let found = told(ahead(&request, followed, release, &offers));
+        assert_eq!(
+            found.as_deref(),
+            expected,
+            "{followed:?} {own:?} {offers:?}"
+        );
+    }
+    let found = ahead(&request(), any, openshift::Release::new(4, 21), &[full]);
+    assert_eq!(told(found), None, "nothing is installed");
 }
 
 #[test]
