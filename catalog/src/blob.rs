@@ -14,14 +14,14 @@ const RELATED_IMAGES: usize = 10_000;
 const WARNINGS: usize = 20;
 
 /// A document with the place it was found in.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) file: Box<str>,
     pub(crate) line: usize,
     pub(crate) blob: Blob,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Blob {
     Package(Package),
     Channel(Channel),
@@ -33,20 +33,20 @@ pub(crate) enum Blob {
     Broken(String, Option<String>),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) default_channel: String,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Channel {
     pub(crate) name: String,
     pub(crate) package: String,
     pub(crate) entries: Vec<Entry>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Bundle {
     pub(crate) name: String,
     pub(crate) package: String,
@@ -59,13 +59,13 @@ pub(crate) struct Bundle {
     pub(crate) warnings: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Deprecations {
     pub(crate) package: String,
     pub(crate) entries: Vec<Deprecation>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Deprecation {
     pub(crate) schema: String,
     pub(crate) name: String,

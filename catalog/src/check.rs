@@ -76,7 +76,7 @@ impl Check {
             match blob {
                 Blob::Package(package) => packages.push((place, package)),
                 Blob::Channel(channel) => channels.push((place, channel)),
-                Blob::Bundle(bundle) => bundles.push((place, *bundle)),
+                Blob::Bundle(bundle) => bundles.push((place, bundle)),
                 Blob::Deprecations(entry) => deprecations.push((place, entry)),
                 Blob::Other(_) => {}
                 Blob::Broken(message, package) => {

@@ -74,7 +74,8 @@ impl fmt::Display for Finding {
 }
 
 /// What `opm validate` would say: the first of the errors that it stops at, or the tree of all others, with siblings
-/// sorted (in opm their order is random). `None` if there is no error.
+/// sorted (in opm their order is random). `None` if there is no error. Entries without a bundle are told of every channel;
+/// opm has them in its tree unless they are of the package's last one.
 pub fn as_opm(findings: &[Finding]) -> Option<String> {
     let errors = || findings.iter().filter(|it| it.level == Level::Error);
     if let Some(first) = errors().find(|it| it.scope == Scope::First) {

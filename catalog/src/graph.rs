@@ -12,6 +12,8 @@ use std::{
     fmt::Write as _,
 };
 
+use manifests::object::is_unprintable;
+
 use crate::model::{Channel, Package};
 
 /// The language of a drawing.
@@ -268,7 +270,7 @@ impl Drawing {
                 break;
             }
             match self.language {
-                _ if c.is_control() => out.push(char::REPLACEMENT_CHARACTER),
+                _ if is_unprintable(c) => out.push(char::REPLACEMENT_CHARACTER),
                 // Mermaid knows characters by number, and takes many others for its own.
                 Language::Mermaid
                     if c.is_ascii() && !c.is_ascii_alphanumeric() && !" ._-+,()/".contains(c) =>

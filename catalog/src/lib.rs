@@ -7,6 +7,8 @@
 //!                                             whoever wants whole blobs             └──► graph  ──► Mermaid, DOT
 //! ```
 //!
+//! A [`template`] becomes a catalog once its bundles were rendered.
+//!
 //! A catalog comes from strangers and may be larger than memory. So documents are read one after the other and gone
 //! when they were looked at; what stays of a bundle is what decisions need. What is wrong is found all at once, with
 //! file and line, in the words of `opm validate`; one broken package does not take the others down.
@@ -14,10 +16,13 @@
 mod blob;
 mod check;
 pub mod choose;
+pub mod configmap;
+pub mod draft;
 pub mod facts;
 pub mod finding;
 pub mod generate;
 pub mod graph;
+pub mod inject;
 pub mod json;
 mod load;
 pub mod model;
@@ -26,7 +31,10 @@ pub mod registry;
 pub mod render;
 mod shape;
 pub mod source;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod stream;
+pub mod template;
 pub mod walk;
 #[cfg(feature = "web")]
 pub mod web;

@@ -16,6 +16,7 @@ mod cache;
 pub mod client;
 mod csv;
 mod graph;
+pub mod hosting;
 mod index;
 mod packages;
 mod part;
@@ -28,6 +29,6 @@ pub use self::{
     cache::{Cache, Error},
     client::{Bounds, Client},
     packages::{Packages, packages},
-    server::{DESCRIPTORS, Failed, serve},
+    server::{Calls, DESCRIPTORS, Failed, Service, serve},
     store::{Digest, Error as StoreError, Store},
 };

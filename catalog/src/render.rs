@@ -23,22 +23,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod blob;
+pub(crate) mod blob;
 mod bundle;
 mod csv_metadata;
 mod json;
 mod migration;
 mod objects;
 mod output;
+pub(crate) mod parts;
 mod template;
+mod writing;
 
-use manifests::content::Content;
+use manifests::{content::Content, object::text};
 
-use self::blob::{Blob, Read};
+use self::{
+    blob::{Blob, Order, Read},
+    parts::Icon,
+};
 pub use self::{
     bundle::Image,
     migration::{Level, UnknownLevel},
-    output::{FolderError, Format, Rendered, check_empty},
+    output::{File, FolderError, Format, Rendered, Unwritable, check_empty},
     template::{Template, TemplateError},
 };
 use crate::{
@@ -140,9 +145,13 @@ impl Render {
     /// When a file cannot be read, exceeds the limits, or a document is not what its schema says.
     pub fn catalog(&mut self, source: Source<'_>, limits: &Limits) -> Result<(), Error> {
         let level = self.level;
+        let order = match source {
+            Source::Files(files) if files.keeps_order() => Order::Kept,
+            _ => Order::Sorted,
+        };
         let read = walk::collect(source, limits, |meta| {
             let meta = meta.map_err(Error::Document)?;
-            read(&meta, level).map_err(|message| {
+            read(&meta, order, level).map_err(|message| {
                 Error::Document(Fault {
                     file: meta.file.to_owned(),
                     line: meta.line,
@@ -154,15 +163,8 @@ impl Render {
         self.blobs.reserve(read.len());
         for blob in read {
             let blob = blob?;
-            if blob.package.is_empty() && blob.class != blob::Class::Other {
-                self.warnings.push(format!(
-                    "a blob of the catalog names no package and is left out: {}",
-                    blob.json
-                        .utf8_chunks()
-                        .next()
-                        .map(|it| it.valid().chars().take(100).collect::<String>())
-                        .unwrap_or_default()
-                ));
+            if let Some(warning) = blob.nameless() {
+                self.warnings.push(warning);
                 continue;
             }
             self.blobs.push(blob);
@@ -175,12 +177,8 @@ impl Render {
     /// # Errors
     /// When its ClusterServiceVersion or its annotations are missing or not of their shape.
     pub fn bundle(&mut self, content: &Content, image: Image<'_>) -> Result<(), Error> {
-        let bundle::Read { mut bundle, csv } = bundle::read(content, image, &mut self.warnings)?;
-        bundle.arrange();
-        self.level
-            .migrate(&mut bundle, Some(&csv))
-            .map_err(Error::Migration)?;
-        self.blobs.push(bundle.into_blob());
+        let bundle = Bundle::read(content, image, self.level, &mut self.warnings)?;
+        self.blobs.push(bundle.blob);
         Ok(())
     }
 
@@ -195,8 +193,52 @@ impl Render {
     }
 }
 
-fn read(meta: &Meta<'_>, level: Level) -> Result<Blob, String> {
-    let mut bundle = match blob::read(meta)? {
+/// The blob of a bundle without an image, from its files.
+pub(crate) fn bundle_blob(content: &Content) -> Result<Vec<u8>, Error> {
+    let bundle::Read { mut bundle, .. } = bundle::read(content, Image::Unknown, &mut Vec::new())?;
+    bundle.arrange();
+    Ok(bundle.into_blob().json.into())
+}
+
+/// A bundle by itself, with what a package may take over from it.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    pub(crate) blob: Blob,
+    /// What its ClusterServiceVersion says of the operator; empty if nothing.
+    pub(crate) description: String,
+    pub(crate) icon: Option<Icon>,
+}
+
+// === impl Bundle ===
+
+impl Bundle {
+    /// Reads a bundle from its files and migrates it up to this level. Warnings are of what is left out, and why.
+    ///
+    /// # Errors
+    /// When its ClusterServiceVersion or its annotations are missing or not of their shape.
+    pub fn read(
+        content: &Content,
+        image: Image<'_>,
+        level: Level,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Error> {
+        let bundle::Read { mut bundle, csv } = bundle::read(content, image, warnings)?;
+        bundle.arrange();
+        level
+            .migrate(&mut bundle, Some(&csv))
+            .map_err(Error::Migration)?;
+        Ok(Self {
+            blob: bundle.into_blob(),
+            description: text(&csv, &["spec", "description"])
+                .unwrap_or_default()
+                .to_owned(),
+            icon: bundle::icon(&csv),
+        })
+    }
+}
+
+pub(crate) fn read(meta: &Meta<'_>, order: Order, level: Level) -> Result<Blob, String> {
+    let mut bundle = match blob::read(meta, order)? {
         Read::Done(blob) => return Ok(blob),
         Read::Bundle(bundle) => bundle,
     };

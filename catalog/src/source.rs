@@ -1,6 +1,7 @@
 //! Which files of a folder are a catalog: all of them, whatever their names, but those that an `.indexignore` excludes.
 
 mod ignored;
+mod mounted;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use manifests::content::Content;
 
 use self::ignored::Ignored;
+pub use self::mounted::Mounted;
 
 /// The name of the files that tell which others are no part of the catalog.
 pub const INDEXIGNORE: &str = ".indexignore";
@@ -38,6 +40,10 @@ pub trait Files: Sync + std::fmt::Debug {
     /// # Errors
     /// When it cannot be read.
     fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>>;
+    /// Whether keys in the values of properties are printed in the order in which they stand there, and not sorted.
+    fn keeps_order(&self) -> bool {
+        false
+    }
 }
 
 /// How much a catalog may demand. The largest known has some hundred megabytes and 10,000 bundles.
@@ -107,6 +113,15 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+    /// A part that is no gzip.
+    #[error("{} cannot be unzipped; compress it again", path.display())]
+    Zipped {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
 }
 
 /// A file of a catalog.
@@ -129,8 +144,14 @@ enum Place<'a> {
 impl<'a> Source<'a> {
     /// All files that are a part of the catalog, ordered by path.
     pub(crate) fn entries(self, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
-        let all = match self {
-            Self::Folder(root) => on_disk(root, limits)?,
+        let all: Vec<_> = match self {
+            Self::Folder(root) => on_disk(root, limits, |_| true)?
+                .into_iter()
+                .map(|(path, place)| Entry {
+                    path,
+                    place: Place::Disk(place),
+                })
+                .collect(),
             Self::Content(content) => content
                 .files()
                 .map(|(path, file)| Entry {
@@ -197,8 +218,13 @@ impl Entry<'_> {
     }
 }
 
-/// All files below a folder. Links to files are followed and links to folders are not, as in Go.
-fn on_disk<'a>(root: &Path, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
+/// All files below a folder, with their paths in it, but for what has a name that is not kept. Links to files are followed
+/// and links to folders are not, as in Go.
+fn on_disk(
+    root: &Path,
+    limits: &Limits,
+    keeps: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, PathBuf)>, Error> {
     let (mut files, mut seen, mut total) = (Vec::new(), 0, 0u64);
     let mut folders = vec![(root.to_owned(), String::new())];
     while let Some((folder, prefix)) = folders.pop() {
@@ -215,7 +241,12 @@ fn on_disk<'a>(root: &Path, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
                     unit: "files",
                 });
             }
-            let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if !keeps(&name) {
+                continue;
+            }
+            let path = format!("{prefix}{name}");
             if entry.file_type().map_err(failed)?.is_dir() {
                 folders.push((entry.path(), format!("{path}/")));
                 continue;
@@ -227,10 +258,7 @@ fn on_disk<'a>(root: &Path, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
                     unit: "bytes",
                 });
             }
-            files.push(Entry {
-                path,
-                place: Place::Disk(entry.path()),
-            });
+            files.push((path, entry.path()));
         }
     }
     Ok(files)

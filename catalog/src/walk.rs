@@ -65,7 +65,27 @@ impl std::fmt::Display for Fault {
 
 // === impl Meta ===
 
-impl Meta<'_> {
+impl<'a> Meta<'a> {
+    /// An object that is no document by itself.
+    ///
+    /// # Errors
+    /// When it could not be one.
+    pub(crate) fn at(file: &'a str, line: usize, root: Node<'a>) -> Result<Self, String> {
+        let head = blob::meta(root)?;
+        Ok(Self {
+            file,
+            line,
+            index: 0,
+            schema: head.schema,
+            package: head.package,
+            name: head.name,
+            root,
+            is_json: false,
+        })
+    }
+}
+
+impl<'a> Meta<'a> {
     /// The package it belongs to, if any.
     pub fn package_name(&self) -> &str {
         if self.schema == "olm.package" {
@@ -77,12 +97,42 @@ impl Meta<'_> {
 
     /// The line in its file where a value begins, as far as that is known: in YAML it is the document's.
     pub fn line_of(&self, node: Node<'_>) -> usize {
-        if !self.is_json {
-            return self.line;
+        self.lines().of(node)
+    }
+
+    /// The lines of many values, which are asked for in their order.
+    pub fn lines(&self) -> Lines<'a> {
+        Lines {
+            text: self.is_json.then(|| self.root.raw()),
+            begin: self.root.range().start,
+            at: 0,
+            line: self.line,
         }
-        let (start, root) = (node.range().start, self.root.range().start);
-        let before = self.root.raw().get(..start.saturating_sub(root));
-        self.line + memchr::memchr_iter(b'\n', before.unwrap_or_default()).count()
+    }
+}
+
+/// Counts lines of a document, each once.
+#[derive(Debug)]
+pub struct Lines<'a> {
+    /// Nothing where lines are not known.
+    text: Option<&'a [u8]>,
+    begin: usize,
+    at: usize,
+    line: usize,
+}
+
+// === impl Lines ===
+
+impl Lines<'_> {
+    /// The line where a value begins, if it is none that comes before the one that was asked for last.
+    pub fn of(&mut self, node: Node<'_>) -> usize {
+        let to = node.range().start.saturating_sub(self.begin);
+        let passed = self.text.and_then(|text| text.get(self.at..to));
+        if let Some(passed) = passed {
+            self.line += memchr::memchr_iter(b'\n', passed).count();
+            self.at = to;
+        }
+        self.line
     }
 }
 
@@ -164,7 +214,9 @@ pub fn collect<T: Send>(
         made.append(&mut result?);
     }
     made.sort_by_key(|(at, _)| *at);
-    Ok(made.into_iter().flat_map(|(_, made)| made).collect())
+    let mut all = Vec::with_capacity(made.iter().map(|(_, made)| made.len()).sum());
+    all.extend(made.into_iter().flat_map(|(_, made)| made));
+    Ok(all)
 }
 
 /// What is the same for all files.

@@ -74,6 +74,28 @@ pub async fn resolve(image: &Image, access: &Access) -> Result<Image> {
     Err(nowhere(image, failures).into())
 }
 
+/// The labels of an image, without its files.
+///
+/// # Errors
+/// When no registry knows the image, or its configuration is not well formed.
+pub async fn labels(image: &Image, access: &Access) -> Result<BTreeMap<String, String>> {
+    let mut failures = Vec::new();
+    for place in places(image, access)? {
+        let found = async {
+            let session = Session::open(&place, access, Action::Pull).await?;
+            let platform = image.platform.as_deref();
+            let found = manifest::find(&session, name(&image.reference), platform).await?;
+            let what = image.reference.to_string();
+            natural(&session, &found.manifest, &what, access).await
+        };
+        match found.await {
+            Ok((_, labels)) => return Ok(labels),
+            Err(error) => failures.push(elsewhere(&place, error)?),
+        }
+    }
+    Err(nowhere(image, failures).into())
+}
+
 async fn fetch_from(
     place: &Place,
     image: &Image,

@@ -24,7 +24,6 @@ mod send;
 mod upload;
 
 pub use address::Address;
-pub use error::is_unprintable;
 pub use error::{Error, chain};
 pub use install::install;
 pub use load::{Load, Packed};

@@ -19,13 +19,14 @@ mod labels;
 
 use std::collections::BTreeMap;
 
+use manifests::object::is_unprintable;
 use oci_client::manifest::{
     IMAGE_MANIFEST_LIST_MEDIA_TYPE as DOCKER_INDEX, IMAGE_MANIFEST_MEDIA_TYPE as DOCKER_MANIFEST,
     OCI_IMAGE_INDEX_MEDIA_TYPE as INDEX, OCI_IMAGE_MEDIA_TYPE as MANIFEST,
 };
 use serde::Deserialize;
 
-use crate::{Digest, job::is_unprintable};
+use crate::Digest;
 
 pub use error::Error;
 pub use labels::{labels, select};

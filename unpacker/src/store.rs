@@ -120,6 +120,11 @@ impl Store {
         })
     }
 
+    /// Where the store is. Others may have folders of their own beside those of the store.
+    pub fn folder(&self) -> &Path {
+        &self.inner.disk.root
+    }
+
     /// The folder for what is on its way into the store: see [`Options::spool`].
     pub fn spool(&self) -> &Path {
         &self.inner.disk.temp

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Check {
-    pub(super) fn add_bundles(&mut self, bundles: Vec<(Place, blob::Bundle)>, files: &Files) {
+    pub(super) fn add_bundles(&mut self, bundles: Vec<(Place, Box<blob::Bundle>)>, files: &Files) {
         // Which names the channels of a package have, looked up once for each.
         let mut named: BTreeMap<String, std::collections::HashSet<String>> = BTreeMap::new();
         for (name, draft) in &self.drafts {
@@ -57,7 +57,7 @@ impl Check {
             }
             let mut problems = Vec::new();
             let is_rebuild = bundle.facts.as_ref().is_ok_and(|it| it.is_rebuild);
-            let made = make(bundle, &mut problems);
+            let made = make(*bundle, &mut problems);
             if !in_channel {
                 problems.push(format!(
                     "package {}, bundle {} not found in any channel entries",

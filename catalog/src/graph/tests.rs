@@ -90,6 +90,7 @@ fn names_stay_names() {
         "#quot;",
         "%%{init}%%",
         "\u{1b}[31m",
+        "a\u{202e}b\u{2066}c",
         "<script>",
     ] {
         let mut package = package();
@@ -101,7 +102,8 @@ fn names_stay_names() {
         for language in [Language::Mermaid, Language::Dot] {
             let drawn = draw(&package, None, language);
             assert!(
-                !drawn.contains('\u{1b}') && !drawn.contains("\nend\nclick"),
+                !drawn.contains(['\u{1b}', '\u{202e}', '\u{2066}'])
+                    && !drawn.contains("\nend\nclick"),
                 "{drawn}"
             );
             for line in drawn.lines().filter(|it| it.contains('"')) {

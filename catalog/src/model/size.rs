@@ -2,7 +2,7 @@
 
 use std::mem::size_of;
 
-use super::{Bundle, Entry, Gvk, Need, Package};
+use super::{Bundle, Channel, Entry, Gvk, Need, Package};
 
 /// How many bundles of one package are taken from catalogs that others write. The largest known packages have some
 /// hundreds.
@@ -29,7 +29,22 @@ impl Package {
         let entries = channels.flat_map(|it| &it.entries).map(Entry::size);
         let bundles = self.bundles.values();
         let bundles = bundles.map(|it| it.name.len() + it.image.len() + it.told_size());
-        entries.chain(bundles).sum()
+        self.told_size() + entries.chain(bundles).sum::<usize>()
+    }
+
+    /// What is kept of what it says of itself and its channels, in bytes.
+    pub(crate) fn told_size(&self) -> usize {
+        let channels = self.channels.values().map(Channel::told_size);
+        let own = self.default_channel.len() + length(self.deprecation.as_ref());
+        own + channels.sum::<usize>()
+    }
+}
+
+// === impl Channel ===
+
+impl Channel {
+    fn told_size(&self) -> usize {
+        length(self.deprecation.as_ref())
     }
 }
 
@@ -56,7 +71,7 @@ impl Bundle {
         let need = |it: &Need| match it {
             Need::Package { name, range } => name.len() + range.len(),
             Need::Api(api) => api_size(api),
-            Need::Constraint(text) => text.as_ref().map_or(0, String::len),
+            Need::Constraint(text) => length(text.as_ref()),
             Need::Unreadable(text) => text.len(),
         };
         let needs: usize = self
@@ -75,6 +90,10 @@ impl Bundle {
         let texts: usize = texts.into_iter().flatten().map(String::len).sum();
         needs + provides + maxima + texts
     }
+}
+
+fn length(text: Option<&String>) -> usize {
+    text.map_or(0, String::len)
 }
 
 fn api_size(api: &Gvk) -> usize {

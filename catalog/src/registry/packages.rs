@@ -13,12 +13,17 @@ use std::{
     sync::Arc,
 };
 
+use manifests::object;
+
 use self::reading::Reading;
 use super::{Client, client::Error, wire};
 use crate::{
     facts::Facts,
     model::{Bundle, Entry, Package, REGISTRY_V1, Release},
 };
+
+/// Bytes that are kept of a deprecation: as many as a condition's message has.
+const LONGEST: usize = 32 << 10;
 
 /// What a catalog has of the packages that are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -96,7 +101,7 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
         ));
         return;
     }
-    bundle.deprecation = told.deprecation.map(|it| it.message);
+    bundle.deprecation = deprecation(told.deprecation);
     let mut facts = Facts::default();
     let mut read = || {
         for (at, property) in told.properties.iter().enumerate() {
@@ -141,6 +146,11 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
     if bundle.image.is_empty() {
         bundle.unreadable = Some("it is in no image, but in the catalog itself".to_owned());
     }
+}
+
+/// Why something should no longer be used, as far as a status can say it.
+fn deprecation(told: Option<wire::Deprecation>) -> Option<String> {
+    told.map(|it| object::shortened(&it.message, LONGEST))
 }
 
 fn shortened(text: &str) -> String {

@@ -18,10 +18,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{
-    Request, Response, Status,
-    transport::{Server, server::Router},
-};
+use tonic::{Request, Response, Status, service::Routes, transport::Server};
 use tonic_health::pb::{
     HealthCheckRequest, HealthCheckResponse,
     health_check_response::ServingStatus,
@@ -29,8 +26,10 @@ use tonic_health::pb::{
 };
 use tracing::{info, warn};
 
+pub use self::call::Calls;
 use self::{
     answer::{Experimental, Registry},
+    call::Told,
     connection::Connection,
 };
 use super::store::Store;
@@ -59,6 +58,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[error("the registry's service failed")]
 pub struct Failed(#[source] Box<dyn std::error::Error + Send + Sync>);
 
+/// The service of a catalog, for any number of listeners. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Service {
+    routes: Routes,
+}
+
 /// Serves a catalog until `shutdown` is there. Requests that are being answered then may go on for 15 seconds.
 ///
 /// # Errors
@@ -68,41 +73,73 @@ pub async fn serve(
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Failed> {
-    let router = router(store).map_err(|it| Failed(it.into()))?;
-    let (end, ended) = oneshot::channel::<()>();
-    // Whoever leaves, and however, takes the connections along.
-    let connections = CancellationToken::new();
-    let _end = connections.clone().drop_guard();
-    let incoming = accept(listener, connections, CONNECTIONS);
-    let service = router.serve_with_incoming_shutdown(incoming, async {
-        // Also when nobody is there any more to say so.
-        drop(ended.await);
-    });
-    let service = std::pin::pin!(service);
-    let result = match future::select(service, std::pin::pin!(shutdown)).await {
-        future::Either::Left((result, _)) => result,
-        future::Either::Right(((), service)) => {
-            info!("shutting down server");
-            drop(end);
-            timeout(GRACE, service).await.unwrap_or_else(|_| {
-                warn!(
-                    seconds = GRACE.as_secs(),
-                    "requests were still being answered"
-                );
-                Ok(())
-            })
-        }
-    };
-    result.map_err(|it| Failed(it.into()))
+    Service::new(store)?.serve(listener, shutdown).await
 }
 
-fn router(store: Arc<Store>) -> Result<Router, tonic_reflection::server::Error> {
-    let reflection = || {
-        tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(DESCRIPTORS)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-    };
-    Ok(Server::builder()
+// === impl Service ===
+
+impl Service {
+    /// What answers for a catalog. Costs more than a listener does, so there is one for all that serve the same.
+    ///
+    /// # Errors
+    /// When the descriptors are no good, which a test rules out.
+    pub fn new(store: Arc<Store>) -> Result<Self, Failed> {
+        Self::of(store, Told::default())
+    }
+
+    /// The same, and somebody is told of each call that has ended.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn telling(store: Arc<Store>, calls: Arc<dyn Calls>) -> Result<Self, Failed> {
+        Self::of(store, Told(Some(calls)))
+    }
+
+    fn of(store: Arc<Store>, told: Told) -> Result<Self, Failed> {
+        let routes = routes(store, told).map_err(|it| Failed(it.into()))?;
+        Ok(Self { routes })
+    }
+
+    /// Serves the catalog as [`serve`] does.
+    ///
+    /// # Errors
+    /// When the listener cannot be served.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Failed> {
+        let (end, ended) = oneshot::channel::<()>();
+        // Whoever leaves, and however, takes the connections along.
+        let connections = CancellationToken::new();
+        let _end = connections.clone().drop_guard();
+        let incoming = accept(listener, connections, CONNECTIONS);
+        let router = server().add_routes(self.routes.clone());
+        let service = router.serve_with_incoming_shutdown(incoming, async {
+            // Also when nobody is there any more to say so.
+            drop(ended.await);
+        });
+        let service = std::pin::pin!(service);
+        let result = match future::select(service, std::pin::pin!(shutdown)).await {
+            future::Either::Left((result, _)) => result,
+            future::Either::Right(((), service)) => {
+                info!("shutting down server");
+                drop(end);
+                timeout(GRACE, service).await.unwrap_or_else(|_| {
+                    warn!(
+                        seconds = GRACE.as_secs(),
+                        "requests were still being answered"
+                    );
+                    Ok(())
+                })
+            }
+        };
+        result.map_err(|it| Failed(it.into()))
+    }
+}
+
+fn server() -> Server {
+    Server::builder()
         .max_concurrent_streams(STREAMS)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
@@ -110,11 +147,20 @@ fn router(store: Arc<Store>) -> Result<Router, tonic_reflection::server::Error> 
         .initial_stream_window_size(64 << 10)
         .initial_connection_window_size(WINDOW)
         .tcp_nodelay(true)
-        .add_service(Registry(Arc::clone(&store)))
-        .add_service(Experimental(store))
+}
+
+fn routes(store: Arc<Store>, told: Told) -> Result<Routes, tonic_reflection::server::Error> {
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    Ok(Routes::new(Registry(Arc::clone(&store), told.clone()))
+        .add_service(Experimental(store, told))
         .add_service(HealthServer::new(Always))
         .add_service(reflection().build_v1()?)
-        .add_service(reflection().build_v1alpha()?))
+        .add_service(reflection().build_v1alpha()?)
+        .prepare())
 }
 
 /// Whoever connects, so many at once; others wait. That there are no file descriptors for more of them passes.

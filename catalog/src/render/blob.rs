@@ -1,7 +1,11 @@
 //! The blobs of a catalog as Go's types print them: known fields in their order, all else gone.
 
-use base64::Engine as _;
+use std::borrow::Cow;
 
+use super::{
+    json::depth,
+    parts::{Icon, Package},
+};
 use crate::{
     json::{Node, write_text},
     shape::{self, Struct, borrowed, list, text},
@@ -10,7 +14,7 @@ use crate::{
 
 /// Where a blob stands within its package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Class {
+pub(crate) enum Class {
     Package,
     Channel,
     Bundle,
@@ -20,19 +24,31 @@ pub(super) enum Class {
 
 /// A blob that is ready to be printed.
 #[derive(Debug, Clone)]
-pub(super) struct Blob {
+pub(crate) struct Blob {
     /// The package; empty if it belongs to none.
-    pub(super) package: Box<str>,
-    pub(super) class: Class,
+    pub(crate) package: Box<str>,
+    pub(crate) class: Class,
     /// What blobs of one class are sorted by: the name of channels and bundles, the schema of others.
-    pub(super) key: Box<str>,
+    pub(crate) key: Box<str>,
     /// Compact JSON.
-    pub(super) json: Box<[u8]>,
+    pub(crate) json: Box<[u8]>,
+    /// How deep that is nested: found out by the thread that has just written it, and asked for all blobs before the first
+    /// one is printed.
+    pub(crate) depth: usize,
+}
+
+/// In which order the keys of a property's value are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// As opm has those of files, which it converts from YAML.
+    Sorted,
+    /// As they stand there: it takes those of databases as they are.
+    Kept,
 }
 
 /// A blob of a catalog, read as far as it has to be.
 #[derive(Debug, Clone)]
-pub(super) enum Read {
+pub(crate) enum Read {
     Done(Blob),
     /// Bundles may still be migrated.
     Bundle(Bundle),
@@ -40,33 +56,33 @@ pub(super) enum Read {
 
 /// An `olm.bundle`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Bundle {
-    pub(super) name: String,
-    pub(super) package: String,
-    pub(super) image: String,
-    pub(super) properties: Vec<Property>,
-    pub(super) related_images: Vec<RelatedImage>,
+pub(crate) struct Bundle {
+    pub(crate) name: String,
+    pub(crate) package: String,
+    pub(crate) image: String,
+    pub(crate) properties: Vec<Property>,
+    pub(crate) related_images: Vec<RelatedImage>,
 }
 
 /// A property; the value is compact JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Property {
-    pub(super) type_: String,
-    pub(super) value: Vec<u8>,
+pub(crate) struct Property {
+    pub(crate) type_: String,
+    pub(crate) value: Vec<u8>,
 }
 
 /// An image that belongs to a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct RelatedImage {
-    pub(super) name: String,
-    pub(super) image: String,
+pub(crate) struct RelatedImage {
+    pub(crate) name: String,
+    pub(crate) image: String,
 }
 
 /// Reads a blob.
 ///
 /// # Errors
 /// What is wrong with it, in opm's words.
-pub(super) fn read(meta: &Meta<'_>) -> Result<Read, String> {
+pub(crate) fn read(meta: &Meta<'_>, order: Order) -> Result<Read, String> {
     let root = meta.root;
     let check = |of: &'static Struct, what: &str| {
         shape::check(root, of).map_err(|it| format!("parse {what}: {it}"))
@@ -82,7 +98,7 @@ pub(super) fn read(meta: &Meta<'_>) -> Result<Read, String> {
         }
         "olm.bundle" => {
             check(&shape::BUNDLE, "bundle")?;
-            return Ok(Read::Bundle(bundle(root)));
+            return Ok(Read::Bundle(bundle(root, order)));
         }
         "olm.deprecations" => {
             check(&shape::DEPRECATION, "deprecation")?;
@@ -91,39 +107,28 @@ pub(super) fn read(meta: &Meta<'_>) -> Result<Read, String> {
         other => {
             let mut json = Vec::new();
             root.sorted(&mut json);
-            Blob {
-                package: meta.package.as_ref().into(),
-                class: Class::Other,
-                key: other.into(),
-                json: json.into(),
-            }
+            Blob::new(&meta.package, Class::Other, other, json)
         }
     };
     Ok(Read::Done(blob))
 }
 
 fn package(root: Node<'_>) -> Result<Blob, String> {
-    let name = borrowed(root, "name");
-    let mut out = Writer::new("olm.package");
-    out.text("name", &name);
-    out.text("defaultChannel", &borrowed(root, "defaultChannel"));
-    if let Some(icon) = root.field("icon") {
-        out.key("icon");
-        out.json.extend_from_slice(b"{\"base64data\":");
-        match icon.field("base64data").and_then(Node::text) {
-            Some(text) => {
-                let data = shape::base64(&text)?;
-                let data = base64::engine::general_purpose::STANDARD.encode(data);
-                write_text(&data, &mut out.json);
-            }
-            None => out.json.extend_from_slice(b"null"),
-        }
-        out.text("mediatype", &borrowed(icon, "mediatype"));
-        out.json.push(b'}');
-    }
-    out.text_if_any("description", &borrowed(root, "description"));
-    out.properties(&properties(root));
-    Ok(out.blob(Class::Package, name.clone(), name))
+    let icon = root.field("icon").map(|icon| {
+        let data = icon.field("base64data").and_then(Node::text);
+        Ok::<_, String>(Icon {
+            data: data.map(|it| shape::base64(&it)).transpose()?,
+            media_type: text(icon, "mediatype"),
+        })
+    });
+    let icon = icon.transpose()?;
+    let package = Package {
+        name: &borrowed(root, "name"),
+        default_channel: &borrowed(root, "defaultChannel"),
+        icon: icon.as_ref(),
+        description: &borrowed(root, "description"),
+    };
+    Ok(package.blob(&properties(root, Order::Sorted)))
 }
 
 fn channel(root: Node<'_>) -> Blob {
@@ -132,24 +137,19 @@ fn channel(root: Node<'_>) -> Blob {
     out.text("name", &name);
     out.text("package", &package);
     out.list_or_null(root, "entries", |entry, out| {
-        out.text("name", &borrowed(entry, "name"));
-        out.text_if_any("replaces", &borrowed(entry, "replaces"));
-        let mut skips = list(entry, "skips").peekable();
-        if skips.peek().is_some() {
-            out.key("skips");
-            for (at, skip) in skips.enumerate() {
-                out.json.push(if at > 0 { b',' } else { b'[' });
-                write_text(&skip.text().unwrap_or_default(), &mut out.json);
-            }
-            out.json.push(b']');
-        }
-        out.text_if_any("skipRange", &borrowed(entry, "skipRange"));
+        let skips = list(entry, "skips").map(|it| it.text().unwrap_or_default());
+        out.entry(
+            &borrowed(entry, "name"),
+            &borrowed(entry, "replaces"),
+            skips,
+            &borrowed(entry, "skipRange"),
+        );
     });
-    out.properties(&properties(root));
-    out.blob(Class::Channel, package, name)
+    out.properties(&properties(root, Order::Sorted));
+    out.blob(Class::Channel, &package, &name)
 }
 
-fn bundle(root: Node<'_>) -> Bundle {
+fn bundle(root: Node<'_>, order: Order) -> Bundle {
     let images = list(root, "relatedImages").map(|it| RelatedImage {
         name: text(it, "name"),
         image: text(it, "image"),
@@ -158,7 +158,7 @@ fn bundle(root: Node<'_>) -> Bundle {
         name: text(root, "name"),
         package: text(root, "package"),
         image: text(root, "image"),
-        properties: properties(root),
+        properties: properties(root, order),
         related_images: images.collect(),
     }
 }
@@ -177,13 +177,14 @@ fn deprecations(root: Node<'_>) -> Blob {
         out.json.push(b'}');
         out.text("message", &borrowed(entry, "message"));
     });
-    out.blob(Class::Deprecations, package, "".into())
+    out.blob(Class::Deprecations, &package, "")
 }
 
-fn properties(root: Node<'_>) -> Vec<Property> {
+pub(crate) fn properties(root: Node<'_>, order: Order) -> Vec<Property> {
     let read = list(root, "properties").map(|it| {
         let mut value = Vec::new();
         match it.field("value") {
+            Some(node) if order == Order::Kept => node.compact(&mut value),
             Some(node) => node.sorted(&mut value),
             None => value.extend_from_slice(b"null"),
         }
@@ -195,16 +196,43 @@ fn properties(root: Node<'_>) -> Vec<Property> {
     read.collect()
 }
 
+// === impl Blob ===
+
+impl Blob {
+    pub(crate) fn new(package: &str, class: Class, key: &str, json: Vec<u8>) -> Self {
+        Self {
+            package: package.into(),
+            class,
+            key: key.into(),
+            depth: depth(&json),
+            json: json.into(),
+        }
+    }
+
+    /// What is said of a blob that is left out, because it should name a package and does not.
+    pub(crate) fn nameless(&self) -> Option<String> {
+        if !self.package.is_empty() || self.class == Class::Other {
+            return None;
+        }
+        let start = self.json.utf8_chunks().next();
+        let start = start.map(|it| it.valid().chars().take(100).collect::<String>());
+        Some(format!(
+            "a blob of the catalog names no package and is left out: {}",
+            start.unwrap_or_default()
+        ))
+    }
+}
+
 // === impl Bundle ===
 
 impl Bundle {
     /// Puts the properties that hold whole manifests behind the others, and images into their order.
-    pub(super) fn arrange(&mut self) {
+    pub(crate) fn arrange(&mut self) {
         self.properties.sort_by_key(Property::is_heavy); // stable
         self.related_images.sort_by(|a, b| a.image.cmp(&b.image)); // stable
     }
 
-    pub(super) fn into_blob(self) -> Blob {
+    pub(crate) fn into_blob(self) -> Blob {
         let mut out = Writer::new("olm.bundle");
         out.text_if_any("name", &self.name);
         out.text_if_any("package", &self.package);
@@ -222,38 +250,38 @@ impl Bundle {
             }
             out.json.push(b']');
         }
-        out.blob(Class::Bundle, self.package.into(), self.name.into())
+        out.blob(Class::Bundle, &self.package, &self.name)
     }
 }
 
 // === impl Property ===
 
 /// A manifest of a bundle, as base64.
-pub(super) const BUNDLE_OBJECT: &str = "olm.bundle.object";
+pub(crate) const BUNDLE_OBJECT: &str = "olm.bundle.object";
 /// What catalogs show of a ClusterServiceVersion.
-pub(super) const CSV_METADATA: &str = "olm.csv.metadata";
+pub(crate) const CSV_METADATA: &str = "olm.csv.metadata";
 
 impl Property {
-    pub(super) fn is_heavy(&self) -> bool {
+    pub(crate) fn is_heavy(&self) -> bool {
         matches!(self.type_.as_str(), BUNDLE_OBJECT | CSV_METADATA)
     }
 }
 
 /// Writes the fields of an object.
-pub(super) struct Writer {
-    pub(super) json: Vec<u8>,
+pub(crate) struct Writer {
+    pub(crate) json: Vec<u8>,
 }
 
 // === impl Writer ===
 
 impl Writer {
-    fn new(schema: &str) -> Self {
+    pub(crate) fn new(schema: &str) -> Self {
         let mut writer = Self { json: vec![b'{'] };
         writer.text("schema", schema);
         writer
     }
 
-    pub(super) fn key(&mut self, key: &str) {
+    pub(crate) fn key(&mut self, key: &str) {
         if !matches!(self.json.last(), Some(b'{')) {
             self.json.push(b',');
         }
@@ -261,15 +289,37 @@ impl Writer {
         self.json.push(b':');
     }
 
-    pub(super) fn text(&mut self, key: &str, text: &str) {
+    pub(crate) fn text(&mut self, key: &str, text: &str) {
         self.key(key);
         write_text(text, &mut self.json);
     }
 
-    pub(super) fn text_if_any(&mut self, key: &str, text: &str) {
+    pub(crate) fn text_if_any(&mut self, key: &str, text: &str) {
         if !text.is_empty() {
             self.text(key, text);
         }
+    }
+
+    /// The fields of a channel's entry.
+    pub(crate) fn entry<'a>(
+        &mut self,
+        name: &str,
+        replaces: &str,
+        skips: impl Iterator<Item = Cow<'a, str>>,
+        range: &str,
+    ) {
+        self.text("name", name);
+        self.text_if_any("replaces", replaces);
+        let mut skips = skips.peekable();
+        if skips.peek().is_some() {
+            self.key("skips");
+            for (at, skip) in skips.enumerate() {
+                self.json.push(if at > 0 { b',' } else { b'[' });
+                write_text(&skip, &mut self.json);
+            }
+            self.json.push(b']');
+        }
+        self.text_if_any("skipRange", range);
     }
 
     /// Go prints `null` for a list that is not there.
@@ -294,7 +344,7 @@ impl Writer {
         self.json.push(b']');
     }
 
-    fn properties(&mut self, properties: &[Property]) {
+    pub(crate) fn properties(&mut self, properties: &[Property]) {
         if properties.is_empty() {
             return;
         }
@@ -311,18 +361,8 @@ impl Writer {
         self.json.push(b']');
     }
 
-    fn blob(
-        mut self,
-        class: Class,
-        package: std::borrow::Cow<'_, str>,
-        key: std::borrow::Cow<'_, str>,
-    ) -> Blob {
+    pub(crate) fn blob(mut self, class: Class, package: &str, key: &str) -> Blob {
         self.json.push(b'}');
-        Blob {
-            package: package.into(),
-            class,
-            key: key.into(),
-            json: self.json.into(),
-        }
+        Blob::new(package, class, key, self.json)
     }
 }

@@ -18,7 +18,9 @@ use self::csv::Csv;
 use super::{
     Error, Template,
     blob::{Bundle, RelatedImage},
+    parts::Icon,
 };
+use crate::shape;
 
 /// By what reference a bundle is known.
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +95,28 @@ pub(super) fn read(
         },
         csv: objects.all.into_iter().nth(place).unwrap_or_default(),
     })
+}
+
+/// The first icon of a ClusterServiceVersion, if all of them are icons.
+pub(super) fn icon(csv: &Value) -> Option<Icon> {
+    let icons = csv.get("spec")?.get("icon")?.as_array()?.iter();
+    let read = icons.map(|icon| {
+        let text = |name| match metadata::field(icon, name) {
+            None | Some(Value::Null) => Some(None),
+            Some(Value::String(text)) => Some(Some(text.as_str())),
+            Some(_) => None,
+        };
+        if !matches!(icon, Value::Object(_) | Value::Null) {
+            return None;
+        }
+        let data = text("base64data")?.map(shape::base64);
+        Some(Icon {
+            data: data.transpose().ok()?,
+            media_type: text("mediatype")?.unwrap_or_default().to_owned(),
+        })
+    });
+    let read: Option<Vec<Icon>> = read.collect();
+    read?.into_iter().next()
 }
 
 /// The images that the ClusterServiceVersion lists, the bundle's own, and those of its pods.

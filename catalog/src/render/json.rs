@@ -79,6 +79,27 @@ pub(super) fn escaped(json: &[u8]) -> Vec<u8> {
 /// allows, would make 400 MB of 20 KB.
 pub(super) const DEPTH: usize = 1000;
 
+/// How deep compact JSON is nested.
+pub(super) fn depth(json: &[u8]) -> usize {
+    let (mut level, mut deepest, mut at) = (0_usize, 0, 0);
+    while let Some(&byte) = json.get(at) {
+        match byte {
+            b'"' => {
+                at = end_of_text(json, at);
+                continue;
+            }
+            b'{' | b'[' => {
+                level += 1;
+                deepest = deepest.max(level);
+            }
+            b'}' | b']' => level = level.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    deepest
+}
+
 /// Appends compact JSON with four spaces a level and a line break at the end. Empty objects and lists stay on their
 /// line. `false` when it is nested deeper than [`DEPTH`]; then only a part was appended.
 pub(super) fn indent(json: &[u8], out: &mut Vec<u8>) -> bool {
@@ -180,6 +201,18 @@ mod tests {
         ));
         let expected = "{\n    \"a\": {},\n    \"b\": [\n        [],\n        {\n            \"c\": \"x:,{\\\"\"\n        }\n    ],\n    \"d\": 1\n}\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn depth_is_that_of_objects_and_lists() {
+        for (json, expected) in [
+            (r#"{"a":"{[","b":[[],{"c":-1.5e3}]}"#, 3),
+            ("[]", 1),
+            (r#""[\"[""#, 0),
+            ("12", 0),
+        ] {
+            assert_eq!(depth(json.as_bytes()), expected, "{json}");
+        }
     }
 
     #[test]

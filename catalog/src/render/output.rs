@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{
     blob::{Blob, Class},
     json,
+    writing::write,
 };
 
 /// How blobs are written.
@@ -27,7 +28,25 @@ pub enum Format {
 /// Blobs, ready to be printed.
 #[derive(Debug)]
 pub struct Rendered {
-    blobs: Vec<Blob>,
+    pub(crate) blobs: Vec<Blob>,
+}
+
+/// A blob that cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a blob of package {package:?} ({key:?}) {problem}; leave it out")]
+pub struct Unwritable {
+    package: String,
+    key: String,
+    problem: String,
+}
+
+/// What blobs are for one file of a folder.
+#[derive(Debug, Clone)]
+pub struct File<'a> {
+    /// Where it belongs, relative to the folder: `etcd/catalog.json`.
+    pub path: String,
+    blobs: &'a [Blob],
+    format: Format,
 }
 
 /// Why blobs cannot be written to a folder.
@@ -39,23 +58,35 @@ pub enum FolderError {
         /// The folder.
         path: PathBuf,
     },
-    /// A package is called what no folder can be called.
-    #[error(
-        "invalid package name {name:?}: must be a single local path element; correct it in the catalog"
-    )]
-    Package {
-        /// The name.
-        name: String,
-    },
-    /// The system says no.
-    #[error("failed to write {path:?}; is there space, and may you write there?")]
-    Write {
-        /// The file or folder.
+    /// The folder cannot be read.
+    #[error("failed to list the folder {path:?}; is it one, and may you read it?")]
+    Read {
+        /// The folder.
         path: PathBuf,
         /// Why.
         #[source]
         source: io::Error,
     },
+    /// A package is called what no folder can be called.
+    #[error(
+        "invalid package name {name:?}: must be a single local path element of at most 255 bytes; correct it in the catalog"
+    )]
+    Package {
+        /// The name.
+        name: String,
+    },
+    /// A package is called like the file for what belongs to none.
+    #[error(
+        "package {name:?} would be a folder, and what belongs to no package is written to a file of that name; give one of \
+         these blobs another package in the catalog"
+    )]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// A blob cannot be written.
+    #[error(transparent)]
+    Blob(#[from] Unwritable),
 }
 
 // === impl Format ===
@@ -69,18 +100,36 @@ impl Format {
         }
     }
 
-    fn write(self, blob: &Blob, out: &mut Vec<u8>) -> io::Result<()> {
+    /// Says whether a blob can be written.
+    fn check(self, blob: &Blob) -> Result<(), Unwritable> {
+        let most = match self {
+            Self::Json => json::DEPTH,
+            Self::Yaml => YAML_DEPTH,
+        };
+        if blob.depth > most {
+            let format = match self {
+                Self::Json => "JSON",
+                Self::Yaml => "YAML",
+            };
+            return Err(blob.cannot(&format!(
+                "is nested deeper than the {most} levels that are written as {format}"
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(self, blob: &Blob, out: &mut Vec<u8>) -> io::Result<()> {
+        let unwritable =
+            |problem: &str| io::Error::new(io::ErrorKind::InvalidData, blob.cannot(problem));
         match self {
             Self::Json => {
                 if !json::indent(&blob.json, out) {
-                    return Err(
-                        blob.cannot(&format!("is nested deeper than {} levels", json::DEPTH))
-                    );
+                    return Err(unwritable("is nested too deep"));
                 }
             }
             Self::Yaml => {
                 let value: Value = serde_json::from_slice(&blob.json)
-                    .map_err(|error| blob.cannot(&format!("cannot be written as YAML: {error}")))?;
+                    .map_err(|error| unwritable(&format!("cannot be written as YAML: {error}")))?;
                 let mut text = String::from("---\n");
                 yaml::write_as_go(&mut text, &value);
                 out.extend_from_slice(text.as_bytes());
@@ -94,11 +143,25 @@ impl Format {
 
 impl Blob {
     /// An error that names the blob.
-    fn cannot(&self, problem: &str) -> io::Error {
+    fn cannot(&self, problem: &str) -> Unwritable {
         let short = |text: &str| text.chars().take(100).collect::<String>();
-        let (package, key) = (short(&self.package), short(&self.key));
-        let text = format!("a blob of package {package:?} ({key:?}) {problem}; leave it out");
-        io::Error::new(io::ErrorKind::InvalidData, text)
+        Unwritable {
+            package: short(&self.package),
+            key: short(&self.key),
+            problem: problem.to_owned(),
+        }
+    }
+}
+
+// === impl File ===
+
+impl File<'_> {
+    /// Writes what is in it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        write(self.blobs, self.format, out)
     }
 }
 
@@ -107,7 +170,7 @@ impl Blob {
 impl Rendered {
     /// Packages by name, what belongs to none behind them; within a package by class, and then by name or schema. What is
     /// equal by then stays in the order it came in.
-    pub(super) fn of(mut blobs: Vec<Blob>) -> Self {
+    pub(crate) fn of(mut blobs: Vec<Blob>) -> Self {
         blobs.sort_by(|a, b| {
             let rank = |it: &Blob| (it.package.is_empty(), it.class);
             let (x, y) = (rank(a), rank(b));
@@ -125,6 +188,10 @@ impl Rendered {
         Self { blobs }
     }
 
+    pub(crate) fn blobs(&self) -> &[Blob] {
+        &self.blobs
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.blobs.is_empty()
@@ -138,39 +205,42 @@ impl Rendered {
         write(&self.blobs, format, out)
     }
 
-    /// Writes a file for each package, `<package>/catalog.<format>`, and one for what belongs to none. The folder is
-    /// made if it is not there.
+    /// Says whether all blobs can be written, for nothing can be taken back that was printed.
     ///
     /// # Errors
-    /// When there is something in the folder, a package cannot be the name of a folder, or something cannot be written.
-    pub fn write_folder(&self, folder: &Path, format: Format) -> Result<(), FolderError> {
-        check_empty(folder)?;
-        for blob in &self.blobs {
-            if !blob.package.is_empty() && !is_name(&blob.package) {
-                let name = blob.package.chars().take(200).collect();
-                return Err(FolderError::Package { name });
-            }
-        }
-        make(folder)?;
+    /// The first one that cannot.
+    pub fn check(&self, format: Format) -> Result<(), Unwritable> {
+        self.blobs.iter().try_for_each(|blob| format.check(blob))
+    }
+
+    /// A file for each package, `<package>/catalog.<format>`, and one for what belongs to none, all of which can be
+    /// written.
+    ///
+    /// # Errors
+    /// When a package cannot be the name of a folder beside the others, or a blob cannot be written.
+    pub fn files(&self, format: Format) -> Result<Vec<File<'_>>, FolderError> {
+        self.check(format)?;
+        let name = format!("catalog.{}", format.extension());
+        let has_others = self.blobs.iter().any(|it| it.package.is_empty());
+        let mut files = Vec::new();
         for blobs in self.blobs.chunk_by(|a, b| a.package == b.package) {
             let package = blobs.first().map_or("", |it| &it.package);
-            let mut path = folder.to_owned();
-            if !package.is_empty() {
-                path.push(package);
-                make(&path)?;
-            }
-            path.push(format!("catalog.{}", format.extension()));
-            let failed = |source| FolderError::Write {
-                path: path.clone(),
-                source,
+            let path = match package {
+                "" => name.clone(),
+                _ if !is_name(package) => {
+                    let name = package.chars().take(200).collect();
+                    return Err(FolderError::Package { name });
+                }
+                _ if has_others && package == name => return Err(FolderError::Twice { name }),
+                _ => format!("{package}/{name}"),
             };
-            let file = fs::File::create_new(&path).map_err(failed)?;
-            let mut out = BufWriter::new(file);
-            write(blobs, format, &mut out)
-                .and_then(|()| out.flush())
-                .map_err(failed)?;
+            files.push(File {
+                path,
+                blobs,
+                format,
+            });
         }
-        Ok(())
+        Ok(files)
     }
 }
 
@@ -179,7 +249,7 @@ impl Rendered {
 /// # Errors
 /// When it is not empty, or cannot be read.
 pub fn check_empty(folder: &Path) -> Result<(), FolderError> {
-    let failed = |source| FolderError::Write {
+    let failed = |source| FolderError::Read {
         path: folder.to_owned(),
         source,
     };
@@ -195,29 +265,13 @@ pub fn check_empty(folder: &Path) -> Result<(), FolderError> {
     }
 }
 
-fn make(folder: &Path) -> Result<(), FolderError> {
-    fs::create_dir_all(folder).map_err(|source| FolderError::Write {
-        path: folder.to_owned(),
-        source,
-    })
-}
+/// The longest name of a folder, in bytes.
+const LONGEST: usize = 255;
 
 /// Whether a text can only be the name of something right within a folder.
 fn is_name(text: &str) -> bool {
-    !matches!(text, "" | "." | "..") && !text.contains(['/', '\\', '\0'])
+    !matches!(text, "" | "." | "..") && !text.contains(['/', '\\', '\0']) && text.len() <= LONGEST
 }
 
-/// Bytes that are written at once.
-const CHUNK: usize = 1 << 20;
-
-fn write(blobs: &[Blob], format: Format, out: &mut dyn Write) -> io::Result<()> {
-    let mut buffer = Vec::with_capacity(CHUNK);
-    for blob in blobs {
-        format.write(blob, &mut buffer)?;
-        if buffer.len() >= CHUNK {
-            out.write_all(&buffer)?;
-            buffer.clear();
-        }
-    }
-    out.write_all(&buffer)
-}
+/// How deep what is written as YAML may be nested: what reads values stops there.
+const YAML_DEPTH: usize = 127;

@@ -260,3 +260,44 @@ static GVK_CONSTRAINT: Struct = strictly(
     "constraints.GVKConstraint",
     &[("group", TEXT), ("kind", TEXT), ("version", TEXT)],
 );
+
+// --- templates of catalogs; that of versions accepts no other fields ---
+
+pub(crate) static BASIC: Struct = of(
+    "basic.BasicTemplateData",
+    &[("schema", TEXT), ("entries", Type::List(&Type::Raw))],
+);
+
+pub(crate) static SUBSTITUTES: Struct = of(
+    "substitutes.SubstitutesTemplateData",
+    &[
+        ("schema", TEXT),
+        ("entries", Type::List(&Type::Raw)),
+        ("substitutions", Type::List(&Type::Struct(&SUBSTITUTE))),
+    ],
+);
+
+static SUBSTITUTE: Struct = of("substitutes.Substitute", &[("name", TEXT), ("base", TEXT)]);
+
+pub(crate) static SEMVER: Struct = strictly(
+    "semver.SemverTemplateData",
+    &[
+        ("schema", TEXT),
+        ("generateMajorChannels", Type::Bool),
+        ("generateMinorChannels", Type::Bool),
+        (
+            "defaultChannelTypePreference",
+            Type::Text("semver.StreamType"),
+        ),
+        ("candidate", Type::Struct(&LISTED)),
+        ("fast", Type::Struct(&LISTED)),
+        ("stable", Type::Struct(&LISTED)),
+    ],
+);
+
+static LISTED: Struct = strictly(
+    "semver.channelBundles",
+    &[("bundles", Type::List(&Type::Struct(&LISTED_BUNDLE)))],
+);
+
+static LISTED_BUNDLE: Struct = strictly("semver.bundleEntry", &[("image", TEXT)]);

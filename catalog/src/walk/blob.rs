@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use manifests::{
-    path::Path,
+    path::{Path, Step},
     yaml::{self, Limits as YamlLimits},
 };
 use serde_json::Value;
@@ -183,20 +183,38 @@ pub(super) fn from_yaml(text: &[u8], limits: &Limits) -> Result<Vec<u8>, (usize,
     serde_json::to_vec(&value).map_err(|error| (0, error.to_string()))
 }
 
-/// YAML's `4.10` is the number 4.1. As a maximum that would block every cluster, so it stays the text that was written.
+/// YAML's `4.10` is the number 4.1. As a maximum that would block every cluster, so it stays the text that was written; in
+/// the blobs that a template holds, too.
 fn keep_release(text: &[u8], value: &mut Value) {
-    let Some(properties) = value.get_mut("properties").and_then(Value::as_array_mut) else {
-        return;
-    };
-    for (at, property) in properties.iter_mut().enumerate() {
-        let is_number = property.get("value").is_some_and(Value::is_number);
-        if !is_number || property.get("type").and_then(Value::as_str) != Some(super::MAX_PROPERTY) {
-            continue;
-        }
-        let path = Path::from(["properties"]).index(at).key("value");
-        let written = yaml::written_all(text, 0, &[path]).pop().flatten();
-        if let (Some(written), Some(value)) = (written, property.get_mut("value")) {
-            *value = Value::String(written.text);
+    let mut paths = maxima(value, &Path::root());
+    let entries = value.get("entries").and_then(Value::as_array);
+    for (at, entry) in entries.into_iter().flatten().enumerate() {
+        paths.append(&mut maxima(entry, &Path::from(["entries"]).index(at)));
+    }
+    let written = yaml::written_all(text, 0, &paths);
+    for (path, written) in paths.iter().zip(written) {
+        let place = path
+            .steps()
+            .iter()
+            .try_fold(&mut *value, |value, step| match step {
+                Step::Key(key) => value.get_mut(key),
+                Step::Index(at) => value.get_mut(at),
+            });
+        if let (Some(written), Some(place)) = (written, place) {
+            *place = Value::String(written.text);
         }
     }
+}
+
+/// Where a blob, which is at this path, has numbers as maxima.
+fn maxima(blob: &Value, path: &Path) -> Vec<Path> {
+    let properties = blob.get("properties").and_then(Value::as_array);
+    let properties = properties.into_iter().flatten().enumerate();
+    let numbers = properties.filter(|(_, property)| {
+        property.get("value").is_some_and(Value::is_number)
+            && property.get("type").and_then(Value::as_str) == Some(super::MAX_PROPERTY)
+    });
+    numbers
+        .map(|(at, _)| path.clone().key("properties").index(at).key("value"))
+        .collect()
 }

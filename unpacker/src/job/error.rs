@@ -249,11 +249,3 @@ fn user() -> String {
         Err(_) => "this user".to_owned(),
     }
 }
-
-/// What could change how the rest of a line is shown: orders to a terminal, the ends of lines, and what turns the
-/// direction of letters.
-pub fn is_unprintable(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}

@@ -9,13 +9,13 @@ use std::{
 
 use super::Error;
 
-/// Copies this program to `unpack` in a folder, executable for everyone. It is there whole or not at all.
+/// Copies this program to a file of this name in a folder, executable for everyone. It is there whole or not at all.
 ///
 /// # Errors
 /// When the folder cannot be written to.
-pub fn install(folder: &Path) -> Result<PathBuf, Error> {
-    let target = folder.join("unpack");
-    let part = folder.join(format!(".unpack.{}", process::id()));
+pub fn install(folder: &Path, name: &str) -> Result<PathBuf, Error> {
+    let target = folder.join(name);
+    let part = folder.join(format!(".{name}.{}", process::id()));
     let copied = copy(&part).and_then(|()| fs::rename(&part, &target));
     copied.map_err(|source| {
         let _ = fs::remove_file(&part); // not there, if it could not be made

@@ -7,9 +7,10 @@ use http::{HeaderValue, Method, Request, StatusCode, header, request, response};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use manifests::object::is_unprintable;
 use tokio::time::{self, Instant};
 
-use super::{Address, Error, Load, Packed, connect, is_unprintable, upload};
+use super::{Address, Error, Load, Packed, connect, upload};
 use crate::wire::{self, Accepted, Problem};
 
 /// What an answer may have at most.

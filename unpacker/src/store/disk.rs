@@ -37,6 +37,8 @@ const SPARE: u64 = 20;
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) content: PathBuf,
+    /// Where all of it is.
+    pub(super) root: PathBuf,
     pub(super) temp: PathBuf,
     pub(super) sources: Sources,
     pub(super) state: State,
@@ -87,6 +89,7 @@ impl Disk {
         let disk = Self {
             sources: Sources::new(sources, temp.clone()),
             content,
+            root: root.to_owned(),
             temp,
             state,
             clock: Clock::default(),

@@ -118,8 +118,11 @@ fn a_constraint_that_olm_cannot_read_is_a_warning_and_a_need() {
         (gvk.clone(), ""),
         (range(">=1.0.0"), ""),
         (json!({"cel": {"rule": "properties.exists(p, true)"}}), ""),
-        // Nobody here evaluates CEL.
-        (json!({"cel": {"rule": "1 +"}}), ""),
+        (json!({"cel": {"rule": "1 +"}}), "unexpected the end at 4"),
+        (
+            json!({"any": {"constraints": [{"cel": {"rule": "size(properties)"}}]}}),
+            "the CEL expression has type int; it must have type bool",
+        ),
         (
             json!({"failureMessage": "no", "all": {"constraints": [gvk, {"any": {"constraints": [gvk, gvk]}}]}}),
             "",

@@ -10,7 +10,7 @@ use manifests::version;
 use prost::Message as _;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Packages, fill, listed_size};
+use super::{Packages, deprecation, fill, listed_size};
 use crate::{
     model::{Bundle, Channel, Entry, MOST_BUNDLES, MOST_BYTES, Package, too_large, too_many},
     registry::{Client, client::Error, wire},
@@ -194,6 +194,7 @@ impl<'a> Reading<'a> {
         let told = client.get_package(name).await?;
         receive(client, received, told.encoded_len())?;
         describe(package, told);
+        keep(client, kept, size, package.told_size()).map_err(Failure::Package)?;
         let mut first: BTreeMap<&str, &str> = BTreeMap::new();
         for channel in package.channels.values() {
             for entry in &channel.entries {
@@ -259,10 +260,10 @@ fn receive(client: &Client, received: &mut u64, more: usize) -> Result<(), Failu
 /// Adds what only the package itself tells.
 fn describe(package: &mut Package, told: wire::Package) {
     package.default_channel = told.default_channel_name;
-    package.deprecation = told.deprecation.map(|it| it.message);
+    package.deprecation = deprecation(told.deprecation);
     for told in told.channels {
         if let Some(channel) = package.channels.get_mut(&told.name) {
-            channel.deprecation = told.deprecation.map(|it| it.message);
+            channel.deprecation = deprecation(told.deprecation);
         }
     }
 }

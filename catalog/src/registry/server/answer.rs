@@ -16,7 +16,7 @@ use prost::Message;
 use tonic::{Code, Status, body::Body, metadata::MetadataMap, server::NamedService};
 use tower::Service;
 
-use super::call::Call;
+use super::call::{Call, Told};
 use crate::registry::{
     index::Entry,
     part::is_plain,
@@ -28,13 +28,13 @@ use crate::registry::{
 /// The header that says that the client knows what it asks for.
 const ACKNOWLEDGE: &str = "x-acknowledge-experimental";
 
-/// `api.Registry`.
+/// `api.Registry`, and who is told of its calls.
 #[derive(Debug, Clone)]
-pub(super) struct Registry(pub(super) Arc<Store>);
+pub(super) struct Registry(pub(super) Arc<Store>, pub(super) Told);
 
-/// `api.ExperimentalRegistry`.
+/// `api.ExperimentalRegistry`, and who is told of its calls.
 #[derive(Debug, Clone)]
-pub(super) struct Experimental(pub(super) Arc<Store>);
+pub(super) struct Experimental(pub(super) Arc<Store>, pub(super) Told);
 
 pub(super) type Answers = BoxStream<'static, Result<Bytes, Status>>;
 pub(super) type Answering = BoxFuture<'static, Result<http::Response<Body>, Infallible>>;
@@ -59,7 +59,7 @@ impl Service<http::Request<Body>> for Registry {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let store = Arc::clone(&self.0);
         let rpc = request.uri().path().rsplit('/').next().unwrap_or_default();
-        let call = |rpc| Call::new(rpc, Arc::clone(&store));
+        let call = |rpc| Call::new(rpc, Arc::clone(&store), self.1.clone());
         match rpc {
             "ListPackages" => call("ListPackages")
                 .stream(request, |store, _: &wire::ListPackageRequest, _| {
@@ -89,7 +89,7 @@ impl Service<http::Request<Body>> for Registry {
                 .stream(request, |store, _: &wire::ListBundlesRequest, _| {
                     Ok(list_bundles(store))
                 }),
-            _ => unimplemented(),
+            _ => Call::unknown(&request, self.1.clone()),
         }
     }
 }
@@ -107,14 +107,12 @@ impl Service<http::Request<Body>> for Experimental {
         const RPC: &str = "ExperimentalListPackageCustomSchemas";
         let rpc = request.uri().path().rsplit('/').next().unwrap_or_default();
         match rpc {
-            RPC => Call::new(RPC, Arc::clone(&self.0)).stream(request, custom_schemas),
-            _ => unimplemented(),
+            RPC => {
+                Call::new(RPC, Arc::clone(&self.0), self.1.clone()).stream(request, custom_schemas)
+            }
+            _ => Call::unknown(&request, self.1.clone()),
         }
     }
-}
-
-fn unimplemented() -> Answering {
-    Box::pin(async { Ok(Status::unimplemented("no such rpc").into_http()) })
 }
 
 // All of these may read the store, and so are called where that may block; what streams read later is read there, too.

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
             println!("unpack {}", env!("CARGO_PKG_VERSION"));
             return ExitCode::SUCCESS;
         }
-        Ok(Command::Install(folder)) => job::install(folder).map(|path| {
+        Ok(Command::Install(folder)) => job::install(folder, "unpack").map(|path| {
             report::line(&format!("installed {}", path.display()));
         }),
         Ok(Command::Unpack(unpack)) => run(unpack),
