@@ -1,5 +1,5 @@
-//! A catalog of 10,000 bundles: made ready, opened again, and listed over TCP. The real `opm` beside it when
-//! `RUKPAK_OPM` names the program.
+//! A catalog of 10,000 bundles: made ready, opened again, and listed over TCP. `cli/benches/opm.rs` compares
+//! the whole process with the real opm.
 //!
 //! `cargo bench -p catalog --features registry --bench registry`
 
@@ -8,7 +8,6 @@
 use std::{
     fs,
     path::Path,
-    process::{Child, Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -30,13 +29,10 @@ fn main() {
     let place = tempfile::tempdir().unwrap();
     let catalog = place.path().join("catalog");
     Shape::default().write(&catalog).unwrap();
-    ours(&catalog, place.path());
-    if let Ok(program) = std::env::var("RUKPAK_OPM") {
-        theirs(Path::new(&program), &catalog, place.path());
-    }
+    serving(&catalog, place.path());
 }
 
-fn ours(catalog: &Path, place: &Path) {
+fn serving(catalog: &Path, place: &Path) {
     let (source, limits) = (Source::Folder(catalog), Limits::default());
     let folder = place.join("cache");
     best("cold: build", || {
@@ -87,68 +83,6 @@ fn list(runtime: &tokio::runtime::Runtime, address: &str) {
     });
 }
 
-/// `opm serve`, killed in the end.
-struct Opm(Child);
-
-impl Drop for Opm {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-fn theirs(program: &Path, catalog: &Path, place: &Path) {
-    let folder = place.join("opm-cache");
-    let start = |more: &[&str]| {
-        let mut command = Command::new(program);
-        command
-            .arg("serve")
-            .arg(catalog)
-            .arg("--cache-dir")
-            .arg(&folder)
-            .args(more);
-        command
-            .args(["--pprof-addr", "", "--termination-log"])
-            .arg(place.join("log"));
-        command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap()
-    };
-    let since = Instant::now();
-    assert!(start(&["--cache-only"]).wait().unwrap().success());
-    println!("opm, cold: build {} ms", since.elapsed().as_millis());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let since = Instant::now();
-    let opm = Opm(start(&["--port", &address.port().to_string()]));
-    let address = address.to_string();
-    let is_there = || {
-        let client = runtime.block_on(Client::connect(&address, Bounds::default()));
-        client.is_ok_and(|it| runtime.block_on(it.list_packages()).is_ok())
-    };
-    while !is_there() {
-        assert!(
-            since.elapsed() < Duration::from_secs(300),
-            "opm does not serve"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    println!("opm, warm: to serving {} ms", since.elapsed().as_millis());
-    list(&runtime, &address);
-    let status = fs::read_to_string(format!("/proc/{}/status", opm.0.id())).unwrap();
-    println!(
-        "  memory of opm while serving: {} MB",
-        field(&status, "VmRSS:")
-    );
-}
-
 fn best(what: &str, mut run: impl FnMut()) {
     let times = (0..RUNS).map(|_| {
         let since = Instant::now();
@@ -163,15 +97,8 @@ fn best(what: &str, mut run: impl FnMut()) {
 
 /// Of this process, in megabytes.
 fn memory(name: &str) -> u64 {
-    field(&fs::read_to_string("/proc/self/status").unwrap(), name)
-}
-
-fn field(status: &str, name: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|it| it.strip_prefix(name)).unwrap();
-    line.split_whitespace()
-        .next()
-        .unwrap()
-        .parse::<u64>()
-        .unwrap()
-        / 1000
+    let kilobytes = line.split_whitespace().next().unwrap();
+    kilobytes.parse::<u64>().unwrap() / 1000
 }

@@ -18,13 +18,20 @@
 //! | E.2 a package that leaves the folder | `cli: catalog_render::no_package_leaves_the_folder` |
 //! | E.3 folders of catalogs and bundles, with and without migration, mixed | `catalogs`, `bundles`: every level and format |
 //! | E.3 templates for images | `bundles::images_come_from_the_template` |
-//! | E.3 images: labelled, unlabelled, bundles, SQLite, not there | `cli: catalog_render::images_are_rendered_as_by_opm` |
+//! | E.3 images: labelled, unlabelled, bundles, SQLite, not there; with and without migration | `cli: catalog_render::images_are_rendered_as_by_opm`, `…images_are_migrated_as_by_opm` |
 //! | E.3 which kinds are allowed | the same, and `cli: catalog_render::catalogs_are_written_into_a_folder_for_each_package` |
 //! | E.3 properties: sources, order, twice | `bundles::bundles_are_rendered_as_by_opm`, `catalogs::known_blobs_have_their_fields_in_order` |
 //! | E.3 no ClusterServiceVersion, owned definitions missing, two documents | `bundles::of_each_file_the_first_document_counts`, `…what_the_csv_says_decides`, `cli: catalog_render::what_is_left_out_is_told` |
+//! | E.3 Dockerfiles, `init` | `cli: catalog_draft` |
+//! | E.3 templates of catalogs: semver, basic, substitutes | `templates`, and `cli: catalog_template` |
 //! | E.3 migrated folders, unknown levels, folders that are not empty | `cli: catalog_render::catalogs_are_written_into_a_folder_for_each_package`, `…a_reference_that_cannot_be_rendered_is_named` |
 //!
-//! Dockerfiles, `init` and templates of catalogs are commands that there are not here.
+//! Of the messages about whole trees (E.2), no files lead opm to these, for it stops before, or fills the fields itself:
+//! `package key`, `channel key` and `channel … not correctly linked to parent package`, `package name must not be empty`,
+//! `channel name must not be empty`, `package must be set`, `channel must be set`, `package does not match channel's
+//! package`, `default channel … not found in channels list`, and errors of properties. `must be exactly one property with
+//! type "olm.package"` is said of entries without a bundle alone, in
+//! `trees::an_entry_without_a_bundle_is_told_of_every_channel`.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +44,9 @@
 mod opm {
     mod bundles;
     mod catalogs;
+    mod databases;
     pub(crate) mod reason;
+    mod templates;
     mod validation;
 }
 

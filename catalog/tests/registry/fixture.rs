@@ -5,7 +5,7 @@ use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use catalog::{
     Limits, Source,
-    registry::{Bounds, Cache, Client, Store, serve},
+    registry::{Bounds, Cache, Calls, Client, Service, Store},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -145,13 +145,22 @@ impl Served {
 
     pub(crate) async fn of(catalog: &Path) -> Self {
         let (store, cache) = build(catalog);
+        Self::with(Service::new(Arc::new(store)).unwrap(), cache).await
+    }
+
+    /// The same, and somebody is told of calls.
+    pub(crate) async fn telling(catalog: &Path, calls: Arc<dyn Calls>) -> Self {
+        let (store, cache) = build(catalog);
+        Self::with(Service::telling(Arc::new(store), calls).unwrap(), cache).await
+    }
+
+    async fn with(service: Service, cache: TempDir) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (end, ended) = oneshot::channel();
         let task = tokio::spawn(async move {
-            serve(Arc::new(store), listener, async { drop(ended.await) })
-                .await
-                .unwrap();
+            let ended = async { drop(ended.await) };
+            service.serve(listener, ended).await.unwrap();
         });
         Self {
             address,

@@ -5,6 +5,7 @@
 //! | row | test |
 //! | --- | --- |
 //! | every rpc, and what is not found | `rpcs`, and the same questions to `opm serve`: `opm::opm_answers_the_same` |
+//! | the same of bundles that people have published | `real` |
 //! | bundles without edges | `rpcs::a_bundle_comes_with_manifests_and_without_edges`, `…the_bundle_of_a_channel_is_its_head` |
 //! | ListBundles: number, order, manifests | `rpcs::lists_of_bundles_have_edges_and_manifests_only_without_an_image` |
 //! | who replaces or skips | `rpcs::who_replaces_or_skips_is_found` |
@@ -28,12 +29,14 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod calls;
 mod dynamic;
 mod fixture;
 mod large;
 mod opm;
 mod protocol;
 mod reading;
+mod real;
 mod rpcs;
 mod service;
 mod stores;

@@ -24,14 +24,14 @@ use crate::{
 };
 
 /// `opm serve`, killed with the test.
-struct Opm {
+pub(crate) struct Opm {
     child: Child,
-    address: std::net::SocketAddr,
+    pub(crate) address: std::net::SocketAddr,
     _place: TempDir,
 }
 
 impl Opm {
-    async fn start(catalog: &std::path::Path) -> Self {
+    pub(crate) async fn start(catalog: &std::path::Path) -> Self {
         let place = tempfile::tempdir().unwrap();
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
@@ -66,7 +66,11 @@ impl Opm {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("opm does not serve");
+        let found = tests::opm(catalog, &["validate", "."]);
+        panic!(
+            "opm does not serve: {}",
+            String::from_utf8_lossy(&found.stderr)
+        );
     }
 }
 
@@ -162,17 +166,28 @@ async fn opm_answers_the_same() {
         ("GetDefaultBundleThatProvides", chain),
     ];
     for (rpc, asked) in questions {
-        let path = format!("api.Registry/{rpc}");
-        let mut answers = [
-            plain(theirs.call(&path, asked.clone()).await),
-            plain(ours.call(&path, asked.clone()).await),
-        ];
-        if rpc != "ListBundles" {
-            answers = answers.map(|it| it.map(sorted));
-        }
-        let [theirs, ours] = answers;
-        assert_eq!(ours, theirs, "{rpc} {asked}");
+        assert_same(&theirs, &ours, rpc, asked).await;
     }
+}
+
+/// Asks both the same; says how many answers there were.
+pub(crate) async fn assert_same(
+    theirs: &Dynamic,
+    ours: &Dynamic,
+    rpc: &str,
+    asked: Value,
+) -> usize {
+    let path = format!("api.Registry/{rpc}");
+    let mut answers = [
+        plain(theirs.call(&path, asked.clone()).await),
+        plain(ours.call(&path, asked.clone()).await),
+    ];
+    if rpc != "ListBundles" {
+        answers = answers.map(|it| it.map(sorted));
+    }
+    let [theirs, ours] = answers;
+    assert_eq!(ours, theirs, "{rpc} {asked}");
+    ours.map_or(0, |it| it.len())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,9 +15,9 @@ use catalog::registry::{
     Bounds,
     client::Error,
     packages,
-    wire::{Bundle, GetBundleRequest, Package, Property},
+    wire::{self, Bundle, Deprecation, GetBundleRequest, GetPackageRequest, Package, Property},
 };
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
@@ -30,6 +30,22 @@ use crate::suspicion::{Body, connect, data, framed, of, trailers};
 /// Answers `GetBundle`.
 type Answer = Arc<dyn Fn(GetBundleRequest) -> BoxFuture<'static, Body> + Send + Sync>;
 
+/// Answers `GetPackage`, by the name of the package.
+type Describe = Arc<dyn Fn(String) -> Package + Send + Sync>;
+
+/// Ends a list.
+type End = Arc<dyn Fn() -> Body + Send + Sync>;
+
+/// What a server says.
+#[derive(Clone)]
+struct Script {
+    listed: Vec<Bundle>,
+    /// What comes after the list.
+    end: End,
+    describe: Describe,
+    answer: Answer,
+}
+
 /// A server of these bundles, until its connections are to break.
 struct Server {
     address: SocketAddr,
@@ -38,26 +54,38 @@ struct Server {
 
 impl Server {
     async fn new(listed: Vec<Bundle>, answer: Answer) -> Self {
+        Self::of(Script {
+            listed,
+            end: Arc::new(|| of(vec![trailers("0", "")])),
+            describe: Arc::new(|_| Package::default()),
+            answer,
+        })
+        .await
+    }
+
+    async fn of(script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let cut = Arc::new(Notify::new());
-        let (listed, broken) = (Arc::new(listed), Arc::clone(&cut));
+        let (script, broken) = (Arc::new(script), Arc::clone(&cut));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (listed, answer) = (Arc::clone(&listed), Arc::clone(&answer));
+                let script = Arc::clone(&script);
                 let service = service_fn(move |asked: Request<Incoming>| {
-                    let (listed, answer) = (Arc::clone(&listed), Arc::clone(&answer));
+                    let script = Arc::clone(&script);
                     async move {
                         let (head, body) = asked.into_parts();
-                        let body = body.collect().await.unwrap().to_bytes();
+                        let body = body.collect().await.unwrap().to_bytes().slice(5..);
                         let answer = match head.uri.path() {
                             "/api.Registry/ListBundles" => {
-                                let mut frames: Vec<_> = listed.iter().map(message).collect();
-                                frames.push(trailers("0", ""));
-                                of(frames)
+                                let frames = script.listed.iter().map(message).collect();
+                                of(frames).chain((script.end)()).boxed()
                             }
-                            "/api.Registry/GetPackage" => good(&Package::default()),
-                            _ => answer(GetBundleRequest::decode(body.slice(5..)).unwrap()).await,
+                            "/api.Registry/GetPackage" => {
+                                let asked = GetPackageRequest::decode(body).unwrap();
+                                good(&(script.describe)(asked.name))
+                            }
+                            _ => (script.answer)(GetBundleRequest::decode(body).unwrap()).await,
                         };
                         let response = Response::builder()
                             .header("content-type", "application/grpc")
@@ -261,4 +289,114 @@ async fn what_is_here_is_not_asked_for_again() {
     let same = both.and(&client, &set(&["none"])).await.unwrap();
     assert_eq!(same, both);
     assert_eq!(asked.lock().unwrap().len(), 3);
+}
+
+/// A server that has nothing but good things to say of bundles.
+fn good_answer() -> Answer {
+    Arc::new(|asked| async move { good(&told(asked)) }.boxed())
+}
+
+#[tokio::test]
+async fn a_list_that_does_not_end_well_is_no_catalog() {
+    let ends: [(&str, End); 5] = [
+        ("no trailers", Arc::new(|| of(Vec::new()))),
+        ("8", Arc::new(|| of(vec![trailers("8", "enough")]))),
+        ("14", Arc::new(|| of(vec![trailers("14", "later")]))),
+        ("2", Arc::new(|| of(vec![trailers("2", "what?")]))),
+        ("a stall", Arc::new(|| stream::pending().boxed())),
+    ];
+    for (name, end) in ends {
+        let script = Script {
+            listed: [listed("tide", 3), listed("buoy", 1)].concat(),
+            end,
+            describe: Arc::new(|_| Package::default()),
+            answer: good_answer(),
+        };
+        let server = Server::of(script).await;
+        let bounds = Bounds {
+            wait: Duration::from_millis(500),
+            ..Bounds::default()
+        };
+        let client = connect(server.address, bounds).await;
+        let error = packages(&client, &set(&["tide"])).await.unwrap_err();
+        let is_as_expected = match name {
+            "no trailers" => matches!(error, Error::Broken { .. }),
+            "a stall" => matches!(error, Error::Stalled { .. }),
+            _ => matches!(error, Error::Refused { .. }),
+        };
+        assert!(is_as_expected, "{name}: {error:?}");
+        assert!(error.to_string().contains("ListBundles"), "{error}");
+        // Neither is what was read before touched, nor anything added to it.
+        let read = catalog::registry::Packages::default();
+        assert!(read.and(&client, &set(&["buoy"])).await.is_err(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_packages_say_of_themselves_is_counted_and_cut() {
+    let text = |letter: &str, count| {
+        let message = letter.repeat(count);
+        Some(Deprecation { message })
+    };
+    let describe: Describe = Arc::new(move |name| {
+        let channel = |deprecation| wire::Channel {
+            name: "c".into(),
+            deprecation,
+            ..wire::Channel::default()
+        };
+        match name.as_str() {
+            "wordy" => Package {
+                deprecation: text("p", 1 << 20),
+                channels: vec![channel(text("c", 1 << 20))],
+                ..Package::default()
+            },
+            "large" => Package {
+                default_channel_name: "d".repeat(1 << 20),
+                ..Package::default()
+            },
+            _ => Package::default(),
+        }
+    });
+    let answer: Answer = Arc::new(move |asked| {
+        async move {
+            let mut bundle = told(asked);
+            if bundle.package_name == "wordy" {
+                bundle.deprecation = text("b", 1 << 20);
+            }
+            good(&bundle)
+        }
+        .boxed()
+    });
+    let script = Script {
+        listed: [listed("wordy", 1), listed("large", 1), listed("tide", 1)].concat(),
+        end: Arc::new(|| of(vec![trailers("0", "")])),
+        describe,
+        answer,
+    };
+    let server = Server::of(script).await;
+    let bounds = Bounds {
+        kept: 512 << 10,
+        ..Bounds::default()
+    };
+    let client = connect(server.address, bounds).await;
+    let read = packages(&client, &set(&["wordy", "large", "tide"])).await;
+    let read = read.unwrap();
+    assert_eq!(
+        read.broken["large"],
+        "with it, what is wanted of the catalog takes more than 524288 bytes"
+    );
+    assert!(read.packages.contains_key("tide"));
+    let wordy = &read.packages["wordy"];
+    let cut = [
+        (&wordy.deprecation, 'p'),
+        (&wordy.channels["c"].deprecation, 'c'),
+        (&wordy.bundles["wordy.v1.0.0"].deprecation, 'b'),
+    ];
+    for (text, letter) in cut {
+        let text = text.as_ref().unwrap();
+        assert!(text.starts_with(letter) && text.ends_with('…'));
+        assert_eq!(text.chars().count(), 32 * 1024 + 1);
+    }
+    let texts = 3 * 32 * 1024;
+    assert!(read.kept > texts && wordy.size() > texts, "{}", read.kept);
 }

@@ -219,8 +219,52 @@ fn trees() {
             range("!=1.0.0 !2.0.0 ==0.1.0"),
             "",
         ),
+        (
+            "E.2 tree no name",
+            changed(|c| {
+                // Nothing else has no edge: to opm that is an edge to the one without a name.
+                c[1]["entries"] = json!([{"name": "", "replaces": "x"}]);
+                c[3]["name"] = json!("");
+                c.remove(2);
+            }),
+            "name must be set",
+        ),
     ];
     for (row, text, expected) in rows {
         same(row, &[("catalog", text)], Some(expected));
+    }
+}
+
+/// The one message that says otherwise. opm looks for the bundles of a package's last channel alone, and takes what is
+/// missing in others for a bundle without anything.
+#[test]
+fn an_entry_without_a_bundle_is_told_of_every_channel() {
+    let missing = |channels: Vec<Value>| {
+        changed(|c| {
+            c.remove(1);
+            c.extend(channels);
+        })
+    };
+    let alpha = json!({"schema": "olm.channel", "package": "foo", "name": "alpha", "entries": [
+        {"name": "foo.v0.1.0"}, {"name": "gone", "replaces": "foo.v0.1.0"}]});
+    let beta = json!({"schema": "olm.channel", "package": "foo", "name": "beta", "entries": [{"name": "foo.v0.1.0"}, {"name": "foo.v0.2.0", "replaces": "foo.v0.1.0"}]});
+    let said = "no olm.bundle blobs found in package \"foo\" for olm.channel entries [gone]";
+    let last = missing(vec![beta.clone(), alpha.clone()]);
+    same(
+        "E.2 message 18 the last channel",
+        &[("catalog", &last)],
+        Some(said),
+    );
+
+    let folder = Folder::new(&[("catalog", &missing(vec![alpha, beta]))]);
+    let ours: Catalog = load(Source::Folder(folder.path()), &Limits::default()).unwrap();
+    assert_eq!(ours.as_opm().as_deref(), Some(said));
+    let theirs = theirs(folder.path()).unwrap();
+    let bundle = theirs.split_once("invalid bundle \"gone\":").unwrap().1;
+    for part in [
+        "must be exactly one property with type \"olm.package\"",
+        "bundle image must be set",
+    ] {
+        assert!(bundle.contains(part), "{part}: {theirs}");
     }
 }

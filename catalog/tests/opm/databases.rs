@@ -1,0 +1,333 @@
+//! Databases: what opm makes blobs of them, and what we do.
+//!
+//! The acceptance list of databases (E.6):
+//!
+//! | row | tried by |
+//! | --- | --- |
+//! | each generation of tables | `every_generation_is_the_same_catalog` |
+//! | replaces, skips, ranges, several channels, bundles that were cut off | `databases_are_rendered_as_by_opm`, `rows_reached_from_the_heads_are_replaced_and_others_skipped` |
+//! | rows without an image or a version; entries of no channel | `rows_that_belong_nowhere_are_told_and_left_out`, `databases_are_rendered_as_by_opm` |
+//! | a picture with spaces in it | `databases_are_rendered_as_by_opm` |
+
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use catalog::{
+    Limits, Source,
+    render::{Format, Level, Render},
+    sqlite::Database,
+};
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::{Folder, print, run, same};
+
+/// The last of opm's migrations.
+const LAST: u8 = 13;
+
+/// The tables as a migration leaves them; that of number 0 makes the first ones.
+fn tables(migration: u8) -> String {
+    let since = |first: u8, sql: &'static str| if migration >= first { sql } else { "" };
+    // By way of an entry of a channel, before bundles had versions.
+    let of_a_bundle = if migration >= 6 {
+        "operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT"
+    } else {
+        "channel_entry_id INTEGER"
+    };
+    format!(
+        "CREATE TABLE schema_migrations (version bigint NOT NULL PRIMARY KEY, timestamp DATETIME DEFAULT CURRENT_TIMESTAMP);
+        INSERT INTO schema_migrations(version) VALUES ({migration});
+        CREATE TABLE operatorbundle (name TEXT PRIMARY KEY, csv TEXT, bundle TEXT{}{}{}{});
+        CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);
+        CREATE TABLE channel (name TEXT, package_name TEXT, head_operatorbundle_name TEXT, PRIMARY KEY(name, package_name));
+        CREATE TABLE channel_entry (entry_id INTEGER PRIMARY KEY, channel_name TEXT, package_name TEXT,
+            operatorbundle_name TEXT, replaces INTEGER, depth INTEGER);
+        CREATE TABLE api (group_name TEXT, version TEXT, kind TEXT, plural TEXT NOT NULL,
+            PRIMARY KEY(group_name, version, kind));
+        CREATE TABLE api_provider (group_name TEXT, version TEXT, kind TEXT, {of_a_bundle});
+        {}",
+        since(2, ", bundlepath TEXT"),
+        since(5, ", skiprange TEXT, version TEXT"),
+        since(7, ", replaces TEXT, skips TEXT"),
+        since(11, ", substitutesfor TEXT"),
+        [
+            since(1, "CREATE TABLE related_image (image TEXT, operatorbundle_name TEXT);").to_owned(),
+            if migration >= 3 {
+                format!("CREATE TABLE api_requirer (group_name TEXT, version TEXT, kind TEXT, {of_a_bundle});")
+            } else {
+                String::new()
+            },
+            since(6, "CREATE UNIQUE INDEX pk ON operatorbundle(name, version, bundlepath);").to_owned(),
+            since(8, "CREATE TABLE dependencies (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT);").to_owned(),
+            since(9, "CREATE TABLE properties (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT, operatorbundle_path TEXT);").to_owned(),
+            since(12, "CREATE TABLE deprecated (operatorbundle_name TEXT PRIMARY KEY);").to_owned(),
+        ]
+        .concat(),
+    )
+}
+
+/// One story as each migration has it: two channels, a skip, a skip range, an API that is provided and one that is needed,
+/// images, and the manifests themselves.
+fn tale(migration: u8) -> String {
+    let mut sql = "
+        INSERT INTO package VALUES ('tide', 'stable');
+        INSERT INTO channel VALUES ('stable', 'tide', 'tide.v1.1.0'), ('beta', 'tide', 'tide.v1.0.0');
+        INSERT INTO channel_entry VALUES
+            (1, 'stable', 'tide', 'tide.v1.1.0', 2, 0), (2, 'stable', 'tide', 'tide.v1.0.0', NULL, 1),
+            (3, 'stable', 'tide', 'tide.v1.1.0', 4, 1), (4, 'stable', 'tide', 'tide.v1.0.1', NULL, 2),
+            (5, 'beta', 'tide', 'tide.v1.0.0', NULL, 0);
+        INSERT INTO api VALUES ('tide.example', 'v1', 'Tide', 'tides'), ('moon.example', 'v1', 'Moon', 'moons');"
+        .to_owned();
+    let tables = [
+        (0, "api_provider", "tide.example', 'v1', 'Tide"),
+        (3, "api_requirer", "moon.example', 'v1', 'Moon"),
+    ];
+    for (version, range) in [("1.0.0", ""), ("1.0.1", ""), ("1.1.0", "<1.1.0")] {
+        let name = format!("tide.v{version}");
+        let csv = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+            "metadata": {"name": name, "annotations": {"olm.skipRange": range}},
+            "spec": {
+                "version": version,
+                "customresourcedefinitions": {
+                    "owned": [{"name": "tides.tide.example", "version": "v1", "kind": "Tide"}],
+                    "required": [{"name": "moons.moon.example", "version": "v1", "kind": "Moon"}],
+                },
+                "install": {"strategy": "deployment", "spec": {"deployments": [{"name": "tide", "spec": {"template": {"spec": {
+                    "containers": [{"name": "tide", "image": format!("example.com/manager:{version}")}],
+                }}}}]}},
+                "relatedImages": [{"name": "chart", "image": "example.com/chart:1"}],
+            },
+        });
+        let mut row = vec![
+            ("name", name.clone()),
+            ("csv", csv.to_string()),
+            ("bundle", csv.to_string()),
+        ];
+        if migration >= 2 {
+            row.push(("bundlepath", String::new()));
+        }
+        if migration >= 5 {
+            row.extend([
+                ("version", version.to_owned()),
+                ("skiprange", range.to_owned()),
+            ]);
+        }
+        let (columns, values): (Vec<&str>, Vec<String>) = row.into_iter().unzip();
+        let (columns, values) = (columns.join(", "), values.join("', '"));
+        writeln!(
+            sql,
+            "INSERT INTO operatorbundle({columns}) VALUES ('{values}');"
+        )
+        .unwrap();
+        if migration >= 1 {
+            for image in [format!("manager:{version}"), "chart:1".to_owned()] {
+                writeln!(
+                    sql,
+                    "INSERT INTO related_image VALUES ('example.com/{image}', '{name}');"
+                )
+                .unwrap();
+            }
+        }
+        for (since, table, api) in tables {
+            if migration >= 6 {
+                writeln!(
+                    sql,
+                    "INSERT INTO {table} VALUES ('{api}', '{name}', '{version}', '');"
+                )
+                .unwrap();
+            } else if migration >= since {
+                writeln!(
+                    sql,
+                    "INSERT INTO {table} SELECT '{api}', entry_id FROM channel_entry WHERE operatorbundle_name = '{name}';"
+                )
+                .unwrap();
+            }
+        }
+        let api = |kind: &str| json!({"type": "olm.gvk", "group": format!("{}.example", kind.to_lowercase()), "kind": kind, "version": "v1"});
+        let package = json!({"packageName": "tide", "version": version});
+        let mut said = Vec::new();
+        if migration >= 8 {
+            said.push(("dependencies", "olm.gvk", api("Moon")));
+        }
+        if migration >= 9 {
+            said.extend([
+                ("properties", "olm.gvk", api("Tide")),
+                ("properties", "olm.package", package),
+            ]);
+        }
+        for (table, type_, value) in said {
+            writeln!(
+                sql,
+                "INSERT INTO {table} VALUES ('{type_}', '{value}', '{name}', '{version}', '');"
+            )
+            .unwrap();
+        }
+    }
+    sql
+}
+
+/// The ClusterServiceVersion of a bundle, as it stands in a database.
+fn csv(name: &str, version: &str, more: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"operators.coreos.com/v1alpha1","kind":"ClusterServiceVersion","metadata":{{"name":"{name}"}},"spec":{{"displayName":"Tide <&>","version":"{version}"{more}}}}}"#
+    )
+}
+
+/// A line with a skip, a second channel, a bundle that was cut off, one with its manifests, and rows that belong nowhere.
+fn story(is_last: bool) -> String {
+    let mut sql = String::new();
+    let picture = r#","icon":[{"base64data":"aGVs bG8=","mediatype":"image/png"}]"#;
+    let images = r#","relatedImages":[{"name":"a","image":"example.com/a:1"}]"#;
+    for (name, version, path, bundle, skip_range) in [
+        (
+            "tide.v1.0.0",
+            "1.0.0",
+            "'example.com/tide:1.0.0'",
+            String::new(),
+            "",
+        ),
+        (
+            "tide.v1.1.0",
+            "1.1.0",
+            "'example.com/tide:1.1.0'",
+            String::new(),
+            "",
+        ),
+        (
+            "tide.v1.2.0",
+            "1.2.0",
+            "'example.com/tide:1.2.0'",
+            String::new(),
+            "<1.2.0",
+        ),
+        (
+            "tide.v1.3.0",
+            "1.3.0",
+            "''",
+            csv("tide.v1.3.0", "1.3.0", images) + r#"{"kind":"Other", "spaces": [ 1 ]}"#,
+            "",
+        ),
+        ("pathless", "1.0.0", "NULL", String::new(), ""),
+        ("alone", "1.0.0", "'example.com/alone:1'", String::new(), ""),
+    ] {
+        let head = csv(name, version, picture);
+        writeln!(
+            sql,
+            "INSERT INTO operatorbundle(name, csv, bundle, bundlepath, version, skiprange) \
+             VALUES ('{name}', '{head}', '{bundle}', {path}, '{version}', '{skip_range}');"
+        )
+        .unwrap();
+    }
+    sql += "
+        INSERT INTO package VALUES ('tide', 'stable');
+        INSERT INTO channel VALUES ('stable', 'tide', 'tide.v1.3.0');
+        INSERT INTO channel VALUES ('beta', 'tide', 'tide.v1.2.0');
+        INSERT INTO channel_entry VALUES (1, 'stable', 'tide', 'tide.v1.3.0', 2, 0);
+        INSERT INTO channel_entry VALUES (2, 'stable', 'tide', 'tide.v1.2.0', 3, 1);
+        INSERT INTO channel_entry VALUES (3, 'stable', 'tide', 'tide.v1.0.0', NULL, 2);
+        INSERT INTO channel_entry VALUES (4, 'stable', 'tide', 'tide.v1.2.0', 5, 2);
+        INSERT INTO channel_entry VALUES (5, 'stable', 'tide', 'tide.v1.1.0', NULL, 3);
+        INSERT INTO channel_entry VALUES (6, 'beta', 'tide', 'tide.v1.2.0', NULL, 0);
+        INSERT INTO channel_entry VALUES (7, 'beta', 'tide', 'nowhere', NULL, 1);
+        INSERT INTO channel_entry VALUES (8, 'beta', 'tide', 'pathless', NULL, 1);
+        INSERT INTO related_image VALUES ('example.com/a:1', 'tide.v1.3.0');
+        INSERT INTO related_image VALUES ('example.com/b:1', 'tide.v1.3.0');
+        INSERT INTO related_image VALUES ('example.com/tide:1.0.0', 'tide.v1.0.0');
+        INSERT INTO related_image VALUES (NULL, 'tide.v1.0.0');
+        INSERT INTO api VALUES ('tide.example', 'v1', 'Tide', 'tides');
+        INSERT INTO api VALUES ('moon.example', 'v1', 'Moon', 'moons');
+        INSERT INTO api_provider VALUES ('tide.example', 'v1', 'Tide', 'tide.v1.2.0', '1.2.0', 'example.com/tide:1.2.0');
+        INSERT INTO api_requirer VALUES ('moon.example', 'v1', 'Moon', 'tide.v1.2.0', '1.2.0', 'example.com/tide:1.2.0');
+    ";
+    if is_last {
+        sql += r#"
+            INSERT INTO properties VALUES
+                ('left', '"behind"', 'tide.v1.2.0', '1.1.9', 'elsewhere'),
+                ('olm.gvk', '{"version": "v1", "kind": "Tide", "group": "tide.example", "plural": "tides"}', 'tide.v1.2.0', NULL, NULL),
+                ('olm.gvk', '{"kind": "Tide", "version": "v1", "group": "tide.example"}', 'tide.v1.2.0', NULL, NULL),
+                ('olm.package', '{"version": "1.2.0", "packageName": "tide"}', 'tide.v1.2.0', '1.2.0', 'example.com/tide:1.2.0'),
+                ('olm.maxOpenShiftVersion', '"4.12"', 'tide.v1.2.0', NULL, NULL),
+                ('own', '{"b": 1, "a": "<>", "c": 1.50}', 'tide.v1.1.0', NULL, NULL),
+                ('olm.deprecated', '{}', 'tide.v1.0.0', NULL, NULL);
+            INSERT INTO dependencies VALUES
+                ('olm.gvk', '{"type": "olm.gvk", "group": "moon.example", "kind": "Moon", "version": "v1"}', 'tide.v1.2.0', NULL, NULL),
+                ('olm.package', '{"packageName": "moon", "version": ">1.0.0"}', 'tide.v1.2.0', NULL, NULL),
+                ('olm.constraint', '{"failureMessage": "x", "gvk": {"group": "a", "kind": "b", "version": "c"}}', 'tide.v1.2.0', NULL, NULL);
+        "#;
+    }
+    sql
+}
+
+fn ours(path: &Path, format: Format) -> String {
+    let limits = Limits::default();
+    let database = Database::open(path, &limits).unwrap();
+    let mut render = Render::new(Level::None);
+    render.catalog(Source::Files(&database), &limits).unwrap();
+    print(&render.finish(), format)
+}
+
+fn database(place: &Folder, sql: &str) -> PathBuf {
+    let path = place.path().join("index.db");
+    drop(fs::remove_file(&path));
+    Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    path
+}
+
+fn theirs(place: &Folder, format: Format) -> String {
+    let args = ["render", "index.db", "-o", format.extension()];
+    run(place.path(), &args).unwrap()
+}
+
+fn assert_same(place: &Folder, sql: &str) {
+    let path = database(place, sql);
+    for format in [Format::Json, Format::Yaml] {
+        let theirs = theirs(place, format);
+        let ours = ours(&path, format);
+        assert!(theirs.contains("tide.v1.2.0"), "{theirs}");
+        assert_eq!(ours, theirs);
+    }
+}
+
+#[test]
+fn databases_are_rendered_as_by_opm() {
+    let place = Folder::new(&[]);
+    assert_same(&place, &format!("{}{}", tables(LAST), story(true)));
+    assert_same(&place, &format!("{}{}", tables(6), story(false)));
+}
+
+/// Row E.6: a database is the same catalog as each of opm's migrations leaves it. From before the fifth one opm itself finds
+/// no bundles: that one writes versions into rows of no bundle.
+#[test]
+fn every_generation_is_the_same_catalog() {
+    let place = Folder::new(&[]);
+    let of = |migration: u8| {
+        let path = database(&place, &format!("{}{}", tables(migration), tale(migration)));
+        ours(&path, Format::Json)
+    };
+    let expected = of(LAST);
+    for part in [
+        r#""name": "beta""#,
+        r#""skipRange": "<1.1.0""#,
+        r#""skips": ["#,
+        r#""replaces": "tide.v1.0.0""#,
+        r#""type": "olm.gvk.required""#,
+        "moon.example",
+        "tide.example",
+        "example.com/manager:1.1.0",
+        "example.com/chart:1",
+        "olm.bundle.object",
+    ] {
+        assert!(expected.contains(part), "{part}: {expected}");
+    }
+    for migration in 0..=LAST {
+        let ours = of(migration);
+        same(&ours, &expected);
+        if migration >= 5 {
+            same(&ours, &theirs(&place, Format::Json));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What is told of calls that have ended.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use catalog::registry::Calls;
+use futures::TryStreamExt;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+use tonic::{Request, transport::Endpoint};
+
+use crate::fixture::{Served, bundle, folder};
+
+/// How often which rpc has ended with which code.
+#[derive(Default)]
+struct Heard(Mutex<BTreeMap<(&'static str, &'static str), usize>>);
+
+impl Calls for Heard {
+    fn ended(&self, rpc: &'static str, code: &'static str, took: Duration) {
+        assert!(took < Duration::from_secs(3600));
+        *self.0.lock().unwrap().entry((rpc, code)).or_default() += 1;
+    }
+}
+
+#[tokio::test]
+async fn each_call_is_told_once_with_the_code_that_it_ended_with() {
+    let big = json!({"type": "big", "value": "x".repeat(1_000_000)});
+    let mut metas = vec![
+        json!({"schema": "olm.package", "name": "big", "defaultChannel": "c"}),
+        json!({"schema": "olm.channel", "package": "big", "name": "c", "entries":
+            (0..40).map(|at| json!({"name": format!("big.v1.{at}.0"), "skips": if at == 39 { (0..39).map(|it| format!("big.v1.{it}.0")).collect() } else { vec![] }})).collect::<Vec<_>>()}),
+    ];
+    metas.extend((0..40).map(|at| bundle("big", &format!("1.{at}.0"), std::slice::from_ref(&big))));
+    let folder = folder(&[("big.json", &metas)]);
+    let heard = Arc::new(Heard::default());
+    let served = Served::telling(folder.path(), Arc::clone(&heard) as Arc<dyn Calls>).await;
+    let client = served.client().await;
+    for _ in 0..3 {
+        client.list_packages().await.unwrap();
+    }
+    client.get_package("big").await.unwrap();
+    client.get_package("no").await.unwrap_err();
+    // One that cannot even be read.
+    client.get_package(&"x".repeat(100_000)).await.unwrap_err();
+    // One whose answers nobody takes to the end.
+    let mut list = Box::pin(client.list_bundles());
+    list.try_next().await.unwrap().unwrap();
+    drop(list);
+    let channel = Endpoint::from_shared(format!("http://{}", served.address)).unwrap();
+    let mut grpc = tonic::client::Grpc::new(channel.connect().await.unwrap());
+    for path in [
+        "/api.Registry/Made-up-1",
+        "/api.ExperimentalRegistry/Made-up-2",
+    ] {
+        grpc.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<(), ()>::default();
+        let asked = grpc.unary(Request::new(()), path.parse().unwrap(), codec);
+        asked.await.unwrap_err();
+    }
+    // Names come from us alone, however many there are in requests.
+    let expected = BTreeMap::from([
+        (("ListPackages", "OK"), 3),
+        (("GetPackage", "OK"), 1),
+        (("GetPackage", "Unknown"), 1),
+        (("GetPackage", "OutOfRange"), 1),
+        (("ListBundles", "Canceled"), 1),
+        (("other", "Unimplemented"), 2),
+    ]);
+    let told = async {
+        while *heard.0.lock().unwrap() != expected {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let told = timeout(Duration::from_secs(60), told).await;
+    assert!(told.is_ok(), "{:?}", heard.0.lock().unwrap());
+}
