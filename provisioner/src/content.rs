@@ -17,11 +17,9 @@
 mod access;
 mod answer;
 mod bundles;
-mod listen;
 mod plain;
 mod routes;
 mod stream;
-mod tls;
 mod unpack;
 mod uploads;
 
@@ -30,16 +28,24 @@ use std::{
     sync::Arc,
 };
 
+use axum::Router;
 use jiff::Timestamp;
 use kube::Client;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use unpacker::Store;
 
+use self::routes::Shared;
 use crate::{
-    context::Context, leading::Leading, preflight::versions::Versions, settings::Settings,
+    context::Context,
+    https::{
+        self,
+        tls::{Keeper, Kept},
+    },
+    leading::Leading,
+    preflight::versions::Versions,
+    settings::Settings,
 };
-
-pub use listen::Service;
 
 /// The Secret with the service's own authority, and the ConfigMap with what clients have to believe, key `ca.crt`.
 pub const AUTHORITY: &str = "rukpak-ca";
@@ -105,19 +111,56 @@ impl From<&Context> for Parts {
 /// Why there is no content service.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be listened on.
-    #[error(
-        "failed to listen on {address} for the content service; choose another --content-bind-address"
-    )]
-    Bind {
-        /// Where.
-        address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The TLS library refuses its own defaults.
-    #[error("failed to set TLS up for the content service")]
-    Tls(#[from] rustls::Error),
+    /// It has no address.
+    #[error("there is no content service; choose another --content-bind-address")]
+    Bind(#[from] https::Error),
+}
+
+/// A content service that has its address, and does not answer yet.
+pub struct Service {
+    https: https::Service,
+    router: Router,
+}
+
+// === impl Service ===
+
+impl Service {
+    /// Takes the address.
+    ///
+    /// # Errors
+    /// When it cannot be listened on.
+    pub async fn bind(parts: Parts, options: &Options) -> Result<Self, Error> {
+        let settings = &parts.settings;
+        let kept = Kept {
+            service: "content service",
+            namespace: settings.system_namespace.clone(),
+            authority: AUTHORITY,
+            given: options.tls_secret.clone(),
+            flag: "--content-tls-secret",
+            names: names(&settings.system_namespace, &settings.external_address),
+            now: parts.now,
+        };
+        let keeper = Keeper::new(&parts.client, kept);
+        Ok(Self {
+            https: https::Service::bind(options.bind, keeper).await?,
+            router: routes::router(Arc::new(Shared::new(parts, options))),
+        })
+    }
+
+    /// Where it listens: of interest where the port was left to the system.
+    pub fn address(&self) -> SocketAddr {
+        self.https.address()
+    }
+
+    /// Becomes true as soon as requests are answered: there is a certificate.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.https.ready()
+    }
+
+    /// Serves until `stop`, and then until what is under way has ended, within a bound.
+    pub async fn run(self, stop: CancellationToken) {
+        self.https.run(self.router, stop).await;
+    }
 }
 
 /// Serves until `stop`, and then until what is under way has ended, within a bound.
@@ -135,4 +178,64 @@ pub async fn serve(ctx: Context, options: Options, stop: CancellationToken) -> R
     };
     tokio::join!(service.run(stop), waiting);
     Ok(())
+}
+
+/// All names that the service is asked by.
+fn names(namespace: &str, external: &str) -> Vec<String> {
+    let mut names = vec![
+        format!("core.{namespace}.svc"),
+        format!("core.{namespace}.svc.cluster.local"),
+        format!("core.{namespace}"),
+        // Through a port that is forwarded.
+        "localhost".to_owned(),
+        "127.0.0.1".to_owned(),
+    ];
+    let external = url::Url::parse(external).ok();
+    let host = external.and_then(|url| Some(url.host()?.to_string()));
+    // An address of version 6 stands in brackets there.
+    let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
+    names.extend(host.filter(|host| !host.is_empty()));
+    names.sort_by_key(|name| names_order(name));
+    names.dedup();
+    names
+}
+
+fn names_order(name: &str) -> (bool, String) {
+    (!name.starts_with("core."), name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_certificate_is_for_every_name_that_clients_may_use() {
+        let external = "https://core.rukpak-system.svc";
+        let own = [
+            "core.rukpak-system",
+            "core.rukpak-system.svc",
+            "core.rukpak-system.svc.cluster.local",
+        ];
+        let all = |others: &[&str]| -> Vec<String> {
+            own.iter()
+                .chain(others)
+                .map(|&name| name.to_owned())
+                .collect()
+        };
+        for (external, others) in [
+            (external, vec!["127.0.0.1", "localhost"]),
+            (
+                "https://bundles.example.com:8443/x",
+                vec!["127.0.0.1", "bundles.example.com", "localhost"],
+            ),
+            (
+                "https://10.0.0.1",
+                vec!["10.0.0.1", "127.0.0.1", "localhost"],
+            ),
+            ("https://[::1]:80", vec!["127.0.0.1", "::1", "localhost"]),
+            ("nonsense", vec!["127.0.0.1", "localhost"]),
+        ] {
+            assert_eq!(names("rukpak-system", external), all(&others), "{external}");
+        }
+    }
 }

@@ -15,7 +15,7 @@ use rustls::{
 use tokio::sync::watch;
 
 /// The certificate that connections begin with from now on, once there is one.
-pub(in crate::content) struct Certificate {
+pub(crate) struct Certificate {
     shown: RwLock<Option<Arc<CertifiedKey>>>,
     ready: watch::Sender<bool>,
 }
@@ -31,7 +31,7 @@ impl Default for Certificate {
 
 impl Certificate {
     /// TLS as this service speaks it.
-    pub(in crate::content) fn server(self: &Arc<Self>) -> Result<ServerConfig, rustls::Error> {
+    pub(crate) fn server(self: &Arc<Self>) -> Result<ServerConfig, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -42,7 +42,7 @@ impl Certificate {
     }
 
     /// Becomes true with the first certificate.
-    pub(in crate::content) fn ready(&self) -> watch::Receiver<bool> {
+    pub(crate) fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
 

@@ -6,14 +6,14 @@ use futures::{Stream, StreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, watcher},
     },
 };
-use tokio::time;
+use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use unpacker::Digest;
@@ -23,11 +23,7 @@ use super::{
     certificate::{self, Certificate},
     secret,
 };
-use crate::{
-    apply::MANAGER,
-    content::{AUTHORITY, Options, Parts},
-    watches::Pauses,
-};
+use crate::{apply::MANAGER, watches::Pauses};
 
 /// How often all is looked at, whatever happens.
 const PAUSE: Duration = Duration::from_secs(3600);
@@ -40,11 +36,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(
-        "Secret {0}/{AUTHORITY} is not the provisioner's; delete it, or name it with --content-tls-secret to serve with it"
+        "Secret {name} is not the provisioner's; delete it, or name it with {flag} to serve with it"
     )]
-    Foreign(String),
-    #[error("there is no Secret {0}; make it, or leave --content-tls-secret out")]
-    Missing(String),
+    Foreign { name: String, flag: &'static str },
+    #[error("there is no Secret {name}; make it, or leave {flag} out")]
+    Missing { name: String, flag: &'static str },
     #[error("Secret {name} cannot be served with: {problem}")]
     Unusable { name: String, problem: String },
     #[error("failed to make an authority")]
@@ -68,40 +64,69 @@ struct Shown {
     renewed: Option<Timestamp>,
 }
 
+/// What is kept for a service.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    /// The service, for the log: `content service`.
+    pub(crate) service: &'static str,
+    /// Where its Secrets and ConfigMaps are.
+    pub(crate) namespace: String,
+    /// The Secret with its own authority, and the ConfigMap with what clients have to believe.
+    pub(crate) authority: &'static str,
+    /// Somebody else's Secret, that it is to be served with.
+    pub(crate) given: Option<String>,
+    /// The flag that names it.
+    pub(crate) flag: &'static str,
+    /// All names that the service is asked by.
+    pub(crate) names: Vec<String>,
+    /// The clock.
+    pub(crate) now: fn() -> Timestamp,
+}
+
 /// Looks after the certificate of one service.
-pub(in crate::content) struct Keeper {
+pub(crate) struct Keeper {
     secrets: Api<Secret>,
     config_maps: Api<ConfigMap>,
-    namespace: String,
-    /// Somebody else's Secret.
-    given: Option<String>,
-    names: Vec<String>,
-    now: fn() -> Timestamp,
+    kept: Kept,
     certificate: Arc<Certificate>,
+    believed: watch::Sender<Option<String>>,
     shown: Option<Shown>,
 }
 
 impl Keeper {
-    pub(in crate::content) fn new(
-        parts: &Parts,
-        options: &Options,
-        certificate: Arc<Certificate>,
-    ) -> Self {
-        let namespace = parts.settings.system_namespace.clone();
+    pub(crate) fn new(client: &Client, kept: Kept) -> Self {
         Self {
-            secrets: Api::namespaced(parts.client.clone(), &namespace),
-            config_maps: Api::namespaced(parts.client.clone(), &namespace),
-            names: names(&namespace, &parts.settings.external_address),
-            namespace,
-            given: options.tls_secret.clone(),
-            now: parts.now,
-            certificate,
+            secrets: Api::namespaced(client.clone(), &kept.namespace),
+            config_maps: Api::namespaced(client.clone(), &kept.namespace),
+            kept,
+            certificate: Arc::default(),
+            believed: watch::Sender::new(None),
             shown: None,
         }
     }
 
-    pub(in crate::content) async fn run(mut self, stop: CancellationToken) {
-        let name = self.given.as_deref().unwrap_or(AUTHORITY);
+    /// What it is called in the log.
+    pub(crate) fn service(&self) -> &'static str {
+        self.kept.service
+    }
+
+    /// What is served with.
+    pub(crate) fn certificate(&self) -> &Arc<Certificate> {
+        &self.certificate
+    }
+
+    /// What clients have to believe, as soon as that is known.
+    pub(crate) fn believed(&self) -> watch::Receiver<Option<String>> {
+        self.believed.subscribe()
+    }
+
+    /// The own authority's Secret, in full.
+    fn full(&self) -> String {
+        format!("{}/{}", self.kept.namespace, self.kept.authority)
+    }
+
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let name = self.kept.given.as_deref().unwrap_or(self.kept.authority);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let events = watcher(self.secrets.clone(), config).backoff(Pauses::default());
         let mut events = std::pin::pin!(events);
@@ -116,10 +141,11 @@ impl Keeper {
                 Err(problem) => {
                     failures += 1;
                     let cause = problem.source().map(ToString::to_string);
+                    let service = self.kept.service;
                     if self.shown.is_some() {
-                        warn!(error = %problem, cause, "the certificate of the content service cannot be looked after");
+                        warn!(service, error = %problem, cause, "a certificate cannot be looked after");
                     } else {
-                        error!(error = %problem, cause, "the content service has no certificate");
+                        error!(service, error = %problem, cause, "there is no certificate");
                     }
                     backoff(failures)
                 }
@@ -134,8 +160,8 @@ impl Keeper {
 
     /// Looks at all of it, and does what is to be done.
     async fn look(&mut self) -> Result<(), Error> {
-        let now = (self.now)();
-        let believed = match self.given.clone() {
+        let now = (self.kept.now)();
+        let believed = match self.kept.given.clone() {
             None => Some(self.own(now).await?),
             Some(name) => self.given(&name).await?,
         };
@@ -147,12 +173,16 @@ impl Keeper {
 
     /// Serves in the name of the own authority. Gives back what clients have to believe.
     async fn own(&mut self, now: Timestamp) -> Result<String, Error> {
-        let found = ask("read the authority", self.secrets.get_opt(AUTHORITY)).await?;
+        let found = self.secrets.get_opt(self.kept.authority);
+        let found = ask("read the authority", found).await?;
         let Some(found) = found else {
             return self.replace(None, now).await;
         };
         if !secret::is_ours(&found) {
-            return Err(Error::Foreign(self.namespace.clone()));
+            return Err(Error::Foreign {
+                name: self.full(),
+                flag: self.kept.flag,
+            });
         }
         let Some(before) = secret::read(&found) else {
             warn!("the authority's Secret is damaged, and made anew");
@@ -161,7 +191,7 @@ impl Keeper {
         let authorities = match before.turn(now)? {
             None => before,
             Some(turned) => {
-                info!("the authority of the content service turns");
+                info!(service = self.kept.service, "the authority turns");
                 self.write(Some(&found), &turned).await?;
                 turned
             }
@@ -179,7 +209,7 @@ impl Keeper {
     async fn replace(&mut self, found: Option<&Secret>, now: Timestamp) -> Result<String, Error> {
         let authorities = Authorities::new(now)?;
         self.write(found, &authorities).await?;
-        info!("the content service has a new authority");
+        info!(service = self.kept.service, "there is a new authority");
         self.show(&authorities, now)?;
         Ok(authorities.bundle())
     }
@@ -191,9 +221,14 @@ impl Keeper {
             ..PostParams::default()
         };
         let version = found.and_then(Secret::resource_version);
-        let secret = secret::write(authorities, AUTHORITY, &self.namespace, version);
+        let secret = secret::write(
+            authorities,
+            self.kept.authority,
+            &self.kept.namespace,
+            version,
+        );
         let written = if found.is_some() {
-            let replacing = self.secrets.replace(AUTHORITY, &params, &secret);
+            let replacing = self.secrets.replace(self.kept.authority, &params, &secret);
             ask("replace the authority", replacing).await
         } else {
             ask(
@@ -221,9 +256,9 @@ impl Keeper {
         if fine {
             return Ok(());
         }
-        let (certificate, ends) = current.issue(&self.names, now)?;
+        let (certificate, ends) = current.issue(&self.kept.names, now)?;
         self.certificate.show(certificate);
-        info!(%ends, "the content service has a new certificate");
+        info!(service = self.kept.service, %ends, "there is a new certificate");
         self.shown = Some(Shown {
             by,
             renewed: ends.checked_sub(RENEWED).ok(),
@@ -233,9 +268,12 @@ impl Keeper {
 
     /// Serves with a Secret that somebody else keeps. Gives back what clients have to believe, if it says so.
     async fn given(&mut self, name: &str) -> Result<Option<String>, Error> {
-        let full = format!("{}/{name}", self.namespace);
+        let full = format!("{}/{name}", self.kept.namespace);
         let found = ask("read the certificate's Secret", self.secrets.get_opt(name)).await?;
-        let found = found.ok_or_else(|| Error::Missing(full.clone()))?;
+        let found = found.ok_or_else(|| Error::Missing {
+            name: full.clone(),
+            flag: self.kept.flag,
+        })?;
         let shown = Shown {
             by: found.resource_version().unwrap_or_default(),
             renewed: None,
@@ -253,7 +291,11 @@ impl Keeper {
             let certificate =
                 certificate::read(chain.as_bytes(), key.as_bytes()).map_err(unusable)?;
             self.certificate.show(certificate);
-            info!(secret = full, "the content service has a new certificate");
+            info!(
+                service = self.kept.service,
+                secret = full,
+                "there is a new certificate"
+            );
             self.shown = Some(shown);
         }
         Ok(secret::text(&found, "ca.crt").filter(|text| !text.is_empty()))
@@ -261,16 +303,23 @@ impl Keeper {
 
     /// Tells clients what to believe.
     async fn publish(&self, believed: String) -> Result<(), Error> {
-        let found = self.config_maps.get_opt(AUTHORITY);
+        let found = self.config_maps.get_opt(self.kept.authority);
         let found = ask("read the ConfigMap of the authority", found).await?;
+        self.believed.send_if_modified(|known| {
+            let is_news = known.as_ref() != Some(&believed);
+            if is_news {
+                *known = Some(believed.clone());
+            }
+            is_news
+        });
         let data = BTreeMap::from([("ca.crt".to_owned(), believed)]);
         if found.is_some_and(|found| found.data.as_ref() == Some(&data)) {
             return Ok(());
         }
         let map = ConfigMap {
             metadata: ObjectMeta {
-                name: Some(AUTHORITY.to_owned()),
-                namespace: Some(self.namespace.clone()),
+                name: Some(self.kept.authority.to_owned()),
+                namespace: Some(self.kept.namespace.clone()),
                 ..ObjectMeta::default()
             },
             data: Some(data),
@@ -278,34 +327,10 @@ impl Keeper {
         };
         let params = PatchParams::apply(MANAGER).force();
         let patch = Patch::Apply(&map);
-        let applied = self.config_maps.patch(AUTHORITY, &params, &patch);
+        let applied = self.config_maps.patch(self.kept.authority, &params, &patch);
         ask("publish the authority", applied).await?;
         Ok(())
     }
-}
-
-/// All names that the service is asked by.
-fn names(namespace: &str, external: &str) -> Vec<String> {
-    let mut names = vec![
-        format!("core.{namespace}.svc"),
-        format!("core.{namespace}.svc.cluster.local"),
-        format!("core.{namespace}"),
-        // Through a port that is forwarded.
-        "localhost".to_owned(),
-        "127.0.0.1".to_owned(),
-    ];
-    let external = url::Url::parse(external).ok();
-    let host = external.and_then(|url| Some(url.host()?.to_string()));
-    // An address of version 6 stands in brackets there.
-    let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
-    names.extend(host.filter(|host| !host.is_empty()));
-    names.sort_by_key(|name| names_order(name));
-    names.dedup();
-    names
-}
-
-fn names_order(name: &str) -> (bool, String) {
-    (!name.starts_with("core."), name.to_owned())
 }
 
 /// Ends with the next change; what cannot be watched is looked at now and then.
@@ -314,8 +339,11 @@ async fn changed(
 ) {
     loop {
         match events.next().await {
-            Some(Ok(Event::Apply(_) | Event::Delete(_) | Event::InitApply(_))) => return,
-            Some(Ok(Event::Init | Event::InitDone)) => {}
+            // A list that has begun may show it anew, one that has ended that it is gone: nobody tells of what went before.
+            Some(Ok(
+                Event::Apply(_) | Event::Delete(_) | Event::InitApply(_) | Event::InitDone,
+            )) => return,
+            Some(Ok(Event::Init)) => {}
             Some(Err(error)) => debug!(%error, "watching the certificate's Secret failed"),
             None => return std::future::pending().await,
         }
@@ -344,38 +372,9 @@ async fn ask<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use futures::stream;
 
-    #[test]
-    fn the_certificate_is_for_every_name_that_clients_may_use() {
-        let external = "https://core.rukpak-system.svc";
-        let own = [
-            "core.rukpak-system",
-            "core.rukpak-system.svc",
-            "core.rukpak-system.svc.cluster.local",
-        ];
-        let all = |others: &[&str]| -> Vec<String> {
-            own.iter()
-                .chain(others)
-                .map(|&name| name.to_owned())
-                .collect()
-        };
-        for (external, others) in [
-            (external, vec!["127.0.0.1", "localhost"]),
-            (
-                "https://bundles.example.com:8443/x",
-                vec!["127.0.0.1", "bundles.example.com", "localhost"],
-            ),
-            (
-                "https://10.0.0.1",
-                vec!["10.0.0.1", "127.0.0.1", "localhost"],
-            ),
-            ("https://[::1]:80", vec!["127.0.0.1", "::1", "localhost"]),
-            ("nonsense", vec!["127.0.0.1", "localhost"]),
-        ] {
-            assert_eq!(names("rukpak-system", external), all(&others), "{external}");
-        }
-    }
+    use super::*;
 
     #[test]
     fn failures_are_waited_for_longer_and_longer_within_a_bound() {
@@ -383,5 +382,18 @@ mod tests {
             let wait = backoff(failures).as_millis();
             assert!((most / 2..=most).contains(&wait), "{failures}: {wait}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_list_without_the_secret_is_a_change() {
+        // It went after it was looked at and before it was watched: there is no event of that.
+        let begun = stream::iter([Ok(Event::Init)]).chain(stream::pending());
+        let begun = std::pin::pin!(begun);
+        let patience = Duration::from_millis(50);
+        assert!(time::timeout(patience, changed(begun)).await.is_err());
+        let ended = stream::iter([Ok(Event::Init), Ok(Event::InitDone)]).chain(stream::pending());
+        let ended = std::pin::pin!(ended);
+        let over = time::timeout(Duration::from_secs(5), changed(ended)).await;
+        assert!(over.is_ok());
     }
 }

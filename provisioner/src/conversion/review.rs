@@ -1,0 +1,195 @@
+//! What the apiserver asks, and what it is told. No I/O.
+//!
+//! The contract is that of `apiextensions.k8s.io/v1`: the request's uid, as many objects as were sent and in their order, and
+//! of their metadata nothing changed but labels and annotations. Whatever is stored can be converted.
+
+use manifests::api::catalog_source::{
+    GROUP,
+    convert::{Version, convert},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+const KIND: &str = "ConversionReview";
+const API_VERSION: &str = "apiextensions.k8s.io/v1";
+
+/// Why a request is none.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("the request is no {KIND} of {API_VERSION}")]
+    Json(#[from] serde_json::Error),
+    #[error("the request is a {kind:?} of {version:?}, not a {KIND} of {API_VERSION}")]
+    Other { kind: String, version: String },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    api_version: String,
+    kind: String,
+    request: Request,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request {
+    uid: String,
+    #[serde(rename = "desiredAPIVersion")]
+    desired_api_version: String,
+    #[serde(default)]
+    objects: Vec<Value>,
+}
+
+/// Answers a request.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn answer(body: &[u8]) -> Result<Vec<u8>, Error> {
+    let review: Review = serde_json::from_slice(body)?;
+    if review.kind != KIND || review.api_version != API_VERSION {
+        return Err(Error::Other {
+            kind: review.kind,
+            version: review.api_version,
+        });
+    }
+    let Request {
+        uid,
+        desired_api_version,
+        objects,
+    } = review.request;
+    let converted = converted(&desired_api_version, objects);
+    let response = match converted {
+        Ok(objects) => {
+            json!({"uid": uid, "convertedObjects": objects, "result": {"status": "Success"}})
+        }
+        Err(message) => {
+            json!({"uid": uid, "result": {"status": "Failure", "message": message}})
+        }
+    };
+    let answer = json!({"apiVersion": API_VERSION, "kind": KIND, "response": response});
+    Ok(serde_json::to_vec(&answer)?)
+}
+
+fn converted(desired: &str, objects: Vec<Value>) -> Result<Vec<Value>, String> {
+    let wanted = Version::of(&json!({"apiVersion": desired})).ok_or_else(|| {
+        format!("nothing is converted to {desired} here; there are v1alpha1 and v1 of {GROUP}")
+    })?;
+    let converted = objects.into_iter().map(|object| {
+        let kind = object.get("kind").and_then(Value::as_str);
+        if kind != Some("CatalogSource") || Version::of(&object).is_none() {
+            let version = object.get("apiVersion").and_then(Value::as_str);
+            return Err(format!(
+                "only CatalogSources of {GROUP} are converted here, and this is a {} of {}",
+                kind.unwrap_or("thing without a kind"),
+                version.unwrap_or("no version")
+            ));
+        }
+        Ok(convert(object, wanted))
+    });
+    converted.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(desired: &str, objects: &Value) -> Value {
+        let review = json!({
+            "apiVersion": API_VERSION, "kind": KIND,
+            "request": {"uid": "u-1", "desiredAPIVersion": desired, "objects": objects},
+        });
+        let answer = answer(review.to_string().as_bytes()).unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["apiVersion"], API_VERSION);
+        assert_eq!(answer["kind"], KIND);
+        assert_eq!(answer["response"]["uid"], "u-1");
+        answer["response"].clone()
+    }
+
+    fn source(version: &str, name: &str, spec: &Value) -> Value {
+        json!({
+            "apiVersion": format!("{GROUP}/{version}"), "kind": "CatalogSource",
+            "metadata": {"name": name, "uid": name, "labels": {"a": "b"}, "managedFields": [{"manager": "m"}]},
+            "spec": spec, "status": {"message": "kept"},
+        })
+    }
+
+    #[test]
+    fn what_is_sent_comes_back_converted_in_its_order() {
+        let old = json!({"sourceType": "grpc", "image": "a:1", "displayName": "A"});
+        let new = json!({"catalogImageSource": {"catalogImage": "a:1"}, "displayName": "A"});
+        // A list may have objects of both versions.
+        let sent = json!([
+            source("v1alpha1", "one", &old),
+            source("v1", "two", &new),
+            source("v1alpha1", "three", &old),
+        ]);
+        for (version, spec) in [("v1", &new), ("v1alpha1", &old)] {
+            let response = asked(&format!("{GROUP}/{version}"), &sent);
+            assert_eq!(response["result"], json!({"status": "Success"}));
+            let wanted = ["one", "two", "three"].map(|name| source(version, name, spec));
+            assert_eq!(response["convertedObjects"], json!(wanted));
+        }
+        let response = asked(&format!("{GROUP}/v1"), &json!([]));
+        assert_eq!(response["convertedObjects"], json!([]));
+    }
+
+    #[test]
+    fn whatever_may_be_stored_is_converted() {
+        for spec in [
+            json!({}),
+            json!(null),
+            json!(7),
+            json!({"sourceType": "foo", "image": 7}),
+            json!({"sourceType": "grpc", "image": "a", "address": "b"}),
+            json!({"catalogImageSource": {}, "image": "a", "unknown": [1]}),
+        ] {
+            let stored = source("v1alpha1", "one", &spec);
+            let there = asked(&format!("{GROUP}/v1"), &json!([stored]));
+            assert_eq!(there["result"]["status"], "Success", "{spec}");
+            let back = asked(&format!("{GROUP}/v1alpha1"), &there["convertedObjects"]);
+            assert_eq!(back["convertedObjects"], json!([stored]), "{spec}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_converted_is_said() {
+        let one = source("v1alpha1", "one", &json!({}));
+        let pod = json!({"apiVersion": "v1", "kind": "Pod"});
+        for (desired, objects, said) in [
+            (
+                "operators.coreos.com/v2",
+                json!([one]),
+                "nothing is converted to operators.coreos.com/v2",
+            ),
+            ("v1", json!([one]), "nothing is converted to v1 here"),
+            (
+                "operators.coreos.com/v1",
+                json!([one, pod]),
+                "this is a Pod of v1",
+            ),
+            (
+                "operators.coreos.com/v1",
+                json!([7]),
+                "this is a thing without a kind of no version",
+            ),
+        ] {
+            let response = asked(desired, &objects);
+            assert_eq!(response["result"]["status"], "Failure");
+            let message = response["result"]["message"].as_str().unwrap();
+            assert!(message.contains(said), "{message}");
+            assert_eq!(response.get("convertedObjects"), None);
+        }
+        for (body, said) in [
+            ("", "the request is no ConversionReview"),
+            ("[]", "the request is no ConversionReview"),
+            (
+                r#"{"apiVersion": "v1", "kind": "Pod", "request": {"uid": "", "desiredAPIVersion": ""}}"#,
+                "is a \"Pod\" of \"v1\"",
+            ),
+        ] {
+            let error = answer(body.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}
