@@ -10,31 +10,51 @@
 //! secrets, and read. What was read last stays while a catalog is away. A server does not tell of changes; but when the
 //! catalog changes, OLM starts another one, and the connection to the old one breaks: that is what is waited for.
 //!
+//! An image may be a template, whose values come from the cluster ([`around`]). Where OLM does not run, the status of a
+//! CatalogSource is ours ([`status`], written by [`report`] alone); where it does, nothing of it is but what our own annotation
+//! comes to.
+//!
 //! Catalogs of other namespaces count for nothing: what they name would be installed with the provisioner's rights.
 
 mod access;
+mod around;
 mod follow;
 mod image;
+mod interval;
 mod known;
+pub mod maxima;
 mod patience;
 mod plan;
+pub mod pods;
+mod release;
+mod report;
+mod server;
+pub mod serving;
 mod sources;
+mod status;
+mod template;
+pub mod waiting;
 
 use std::{
-    collections::BTreeSet,
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use manifests::api::platform::CatalogRef;
 use tokio::sync::watch;
 
-use self::known::Known;
 pub use self::known::{Offers, State};
 pub use self::sources::run;
+use self::{
+    known::Known,
+    maxima::{Maxima, Said},
+};
 
-/// A CatalogSource.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A CatalogSource. Ordered as the texts `namespace/name` are: whoever chooses compares these.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
     /// Its namespace.
     pub namespace: String,
@@ -48,10 +68,34 @@ impl fmt::Display for Key {
     }
 }
 
+// === impl Key ===
+
+impl Key {
+    /// The text, byte by byte.
+    fn bytes(&self) -> impl Iterator<Item = u8> {
+        let (namespace, name) = (self.namespace.bytes(), self.name.bytes());
+        namespace.chain(*b"/").chain(name)
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.bytes().cmp(other.bytes())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 /// The latest that is known of all catalogs.
 #[derive(Debug, Default)]
 pub struct Catalogs {
     known: Mutex<Known>,
+    /// What they have said last of what is installed; nothing before that was looked up.
+    kept: Mutex<Option<Arc<Maxima>>>,
     changes: watch::Sender<u64>,
     wants: Mutex<Wants>,
     wanted: watch::Sender<BTreeSet<String>>,
@@ -64,12 +108,14 @@ struct Wants {
     chosen: BTreeSet<String>,
     /// They are installed.
     installed: BTreeSet<String>,
-    /// They were refused for what they say of themselves.
-    refused: BTreeSet<String>,
+    /// They were refused for what they say of themselves, and when that was last.
+    refused: BTreeMap<String, Instant>,
 }
 
 /// How many packages that were refused are asked for.
 const MOST_REFUSED: usize = 256;
+/// When such a one may make room for another: whoever still wants it has tried again long before that.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 // === impl Catalogs ===
 
@@ -86,18 +132,13 @@ impl Catalogs {
 
     /// Says that a package was refused for the cluster's version, which a catalog may see otherwise.
     pub(crate) fn want_refused(&self, package: &str) {
-        self.wants(|wants| {
-            if wants.refused.len() < MOST_REFUSED && !package.is_empty() {
-                wants.refused.insert(package.to_owned());
-            }
-        });
+        self.wants(|wants| wants.refuse(package, Instant::now()));
     }
 
     fn wants(&self, change: impl FnOnce(&mut Wants)) {
         let mut wants = self.wants.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut wants);
-        let all = [&wants.chosen, &wants.installed, &wants.refused];
-        let packages: BTreeSet<String> = all.into_iter().flatten().cloned().collect();
+        let packages = wants.all();
         // Under the lock, so that the last change is the one that is sent last.
         self.wanted.send_if_modified(|wanted| {
             let differs = *wanted != packages;
@@ -128,15 +169,37 @@ impl Catalogs {
         self.known().are_listed()
     }
 
-    /// The JSON text of each `olm.maxOpenShiftVersion` that catalogs have by now for a bundle of a package, in an image
-    /// with this digest: of the catalog with the highest priority that has it.
-    pub fn maximum(&self, package: &str, bundle: &str, digest: &str) -> Option<Vec<String>> {
-        self.known().maximum(package, bundle, digest)
+    /// What catalogs say now of the newest OpenShift that a bundle of a package, in an image with this digest, runs on.
+    pub fn said(&self, package: &str, bundle: &str, digest: &str) -> Said {
+        self.known().said(package, bundle, digest)
     }
 
-    /// Whether all that catalogs have of a package is known: none of them is away.
-    pub fn know(&self, package: &str) -> bool {
-        self.known().know(package)
+    /// What counts of that: what they say, or have said last. The JSON text of the value.
+    pub fn maximum(&self, package: &str, bundle: &str, digest: &str) -> Option<String> {
+        let key = maxima::key(package, bundle, digest);
+        let kept = self.kept();
+        let last = kept.as_ref().and_then(|kept| kept.get(&key));
+        self.said(package, bundle, digest).counts(last)
+    }
+
+    /// What catalogs have said last of what is installed; nothing before it was told.
+    pub(crate) fn kept(&self) -> Option<Arc<Maxima>> {
+        let kept = self.kept.lock();
+        kept.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells what catalogs have said last of what is installed. What was written down before counts from then on.
+    pub(crate) fn keep(&self, maxima: Maxima) {
+        let is_news = {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            // What comes later was said by catalogs that everybody has heard.
+            let is_news = kept.is_none() && !maxima.is_empty();
+            if kept.as_deref() != Some(&maxima) {
+                *kept = Some(Arc::new(maxima));
+            }
+            is_news
+        };
+        self.change(|_| is_news);
     }
 
     fn change(&self, change: impl FnOnce(&mut Known) -> bool) {
@@ -149,5 +212,55 @@ impl Catalogs {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Wants ===
+
+impl Wants {
+    fn all(&self) -> BTreeSet<String> {
+        let all = self.chosen.iter().chain(&self.installed);
+        all.chain(self.refused.keys()).cloned().collect()
+    }
+
+    fn refuse(&mut self, package: &str, now: Instant) {
+        if self.refused.len() >= MOST_REFUSED {
+            let is_fresh = |at: Instant| now.saturating_duration_since(at) < FORGOTTEN;
+            self.refused.retain(|_, at| is_fresh(*at));
+        }
+        let has_room = self.refused.len() < MOST_REFUSED || self.refused.contains_key(package);
+        if has_room && !package.is_empty() {
+            self.refused.insert(package.to_owned(), now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_that_nobody_tries_any_more_make_room_for_others() {
+        let begin = Instant::now();
+        let mut wants = Wants::default();
+        for at in 0..MOST_REFUSED {
+            wants.refuse(&format!("p{at}"), begin);
+        }
+        wants.refuse("", begin);
+        wants.refuse("one-too-many", begin);
+        assert_eq!(wants.all().len(), MOST_REFUSED);
+        assert!(!wants.all().contains("one-too-many"));
+        // Two of them are tried again and again; of the others nobody has heard for long.
+        let later = begin + FORGOTTEN / 2;
+        for package in ["p1", "p2"] {
+            wants.refuse(package, later);
+        }
+        assert_eq!(wants.all().len(), MOST_REFUSED);
+        wants.refuse("new", begin + FORGOTTEN);
+        let names: Vec<String> = wants.all().into_iter().collect();
+        assert_eq!(names, ["new", "p1", "p2"]);
+        // Who wants it for another reason still does.
+        wants.installed.insert("p3".to_owned());
+        assert!(wants.all().contains("p3"));
     }
 }

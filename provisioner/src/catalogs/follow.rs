@@ -1,38 +1,52 @@
 //! One catalog, from the moment its CatalogSource is seen to the moment it is gone.
 
+mod config_map;
+mod in_image;
+mod own_pod;
+mod served;
+mod tell;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use catalog::registry::{Bounds, Client, Packages};
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{Resource as _, runtime::events::EventType};
+use catalog::source::Files;
+use kube::runtime::events::EventType;
 use manifests::api::catalog_source::CatalogSource;
-use tokio::{
-    sync::watch,
-    time::{sleep, sleep_until},
-};
-use tracing::{info, warn};
+use tokio::{sync::watch, time::sleep};
+use tracing::warn;
+use unpacker::Digest;
 
+use self::own_pod::Reading;
+pub(super) use self::own_pod::Told;
 use super::{
     Key,
-    image::{self, Loaded},
-    known::{Identity, Read},
+    around::Around,
+    image::{Loaded, Remembered},
+    known::Identity,
     patience::Patience,
-    plan::{Plan, is_still, plan},
+    plan::{Plan, Way, is_still, plan},
+    pods::Watches,
+    report::{self, Report},
+    serving::{self, Offerer, Serving},
+    status::{Connection, Problem, Reason, Seen},
 };
-use crate::{context::Context, watches::spread};
+use crate::context::Context;
 
-/// How often what others serve is read again although nothing has told of a change.
-const REREAD: Duration = Duration::from_secs(15 * 60);
+/// How often the removal of a pod is attempted before the status tells that it stays.
+const TRIES: u32 = 4;
 
 /// What following catalogs takes.
 pub(super) struct Shared {
     pub(super) ctx: Context,
     pub(super) loaded: Loaded,
-    /// Whether OLM is in the cluster.
-    pub(super) has_olm: watch::Receiver<bool>,
+    pub(super) remembered: Remembered,
+    pub(super) around: watch::Sender<Around>,
+    /// By which catalogs are served, if they are.
+    pub(super) serving: Option<Arc<Serving>>,
+    /// Who tells of the pods of catalogs.
+    pub(super) pods: Watches,
 }
 
 /// Follows a catalog until its sender is gone.
@@ -41,15 +55,42 @@ pub(super) async fn follow(
     key: Key,
     source: watch::Receiver<Arc<CatalogSource>>,
 ) {
+    let serving = shared.serving.as_ref();
+    let serving = serving.filter(|it| it.serves(&key.namespace));
+    let (reports, written) = watch::channel(None);
+    let (pod, told) = watch::channel(None);
+    let writing = {
+        let (shared, key, source) = (Arc::clone(&shared), key.clone(), source.clone());
+        let serving = serving.cloned();
+        async move {
+            let serving = serving.as_deref();
+            report::write_all(&shared.ctx, &key, serving, (written, told), source).await;
+        }
+    };
     let mut following = Following {
+        offerer: serving.map(|it| Arc::new(it.offerer(&key))),
+        counts: shared.ctx.settings.counts(&key.namespace),
         shared,
         key,
         source,
         patience: Patience::default(),
+        was_asked: false,
         from: None,
+        seen: Seen::default(),
+        identity: None,
+        has_pod: None,
+        is_in_pod: false,
+        pod,
+        reports,
     };
-    // A download is a large future, and most of the time there is none.
-    while Box::pin(following.once()).await.is_some() {}
+    let following = async {
+        // A download is a large future, and most of the time there is none.
+        while Box::pin(following.once()).await.is_some() {}
+    };
+    tokio::select! {
+        () = following => {}
+        () = writing => {}
+    }
 }
 
 struct Following {
@@ -57,8 +98,25 @@ struct Following {
     key: Key,
     source: watch::Receiver<Arc<CatalogSource>>,
     patience: Patience,
+    /// By which the catalog is served, if it is.
+    offerer: Option<Arc<Offerer>>,
+    /// Whether platform operators choose from it.
+    counts: bool,
+    /// Whether its registry was asked since we run.
+    was_asked: bool,
     /// From where it was read last.
     from: Option<String>,
+    /// How it is, for its status.
+    seen: Seen,
+    /// What was followed last.
+    identity: Option<Identity>,
+    /// Whether it has a pod of its own, as far as that is known.
+    has_pod: Option<bool>,
+    /// Whether it is to have one.
+    is_in_pod: bool,
+    /// How that pod is.
+    pod: watch::Sender<Option<Told>>,
+    reports: watch::Sender<Option<Report>>,
 }
 
 // === impl Following ===
@@ -67,135 +125,190 @@ impl Following {
     /// Does what is to be done now, and waits until that may be something else. `None` is the end.
     async fn once(&mut self) -> Option<()> {
         let source = Arc::clone(&self.source.borrow_and_update());
-        let (mut newer, has_olm) = (self.source.clone(), self.shared.has_olm.clone());
+        let (mut newer, mut changes) = (self.source.clone(), self.shared.around.subscribe());
         let since = self.patience.since(Instant::now());
-        let plan = plan(&source, *has_olm.borrow(), since.elapsed());
+        let plan = plan(&source, &changes.borrow_and_update(), since.elapsed());
         let planned = plan.clone();
         let other = async {
             loop {
-                newer.changed().await.ok()?;
+                tokio::select! {
+                    changed = newer.changed() => changed.ok()?,
+                    Ok(()) = changes.changed() => {}
+                }
                 let now = Arc::clone(&newer.borrow_and_update());
-                let has_olm = *has_olm.borrow();
-                if !is_still(&planned, &source, &now, has_olm, since.elapsed()) {
+                let around = changes.borrow_and_update();
+                if !is_still(planned.as_ref(), &source, &now, &around, since.elapsed()) {
                     return Some(());
                 }
             }
         };
-        tokio::select! {
-            () = self.work(&source, plan) => Some(()),
-            // Whatever is under way is of the past.
-            there = other => there,
-        }
-    }
-
-    async fn work(&mut self, source: &CatalogSource, plan: Plan) {
-        match plan {
-            Plan::Never(why) => {
-                self.trouble(source, why).await;
-                self.pause(None).await;
-            }
-            Plan::Wait { why, left } => {
-                let (catalogs, of) = (&self.shared.ctx.catalogs, Identity::of(source));
-                catalogs.change(|known| known.trouble(&self.key, &of, why));
-                self.pause(Some(left)).await;
-            }
-            Plan::Served(address) => {
-                let place = format!("grpc {address}");
-                match self.served(source, &address, &place).await {
-                    // Not at once: there may be servers that end each connection.
-                    Ok(()) => {
-                        let pause = self.patience.pause(Instant::now());
-                        self.pause(Some(pause)).await;
-                    }
-                    Err(error) => self.failed(source, &error).await,
-                }
-            }
-            Plan::Image {
-                reference,
-                poll,
-                warning,
-            } => {
-                if let Some(warning) = warning {
-                    self.tell(source, EventType::Warning, "InvalidInterval", &warning)
-                        .await;
-                }
-                let place = format!("image {reference}");
-                let shared = &self.shared;
-                let of = (&self.key, source);
-                let read = Box::pin(image::read(&shared.ctx, &shared.loaded, of, &reference)).await;
-                match read {
-                    Ok((digest, read)) => {
-                        self.patience.is_read();
-                        let place = format!("{place} {digest}");
-                        let is_same = self.from.as_ref() == Some(&place) && self.well(source);
-                        if !is_same {
-                            let (packages, broken) = (read.packages.len(), read.broken.len());
-                            self.has_read(source, &place, Read::All(read)).await;
-                            info!(catalog = %self.key, %place, packages, broken, "read a catalog");
-                        }
-                        self.pause(poll.map(spread)).await;
-                    }
-                    Err(error) => self.failed(source, &error).await,
-                }
-            }
-        }
-    }
-
-    /// Reads what is wanted from whoever serves the catalog, until he ends.
-    async fn served(
-        &mut self,
-        source: &CatalogSource,
-        address: &str,
-        place: &str,
-    ) -> Result<(), catalog::registry::client::Error> {
-        let client = Client::connect(address, Bounds::default()).await?;
-        let catalogs = Arc::clone(&self.shared.ctx.catalogs);
-        let mut wanted = catalogs.wanted.subscribe();
-        let mut lost = std::pin::pin!(client.lost());
-        let (mut read, mut anew) = (Arc::new(Packages::default()), Instant::now());
-        loop {
-            let asked = wanted.borrow_and_update().clone();
-            if Instant::now() >= anew {
-                read = Arc::default();
-                anew = Instant::now() + spread(REREAD);
-            }
-            // The server is the same as long as the connection is.
-            read = Arc::new(read.and(&client, &asked).await?);
-            self.patience.is_served(Instant::now());
-            self.has_read(source, place, Read::Some(Arc::clone(&read)))
-                .await;
-            let (packages, broken) = (read.packages.len(), read.broken.len());
-            info!(catalog = %self.key, %place, packages, broken, "read what is wanted of a catalog");
-            // Those who want less need not be told anything new.
-            let more = async {
-                while wanted.changed().await.is_ok() {
-                    if !wanted.borrow().is_subset(&read.asked) {
-                        return;
-                    }
-                }
-                std::future::pending::<()>().await;
-            };
-            tokio::select! {
-                () = &mut lost => return Ok(()),
-                () = more => {}
-                () = sleep_until(anew.into()) => {}
-            }
-        }
-    }
-
-    /// Waits until OLM comes or goes, or the time is over.
-    async fn pause(&self, left: Option<Duration>) {
-        let mut has_olm = self.shared.has_olm.clone();
-        has_olm.mark_unchanged();
-        let over = async {
-            match left {
-                Some(left) => sleep(left).await,
-                None => std::future::pending().await,
+        let working = async {
+            match plan {
+                Some(plan) => Box::pin(self.work(&source, plan)).await,
+                None => self.ask(&source).await,
             }
         };
         tokio::select! {
-            Ok(()) = has_olm.changed() => {}
-            () = over => {}
+            () = working => Some(()),
+            // Whatever is under way is of the past.
+            there = other => {
+                self.patience.gives_up(Instant::now());
+                there
+            }
+        }
+    }
+
+    /// Waits until the cluster has been asked. Nothing is said of the CatalogSource meanwhile: what was said of it before may
+    /// still be true.
+    async fn ask(&self, source: &CatalogSource) {
+        let (catalogs, of) = (&self.shared.ctx.catalogs, Identity::of(source));
+        let why = "the cluster is being asked for what its template wants to know";
+        catalogs.change(|known| known.trouble(&self.key, &of, why.to_owned()));
+        pause(None).await;
+    }
+
+    async fn work(&mut self, source: &Arc<CatalogSource>, plan: Plan) {
+        let identity = Identity::of(source);
+        if self.identity.as_ref() != Some(&identity) {
+            // What was seen of another catalog is not true of this one.
+            self.seen = Seen::default();
+            self.identity = Some(identity);
+        }
+        let image = plan.image.as_ref();
+        self.seen.conditions = image.map_or_else(Vec::new, |it| it.conditions.clone());
+        if plan.has_olm || image.is_some_and(|it| it.write.is_some()) {
+            self.report(source, &plan);
+        }
+        if plan.has_olm {
+            // It makes a Service of the same name.
+            self.withdraw().await;
+        }
+        self.is_in_pod = plan.may_have_pod() && self.wants_pod(source);
+        // With OLM none at all: it would take ours, with its labels, for one of its own.
+        // Of an image and of a ConfigMap it goes when we serve them ourselves.
+        let keeps_pod = !plan.has_olm && !matches!(plan.catalog, Way::Served(_) | Way::Never(_));
+        if !keeps_pod {
+            self.leave_pod(source).await;
+        }
+        if let Some(warning) = &plan.warning {
+            self.tell(source, EventType::Warning, "ImageTemplate", warning)
+                .await;
+        }
+        match &plan.catalog {
+            Way::Never(why) => {
+                self.seen = Seen {
+                    problem: Some(Problem {
+                        reason: Reason::SpecInvalid,
+                        message: why.clone(),
+                    }),
+                    ..Seen::default()
+                };
+                self.withdraw().await;
+                self.report(source, &plan);
+                self.trouble(source, why.clone()).await;
+                pause(None).await;
+            }
+            Way::Unresolved(unresolved) => match &unresolved.last {
+                Some(last) if self.is_in_pod => {
+                    self.in_pod(source, &plan, last, Reading::Last(unresolved))
+                        .await;
+                }
+                // A pod that is there is of another spec, and stays as it is.
+                _ => self.unresolved(source, &plan, unresolved).await,
+            },
+            Way::Wait { why, left } => {
+                let (catalogs, of) = (&self.shared.ctx.catalogs, Identity::of(source));
+                catalogs.change(|known| known.trouble(&self.key, &of, why.clone()));
+                pause(Some(*left)).await;
+            }
+            Way::Served(address) => {
+                self.withdraw().await;
+                sleep(self.patience.rest(Instant::now())).await;
+                self.patience.asks();
+                match self.served(source, &plan, address).await {
+                    // Not at once: there may be servers that end each connection.
+                    Ok(()) => {
+                        self.is_served(source, &plan, address, Connection::Connecting);
+                        let rest = self.patience.pause(Instant::now());
+                        pause(Some(rest)).await;
+                    }
+                    Err(error) => {
+                        let why = unpacker::job::chain(&error);
+                        self.seen.problem = Some(Problem {
+                            reason: Reason::RegistryServer,
+                            message: format!("couldn't connect to registry - {why}"),
+                        });
+                        self.is_served(source, &plan, address, Connection::Failing);
+                        self.failed(source, &error).await;
+                    }
+                }
+            }
+            Way::ConfigMap(name) => self.config_map(source, &plan, name).await,
+            Way::Image { reference, poll } if self.is_in_pod => {
+                let reading = Reading::Tag(poll.as_ref());
+                self.in_pod(source, &plan, reference, reading).await;
+            }
+            Way::Image { reference, poll } => {
+                self.image(source, &plan, reference, poll.as_ref()).await;
+            }
+        }
+    }
+
+    /// Serves what was read, where no OLM does. A pod that has served it goes when that is done.
+    async fn offer<F>(
+        &mut self,
+        source: &CatalogSource,
+        digest: Digest,
+        files: F,
+    ) -> Result<(), serving::Error>
+    where
+        F: FnOnce() -> Result<Box<dyn Files + Send>, serving::Error> + Send + 'static,
+    {
+        if self.is_in_pod {
+            return Ok(()); // which serves it
+        }
+        let has_olm = self.shared.around.borrow().has_olm;
+        let Some(offerer) = self.offerer.as_ref().filter(|_| !has_olm) else {
+            self.withdraw().await;
+            return Ok(());
+        };
+        match offerer.offer(source, digest, files).await {
+            Ok(_) => {
+                let left = self.try_to_leave_pod(source, Some(TRIES)).await;
+                left.map_err(|error| {
+                    let why = unpacker::job::chain(&error);
+                    serving::Error::Told(format!("the pod that has served it stays: {why}"))
+                })
+            }
+            // What leads to the catalog is tried again by who serves it; but a pod goes only when that was done.
+            Err(serving::Error::Told(_)) if !self.may_have_pod(source).await => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets nobody be led to where the catalog was served before, if nothing serves it now.
+    async fn has_nothing(&self) {
+        let has_olm = self.shared.around.borrow().has_olm;
+        let Some(offerer) = self.offerer.as_ref().filter(|_| !has_olm) else {
+            return;
+        };
+        // Who may not write there has not led anybody anywhere.
+        if let Err(error) = offerer.has_nothing().await
+            && !matches!(error, serving::Error::Forbidden { .. })
+        {
+            let why = unpacker::job::chain(&error);
+            warn!(catalog = %self.key, error = why, "clients may still be led to where a catalog was served before");
+        }
+    }
+
+    /// Somebody else serves the catalog.
+    async fn withdraw(&self) {
+        let Some(offerer) = &self.offerer else {
+            return;
+        };
+        if let Err(error) = offerer.withdraw().await {
+            let why = unpacker::job::chain(&error);
+            warn!(catalog = %self.key, error = why, "what led to a catalog stays");
         }
     }
 
@@ -203,63 +316,25 @@ impl Following {
         let why = unpacker::job::chain(error);
         warn!(catalog = %self.key, error = why, "a catalog cannot be read");
         self.trouble(source, why).await;
-        let pause = self.patience.pause(Instant::now());
-        self.pause(Some(pause)).await;
+        self.has_nothing().await;
+        let rest = self.patience.pause(Instant::now());
+        pause(Some(rest)).await;
     }
+}
 
-    async fn has_read(&mut self, source: &CatalogSource, place: &str, read: Read) {
-        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
-        let mut was_away = false;
-        ctx.catalogs.change(|known| {
-            if !known.is(&self.key, &of) {
-                return false;
-            }
-            was_away = known.is_away(&self.key);
-            ctx.metrics.catalog(&self.key, true);
-            known.read(&self.key, &of, read)
-        });
-        self.from = Some(place.to_owned());
-        if was_away {
-            let note = format!("read from {place}");
-            self.tell(source, EventType::Normal, "CatalogRead", &note)
-                .await;
+impl Drop for Following {
+    fn drop(&mut self) {
+        // Of the one server, that goes with who offers.
+        if self.is_in_pod {
+            self.shared.ctx.metrics.served_gone(&self.key);
         }
     }
+}
 
-    /// It is there, and still what was read; says whether that is known.
-    fn well(&self, source: &CatalogSource) -> bool {
-        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
-        let mut is_read = false;
-        ctx.catalogs.change(|known| {
-            is_read = known.is_read(&self.key, &of);
-            if is_read {
-                ctx.metrics.catalog(&self.key, true);
-            }
-            is_read && known.is_well(&self.key, &of)
-        });
-        is_read
-    }
-
-    async fn trouble(&mut self, source: &CatalogSource, why: String) {
-        let (ctx, of) = (&self.shared.ctx, Identity::of(source));
-        let mut is_new = false;
-        ctx.catalogs.change(|known| {
-            // Who is gone has no metric any more.
-            if known.is(&self.key, &of) {
-                ctx.metrics.catalog(&self.key, false);
-            }
-            is_new = known.trouble(&self.key, &of, why.clone());
-            is_new
-        });
-        if is_new {
-            self.tell(source, EventType::Warning, "CatalogUnavailable", &why)
-                .await;
-        }
-    }
-
-    async fn tell(&self, source: &CatalogSource, type_: EventType, reason: &str, note: &str) {
-        let about: ObjectReference = source.object_ref(&());
-        let events = &self.shared.ctx.events;
-        events.publish(&about, type_, reason, "Read", note).await;
+/// Waits, without a time for ever.
+async fn pause(left: Option<Duration>) {
+    match left {
+        Some(left) => sleep(left).await,
+        None => std::future::pending().await,
     }
 }

@@ -1,5 +1,6 @@
 //! Catalogs in images.
 
+mod remembered;
 mod stored;
 
 use std::{
@@ -10,13 +11,21 @@ use std::{
 use catalog::{
     Catalog,
     model::{MOST_BUNDLES, MOST_BYTES},
+    source::Files,
+    sqlite::{self, Database},
 };
 use manifests::{api::catalog_source::CatalogSource, content, image::Reference};
 use tokio::task::spawn_blocking;
-use unpacker::{Digest, Progress, Source, source::Image, store};
+use tracing::warn;
+use unpacker::{
+    Digest, Progress, Source,
+    source::Image,
+    store::{self, Hold},
+};
 
-use self::stored::Stored;
-use super::{Key, access};
+pub(super) use self::remembered::Remembered;
+use self::{remembered::Named, stored::Stored};
+use super::{Key, access, plan::template_of, serving};
 use crate::context::Context;
 
 /// How much an image of a catalog may hold: ten times what the largest known ones do.
@@ -49,15 +58,19 @@ pub(super) enum Error {
     Tar(#[from] std::io::Error),
     #[error(transparent)]
     Catalog(#[from] catalog::Error),
+    #[error(transparent)]
+    Database(#[from] sqlite::Error),
     #[error(
-        "the image of CatalogSource {catalog} has no file-based catalog{found}; catalogs in SQLite are not read, migrate it \
-         with \"opm migrate\""
+        "the image of CatalogSource {catalog} has no catalog{found}; name an image with the folder of a file-based catalog, \
+         or with the database of an older one"
     )]
     Empty {
         catalog: String,
         /// What is there instead.
         found: String,
     },
+    #[error(transparent)]
+    Serving(#[from] serving::Error),
     #[error("the provisioner is about to end")]
     Cancelled,
 }
@@ -69,17 +82,22 @@ pub(super) struct Loaded(Mutex<HashMap<Digest, Slot>>);
 /// One of them. Who reads it holds the lock.
 type Slot = Arc<tokio::sync::Mutex<Weak<Catalog>>>;
 
-/// Pulls and reads a catalog's image. One that is in memory already is not read again; but whether this CatalogSource may
-/// pull it, the registry has said in any case.
-pub(super) async fn read(
+/// The content of a catalog's image, which stays in the store for as long.
+pub(super) struct Pulled {
+    /// By which the store has it.
+    pub(super) digest: Digest,
+    hold: Hold,
+}
+
+/// Pulls a catalog's image. Also where its content is here already, whether this CatalogSource may pull it, the registry
+/// has said.
+pub(super) async fn pull(
     ctx: &Context,
-    loaded: &Loaded,
     (key, source): (&Key, &CatalogSource),
     reference: &str,
-) -> Result<(Digest, Arc<Catalog>), Error> {
-    let catalog = || key.to_string();
+) -> Result<Pulled, Error> {
     let reference: Reference = reference.parse().map_err(|problem| Error::Reference {
-        catalog: catalog(),
+        catalog: key.to_string(),
         problem,
     })?;
     let image = Source::Image(Image {
@@ -95,13 +113,74 @@ pub(super) async fn read(
     let pinned = unpacker::unpack(&ctx.store, &image, &access, &options, &progress).await;
     ctx.metrics.unpacked(progress.done());
     let pinned = pinned?;
-    let digest = pinned.digest;
+    Ok(Pulled {
+        digest: pinned.digest,
+        hold: pinned.hold,
+    })
+}
+
+/// What the image of a CatalogSource had when it was pulled last, if that is still in the store, and which image that was:
+/// its template may have named another one. Nobody is asked.
+pub(super) async fn recall(
+    ctx: &Context,
+    remembered: &Remembered,
+    source: &CatalogSource,
+    reference: &str,
+) -> Option<(Pulled, String)> {
+    let (store, remembered) = (Arc::clone(&ctx.store), remembered.clone());
+    let (uid, reference) = (source.metadata.uid.clone()?, reference.to_owned());
+    let template = template_of(source).map(str::to_owned);
+    let found = spawn_blocking(move || {
+        let named = Named {
+            image: &reference,
+            template: template.as_deref(),
+        };
+        let (digest, image) = remembered.get(&uid, named)?;
+        let hold = store.hold(&digest).ok()?;
+        Some((Pulled { digest, hold }, image))
+    });
+    found.await.ok().flatten()
+}
+
+/// Keeps in mind what the image of a CatalogSource had.
+pub(super) async fn remember(
+    remembered: &Remembered,
+    source: &CatalogSource,
+    reference: &str,
+    digest: Digest,
+) {
+    let Some(uid) = source.metadata.uid.clone() else {
+        return;
+    };
+    let (remembered, image) = (remembered.clone(), reference.to_owned());
+    let template = template_of(source).map(str::to_owned);
+    let put = spawn_blocking(move || {
+        let named = Named {
+            image: &image,
+            template: template.as_deref(),
+        };
+        remembered.put(&uid, named, digest)
+    });
+    let put = put.await;
+    if let Ok(Err(error)) = put {
+        warn!(%error, "cannot note what the image of a catalog has; after a restart it is pulled first");
+    }
+}
+
+/// Reads what was pulled. A content that is in memory already is not read again.
+pub(super) async fn read(
+    ctx: &Context,
+    loaded: &Loaded,
+    key: &Key,
+    pulled: &Pulled,
+) -> Result<Arc<Catalog>, Error> {
+    let digest = pulled.digest;
     // Whoever gives up while it is read does not end that; and nobody begins a second time beside it.
     let slot = loaded.slot(digest).lock_owned().await;
     if let Some(known) = slot.upgrade() {
-        return Ok((digest, known));
+        return Ok(known);
     }
-    let store = Arc::clone(&ctx.store);
+    let (store, held) = (Arc::clone(&ctx.store), pulled.hold.clone());
     let read = spawn_blocking(move || {
         let stored = Stored::new(store.reader(&digest)?)?;
         let limits = catalog::Limits {
@@ -110,24 +189,45 @@ pub(super) async fn read(
             package_size: MOST_BYTES,
             ..catalog::Limits::default()
         };
-        let read = catalog::load(catalog::Source::Files(&stored), &limits)?;
-        drop(pinned); // held until here
+        let database = Database::alone(&stored, &limits)?;
+        let files = database
+            .as_ref()
+            .map_or(&stored as &dyn Files, |it| it as &dyn Files);
+        let read = catalog::load(catalog::Source::Files(files), &limits)?;
+        drop(held); // until here, whoever waits for it
         Ok::<_, Error>((read, slot))
     });
     let (read, mut slot) = read.await.map_err(|_| Error::Cancelled)??;
     if let Some(found) = emptiness(&read) {
         return Err(Error::Empty {
-            catalog: catalog(),
+            catalog: key.to_string(),
             found,
         });
     }
     let read = Arc::new(read);
     *slot = Arc::downgrade(&read);
-    Ok((digest, read))
+    Ok(read)
 }
 
-/// What is said of a catalog without any package; `None` if it has some. A database, or an image of something else, is
-/// read as documents that are broken and belong to no package.
+// === impl Pulled ===
+
+impl Pulled {
+    /// Its files, for whoever serves them.
+    pub(super) fn files(
+        &self,
+        ctx: &Context,
+    ) -> impl FnOnce() -> Result<Box<dyn Files + Send>, serving::Error> + Send + use<> {
+        let (store, digest, hold) = (Arc::clone(&ctx.store), self.digest, self.hold.clone());
+        move || {
+            let reader = store.reader(&digest)?; // which holds it itself
+            drop(hold);
+            Ok(Box::new(Stored::new(reader).map_err(serving::Error::Tar)?))
+        }
+    }
+}
+
+/// What is said of a catalog without any package; `None` if it has some. An image of something else, also a database beside
+/// other files, is read as documents that are broken and belong to no package.
 fn emptiness(read: &Catalog) -> Option<String> {
     if !read.packages.is_empty() || !read.broken.is_empty() {
         return None;

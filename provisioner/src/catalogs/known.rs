@@ -1,16 +1,18 @@
 //! What is known of catalogs. No I/O.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod offers;
 
-use catalog::{
-    Catalog,
-    choose::{Answer, Offer},
-    model::Package,
-    registry::Packages,
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+
+use catalog::{Catalog, model::Package, registry::Packages};
+use manifests::api::{
+    catalog_source::{CatalogSource, Origin},
+    platform::CatalogRef,
 };
-use manifests::api::{catalog_source::CatalogSource, platform::CatalogRef};
 
-use super::Key;
+use self::offers::Held;
+pub use self::offers::Offers;
+use super::{Key, maxima::Said};
 
 /// All catalogs.
 #[derive(Debug, Default)]
@@ -37,8 +39,8 @@ enum Listing {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     uid: Option<String>,
-    image: Option<String>,
-    address: Option<String>,
+    /// What it is in, and its name there. None where the CatalogSource does not say it.
+    origin: Option<(&'static str, String)>,
 }
 
 /// One catalog.
@@ -70,24 +72,6 @@ pub struct State {
     pub is_read: bool,
     /// Why nothing, or nothing newer, can be read.
     pub trouble: Option<String>,
-}
-
-/// What catalogs have of a package, as it was at one moment.
-#[derive(Debug)]
-pub struct Offers {
-    package: String,
-    offers: Vec<Held>,
-}
-
-#[derive(Debug)]
-struct Held {
-    catalog: String,
-    priority: i64,
-    /// What was read, or why nothing was: `None` while the first reading is under way.
-    read: Result<Read, Option<String>>,
-    state: State,
-    /// Why the package cannot be used, if it is there.
-    broken: Option<String>,
 }
 
 // === impl Known ===
@@ -135,17 +119,6 @@ impl Known {
     pub(super) fn are_listed(&self) -> bool {
         let mut all = self.namespaces.iter();
         self.is_begun && all.all(|(_, listing)| *listing != Listing::Pending)
-    }
-
-    /// Whether all that catalogs have of a package is known by now.
-    pub(super) fn know(&self, package: &str) -> bool {
-        let mut namespaces = self.namespaces.iter();
-        self.is_begun
-            && namespaces.all(|(_, listing)| *listing == Listing::Known)
-            && self.catalogs.values().all(|entry| {
-                entry.trouble.is_none()
-                    && entry.read.as_ref().is_some_and(|it| it.knows_of(package))
-            })
     }
 
     /// There is a catalog. What was read of another one of its name is forgotten.
@@ -261,7 +234,7 @@ impl Known {
         };
         let hidden = self.hidden().filter(may_be_meant).map(|state| Held {
             catalog: state.catalog.to_string(),
-            priority: 0, // which is what catalogs have that say nothing
+            priority: UNSAID,
             read: Err(state.trouble.clone()),
             state,
             broken: None,
@@ -288,24 +261,51 @@ impl Known {
         })
     }
 
-    pub(super) fn maximum(&self, package: &str, bundle: &str, digest: &str) -> Option<Vec<String>> {
-        let mut found: Option<(i64, &Vec<String>)> = None;
-        for entry in self.catalogs.values() {
-            let read = entry.read.as_ref();
-            let Some(listed) = read
-                .and_then(|read| read.package(package)?.bundle(bundle))
-                .filter(|listed| digest_of(&listed.image) == Some(digest))
+    /// In the order in which bundles are chosen from catalogs, the first that has it decides, unless one that comes before
+    /// cannot be asked.
+    pub(super) fn said(&self, package: &str, bundle: &str, digest: &str) -> Said {
+        // Which catalogs there are, and where they come, must be known.
+        let mut is_away = !self.are_listed();
+        let hidden: Vec<Key> = self.hidden().map(|it| it.catalog).collect();
+        let hidden = hidden.iter().map(|key| (Reverse(UNSAID), key, None));
+        let catalogs = self.catalogs.iter();
+        let mut all: Vec<(Reverse<i64>, &Key, Option<&Entry>)> = catalogs
+            .map(|(key, entry)| (Reverse(entry.priority), key, Some(entry)))
+            .chain(hidden)
+            .collect();
+        all.sort_by_key(|(priority, key, _)| (*priority, *key));
+        let mut is_troubled = false;
+        for (_, _, entry) in all {
+            let read = entry.and_then(|entry| entry.read.as_ref());
+            let Some(read) = read.filter(|it| it.knows_of(package) && !it.is_broken(package))
             else {
+                is_away = true;
                 continue;
             };
-            // Of equal ones the first by name.
-            if found.is_none_or(|(priority, _)| priority < entry.priority) {
-                found = Some((entry.priority, &listed.max_openshift));
-            }
+            is_troubled |= entry.is_some_and(|entry| entry.trouble.is_some());
+            let listed = read.package(package).and_then(|it| it.bundle(bundle));
+            let Some(listed) = listed.filter(|it| digest_of(&it.image) == Some(digest)) else {
+                continue;
+            };
+            let maximum = &listed.max_openshift;
+            let value = (!maximum.is_empty()).then(|| maximum.join(" and "));
+            return if is_away {
+                Said::Away(value)
+            } else {
+                Said::Says(value)
+            };
         }
-        found.map(|(_, maximum)| maximum.clone())
+        // One that is away may have it by now.
+        if is_away || is_troubled {
+            Said::Away(None)
+        } else {
+            Said::Absent
+        }
     }
 }
+
+/// The priority of catalogs that say nothing of it.
+const UNSAID: i64 = 0;
 
 /// What stands for all catalogs of a namespace.
 pub(super) fn hidden(namespace: &str) -> Key {
@@ -324,10 +324,14 @@ fn digest_of(image: &str) -> Option<&str> {
 
 impl Identity {
     pub(super) fn of(source: &CatalogSource) -> Self {
+        let origin = source.origin().ok().map(|origin| match origin {
+            Origin::Image { reference, .. } => ("image", reference.to_owned()),
+            Origin::Service { address } => ("service", address.into_owned()),
+            Origin::ConfigMap { name } => ("configmap", name.to_owned()),
+        });
         Self {
             uid: source.metadata.uid.clone(),
-            image: source.spec.image.clone(),
-            address: source.spec.address.clone(),
+            origin,
         }
     }
 }
@@ -370,39 +374,19 @@ impl Read {
         }
     }
 
+    /// Whether the package is there, and cannot be used.
+    fn is_broken(&self, name: &str) -> bool {
+        match self {
+            Self::All(catalog) => catalog.broken.contains_key(name),
+            Self::Some(read) => read.broken.contains_key(name),
+        }
+    }
+
     fn broken(&self, name: &str) -> Option<String> {
         match self {
             Self::All(catalog) => catalog.why_broken(name),
             Self::Some(read) => read.broken.get(name).cloned(),
         }
-    }
-}
-
-// === impl Offers ===
-
-impl Offers {
-    /// As they are to be chosen from.
-    pub fn list(&self) -> Vec<Offer<'_>> {
-        self.offers
-            .iter()
-            .map(|held| Offer {
-                catalog: &held.catalog,
-                priority: held.priority,
-                answer: match (&held.broken, &held.read) {
-                    (Some(why), _) | (None, Err(Some(why))) => Answer::Unknown(why),
-                    (None, Err(None)) => Answer::Pending,
-                    (None, Ok(read)) => match read.package(&self.package) {
-                        Some(package) => Answer::Package(package),
-                        None => Answer::Absent,
-                    },
-                },
-            })
-            .collect()
-    }
-
-    /// How the catalogs are that were asked.
-    pub fn states(&self) -> impl Iterator<Item = &State> {
-        self.offers.iter().map(|held| &held.state)
     }
 }
 

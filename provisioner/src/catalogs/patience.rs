@@ -20,6 +20,10 @@ pub(super) struct Patience {
     good: Option<Instant>,
     /// Failures and short connections in a row.
     failures: u32,
+    /// Whether a server is being asked.
+    is_asking: bool,
+    /// Before that no server is asked again.
+    not_before: Option<Instant>,
 }
 
 // === impl Patience ===
@@ -28,6 +32,25 @@ impl Patience {
     /// Since when the catalog is not served. Whoever asks is about to look for another place.
     pub(super) fn since(&mut self, now: Instant) -> Instant {
         *self.lost.get_or_insert(now)
+    }
+
+    /// A server is to be asked: how long to wait before that.
+    pub(super) fn rest(&self, now: Instant) -> Duration {
+        let until = self.not_before;
+        until.map_or(Duration::ZERO, |it| it.saturating_duration_since(now))
+    }
+
+    /// A server is asked from now on.
+    pub(super) fn asks(&mut self) {
+        self.is_asking = true;
+    }
+
+    /// The catalog has changed, and what was under way is given up. Whoever makes it change again and again, as an OLM
+    /// that says now one thing and now another, does not have it read each time.
+    pub(super) fn gives_up(&mut self, now: Instant) {
+        if self.is_asking {
+            self.not_before = Some(now + self.pause(now));
+        }
     }
 
     /// It is served, and was read.
@@ -43,6 +66,7 @@ impl Patience {
 
     /// How long to wait after a failure, or after the end of a connection.
     pub(super) fn pause(&mut self, now: Instant) -> Duration {
+        self.is_asking = false;
         let good = self.good.take();
         if good.is_some_and(|since| now.saturating_duration_since(since) >= LASTING) {
             self.failures = 0;
@@ -101,5 +125,35 @@ mod tests {
         assert_eq!(about(patience.pause(now + 2 * LASTING)), 2);
         patience.is_read();
         assert_eq!(about(patience.pause(now + 2 * LASTING)), 1);
+    }
+
+    #[test]
+    fn a_server_that_is_given_up_again_and_again_is_not_asked_each_time() {
+        let mut now = Instant::now();
+        let mut patience = Patience::default();
+        let mut rests = Vec::new();
+        for _ in 0..8 {
+            patience.asks();
+            patience.is_served(now);
+            now += Duration::from_millis(500);
+            patience.gives_up(now);
+            rests.push(about(patience.rest(now)));
+            // It changes back and forth meanwhile, and nobody has asked anything.
+            let soon = now + Duration::from_millis(100);
+            patience.gives_up(soon);
+            assert!(patience.rest(soon) < patience.rest(now));
+            now += patience.rest(now);
+            assert_eq!(patience.rest(now), Duration::ZERO);
+        }
+        assert_eq!(rests, [1, 2, 4, 8, 16, 32, 60, 60]);
+        // After one that has lasted, what is new is asked almost at once.
+        patience.asks();
+        patience.is_served(now);
+        patience.gives_up(now + LASTING);
+        assert_eq!(about(patience.rest(now + LASTING)), 1);
+        // Nobody waits who was not asking: where an image is to be read now.
+        let mut patience = Patience::default();
+        patience.gives_up(now);
+        assert_eq!(patience.rest(now), Duration::ZERO);
     }
 }

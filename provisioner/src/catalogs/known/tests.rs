@@ -1,4 +1,7 @@
-use catalog::model::{Bundle, Package};
+use catalog::{
+    choose::Answer,
+    model::{Bundle, Package},
+};
 use manifests::version::Version;
 
 use super::*;
@@ -13,8 +16,7 @@ fn key(namespace: &str, name: &str) -> Key {
 fn as_image(uid: &str, image: &str) -> Identity {
     Identity {
         uid: Some(uid.to_owned()),
-        image: Some(image.to_owned()),
-        address: None,
+        origin: Some(("image", image.to_owned())),
     }
 }
 
@@ -119,7 +121,7 @@ fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
         as_image("1", "b:1"), // which may be one that these secrets are not good for
         as_image("2", "a:1"),
         Identity {
-            address: Some("a:50051".to_owned()),
+            origin: Some(("service", "a:1".to_owned())),
             ..first.clone()
         },
     ] {
@@ -133,7 +135,7 @@ fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
         assert!(known.add(&mine, &next, 7));
         let unread = ["ours/mine 7: pending"];
         assert_eq!(said(&known, "etcd", None), unread);
-        assert_eq!(known.maximum("etcd", "etcd.v1", "sha256:1"), None);
+        assert_eq!(known.said("etcd", "etcd.v1", "sha256:1"), Said::Away(None));
         // Who has read the former one meanwhile comes too late.
         assert!(!known.read(&mine, &first, all(vec![package.clone()])));
         assert!(!known.trouble(&mine, &first, "away".to_owned()));
@@ -273,34 +275,134 @@ fn a_namespace_that_may_not_be_listed_stands_for_a_catalog_that_cannot_be_asked(
     assert_eq!(said(&known, "etcd", None), [mine]);
 }
 
+fn says(value: &str) -> Said {
+    Said::Says(Some(value.to_owned()))
+}
+
+fn away(others: &str) -> Said {
+    Said::Away(Some(others.to_owned()))
+}
+
+/// A catalog that has `etcd.v1` in the image with this digest.
+fn stocked(digest: &str, max: &str) -> Read {
+    let image = format!("registry:5000/b@{digest}");
+    all(vec![package("etcd", "etcd.v1", &image, max)])
+}
+
 #[test]
 fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     let mut known = Known::default();
     known.begin(&["ours".to_owned()]);
-    for (name, priority, digest, max) in [
+    known.listed("ours");
+    let all = [
         ("a", 0, "sha256:1", "4.12"),
         ("b", 5, "sha256:1", "4.13"),
         ("c", 9, "sha256:2", "4.14"),
-    ] {
+    ];
+    let none = Identity::default();
+    for (name, priority, digest, max) in all {
         let key = key("ours", name);
-        known.add(&key, &Identity::default(), priority);
-        let image = format!("registry:5000/b@{digest}");
-        known.read(
-            &key,
-            &Identity::default(),
-            all(vec![package("etcd", "etcd.v1", &image, max)]),
-        );
-        known.trouble(&key, &Identity::default(), "away".to_owned()); // the last seen value counts
+        known.add(&key, &none, priority);
+        known.read(&key, &none, stocked(digest, max));
     }
-    for (package, bundle, digest, expected) in [
-        ("etcd", "etcd.v1", "sha256:1", Some("4.13")),
-        ("etcd", "etcd.v1", "sha256:2", Some("4.14")),
-        ("etcd", "etcd.v1", "sha256:3", None),
-        ("etcd", "etcd.v2", "sha256:1", None),
-        ("other", "etcd.v1", "sha256:1", None),
-    ] {
-        let found = known.maximum(package, bundle, digest);
-        let expected = expected.map(|it| vec![it.to_owned()]);
+    let expected = [
+        ("etcd", "etcd.v1", "sha256:1", says("4.13")),
+        ("etcd", "etcd.v1", "sha256:2", says("4.14")),
+        ("etcd", "etcd.v1", "sha256:3", Said::Absent),
+        ("etcd", "etcd.v2", "sha256:1", Said::Absent),
+        ("other", "etcd.v1", "sha256:1", Said::Absent),
+    ];
+    for (package, bundle, digest, expected) in &expected {
+        let found = known.said(package, bundle, digest);
+        assert_eq!(found, *expected, "{package} {bundle} {digest}");
+    }
+    // Of those that are away the last seen value counts; and what they did not have, they may have by now.
+    for (name, ..) in all {
+        known.trouble(&key("ours", name), &none, "away".to_owned());
+    }
+    for (package, bundle, digest, expected) in expected {
+        let found = known.said(package, bundle, digest);
+        let expected = match expected {
+            Said::Absent => Said::Away(None),
+            other => other,
+        };
         assert_eq!(found, expected, "{package} {bundle} {digest}");
     }
+}
+
+#[test]
+fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
+    let none = Identity::default();
+    let said = |known: &Known| known.said("etcd", "etcd.v1", "sha256:1");
+    // After a restart, the one that comes later is there first.
+    let mut known = Known::default();
+    assert_eq!(said(&known), Said::Away(None), "nobody has looked");
+    known.begin(&["ours".to_owned(), "theirs".to_owned()]);
+    let (first, later) = (key("ours", "first"), key("ours", "later"));
+    known.add(&later, &none, 0);
+    known.read(&later, &none, stocked("sha256:1", "4.14"));
+    known.listed("ours");
+    assert_eq!(said(&known), away("4.14"), "there may be others");
+    known.listed("theirs");
+    assert_eq!(said(&known), says("4.14"));
+    known.add(&first, &none, 10);
+    assert_eq!(said(&known), away("4.14"));
+    known.trouble(&first, &none, "nobody is there".to_owned());
+    assert_eq!(said(&known), away("4.14"));
+    known.read(&first, &none, stocked("sha256:1", "4.12"));
+    assert_eq!(said(&known), says("4.12"));
+    // It says nothing, and it does not have it.
+    let mut silent = package("etcd", "etcd.v1", "r/b@sha256:1", "");
+    let bundle = silent.bundles.get_mut("etcd.v1").unwrap();
+    bundle.max_openshift.clear();
+    known.read(&first, &none, all(vec![silent]));
+    assert_eq!(said(&known), Said::Says(None));
+    known.read(&first, &none, all(Vec::new()));
+    assert_eq!(said(&known), says("4.14"));
+    // Its package has become unusable.
+    known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"]));
+    assert_eq!(said(&known), away("4.14"));
+    let broken = Read::All(Arc::new(Catalog {
+        broken: [("etcd".to_owned(), 1)].into(),
+        ..Catalog::default()
+    }));
+    known.read(&first, &none, broken);
+    assert_eq!(said(&known), away("4.14"));
+    // Nobody has asked it for this package.
+    known.read(&first, &none, some(&["other"], Vec::new(), &[]));
+    assert_eq!(said(&known), away("4.14"));
+    // It is another catalog now.
+    known.read(&first, &none, stocked("sha256:1", "4.12"));
+    known.add(&first, &as_image("1", "b:1"), 10);
+    assert_eq!(said(&known), away("4.14"));
+    known.remove(&first);
+    assert_eq!(said(&known), says("4.14"));
+    known.remove(&later);
+    assert_eq!(said(&known), Said::Absent);
+    // Nobody may see what there is: it has the priority of those that say none.
+    known.refused("theirs", "no".to_owned());
+    assert_eq!(said(&known), Said::Away(None));
+    known.add(&later, &none, 0);
+    known.read(&later, &none, stocked("sha256:1", "4.14"));
+    assert_eq!(said(&known), says("4.14"), "its name comes first");
+    known.add(&later, &none, -1);
+    assert_eq!(said(&known), away("4.14"));
+}
+
+#[test]
+fn of_equal_priority_the_one_decides_that_is_chosen_from_first() {
+    let none = Identity::default();
+    let mut known = Known::default();
+    known.begin(&["a".to_owned(), "a-b".to_owned()]);
+    for (namespace, max) in [("a", "4.12"), ("a-b", "4.13")] {
+        let key = key(namespace, "x");
+        known.add(&key, &none, 0);
+        known.read(&key, &none, stocked("sha256:1", max));
+        known.listed(namespace);
+    }
+    let offers = known.offers("etcd", None);
+    let mut list = offers.list();
+    list.sort_by(|a, b| a.catalog.cmp(b.catalog));
+    assert_eq!(list[0].catalog, "a-b/x");
+    assert_eq!(known.said("etcd", "etcd.v1", "sha256:1"), says("4.13"));
 }

@@ -1,6 +1,8 @@
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::*;
+use super::{super::around::Part, *};
 
 fn source(spec: &Value, status: &Value) -> CatalogSource {
     serde_json::from_value(json!({
@@ -10,12 +12,29 @@ fn source(spec: &Value, status: &Value) -> CatalogSource {
     .unwrap()
 }
 
-fn image(reference: &str, poll: Option<u64>) -> Plan {
-    Plan::Image {
+fn image(reference: &str, poll: Option<Interval>) -> Way {
+    Way::Image {
         reference: reference.to_owned(),
-        poll: poll.map(Duration::from_secs),
-        warning: None,
+        poll,
     }
+}
+
+/// A cluster of which all that matters here is known.
+fn around(has_olm: bool) -> Around {
+    Around {
+        has_olm,
+        pending: BTreeSet::new(),
+        ..Around::default()
+    }
+}
+
+fn decide_in(source: &CatalogSource, around: &Around, waited: u64) -> Way {
+    let plan = plan(source, around, Duration::from_secs(waited));
+    plan.unwrap().catalog
+}
+
+fn decide(source: &CatalogSource, has_olm: bool, waited: u64) -> Way {
+    decide_in(source, &around(has_olm), waited)
 }
 
 #[test]
@@ -29,8 +48,8 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
     });
     let by_image = json!({"sourceType": "grpc", "image": "r/c:v1"});
     let by_address = json!({"sourceType": "grpc", "address": "b:50051"});
-    let served = |address: &str| Plan::Served(address.to_owned());
-    let wait = |why: &str, left| Plan::Wait {
+    let served = |address: &str| Way::Served(address.to_owned());
+    let wait = |why: &str, left| Way::Wait {
         why: why.to_owned(),
         left: Duration::from_secs(left),
     };
@@ -60,54 +79,159 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
         (&by_address, &none, true, 0, served("b:50051")),
     ] {
         let source = source(spec, status);
-        let decided = plan(&source, has_olm, Duration::from_secs(waited));
+        let decided = decide(&source, has_olm, waited);
         assert_eq!(decided, expected, "{spec} {status} {has_olm} {waited}");
     }
     let configmap = source(&json!({"sourceType": "configmap", "configMap": "a"}), &none);
-    let never = plan(&configmap, false, Duration::ZERO);
-    assert!(matches!(never, Plan::Never(_)), "{never:?}");
+    for has_olm in [false, true] {
+        let decided = decide(&configmap, has_olm, 180);
+        assert_eq!(decided, Way::ConfigMap("a".to_owned()));
+    }
+    let waiting = decide(&configmap, true, 0);
+    assert!(matches!(waiting, Way::Wait { .. }), "{waiting:?}");
 }
 
 #[test]
-fn registries_are_asked_as_often_as_makes_sense() {
-    for (reference, interval, expected) in [
-        ("r/c:v1", Some("10m"), Ok(Some(600))),
-        ("r/c:v1", Some("1h30m"), Ok(Some(5400))),
-        ("r/c@sha256:00", Some("10m"), Ok(None)),
-        ("r/c:v1", Some("30s"), Err("is shorter than 1m")),
-        ("r/c:v1", Some("-5m"), Err("is no duration")),
-        ("r/c:v1", Some("45mError.code"), Err("is no duration")),
-        ("r/c:v1", Some(""), Err("is no duration")),
-        ("r/c:v1", None, Err("is no duration")),
+fn registries_are_asked_for_what_may_change() {
+    let interval = |seconds| Interval {
+        every: Duration::from_secs(seconds),
+        problem: None,
+    };
+    for (reference, strategy, expected) in [
+        (
+            "r/c:v1",
+            json!({"registryPoll": {"interval": "10m"}}),
+            Some(interval(600)),
+        ),
+        ("r/c:v1", json!({}), None),
+        (
+            "r/c@sha256:00",
+            json!({"registryPoll": {"interval": "10m"}}),
+            None,
+        ),
     ] {
-        let mut poll = json!({});
-        if let Some(interval) = interval {
-            poll["interval"] = interval.into();
-        }
-        let spec = json!({"sourceType": "grpc", "image": reference, "updateStrategy": {"registryPoll": poll}});
-        let Plan::Image { poll, warning, .. } =
-            plan(&source(&spec, &json!({})), false, Duration::ZERO)
-        else {
-            panic!("{spec}");
-        };
-        match expected {
-            Ok(expected) => {
-                assert_eq!(
-                    (poll.map(|it| it.as_secs()), warning),
-                    (expected, None),
-                    "{spec}"
-                );
-            }
-            Err(problem) => {
-                assert_eq!(poll, Some(USUAL_POLL), "{spec}");
-                let warning = warning.unwrap();
-                assert!(warning.contains(problem), "{warning}");
-            }
-        }
+        let spec = json!({"sourceType": "grpc", "image": reference, "updateStrategy": strategy});
+        let decided = decide(&source(&spec, &json!({})), false, 0);
+        assert_eq!(decided, image(reference, expected), "{spec}");
     }
-    let without = json!({"sourceType": "grpc", "image": "r/c:v1", "updateStrategy": {}});
-    let decided = plan(&source(&without, &json!({})), false, Duration::ZERO);
-    assert_eq!(decided, image("r/c:v1", None));
+}
+
+#[test]
+fn a_template_is_resolved_or_waits_for_the_cluster() {
+    let template = "r/c:v{kube_minor_version}-{ocp_minor_version}";
+    let both = "Cannot construct catalog image reference, variables \"kube_minor_version\", \"ocp_minor_version\" \
+                couldn't be resolved";
+    let one = "Cannot construct catalog image reference, variable \"ocp_minor_version\" couldn't be resolved";
+    let unresolved = |why: &str| {
+        Way::Unresolved(Unresolved {
+            why: why.to_owned(),
+            is_for_good: false,
+            last: None,
+        })
+    };
+    let spec = json!({"sourceType": "grpc", "image": template});
+    let source = source(&spec, &json!({}));
+    let version = |text: &str| manifests::template::server(text);
+    let mut around = around(false);
+    around.pending = [Part::Openshift].into();
+    assert_eq!(plan(&source, &around, Duration::ZERO), None);
+    assert!(is_still(None, &source, &source, &around, Duration::ZERO));
+    around.pending.clear();
+    assert!(!is_still(None, &source, &source, &around, Duration::ZERO));
+    for (kube, openshift, expected) in [
+        (None, None, unresolved(both)),
+        (version("v1.20.3"), None, unresolved(one)),
+        (
+            version("v1.20.3"),
+            version("4.8.1"),
+            image("r/c:v20-8", None),
+        ),
+        (
+            version("v1.21.0"),
+            version("4.9.0"),
+            image("r/c:v21-9", None),
+        ),
+    ] {
+        let before = plan(&source, &around, Duration::ZERO);
+        around.values.kube = kube;
+        around.values.openshift = openshift;
+        let decided = plan(&source, &around, Duration::ZERO);
+        let still = is_still(before.as_ref(), &source, &source, &around, Duration::ZERO);
+        assert_eq!(still, before == decided, "{before:?}");
+        assert_eq!(decided.unwrap().catalog, expected);
+    }
+    // One that is wrong waits for nobody.
+    around.pending = [Part::Openshift].into();
+    let wrong = json!({"sourceType": "grpc", "image": "r/c:{foobar}"});
+    let decided = decide_in(&self::source(&wrong, &json!({})), &around, 0);
+    assert!(
+        matches!(&decided, Way::Unresolved(it) if it.is_for_good),
+        "{decided:?}"
+    );
+}
+
+#[test]
+fn an_annotation_gives_an_image_to_what_has_none() {
+    let mut source = source(&json!({"sourceType": "grpc"}), &json!({}));
+    let mut around = around(false);
+    around.values.kube = manifests::template::server("v1.20.3");
+    let invalid = "image and address unset: at least one must be set for sourcetype: grpc";
+    assert_eq!(
+        decide_in(&source, &around, 0),
+        Way::Never(invalid.to_owned())
+    );
+    let template = "r/c:v{kube_minor_version}".to_owned();
+    source.metadata.annotations =
+        Some([(CATALOG_IMAGE_TEMPLATE.to_owned(), template.clone())].into());
+    let planned = plan(&source, &around, Duration::ZERO).unwrap();
+    let written = planned.image.unwrap().write;
+    assert_eq!(written.as_deref(), Some("r/c:v20"));
+    assert_eq!(templates(&source).collect::<Vec<_>>(), [template]);
+}
+
+#[test]
+fn an_annotation_at_what_is_in_no_image_is_told() {
+    let olms = manifests::template::ANNOTATION;
+    let address = json!({"sourceType": "grpc", "address": "b:50051"});
+    let map = json!({"configMapSource": {"configMap": "a"}});
+    let image = json!({"sourceType": "grpc", "image": "r/c:v1"});
+    for (spec, annotations, has_olm, named) in [
+        (
+            &address,
+            &[CATALOG_IMAGE_TEMPLATE][..],
+            false,
+            Some(CATALOG_IMAGE_TEMPLATE),
+        ),
+        (
+            &address,
+            &[CATALOG_IMAGE_TEMPLATE],
+            true,
+            Some(CATALOG_IMAGE_TEMPLATE),
+        ),
+        (
+            &map,
+            &[CATALOG_IMAGE_TEMPLATE],
+            false,
+            Some(CATALOG_IMAGE_TEMPLATE),
+        ),
+        (&address, &[olms], false, Some(olms)),
+        (&address, &[olms], true, None),
+        (&address, &[], false, None),
+        (&image, &[CATALOG_IMAGE_TEMPLATE], false, None),
+    ] {
+        let mut source = source(spec, &json!({}));
+        let annotations = annotations
+            .iter()
+            .map(|name| ((*name).to_owned(), "r/c:v1".to_owned()));
+        source.metadata.annotations = Some(annotations.collect());
+        let warning = plan(&source, &around(has_olm), Duration::ZERO)
+            .unwrap()
+            .warning;
+        let expected = named.map(|name| {
+            format!("the annotation {name} counts for nothing, for the catalog is in no image; remove it")
+        });
+        assert_eq!(warning, expected, "{spec} {has_olm}");
+    }
 }
 
 #[test]
@@ -176,8 +300,54 @@ fn what_olm_writes_does_not_end_what_is_under_way() {
     ] {
         let (before, now) = (of("1", &spec, &before), of(uid, spec_now, &now));
         let waited = Duration::from_secs(waited);
-        let planned = plan(&before, true, waited);
-        let still = is_still(&planned, &before, &now, true, waited);
+        let planned = plan(&before, &around(true), waited);
+        let still = is_still(planned.as_ref(), &before, &now, &around(true), waited);
         assert_eq!(still, expected, "{planned:?} {now:?}");
+    }
+}
+
+#[test]
+fn what_may_be_in_a_pod_of_its_own_is_in_an_image() {
+    let unresolved = Way::Unresolved(Unresolved {
+        why: "no".to_owned(),
+        is_for_good: false,
+        last: None,
+    });
+    for (catalog, has_olm, expected) in [
+        (image("r/c:v1", None), false, true),
+        (image("r/c:v1", None), true, false),
+        // While its template has no value, the pod that is there stays.
+        (unresolved.clone(), false, true),
+        (unresolved, true, false),
+        (Way::Served("b:50051".to_owned()), false, false),
+        (Way::ConfigMap("a".to_owned()), false, false),
+        (Way::Never("no".to_owned()), false, false),
+    ] {
+        let plan = Plan {
+            catalog,
+            image: None,
+            warning: None,
+            has_olm,
+        };
+        assert_eq!(plan.may_have_pod(), expected, "{plan:?}");
+    }
+}
+
+#[test]
+fn what_makes_an_image_is_the_template_that_counts() {
+    let text = "r/c:v{kube_minor_version}";
+    for (image, annotation, expected) in [
+        ("r/c:v1", None, None),
+        (text, None, Some(text)),
+        ("r/c:v20", Some(text), Some(text)),
+        ("", Some(text), Some(text)),
+        ("r/{x}", Some(text), Some(text)),
+        ("r/c:v1", Some(""), None),
+    ] {
+        let mut source = source(&json!({"sourceType": "grpc", "image": image}), &json!({}));
+        let annotation = annotation.map(str::to_owned);
+        source.metadata.annotations =
+            annotation.map(|it| [(CATALOG_IMAGE_TEMPLATE.to_owned(), it)].into());
+        assert_eq!(template_of(&source), expected, "{source:?}");
     }
 }

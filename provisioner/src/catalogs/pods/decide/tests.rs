@@ -1,0 +1,218 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const HASH: &str = "h";
+
+/// A pod in a few words: `name [update] [ready] [old|lost|leaving|Failed|Unknown|crash] [@digest] [+seconds after the others]`.
+fn pod(text: &str) -> Seen {
+    let mut words = text.split(' ');
+    let mut seen = Seen {
+        name: words.next().unwrap().to_owned(),
+        hash: HASH.to_owned(),
+        phase: "Running".to_owned(),
+        since: Some(Timestamp::from_second(1000).unwrap()),
+        ..Seen::default()
+    };
+    for word in words {
+        match word {
+            "update" => seen.is_update = true,
+            "ready" => seen.is_ready = true,
+            "old" => seen.hash = "before".to_owned(),
+            "lost" => seen.stay = Stay::Lost,
+            "leaving" if seen.stay == Stay::Here => seen.stay = Stay::Leaving,
+            "leaving" => {}
+            "crash" => seen.waits = Some("CrashLoopBackOff".to_owned()),
+            "pull" => seen.waits = Some("ImagePullBackOff".to_owned()),
+            word if word.starts_with('@') => seen.digest = Some(word.to_owned()),
+            word if word.starts_with(['+', '-']) => {
+                let second = 1000 + word.parse::<i64>().unwrap();
+                seen.since = Some(Timestamp::from_second(second).unwrap());
+            }
+            word => seen.phase = word.to_owned(),
+        }
+    }
+    seen
+}
+
+fn told(acts: &[Act]) -> String {
+    let acts: Vec<String> = acts
+        .iter()
+        .map(|act| match act {
+            Act::Make => "make".to_owned(),
+            Act::Ask => "ask".to_owned(),
+            Act::Promote(name) => format!("promote {name}"),
+            Act::Delete(name, grace) => format!("delete {name} {grace}"),
+        })
+        .collect();
+    acts.join(", ")
+}
+
+/// Pods, separated by semicolons; whether it is time to ask; what is done, how it is served then, what is wrong, and after
+/// how many seconds it is looked at again.
+const TABLE: &str = "
+# The first one.
+                              | asks | make              | its pod is being made |                        | 30
+a                             | asks |                   | pod a is not ready yet |                       |
+a pull                        |      |                   | pod a is not ready yet | pod a is not ready: ImagePullBackOff |
+a ready @1                    |      |                   | @1 |                                           |
+# Repair.
+a ready leaving               |      | make              | its pod is being made |                        | 30
+a ready lost                  |      | delete a 0, make  | its pod is being made |                        | 30
+a leaving lost; b ready       |      | delete a 0        | |                                              |
+a ready @1; b ready +1 @1     |      | delete b 1        | @1 |                                           |
+a; b ready +1 @1              |      | delete a 1        | @1 |                                           |
+# What is wanted has changed: the one before serves until the one after it does.
+a ready old @1                |      | make              | @1 |                                           | 30
+a ready old @1; b             |      |                   | @1 |                                           |
+a ready old @1; b pull        | asks |                   | @1 | pod b is not ready: ImagePullBackOff      |
+a ready old @1; b Failed +90  |      |                   | @1 | pod b has ended: Failed                   | 50
+a old; b                      |      |                   | pod b is not ready yet |                       |
+a ready old; b ready @2       |      | delete a 1        | @2 |                                           |
+a ready old @1; u update old; b  |   | delete u 1        | @1 |                                           |
+# A node that refuses pods gets one a minute.
+a Failed +90                  |      |                   | another pod follows | pod a has ended: Failed  | 50
+a Failed +40                  |      | delete a 1, make  | its pod is being made | pod a has ended: Failed | 30
+a Failed old +90              |      | delete a 1, make  | its pod is being made |                        | 30
+a Failed; b Failed +90        |      |                   | another pod follows | pod b has ended: Failed  | 50
+a Failed; b ready +1          |      | delete a 1        | |                                              |
+# To see what a tag is.
+a ready @1                    | asks | ask               | @1 |                                           | 30
+a @1                          | asks |                   | pod a is not ready yet |                       |
+a ready @1; u update          | asks |                   | @1 |                                           | 30
+a ready @1; u update pull     | asks |                   | @1 | update pod u is not ready: ImagePullBackOff | 30
+a ready @1; u update pull -499 |     |                   | @1 | update pod u is not ready: ImagePullBackOff | 30
+a ready @1; u update pull -500 |     | delete u 1 | @1 | update pod u is not ready: ImagePullBackOff: deleted update pod |
+a ready @1; u update Pending  |      |                   | @1 |                                           | 30
+a ready @1; u update Pending -500 |  | delete u 1 | @1 | update pod u is not ready: Pending: deleted update pod |
+a ready @1; u update ready -500 @2 | | promote u, delete a 1 | @2 |                                       |
+a ready @1; u update ready @1 | asks | delete u 1        | @1 |                                           |
+a ready @1; u update ready @2 | asks | promote u, delete a 1 | @2 |                                       |
+a ready @1; u update ready    |      | delete u 1        | @1 |                                           |
+a ready; u update ready @2    |      | delete u 1        | |                                              |
+a; u update ready @1          |      | promote u, delete a 1 | @1 |                                       |
+a ready @1; u update Failed   | asks | delete u 1 | @1 | update pod u in a Failed state: deleted update pod |
+a ready @1; u update Unknown  |      | delete u 1 | @1 | update pod u in a Unknown state: deleted update pod |
+a ready @1; u update crash    | asks | delete u 1 | @1 | update pod u in a CrashLoopBackOff state: deleted update pod |
+a ready @1; u update ready lost @2 |    | delete u 0       | @1 |                                           |
+a ready @1; u update ready leaving @2 | |                  | @1 |                                           |
+a ready @1; u update; v update +1 |     | delete u 1       | @1 |                                           | 30
+# The one that serves is gone meanwhile.
+u update ready @2             |      | promote u         | @2 |                                           |
+u update                      |      | delete u 1, make  | its pod is being made |                        | 30
+a ready old @1; u update ready @2 |     | promote u, delete a 1 | @2 |                                      |
+";
+
+#[test]
+fn pods_are_made_kept_replaced_and_removed() {
+    let rows = TABLE.lines().filter(|it| it.contains('|'));
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [pods, asks, acts, state, trouble, again] = cells[..] else {
+            panic!("{row}");
+        };
+        let all = pods.split(';').map(str::trim).filter(|it| !it.is_empty());
+        let seen: Vec<Seen> = all.map(pod).collect();
+        let now = Timestamp::from_second(1100).unwrap();
+        let made = decide(&seen, HASH, asks == "asks", now);
+        let said = match &made.state {
+            State::Starting(why) => why.as_str(),
+            State::Serving(digest) => digest.as_deref().unwrap_or_default(),
+        };
+        let found = (said, made.trouble.as_deref().unwrap_or_default());
+        assert_eq!(
+            (told(&made.acts).as_str(), found),
+            (acts, (state, trouble)),
+            "{row}"
+        );
+        // An image is judged by its update pod, and only when that is ready or has failed.
+        let word = |act: &str| told(&made.acts).contains(act);
+        let judged = match &made.judged {
+            None => "",
+            Some(Ok(())) => "good",
+            Some(Err(why)) => why,
+        };
+        let expected = match trouble {
+            trouble if trouble.ends_with("deleted update pod") => trouble,
+            _ if word("promote") || pods.contains("; u update ready") && word("delete u 1") => {
+                "good"
+            }
+            _ => "",
+        };
+        assert_eq!(judged, expected, "{row}");
+        let wait = made.again.map(|it| it.as_secs().to_string());
+        assert_eq!(wait.unwrap_or_default(), again, "{row}");
+        // Never two for long: what serves in the end is one pod at most, beside one that is to follow it.
+        let is_deleted = |name: &str| {
+            let mut acts = made.acts.iter();
+            acts.any(|act| matches!(act, Act::Delete(deleted, _) if deleted == name))
+        };
+        let serves =
+            |it: &&Seen| !it.is_update || made.acts.contains(&Act::Promote(it.name.clone()));
+        let is_good = |it: &&Seen| it.stay == Stay::Here && it.is_ready && it.hash == HASH;
+        let left = seen.iter().filter(is_good).filter(serves);
+        assert!(
+            left.filter(|it| !is_deleted(&it.name)).count() <= 1,
+            "{row}"
+        );
+    }
+}
+
+fn seen(pod: Value) -> Seen {
+    let mut pod = pod;
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    Seen::of(&serde_json::from_value(pod).unwrap())
+}
+
+#[test]
+fn pods_are_read_whatever_they_tell() {
+    let bare = seen(json!({"metadata": {}}));
+    assert_eq!(bare, Seen::default());
+    let status = |status: Value| seen(json!({"metadata": {"name": "a"}, "status": status}));
+    let image = |name: &str, id: &str| {
+        status(json!({"containerStatuses": [
+            {"name": "sidecar", "image": "s", "imageID": "s@sha256:99", "ready": true, "restartCount": 0},
+            {"name": name, "image": "i", "imageID": id, "ready": true, "restartCount": 0},
+        ]}))
+        .digest
+    };
+    for (name, id, expected) in [
+        (
+            "registry-server",
+            "quay.io/a/b@sha256:11",
+            Some("sha256:11"),
+        ),
+        (
+            "registry-server",
+            "docker-pullable://quay.io/a/b@sha256:11",
+            Some("sha256:11"),
+        ),
+        ("registry-server", "sha256:11", Some("sha256:11")),
+        ("registry-server", "", None),
+        ("registry-server", "quay.io/a/b:v1", None),
+        ("other", "quay.io/a/b@sha256:11", None),
+    ] {
+        assert_eq!(image(name, id).as_deref(), expected, "{name} {id}");
+    }
+    let waiting = |reason: &str| {
+        let state = json!({"waiting": {"reason": reason}});
+        let container = json!({"name": "extract-utilities", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state});
+        status(json!({"initContainerStatuses": [container]})).waits
+    };
+    assert_eq!(
+        waiting("CrashLoopBackOff").as_deref(),
+        Some("CrashLoopBackOff")
+    );
+    assert_eq!(waiting("PodInitializing"), None);
+    let conditions = status(json!({"phase": "Running", "conditions": [
+        {"type": "Ready", "status": "True"}, {"type": "DisruptionTarget", "status": "False"},
+    ]}));
+    assert!(conditions.is_ready && conditions.stay == Stay::Here);
+    let lost = status(json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}));
+    assert!(lost.stay == Stay::Lost && !lost.is_ready);
+    let labels = |labels: Value| seen(json!({"metadata": {"labels": labels}})).is_update;
+    assert!(labels(json!({CATALOG: "", UPDATE: "a"})));
+    assert!(!labels(json!({CATALOG: "a", UPDATE: "a"})));
+    assert!(!labels(json!({CATALOG: "a"})));
+}

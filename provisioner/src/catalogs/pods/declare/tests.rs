@@ -1,0 +1,403 @@
+use k8s_openapi::api::core::v1::Container;
+
+use super::*;
+
+const IMAGE: &str = "example.com/catalog:v1";
+
+fn source(name: &str, more: &Value) -> CatalogSource {
+    let mut metadata = json!({"name": name, "namespace": "shelf", "uid": "u-1"});
+    metadata["annotations"] = more["annotations"].clone();
+    serde_json::from_value(json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": metadata,
+        "spec": {"sourceType": "grpc", "image": IMAGE, "secrets": more["secrets"].as_array().cloned().unwrap_or_default()},
+    }))
+    .unwrap()
+}
+
+const AROUND: Around<'static> = Around {
+    program: "example.com/rukpak:v1",
+    is_restricted: false,
+    chooses_users: false,
+};
+
+fn made(more: &Value, options: &Value, content: Content<'_>, around: &Around<'_>) -> Objects {
+    let options = Options::read("spec.grpcPodConfig", Some(options)).unwrap();
+    let wanted = Wanted {
+        source: &source("tide", more),
+        image: IMAGE,
+        options: &options,
+        content,
+    };
+    objects(&wanted, around).unwrap()
+}
+
+fn usual(options: &Value) -> Objects {
+    made(&json!({}), options, Content::Ours("/configs"), &AROUND)
+}
+
+fn spec(objects: &Objects) -> Value {
+    serde_json::to_value(objects.pod.spec.as_ref().unwrap()).unwrap()
+}
+
+fn main(objects: &Objects) -> &Container {
+    &objects.pod.spec.as_ref().unwrap().containers[0]
+}
+
+fn pod_hash(objects: &Objects) -> &str {
+    &objects.pod.metadata.labels.as_ref().unwrap()[POD_HASH]
+}
+
+#[test]
+fn the_objects_around_the_pod_are_olms() {
+    let more = json!({"secrets": ["s", ""]});
+    let objects = made(&more, &Value::Null, Content::Entrypoint, &AROUND);
+    let owner = |controls: bool| {
+        json!([{
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tide", "uid": "u-1",
+            "controller": controls, "blockOwnerDeletion": false,
+        }])
+    };
+    assert_eq!(
+        serde_json::to_value(&objects.account).unwrap(),
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "tide", "namespace": "shelf", "annotations": {"core.rukpak.io/pull-secrets": "s"}, "labels": {"olm.managed": "true", "core.rukpak.io/catalog-pod": "true"}, "ownerReferences": owner(true)},
+            "imagePullSecrets": [{"name": "s"}],
+        })
+    );
+    let service = serde_json::to_value(&objects.service).unwrap();
+    let hashed = service["metadata"]["labels"]["olm.service-spec-hash"].clone();
+    assert_eq!(
+        service,
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "tide", "namespace": "shelf", "ownerReferences": owner(false),
+                "labels": {"olm.managed": "true", "core.rukpak.io/catalog-pod": "true", "olm.service-spec-hash": hashed},
+            },
+            "spec": {
+                "ports": [{"name": "grpc", "port": 50051, "targetPort": 50051, "protocol": "TCP"}],
+                "selector": {"olm.catalogSource": "tide", "olm.managed": "true"},
+            },
+        })
+    );
+    let policy = |name: &str, spec: Value| {
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": name, "namespace": "shelf", "labels": {"olm.managed": "true", "core.rukpak.io/catalog-pod": "true"}, "ownerReferences": owner(false)},
+            "spec": spec,
+        })
+    };
+    assert_eq!(
+        serde_json::to_value(&objects.policies).unwrap(),
+        json!([
+            policy(
+                "tide-grpc-server",
+                json!({
+                    "podSelector": {"matchLabels": {"olm.catalogSource": "tide", "olm.managed": "true"}},
+                    "policyTypes": ["Ingress", "Egress"],
+                    "ingress": [{"ports": [{"port": 50051, "protocol": "TCP"}]}],
+                })
+            ),
+            policy(
+                "tide-unpack-bundles",
+                json!({
+                    "podSelector": {
+                        "matchLabels": {"olm.managed": "true"},
+                        "matchExpressions": [{"key": "operatorframework.io/bundle-unpack-ref", "operator": "Exists"}],
+                    },
+                    "policyTypes": ["Ingress", "Egress"],
+                    "egress": [{}],
+                })
+            ),
+        ])
+    );
+}
+
+#[test]
+fn an_image_that_serves_by_itself_has_the_pod_that_olm_makes() {
+    let more = json!({"secrets": ["s", ""], "annotations": {"a": "b"}});
+    let objects = made(&more, &Value::Null, Content::Entrypoint, &AROUND);
+    let pod = serde_json::to_value(&objects.pod).unwrap();
+    assert_eq!(pod["metadata"]["generateName"], "tide-");
+    assert_eq!(
+        pod["metadata"]["labels"],
+        json!({
+            "olm.catalogSource": "tide", "olm.managed": "true", "core.rukpak.io/catalog-pod": "true",
+            "olm.pod-spec-hash": pod_hash(&objects),
+        })
+    );
+    assert_eq!(
+        pod["metadata"]["annotations"],
+        json!({
+            "a": "b", "core.rukpak.io/catalog-annotations": "a", "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
+        })
+    );
+    assert_eq!(pod["metadata"]["ownerReferences"][0]["controller"], true);
+    assert_eq!(
+        pod["spec"],
+        json!({
+            "serviceAccountName": "tide",
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            "imagePullSecrets": [{"name": "s"}],
+            "initContainers": [],
+            "volumes": [],
+            "containers": [{
+                "name": "registry-server",
+                "image": IMAGE,
+                "imagePullPolicy": "Always",
+                "ports": [{"name": "grpc", "containerPort": 50051, "protocol": "TCP"}],
+                "readinessProbe": {"grpc": {"port": 50051}, "initialDelaySeconds": 5, "timeoutSeconds": 5},
+                "livenessProbe": {"grpc": {"port": 50051}, "initialDelaySeconds": 10, "timeoutSeconds": 5},
+                "startupProbe": {"grpc": {"port": 50051}, "periodSeconds": 10, "failureThreshold": 15, "timeoutSeconds": 5},
+                "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}},
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "securityContext": {"readOnlyRootFilesystem": false},
+                "env": [],
+            }],
+        })
+    );
+}
+
+#[test]
+fn our_program_serves_among_the_files_of_the_image() {
+    let with = |extract: Value| json!({"extractContent": extract});
+    for (options, content, args) in [
+        (
+            json!({}),
+            Content::Ours("/configs"),
+            &["serve", "/configs", "--port=50051"][..],
+        ),
+        (
+            with(json!({"catalogDir": "/a"})),
+            Content::Entrypoint,
+            &["serve", "/a", "--port=50051"],
+        ),
+        (
+            with(json!({"catalogDir": "/a", "cacheDir": "/tmp/c"})),
+            Content::Ours("/configs"),
+            &["serve", "/a", "--port=50051", "--cache-from=/tmp/c"],
+        ),
+    ] {
+        for security in ["legacy", "restricted"] {
+            let mut options = options.clone();
+            options["securityContextConfig"] = security.into();
+            let objects = made(&json!({}), &options, content, &AROUND);
+            let pod = spec(&objects);
+            let mut rights = json!({"readOnlyRootFilesystem": true});
+            if security == "restricted" {
+                rights["allowPrivilegeEscalation"] = false.into();
+                rights["capabilities"] = json!({"drop": ["ALL"]});
+            }
+            assert_eq!(
+                pod["initContainers"],
+                json!([{
+                    "name": "extract-utilities",
+                    "image": "example.com/rukpak:v1",
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["/provisioner", "copy", "/utilities"],
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}},
+                    "securityContext": rights,
+                    "volumeMounts": [{"name": "utilities", "mountPath": "/utilities", "readOnly": false}],
+                }])
+            );
+            let main = &pod["containers"][0];
+            assert_eq!(main["image"], IMAGE);
+            assert_eq!(main["command"], json!(["/utilities/provisioner"]));
+            assert_eq!(main["args"], json!(args));
+            assert_eq!(main["securityContext"], rights);
+            assert_eq!(
+                main["volumeMounts"],
+                json!([
+                    {"name": "utilities", "mountPath": "/utilities", "readOnly": true},
+                    {"name": "tmpdir", "mountPath": "/tmp"},
+                ])
+            );
+            assert_eq!(
+                pod["volumes"],
+                json!([{"name": "utilities", "emptyDir": {}}, {"name": "tmpdir", "emptyDir": {}}])
+            );
+        }
+    }
+}
+
+#[test]
+fn the_namespace_decides_about_security_unless_the_catalog_does() {
+    for (options, is_restricted, chooses_users, expected) in [
+        (json!({}), false, false, None),
+        (json!({}), true, false, Some(true)),
+        (json!({}), true, true, Some(false)),
+        (
+            json!({"securityContextConfig": "restricted"}),
+            false,
+            false,
+            Some(true),
+        ),
+        (
+            json!({"securityContextConfig": "legacy"}),
+            true,
+            false,
+            None,
+        ),
+    ] {
+        let around = Around {
+            is_restricted,
+            chooses_users,
+            ..AROUND
+        };
+        let objects = made(&json!({}), &options, Content::Entrypoint, &around);
+        let pod = objects.pod.spec.as_ref().unwrap();
+        let security = pod.security_context.as_ref();
+        let container = main(&objects).security_context.as_ref().unwrap();
+        assert_eq!(security.is_some(), expected.is_some(), "{options}");
+        assert_eq!(container.capabilities.is_some(), expected.is_some());
+        let Some(names_user) = expected else { continue };
+        let security = security.unwrap();
+        let seccomp = security.seccomp_profile.as_ref().unwrap();
+        assert_eq!(seccomp.type_, "RuntimeDefault");
+        assert_eq!(security.run_as_user, names_user.then_some(1001));
+        assert_eq!(security.run_as_non_root, Some(true));
+        assert_eq!(container.allow_privilege_escalation, Some(false));
+    }
+}
+
+#[test]
+fn options_replace_what_is_usual() {
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}],
+    }}});
+    let pod = spec(&usual(&json!({
+        "nodeSelector": {"a": "b"}, "tolerations": [{"key": "a", "operator": "Exists"}], "affinity": affinity,
+        "memoryTarget": "30Mi",
+    })));
+    assert_eq!(pod["nodeSelector"], json!({"a": "b"}));
+    assert_eq!(
+        pod["tolerations"],
+        json!([{"key": "a", "operator": "Exists"}])
+    );
+    assert_eq!(pod["affinity"], affinity);
+    let main = &pod["containers"][0];
+    assert_eq!(
+        main["resources"],
+        json!({"requests": {"cpu": "10m", "memory": "30Mi"}})
+    );
+    assert_eq!(
+        main["env"],
+        json!([{"name": "GOMEMLIMIT", "value": "30MiB"}])
+    );
+    assert_eq!(
+        spec(&usual(&json!({"nodeSelector": {}})))["nodeSelector"],
+        json!({})
+    );
+}
+
+#[test]
+fn the_annotation_of_the_priority_counts_before_the_option() {
+    for (annotation, option, expected) in [
+        (None, Value::Null, None),
+        (None, json!("a"), Some("a")),
+        (None, json!(""), None),
+        (Some(""), json!("a"), Some("a")),
+        (Some("b"), Value::Null, Some("b")),
+        (Some("b"), json!("a"), Some("b")),
+        (Some("b"), json!(""), Some("b")),
+    ] {
+        let more = match annotation {
+            Some(text) => json!({"annotations": {PRIORITY_CLASS: text}}),
+            None => json!({}),
+        };
+        let options = json!({"priorityClassName": option});
+        let objects = made(&more, &options, Content::Entrypoint, &AROUND);
+        let class = objects.pod.spec.unwrap().priority_class_name;
+        assert_eq!(class.as_deref(), expected, "{annotation:?} {option}");
+    }
+}
+
+#[test]
+fn what_is_pinned_is_not_pulled_again() {
+    let options = Options::default();
+    for (image, policy) in [
+        ("example.com/catalog:v1", "Always"),
+        ("example.com/catalog@sha256:00", "IfNotPresent"),
+    ] {
+        let source = source("tide", &json!({}));
+        let wanted = Wanted {
+            source: &source,
+            image,
+            options: &options,
+            content: Content::Entrypoint,
+        };
+        let objects = objects(&wanted, &AROUND).unwrap();
+        let container = main(&objects);
+        assert_eq!(container.image_pull_policy.as_deref(), Some(policy));
+    }
+}
+
+#[test]
+fn another_pod_has_another_hash_and_the_same_one_has_the_same() {
+    let usual_hash = pod_hash(&usual(&json!({}))).to_owned();
+    assert!((30..=38).contains(&usual_hash.len()), "{usual_hash}");
+    assert!(usual_hash.bytes().all(|it| it.is_ascii_alphanumeric()));
+    assert_eq!(usual_hash, pod_hash(&usual(&Value::Null)));
+    // Annotations are no reason for another pod, secrets are.
+    let annotated = made(
+        &json!({"annotations": {"a": "b"}}),
+        &json!({}),
+        Content::Ours("/configs"),
+        &AROUND,
+    );
+    assert_eq!(usual_hash, pod_hash(&annotated));
+    let secret = made(
+        &json!({"secrets": ["s"]}),
+        &json!({}),
+        Content::Ours("/configs"),
+        &AROUND,
+    );
+    let entry = made(&json!({}), &json!({}), Content::Entrypoint, &AROUND);
+    let memory = usual(&json!({"memoryTarget": "1Gi"}));
+    let options = Options::default();
+    let wanted = Wanted {
+        source: &source("tide", &json!({})),
+        image: "example.com/catalog:v2",
+        options: &options,
+        content: Content::Ours("/configs"),
+    };
+    let image = objects(&wanted, &AROUND).unwrap();
+    let hashes = [&secret, &entry, &memory, &image].map(pod_hash);
+    assert!(hashes.iter().all(|it| *it != usual_hash), "{hashes:?}");
+    // Of nothing but a number: what Go's big.Int says of the same digest.
+    assert_eq!(hash(&json!({})), "4JmfNSKty2gqXbrQg2UonZs2626R3g4xHXikSh");
+}
+
+#[test]
+fn names_that_no_service_can_have_are_refused() {
+    for (name, service) in [
+        ("tide", Some("tide")),
+        ("tide.v1.x", Some("tide-v1-x")),
+        ("4-tides", None),
+        (&"a".repeat(63), Some("a".repeat(63).as_str())),
+        (&"a".repeat(64), None),
+    ] {
+        let options = Options::default();
+        let wanted = Wanted {
+            source: &source(name, &json!({})),
+            image: IMAGE,
+            options: &options,
+            content: Content::Entrypoint,
+        };
+        match (objects(&wanted, &AROUND), service) {
+            (Ok(objects), Some(service)) => {
+                assert_eq!(objects.service.metadata.name.as_deref(), Some(service));
+                assert_eq!(objects.account.metadata.name.as_deref(), Some(name));
+            }
+            (Err(error), None) => {
+                let error = error.to_string();
+                assert!(error.contains("use another name"), "{error}");
+            }
+            (made, _) => panic!("{name}: {made:?}"),
+        }
+    }
+}

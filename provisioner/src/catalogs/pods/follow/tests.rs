@@ -1,0 +1,112 @@
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn who_says_something_of_its_pod_has_one() {
+    for (pod, expected) in [
+        (None, false),
+        (Some(json!(null)), false),
+        (Some(json!({})), false),
+        (Some(json!({"memoryTarget": "1Gi"})), true),
+        (Some(json!({"priorityClassName": ""})), true),
+        // It is told what is wrong with it.
+        (Some(json!("x")), true),
+    ] {
+        assert_eq!(has_own(pod.as_ref(), false), expected, "{pod:?}");
+        assert!(has_own(pod.as_ref(), true));
+    }
+}
+
+#[test]
+fn labels_name_where_the_catalog_is() {
+    let [files, database] = LABELS;
+    for (labels, expected) in [
+        (&[][..], Ok(None)),
+        (&[(files, "/configs")], Ok(Some("/configs"))),
+        (&[(files, "a//b/"), (database, "/d")], Ok(Some("/a/b"))),
+        (
+            &[(files, ""), (database, "/d/index.db")],
+            Ok(Some("/d/index.db")),
+        ),
+        (&[(files, "/")], Ok(Some("/"))),
+        (
+            &[(files, "../x")],
+            Err("the image's label operators.operatorframework.io.index.configs.v1"),
+        ),
+    ] {
+        let labels = labels
+            .iter()
+            .map(|&(key, value)| (key.to_owned(), value.to_owned()));
+        match (place(&labels.collect()), expected) {
+            (Ok(Place::Path(found)), Ok(expected)) => assert_eq!(Some(&*found), expected),
+            (Ok(Place::Untold), Ok(expected)) => assert_eq!(None, expected),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (_, expected) => panic!("not {expected:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_image_is_told_until_there_is_a_good_one() {
+    let mut bad = None;
+    let why = |text: &str| Some(text.to_owned());
+    for (judged, now, expected) in [
+        (None, None, None),
+        (None, why("a"), why("a")),
+        (None, None, None),
+        (Some(Err("bad".to_owned())), why("bad"), why("bad")),
+        // The bad pod is gone; something is repaired; another pod is on its way.
+        (None, None, why("bad")),
+        (None, why("b"), why("b")),
+        (None, None, why("bad")),
+        (Some(Err("worse".to_owned())), None, why("worse")),
+        (Some(Ok(())), None, None),
+        (None, None, None),
+    ] {
+        assert_eq!(told(&mut bad, judged, now), expected);
+    }
+}
+
+#[test]
+fn a_pod_that_is_there_shows_where_its_catalog_is() {
+    let pod = |image: &str, folder: Option<&str>, is_ready: bool, is_leaving: bool| -> Pod {
+        let mut container = json!({"name": "registry-server", "image": image});
+        if let Some(folder) = folder {
+            container["command"] = json!(["/utilities/provisioner"]);
+            container["args"] = json!(["serve", folder, "--port=50051"]);
+        }
+        let ready = if is_ready { "True" } else { "False" };
+        let deleted = is_leaving.then_some("2026-01-01T00:00:00Z");
+        serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "deletionTimestamp": deleted},
+            "spec": {"containers": [{"name": "sidecar", "image": image}, container]},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        }))
+        .unwrap()
+    };
+    let image = "r/c:v1";
+    for (pods, expected) in [
+        (vec![], "none"),
+        (vec![pod(image, Some("/configs"), true, false)], "/configs"),
+        (vec![pod(image, None, true, false)], "untold"),
+        (vec![pod("r/c:v2", Some("/configs"), true, false)], "none"),
+        (vec![pod(image, Some("/configs"), true, true)], "none"),
+        (vec![pod(image, Some("/new"), false, false)], "/new"),
+        (
+            vec![
+                pod(image, Some("/new"), false, false),
+                pod(image, Some("/configs"), true, false),
+            ],
+            "/configs",
+        ),
+    ] {
+        let found = match place_in(&pods, image) {
+            None => "none".to_owned(),
+            Some(Place::Path(path)) => path,
+            Some(Place::Untold) => "untold".to_owned(),
+            Some(Place::Unread) => "unread".to_owned(),
+        };
+        assert_eq!(found, expected, "{pods:?}");
+    }
+}

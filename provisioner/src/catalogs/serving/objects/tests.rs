@@ -1,0 +1,193 @@
+use super::*;
+
+fn declared() -> Declared {
+    Declared {
+        key: Key {
+            namespace: "catalogs".to_owned(),
+            name: "my.catalog".to_owned(),
+        },
+        owner: OwnerReference {
+            api_version: "operators.coreos.com/v1alpha1".to_owned(),
+            kind: "CatalogSource".to_owned(),
+            name: "my.catalog".to_owned(),
+            uid: "u1".to_owned(),
+            ..OwnerReference::default()
+        },
+        at: ([10, 1, 2, 3], 20_001).into(),
+    }
+}
+
+fn service(change: impl FnOnce(&mut Value)) -> Service {
+    let mut value = declared().service();
+    change(&mut value);
+    serde_json::from_value(value).unwrap()
+}
+
+fn slice(change: impl FnOnce(&mut Value)) -> EndpointSlice {
+    let mut value = declared().slice();
+    change(&mut value);
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn names_are_those_that_services_can_have() {
+    assert_eq!(service_name("a.b-c.d"), Ok("a-b-c-d".to_owned()));
+    assert_eq!(service_name(&"a".repeat(63)), Ok("a".repeat(63)));
+    assert_eq!(service_name(&"a".repeat(64)), Err(64));
+    assert_eq!(address(&declared().key), "my-catalog.catalogs.svc:50051");
+}
+
+#[test]
+fn what_was_declared_leads_to_the_port_of_the_pod() {
+    let declared = declared();
+    assert_eq!(
+        declared.slice(),
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {
+                "name": "my-catalog-catalog", "namespace": "catalogs",
+                "labels": {
+                    "core.rukpak.io/catalog": "my.catalog", "app.kubernetes.io/managed-by": "rukpak",
+                    "kubernetes.io/service-name": "my-catalog", "endpointslice.kubernetes.io/managed-by": "core.rukpak.io",
+                },
+                "ownerReferences": [{
+                    "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "my.catalog", "uid": "u1",
+                }],
+            },
+            "addressType": "IPv4",
+            "endpoints": [{
+                "addresses": ["10.1.2.3"], "conditions": {"ready": true, "serving": true, "terminating": false},
+            }],
+            "ports": [{"name": "grpc", "port": 20001, "protocol": "TCP"}],
+        })
+    );
+    let service = declared.service();
+    assert_eq!(service["metadata"]["name"], "my-catalog");
+    assert_eq!(
+        service["spec"]["ports"],
+        json!([{"name": "grpc", "port": 50051, "targetPort": 50051, "protocol": "TCP"}])
+    );
+    let six = Declared {
+        at: "[fd00::1]:20001".parse().unwrap(),
+        ..declared
+    };
+    assert_eq!(six.slice()["addressType"], "IPv6");
+    assert_eq!(six.slice()["endpoints"][0]["addresses"], json!(["fd00::1"]));
+}
+
+#[test]
+fn services_are_repaired_and_those_of_others_left_alone() {
+    let declared = declared();
+    let judge = |change: fn(&mut Value)| declared.judge_service(Some(&service(change)));
+    assert_eq!(declared.judge_service(None), Verdict::Absent);
+    assert_eq!(judge(|_| {}), Verdict::AsDeclared);
+    // What the apiserver and others add is no harm.
+    assert_eq!(
+        judge(|it| {
+            it["spec"]["clusterIP"] = "10.0.0.1".into();
+            it["metadata"]["annotations"] = json!({"a": "b"});
+            let more = json!({"name": "more", "port": 1, "protocol": "UDP"});
+            it["spec"]["ports"].as_array_mut().unwrap().push(more);
+        }),
+        Verdict::AsDeclared
+    );
+    for change in [
+        (|it| it["spec"]["selector"] = json!({"app": "trap"})) as fn(&mut Value),
+        |it| it["spec"]["type"] = "LoadBalancer".into(),
+        |it| it["spec"]["ports"][0]["port"] = 50052.into(),
+        |it| it["spec"]["ports"][0]["name"] = "other".into(),
+        |it| it["metadata"]["ownerReferences"][0]["uid"] = "u2".into(),
+        |it| it["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "me".into(),
+        // Without the label it is still known who has made it.
+        |it| {
+            let labels = it["metadata"]["labels"].as_object_mut().unwrap();
+            labels.remove(CATALOG);
+            it["metadata"]["managedFields"] = json!([{"manager": MANAGER, "operation": "Apply"}]);
+        },
+    ] {
+        assert_eq!(judge(change), Verdict::Differs, "{:?}", service(change));
+    }
+    assert_eq!(
+        judge(|it| it["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()),
+        Verdict::Going
+    );
+    // It leads to the catalog's own pod, and both do as long as one takes over from the other.
+    let of_pod = |it: &mut Value| {
+        it["metadata"]["labels"][CATALOG_POD] = "true".into();
+        it["spec"]["selector"] = json!({"olm.catalogSource": "my.catalog"});
+    };
+    let of_pod = service(of_pod);
+    assert_eq!(declared.judge_service(Some(&of_pod)), Verdict::Beside);
+    assert!(!is_ours(&of_pod, "my.catalog"), "and is not removed");
+    let other = Declared {
+        owner: OwnerReference {
+            uid: "u2".to_owned(),
+            ..declared.owner.clone()
+        },
+        ..declared.clone()
+    };
+    let verdict = other.judge_service(Some(&of_pod));
+    assert!(matches!(verdict, Verdict::Foreign(_)), "{verdict:?}");
+    let foreign = [
+        // OLM's, also of the same CatalogSource.
+        (
+            (|it| it["metadata"]["labels"] = json!({"olm.managed": "true"})) as fn(&mut Value),
+            "Service catalogs/my-catalog is there already, and not the provisioner's",
+        ),
+        (
+            |it| it["metadata"]["labels"][CATALOG] = "my-catalog".into(),
+            "is that of CatalogSource my-catalog; one of the two needs another name",
+        ),
+    ];
+    for (change, words) in foreign {
+        match judge(change) {
+            Verdict::Foreign(why) => assert!(why.contains(words), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn slices_follow_the_process_that_serves() {
+    let declared = declared();
+    let judge = |change: fn(&mut Value)| declared.judge_slice(Some(&slice(change)));
+    assert_eq!(declared.judge_slice(None), Verdict::Absent);
+    assert_eq!(judge(|_| {}), Verdict::AsDeclared);
+    for change in [
+        (|it| it["endpoints"][0]["addresses"] = json!(["10.9.9.9"])) as fn(&mut Value),
+        |it| it["endpoints"][0]["conditions"]["ready"] = false.into(),
+        |it| it["endpoints"] = json!([]),
+        |it| {
+            let other = json!({"addresses": ["10.6.6.6"]});
+            it["endpoints"].as_array_mut().unwrap().push(other);
+        },
+        |it| it["ports"][0]["port"] = 20002.into(),
+        |it| it["ports"] = json!([]),
+        |it| it["metadata"]["labels"]["kubernetes.io/service-name"] = "other".into(),
+    ] {
+        assert_eq!(judge(change), Verdict::Differs, "{:?}", slice(change));
+    }
+    // The family of addresses cannot be changed.
+    assert_eq!(
+        judge(|it| {
+            it["addressType"] = "IPv6".into();
+            it["endpoints"][0]["addresses"] = json!(["fd00::1"]);
+        }),
+        Verdict::Replace
+    );
+    assert!(matches!(
+        judge(|it| it["metadata"]["labels"] = json!({"kubernetes.io/service-name": "my-catalog"})),
+        Verdict::Foreign(_)
+    ));
+}
+
+#[test]
+fn only_what_an_earlier_process_has_left_leads_nowhere() {
+    let (ours, catalog) = (slice(|_| {}), "my.catalog");
+    assert!(leads_to_nobody(&ours, catalog, false));
+    // It is offered while the cluster is asked, and this is where it is served.
+    assert!(!leads_to_nobody(&ours, catalog, true));
+    let empty = slice(|it| it["endpoints"] = json!([]));
+    assert!(!leads_to_nobody(&empty, catalog, false));
+    assert!(!leads_to_nobody(&ours, "another", false));
+}

@@ -1,0 +1,161 @@
+//! Which port a catalog gets.
+//!
+//! A node may lead a Service to the old port for a moment longer than that has its catalog, also after a restart in the
+//! same pod. So a catalog has its own place in the range, from which the first free port is taken, and a port that was
+//! given up rests before another catalog gets it.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
+    time::{Duration, Instant},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use super::Error;
+use crate::{catalogs::Key, settings::Ports};
+
+/// How long a port rests; nodes know of changes long before that.
+const REST: Duration = Duration::from_secs(60);
+
+/// The ports that catalogs may have.
+#[derive(Debug)]
+pub(super) struct Allotment {
+    range: Ports,
+    /// All addresses of the family of the pod's.
+    all: IpAddr,
+    /// When ports were given up.
+    resting: BTreeMap<u16, Instant>,
+}
+
+// === impl Allotment ===
+
+impl Allotment {
+    pub(super) fn new(range: Ports, address: IpAddr) -> Self {
+        Self {
+            range,
+            all: match address {
+                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            },
+            resting: BTreeMap::new(),
+        }
+    }
+
+    /// Listens for a catalog.
+    pub(super) fn bind(&mut self, key: &Key, now: Instant) -> Result<TcpListener, Error> {
+        self.resting
+            .retain(|_, since| now.saturating_duration_since(*since) < REST);
+        let listen = |port| {
+            let listener = TcpListener::bind(SocketAddr::new(self.all, port))?;
+            listener.set_nonblocking(true)?;
+            Ok::<_, io::Error>(listener)
+        };
+        let (ready, resting): (Vec<u16>, Vec<u16>) =
+            candidates(key, self.range).partition(|port| !self.resting.contains_key(port));
+        for port in ready.into_iter().chain(resting) {
+            match listen(port) {
+                Ok(listener) => return Ok(listener),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(source) => return Err(Error::Listen { port, source }),
+            }
+        }
+        Err(Error::Ports(self.range))
+    }
+
+    /// A port is not used any more.
+    pub(super) fn give_up(&mut self, port: u16, now: Instant) {
+        self.resting.insert(port, now);
+    }
+}
+
+/// The ports to try, in this order; 0 for any.
+fn candidates(key: &Key, range: Ports) -> impl Iterator<Item = u16> {
+    let (first, count) = match range {
+        Ports::Any => (0, 1),
+        Ports::Range { first, last } => (first, u32::from(last.saturating_sub(first)) + 1),
+    };
+    let hash: [u8; 32] = Sha256::digest(key.to_string()).into();
+    let place = hash
+        .iter()
+        .take(4)
+        .fold(0, |sum, byte| (sum << 8) | u32::from(*byte))
+        % count;
+    // Below 65,536 by what a range is.
+    (0..count).filter_map(move |at| u16::try_from(u32::from(first) + (place + at) % count).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key {
+            namespace: "catalogs".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_catalog_has_its_place_in_the_range() {
+        let range = Ports::Range {
+            first: 20_000,
+            last: 20_003,
+        };
+        let all: Vec<u16> = candidates(&key("a"), range).collect();
+        let again: Vec<u16> = candidates(&key("a"), range).collect();
+        assert_eq!(all, again);
+        let mut sorted = all.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [20_000, 20_001, 20_002, 20_003]);
+        let first: std::collections::BTreeSet<_> = (0..40)
+            .filter_map(|at| candidates(&key(&at.to_string()), range).next())
+            .collect();
+        assert_eq!(first.len(), 4, "catalogs are spread");
+        let whole = Ports::Range {
+            first: 1,
+            last: u16::MAX,
+        };
+        assert_eq!(candidates(&key("a"), whole).count(), 65_535);
+        assert_eq!(candidates(&key("a"), Ports::Any).collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn ports_that_are_taken_are_passed_over_and_those_given_up_rest() {
+        // Two ports that are free, as far as anybody can say.
+        let address = Ipv4Addr::LOCALHOST.into();
+        let (range, taken) = (0..100)
+            .find_map(|_| {
+                let one = TcpListener::bind("0.0.0.0:0").unwrap();
+                let first = one.local_addr().unwrap().port();
+                let last = first.checked_add(1)?;
+                drop(TcpListener::bind(("0.0.0.0", last)).ok()?);
+                Some((Ports::Range { first, last }, one))
+            })
+            .unwrap();
+        let Ports::Range { first, last } = range else {
+            panic!("a range")
+        };
+        let mut ports = Allotment::new(range, address);
+        let now = Instant::now();
+        let other = ports.bind(&key("a"), now).unwrap();
+        assert_eq!(other.local_addr().unwrap().port(), last);
+        let none = ports.bind(&key("b"), now).unwrap_err().to_string();
+        assert!(none.contains(&format!("{first}-{last}")), "{none}");
+        assert!(none.contains("--catalog-ports"), "{none}");
+        // Both are free: the one that rests comes last, and after its rest by its place.
+        drop((taken, other));
+        for rests in [first, last] {
+            let mut ports = Allotment::new(range, address);
+            ports.give_up(rests, now);
+            for name in ["a", "b", "c", "d"] {
+                let got = ports.bind(&key(name), now).unwrap();
+                assert_ne!(got.local_addr().unwrap().port(), rests, "{name}");
+            }
+            let got = ports.bind(&key("a"), now + REST).unwrap();
+            let place = candidates(&key("a"), range).next();
+            assert_eq!(Some(got.local_addr().unwrap().port()), place);
+        }
+    }
+}

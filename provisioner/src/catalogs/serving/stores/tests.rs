@@ -1,0 +1,186 @@
+use std::{
+    io::Read,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use catalog::registry::{Bounds, Client};
+
+use super::{super::Listening, *};
+use crate::metrics::Metrics;
+
+/// A catalog with one file.
+#[derive(Debug)]
+struct One(String);
+
+impl Files for One {
+    fn paths(&self) -> Vec<String> {
+        vec!["catalog.json".to_owned()]
+    }
+
+    fn open<'a>(&'a self, _: &str) -> io::Result<Box<dyn Read + 'a>> {
+        Ok(Box::new(self.0.as_bytes()))
+    }
+}
+
+/// A catalog with one package of this name.
+fn one(package: &str) -> One {
+    let bundle = format!("{package}.v1.0.0");
+    One(format!(
+        r#"{{"schema":"olm.package","name":"{package}","defaultChannel":"stable"}}
+           {{"schema":"olm.channel","package":"{package}","name":"stable","entries":[{{"name":"{bundle}"}}]}}
+           {{"schema":"olm.bundle","package":"{package}","name":"{bundle}","image":"example.com/a:1",
+             "properties":[{{"type":"olm.package","value":{{"packageName":"{package}","version":"1.0.0"}}}}]}}"#
+    ))
+}
+
+fn opened(folder: &Path) -> Stores {
+    Stores::new(folder, Arc::new(Metrics::new()))
+}
+
+async fn get(
+    stores: &Stores,
+    package: &str,
+    made: &Arc<AtomicUsize>,
+) -> Result<Arc<Served>, Error> {
+    let (files, made) = (one(package), Arc::clone(made));
+    stores
+        .get(Digest::of(package.as_bytes()), move || {
+            made.fetch_add(1, Ordering::SeqCst);
+            Ok(Box::new(files))
+        })
+        .await
+}
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder.join(FOLDER)).unwrap();
+    entries
+        .map(|it| it.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_content_is_made_once_for_all_who_serve_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = opened(folder.path());
+    let made = Arc::new(AtomicUsize::new(0));
+    let all = (0..50).map(|_| get(&stores, "tide", &made));
+    let all: Vec<_> = futures::future::join_all(all).await;
+    let all: Vec<Arc<Served>> = all.into_iter().map(Result::unwrap).collect();
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+    assert!(all.iter().all(|it| Arc::ptr_eq(it, &all[0])));
+    let other = get(&stores, "moon", &made).await.unwrap();
+    assert_eq!(made.load(Ordering::SeqCst), 2);
+    assert_ne!(other.digest(), all[0].digest());
+    // Nobody serves the first one any more: its file goes when the next is made.
+    let gone = name(all[0].digest());
+    drop(all);
+    let third = get(&stores, "star", &made).await.unwrap();
+    let expected = [other.digest(), third.digest()].map(name).into();
+    assert_eq!(names(folder.path()), expected);
+    assert!(!expected.contains(&gone));
+}
+
+#[tokio::test]
+async fn files_of_an_earlier_process_are_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Arc::new(AtomicUsize::new(0));
+    let first = get(&opened(folder.path()), "tide", &made).await.unwrap();
+    let file = folder.path().join(FOLDER).join(name(first.digest()));
+    let written = |folder: &Path| {
+        let entry = fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+        entry.metadata().unwrap().modified().unwrap()
+    };
+    let before = written(&file);
+    let stores = opened(folder.path());
+    let other = get(&stores, "moon", &made).await.unwrap();
+    let again = get(&stores, "tide", &made).await.unwrap();
+    assert_eq!(written(&file), before, "it is not made a second time");
+    drop((other, again));
+    // Much later, what nobody has asked for goes.
+    let unused = Unused {
+        also_earlier: true,
+        ..stores.unused()
+    };
+    unused.remove(&folder.path().join(FOLDER));
+    assert!(names(folder.path()).is_empty());
+}
+
+#[tokio::test]
+async fn what_cannot_be_made_is_told_and_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = opened(folder.path());
+    let digest = Digest::of(b"tide");
+    let failed = stores.get(digest, || {
+        let source = io::Error::other("a worm in the tar");
+        Err(Error::Tar(source))
+    });
+    let error = failed.await.unwrap_err();
+    assert!(unpacker::job::chain(&error).contains("a worm"), "{error}");
+    let made = Arc::new(AtomicUsize::new(0));
+    assert!(get(&stores, "tide", &made).await.is_ok());
+    // A file that was damaged is made anew.
+    let stores = opened(folder.path());
+    let place = folder.path().join(FOLDER).join(name(digest));
+    let file = fs::read_dir(place).unwrap().next().unwrap().unwrap();
+    fs::write(file.path(), "nonsense").unwrap();
+    assert!(get(&stores, "tide", &made).await.is_ok());
+}
+
+async fn packages(port: u16) -> Vec<String> {
+    let address = format!("127.0.0.1:{port}");
+    let client = Client::connect(&address, Bounds::default()).await.unwrap();
+    client.list_packages().await.unwrap()
+}
+
+#[tokio::test]
+async fn another_catalog_takes_the_place_without_a_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = opened(folder.path());
+    let made = Arc::new(AtomicUsize::new(0));
+    let tide = get(&stores, "tide", &made).await.unwrap();
+    let moon = get(&stores, "moon", &made).await.unwrap();
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut listening = Listening::new(socket).unwrap();
+    let port = listening.port();
+    listening.show(Arc::clone(&tide)).unwrap();
+    assert!(listening.shows(&tide) && !listening.shows(&moon));
+    assert_eq!(packages(port).await, ["tide"]);
+
+    let address = format!("127.0.0.1:{port}");
+    let old = Client::connect(&address, Bounds::default()).await.unwrap();
+    let lost = old.lost();
+    // Somebody asks all the time, and always gets an answer; from some moment on it is the new one.
+    let asking = tokio::spawn(async move {
+        let mut answers = Vec::new();
+        while answers.last().is_none_or(|it| *it == ["tide"]) {
+            answers.push(packages(port).await);
+        }
+        answers
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    listening.show(Arc::clone(&moon)).unwrap();
+    let answers = asking.await.unwrap();
+    assert_eq!(
+        answers.last().unwrap(),
+        &["moon"],
+        "after {}",
+        answers.len()
+    );
+    // Who was connected is told to come again.
+    tokio::time::timeout(Duration::from_secs(10), lost)
+        .await
+        .unwrap();
+    drop(listening);
+    let end = async {
+        while tokio::net::TcpStream::connect(("127.0.0.1", port))
+            .await
+            .is_ok()
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), end)
+        .await
+        .unwrap();
+}

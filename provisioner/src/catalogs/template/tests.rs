@@ -1,0 +1,433 @@
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use manifests::template::ANNOTATION;
+
+use super::*;
+
+const CANNOT: &str = "Cannot construct catalog image reference";
+
+fn values(kube: Option<&str>) -> Values {
+    Values {
+        kube: kube.and_then(template::server),
+        openshift: template::server("4.8.3"),
+        ..Values::default()
+    }
+}
+
+fn condition(reason: &str, message: &str) -> Condition {
+    Condition {
+        type_: RESOLVED_IMAGE.to_owned(),
+        status: if reason == reason::RESOLVED {
+            "True"
+        } else {
+            "False"
+        }
+        .to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        observed_generation: Some(2),
+    }
+}
+
+/// A line a condition: type, status, reason and message.
+fn lines(resolved: &Resolved) -> Vec<String> {
+    let all = resolved.conditions.iter();
+    all.map(|it| format!("{} {} {} {}", it.type_, it.is_true, it.reason, it.message))
+        .collect()
+}
+
+fn resolved(
+    reference: &str,
+    annotations: &[(&str, &str)],
+    before: &[Condition],
+    has_olm: bool,
+    kube: Option<&str>,
+) -> Resolved {
+    let annotations: BTreeMap<String, String> = annotations
+        .iter()
+        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
+        .collect();
+    let input = Input {
+        reference,
+        annotations: Some(&annotations),
+        conditions: before,
+        generation: Some(2),
+        has_olm,
+    };
+    resolve(input, &values(kube), &BTreeSet::new()).unwrap()
+}
+
+#[test]
+fn an_image_without_a_template_is_what_it_is() {
+    for has_olm in [false, true] {
+        let resolved = resolved("r/c:v1", &[("a", "{b}")], &[], has_olm, None);
+        assert_eq!(resolved.image, Ok("r/c:v1".to_owned()));
+        assert_eq!((lines(&resolved), resolved.write), (vec![], None));
+    }
+}
+
+#[test]
+fn a_template_in_the_image_becomes_one_or_is_told() {
+    let template = "r/c:v{kube_major_version}.{kube_minor_version}";
+    let good = resolved(template, &[], &[], false, Some("v1.20.1+build"));
+    assert_eq!(good.image, Ok("r/c:v1.20".to_owned()));
+    assert_eq!((&good.write, &good.warning), (&None, &None));
+    let expected = [
+        "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
+        "ResolvedImage true AllTemplatesResolved r/c:v1.20",
+        "resolved_image true AllTemplatesResolved r/c:v1.20",
+    ];
+    assert_eq!(lines(&good), expected);
+
+    let why = format!(
+        "{CANNOT}, variables \"kube_major_version\", \"kube_minor_version\" couldn't be resolved"
+    );
+    for (before, last) in [
+        (
+            vec![],
+            format!("resolved_image false UnableToResolve {template}"),
+        ),
+        (
+            vec![condition(reason::RESOLVED, "r/c:v1.19")],
+            "resolved_image false LastResolved r/c:v1.19".to_owned(),
+        ),
+        (
+            vec![condition(reason::KEPT, "r/c:v1.19")],
+            "resolved_image false LastResolved r/c:v1.19".to_owned(),
+        ),
+        (
+            vec![condition(reason::UNRESOLVED, template)],
+            format!("resolved_image false UnableToResolve {template}"),
+        ),
+    ] {
+        let bad = resolved(template, &[], &before, false, None);
+        let found = bad.image.clone().unwrap_err();
+        assert_eq!((&found.why, found.is_for_good), (&why, false));
+        assert_eq!(
+            found.last.is_some(),
+            last.contains(reason::KEPT),
+            "{found:?}"
+        );
+        let expected = [
+            format!("TemplatesHaveResolved false UnableToResolve {why}"),
+            format!("ResolvedImage false UnableToResolve {template}"),
+            last,
+        ];
+        assert_eq!(lines(&bad), expected);
+    }
+    for (text, begin) in [
+        ("r/c:{foobar}", "variable \"foobar\" couldn't be resolved"),
+        (
+            "r/c:{Kube_Major_Version}",
+            "variable \"Kube_Major_Version\"",
+        ),
+        ("r/c:{}", "variable \"\" couldn't be resolved"),
+    ] {
+        let bad = resolved(text, &[], &[], false, Some("v1.20.1"));
+        let Err(unresolved) = &bad.image else {
+            panic!("{text}: {bad:?}");
+        };
+        assert!(
+            unresolved.why.starts_with(&format!("{CANNOT}, {begin}")),
+            "{unresolved:?}"
+        );
+        assert!(unresolved.is_for_good, "{text}");
+    }
+    for (text, made) in [
+        ("r/c:{kube_minor_version", "r/c:{kube_minor_version"),
+        ("R C:{kube_minor_version}", "R C:20"),
+    ] {
+        let bad = resolved(text, &[], &[], false, Some("v1.20.1"));
+        assert!(
+            bad.image.as_ref().is_err_and(|it| it.is_for_good),
+            "{bad:?}"
+        );
+        assert_eq!(
+            lines(&bad)[1],
+            format!("ResolvedImage false UnableToResolve {made}")
+        );
+    }
+}
+
+#[test]
+fn olms_annotation_is_written_in_its_words_where_it_does_not_run() {
+    let good = ("r/c:v{kube_minor_version}", Some("v1.20.1"));
+    for (reference, (text, kube), image, write, expected) in [
+        (
+            "r/c:v19",
+            good,
+            "r/c:v20",
+            Some("r/c:v20"),
+            [
+                "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
+                "ResolvedImage true AllTemplatesResolved r/c:v20",
+                "resolved_image true AllTemplatesResolved r/c:v20",
+            ],
+        ),
+        (
+            "r/c:v20",
+            good,
+            "r/c:v20",
+            None,
+            [
+                "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
+                "ResolvedImage true AllTemplatesResolved r/c:v20",
+                "resolved_image true AllTemplatesResolved r/c:v20",
+            ],
+        ),
+        (
+            "r/c:v19",
+            (good.0, None),
+            "r/c:v19",
+            None,
+            [
+                "TemplatesHaveResolved false UnableToResolve cannot construct catalog image reference, because variable(s) \
+                 \"{kube_minor_version}\" could not be resolved",
+                "ResolvedImage false UnableToResolve r/c:vmissing",
+                "resolved_image false LastResolved r/c:v19",
+            ],
+        ),
+        // Not one of the three.
+        (
+            "r/c:v19",
+            ("r/c:v{ocp_minor_version}", good.1),
+            "r/c:v19",
+            None,
+            [
+                "TemplatesHaveResolved false UnableToResolve cannot construct catalog image reference, because one or more \
+                 template(s) has improper syntax",
+                "ResolvedImage false UnableToResolve r/c:v{ocp_minor_version}",
+                "resolved_image false LastResolved r/c:v19",
+            ],
+        ),
+    ] {
+        let found = resolved(reference, &[(ANNOTATION, text)], &[], false, kube);
+        assert_eq!(found.image, Ok(image.to_owned()), "{reference} {text}");
+        // Conditions tell of it, and nothing else does.
+        assert_eq!(found.kept, None, "{reference} {text}");
+        assert_eq!(found.write.as_deref(), write, "{reference} {text}");
+        assert_eq!(lines(&found), expected, "{reference} {text}");
+        // Where it does, nothing is ours.
+        let found = resolved(reference, &[(ANNOTATION, text)], &[], true, kube);
+        assert_eq!(found.image, Ok(reference.to_owned()));
+        assert_eq!((lines(&found), found.write), (vec![], None));
+    }
+}
+
+#[test]
+fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
+    let text = "r/c:v{kube_minor_version}-{ocp_minor_version}";
+    let ours = [(CATALOG_IMAGE_TEMPLATE, text)];
+    for has_olm in [false, true] {
+        let found = resolved("r/c:any", &ours, &[], has_olm, Some("v1.20.1"));
+        assert_eq!(found.image, Ok("r/c:v20-8".to_owned()));
+        assert_eq!(found.write.as_deref(), Some("r/c:v20-8"));
+        let number = if has_olm { 1 } else { 3 };
+        assert_eq!(found.conditions.len(), number);
+        assert_eq!(
+            lines(&found).last().unwrap(),
+            "resolved_image true AllTemplatesResolved r/c:v20-8"
+        );
+
+        let found = resolved("r/c:any", &ours, &[], has_olm, None);
+        assert_eq!(
+            (found.image.as_deref(), &found.write),
+            (Ok("r/c:any"), &None)
+        );
+        let last = "resolved_image false LastResolved r/c:any";
+        assert_eq!(lines(&found).last().unwrap(), last);
+        assert!(found.warning.unwrap().contains("\"kube_minor_version\""));
+        let kept = found.kept.unwrap();
+        assert!(kept.why.contains("\"kube_minor_version\"") && !kept.is_for_good);
+        // Nothing half of an image is ever pulled.
+        let found = resolved("r/c:{kube_minor_version}", &ours, &[], has_olm, None);
+        assert!(found.image.is_err() && found.write.is_none(), "{found:?}");
+    }
+    let both = [ours[0], (ANNOTATION, "r/c:v{kube_major_version}")];
+    let found = resolved("r/c:any", &both, &[], true, Some("v1.20.1"));
+    assert_eq!(
+        (found.image.as_deref(), &found.write),
+        (Ok("r/c:any"), &None)
+    );
+    let told = format!("resolved_image false TwoTemplates {ANNOTATION} counts, and therefore");
+    assert!(lines(&found)[0].starts_with(&told), "{found:?}");
+    let found = resolved("r/c:any", &both, &[], false, Some("v1.20.1"));
+    assert_eq!(found.write.as_deref(), Some("r/c:v1"));
+    let warning = found.warning.unwrap();
+    assert!(warning.contains(ANNOTATION) && warning.contains(CATALOG_IMAGE_TEMPLATE));
+}
+
+/// What only an edit can mend is not told as what may pass.
+#[test]
+fn what_is_wrong_with_an_annotation_for_good_is_told_as_that() {
+    let kube = Some("v1.20.1");
+    for (annotation, text, kube, is_for_good) in [
+        (CATALOG_IMAGE_TEMPLATE, "r/c:{foobar}", kube, true),
+        (
+            CATALOG_IMAGE_TEMPLATE,
+            "r/c:{kube_minor_version",
+            kube,
+            true,
+        ),
+        (
+            CATALOG_IMAGE_TEMPLATE,
+            "R C:{kube_minor_version}",
+            kube,
+            true,
+        ),
+        (
+            CATALOG_IMAGE_TEMPLATE,
+            "r/c:{kube_minor_version}",
+            None,
+            false,
+        ),
+        (ANNOTATION, "r/c:{foobar}", kube, true),
+        (ANNOTATION, "r/c:{ocp_minor_version}", kube, true),
+        (ANNOTATION, "r/c:}", kube, true),
+        (ANNOTATION, "r/c:{kube_minor_version}", None, false),
+        (ANNOTATION, "r/c:{foobar}{kube_minor_version}", None, true),
+    ] {
+        let annotations = [(annotation, text)];
+        // Where there is no image yet, and where there is one.
+        let none = resolved("", &annotations, &[], false, kube);
+        let told = none.image.unwrap_err();
+        assert_eq!(told.is_for_good, is_for_good, "{text}: {told:?}");
+        assert_eq!(Some(&told.why), none.warning.as_ref(), "{text}");
+        assert_eq!((none.write, none.kept), (None, None), "{text}");
+        let some = resolved("r/c:v19", &annotations, &[], false, kube);
+        assert_eq!(some.image, Ok("r/c:v19".to_owned()), "{text}");
+        let kept = (annotation == CATALOG_IMAGE_TEMPLATE).then_some(told);
+        assert_eq!((some.write, some.kept), (None, kept), "{text}");
+    }
+}
+
+/// At a start, conditions would say now this and now that.
+#[test]
+fn nothing_is_said_before_the_cluster_was_asked() {
+    use Part::{Kubernetes, Nodes, Olm, Openshift};
+    let kube = "r/c:v{kube_minor_version}";
+    let ocp = "r/c:v{ocp_minor_version}-{ocp_update_channels}";
+    let nodes = "r/c:{platform_architecture}";
+    // The image, the annotation, whether OLM runs, what nobody has asked for yet, and whether that is waited for.
+    for (image, annotation, has_olm, pending, waits) in [
+        (kube, None, false, &[Kubernetes][..], true),
+        (kube, None, true, &[Kubernetes], true),
+        (kube, None, false, &[Openshift, Nodes, Olm], false),
+        (ocp, None, false, &[Openshift], true),
+        (ocp, None, false, &[Kubernetes, Nodes], false),
+        (nodes, None, false, &[Nodes], true),
+        (nodes, None, false, &[Kubernetes, Openshift], false),
+        (
+            "r/c:{foobar}",
+            None,
+            false,
+            &[Kubernetes, Openshift, Nodes],
+            false,
+        ),
+        (
+            "r/c:{olm_major_version}",
+            None,
+            false,
+            &[Kubernetes, Openshift, Nodes],
+            false,
+        ),
+        (
+            "r/c:v1",
+            None,
+            false,
+            &[Kubernetes, Openshift, Nodes],
+            false,
+        ),
+        (
+            "r/c:v1",
+            Some((CATALOG_IMAGE_TEMPLATE, kube)),
+            false,
+            &[Kubernetes],
+            true,
+        ),
+        (
+            "r/c:v1",
+            Some((CATALOG_IMAGE_TEMPLATE, kube)),
+            true,
+            &[Kubernetes],
+            true,
+        ),
+        (
+            "r/c:v1",
+            Some((CATALOG_IMAGE_TEMPLATE, ocp)),
+            true,
+            &[Openshift],
+            true,
+        ),
+        (
+            "r/c:v1",
+            Some((ANNOTATION, kube)),
+            false,
+            &[Kubernetes],
+            true,
+        ),
+        // OLM asks itself, and has these three alone.
+        (
+            "r/c:v1",
+            Some((ANNOTATION, kube)),
+            true,
+            &[Kubernetes],
+            false,
+        ),
+        (
+            "r/c:v1",
+            Some((ANNOTATION, ocp)),
+            false,
+            &[Openshift],
+            false,
+        ),
+    ] {
+        let annotations = annotation
+            .into_iter()
+            .map(|(name, text)| (name.to_owned(), text.to_owned()))
+            .collect();
+        let input = Input {
+            reference: image,
+            annotations: Some(&annotations),
+            conditions: &[],
+            generation: None,
+            has_olm,
+        };
+        let pending = pending.iter().copied().collect();
+        let found = resolve(input, &Values::default(), &pending);
+        assert_eq!(
+            found.is_none(),
+            waits,
+            "{image} {annotations:?} {has_olm}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_template_that_olm_cannot_read_is_told() {
+    let found = resolved("r/c:v{kube_minor_version}", &[], &[], true, Some("v1.20.1"));
+    assert_eq!(found.image, Ok("r/c:v20".to_owned()));
+    assert_eq!((lines(&found), &found.write), (vec![], &None));
+    assert!(found.warning.unwrap().contains(CATALOG_IMAGE_TEMPLATE));
+}
+
+#[test]
+fn the_last_image_is_that_of_the_same_spec() {
+    let template = "r/c:v{kube_minor_version}";
+    for (reason, image, generation, expected) in [
+        (reason::RESOLVED, "r/c:v19", Some(2), Some("r/c:v19")),
+        (reason::KEPT, "r/c:v19", Some(2), Some("r/c:v19")),
+        // Of another spec, perhaps with other secrets.
+        (reason::RESOLVED, "r/c:v19", Some(1), None),
+        (reason::RESOLVED, "r/c:v19", None, None),
+        (reason::UNRESOLVED, template, Some(2), None),
+        // Whoever wrote that.
+        (reason::KEPT, template, Some(2), None),
+    ] {
+        let mut before = condition(reason, image);
+        before.observed_generation = generation;
+        let found = resolved(template, &[], &[before], false, None);
+        let last = found.image.unwrap_err().last;
+        assert_eq!(last.as_deref(), expected, "{reason} {generation:?}");
+    }
+}
