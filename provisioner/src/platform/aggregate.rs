@@ -7,7 +7,7 @@
 //! | some are not, for less than ten minutes, later on | True | True | False |
 //! | some are not for longer, and never were | True | False | **True** |
 //! | one is not any more, for longer | **False** | False | **True** |
-//! | one cannot be upgraded to its next bundle, or is unhealthy, for longer | True | False | **True** |
+//! | one cannot be upgraded to its next bundle, cannot be repaired, or is unhealthy, for longer | True | False | **True** |
 //!
 //! Until everything was available once and the cluster's first installation is complete, a platform operator that is not
 //! installed is what the installation of the cluster waits for. After that it is a matter of one operator, not of the
@@ -24,6 +24,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use manifests::{
     api::{
+        bounds,
         config::{ClusterOperatorStatus, ObjectReference, OperandVersion},
         instance::BundleInstance,
         platform::PlatformOperator,
@@ -96,21 +97,24 @@ pub struct Output<S> {
 /// How many platform operators there are, by how they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Installed.
+    /// Installed, and well or not for long.
     pub installed: usize,
+    /// Installed, and in trouble for longer than the patience.
+    pub unhealthy: usize,
     /// Not installed, and for less than the patience.
     pub missing: usize,
     /// Not installed for longer.
     pub late: usize,
 }
 
-/// Counts platform operators. Nothing if they cannot be listed.
-pub fn tally(input: &Input<'_>) -> Option<Tally> {
+/// Counts platform operators, given what was written before. Nothing if they cannot be listed.
+pub fn tally(before: &Details, input: &Input<'_>) -> Option<Tally> {
     let operators = input.operators.as_ref().ok()?;
-    let counted = count(operators, input);
+    let counted = count(operators, input, before);
     let late = counted.missing.iter().filter(|it| it.is_late).count();
     Some(Tally {
-        installed: counted.all - counted.missing.len(),
+        installed: counted.all - counted.missing.len() - counted.troubled.len(),
+        unhealthy: counted.troubled.len(),
         missing: counted.missing.len() - late,
         late,
     })
@@ -206,13 +210,17 @@ fn decide(kept: &Kept, before: &Details, input: &Input<'_>) -> Found {
         input.gate.reason,
         &input.gate.message,
     );
+    // As many as may be written; all of them count.
+    let maxima = input.catalog_maxima.clone().into_iter();
+    let maxima = maxima.take(bounds::CONCERNS as usize);
     let mut details = Details {
         first_available: before.first_available.clone(),
         concerns: input.gate.concerns.clone(),
         more_concerns: i64::try_from(input.gate.more).unwrap_or(i64::MAX),
-        catalog_maxima: input.catalog_maxima.clone(),
+        catalog_maxima: maxima.collect(),
         operators: before.operators,
         installed: before.installed,
+        troubled_since: before.troubled_since.clone(),
     };
     // Whoever has edited the list away has not made the cluster new.
     let was_available = details.first_available.is_some() || kept.is_true("Available");
@@ -229,7 +237,8 @@ fn decide(kept: &Kept, before: &Details, input: &Input<'_>) -> Found {
             };
         }
     };
-    let counted = count(operators, input);
+    let counted = count(operators, input, before);
+    details.troubled_since = counted.since.clone();
     details.operators = length(counted.all);
     details.installed = length(counted.all - counted.missing.len());
     let [available, progressing, degraded] = conclude(&counted, is_day_0);

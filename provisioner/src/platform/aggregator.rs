@@ -29,8 +29,6 @@ use manifests::{
         config::CLUSTER_VERSION, instance::BundleInstance, platform::PlatformOperator,
         platform_status::NAME,
     },
-    openshift::Release,
-    range::Range,
     version::Version,
 };
 use tokio::{
@@ -38,7 +36,6 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
 
 use self::{
     decide::{Decided, Outside, Written, decide},
@@ -48,15 +45,13 @@ use self::{
 };
 use super::{
     aggregate::{AGGREGATED, CORE},
-    gate::Seen,
-    upgrade::{self, Following},
+    gate::Identity,
+    upgrade,
 };
 use crate::context::Context;
 
 /// How long to wait for more after a change.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long to wait after something could not be written.
-const RETRY: Duration = Duration::from_secs(2);
 /// How many ClusterServiceVersions are listed at once: each may have a megabyte.
 const PAGE: u32 = 50;
 
@@ -216,14 +211,13 @@ impl Shared {
         let now = (ctx.now)();
         let decided = self.decided(&memory.written(), version.as_ref(), now)?;
         ctx.catalogs.want_installed(decided.packages.clone());
-        self.count(&decided);
-        match self.publish(&decided, memory).await {
-            Ok(()) => decided.recheck.map(|at| until(at, now)),
-            Err(error) => {
-                debug!(%error, "what is concluded cannot be written; it is tried again");
-                Some(RETRY)
-            }
+        if let Some(maxima) = &decided.maxima {
+            ctx.catalogs.keep(maxima.clone());
         }
+        self.count(&decided);
+        let again = self.publish(&decided, memory).await;
+        let recheck = decided.recheck.map(|at| until(at, now));
+        again.into_iter().chain(recheck).min()
     }
 
     fn decided(
@@ -233,17 +227,18 @@ impl Shared {
         now: Timestamp,
     ) -> Option<Decided> {
         let settings = &self.ctx.settings;
-        let catalogs =
-            |package: &str, bundle: &str, digest: &str| self.seen(package, bundle, digest);
-        let newer = |instance: &BundleInstance, owner: Option<&PlatformOperator>, release| {
-            self.newer(instance, owner, (release, kubernetes))
+        let catalogs = &self.ctx.catalogs;
+        let said = |it: &Identity| catalogs.said(&it.package, &it.bundle, &it.digest);
+        let remedy = |instance: &BundleInstance, owner: Option<&PlatformOperator>, release| {
+            upgrade::remedy(instance, owner, catalogs, (release, kubernetes))
         };
         let removed = |instance: &BundleInstance| self.ctx.uses.of(instance);
         let outside = Outside {
             release: settings.release.as_deref(),
             system_namespace: &settings.system_namespace,
-            catalogs: &catalogs,
-            newer: &newer,
+            catalogs: &said,
+            kept: catalogs.kept(),
+            remedy: &remedy,
             removed: &removed,
             written,
             minor: kubernetes.map(|it| format!("{}.{}", it.major, it.minor)),
@@ -262,41 +257,6 @@ impl Shared {
         if let Some(tally) = decided.tally {
             metrics.platform_operators(tally, &decided.operators);
         }
-    }
-
-    /// What catalogs say of a bundle that is installed.
-    fn seen(&self, package: &str, bundle: &str, digest: &str) -> Seen {
-        let catalogs = &self.ctx.catalogs;
-        match catalogs.maximum(package, bundle, digest) {
-            Some(listed) if listed.is_empty() => Seen::Says(None),
-            Some(listed) => Seen::Says(Some(listed.join(" and "))),
-            None if catalogs.know(package) => Seen::Absent,
-            None => Seen::Away,
-        }
-    }
-
-    /// The newest version that an instance can be upgraded to on a release, and that runs on the next one. How a platform
-    /// operator is upgraded is written in its spec.
-    fn newer(
-        &self,
-        instance: &BundleInstance,
-        owner: Option<&PlatformOperator>,
-        running: (Release, Option<&Version>),
-    ) -> Option<String> {
-        let package = instance.status.as_ref()?.facts.package.as_deref()?;
-        let spec = owner.map(|it| &it.spec);
-        let range = spec.and_then(|it| Range::parse(it.version.as_deref()?).ok());
-        let following = Following {
-            channel: spec.and_then(|it| it.channel.as_deref()),
-            range: range.as_ref(),
-            catalog: None,
-        };
-        let offers = self
-            .ctx
-            .catalogs
-            .offers(package, spec.and_then(|it| it.catalog.as_ref()));
-        let next = running.0.next();
-        upgrade::unblocked_by(instance, following, &offers.list(), running, next)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | `upgradeApproval` | patches of the installed minor version | a new minor version |
 //! | --- | --- | --- |
-//! | `WithCluster` | at once | when the cluster's minor version moved since the last one was approved; before that, when the installed bundle keeps the cluster from being upgraded and the new one does not |
+//! | `WithCluster` | at once | when the cluster's minor version moved since the last one was approved; before that, when the installed bundle keeps the cluster from being upgraded and the new one, or one that it leads to, does not |
 //! | `Automatic` | at once | at once |
 //! | `Manual` | up to `approvedVersion` | up to `approvedVersion` |
 //!
@@ -36,10 +36,21 @@ pub mod reason {
 pub struct Next<'a> {
     /// Its version. It is eligible: what does not run on today's cluster is none.
     pub version: &'a Version,
-    /// Whether it runs on the cluster's next minor version.
-    pub unblocks: bool,
+    /// Whether it leads to where the cluster can be upgraded.
+    pub way_out: WayOut,
     /// What it may do that the installed one may not.
     pub gains: Gains<'a>,
+}
+
+/// Whether a bundle ends that the installed one keeps the cluster from being upgraded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WayOut {
+    /// It does not, or nothing is kept from anything.
+    None,
+    /// It runs on the cluster's next minor version.
+    Here,
+    /// One does that comes after it, and to which today's cluster can be led.
+    Ahead,
 }
 
 /// What is known of the rights that a bundle gains.
@@ -47,6 +58,8 @@ pub struct Next<'a> {
 pub enum Gains<'a> {
     /// Nobody has looked.
     Unseen,
+    /// Nobody can look, and why.
+    Unknown(&'a str),
     /// It gains none.
     None,
     /// It gains those that this is the digest of.
@@ -64,10 +77,8 @@ pub struct Input<'a> {
     pub rights: RightsApproval,
     /// `spec.approvedRights`.
     pub approved_rights: Option<&'a str>,
-    /// The version that is installed.
-    pub installed: &'a Version,
-    /// Whether what is installed is what keeps the cluster from being upgraded.
-    pub blocks: bool,
+    /// The version that is installed, as far as it is known.
+    pub installed: Option<&'a Version>,
     /// The minor version that the cluster has reached; nothing when that is not known.
     pub cluster: Option<Release>,
     /// What was kept of the last approval.
@@ -105,7 +116,7 @@ pub struct Decision {
 
 /// Decides about the next bundle.
 pub fn decide(input: &Input<'_>) -> Decision {
-    let line = line(input.installed);
+    let line = input.installed.map(line);
     let step = match input.next {
         None => Step::Stay,
         Some(next) => match version_step(input, next) {
@@ -113,30 +124,25 @@ pub fn decide(input: &Input<'_>) -> Decision {
             other => other,
         },
     };
-    let keep = match (input.kept, input.cluster) {
+    let keep = match (input.kept, input.cluster, line) {
         // The first installation was chosen for the cluster as it is.
-        (None, Some(cluster)) => Some(Kept {
-            cluster,
-            package: line,
-        }),
+        (None, Some(cluster), Some(package)) => Some(Kept { cluster, package }),
         // The package has followed the cluster, and there is nothing more to follow with.
-        (Some(kept), Some(cluster)) if cluster.is_after(kept.cluster) && step == Step::Stay => {
-            let has_followed = kept.package != line;
+        (Some(kept), Some(cluster), Some(package))
+            if cluster.is_after(kept.cluster) && step == Step::Stay =>
+        {
+            let has_followed = kept.package != package;
             Some(if has_followed {
-                Kept {
-                    cluster,
-                    package: line,
-                }
+                Kept { cluster, package }
             } else {
                 kept
             })
         }
         // A minor version that was installed for another reason is no answer to a move that comes later.
-        (Some(kept), Some(cluster)) if !cluster.is_after(kept.cluster) => Some(Kept {
-            package: line,
-            ..kept
-        }),
-        (kept, _) => kept,
+        (Some(kept), Some(cluster), Some(package)) if !cluster.is_after(kept.cluster) => {
+            Some(Kept { package, ..kept })
+        }
+        (kept, ..) => kept,
     };
     Decision { step, keep }
 }
@@ -144,36 +150,53 @@ pub fn decide(input: &Input<'_>) -> Decision {
 /// Whether the version is approved.
 fn version_step(input: &Input<'_>, next: Next<'_>) -> Step {
     let Next {
-        version, unblocks, ..
+        version, way_out, ..
     } = next;
     match input.approval {
         UpgradeApproval::Automatic => Step::Go("spec.upgradeApproval is Automatic".to_owned()),
         UpgradeApproval::Manual => manual(input, version),
         UpgradeApproval::WithCluster => {
-            let (installed, new) = (line(input.installed), line(version));
-            if installed == new {
+            let new = line(version);
+            if input.installed.map(line) == Some(new) {
                 return Step::Go(format!("{version} is of the installed minor version {new}"));
             }
+            let installed = input.installed.map(Version::to_string);
+            let installed = installed.unwrap_or_else(|| "what is installed".to_owned());
             match (input.kept, input.cluster) {
                 (Some(kept), Some(cluster)) if cluster.is_after(kept.cluster) => Step::Go(format!(
                     "the cluster has moved from {} to {cluster}",
                     kept.cluster
                 )),
-                _ if input.blocks && unblocks => Step::Go(format!(
-                    "{} keeps the cluster from being upgraded, and {version} does not",
-                    input.installed
+                _ if way_out == WayOut::Here => Step::Go(format!(
+                    "{installed} keeps the cluster from being upgraded, and {version} does not"
                 )),
+                _ if way_out == WayOut::Ahead => Step::Go(format!(
+                    "{installed} keeps the cluster from being upgraded, and {version} leads to one that does not"
+                )),
+                (_, cluster) if input.installed.is_none() => Step::Wait {
+                    reason: reason::WITH_CLUSTER,
+                    message: format!(
+                        "it is not known which version is installed, so {version} may be a new minor version, and waits until \
+                         the cluster is upgraded to one{}; to have it now, set spec.upgradeApproval to Automatic, or to Manual \
+                         with spec.approvedVersion: {version}",
+                        after(cluster)
+                    ),
+                },
                 (_, cluster) => Step::Wait {
                     reason: reason::WITH_CLUSTER,
                     message: format!(
                         "{version} is a new minor version, and is installed when the cluster is upgraded to one{}; to have \
                          it now, set spec.upgradeApproval to Automatic, or to Manual with spec.approvedVersion: {version}",
-                        cluster.map(|it| format!(" after {it}")).unwrap_or_default()
+                        after(cluster)
                     ),
                 },
             }
         }
     }
+}
+
+fn after(cluster: Option<Release>) -> String {
+    cluster.map(|it| format!(" after {it}")).unwrap_or_default()
 }
 
 /// Up to the approved version, and through versions on the way to it.
@@ -203,6 +226,10 @@ fn rights_step(input: &Input<'_>, next: Next<'_>, why: String) -> Step {
     match (input.rights, next.gains, input.approved_rights) {
         (RightsApproval::Automatic, ..) | (RightsApproval::Manual, Gains::None, _) => Step::Go(why),
         (RightsApproval::Manual, Gains::Unseen, _) => Step::Look,
+        (RightsApproval::Manual, Gains::Unknown(problem), _) => Step::Wait {
+            reason: reason::RIGHTS,
+            message: format!("the rights of {} are not known: {problem}", next.version),
+        },
         (RightsApproval::Manual, Gains::These(digest), Some(approved)) if approved == digest => {
             Step::Go(format!("{why}, and its new rights are approved"))
         }

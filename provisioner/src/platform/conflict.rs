@@ -1,7 +1,8 @@
 //! Whose a package is: one PlatformOperator's, and nobody else's.
 //!
-//! Two that name the same package would fight over the same objects. The one that was created first has it, by name where
-//! both are of the same second, and the other one says so. Of such two, the one that has something installed keeps it. A package that an OLM manages stays with it.
+//! Two that name the same package would fight over the same objects. The one that has it in the cluster keeps it, also when
+//! somebody has made it name another one; else the one that was created first has it, by name where both are of the same
+//! second. The other one says so. A package that an OLM manages stays with it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
@@ -48,20 +49,28 @@ pub enum Conflict {
 
 /// Whether somebody else has the package of an operator. Who is about to go has it until then; who can never be served has
 /// none.
+///
+/// `held` is the package of an operator's BundleInstance, if it has one.
 pub fn of<'a>(
     operator: &PlatformOperator,
     all: impl IntoIterator<Item = &'a PlatformOperator>,
-    has_instance: impl Fn(&str) -> bool,
+    held: impl Fn(&PlatformOperator) -> Option<String>,
     managed: &[Managed],
 ) -> Option<Conflict> {
     let package = &operator.spec.package.name;
     let wanted = shortened(package, 80);
+    // Where somebody else's definition lets the package be changed, what is in the cluster counts.
+    let has = |other: &PlatformOperator| match held(other) {
+        Some(held) => held == *package,
+        None => other.spec.package.name == *package,
+    };
+    let age = |it: &PlatformOperator| age(it, held(it).is_some());
     let first = all
         .into_iter()
-        .filter(|other| other.spec.package.name == *package && may_have(other))
-        .min_by_key(|other| age(other, &has_instance));
+        .filter(|other| may_have(other) && has(other))
+        .min_by_key(|other| age(other));
     if let Some(first) = first
-        && age(first, &has_instance) < age(operator, &has_instance)
+        && age(first) < age(operator)
     {
         return Some(Conflict::Operator {
             package: wanted,
@@ -80,23 +89,24 @@ pub fn of<'a>(
     })
 }
 
-/// Neither its name nor its package can be changed; a range of versions can.
+/// A range of versions can be corrected, and so counts as nothing that is wrong.
 fn may_have(operator: &PlatformOperator) -> bool {
     matches!(operator.check(), Ok(()) | Err(Unserved::Range { .. }))
 }
 
-/// The older, the less; who has no time yet is the youngest.
+/// Who has it comes first, then the older one; who has no time yet is the youngest.
 fn age(
     operator: &PlatformOperator,
-    has_instance: &impl Fn(&str) -> bool,
-) -> (bool, Option<jiff::Timestamp>, bool, String) {
-    let name = operator.name_any();
-    let created = operator
-        .metadata
-        .creation_timestamp
-        .as_ref()
-        .map(|Time(created)| *created);
-    (created.is_none(), created, !has_instance(&name), name)
+    has_instance: bool,
+) -> (bool, bool, Option<jiff::Timestamp>, String) {
+    let created = operator.metadata.creation_timestamp.as_ref();
+    let created = created.map(|Time(created)| *created);
+    (
+        !has_instance,
+        created.is_none(),
+        created,
+        operator.name_any(),
+    )
 }
 
 #[cfg(test)]
@@ -128,7 +138,7 @@ mod tests {
         ];
         let of_name = |name: &str| {
             let operator = all.iter().find(|it| it.name_any() == name).unwrap();
-            of(operator, &all, |_| false, &[]).map(|conflict| conflict.to_string())
+            of(operator, &all, |_| None, &[]).map(|conflict| conflict.to_string())
         };
         for winner in ["first", "same-a", "alone"] {
             assert_eq!(of_name(winner), None, "{winner}");
@@ -143,14 +153,19 @@ mod tests {
         let mut ranged = operator("ranged", "etcd", Some(0));
         ranged.spec.version = Some("soon".into());
         let endless = operator(&"e".repeat(60), "etcd", Some(0));
-        assert_eq!(of(&all[1], [&all[1], &endless], |_| false, &[]), None);
-        assert!(of(&all[1], [&all[1], &ranged], |_| false, &[]).is_some());
+        assert_eq!(of(&all[1], [&all[1], &endless], |_| None, &[]), None);
+        assert!(of(&all[1], [&all[1], &ranged], |_| None, &[]).is_some());
         // Of two of the same second the one that has something keeps it.
-        let has = |name: &str| name == "same-b";
+        let has = |it: &PlatformOperator| (it.name_any() == "same-b").then(|| "tide".to_owned());
         assert_eq!(of(&all[2], &all, has, &[]), None);
         assert!(of(&all[3], &all, has, &[]).is_some());
+        // Who has it in the cluster keeps it, whoever is older, and whatever it names by now.
+        let has = |it: &PlatformOperator| (it.name_any() == "alone").then(|| "etcd".to_owned());
+        let said = of(&all[1], &all, has, &[]).unwrap().to_string();
+        assert!(said.contains("belongs to PlatformOperator alone"), "{said}");
+        assert_eq!(of(&all[5], &all, has, &[]), None);
         // A cache that has not seen the operator itself knows nothing against it.
-        assert_eq!(of(&all[1], [], |_| false, &[]), None);
+        assert_eq!(of(&all[1], [], |_| None, &[]), None);
     }
 
     #[test]
@@ -166,14 +181,14 @@ mod tests {
             },
         ];
         let etcd = operator("etcd", "etcd", Some(1));
-        let said = of(&etcd, [&etcd], |_| false, &managed).unwrap().to_string();
+        let said = of(&etcd, [&etcd], |_| None, &managed).unwrap().to_string();
         assert_eq!(
             said,
             "package etcd is managed by OLM: ClusterServiceVersion operators/etcd.v1; delete that, and what it has installed, \
              to have it as a platform operator"
         );
         assert_eq!(
-            of(&operator("a", "tide", Some(1)), [], |_| false, &managed),
+            of(&operator("a", "tide", Some(1)), [], |_| None, &managed),
             None
         );
     }

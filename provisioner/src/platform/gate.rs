@@ -26,7 +26,7 @@ use manifests::{
 };
 
 use self::message::{Message, one_line};
-pub use self::sources::{Identity, identity};
+pub use self::sources::{Identity, identity, key};
 
 /// The reasons of the condition `Upgradeable`.
 pub mod reason {
@@ -69,11 +69,31 @@ pub struct Operator {
     pub refusal: Option<(String, String)>,
     /// What it uses that Kubernetes will not serve, each in a sentence.
     pub removed: Vec<String>,
-    /// The newest version in a catalog that runs on the next release, if there is one.
-    pub unblocked_by: Option<String>,
+    /// What there is to be done if it blocks.
+    pub remedy: Remedy,
+}
+
+/// What can be done about an operator that will not run on the next release.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Remedy {
+    /// An upgrade to this version, which is the newest in a catalog that can be reached and runs then.
+    Upgrade(String),
+    /// No catalog has one.
+    #[default]
+    None,
+    /// It is not known whether there is one, and why: catalogs cannot be read now.
+    Unread(String),
+    /// What its Subscription does: OLM has installed it.
+    Subscription,
 }
 
 impl Operator {
+    /// What it is called in messages; bounded.
+    pub fn label(&self) -> String {
+        let name = format!("{}/{}", self.namespace, self.name);
+        shortened(&name, bounds::WORD as usize / 4) // characters have up to four bytes
+    }
+
     /// Whether it keeps a cluster of this release from being upgraded, by what is known of the newest one it runs on.
     pub fn blocks(&self, release: Release) -> bool {
         let newest = self.maximum.as_deref().map(maximum);
@@ -90,10 +110,12 @@ pub struct Verdict {
     pub reason: &'static str,
     /// In words; bounded.
     pub message: String,
-    /// What the message is about, sorted; bounded.
+    /// What the message is about, sorted; bounded, and then what is worse stays.
     pub concerns: Vec<Concern>,
     /// How many more there are.
     pub more: usize,
+    /// How many there are in all, by what they do.
+    pub counts: BTreeMap<Effect, usize>,
 }
 
 /// Judges all operators of a cluster. `errors` is what could not be found out: not knowing is no reason to upgrade.
@@ -133,14 +155,15 @@ pub fn judge<'a>(
         reason,
         reason::ERROR | reason::INCOMPATIBLE | reason::NOT_NOW
     );
-    let total = found.concerns.len();
-    let most = bounds::CONCERNS as usize;
+    let counts = found.counts();
+    let (concerns, more) = found.most();
     Verdict {
         is_upgradeable,
         reason,
         message: message.finish(),
-        concerns: found.concerns.into_iter().take(most).collect(),
-        more: total.saturating_sub(most),
+        concerns,
+        more,
+        counts,
     }
 }
 
@@ -199,26 +222,51 @@ impl Found {
             );
             return self.note(operator, Effect::Overridden, &message);
         }
-        let remedy = match &operator.unblocked_by {
-            Some(version) => format!("upgrade it to {}, which runs on {next}", one_line(version)),
-            None => format!(
+        let remedy = match &operator.remedy {
+            Remedy::Upgrade(version) => {
+                format!("upgrade it to {}, which runs on {next}", one_line(version))
+            }
+            Remedy::None => format!(
                 "no version that runs on {next} is known; uninstall it, or say in spec.overrides that this does not count"
             ),
+            Remedy::Unread(why) => format!(
+                "whether there is a version that runs on {next} is not known, as {}; see to that, or wait",
+                one_line(why)
+            ),
+            Remedy::Subscription => "upgrade it with its Subscription, or uninstall it".to_owned(),
         };
         let message = format!("it runs on OpenShift {maximum} at most: {remedy}");
         self.note(operator, Effect::Blocks, &message);
     }
 
     fn note(&mut self, operator: &Operator, effect: Effect, message: &str) {
-        let name = format!("{}/{}", operator.namespace, operator.name);
-        let longest = bounds::LINE as usize / 4; // characters have up to four bytes
-        let name = shortened(&name, bounds::WORD as usize / 4);
+        let name = operator.label();
+        let longest = bounds::LINE as usize / 4;
         self.names.entry(effect).or_default().insert(name.clone());
         self.concerns.insert(Concern {
             operator: name,
             effect,
             message: shortened(message, longest),
         });
+    }
+
+    fn counts(&self) -> BTreeMap<Effect, usize> {
+        let mut counts = BTreeMap::new();
+        for concern in &self.concerns {
+            *counts.entry(concern.effect).or_default() += 1;
+        }
+        counts
+    }
+
+    /// As many as there is room for, the worst of them, sorted; and how many more there are.
+    fn most(self) -> (Vec<Concern>, usize) {
+        let most = bounds::CONCERNS as usize;
+        let more = self.concerns.len().saturating_sub(most);
+        let mut concerns: Vec<Concern> = self.concerns.into_iter().collect();
+        concerns.sort_by_key(|it| it.effect); // stable
+        concerns.truncate(most);
+        concerns.sort();
+        (concerns, more)
     }
 
     /// The reason and the message that count, the worst first.
@@ -246,13 +294,14 @@ impl Found {
         (reason, message)
     }
 
-    /// A line for each concern, what blocks first. Operators that merely say nothing are named already.
+    /// A line for each concern, what blocks first. What merely is not known comes last.
     fn tell(&self, message: &mut Message) {
         for effect in [
             Effect::Blocks,
             Effect::Refuses,
             Effect::Overridden,
             Effect::Warns,
+            Effect::Unknown,
         ] {
             for concern in self.concerns.iter().filter(|it| it.effect == effect) {
                 let word = match effect {
@@ -267,42 +316,6 @@ impl Found {
             }
         }
     }
-}
-
-/// What a catalog says of the newest OpenShift that an installed bundle runs on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
-    /// The catalog has the bundle, with this value or none.
-    Says(Option<String>),
-    /// The catalog has been read, and has no such bundle.
-    Absent,
-    /// The catalog cannot be read now.
-    Away,
-}
-
-/// By what a bundle is the same in a catalog and in a cluster: package, name, and digest of its image.
-pub fn key(package: &str, name: &str, digest: &str) -> String {
-    format!("{package}/{name}@{digest}")
-}
-
-/// What catalogs have said last of the bundles that are installed. What a catalog said counts until it says otherwise:
-/// while it is away, the last word stays. Bundles that are gone are forgotten.
-pub fn remember(
-    before: &BTreeMap<String, String>,
-    seen: impl IntoIterator<Item = (String, Seen)>,
-) -> BTreeMap<String, String> {
-    let longest = bounds::WORD as usize / 4;
-    seen.into_iter()
-        .filter_map(|(key, seen)| {
-            let value = match seen {
-                Seen::Says(value) => value?,
-                Seen::Away => before.get(&key)?.clone(),
-                Seen::Absent => return None,
-            };
-            Some((key, shortened(&value, longest)))
-        })
-        .take(bounds::CONCERNS as usize)
-        .collect()
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use std::{
     collections::HashMap,
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::{StreamExt as _, future, stream};
@@ -50,8 +50,9 @@ use tokio::sync::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use self::{instances::Instances, olm::Olm};
+use self::{instances::Instances, olm::Olm, rights::Answers};
 use crate::{
+    backoff::Backoff,
     context::Context,
     watches::{NoPause, Pauses},
 };
@@ -67,6 +68,10 @@ struct Shared {
     olm: Arc<Olm>,
     /// What was written last, and what became of it: a definition of others drops what it does not know.
     written: Mutex<HashMap<String, (PlatformOperatorStatus, PlatformOperatorStatus)>>,
+    /// Looks that could not be finished, by the operator's uid.
+    failures: Backoff,
+    /// The rights of bundles that were looked at.
+    answers: Answers,
 }
 
 // === impl Shared ===
@@ -81,6 +86,14 @@ impl Shared {
         let stored = stored.cloned().unwrap_or_default();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.insert(name.to_owned(), (wanted.clone(), stored));
+    }
+
+    /// What a cache may not have seen yet of what was written.
+    fn recall(&self, name: &str, status: &mut PlatformOperatorStatus) {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((last, _)) = written.get(name) {
+            status::recall(status, last);
+        }
     }
 
     /// Whether a status was written as it is wanted, and nobody has changed it since.
@@ -101,6 +114,9 @@ impl Shared {
             let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
             written.remove(&operator.name_any());
         }
+        let uid = operator.uid().unwrap_or_default();
+        self.failures.forget(&uid);
+        self.answers.forget(&uid);
         let package = &operator.spec.package.name;
         for other in self.operators.state() {
             if other.spec.package.name == *package {
@@ -108,6 +124,13 @@ impl Shared {
                 let _ = wake.send(ObjectRef::from_obj(&*other));
             }
         }
+    }
+
+    /// A look could not be finished: when to look again.
+    fn again(&self, operator: &PlatformOperator) -> Duration {
+        let uid = operator.uid().unwrap_or_default();
+        self.failures
+            .next(&uid, operator.metadata.generation, false, Instant::now())
     }
 
     /// Tells the catalogs which packages are wanted.
@@ -150,6 +173,8 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         instances,
         olm: Arc::default(),
         written: Mutex::default(),
+        failures: Backoff::default(),
+        answers: Answers::default(),
     });
     let watched = tokio::spawn(following);
     let olm = {

@@ -24,21 +24,25 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use catalog::{
-    choose::{self, Installed, Offer, Request},
+    choose::{self, Ahead, Followed, Installed, Offer, Request},
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
 };
 use manifests::{
-    api::instance::BundleInstance,
+    api::{instance::BundleInstance, platform::PlatformOperator},
     openshift::Release,
     range::Range,
-    version::{self, Version},
+    version::Version,
 };
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use self::state::{State, Step};
-use crate::{context::Context, watches::Pauses};
+use super::{
+    gate::{self, Remedy},
+    operator::{here, plan},
+};
+use crate::{catalogs::Catalogs, context::Context, watches::Pauses};
 
 /// What installed instances use of APIs that go with the next minor version of Kubernetes.
 #[derive(Debug, Default)]
@@ -52,11 +56,11 @@ pub struct Uses {
 // === impl Uses ===
 
 impl Uses {
-    /// What an instance uses, a sentence each. What is not known yet is looked at from now on, and `changes` tells when it
-    /// is known; until then, what was known last is what counts.
+    /// What an instance uses, a sentence each; nothing before it was looked at for the first time. What is not known yet is
+    /// looked at from now on, and `changes` tells when it is known; until then, what was known last is what counts.
     ///
     /// Of the instance no more is looked at than what tells whether it is known: what is needed besides is asked for then.
-    pub fn of(&self, instance: &BundleInstance) -> Arc<[String]> {
+    pub fn of(&self, instance: &BundleInstance) -> Option<Arc<[String]>> {
         let (told, is_known) = self.state().of(instance);
         if !is_known {
             self.work.notify_one();
@@ -145,42 +149,58 @@ pub async fn run(ctx: Context, stop: CancellationToken) {
     }
 }
 
-/// How an operator is upgraded, where somebody has said so.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Following<'a> {
-    /// Along this channel; else the package's default, or one that has what is installed.
-    pub channel: Option<&'a str>,
-    /// To these versions only.
-    pub range: Option<&'a Range>,
-    /// The catalog that it came from.
-    pub catalog: Option<&'a str>,
+/// What can be done about an operator that keeps the cluster from its next release. How a platform operator, the `owner`, is
+/// upgraded is written in its spec.
+pub fn remedy(
+    instance: &BundleInstance,
+    owner: Option<&PlatformOperator>,
+    catalogs: &Catalogs,
+    running: (Release, Option<&Version>),
+) -> Remedy {
+    let Some(package) = package(instance) else {
+        return Remedy::None;
+    };
+    let only = owner.and_then(|it| plan::asked_catalog(it, Some(instance)));
+    let offers = catalogs.offers(&package, only.as_ref());
+    match way_on(instance, owner, &offers.list(), running) {
+        Remedy::None if !catalogs.are_listed() => {
+            Remedy::Unread("which catalogs there are is not known yet".to_owned())
+        }
+        remedy => remedy,
+    }
 }
 
-/// The newest version that an installed operator can be upgraded to on the cluster as it is, and that runs on a later
+/// The package of what is installed.
+fn package(instance: &BundleInstance) -> Option<String> {
+    let known = gate::identity(instance).map(|it| it.package);
+    known.or_else(|| instance.status.as_ref()?.facts.package.clone())
+}
+
+/// The newest version that an installed operator can be upgraded to on the cluster as it is, and that runs on the next
 /// release, too; `offers` are of its package.
-pub fn unblocked_by(
+fn way_on(
     instance: &BundleInstance,
-    following: Following<'_>,
+    owner: Option<&PlatformOperator>,
     offers: &[Offer<'_>],
     (running, kubernetes): (Release, Option<&Version>),
-    release: Release,
-) -> Option<String> {
-    let facts = &instance.status.as_ref()?.facts;
-    let version = facts.version.as_deref();
-    let installed = Installed {
-        name: facts.cluster_service_version.clone()?,
-        version: version
-            .and_then(|it| version::strict(it).ok())
-            .map(|version| Packed {
-                version,
-                release: None,
-            }),
-        catalog: following.catalog.map(str::to_owned),
+) -> Remedy {
+    let (Some(package), Some(here)) = (package(instance), here::installed(instance)) else {
+        return Remedy::None;
     };
+    let installed = Installed {
+        name: here.name,
+        version: here.version.map(|version| Packed {
+            version,
+            release: here.release,
+        }),
+        catalog: here.catalog,
+    };
+    let spec = owner.map(|it| &it.spec);
+    let range = spec.and_then(|it| Range::parse(it.version.as_deref()?).ok());
     let request = Request {
-        package: facts.package.as_deref()?,
-        channel: following.channel,
-        range: following.range,
+        package: &package,
+        channel: spec.and_then(|it| it.channel.as_deref()),
+        range: range.as_ref(),
         minor: None,
         newest: None,
         installed: Some(&installed),
@@ -189,6 +209,13 @@ pub fn unblocked_by(
         media_types: &[REGISTRY_V1, PLAIN_V0],
         overrides: &[],
     };
-    let choice = choose::ahead(&request, release, offers)?;
-    Some(choice.version.to_string())
+    let followed = match owner {
+        Some(_) => Followed::Default,
+        None => Followed::Any,
+    };
+    match choose::ahead(&request, followed, running.next(), offers) {
+        Ahead::To(choice) => Remedy::Upgrade(choice.version.to_string()),
+        Ahead::Nothing => Remedy::None,
+        Ahead::Unknown(catalog) => Remedy::Unread(format!("catalog {catalog} cannot be read now")),
+    }
 }

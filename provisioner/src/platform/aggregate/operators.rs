@@ -7,15 +7,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 use manifests::{
     api::{
+        bounds,
         condition::{self, reason as below},
         config::ObjectReference,
         instance::BundleInstance,
         platform::{PlatformOperator, reason::INSTALL_PENDING},
+        platform_status::Details,
     },
     object::shortened,
 };
 
-use super::{Input, PATIENCE, time};
+use super::{Input, PATIENCE, conditions::whole_seconds, time};
 
 /// How many operators a message names.
 const MOST_NAMED: usize = 50;
@@ -32,6 +34,8 @@ pub(super) struct Counted<'a> {
     pub(super) missing: Vec<Missing<'a>>,
     /// Those that are installed and in trouble for long, with what is wrong, sorted by name.
     pub(super) troubled: Vec<(String, String)>,
+    /// Since when those are in trouble of which no condition tells it, to be remembered.
+    pub(super) since: BTreeMap<String, String>,
     /// What to look at when something is wrong.
     pub(super) related: Vec<ObjectReference>,
     /// When the first of them will have taken too long.
@@ -50,8 +54,12 @@ pub(super) struct Missing<'a> {
     pub(super) was_installed: bool,
 }
 
-/// Looks at every platform operator.
-pub(super) fn count<'a>(operators: &[&'a PlatformOperator], input: &Input<'a>) -> Counted<'a> {
+/// Looks at every platform operator, given what was written before.
+pub(super) fn count<'a>(
+    operators: &[&'a PlatformOperator],
+    input: &Input<'a>,
+    before: &Details,
+) -> Counted<'a> {
     let instances: BTreeMap<String, &BundleInstance> = input
         .instances
         .iter()
@@ -65,7 +73,12 @@ pub(super) fn count<'a>(operators: &[&'a PlatformOperator], input: &Input<'a>) -
     sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut deadline = Deadline::new(input.now);
     let (mut missing, mut troubled) = (Vec::new(), Vec::new());
-    let mut namespaces = BTreeSet::new();
+    let mut noted = BTreeMap::new();
+    // Whoever has installed it: what keeps the cluster from being upgraded is to be collected, too.
+    let concerns = input.gate.concerns.iter();
+    let mut namespaces: BTreeSet<&str> = concerns
+        .filter_map(|concern| Some(concern.operator.split_once('/')?.0))
+        .collect();
     let all = sorted.len();
     for (name, operator) in sorted {
         let instance = instances
@@ -78,10 +91,20 @@ pub(super) fn count<'a>(operators: &[&'a PlatformOperator], input: &Input<'a>) -
         );
         if installed.is_some_and(|it| it.status == "True") {
             let trouble = instance.filter(|_| !input.is_updating).and_then(trouble);
-            if let Some((since, message)) = trouble
-                && deadline.has_passed(since)
-            {
-                troubled.push((name, message));
+            if let Some(trouble) = trouble {
+                let mut since = trouble.since;
+                if trouble.has_no_time {
+                    let before = before.troubled_since.get(&name);
+                    let before = before.and_then(|it| it.parse().ok());
+                    let own = whole_seconds(before.unwrap_or(input.now).min(input.now));
+                    if noted.len() < bounds::CONCERNS as usize {
+                        noted.insert(name.clone(), own.to_string());
+                    }
+                    since = since.min(own);
+                }
+                if deadline.has_passed(since) {
+                    troubled.push((name, trouble.message));
+                }
             }
             continue;
         }
@@ -100,36 +123,63 @@ pub(super) fn count<'a>(operators: &[&'a PlatformOperator], input: &Input<'a>) -
         all,
         missing,
         troubled,
+        since: noted,
         related: related(all, &namespaces),
         recheck: deadline.next,
     }
 }
 
-/// What is wrong with something that is installed, and since when.
-fn trouble(instance: &BundleInstance) -> Option<(Timestamp, String)> {
+/// What is wrong with something that is installed.
+struct Trouble {
+    /// Since when, by the conditions that tell.
+    since: Timestamp,
+    /// Whether there is one that does not.
+    has_no_time: bool,
+    message: String,
+}
+
+fn trouble(instance: &BundleInstance) -> Option<Trouble> {
     let conditions = instance
         .status
         .as_ref()
         .map(|status| status.conditions.as_slice());
     let of = |type_| of_type(conditions, type_);
-    let failed = of(condition::INSTALLED)
-        .filter(|it| it.reason == below::UPGRADE_FAILED)
-        // Since when it is in this state stands where its state is told: Installed has been True all along.
-        .and_then(|it| Some((time(&of(condition::PROGRESSING)?.last_transition_time), it)));
-    let unhealthy = of(condition::HEALTHY)
-        .filter(|it| it.status == "False")
-        .map(|it| (time(&it.last_transition_time), it));
-    let (since, condition) = failed.or(unhealthy)?;
-    Some((since, condition.message.clone()))
+    // It has been True all along, whatever has failed since.
+    let failed = of(condition::INSTALLED).filter(|it| FAILED.contains(&it.reason.as_str()));
+    let timed = [
+        // The bundle that it is to be upgraded to.
+        of(condition::HAS_VALID_BUNDLE)
+            .filter(|it| it.status != "True" && it.reason != below::PAUSED),
+        of(condition::HEALTHY).filter(|it| it.status == "False"),
+    ];
+    let timed = timed.into_iter().flatten();
+    let since = timed.clone().map(|it| time(&it.last_transition_time)).min();
+    let messages: Vec<&str> = failed
+        .into_iter()
+        .chain(timed)
+        .map(|it| it.message.as_str())
+        .collect();
+    (!messages.is_empty()).then(|| Trouble {
+        since: since.unwrap_or(Timestamp::MAX),
+        has_no_time: failed.is_some(),
+        message: messages.join("; "),
+    })
 }
+
+/// What is installed and not as it should be.
+const FAILED: [&str; 3] = [
+    below::UPGRADE_FAILED,
+    below::RECONCILE_FAILED,
+    below::ROLLED_BACK,
+];
 
 fn of_type<'a>(conditions: Option<&'a [Condition]>, type_: &str) -> Option<&'a Condition> {
     conditions?.iter().find(|it| it.type_ == type_)
 }
 
-/// What must-gather collects: nothing besides the platform operators while there are none.
+/// What must-gather collects: nothing besides the platform operators while there is nothing.
 fn related(operators: usize, namespaces: &BTreeSet<&str>) -> Vec<ObjectReference> {
-    if operators == 0 {
+    if operators == 0 && namespaces.is_empty() {
         return Vec::new();
     }
     let ours = ["bundleinstances", "bundles"]

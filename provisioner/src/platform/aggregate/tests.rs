@@ -1,7 +1,9 @@
 //! Tables over every situation: B.6 to B.8 of the contract with the cluster-version operator.
 
+mod contract;
 mod core;
 mod day2;
+mod trouble;
 
 use manifests::api::platform_status::{Concern, Effect};
 use serde_json::{Value, json};
@@ -24,6 +26,7 @@ fn open() -> Verdict {
         message: "Ready for upgrade".into(),
         concerns: Vec::new(),
         more: 0,
+        counts: [].into(),
     }
 }
 
@@ -348,6 +351,7 @@ fn the_gate_is_told_and_its_list_kept() {
             message: "it runs on OpenShift 4.12 at most".into(),
         }],
         more: 3,
+        counts: [].into(),
     };
     let mut input = input(&[], &gate, 0);
     input
@@ -389,6 +393,16 @@ fn the_gate_is_told_and_its_list_kept() {
         platform_status(Some(&platform), &input, Some("1.36")).status,
         platform
     );
+}
+
+#[test]
+fn as_many_maxima_are_written_as_there_is_room_for() {
+    let gate = open();
+    let mut input = input(&[], &gate, 0);
+    let many = (0..3000).map(|n| (format!("etcd/etcd.v{n}@sha256:a"), "4.12".to_owned()));
+    input.catalog_maxima.extend(many);
+    let written = platform_status(None, &input, None).status.details;
+    assert_eq!(written.catalog_maxima.len(), bounds::CONCERNS as usize);
 }
 
 #[test]

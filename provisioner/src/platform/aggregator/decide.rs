@@ -14,32 +14,37 @@ use manifests::{
         instance::BundleInstance,
         labels,
         platform::PlatformOperator,
-        platform_status::{Details, NAME, Platform},
+        platform_status::{Concern, Details, Effect, NAME, Platform},
     },
     openshift::{self, Release},
 };
 
 use super::known::{Facts, Known};
-use crate::platform::{
-    aggregate::{self, AGGREGATED, Input, Output, Tally},
-    gate::{self, Cluster, Operator, Seen, Verdict, judge, remember},
+use crate::{
+    catalogs::maxima::{Maxima, Said, maxima},
+    platform::{
+        aggregate::{self, AGGREGATED, Input, Output, Tally},
+        gate::{self, Cluster, Identity, Operator, Remedy, Verdict, judge},
+    },
 };
 
-/// Finds the way on for an instance.
-type Newer<'a> = dyn Fn(&BundleInstance, Option<&PlatformOperator>, Release) -> Option<String> + 'a;
+/// Finds what can be done about an instance.
+type Remedies<'a> = dyn Fn(&BundleInstance, Option<&PlatformOperator>, Release) -> Remedy + 'a;
 
 /// What is known besides.
 pub(super) struct Outside<'a> {
     /// What a release payload says of itself.
     pub(super) release: Option<&'a str>,
     pub(super) system_namespace: &'a str,
-    /// What catalogs say of the newest OpenShift that a bundle runs on: by package, name and digest.
-    pub(super) catalogs: &'a dyn Fn(&str, &str, &str) -> Seen,
-    /// The newest version that an instance, of this platform operator, can be upgraded to on a release, and that runs on the
-    /// next one.
-    pub(super) newer: &'a Newer<'a>,
-    /// What an instance uses of APIs that Kubernetes' next minor version does not serve, each in a sentence.
-    pub(super) removed: &'a dyn Fn(&BundleInstance) -> Arc<[String]>,
+    /// What catalogs say of the newest OpenShift that a bundle runs on.
+    pub(super) catalogs: &'a dyn Fn(&Identity) -> Said,
+    /// What they have said last, unless nobody has looked it up.
+    pub(super) kept: Option<Arc<Maxima>>,
+    /// What can be done about an instance, of this platform operator, that runs on a release and not on the next one.
+    pub(super) remedy: &'a Remedies<'a>,
+    /// What an instance uses of APIs that Kubernetes' next minor version does not serve, each in a sentence; nothing before
+    /// it was looked at.
+    pub(super) removed: &'a dyn Fn(&BundleInstance) -> Option<Arc<[String]>>,
     /// What was written last.
     pub(super) written: &'a Written,
     /// The minor version of Kubernetes, where it is known.
@@ -65,6 +70,8 @@ pub(super) struct Decided {
     pub(super) operators: BTreeMap<String, bool>,
     /// Of which packages catalogs are to be asked.
     pub(super) packages: BTreeSet<String>,
+    /// What catalogs have said last of what is installed, if what was written down of it is known.
+    pub(super) maxima: Option<Maxima>,
     pub(super) report: Report,
     /// When time alone changes any of it.
     pub(super) recheck: Option<Timestamp>,
@@ -91,11 +98,17 @@ pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
     }
     let cluster = cluster(facts, outside.release);
     let before = before(facts, outside.written);
+    let last = outside.kept.as_deref().unwrap_or(&before.catalog_maxima);
     let (maxima, packages) = match &cluster {
-        Cluster::OpenShift(_) => maxima(facts, outside, &before.catalog_maxima),
+        Cluster::OpenShift(_) => maxima_of(facts, outside, last),
         Cluster::Kubernetes => Default::default(),
     };
-    let installed = installed(facts, &cluster, &maxima, outside);
+    let (counting, keeping) = maxima;
+    // Before what was written down can be read, there is nothing to be kept.
+    let is_read = outside.kept.is_some() || facts.aggregated.is_listed();
+    let keeps = is_read && cluster != Cluster::Kubernetes;
+    let maxima = keeps.then(|| keeping.clone());
+    let installed = installed(facts, &cluster, &counting, &before.concerns, outside);
     let verdict = judge(&cluster, &installed, &errors(facts));
     let known = facts.version.get(CLUSTER_VERSION);
     let input = Input {
@@ -107,7 +120,7 @@ pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
         is_installing: known.is_some_and(|cluster| !cluster.is_installed),
         is_updating: known.is_some_and(|cluster| cluster.is_updating),
         gate: &verdict,
-        catalog_maxima: maxima,
+        catalog_maxima: keeping,
         now: outside.now,
     };
     let (report, recheck) = report(facts, outside, &input);
@@ -119,9 +132,10 @@ pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
         (operator.name_any(), is_installed)
     });
     Some(Decided {
-        tally: aggregate::tally(&input),
+        tally: aggregate::tally(&before, &input),
         operators: operators.collect(),
         packages,
+        maxima,
         report,
         recheck,
         verdict,
@@ -162,7 +176,8 @@ fn errors(facts: &Facts) -> Vec<String> {
 
 /// What was written besides conditions. It is ours alone, so what was written last counts before what is there.
 fn before(facts: &Facts, written: &Written) -> Details {
-    if facts.aggregated.is_listed() {
+    // Also where its watch fails: then it was listed before, or written.
+    if !facts.aggregated.is_absent() {
         let before = aggregated_before(facts, written);
         return before.as_ref().map(aggregate::details).unwrap_or_default();
     }
@@ -196,21 +211,21 @@ fn status_of(known: &Known<ClusterOperator>, name: &str) -> Option<ClusterOperat
     known.get(name).and_then(|it| it.status.clone())
 }
 
-/// What catalogs say of what is installed, and which packages that is.
-fn maxima(
+/// What counts and what is kept of what catalogs say of what is installed, and which packages that is.
+fn maxima_of(
     facts: &Facts,
     outside: &Outside<'_>,
-    before: &BTreeMap<String, String>,
-) -> (BTreeMap<String, String>, BTreeSet<String>) {
+    last: &Maxima,
+) -> ((Maxima, Maxima), BTreeSet<String>) {
     let mut packages = BTreeSet::new();
-    let seen = facts.instances.all().filter_map(|instance| {
+    let said = facts.instances.all().filter_map(|instance| {
         let it = gate::identity(instance)?;
-        let seen = (outside.catalogs)(&it.package, &it.bundle, &it.digest);
+        let said = (outside.catalogs)(&it);
         let key = it.key();
         packages.insert(it.package);
-        Some((key, seen))
+        Some((key, said))
     });
-    let maxima = remember(before, seen);
+    let maxima = maxima(last, said);
     (maxima, packages)
 }
 
@@ -218,7 +233,8 @@ fn maxima(
 fn installed(
     known: &Facts,
     cluster: &Cluster,
-    maxima: &BTreeMap<String, String>,
+    maxima: &Maxima,
+    concerns: &[Concern],
     outside: &Outside<'_>,
 ) -> Vec<Operator> {
     let refusal = |namespace: &str, name: Option<&str>| {
@@ -230,13 +246,17 @@ fn installed(
         let facts = &instance.status.as_ref()?.facts;
         let condition = facts.cluster_service_version.as_deref();
         operator.refusal = refusal(&operator.namespace, condition);
-        operator.removed = (outside.removed)(instance).to_vec();
+        operator.removed = match (outside.removed)(instance) {
+            Some(removed) => removed.to_vec(),
+            // What was told of it before counts until it was looked at.
+            None => warned(concerns, &operator),
+        };
         if let Cluster::OpenShift(Ok(release)) = cluster
             && operator.blocks(*release)
         {
             let owner = instance.labels().get(labels::PLATFORM_OPERATOR);
             let owner = owner.and_then(|name| known.operators.get(name));
-            operator.unblocked_by = (outside.newer)(instance, owner, *release);
+            operator.remedy = (outside.remedy)(instance, owner, *release);
         }
         Some(operator)
     });
@@ -245,6 +265,15 @@ fn installed(
         ..service.clone()
     });
     instances.chain(services).collect()
+}
+
+/// What an operator was warned of.
+fn warned(concerns: &[Concern], operator: &Operator) -> Vec<String> {
+    let label = operator.label();
+    let warnings = concerns
+        .iter()
+        .filter(|it| it.effect == Effect::Warns && it.operator == label);
+    warnings.map(|it| it.message.clone()).collect()
 }
 
 fn report(facts: &Facts, outside: &Outside<'_>, input: &Input<'_>) -> (Report, Option<Timestamp>) {

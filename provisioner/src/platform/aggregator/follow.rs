@@ -1,11 +1,11 @@
 //! One watch, of all objects of a kind or of one, whenever the kind is served.
+//!
+//! What was listed is believed until the watch has not worked for a while, for an apiserver that restarts is back by then.
+//! The clock runs whenever nothing is listed and followed: from the beginning, from a failure, from a listing anew, whether
+//! the apiserver refuses, has no time or says nothing at all. After a failure everything is listed again, because a quiet
+//! watch that works again says nothing, and a listing does.
 
-use std::{
-    collections::BTreeMap,
-    fmt::Debug,
-    pin::pin,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fmt::Debug, pin::pin, time::Duration};
 
 use futures::StreamExt as _;
 use kube::{
@@ -14,8 +14,8 @@ use kube::{
     runtime::watcher::{self, Event, watcher},
 };
 use serde::de::DeserializeOwned;
-use tokio::time::sleep;
-use tracing::warn;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{debug, warn};
 
 use super::{
     Shared,
@@ -24,13 +24,11 @@ use super::{
 };
 use crate::watches::{
     Pauses,
-    answer::{code, is_refusal},
+    answer::{self, code, is_refusal},
 };
 
-/// So many failures in a row count: then what was listed may be outdated.
-const TROUBLE: u32 = 3;
-/// Failures further apart than this are not in a row.
-const ROW: Duration = Duration::from_secs(60);
+/// How long a watch may not work before that counts.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is watched, and where what is kept of it stands.
 pub(super) struct Follow<K, T> {
@@ -48,38 +46,82 @@ where
     /// Follows until it is dropped.
     pub(super) async fn run(self, shared: &Shared) {
         let wanted = GroupVersionKind::gvk(&K::group(&()), &K::version(&()), &K::kind(&()));
-        shared
-            .ctx
-            .kinds
-            .while_served(&wanted, |served| {
-                let follow = &self;
-                async move {
-                    match served {
-                        Some(_) => follow.watch(shared).await,
-                        None => shared.change(|facts| (follow.place)(facts).is_not_served()),
-                    }
+        let watched = shared.ctx.kinds.while_served(&wanted, |served| {
+            let follow = &self;
+            async move {
+                match served {
+                    Some(_) => follow.watch(shared).await,
+                    None => shared.change(|facts| (follow.place)(facts).is_not_served()),
                 }
-            })
-            .await;
+            }
+        });
+        // Where discovery does not answer there is no watch that could tell.
+        let unheard = async {
+            sleep(PATIENCE).await;
+            let why = trouble(&K::plural(&()), &silence());
+            shared.change(|facts| {
+                let place = (self.place)(facts);
+                !place.is_heard() && place.fails(&why)
+            });
+        };
+        tokio::join!(watched, unheard);
     }
 
     async fn watch(&self, shared: &Shared) {
         let mut pauses = Pauses::default();
+        let mut outage = Some(Outage::begins());
         loop {
-            self.once(shared, &mut pauses).await;
+            if let Err(error) = self.once(shared, &mut outage).await {
+                // The apiserver may come back as another version.
+                shared.ctx.versions.doubt();
+                let outage = outage.get_or_insert_with(Outage::begins);
+                outage.why = match code(&error) {
+                    Some(401 | 403) => REFUSED.to_owned(),
+                    _ => unpacker::job::chain(&error),
+                };
+                let is_refusal = code(&error).is_some_and(is_refusal);
+                self.tell(shared, outage, is_refusal);
+                let kind = K::kind(&());
+                if outage.is_told {
+                    warn!(%kind, %error, "a watch does not work; everything is listed again");
+                } else {
+                    debug!(%kind, %error, "a watch failed; everything is listed again");
+                }
+                // Not before the apiserver wants it, unless that is for ever.
+                let asked = answer::wait(&error).unwrap_or_default().min(PATIENCE);
+                sleep(pauses.next().unwrap_or_default().max(asked)).await;
+            }
         }
     }
 
-    /// Lists and watches until that has to begin anew.
-    async fn once(&self, shared: &Shared, pauses: &mut Pauses) {
-        let api = Api::<K>::all(shared.ctx.client.clone());
+    /// Lists and watches until that fails, or has to begin anew.
+    async fn once(
+        &self,
+        shared: &Shared,
+        outage: &mut Option<Outage>,
+    ) -> Result<(), watcher::Error> {
+        let api = Api::<K>::all(shared.ctx.accounts.hasty().clone());
         let mut events = pin!(watcher(api, self.config.clone()));
         let mut listing = BTreeMap::new();
-        let mut failures = 0;
-        let mut last = Instant::now();
-        while let Some(event) = events.next().await {
+        loop {
+            let untold = outage.as_mut().filter(|outage| !outage.is_told);
+            let next = if let Some(outage) = untold {
+                let Ok(next) = timeout_at(outage.end(), events.next()).await else {
+                    self.tell(shared, outage, false);
+                    continue;
+                };
+                next
+            } else {
+                events.next().await
+            };
+            let Some(event) = next else {
+                return Ok(());
+            };
             match event {
-                Ok(Event::Init) => listing.clear(),
+                Ok(Event::Init) => {
+                    outage.get_or_insert_with(Outage::begins);
+                    listing.clear();
+                }
                 Ok(Event::InitApply(object)) => {
                     let name = read::name(&object);
                     if let Some(read) = (self.read)(object) {
@@ -87,6 +129,7 @@ where
                     }
                 }
                 Ok(Event::InitDone) => {
+                    *outage = None;
                     let listed = std::mem::take(&mut listing);
                     shared.change(|facts| (self.place)(facts).list(listed));
                 }
@@ -104,40 +147,56 @@ where
                 }
                 // It is listed anew by itself.
                 Err(error) if code(&error) == Some(410) => {}
-                Err(error) => {
-                    // The apiserver may come back as another version.
-                    shared.ctx.versions.doubt();
-                    failures = if last.elapsed() > ROW {
-                        1
-                    } else {
-                        failures + 1
-                    };
-                    last = Instant::now();
-                    let kind = K::kind(&());
-                    warn!(%kind, %error, "a watch failed; it is taken up again");
-                    let is_refusal = code(&error).is_some_and(is_refusal);
-                    let counts = is_refusal || failures >= TROUBLE;
-                    if counts {
-                        let why = trouble(&K::plural(&()), &error);
-                        shared.change(|facts| (self.place)(facts).fails(&why));
-                    }
-                    sleep(pauses.next().unwrap_or_default()).await;
-                    if counts {
-                        // A quiet watch that works again says nothing, a listing does.
-                        return;
-                    }
-                }
+                Err(error) => return Err(error),
             }
         }
     }
+
+    /// Tells of an outage that counts: one that lasts. Where nothing is known so far, a refusal is an answer.
+    fn tell(&self, shared: &Shared, outage: &mut Outage, is_refusal: bool) {
+        let lasts = outage.end() <= Instant::now();
+        let why = trouble(&K::plural(&()), &outage.why);
+        shared.change(|facts| {
+            let place = (self.place)(facts);
+            outage.is_told |= lasts || (is_refusal && !place.is_listed());
+            outage.is_told && place.fails(&why)
+        });
+    }
 }
 
-fn trouble(plural: &str, error: &watcher::Error) -> String {
-    match code(error) {
-        Some(401 | 403) => format!(
-            "{plural} cannot be listed: the provisioner may not; apply the install files of this version again, which give it \
-             that right"
-        ),
-        _ => format!("{plural} cannot be listed: {}", unpacker::job::chain(error)),
+/// A watch does not work.
+struct Outage {
+    since: Instant,
+    why: String,
+    /// Whether it counts.
+    is_told: bool,
+}
+
+impl Outage {
+    fn begins() -> Self {
+        Self {
+            since: Instant::now(),
+            why: silence(),
+            is_told: false,
+        }
     }
+
+    /// From when on it counts.
+    fn end(&self) -> Instant {
+        self.since + PATIENCE
+    }
+}
+
+/// Why, as long as nothing has been said.
+fn silence() -> String {
+    format!(
+        "the apiserver has not answered for {} s",
+        PATIENCE.as_secs()
+    )
+}
+
+const REFUSED: &str = "the provisioner may not; apply the install files of this version again, which give it that right";
+
+fn trouble(plural: &str, why: &str) -> String {
+    format!("{plural} cannot be listed: {why}")
 }

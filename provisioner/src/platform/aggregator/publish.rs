@@ -1,9 +1,12 @@
 //! Writing what was decided: only what differs, over what was seen and over nothing else.
 //!
+//! What cannot be written is no secret: the log says why, once for each reason, and a metric for how long. It holds up
+//! nothing else, and is tried again.
+//!
 //! A ClusterOperator that blocks upgrades must not outlive the product. So those that are made here belong to the system
 //! namespace: the install file has it, and with it they are deleted by Kubernetes, whoever else is still there to do it.
 
-use std::fmt::Debug;
+use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
@@ -17,15 +20,18 @@ use manifests::api::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
-use tracing::info;
+use tracing::{debug, info, warn};
 
 use super::{
     Shared,
     decide::{Decided, Report, Written},
 };
-use crate::platform::{
-    aggregate::{AGGREGATED, CORE},
-    gate::Verdict,
+use crate::{
+    platform::{
+        aggregate::{AGGREGATED, CORE},
+        gate::Verdict,
+    },
+    watches::Pauses,
 };
 
 /// Whose status is written.
@@ -54,6 +60,14 @@ pub(super) struct Memory {
     aggregated: Slot<ClusterOperatorStatus>,
     core: Slot<ClusterOperatorStatus>,
     platform: Slot<Platform>,
+    troubles: Troubles,
+}
+
+/// What could not be done last, by the object's name.
+#[derive(Debug, Default)]
+struct Troubles {
+    said: BTreeMap<&'static str, String>,
+    pauses: Pauses,
 }
 
 /// What could not be done; it is tried again.
@@ -140,39 +154,103 @@ const UPGRADEABLE: &str = "Upgradeable";
 // === impl Shared ===
 
 impl Shared {
-    /// Writes what differs.
-    pub(super) async fn publish(
-        &self,
-        decided: &Decided,
-        memory: &mut Memory,
-    ) -> Result<(), Error> {
-        match &decided.report {
-            Report::Nowhere => Ok(()),
+    /// Writes what differs. Tells how long to wait where something of it could not be written.
+    pub(super) async fn publish(&self, decided: &Decided, memory: &mut Memory) -> Option<Duration> {
+        let done = match &decided.report {
+            Report::Nowhere => return None,
             Report::ClusterOperators { aggregated, core } => {
-                let there = self.facts().aggregated.get(AGGREGATED).cloned();
-                if let Some(there) = self.cluster_operator(AGGREGATED, there).await? {
-                    let slot = &mut memory.aggregated;
-                    let before = self.write(&there, aggregated, slot).await?;
-                    self.tell(&there, before.as_ref(), &decided.verdict).await;
+                let verdict = &decided.verdict;
+                let done = self.write_aggregated(aggregated, verdict, memory).await;
+                let is_done = self.settle(AGGREGATED, done, memory);
+                let done = self.write_core(core, memory).await;
+                let is_done = self.settle(CORE, done, memory) && is_done;
+                match self.remove_platform_status().await {
+                    Ok(()) => {
+                        self.ctx.metrics.no_report(NAME);
+                        is_done
+                    }
+                    failed => self.settle(NAME, failed.map(|()| true), memory) && is_done,
                 }
-                let there = self.facts().core.get(CORE).cloned();
-                if let Some(there) = self.cluster_operator(CORE, there).await? {
-                    self.write(&there, core, &mut memory.core).await?;
-                }
-                self.remove_platform_status().await
             }
             Report::PlatformStatus(status) => {
-                let there = self.facts().status.get(NAME).cloned();
-                let there = match there {
-                    Some(there) => there,
-                    None => self.create(PlatformStatus::named(NAME)).await?,
-                };
-                let slot = &mut memory.platform;
-                let before = self.write(&there, status, slot).await?;
-                self.tell(&there, before.as_ref(), &decided.verdict).await;
-                Ok(())
+                let done = self.write_platform(status, &decided.verdict, memory).await;
+                self.settle(NAME, done.map(|()| true), memory)
             }
+        };
+        if done {
+            return None;
         }
+        memory.troubles.pauses.next()
+    }
+
+    /// Tells what cannot be written, and since when. True if it was, or there is nothing that can be done about it here.
+    fn settle(&self, name: &'static str, done: Result<bool, Error>, memory: &mut Memory) -> bool {
+        let said = &mut memory.troubles.said;
+        self.ctx.metrics.report(name, matches!(done, Ok(true)));
+        let Err(error) = done else {
+            if said.remove(name).is_some() {
+                info!(name, "what is concluded can be written again");
+            }
+            return true;
+        };
+        let is_race = matches!(&*error.source, kube::Error::Api(status) if status.code == 409);
+        let error = error.to_string();
+        if is_race {
+            // What is there has just been changed, and is looked at again.
+            debug!(error, "what is concluded was not written");
+        } else if said.get(name) != Some(&error) {
+            warn!(
+                error,
+                "what is concluded cannot be written; it is tried again"
+            );
+            said.insert(name, error);
+        }
+        false
+    }
+
+    /// Whether there is such a ClusterOperator to write to.
+    async fn write_aggregated(
+        &self,
+        status: &ClusterOperatorStatus,
+        verdict: &Verdict,
+        memory: &mut Memory,
+    ) -> Result<bool, Error> {
+        let there = self.facts().aggregated.get(AGGREGATED).cloned();
+        let Some(there) = self.cluster_operator(AGGREGATED, there).await? else {
+            return Ok(false);
+        };
+        let before = self.write(&there, status, &mut memory.aggregated).await?;
+        self.tell(&there, before.as_ref(), verdict).await;
+        Ok(true)
+    }
+
+    async fn write_core(
+        &self,
+        status: &ClusterOperatorStatus,
+        memory: &mut Memory,
+    ) -> Result<bool, Error> {
+        let there = self.facts().core.get(CORE).cloned();
+        let Some(there) = self.cluster_operator(CORE, there).await? else {
+            return Ok(false);
+        };
+        self.write(&there, status, &mut memory.core).await?;
+        Ok(true)
+    }
+
+    async fn write_platform(
+        &self,
+        status: &Platform,
+        verdict: &Verdict,
+        memory: &mut Memory,
+    ) -> Result<(), Error> {
+        let there = self.facts().status.get(NAME).cloned();
+        let there = match there {
+            Some(there) => there,
+            None => self.create(PlatformStatus::named(NAME)).await?,
+        };
+        let before = self.write(&there, status, &mut memory.platform).await?;
+        self.tell(&there, before.as_ref(), verdict).await;
+        Ok(())
     }
 
     /// The ClusterOperator, which is made where there is none, unless the cluster-version operator makes it; and which
@@ -193,6 +271,18 @@ impl Shared {
         if !there.owner_references().is_empty() {
             return Ok(Some(there));
         }
+        match self.own(name, &there).await {
+            Ok(owned) => Ok(Some(owned)),
+            Err(error) => {
+                // What it says counts for more than what becomes of it later.
+                warn!(%error, "a ClusterOperator stays when the product goes; give the provisioner the rights of its file");
+                Ok(Some(there))
+            }
+        }
+    }
+
+    /// Gives it to the system namespace.
+    async fn own(&self, name: &str, there: &ClusterOperator) -> Result<ClusterOperator, Error> {
         let patch = json!({"metadata": {
             "uid": there.uid(),
             "resourceVersion": there.resource_version(),
@@ -202,9 +292,7 @@ impl Shared {
         let patched = api
             .patch(name, &PatchParams::default(), &Patch::Merge(patch))
             .await;
-        patched
-            .map(Some)
-            .map_err(error_on::<ClusterOperator>("write the owner of", name))
+        patched.map_err(error_on::<ClusterOperator>("write the owner of", name))
     }
 
     /// The system namespace, as owner.
@@ -313,7 +401,7 @@ impl Shared {
     }
 
     fn api<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
-        Api::all(self.ctx.client.clone())
+        Api::all(self.ctx.accounts.hasty().clone())
     }
 }
 

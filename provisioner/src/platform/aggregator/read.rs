@@ -135,9 +135,9 @@ pub(super) fn instance(mut instance: BundleInstance) -> Option<BundleInstance> {
         status.waiting = Vec::new();
         status.released = Vec::new();
         let needed = [
+            condition::HAS_VALID_BUNDLE,
             condition::INSTALLED,
             condition::HEALTHY,
-            condition::PROGRESSING,
         ];
         keep(&mut status.conditions, &needed);
     }

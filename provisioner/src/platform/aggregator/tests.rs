@@ -15,7 +15,13 @@ use super::{
     known::{Facts, Known},
     read,
 };
-use crate::platform::{aggregate::AGGREGATED, gate::Seen};
+use crate::{
+    catalogs::maxima::{self, Maxima},
+    platform::{
+        aggregate::AGGREGATED,
+        gate::{Identity, Remedy},
+    },
+};
 
 /// Something that a watch tells.
 type Change = fn(&mut Facts) -> bool;
@@ -55,7 +61,9 @@ fn instance(name: &str, newest: &str) -> BundleInstance {
 }
 
 struct Said {
-    catalogs: Seen,
+    catalogs: maxima::Said,
+    kept: Option<Arc<Maxima>>,
+    removed: Option<Arc<[String]>>,
     release: Option<&'static str>,
     written: Written,
 }
@@ -63,7 +71,9 @@ struct Said {
 impl Default for Said {
     fn default() -> Self {
         Self {
-            catalogs: Seen::Absent,
+            catalogs: maxima::Said::Absent,
+            kept: None,
+            removed: Some(Arc::default()),
             release: None,
             written: Written::default(),
         }
@@ -71,19 +81,21 @@ impl Default for Said {
 }
 
 fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
-    let catalogs = |_: &str, _: &str, _: &str| said.catalogs.clone();
-    let newer = |instance: &BundleInstance, _: Option<&PlatformOperator>, release: Release| {
-        let facts = &instance.status.as_ref()?.facts;
-        let (package, than) = (facts.package.as_ref()?, facts.version.as_ref()?);
+    let catalogs = |_: &Identity| said.catalogs.clone();
+    let remedy = |instance: &BundleInstance, _: Option<&PlatformOperator>, release: Release| {
+        let facts = &instance.status.as_ref().unwrap().facts;
+        let (package, than) = (facts.package.as_ref(), facts.version.as_ref());
         let next = release.next();
-        Some(format!("{package}-after-{than}-on-{next}"))
+        let version = format!("{}-after-{}-on-{next}", package.unwrap(), than.unwrap());
+        Remedy::Upgrade(version)
     };
-    let removed = |_: &BundleInstance| Arc::default();
+    let removed = |_: &BundleInstance| said.removed.clone();
     let outside = Outside {
         release: said.release,
         system_namespace: "system",
         catalogs: &catalogs,
-        newer: &newer,
+        kept: said.kept.clone(),
+        remedy: &remedy,
         removed: &removed,
         written: &said.written,
         minor: None,
@@ -230,23 +242,52 @@ fn the_last_word_of_a_catalog_stays_while_it_is_away() {
         (found.verdict, *aggregated)
     };
     let nothing = Written::default();
-    let (verdict, _) = says(Seen::Away, &nothing);
+    let (verdict, _) = says(maxima::Said::Away(None), &nothing);
     assert_eq!(verdict.reason, "IncompatibleOperatorsInstalled");
     let remedy = "upgrade it to etcd-after-1.0.0-on-4.13, which runs on 4.13";
     assert!(verdict.message.contains(remedy), "{}", verdict.message);
-    let (verdict, status) = says(Seen::Says(Some("\"4.13\"".into())), &nothing);
+    let (verdict, status) = says(maxima::Said::Says(Some("\"4.13\"".into())), &nothing);
     assert_eq!(verdict.reason, "AsExpected");
 
+    // Of what this process knows, however much of it was written.
+    let kept = decided(
+        &facts,
+        &Said {
+            catalogs: maxima::Said::Says(Some("\"4.13\"".into())),
+            ..Said::default()
+        },
+    );
+    let away = Said {
+        catalogs: maxima::Said::Away(None),
+        kept: Some(Arc::new(kept.unwrap().maxima.unwrap())),
+        ..Said::default()
+    };
+    assert_eq!(gate(&facts, &away).0, "AsExpected");
     // Of what was written by this process, whatever somebody has made of it.
     let written = Written {
         aggregated: Some(status.clone()),
         ..Written::default()
     };
-    assert_eq!(says(Seen::Away, &written).0.reason, "AsExpected");
     assert_eq!(
-        says(Seen::Absent, &written).0.reason,
+        says(maxima::Said::Away(None), &written).0.reason,
+        "AsExpected"
+    );
+    assert_eq!(
+        says(maxima::Said::Absent, &written).0.reason,
         "IncompatibleOperatorsInstalled"
     );
+    // Also while it is not known whether it still stands there.
+    let mut failing = facts_with(ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {}));
+    failing
+        .instances
+        .put("etcd".into(), instance("etcd", "4.12"));
+    failing.aggregated.fails(&"connection refused");
+    let said = Said {
+        catalogs: maxima::Said::Away(None),
+        written: written.clone(),
+        ..Said::default()
+    };
+    assert_eq!(gate(&failing, &said).0, "AsExpected");
     // Of what another one has written.
     let there = |extension: Option<Value>| {
         let mut operator = ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {});
@@ -259,7 +300,7 @@ fn the_last_word_of_a_catalog_stays_while_it_is_away() {
         .instances
         .put("etcd".into(), instance("etcd", "4.12"));
     let away = Said {
-        catalogs: Seen::Away,
+        catalogs: maxima::Said::Away(None),
         ..Said::default()
     };
     assert_eq!(gate(&others, &away).0, "AsExpected");
@@ -274,6 +315,65 @@ fn facts_with(operator: ClusterOperator) -> Facts {
     let mut facts = facts();
     facts.aggregated.put(AGGREGATED.into(), operator);
     facts
+}
+
+/// Who has not read what was written down must not tell that there is nothing.
+#[test]
+fn nothing_is_kept_before_what_was_written_can_be_read() {
+    let said = Said {
+        catalogs: maxima::Said::Says(Some("4.13".into())),
+        ..Said::default()
+    };
+    let kept = |change: Change| {
+        let mut facts = facts();
+        facts.instances.put("etcd".into(), instance("etcd", "4.12"));
+        change(&mut facts);
+        let maxima = decided(&facts, &said).unwrap().maxima;
+        maxima.map(|it| it.len())
+    };
+    assert_eq!(kept(|_| false), Some(1));
+    assert_eq!(kept(|facts| facts.aggregated.is_not_served()), None);
+    assert_eq!(kept(|facts| facts.aggregated.fails(&"forbidden")), None);
+}
+
+#[test]
+fn what_upgrades_break_is_a_warning_of_the_gate() {
+    let mut facts = facts();
+    facts.instances.put("etcd".into(), instance("etcd", "4.13"));
+    let word = "ClusterRole etcd names the resource of IPAddress";
+    let uses = |removed: &[&str], written: &Written| {
+        let removed: Vec<String> = removed.iter().map(|&it| it.to_owned()).collect();
+        Said {
+            removed: Some(removed.into()),
+            written: written.clone(),
+            ..Said::default()
+        }
+    };
+    let nothing = Written::default();
+    let found = decided(&facts, &uses(&[word], &nothing)).unwrap();
+    assert!(found.verdict.is_upgradeable);
+    assert_eq!(found.verdict.reason, "RemovedAPIsInUse");
+    let line = format!("Ready for upgrade\n- ns/etcd: Warning: {word}");
+    assert_eq!(found.verdict.message, line);
+    let Report::ClusterOperators { aggregated, .. } = found.report else {
+        panic!("there are ClusterOperators");
+    };
+
+    // Another process has not looked at it yet: what was told of it counts until then.
+    let mut operator = ClusterOperator::new(AGGREGATED, ClusterOperatorSpec {});
+    operator.status = Some(*aggregated);
+    facts.aggregated.put(AGGREGATED.into(), operator);
+    let other = instance("other", "4.13");
+    facts.instances.put("other".into(), other);
+    let unknown = Said {
+        removed: None,
+        ..Said::default()
+    };
+    let (reason, message) = gate(&facts, &unknown);
+    assert_eq!((reason, message), ("RemovedAPIsInUse", line));
+    let (reason, message) = gate(&facts, &uses(&[], &nothing));
+    let ready = "Ready for upgrade".to_owned();
+    assert_eq!((reason, message), ("AsExpected", ready));
 }
 
 #[test]

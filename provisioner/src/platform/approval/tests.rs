@@ -32,13 +32,12 @@ impl Case {
             approved_version: None,
             rights: RightsApproval::Automatic,
             approved_rights: None,
-            installed: &self.installed,
-            blocks: false,
+            installed: Some(&self.installed),
             cluster: self.cluster,
             kept: self.kept,
             next: self.next.as_ref().map(|version| Next {
                 version,
-                unblocks: false,
+                way_out: WayOut::None,
                 gains: Gains::Unseen,
             }),
         }
@@ -124,29 +123,64 @@ fn minor_versions_come_with_the_cluster_and_patches_at_once() {
 
 #[test]
 fn a_minor_version_that_unblocks_the_cluster_comes_before_it_moves() {
-    for (blocks, unblocks, goes) in [
-        (true, true, true),
-        (true, false, false),
-        (false, true, false),
-        (false, false, false),
+    for (way_out, expected) in [
+        (WayOut::None, None),
+        (
+            WayOut::Here,
+            Some("1.2.0 keeps the cluster from being upgraded, and 1.3.0 does not"),
+        ),
+        (
+            WayOut::Ahead,
+            Some(
+                "1.2.0 keeps the cluster from being upgraded, and 1.3.0 leads to one that does not",
+            ),
+        ),
     ] {
         let case = Case::new("1.2.0", Some("1.3.0"), "4.12", Some("4.12 1.2"));
         let mut input = case.input();
-        input.blocks = blocks;
         if let Some(next) = &mut input.next {
-            next.unblocks = unblocks;
+            next.way_out = way_out;
         }
         let decision = decide(&input);
-        assert_eq!(
-            matches!(decision.step, Step::Go(_)),
-            goes,
-            "{blocks} {unblocks}"
-        );
-        if goes {
-            let why = "1.2.0 keeps the cluster from being upgraded, and 1.3.0 does not";
-            assert_eq!(decision.step, Step::Go(why.into()));
+        match expected {
+            Some(why) => assert_eq!(decision.step, Step::Go(why.into())),
+            None => assert_eq!(brief(&decision).0, reason::WITH_CLUSTER),
         }
     }
+}
+
+#[test]
+fn what_is_of_no_known_version_waits_for_whoever_decides() {
+    for (approval, approved, cluster, expected) in [
+        (UpgradeApproval::Automatic, None, "4.12", "go"),
+        (UpgradeApproval::Manual, Some("1.3.0"), "4.12", "go"),
+        (UpgradeApproval::Manual, None, "4.12", reason::VERSION),
+        (
+            UpgradeApproval::WithCluster,
+            None,
+            "4.12",
+            reason::WITH_CLUSTER,
+        ),
+        (UpgradeApproval::WithCluster, None, "4.13", "go"),
+    ] {
+        let case = Case::new("1.2.0", Some("1.3.0"), cluster, Some("4.12 1.2"));
+        let input = Input {
+            approval,
+            approved_version: approved,
+            installed: None,
+            ..case.input()
+        };
+        let decision = decide(&input);
+        let expected = (expected, Some("4.12 1.2".to_owned()));
+        assert_eq!(brief(&decision), expected, "{approval:?} {cluster}");
+    }
+    // Nothing can be kept of it.
+    let case = Case::new("1.2.0", None, "4.12", None);
+    let input = Input {
+        installed: None,
+        ..case.input()
+    };
+    assert_eq!(brief(&decide(&input)), ("stay", None));
 }
 
 #[test]
@@ -232,6 +266,12 @@ fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
         (RightsApproval::Manual, Gains::None, None, "go"),
         (RightsApproval::Manual, these, None, reason::RIGHTS),
         (
+            RightsApproval::Automatic,
+            Gains::Unknown("away"),
+            None,
+            "go",
+        ),
+        (
             RightsApproval::Manual,
             these,
             Some("sha256:other"),
@@ -261,6 +301,22 @@ fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
             );
         }
     }
+    let case = Case::new("1.2.0", Some("1.2.1"), "4.12", Some("4.12 1.2"));
+    let mut input = Input {
+        rights: RightsApproval::Manual,
+        approved_rights: Some(digest),
+        ..case.input()
+    };
+    if let Some(next) = &mut input.next {
+        next.gains = Gains::Unknown("the registry is away");
+    }
+    assert_eq!(
+        decide(&input).step,
+        Step::Wait {
+            reason: reason::RIGHTS,
+            message: "the rights of 1.2.1 are not known: the registry is away".into()
+        }
+    );
     // The version is asked about first, and then nobody has to look.
     let case = Case::new("1.2.0", Some("1.3.0"), "4.12", Some("4.12 1.2"));
     let mut input = Input {

@@ -1,25 +1,21 @@
 //! Where operators and their demands come from: BundleInstances, and the ClusterServiceVersions of an OLM.
 
-use std::collections::BTreeMap;
-
 use convert::olm;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
+pub use manifests::api::identity::{Identity, identity, key};
 use manifests::api::{
     instance::{BundleInstance, Constraint},
     operator_condition::OperatorCondition,
 };
 
-use super::{Operator, key};
-use crate::{overrides::Digests, platform::operator::here};
+use super::{Operator, Remedy};
+use crate::{catalogs::maxima::Maxima, overrides::Digests};
 
 impl Operator {
     /// A BundleInstance, if something of it is installed. What a catalog says of the bundle counts before what the bundle
-    /// says: `maxima` is of [`remember`](super::remember).
-    pub fn of_instance(
-        instance: &BundleInstance,
-        maxima: &BTreeMap<String, String>,
-    ) -> Option<Self> {
+    /// says: `maxima` has what counts of it.
+    pub fn of_instance(instance: &BundleInstance, maxima: &Maxima) -> Option<Self> {
         let status = instance.status.as_ref()?;
         status.installed_bundle_name.as_ref()?;
         let of_catalog = identity(instance).and_then(|it| maxima.get(&it.key()));
@@ -48,6 +44,7 @@ impl Operator {
             namespace: namespace.to_owned(),
             name: metadata.name.clone().unwrap_or_default(),
             maximum: olm::maximum(annotation),
+            remedy: Remedy::Subscription,
             ..Self::default()
         })
     }
@@ -62,50 +59,10 @@ impl Operator {
     }
 }
 
-/// By what a bundle is the same in a catalog and in a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// The package.
-    pub package: String,
-    /// The bundle's name in the catalog, which is that of its ClusterServiceVersion, if it has one.
-    pub bundle: String,
-    /// The digest of the image.
-    pub digest: String,
-}
-
-impl Identity {
-    /// In one text.
-    pub fn key(&self) -> String {
-        key(&self.package, &self.bundle, &self.digest)
-    }
-}
-
-/// By what a catalog can know the bundle that is installed: it must have come from an image. Plain manifests do not tell
-/// their name; where they were chosen from a catalog, the choice does.
-pub fn identity(instance: &BundleInstance) -> Option<Identity> {
-    let status = instance.status.as_ref()?;
-    let digest = Digests::of_installed(status).image()?;
-    let facts = &status.facts;
-    let named = (&facts.package, &facts.cluster_service_version);
-    let (package, bundle) = if let (Some(package), Some(bundle)) = named {
-        (package.clone(), bundle.clone())
-    } else {
-        let chosen = here::chosen(instance)?;
-        let (_, of) = chosen.bundle.image.rsplit_once('@')?;
-        if of != digest || chosen.package.is_empty() {
-            return None;
-        }
-        (chosen.package, chosen.bundle.name)
-    };
-    Some(Identity {
-        package,
-        bundle,
-        digest: digest.to_owned(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use manifests::api::labels;
     use serde_json::{Value, json};
 
@@ -123,6 +80,10 @@ mod tests {
             csv(own.clone(), Some("InstallSucceeded")).as_deref(),
             Some("a/etcd.v1")
         );
+        // It has no spec.overrides, and no catalog of ours leads on from it.
+        let metadata: ObjectMeta = serde_json::from_value(own.clone()).unwrap();
+        let remedy = Operator::of_csv(&metadata, None).unwrap().remedy;
+        assert_eq!(remedy, Remedy::Subscription);
         assert_eq!(csv(own, Some("Copied")), None);
         let of_other = json!({"name": "etcd.v1", "namespace": "a", "annotations": {"olm.operatorNamespace": "b"}});
         assert_eq!(csv(of_other, None), None);

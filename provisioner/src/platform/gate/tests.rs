@@ -90,8 +90,8 @@ fn what_is_no_release_is_not_known() {
     ] {
         let verdict = judged(&openshift("4.12"), &[operator("a", Some(value))]);
         assert_eq!(verdict.reason, reason::INDETERMINATE, "{value:?}");
-        assert_eq!(verdict.message, format!("{MAY_NOT}ns/a"));
         let said = &verdict.concerns[0].message;
+        assert_eq!(verdict.message, format!("{MAY_NOT}ns/a\n- ns/a: {said}"));
         assert!(
             said.starts_with("its olm.maxOpenShiftVersion says nothing: "),
             "{said}"
@@ -103,15 +103,24 @@ fn what_is_no_release_is_not_known() {
 #[test]
 fn the_next_release_is_named_and_so_is_the_remedy() {
     let mut known = operator("a", Some("4.22"));
-    known.unblocked_by = Some("2.0.0".into());
-    let verdict = judged(&openshift("4.22"), &[known, operator("b", Some("4.9"))]);
+    known.remedy = Remedy::Upgrade("2.0.0".into());
+    let mut unread = operator("c", Some("4.22"));
+    unread.remedy = Remedy::Unread("catalog ours/mine cannot be read now".into());
+    // OLM has installed it: there is no spec.overrides.
+    let mut olm = operator("d.v1", Some("4.22"));
+    olm.remedy = Remedy::Subscription;
+    let operators = [known, operator("b", Some("4.9")), unread, olm];
+    let verdict = judged(&openshift("4.22"), &operators);
     assert_eq!(
         verdict.message,
         format!(
-            "{WILL_NOT}ns/a, ns/b\n\
+            "{WILL_NOT}ns/a, ns/b, ns/c, ns/d.v1\n\
              - ns/a: it runs on OpenShift 4.22 at most: upgrade it to 2.0.0, which runs on 4.23\n\
              - ns/b: it runs on OpenShift 4.9 at most: no version that runs on 4.23 is known; uninstall it, or say in \
-             spec.overrides that this does not count"
+             spec.overrides that this does not count\n\
+             - ns/c: it runs on OpenShift 4.22 at most: whether there is a version that runs on 4.23 is not known, as \
+             catalog ours/mine cannot be read now; see to that, or wait\n\
+             - ns/d.v1: it runs on OpenShift 4.22 at most: upgrade it with its Subscription, or uninstall it"
         )
     );
     for (cluster, blocks) in [
@@ -283,27 +292,43 @@ fn messages_are_bounded_and_the_list_tells_more() {
 }
 
 #[test]
-fn the_last_word_of_a_catalog_stays_while_it_is_away() {
-    let all = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-        let pairs = pairs.iter();
-        pairs
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect()
-    };
-    let before = all(&[
-        ("a", "4.12"),
-        ("b", "4.12"),
-        ("c", "4.12"),
-        ("gone", "4.12"),
-        ("e", "4.12"),
-    ]);
-    let seen = [
-        ("a", Seen::Says(Some("4.13".to_owned()))),
-        ("b", Seen::Away),
-        ("c", Seen::Absent),
-        ("d", Seen::Away),
-        ("e", Seen::Says(None)),
+fn what_is_listed_is_the_worst_and_all_is_counted() {
+    // Two thousand that say nothing come first in the alphabet.
+    let mut all: Vec<_> = (0..2000)
+        .map(|n| operator(&format!("a{n:04}"), None))
+        .collect();
+    let mut warned = operator("b", Some("9.9"));
+    warned.removed = vec!["it uses something".into(), "and something else".into()];
+    all.push(warned);
+    all.push(operator("z", Some("4.12")));
+    let verdict = judged(&openshift("4.12"), &all);
+    assert_eq!((verdict.concerns.len(), verdict.more), (1024, 2003 - 1024));
+    let last = verdict.concerns.last().unwrap();
+    assert_eq!(
+        (last.operator.as_str(), last.effect),
+        ("ns/z", Effect::Blocks)
+    );
+    assert!(verdict.concerns.is_sorted());
+    let counts = [
+        (Effect::Blocks, 1),
+        (Effect::Unknown, 2000),
+        (Effect::Warns, 2),
     ];
-    let after = remember(&before, seen.map(|(key, seen)| (key.to_owned(), seen)));
-    assert_eq!(after, all(&[("a", "4.13"), ("b", "4.12")]));
+    assert_eq!(verdict.counts, counts.into());
+    // In the message, what merely is not known comes last.
+    let lines: Vec<&str> = verdict.message.lines().collect();
+    assert!(
+        lines[1].starts_with("- ns/z: it runs on OpenShift 4.12"),
+        "{}",
+        lines[1]
+    );
+    assert!(lines[2].starts_with("- ns/b: Warning: "), "{}", lines[2]);
+    assert!(
+        lines[4].starts_with(
+            "- ns/a0000: it does not say whether it runs on OpenShift 4.13: ask its author"
+        ),
+        "{}",
+        lines[4]
+    );
+    assert_eq!(lines.last(), Some(&"and 1983 more"));
 }

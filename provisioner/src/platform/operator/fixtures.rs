@@ -87,6 +87,7 @@ pub(super) fn chosen(version: &str, after: Option<&str>) -> Chosen {
             version: Some(version.to_owned()),
             release: None,
         }),
+        named: None,
     }
 }
 

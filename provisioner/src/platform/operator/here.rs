@@ -4,7 +4,7 @@ use catalog::model::Release;
 use kube::ResourceExt as _;
 use manifests::{
     api::{
-        condition::{HEALTHY, INSTALLED},
+        condition::{HAS_VALID_BUNDLE, HEALTHY, INSTALLED, reason},
         instance::{BundleInstance, BundleInstanceStatus},
         labels,
         platform::ChosenBundle,
@@ -31,6 +31,9 @@ pub struct Chosen {
     /// What it was to upgrade: a bundle without a ClusterServiceVersion does not tell its own name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Predecessor>,
+    /// The image as the catalog names it, where another name was declared: the digest of what was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
 }
 
 /// What a bundle upgrades.
@@ -59,6 +62,23 @@ pub struct Here {
     pub is_healthy: bool,
     /// What the bundle says of the newest OpenShift that it runs on.
     pub maximum: Option<String>,
+    /// The package that all of this is about, as far as it is known.
+    pub package: Option<String>,
+    /// While nothing is known to be installed: how far what was chosen has come.
+    pub way: Way,
+}
+
+/// How far a first installation has come. Who knows nothing of it, as after a restore without statuses, may have it in the
+/// cluster all the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Way {
+    /// Nobody says anything of it.
+    #[default]
+    Unknown,
+    /// It is being fetched or installed.
+    UnderWay,
+    /// It could not be fetched, or not be installed.
+    Failed,
 }
 
 /// A bundle that is installed.
@@ -74,6 +94,19 @@ pub struct Bundle {
     pub catalog: Option<String>,
     /// The digest of the image it came in, as far as that is known.
     pub digest: Option<String>,
+    /// That image, by its digest, as far as it is known.
+    pub image: Option<String>,
+    /// Whether it says of itself what it is, as bundles with a ClusterServiceVersion do.
+    pub has_name: bool,
+}
+
+// === impl Chosen ===
+
+impl Chosen {
+    /// The image, as the catalog names it.
+    pub fn named(&self) -> &str {
+        self.named.as_deref().unwrap_or(&self.bundle.image)
+    }
 }
 
 /// What a BundleInstance was declared for.
@@ -82,9 +115,23 @@ pub fn chosen(instance: &BundleInstance) -> Option<Chosen> {
     serde_json::from_str(text).ok()
 }
 
+/// The package that a BundleInstance is of: what was chosen, or else what the bundle says of itself.
+pub fn package(instance: &BundleInstance) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Memo {
+        package: Option<String>,
+    }
+    let text = instance.annotations().get(labels::CHOSEN_BUNDLE);
+    let memo = text.and_then(|it| serde_json::from_str::<Memo>(it).ok()?.package);
+    memo.filter(|it| !it.is_empty())
+        .or_else(|| instance.status.as_ref()?.facts.package.clone())
+}
+
 /// Reads a BundleInstance.
 pub fn of(instance: &BundleInstance) -> Here {
     let chosen = chosen(instance);
+    let status = instance.status.as_ref();
+    let package = package(instance);
     let is = |status: &BundleInstanceStatus, type_: &str| {
         let mut conditions = status.conditions.iter();
         conditions.any(|it| it.type_ == type_ && it.status == "True")
@@ -92,20 +139,60 @@ pub fn of(instance: &BundleInstance) -> Here {
     let Some(status) = instance.status.as_ref().filter(|it| is(it, INSTALLED)) else {
         return Here {
             chosen,
+            package,
+            way: status.map(way).unwrap_or_default(),
             ..Here::default()
         };
     };
-    let is_chosen_installed = chosen
-        .as_ref()
-        .is_some_and(|chosen| is_installed(&chosen.bundle, instance, status));
+    let is_chosen_installed = is_chosen_installed(chosen.as_ref(), instance, status);
     Here {
-        installed: installed(chosen.as_ref(), is_chosen_installed, status),
+        installed: bundle(chosen.as_ref(), is_chosen_installed, status),
         is_chosen_installed,
         // Right after an upgrade it is the health of what was there before.
         is_healthy: is(status, HEALTHY) && status.previous_bundle_name.is_none(),
         maximum: status.facts.max_open_shift_version.clone(),
         chosen,
+        package,
+        way: Way::Unknown,
     }
+}
+
+fn way(status: &BundleInstanceStatus) -> Way {
+    let is_not = |type_: &str, why: Option<&str>| {
+        let mut conditions = status.conditions.iter();
+        conditions.any(|it| {
+            it.type_ == type_ && it.status == "False" && why.is_none_or(|why| it.reason == why)
+        })
+    };
+    // What stands in the inventory is in the cluster, whatever the conditions say.
+    if status.installed_bundle_name.is_some() {
+        Way::Unknown
+    } else if is_not(HAS_VALID_BUNDLE, Some(reason::UNPACK_FAILED))
+        || is_not(INSTALLED, Some(reason::INSTALL_FAILED))
+    {
+        Way::Failed
+    } else if is_not(HAS_VALID_BUNDLE, None) || is_not(INSTALLED, None) {
+        Way::UnderWay
+    } else {
+        Way::Unknown
+    }
+}
+
+/// The bundle that is installed, whatever has become of what was to come after it.
+pub fn installed(instance: &BundleInstance) -> Option<Bundle> {
+    let chosen = chosen(instance);
+    let status = instance.status.as_ref()?;
+    status.installed_bundle_name.as_ref()?;
+    let is_chosen_installed = is_chosen_installed(chosen.as_ref(), instance, status);
+    bundle(chosen.as_ref(), is_chosen_installed, status)
+}
+
+fn is_chosen_installed(
+    chosen: Option<&Chosen>,
+    instance: &BundleInstance,
+    status: &BundleInstanceStatus,
+) -> bool {
+    chosen.is_some_and(|chosen| is_installed(&chosen.bundle, instance, status))
 }
 
 /// Whether what was chosen is what is installed.
@@ -126,7 +213,7 @@ fn is_installed(
     *name == chosen.name
 }
 
-fn installed(
+fn bundle(
     chosen: Option<&Chosen>,
     is_chosen_installed: bool,
     status: &BundleInstanceStatus,
@@ -141,10 +228,12 @@ fn installed(
         }
         (chosen, Some(name)) => {
             let before = chosen.and_then(|it| it.after.as_ref());
-            let release = before
-                .filter(|it| it.name == *name)
-                .and_then(|it| it.release.as_ref());
-            (name, facts.version.as_ref(), release)
+            let before = before.filter(|it| it.name == *name);
+            let release = before.and_then(|it| it.release.as_ref());
+            let known = || before.and_then(|it| it.version.as_ref());
+            let version = facts.version.as_ref();
+            let version = version.filter(|it| version::strict(it).is_ok());
+            (name, version.or_else(known), release)
         }
         (Some(chosen), None) => {
             let before = chosen.after.as_ref()?;
@@ -159,7 +248,18 @@ fn installed(
         release: release.and_then(|it| Release::parse_release(it).ok()),
         catalog,
         digest,
+        image: image_of(status),
+        has_name: facts.cluster_service_version.is_some(),
     })
+}
+
+/// What is installed, as it was fetched.
+fn image_of(status: &BundleInstanceStatus) -> Option<String> {
+    let image = status.resolved_source.as_ref()?.image.as_ref()?;
+    image
+        .reference
+        .contains('@')
+        .then(|| image.reference.clone())
 }
 
 #[cfg(test)]

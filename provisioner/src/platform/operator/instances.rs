@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, Client, Resource as _, ResourceExt as _,
     core::{ObjectMeta, PartialObjectMeta},
     runtime::{
         WatchStreamExt as _,
@@ -17,7 +17,7 @@ use manifests::api::{instance::BundleInstance, labels, platform::PlatformOperato
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 
-use super::{declare, plan::There};
+use super::{declare, here, plan::There};
 use crate::watches::Pauses;
 
 type Metadata = PartialObjectMeta<BundleInstance>;
@@ -34,6 +34,7 @@ pub(super) enum Named {
     Nothing,
     Ours(Arc<BundleInstance>),
     Others { is_leaving: bool },
+    Former,
 }
 
 /// Knows nothing yet; what is returned beside it follows them, and tells the names of those that change.
@@ -94,9 +95,11 @@ impl Instances {
         self.labelled.state()
     }
 
-    /// Whether an operator of this name has one.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.labelled.get(&ObjectRef::new(name)).is_some()
+    /// The package of an operator's, if it has one.
+    pub(super) fn package(&self, operator: &PlatformOperator) -> Option<String> {
+        let instance = self.labelled.get(&ObjectRef::new(&operator.name_any()))?;
+        let package = here::package(&instance);
+        Some(package.unwrap_or_else(|| operator.spec.package.name.clone()))
     }
 
     /// The one of this operator's name.
@@ -107,12 +110,14 @@ impl Instances {
             return Ok(if is_of(metadata, operator) {
                 Named::Ours(instance)
             } else {
-                others(metadata)
+                others(metadata, operator)
             });
         }
         match self.others.get(&ObjectRef::new(&name)) {
             None => Ok(Named::Nothing),
-            Some(other) if !is_of(&other.metadata, operator) => Ok(others(&other.metadata)),
+            Some(other) if !is_of(&other.metadata, operator) => {
+                Ok(others(&other.metadata, operator))
+            }
             // Somebody has taken the label off; it is looked at, and labelled again.
             Some(_) => {
                 let api = Api::<BundleInstance>::all(self.client.clone());
@@ -126,9 +131,17 @@ impl Instances {
     }
 }
 
-fn others(metadata: &ObjectMeta) -> Named {
-    Named::Others {
-        is_leaving: metadata.deletion_timestamp.is_some(),
+fn others(metadata: &ObjectMeta, operator: &PlatformOperator) -> Named {
+    let is_leaving = metadata.deletion_timestamp.is_some();
+    let name = operator.name_any();
+    let kind = PlatformOperator::kind(&());
+    let mut owners = metadata.owner_references.iter().flatten();
+    let is_former =
+        owners.any(|it| it.controller == Some(true) && it.kind == kind && it.name == name);
+    if is_former && !is_leaving {
+        Named::Former
+    } else {
+        Named::Others { is_leaving }
     }
 }
 
@@ -149,6 +162,7 @@ impl Named {
             Self::Others { is_leaving } => There::Others {
                 is_leaving: *is_leaving,
             },
+            Self::Former => There::Former,
         }
     }
 }

@@ -8,6 +8,8 @@
 //! | a bundle, healthy | the next one | it is approved, or waits and says for what; patches go on meanwhile |
 //! | a bundle, not healthy or not complete | the next one | it waits |
 //! | a bundle | nothing, or cannot be asked | it stays |
+//! | a bundle of another package | anything | it stays, and it is said why |
+//! | a bundle, and an upgrade on its way | that one no more | the bundle stays |
 
 mod chooser;
 
@@ -17,8 +19,9 @@ use manifests::{
     api::{
         Class,
         instance::BundleInstance,
-        platform::{Kept, NewRights, NextBundle, PlatformOperator, reason},
+        platform::{CatalogRef, Kept, NewRights, NextBundle, PlatformOperator, reason},
     },
+    object::shortened,
     openshift::Release,
     version::Version,
 };
@@ -59,6 +62,8 @@ pub enum There<'a> {
         /// Whether it is being deleted.
         is_leaving: bool,
     },
+    /// It was made for a PlatformOperator of the same name that is gone, and goes as soon as that is noticed.
+    Former,
 }
 
 /// The releases of a cluster.
@@ -73,10 +78,12 @@ pub struct Bounds {
 /// What a bundle gains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gains {
-    /// The image of the bundle.
+    /// The image of the bundle, as the catalog names it.
     pub image: String,
-    /// The rights; nothing if they are none.
-    pub rights: Option<NewRights>,
+    /// The same by its digest, if it was found.
+    pub looked_at: String,
+    /// The rights, nothing if they are none; or why they are not known.
+    pub rights: Result<Option<NewRights>, String>,
 }
 
 /// What is to be done.
@@ -124,7 +131,7 @@ impl<'a> There<'a> {
     pub fn ours(self) -> Option<&'a BundleInstance> {
         match self {
             Self::Ours(instance) => Some(instance),
-            Self::Nothing | Self::Others { .. } => None,
+            Self::Nothing | Self::Others { .. } | Self::Former => None,
         }
     }
 }
@@ -154,6 +161,23 @@ impl Plan {
     }
 }
 
+/// The catalog that is to be asked: of `spec.catalog` without a namespace the one that was chosen from before, as long as that
+/// has the name.
+pub fn asked_catalog(
+    operator: &PlatformOperator,
+    instance: Option<&BundleInstance>,
+) -> Option<CatalogRef> {
+    let mut wanted = operator.spec.catalog.clone()?;
+    if wanted.namespace.is_none()
+        && let Some(chosen) = instance.and_then(here::chosen)
+        && let Some((namespace, name)) = chosen.bundle.catalog.split_once('/')
+        && name == wanted.name
+    {
+        wanted.namespace = Some(namespace.to_owned());
+    }
+    Some(wanted)
+}
+
 /// Decides.
 pub fn plan(input: &Input<'_>) -> Plan {
     let operator = input.operator;
@@ -171,15 +195,31 @@ pub fn plan(input: &Input<'_>) -> Plan {
             );
             return Plan::refuse(reason::INSTALL_FAILED, message);
         }
+        There::Former => {
+            let message = format!(
+                "BundleInstance {name} belongs to a PlatformOperator of the same name that is gone; it is waited for until it \
+                 is removed"
+            );
+            return Plan::refuse(reason::INSTALL_PENDING, message);
+        }
         There::Ours(instance) if instance.metadata.deletion_timestamp.is_some() => {
             return Plan::only(Act::Leave);
         }
         There::Ours(instance) => Some(instance),
     };
+    let here = ours.map(here::of).unwrap_or_default();
+    let package = &operator.spec.package.name;
+    if let Some(other) = here.package.as_ref().filter(|it| *it != package) {
+        let other = shortened(other, 80);
+        let message = format!(
+            "BundleInstance {name} is of package {other}, and another package is no upgrade of it: set spec.package.name to \
+             {other} again, and create another PlatformOperator for {package}"
+        );
+        return Plan::refuse(reason::SOURCE_FAILED, message);
+    }
     if let Some(conflict) = &input.conflict {
         return Plan::refuse(reason::SOURCE_FAILED, conflict.to_string());
     }
-    let here = ours.map(here::of).unwrap_or_default();
     let openshift = match input.openshift {
         Ok(openshift) => openshift,
         Err(why) => {

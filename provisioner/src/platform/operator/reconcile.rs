@@ -1,6 +1,6 @@
 //! One look at a PlatformOperator: fetch, decide, do, report.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
@@ -8,11 +8,14 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::{controller::Action, events::EventType},
 };
-use manifests::api::{
-    condition::INSTALLED,
-    instance::BundleInstance,
-    labels,
-    platform::{PlatformOperator, PlatformOperatorStatus, reason},
+use manifests::{
+    api::{
+        condition::INSTALLED,
+        instance::BundleInstance,
+        labels,
+        platform::{PlatformOperator, PlatformOperatorStatus, reason},
+    },
+    openshift,
 };
 use serde_json::json;
 use tracing::{Instrument as _, info, info_span, warn};
@@ -21,15 +24,17 @@ use super::{
     Shared,
     declare::{self, MANAGER},
     here,
-    plan::{Act, Bounds, Gains, Input, Plan, plan},
+    plan::{self, Act, Bounds, Gains, Input, Plan},
     rights,
     status::{self, Found},
 };
 use crate::{
+    catalogs::maxima::Maxima,
     metrics::Controller,
     platform::{
         conflict,
         gate::{self, Cluster, Operator},
+        upgrade,
     },
     watches::spread,
 };
@@ -65,7 +70,7 @@ pub(super) async fn reconcile(
     look(&operator, &shared).instrument(span).await
 }
 
-/// After an error of the reconcile itself: soon, but not at once.
+/// After an error of the reconcile itself: soon, and then ever more slowly.
 #[expect(clippy::needless_pass_by_value)] // kube's signature
 pub(super) fn failed(
     operator: Arc<PlatformOperator>,
@@ -82,7 +87,7 @@ pub(super) fn failed(
         Controller::Platform,
         manifests::api::condition::reason::RECONCILE_FAILED,
     );
-    Action::requeue(Duration::from_secs(2))
+    Action::requeue(shared.again(&operator))
 }
 
 async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Error> {
@@ -97,20 +102,20 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
     let all = shared.operators.state();
     let managed = shared.olm.managed();
     let unknown = shared.olm.unknown();
-    let has_instance = |name: &str| shared.instances.has(name);
+    let held = |it: &PlatformOperator| shared.instances.package(it);
     let all = all.iter().map(AsRef::as_ref);
-    let conflict = conflict::of(operator, all, has_instance, &managed);
+    let conflict = conflict::of(operator, all, held, &managed);
     let facts = facts(shared).await;
-    let offers = ctx
-        .catalogs
-        .offers(&operator.spec.package.name, operator.spec.catalog.as_ref());
+    let only = plan::asked_catalog(operator, ours);
+    let package = &operator.spec.package.name;
+    let offers = ctx.catalogs.offers(package, only.as_ref());
     let offered = offers.list();
     let are_listed = ctx.catalogs.are_listed();
     let mut gains: Vec<Gains> = Vec::new();
-    let mut failure = None;
+    let mut unseen = None;
     // The rights of a new minor version, and of a patch that goes on meanwhile.
     let plan = loop {
-        let plan = plan(&Input {
+        let plan = plan::plan(&Input {
             operator,
             conflict: conflict.clone(),
             there: named.there(),
@@ -123,21 +128,28 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
         let (Act::Look { image, class }, Some(instance)) = (&plan.act, ours) else {
             break plan;
         };
-        match Box::pin(rights::gains(shared, instance, image, *class)).await {
-            Ok(rights) => gains.push(Gains {
-                image: image.clone(),
-                rights,
-            }),
-            Err(error) => {
-                let error = unpacker::job::chain(&error);
-                failure = Some(format!("the rights of {image} are not known: {error}"));
-                break plan;
+        let looked = Box::pin(rights::gains(shared, operator, instance, image, *class)).await;
+        let (looked_at, rights) = match looked {
+            Ok(looked) => (looked.image, Ok(looked.rights)),
+            // Whoever cannot be looked at waits; what does not wait for it goes on.
+            Err(unknown) => {
+                let text = format!("the rights of {image} are not known: {}", unknown.why);
+                unseen = Some((text, unknown.wait));
+                (image.clone(), Err(unknown.why))
             }
-        }
+        };
+        gains.push(Gains {
+            image: image.clone(),
+            looked_at,
+            rights,
+        });
     };
     let applied = act(operator, shared, ours, &plan).await;
-    let failure = failure.or(applied.err());
-    let verdict = ours.and_then(|it| verdict(shared, &facts, it));
+    // While something else fails, too, that decides.
+    let wait = applied.is_ok().then_some(unseen.as_ref()).flatten();
+    let wait = wait.and_then(|(_, wait)| *wait);
+    let failure = unseen.map(|(text, _)| text).or(applied.err());
+    let verdict = ours.and_then(|it| verdict(shared, &facts, operator, it));
     let states: Vec<_> = offers.states().collect();
     let found = Found {
         plan: &plan,
@@ -146,12 +158,16 @@ async fn look(operator: &PlatformOperator, shared: &Shared) -> Result<Action, Er
         catalogs: are_listed.then_some(states.as_slice()),
         verdict: verdict.as_ref(),
     };
-    let status = status::of(operator, &found, (ctx.now)());
+    let mut status = status::of(operator, &found, (ctx.now)());
+    shared.recall(&operator.name_any(), &mut status);
     report(operator, shared, &plan, &status).await?;
-    Ok(match failure {
-        Some(_) => Action::requeue(Duration::from_secs(10)),
-        None => Action::requeue(spread(ctx.settings.resync)),
-    })
+    if failure.is_some() {
+        return Ok(Action::requeue(
+            wait.unwrap_or_else(|| shared.again(operator)),
+        ));
+    }
+    shared.failures.forget(&operator.uid().unwrap_or_default());
+    Ok(Action::requeue(spread(ctx.settings.resync)))
 }
 
 fn failed_to(what: &'static str, operator: &PlatformOperator) -> impl FnOnce(kube::Error) -> Error {
@@ -167,25 +183,30 @@ async fn facts(shared: &Shared) -> Facts {
     let versions = &shared.ctx.versions;
     let kubernetes = versions.kubernetes_release().await;
     let kubernetes = kubernetes.map_err(|error| unpacker::job::chain(&error));
-    let (openshift, cluster) = match versions.openshift().await {
+    let (bounds, cluster) = match versions.openshift().await {
         Err(error) => {
             let why = error.to_string();
             (Err(why.clone()), Cluster::OpenShift(Err(why)))
         }
         Ok(None) => (Ok(None), Cluster::Kubernetes),
-        Ok(Some(cluster)) => match (cluster.completed(), cluster.highest()) {
-            (Ok(completed), Some(highest)) => (
-                Ok(Some(Bounds { completed, highest })),
-                Cluster::OpenShift(Ok(completed)),
-            ),
-            (completed, _) => {
-                let why = completed.err().unwrap_or("it names no version").to_owned();
-                (Err(why.clone()), Cluster::OpenShift(Err(why)))
-            }
-        },
+        Ok(Some(cluster)) => {
+            let completed = cluster.completed().map_err(str::to_owned);
+            let bounds = match (&completed, cluster.highest()) {
+                (Ok(completed), Some(highest)) => Ok(Some(Bounds {
+                    completed: *completed,
+                    highest,
+                })),
+                (Err(why), _) => Err(why.clone()),
+                (Ok(_), None) => Err("it names no version".to_owned()),
+            };
+            // The gate is about the release that the payload is of.
+            let gate = versions.release().map(openshift::Cluster::of_release);
+            let gate = gate.map(|it| it.completed().map_err(str::to_owned));
+            (bounds, Cluster::OpenShift(gate.unwrap_or(completed)))
+        }
     };
     Facts {
-        openshift,
+        openshift: bounds,
         kubernetes,
         cluster,
     }
@@ -200,9 +221,7 @@ async fn act(
 ) -> Result<(), String> {
     let chosen = match &plan.act {
         Act::Have(chosen) => Some(chosen.as_ref().clone()),
-        // Nobody could look at the rights of what comes next, and so it stays as it is.
-        Act::Look { .. } => instance.and_then(|it| here::of(it).chosen),
-        Act::Refuse { .. } | Act::Leave => None,
+        Act::Look { .. } | Act::Refuse { .. } | Act::Leave => None,
     };
     let Some(chosen) = chosen else {
         return Ok(());
@@ -247,16 +266,26 @@ async fn act(
 }
 
 /// What the installed bundle means for an upgrade of the cluster.
-fn verdict(shared: &Shared, facts: &Facts, instance: &BundleInstance) -> Option<gate::Verdict> {
-    let mut maxima = std::collections::BTreeMap::new();
+fn verdict(
+    shared: &Shared,
+    facts: &Facts,
+    operator: &PlatformOperator,
+    instance: &BundleInstance,
+) -> Option<gate::Verdict> {
+    let catalogs = &shared.ctx.catalogs;
+    let mut maxima = Maxima::new();
     if let Some(it) = gate::identity(instance)
-        && let catalogs = &shared.ctx.catalogs
-        && let Some(listed) = catalogs.maximum(&it.package, &it.bundle, &it.digest)
-        && !listed.is_empty()
+        && let Some(said) = catalogs.maximum(&it.package, &it.bundle, &it.digest)
     {
-        maxima.insert(it.key(), listed.join(" and "));
+        maxima.insert(it.key(), said);
     }
-    let of = Operator::of_instance(instance, &maxima)?;
+    let mut of = Operator::of_instance(instance, &maxima)?;
+    if let Cluster::OpenShift(Ok(release)) = &facts.cluster
+        && of.blocks(*release)
+    {
+        let running = (*release, facts.kubernetes.as_ref().ok());
+        of.remedy = upgrade::remedy(instance, Some(operator), catalogs, running);
+    }
     Some(gate::judge(&facts.cluster, [&of], &[]))
 }
 

@@ -1,32 +1,34 @@
 //! The rights that a bundle gains over what is installed: its image is fetched and converted before anything is declared.
 
-use std::sync::Arc;
+mod answers;
+
+use std::{sync::Arc, time::Instant};
 
 use convert::{Class as Format, Options, rights};
-use kube::Api;
+use kube::{Api, ResourceExt};
 use manifests::{
-    api::{Class, bundle::Bundle, instance::BundleInstance, platform::NewRights},
+    api::{Class, bundle::Bundle, instance::BundleInstance, platform::PlatformOperator},
     content::Content,
     image::{self, Reference},
     object::Object,
 };
 use tokio::task::spawn_blocking;
-use unpacker::{Progress, Source, source::Image, store};
+use unpacker::{Progress, Source, job::chain, source::Image, store};
 
+use self::answers::Question;
+pub(super) use self::answers::{Answers, Looked, Unknown};
 use super::Shared;
-use crate::{bundle, platform::approval};
+use crate::{bundle, context::Context, platform::approval};
 
 /// Why they are not known.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
+enum Error {
     #[error("it is no image: {0}")]
     Reference(#[from] image::Error),
     #[error(transparent)]
     Unpack(#[from] unpacker::Error),
     #[error(transparent)]
     Store(#[from] store::Error),
-    #[error(transparent)]
-    Kube(#[from] kube::Error),
     #[error(transparent)]
     Load(#[from] bundle::LoadError),
     #[error("the bundle cannot be installed: {0}")]
@@ -35,26 +37,59 @@ pub(super) enum Error {
     Cancelled,
 }
 
-/// What a bundle may do that the installed one may not. It is read as what it is to be installed as, whatever else it
-/// looks like.
+/// What a bundle may do that the installed one may not, and the image by its digest that this was found in. It is read as
+/// what it is to be installed as, whatever else it looks like.
 pub(super) async fn gains(
     shared: &Shared,
+    operator: &PlatformOperator,
     instance: &BundleInstance,
     image: &str,
     class: Class,
-) -> Result<Option<NewRights>, Error> {
+) -> Result<Looked, Unknown> {
     let ctx = &shared.ctx;
+    let unknown = |error: kube::Error| Unknown {
+        why: chain(&error),
+        wait: None,
+    };
     let status = instance.status.as_ref();
+    let installed = match status.and_then(|it| it.installed_bundle_name.as_ref()) {
+        Some(name) => {
+            let bundles = Api::<Bundle>::all(ctx.client.clone());
+            bundles.get_opt(name).await.map_err(unknown)?
+        }
+        None => None,
+    };
+    let question = Question {
+        image: image.to_owned(),
+        class,
+        installed: installed.as_ref().and_then(ResourceExt::uid),
+        namespace: status.and_then(|it| it.install_namespace.clone()),
+        kubernetes: ctx.versions.kubernetes().await.map_err(unknown)?,
+    };
+    let uid = operator.uid().unwrap_or_default();
+    let of = (uid.as_str(), operator.metadata.generation);
+    if let Some(known) = shared.answers.recall(of, &question, Instant::now()) {
+        return known;
+    }
+    // A download is a large future, and mostly there is none.
+    let answer = Box::pin(look(ctx, &question, installed.as_ref())).await;
+    let answer = answer.map_err(|error| chain(&error));
+    shared.answers.keep(of, question, answer, Instant::now())
+}
+
+async fn look(
+    ctx: &Context,
+    question: &Question,
+    installed: Option<&Bundle>,
+) -> Result<Looked, Error> {
     let options = Options {
-        install_namespace: status.and_then(|it| it.install_namespace.clone()),
-        kube_version: ctx.versions.kubernetes().await?,
+        install_namespace: question.namespace.clone(),
+        kube_version: question.kubernetes,
         ..Options::default()
     };
     let mut before = Vec::new();
-    if let Some(name) = status.and_then(|it| it.installed_bundle_name.as_ref())
-        && let Some(installed) = Api::<Bundle>::all(ctx.client.clone()).get_opt(name).await?
-    {
-        let content = bundle::load(ctx, &installed).await?;
+    if let Some(installed) = installed {
+        let content = bundle::load(ctx, installed).await?;
         let class = Class::parse(&installed.spec.provisioner_class_name);
         // What cannot be converted any more has no rights to build on: all of the next one are new.
         before = match objects(content, class, options.clone()).await {
@@ -62,7 +97,7 @@ pub(super) async fn gains(
             objects => objects?,
         };
     }
-    let reference: Reference = image.parse()?;
+    let reference: Reference = question.image.parse()?;
     let source = Source::Image(Image {
         reference,
         platform: None,
@@ -74,10 +109,17 @@ pub(super) async fn gains(
     let (store, limits) = (Arc::clone(&ctx.store), unpack.limits);
     let content = spawn_blocking(move || store.get(&pinned.digest, &limits));
     let content = content.await.map_err(|_| Error::Cancelled)??;
-    let after = objects(content, Some(class), options).await?;
+    let after = objects(content, Some(question.class), options).await?;
     let gained = spawn_blocking(move || rights::gained(&before, &after));
     let gained = gained.await.map_err(|_| Error::Cancelled)?;
-    Ok(gained.as_ref().map(approval::listed))
+    let looked_at = match pinned.resolved {
+        Source::Image(found) => found.reference.to_string(),
+        _ => question.image.clone(),
+    };
+    Ok(Looked {
+        rights: gained.as_ref().map(approval::listed),
+        image: looked_at,
+    })
 }
 
 /// What a bundle consists of.

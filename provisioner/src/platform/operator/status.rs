@@ -62,15 +62,8 @@ pub fn of(
         status.package_minor = Some(keep.package.to_string());
     }
     if let Act::Have(chosen) = &found.plan.act {
-        let mut bundle = told(&chosen.bundle);
-        // Of what stays, why it was chosen is known from before.
-        if bundle.why.is_empty()
-            && let Some(known) = before.chosen_bundle.as_ref()
-            && (&known.name, &known.image) == (&bundle.name, &bundle.image)
-        {
-            bundle.why.clone_from(&known.why);
-        }
-        status.chosen_bundle = Some(bundle);
+        status.chosen_bundle = Some(told(&chosen.bundle));
+        recall(&mut status, &before);
     }
     if found
         .instance
@@ -91,6 +84,17 @@ pub fn of(
     catalogs_condition(&mut conditions, found);
     upgradeable_condition(&mut conditions, found);
     status
+}
+
+/// Of what stays, why it was chosen is known from before: from what a cache has, or from what was written a moment ago.
+pub fn recall(status: &mut PlatformOperatorStatus, before: &PlatformOperatorStatus) {
+    if let Some(bundle) = &mut status.chosen_bundle
+        && bundle.why.is_empty()
+        && let Some(known) = &before.chosen_bundle
+        && (&known.name, &known.image) == (&bundle.name, &bundle.image)
+    {
+        bundle.why.clone_from(&known.why);
+    }
 }
 
 /// A bundle as far as a status can tell it: names are as long as strangers like.

@@ -66,20 +66,18 @@ struct Key {
 }
 
 impl State {
-    /// What an instance uses, as far as it is known; and whether that is the latest.
-    pub(super) fn of(&mut self, instance: &BundleInstance) -> (Arc<[String]>, bool) {
+    /// What an instance uses, if it was looked at already; and whether that is the latest.
+    pub(super) fn of(&mut self, instance: &BundleInstance) -> (Option<Arc<[String]>>, bool) {
         let name = instance.name_any();
         let Some(key) = key(instance, self.span) else {
             self.known.remove(&name);
-            return (Arc::default(), true);
+            return (Some(Arc::default()), true);
         };
         let known = self
             .known
             .get(&name)
             .filter(|known| known.key.uid == key.uid);
-        let told = known
-            .map(|known| Arc::clone(&known.told))
-            .unwrap_or_default();
+        let told = known.map(|known| Arc::clone(&known.told));
         let is_known = self.span.is_some() && known.is_some_and(|known| known.key == key);
         if !is_known {
             self.ask(name);
@@ -128,7 +126,8 @@ impl State {
                 told: Arc::clone(&told),
             },
         );
-        before.map(|before| before.told).unwrap_or_default() != told
+        // That there is nothing is news, too: whoever asked has kept what was written down.
+        before.is_none_or(|before| before.told != told)
     }
 
     /// Requests were counted. Tells whether there is something else to be said.

@@ -8,7 +8,7 @@ use convert::removal::{
     Search,
     calls::{Calls, RequestCount},
 };
-use manifests::{object::Identity, openshift::Release, version::KubeVersion};
+use manifests::{api::labels, object::Identity, openshift::Release, version::KubeVersion};
 use serde_json::json;
 
 use super::{
@@ -69,8 +69,8 @@ fn looked_at(state: &mut State) -> Option<String> {
 fn an_instance_is_looked_at_once_for_what_is_applied_and_the_cluster() {
     let mut state = State::default();
     let tide = instance("tide", "1", "sha256:a");
-    let (told, is_known) = state.of(&tide);
-    assert!(told.is_empty() && !is_known);
+    // Nothing is known, which is not the same as nothing being used.
+    assert_eq!(state.of(&tide), (None, false));
     // The version is not known yet.
     assert_eq!(looked_at(&mut state), None);
     assert!(!state.runs(span(24).from));
@@ -80,6 +80,7 @@ fn an_instance_is_looked_at_once_for_what_is_applied_and_the_cluster() {
     assert!(state.learn(&tide, span(24), budgets(1)));
     let (told, is_known) = state.of(&tide);
     assert!(is_known);
+    let told = told.unwrap();
     assert_eq!(told.len(), 1);
     assert!(told[0].starts_with(
         "PodDisruptionBudget tide/budget-0000 is in policy/v1beta1, which Kubernetes 1.25"
@@ -89,7 +90,7 @@ fn an_instance_is_looked_at_once_for_what_is_applied_and_the_cluster() {
     // Other content: the last word stays until there is another one.
     let other = instance("tide", "1", "sha256:b");
     let (stays, is_known) = state.of(&other);
-    assert_eq!((stays.len(), is_known), (1, false));
+    assert_eq!((stays.unwrap().len(), is_known), (1, false));
     assert_eq!(looked_at(&mut state).as_deref(), Some("tide"));
     assert!(state.learn(&other, span(24), budgets(0)));
     assert!(!state.learn(&other, span(24), budgets(0)));
@@ -102,11 +103,11 @@ fn an_instance_is_looked_at_once_for_what_is_applied_and_the_cluster() {
 
     // Another one of the same name; and one that has nothing yet.
     assert!(state.learn(&other, span(25), budgets(1)));
-    assert!(state.of(&instance("tide", "2", "sha256:b")).0.is_empty());
+    assert_eq!(state.of(&instance("tide", "2", "sha256:b")).0, None);
     let mut waiting = BundleInstance::clone(&tide);
     waiting.status.as_mut().unwrap().installed_bundle_name = None;
     let (told, is_known) = state.of(&Arc::new(waiting));
-    assert!(told.is_empty() && is_known);
+    assert!(told.unwrap().is_empty() && is_known);
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn what_accounts_called_is_told_as_soon_as_it_is_counted() {
     assert!(!state.counted(counted("other:operator", "1.25")));
     assert!(!state.counted(counted("tide:operator", "1.26")));
     assert!(state.counted(counted("tide:operator", "1.25")));
-    let told = state.of(&tide).0;
+    let told = state.of(&tide).0.unwrap();
     assert_eq!(
         told.as_ref(),
         [
@@ -154,7 +155,7 @@ fn what_accounts_called_is_told_as_soon_as_it_is_counted() {
     );
     assert!(!state.counted(counted("tide:operator", "1.25")));
     assert!(state.counted(Calls::default()));
-    assert!(state.of(&tide).0.is_empty());
+    assert!(state.of(&tide).0.unwrap().is_empty());
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn what_is_told_is_bounded() {
     state.runs(span(24).from);
     let tide = instance("tide", "1", "x");
     state.learn(&tide, span(24), budgets(2000));
-    let told = state.of(&tide).0;
+    let told = state.of(&tide).0.unwrap();
     assert_eq!(told.len(), 66);
     assert_eq!(
         told[64],
@@ -186,6 +187,14 @@ fn what_is_told_is_bounded() {
         .collect();
     let accounts = look::accounts(many.iter());
     assert_eq!((accounts.len(), accounts[0].as_str()), (256, "tide:a0"));
+}
+
+fn offer(answer: Answer<'_>) -> Offer<'_> {
+    Offer {
+        catalog: "ours/mine",
+        priority: 0,
+        answer,
+    }
 }
 
 #[test]
@@ -221,19 +230,59 @@ fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
             .collect(),
         deprecation: None,
     };
-    let offers = [Offer {
-        catalog: "c",
-        priority: 0,
-        answer: Answer::Package(&package),
-    }];
-    let running = (Release::new(4, 20), None);
-    let found = |instance: &BundleInstance, release| {
-        unblocked_by(instance, Following::default(), &offers, running, release)
+    let found = |instance: &BundleInstance, answer: Answer<'_>, release: u64| {
+        way_on(
+            instance,
+            None,
+            &[offer(answer)],
+            (Release::new(4, release), None),
+        )
     };
+    let whole = Answer::Package(&package);
+    let upgrade = Remedy::Upgrade("1.1.0".to_owned());
     let tide = instance("tide", "1", "x");
-    assert_eq!(found(&tide, Release::new(4, 21)).as_deref(), Some("1.1.0"));
-    assert_eq!(found(&tide, Release::new(4, 22)), None);
+    assert_eq!(found(&tide, whole, 20), upgrade);
+    assert_eq!(found(&tide, whole, 21), Remedy::None);
+    assert_eq!(found(&tide, Answer::Absent, 20), Remedy::None);
+    let unread = Remedy::Unread("catalog ours/mine cannot be read now".to_owned());
+    assert_eq!(found(&tide, Answer::Pending, 20), unread);
+    assert_eq!(found(&tide, Answer::Unknown("away"), 20), unread);
     let mut nameless = BundleInstance::clone(&tide);
-    nameless.status.as_mut().unwrap().facts.package = None;
-    assert_eq!(found(&nameless, Release::new(4, 21)), None);
+    let facts = &mut nameless.status.as_mut().unwrap().facts;
+    (facts.package, facts.cluster_service_version) = (None, None);
+    assert_eq!(found(&nameless, whole, 20), Remedy::None);
+
+    // Plain manifests do not tell their name; what they were chosen for does.
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let memo = json!({
+        "package": "tide", "name": "tide.v1.0.0", "version": "1.0.0", "channel": "stable", "catalog": "ours/mine",
+        "image": format!("quay.io/tide@{digest}"), "mediaType": "plain+v0",
+    });
+    let memo = (labels::CHOSEN_BUNDLE.to_owned(), memo.to_string());
+    nameless.metadata.annotations = Some([memo].into());
+    let source = json!({"type": "image", "image": {"ref": format!("quay.io/tide@{digest}")}});
+    nameless.status.as_mut().unwrap().resolved_source = serde_json::from_value(source).unwrap();
+    assert_eq!(found(&nameless, whole, 20), upgrade);
+    assert_eq!(found(&nameless, Answer::Unknown("away"), 20), unread);
+    // It is from this catalog, so that another one is not followed.
+    let others = [
+        offer(Answer::Pending),
+        Offer {
+            catalog: "ours/other",
+            ..offer(whole)
+        },
+    ];
+    let running = (Release::new(4, 20), None);
+    assert_eq!(way_on(&nameless, None, &others, running), unread);
+}
+
+#[test]
+fn a_catalog_that_was_not_listed_yet_may_have_one() {
+    let catalogs = Catalogs::default();
+    let running = (Release::new(4, 20), None);
+    let found = remedy(&instance("tide", "1", "x"), None, &catalogs, running);
+    assert_eq!(
+        found,
+        Remedy::Unread("which catalogs there are is not known yet".to_owned())
+    );
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What was written when everything was well.
-fn calm(gate: &Verdict) -> ClusterOperatorStatus {
+pub(super) fn calm(gate: &Verdict) -> ClusterOperatorStatus {
     written(None, &input(&[good("old")], gate, 0))
 }
 
@@ -100,100 +100,6 @@ fn after_an_outage_it_is_still_day_2() {
     assert_eq!(
         brief(&written(Some(&edited), &input(&new, &gate, 61))),
         "T T F"
-    );
-}
-
-fn instance(conditions: &[(&str, &str, &str, i64)]) -> BundleInstance {
-    let conditions: Vec<Value> = conditions
-        .iter()
-        .map(|(type_, status, reason, since)| {
-            json!({"type": type_, "status": status, "reason": reason, "message": format!("{reason}:\n it is"),
-                   "lastTransitionTime": at(*since).to_string()})
-        })
-        .collect();
-    serde_json::from_value(json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "old"},
-        "spec": {
-            "provisionerClassName": "core-rukpak-io-plain",
-            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a"}}}},
-        },
-        "status": {"conditions": conditions, "installNamespace": "old-system"},
-    }))
-    .unwrap()
-}
-
-#[test]
-fn long_trouble_of_what_is_installed_is_told() {
-    let gate = open();
-    let before = calm(&gate);
-    let operators = [good("old")];
-    let well = [
-        ("Installed", "True", "InstallationSucceeded", 0),
-        ("Healthy", "True", "Healthy", 0),
-    ];
-    let sick = [
-        ("Installed", "True", "InstallationSucceeded", 0),
-        ("Healthy", "False", "Unhealthy", 20),
-    ];
-    let stuck = [
-        ("Installed", "True", "UpgradeFailed", 0),
-        ("Progressing", "True", "Retrying", 20),
-        ("Healthy", "True", "Healthy", 0),
-    ];
-    let unknown = [
-        ("Installed", "True", "InstallationSucceeded", 0),
-        ("Healthy", "Unknown", "HealthUnknown", 0),
-    ];
-    for (conditions, minute, is_updating, brief_, recheck) in [
-        (&well[..], 500, false, "T F F", None),
-        (&unknown[..], 500, false, "T F F", None),
-        (&sick[..], 29, false, "T F F", Some(30)),
-        (&sick[..], 30, false, "T F T", None),
-        (&stuck[..], 29, false, "T F F", Some(30)),
-        (&stuck[..], 30, false, "T F T", None),
-        // Nodes restart during an update of the cluster.
-        (&sick[..], 500, true, "T F F", None),
-    ] {
-        let instance = instance(conditions);
-        let input = Input {
-            instances: vec![&instance],
-            is_updating,
-            ..input(&operators, &gate, minute)
-        };
-        let output = cluster_operator(Some(&before), &input, "platform-system", None);
-        assert_eq!(brief(&output.status), brief_, "{conditions:?} {minute}");
-        assert_eq!(output.recheck, recheck.map(at), "{conditions:?} {minute}");
-    }
-    let instance = instance(&sick);
-    let input = Input {
-        instances: vec![&instance],
-        ..input(&operators, &gate, 60)
-    };
-    let status = written(Some(&before), &input);
-    assert_eq!(
-        told(&status, "Degraded"),
-        (
-            "True",
-            "PlatformOperatorUnhealthy",
-            "Platform operators that are installed and have been in trouble for more than 10 minutes: old\n- old: \
-             Unhealthy: it is"
-        )
-    );
-    // What is to be collected then.
-    let related: Vec<_> = status
-        .related_objects
-        .iter()
-        .map(|it| (it.resource.as_str(), it.name.as_str()))
-        .collect();
-    assert_eq!(
-        related,
-        [
-            ("namespaces", "platform-system"),
-            ("platformoperators", ""),
-            ("bundleinstances", ""),
-            ("bundles", ""),
-            ("namespaces", "old-system"),
-        ]
     );
 }
 

@@ -1,16 +1,19 @@
 //! What is to be done about an operator whose package is its own, given what catalogs offer.
 
+mod approve;
+mod keep;
+
 use catalog::{
-    choose::{self, Choice, Decision, Offer, Request, Verdict},
+    choose::{self, Choice, Decision, Installed, Offer, Request, Verdict},
     model::{PLAIN_V0, REGISTRY_V1, Release as Packed},
 };
 use manifests::{
     api::{
         bounds,
         instance::{Constraint, Override},
-        platform::{ChosenBundle, NewRights, NextBundle, UpgradeApproval, reason},
+        platform::{ChosenBundle, Kept, NextBundle, RightsApproval, UpgradeApproval, reason},
     },
-    openshift::{Release, maximum},
+    openshift::Release,
     range::Range,
     version::{self, Version},
 };
@@ -20,7 +23,7 @@ use crate::platform::{
     approval::{self, Step},
     operator::{
         declare, fit,
-        here::{Bundle, Chosen, Here, Predecessor},
+        here::{Chosen, Here, Predecessor},
     },
 };
 
@@ -76,9 +79,12 @@ impl Chooser<'_> {
             return None;
         }
         let catalog = self.here.installed.as_ref()?.catalog.as_deref()?;
-        let mut offers = self.offers.iter();
-        let offer = offers.find(|offer| offer.catalog == catalog);
-        let is_gone = offer.is_none_or(|offer| matches!(offer.answer, choose::Answer::Absent));
+        // It may be one of those that nobody may look at.
+        let mut offers = self
+            .offers
+            .iter()
+            .filter(|offer| offer.catalog == catalog || choose::stands_for(offer.catalog, catalog));
+        let is_gone = offers.all(|offer| matches!(offer.answer, choose::Answer::Absent));
         is_gone.then_some(catalog)
     }
 
@@ -90,9 +96,21 @@ impl Chooser<'_> {
 
     /// Asks for the next bundle: of one minor version only, or none that is newer than this.
     fn decide(&self, minor: Option<(u64, u64)>, newest: Option<&Version>) -> Decision {
+        self.asked(minor, newest, |request| {
+            choose::choose(request, self.offers)
+        })
+    }
+
+    /// The same, for whatever there is to ask.
+    fn asked<T>(
+        &self,
+        minor: Option<(u64, u64)>,
+        newest: Option<&Version>,
+        ask: impl FnOnce(&Request<'_>) -> T,
+    ) -> T {
         let spec = &self.input.operator.spec;
         let range = spec.version.as_deref().and_then(|it| Range::parse(it).ok());
-        let installed = self.here.installed.as_ref().map(|it| choose::Installed {
+        let installed = self.here.installed.as_ref().map(|it| Installed {
             name: it.name.clone(),
             version: it.version.clone().map(|version| Packed {
                 version,
@@ -101,30 +119,57 @@ impl Chooser<'_> {
             catalog: it.catalog.clone(),
         });
         let overrides: Vec<_> = self.overrides().map(overridden).collect();
-        let request = Request {
+        let first = self.approved_first().and_then(Result::ok);
+        ask(&Request {
             package: &spec.package.name,
             channel: spec.channel.as_deref(),
             range: range.as_ref(),
             minor,
-            newest,
+            newest: newest.or(first.as_ref()),
             installed: installed.as_ref(),
             openshift: self.openshift.map(|it| it.highest),
             kubernetes: Some(self.kubernetes),
             media_types: &[REGISTRY_V1, PLAIN_V0],
             overrides: &overrides,
-        };
-        choose::choose(&request, self.offers)
+        })
+    }
+
+    /// The newest version that may be installed first, if somebody has said so: whoever makes a PlatformOperator has approved
+    /// of the newest one otherwise.
+    fn approved_first(&self) -> Option<Result<Version, version::Error>> {
+        let spec = &self.input.operator.spec;
+        let is_bound =
+            self.here.installed.is_none() && spec.upgrade_approval == UpgradeApproval::Manual;
+        let approved = spec.approved_version.as_deref().filter(|_| is_bound)?;
+        Some(version::strict(approved))
     }
 
     /// There is nothing yet, and something to install.
     fn install(&self, choice: &Choice, decision: &Decision) -> Plan {
-        // What is on its way already is not given up because its catalog is away.
-        if let Some(chosen) = &self.here.chosen
-            && (decision.unasked.iter()).any(|it| it.catalog == chosen.bundle.catalog)
-        {
-            return Plan::have(chosen.clone());
+        if let Some(chosen) = self.held(decision) {
+            let version = version::strict(&chosen.bundle.version).ok();
+            return Plan {
+                keep: (self.input.operator.kept())
+                    .or_else(|| Some(self.first_kept(version.as_ref()?))),
+                ..Plan::have(chosen.clone())
+            };
         }
-        Plan::have(self.chosen(choice, decision))
+        if let Some(Err(problem)) = self.approved_first() {
+            let why = format!("spec.approvedVersion cannot be read: {problem}; correct it");
+            return super::stay(self.here, reason::INSTALL_PENDING, &fit(&why, bounds::LINE));
+        }
+        // The cluster may move before it is installed.
+        Plan {
+            keep: Some(self.first_kept(&choice.version.version)),
+            ..Plan::have(self.chosen(choice, decision))
+        }
+    }
+
+    fn first_kept(&self, version: &Version) -> Kept {
+        Kept {
+            cluster: self.cluster(),
+            package: Release::new(version.major, version.minor),
+        }
     }
 
     /// There is nothing, and nothing to install.
@@ -137,7 +182,11 @@ impl Chooser<'_> {
             Some(reasons) => format!("{why}: {reasons}"),
             None => why.to_owned(),
         };
-        super::stay(self.here, reason::SOURCE_FAILED, &why)
+        let mut plan = super::stay(self.here, reason::SOURCE_FAILED, &why);
+        if matches!(plan.act, Act::Have(_)) {
+            plan.warnings.push(fit(&why, bounds::LINE));
+        }
+        plan
     }
 
     /// A catalog that could not be asked because it was never read so far; it will be soon, or it is said why not.
@@ -152,10 +201,8 @@ impl Chooser<'_> {
         // Whoever has looked at no bundle does not know whether there is more to come.
         let has_looked = !decision.candidates.is_empty();
         let is_at_the_end = has_looked && decision.next.is_none();
-        if let Some(installed) = self.version()
-            && (is_at_the_end || self.input.operator.kept().is_none())
-        {
-            plan.keep = approval::decide(&self.approval(installed, None)).keep;
+        if is_at_the_end || self.input.operator.kept().is_none() {
+            plan.keep = approval::decide(&self.approval(None)).keep;
         }
         if !has_looked && Self::pending(decision).is_none() {
             plan.warnings.push(why.to_owned());
@@ -171,12 +218,10 @@ impl Chooser<'_> {
 
     fn upgrade(&self, choice: &Choice, decision: &Decision) -> Plan {
         // On its way already.
-        let is_on_its_way = |chosen: &Chosen| {
-            !self.here.is_chosen_installed
-                && chosen.bundle.name == choice.name
-                && chosen.bundle.image == choice.image
-        };
-        if let Some(chosen) = self.here.chosen.as_ref().filter(|it| is_on_its_way(it)) {
+        let under_way = self.under_way().filter(|chosen| {
+            (chosen.bundle.name.as_str(), chosen.named()) == (&choice.name, &choice.image)
+        });
+        if let Some(chosen) = under_way.filter(|it| !self.is_called_off(it)) {
             return Plan::have(chosen.clone());
         }
         let waits = |why: &str| {
@@ -194,16 +239,10 @@ impl Chooser<'_> {
                 waits("what is installed is not healthy yet; the next bundle waits until it is");
             return plan;
         }
-        let Some(installed) = self.version() else {
-            // Nobody knows whether it is a patch or more; the way on was found by the channel.
-            return Plan::have(self.chosen(choice, decision));
-        };
-        let (decided, rights) = self.step(installed, choice);
+        let (decided, rights) = self.step(choice);
         match decided.step {
             Step::Wait { message, .. } => {
-                let mut plan = self
-                    .patch(installed, choice)
-                    .unwrap_or_else(|| self.stay(&message));
+                let mut plan = self.patch(choice).unwrap_or_else(|| self.stay(&message));
                 plan.keep = plan.keep.or(decided.keep);
                 plan.next = waits(&message);
                 plan.new_rights = rights;
@@ -221,7 +260,7 @@ impl Chooser<'_> {
 
     /// While a new minor version waits, patches of the installed one do not; nor does what is approved, where something
     /// newer is not.
-    fn patch(&self, installed: &Version, waiting: &Choice) -> Option<Plan> {
+    fn patch(&self, waiting: &Choice) -> Option<Plan> {
         let version = &waiting.version.version;
         let spec = &self.input.operator.spec;
         let decision = if spec.upgrade_approval == UpgradeApproval::Manual {
@@ -231,15 +270,18 @@ impl Chooser<'_> {
                 return None;
             }
             self.decide(None, Some(&approved))
-        } else if (version.major, version.minor) == (installed.major, installed.minor) {
-            return None;
         } else {
-            self.decide(Some((installed.major, installed.minor)), None)
+            let installed = self.version()?;
+            let line = (installed.major, installed.minor);
+            if (version.major, version.minor) == line {
+                return None;
+            }
+            self.decide(Some(line), None)
         };
         let Verdict::Upgrade(choice) = &decision.verdict else {
             return None;
         };
-        let (decided, _) = self.step(installed, choice);
+        let (decided, _) = self.step(choice);
         match decided.step {
             Step::Look => Some(Plan::only(look(choice))),
             Step::Go(why) => Some(Plan {
@@ -248,125 +290,6 @@ impl Chooser<'_> {
             }),
             Step::Wait { .. } | Step::Stay => None,
         }
-    }
-
-    /// Whether a bundle is approved, and which rights it gains, if that was looked at.
-    fn step(
-        &self,
-        installed: &Version,
-        choice: &Choice,
-    ) -> (approval::Decision, Option<NewRights>) {
-        let mut seen = self.input.gains.iter();
-        let seen = seen.find(|it| it.image == choice.image);
-        let rights = seen.map(|it| it.rights.as_ref());
-        let next = approval::Next {
-            version: &choice.version.version,
-            unblocks: !self.is_blocked_by(&choice.max_openshift),
-            gains: match rights {
-                None => approval::Gains::Unseen,
-                Some(None) => approval::Gains::None,
-                Some(Some(rights)) => approval::Gains::These(&rights.digest),
-            },
-        };
-        let decided = approval::decide(&self.approval(installed, Some(next)));
-        (decided, rights.flatten().cloned())
-    }
-
-    fn approval<'a>(
-        &'a self,
-        installed: &'a Version,
-        next: Option<approval::Next<'a>>,
-    ) -> approval::Input<'a> {
-        let spec = &self.input.operator.spec;
-        let of_kubernetes = Release::new(self.kubernetes.major, self.kubernetes.minor);
-        let digest = self
-            .here
-            .installed
-            .as_ref()
-            .and_then(|it| it.digest.as_deref());
-        let is_overridden = self.overrides().any(|it| {
-            it.constraint == Constraint::MaxOpenShiftVersion && Some(it.digest.as_str()) == digest
-        });
-        let known = self.known_maximum().filter(|_| !is_overridden);
-        approval::Input {
-            approval: spec.upgrade_approval,
-            approved_version: spec.approved_version.as_deref(),
-            rights: spec.approve_new_rights,
-            approved_rights: spec.approved_rights.as_deref(),
-            installed,
-            blocks: known.is_some_and(|it| self.is_blocked_by(&[it])),
-            cluster: Some(self.openshift.map_or(of_kubernetes, |it| it.completed)),
-            kept: self.input.operator.kept(),
-            next,
-        }
-    }
-
-    /// What is said by now of what is installed: by a catalog, or else by the bundle.
-    fn known_maximum(&self) -> Option<String> {
-        let installed = self.here.installed.as_ref()?;
-        match self.listed(installed).map(|(_, it)| &*it.max_openshift) {
-            None | Some([]) => self.here.maximum.clone(),
-            Some(listed) => Some(listed.join(" and ")),
-        }
-    }
-
-    /// What is installed, in just this image, as the catalog with the highest priority has it; and which that is.
-    fn listed(&self, installed: &Bundle) -> Option<(&Offer<'_>, &catalog::model::Bundle)> {
-        let digest = installed.digest.as_deref()?;
-        let found = self.offers.iter().filter_map(|offer| match offer.answer {
-            choose::Answer::Package(package) => {
-                let bundle = package.bundle(&installed.name)?;
-                let (_, of) = bundle.image.rsplit_once('@')?;
-                (of == digest).then_some((offer, bundle))
-            }
-            _ => None,
-        });
-        // Of equal ones the first by name.
-        found.min_by_key(|(offer, _)| std::cmp::Reverse(offer.priority))
-    }
-
-    /// Whether a bundle with these maxima keeps the cluster from its next release.
-    fn is_blocked_by(&self, maxima: &[String]) -> bool {
-        match (maxima, self.openshift) {
-            ([one], Some(cluster)) => maximum(one).is_ok_and(|it| !it.outlasts(cluster.completed)),
-            _ => false,
-        }
-    }
-
-    fn version(&self) -> Option<&Version> {
-        self.here.installed.as_ref()?.version.as_ref()
-    }
-
-    /// What was chosen stays. Where nobody has kept what that was, it is what is installed.
-    fn stay(&self, why: &str) -> Plan {
-        let found = || self.found_again(self.here.installed.as_ref()?);
-        match self.here.chosen.clone().or_else(found) {
-            Some(chosen) => Plan::have(chosen),
-            None => super::stay(self.here, reason::SOURCE_FAILED, why),
-        }
-    }
-
-    /// What is installed, as it would have been chosen: somebody has taken the annotation off that said so.
-    fn found_again(&self, installed: &Bundle) -> Option<Chosen> {
-        let (offer, bundle) = self.listed(installed)?;
-        let choose::Answer::Package(package) = offer.answer else {
-            return None;
-        };
-        let channel = self.input.operator.spec.channel.as_ref();
-        Some(Chosen {
-            package: self.input.operator.spec.package.name.clone(),
-            bundle: ChosenBundle {
-                name: bundle.name.clone(),
-                version: bundle.version.version.to_string(),
-                release: bundle.version.release.as_ref().map(ToString::to_string),
-                channel: channel.unwrap_or(&package.default_channel).clone(),
-                catalog: offer.catalog.to_owned(),
-                image: bundle.image.clone(),
-                why: Vec::new(),
-            },
-            media_type: bundle.media_type().to_owned(),
-            after: None,
-        })
     }
 
     fn chosen(&self, choice: &Choice, decision: &Decision) -> Chosen {
@@ -389,12 +312,21 @@ impl Chooser<'_> {
                 version: it.version.as_ref().map(Version::to_string),
                 release: it.release.as_ref().map(ToString::to_string),
             }),
+            named: None,
         }
     }
 
     fn approved(&self, choice: &Choice, decision: &Decision, why: &str) -> Chosen {
         let mut chosen = self.chosen(choice, decision);
         chosen.bundle.why.push(fit(why, bounds::LINE));
+        // A tag may be something else by the time it is fetched.
+        if let Some(looked) = self.looked_at(choice)
+            && looked.looked_at != choice.image
+            && self.input.operator.spec.approve_new_rights == RightsApproval::Manual
+        {
+            chosen.bundle.image.clone_from(&looked.looked_at);
+            chosen.named = Some(choice.image.clone());
+        }
         chosen
     }
 }

@@ -1,5 +1,6 @@
 mod doubts;
 mod hostile;
+mod keeps;
 mod offers;
 mod upgrades;
 
@@ -219,6 +220,9 @@ fn whose_the_instance_is_decides_first() {
         "BundleInstance tide exists and was not made for this PlatformOperator; delete it, or give the PlatformOperator \
          another name"
     );
+    let former = case.plan_of(There::Former, None);
+    assert_eq!(brief(&former), "refuse InstallPending");
+    assert!(refusal(&former).contains("it is waited for"));
     let mut leaving = instance(&chosen("1.0.0", None), &status("1.0.0", true));
     leaving.metadata.deletion_timestamp =
         Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());

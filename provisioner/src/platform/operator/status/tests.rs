@@ -254,6 +254,27 @@ fn catalogs_are_there_away_or_not_looked_at() {
 }
 
 #[test]
+fn the_reasons_of_what_stays_are_known_from_what_was_written_last() {
+    let of = |version: &str, why: &[&str]| PlatformOperatorStatus {
+        chosen_bundle: Some(ChosenBundle {
+            why: why.iter().map(|&it| it.to_owned()).collect(),
+            ..chosen(version, None).bundle
+        }),
+        ..PlatformOperatorStatus::default()
+    };
+    for (now, before, why) in [
+        (of("1.0.1", &[]), of("1.0.1", &["a"]), &["a"][..]),
+        (of("1.0.1", &["b"]), of("1.0.1", &["a"]), &["b"]),
+        (of("1.0.1", &[]), of("1.0.0", &["a"]), &[]),
+        (of("1.0.1", &[]), PlatformOperatorStatus::default(), &[]),
+    ] {
+        let mut status = now;
+        recall(&mut status, &before);
+        assert_eq!(status.chosen_bundle.unwrap().why, why);
+    }
+}
+
+#[test]
 fn upgradeable_is_what_the_gate_says() {
     let verdict = |is_upgradeable, reason| Verdict {
         is_upgradeable,
@@ -261,6 +282,7 @@ fn upgradeable_is_what_the_gate_says() {
         message: "said".into(),
         concerns: Vec::new(),
         more: 0,
+        counts: [].into(),
     };
     let (open, closed) = (verdict(true, "AsExpected"), verdict(false, "Closed"));
     for (verdict, expected) in [

@@ -84,6 +84,117 @@ fn a_catalog_that_is_gone_hands_nothing_to_another_one() {
     assert_eq!(brief(&named.plan()), "have 1.0.1");
 }
 
+/// A namespace whose catalogs nobody may list says nothing about them.
+#[test]
+fn a_catalog_that_nobody_may_see_is_not_gone() {
+    let case = |hidden| Case {
+        offers: vec![
+            (hidden, 0, Err("403")),
+            ("d/other", 9, Ok(package(&["1.0.0", "1.0.1"]))),
+        ],
+        ..Case::at("1.0.0", &[])
+    };
+    let plan = case("c/*").plan();
+    assert_eq!(brief(&plan), "have 1.0.0");
+    let warnings = plan.warnings.join("; ");
+    assert!(
+        warnings.starts_with("catalog c/*, which tide.v1.0.0 is from, cannot be asked (403)"),
+        "{warnings}"
+    );
+    let warnings = case("b/*").plan().warnings.join("; ");
+    assert!(warnings.contains("name that in spec.catalog"), "{warnings}");
+}
+
+#[test]
+fn a_catalog_without_a_namespace_stays_the_one_that_it_was() {
+    let there = instance(&chosen("1.0.0", None), &json!({}));
+    let asked = |spec: Value, there| {
+        let catalog = asked_catalog(&operator(&spec), there)?;
+        Some(format!(
+            "{}/{}",
+            catalog.namespace.as_deref().unwrap_or("?"),
+            catalog.name
+        ))
+    };
+    for (spec, expected) in [
+        (json!({}), None),
+        (json!({"catalog": {"name": "mine"}}), Some("c/mine")),
+        (json!({"catalog": {"name": "other"}}), Some("?/other")),
+        (
+            json!({"catalog": {"name": "mine", "namespace": "d"}}),
+            Some("d/mine"),
+        ),
+    ] {
+        assert_eq!(asked(spec, Some(&there)).as_deref(), expected);
+    }
+    let spec = json!({"catalog": {"name": "mine"}});
+    assert_eq!(asked(spec.clone(), None).as_deref(), Some("?/mine"));
+    assert_eq!(
+        asked(spec, Some(&forget(there.clone()))).as_deref(),
+        Some("?/mine")
+    );
+}
+
+#[test]
+fn a_default_channel_that_strands_somebody_moves_nothing() {
+    let mut moved = package(&["1.0.0", "1.0.1"]);
+    let mut other = package(&["2.0.0"]);
+    let mut channel = other.channels.remove("stable").unwrap();
+    channel.name = "next".into();
+    moved.channels.insert("next".into(), channel);
+    moved.bundles.append(&mut other.bundles);
+    moved.default_channel = "next".into();
+    let case = || {
+        Case::new(moved.clone())
+            .with(instance(&chosen("1.0.0", None), &status("1.0.0", true)))
+            .on("4.13")
+            .kept("4.12 0.9")
+    };
+    let plan = case().plan();
+    assert_eq!(brief(&plan), "have 1.0.0");
+    assert_eq!(plan.keep, None);
+    let warnings = plan.warnings.join("; ");
+    assert!(
+        warnings.contains("channel next of package tide in catalog c/mine has neither tide.v1.0.0")
+            && warnings.ends_with("set spec.channel to one that has: stable"),
+        "{warnings}"
+    );
+    let named = case().spec(&json!({"channel": "stable"})).plan();
+    assert_eq!(brief(&named), "have 1.0.1");
+}
+
+#[test]
+fn another_package_is_no_upgrade() {
+    // An edge that matches by the version alone.
+    let mut tide = package(&["1.9.0"]);
+    let entries = &mut tide.channels.get_mut("stable").unwrap().entries;
+    entries[0].skip_range = Some(">=1.0.0 <2.0.0".into());
+    let mut etcd = chosen("1.5.0", None);
+    etcd.package = "etcd".into();
+    etcd.bundle.name = "etcd.v1.5.0".into();
+    let mut told = status("1.5.0", true);
+    told["package"] = "etcd".into();
+    told["clusterServiceVersion"] = "etcd.v1.5.0".into();
+    let there = instance(&etcd, &told);
+    for there in [there.clone(), forget(there), instance(&etcd, &json!({}))] {
+        let plan = Case::new(tide.clone()).with(there).plan();
+        assert_eq!(brief(&plan), "refuse SourceFailed");
+        assert_eq!(
+            refusal(&plan),
+            "BundleInstance tide is of package etcd, and another package is no upgrade of it: set spec.package.name to etcd \
+             again, and create another PlatformOperator for tide"
+        );
+    }
+    // What was written down by somebody who knew no package goes on.
+    let mut nameless = chosen("1.5.0", None);
+    nameless.package = String::new();
+    let there = instance(&nameless, &plain_status("1.5.0"));
+    assert_eq!(
+        brief(&Case::new(tide).with(there).plan()),
+        "have 1.5.0, next 1.9.0"
+    );
+}
+
 #[test]
 fn what_is_approved_is_found_where_something_newer_is_not() {
     let mut wide = package(&["1.0.0", "1.0.1", "1.1.0", "2.0.0"]);

@@ -105,10 +105,30 @@ fn a_status_that_makes_no_sense_decides_nothing() {
         let plan = Case::new(package(&["1.0.0"])).with(there).plan();
         assert_eq!(brief(&plan), "have 1.0.0", "{status}");
     }
-    // A version that nobody can read follows the channel all the same.
+    // Where nobody can read the version, the catalog tells it.
     let mut status = status("1.0.0", true);
     status["version"] = "garbage".into();
     let there = forget(instance(&chosen("1.0.0", None), &status));
-    let plan = Case::new(package(&["1.0.0", "2.0.0"])).with(there).plan();
-    assert_eq!(brief(&plan), "have 2.0.0");
+    let case = |package: Package| Case::new(package).with(there.clone());
+    let listed = case(package(&["1.0.0", "2.0.0"])).plan();
+    assert_eq!(brief(&listed), "have 1.0.0, next 2.0.0");
+    // Nobody can: it follows the channel all the same, when that is approved.
+    let mut rebuilt = package(&["1.0.0", "2.0.0"]);
+    rebuilt.bundles.get_mut("tide.v1.0.0").unwrap().image = image("7");
+    let there = instance(&chosen("0.9.0", None), &status);
+    let case = |spec: &Value| {
+        let case = Case::new(rebuilt.clone()).with(there.clone());
+        case.spec(spec)
+    };
+    let waits = case(&json!({})).plan();
+    assert_eq!(brief(&waits), "have 1.0.0, next 2.0.0");
+    let waits_for = waits.next.unwrap().waits_for.unwrap();
+    assert!(
+        waits_for.starts_with("it is not known which version is installed"),
+        "{waits_for}"
+    );
+    let manual = json!({"upgradeApproval": "Manual", "approvedVersion": "2.0.0"});
+    assert_eq!(brief(&case(&manual).plan()), "have 2.0.0");
+    let automatic = json!({"upgradeApproval": "Automatic"});
+    assert_eq!(brief(&case(&automatic).plan()), "have 2.0.0");
 }

@@ -2,7 +2,7 @@
 
 use catalog::model::{Bundle, Gvk, Need};
 
-use super::*;
+use super::{super::super::fixtures::condition, *};
 
 #[test]
 fn a_catalog_that_comes_first_is_waited_for_until_it_is_read_or_cannot_be() {
@@ -46,7 +46,8 @@ fn a_catalog_that_comes_first_is_waited_for_until_it_is_read_or_cannot_be() {
 
 #[test]
 fn what_is_on_its_way_is_not_given_up_because_its_catalog_is_away() {
-    let there = || instance(&chosen("1.1.0", None), &json!({}));
+    let failed = json!({"conditions": [condition("HasValidBundle", "False", "UnpackFailed")]});
+    let there = || instance(&chosen("1.1.0", None), &failed);
     let offers = |mine| vec![("c/mine", 5, mine), ("c/other", 0, Ok(package(&["1.0.0"])))];
     let away = Case {
         offers: offers(Err("nobody is there")),
@@ -60,15 +61,19 @@ fn what_is_on_its_way_is_not_given_up_because_its_catalog_is_away() {
     };
     assert_eq!(brief(&back.plan()), "have 1.1.1");
     // A catalog that is gone for good keeps nobody.
-    let gone = Case::new(package(&["1.0.0"])).with(instance(
-        &{
-            let mut chosen = chosen("1.1.0", None);
-            chosen.bundle.catalog = "c/gone".into();
-            chosen
-        },
-        &json!({}),
-    ));
+    let mut gone = chosen("1.1.0", None);
+    gone.bundle.catalog = "c/gone".into();
+    let gone = Case::new(package(&["1.0.0"])).with(instance(&gone, &failed));
     assert_eq!(brief(&gone.plan()), "have 1.0.0");
+    // Its namespace is one that nobody may look at.
+    let hidden = Case {
+        offers: vec![
+            ("c/*", 0, Err("403")),
+            ("d/other", 0, Ok(package(&["1.0.0"]))),
+        ],
+        ..Case::new(package(&[])).with(there())
+    };
+    assert_eq!(brief(&hidden.plan()), "have 1.1.0");
 }
 
 #[test]
@@ -205,7 +210,9 @@ fn whoever_cannot_go_on_says_why() {
     for (case, words) in [
         (
             Case::at("1.0.0", &["2.0.0"]),
-            Some("no catalog that could be asked knows tide.v1.0.0"),
+            Some(
+                "catalog c/mine, which tide.v1.0.0 is from, knows neither that nor a way on from it",
+            ),
         ),
         (
             Case {

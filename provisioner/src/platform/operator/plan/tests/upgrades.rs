@@ -112,12 +112,14 @@ fn a_patch_goes_on_while_a_minor_version_waits() {
     };
     case.gains.push(Gains {
         image: image("1.1.0"),
-        rights: Some(gained("sha256:a")),
+        looked_at: image("1.1.0"),
+        rights: Ok(Some(gained("sha256:a"))),
     });
     assert_eq!(brief(&case.plan()), "look 101, next 1.1.0");
     case.gains.push(Gains {
         image: image("1.0.1"),
-        rights: None,
+        looked_at: image("1.0.1"),
+        rights: Ok(None),
     });
     let plan = case.plan();
     assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
@@ -127,8 +129,18 @@ fn a_patch_goes_on_while_a_minor_version_waits() {
         "{}",
         waits_for(&plan)
     );
-    let case = case.spec(&json!({"approveNewRights": "Manual", "approvedRights": "sha256:a"}));
+    let mut case = case.spec(&json!({"approveNewRights": "Manual", "approvedRights": "sha256:a"}));
     assert_eq!(brief(&case.plan()), "have 1.1.0");
+    // What nobody can look at keeps no patch from going on.
+    case.gains[0].rights = Err("the registry is away".into());
+    let plan = case.plan();
+    assert_eq!(brief(&plan), "have 1.0.1, next 1.1.0");
+    assert_eq!(
+        waits_for(&plan),
+        "the rights of 1.1.0 are not known: the registry is away"
+    );
+    case.gains[1].rights = Err("the registry is away".into());
+    assert_eq!(brief(&case.plan()), "have 1.0.0, next 1.1.0");
 }
 
 #[test]
@@ -149,11 +161,43 @@ fn rights_are_looked_at_only_when_somebody_wants_to_know() {
     let mut seen = case().spec(&manual);
     seen.gains.push(Gains {
         image: image("1.0.1"),
-        rights: Some(NewRights::default()),
+        looked_at: image("1.0.1"),
+        rights: Ok(Some(NewRights::default())),
     });
     let plan = seen.plan();
     assert_eq!(brief(&plan), "have 1.0.0, next 1.0.1");
     assert_eq!(plan.new_rights, Some(NewRights::default()));
+}
+
+#[test]
+fn what_was_looked_at_is_what_is_installed() {
+    let mut tagged = package(&["1.0.0", "1.0.1"]);
+    let bundle = tagged.bundles.get_mut("tide.v1.0.1").unwrap();
+    bundle.image = "r.example/tide:v1".into();
+    let case = |there| {
+        let mut case = Case::new(tagged.clone()).with(there);
+        case.gains.push(Gains {
+            image: "r.example/tide:v1".into(),
+            looked_at: image("1.0.1"),
+            rights: Ok(None),
+        });
+        case
+    };
+    let there = || instance(&chosen("1.0.0", None), &status("1.0.0", true));
+    let manual = json!({"approveNewRights": "Manual"});
+    let Act::Have(pinned) = case(there()).spec(&manual).plan().act else {
+        panic!();
+    };
+    assert_eq!(pinned.bundle.image, image("1.0.1"));
+    assert_eq!(pinned.named(), "r.example/tide:v1");
+    let Act::Have(as_named) = case(there()).plan().act else {
+        panic!();
+    };
+    assert_eq!(as_named.bundle.image, "r.example/tide:v1");
+    // On its way nobody has to look again.
+    let mut case = case(instance(&pinned, &status("1.0.0", true))).spec(&manual);
+    case.gains.clear();
+    assert_eq!(brief(&case.plan()), "have 1.0.1");
 }
 
 #[test]
@@ -218,6 +262,29 @@ fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
         (&[("1.0.0", "garbage")][..], waits),
     ] {
         assert_eq!(brief(&with(maxima).plan()), expected, "{maxima:?}");
+    }
+    // The way out may be several edges long, as far as today's cluster can go.
+    for (maxima, expected) in [
+        (["4.12", "4.12", "4.12", "4.13"], "have 1.1.0"),
+        (["4.12", "4.12", "4.12", "4.12"], waits),
+        (["4.12", "4.12", "4.11", "4.13"], waits),
+        (["4.13", "4.12", "4.12", "4.13"], waits),
+    ] {
+        let versions = ["1.0.0", "1.1.0", "1.2.0", "1.3.0"];
+        let mut package = package(&versions);
+        for (version, max) in versions.iter().zip(maxima) {
+            let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
+            bundle.unwrap().max_openshift = vec![format!("\"{max}\"")];
+        }
+        let there = instance(&chosen("1.0.0", None), &status("1.0.0", true));
+        let case = || {
+            let case = Case::new(package.clone()).with(there.clone());
+            case.on("4.12").kept("4.12 1.0")
+        };
+        assert_eq!(brief(&case().plan()), expected, "{maxima:?}");
+        // Only as far as versions are welcome.
+        let ranged = case().spec(&json!({"version": "<1.3.0"}));
+        assert_eq!(brief(&ranged.plan()), waits, "{maxima:?}");
     }
     // Where the catalog says nothing, the bundle does.
     let mut status = status("1.0.0", true);
