@@ -19,6 +19,7 @@ pub struct Accounts {
     config: Config,
     fence: Fence,
     own: Client,
+    hasty: Client,
     others: Mutex<LruCache<ServiceAccountRef, Client>>,
 }
 
@@ -40,8 +41,11 @@ impl Accounts {
     }
 
     fn behind(config: Config, fence: Fence) -> Result<Self, kube::Error> {
+        let mut hasty = config.clone();
+        hasty.default_retry = false;
         Ok(Self {
             own: client::new(config.clone(), &fence)?,
+            hasty: client::new(hasty, &fence)?,
             config,
             fence,
             others: Mutex::new(LruCache::new(MOST)),
@@ -51,6 +55,12 @@ impl Accounts {
     /// The provisioner's own client.
     pub fn own(&self) -> &Client {
         &self.own
+    }
+
+    /// The same for who waits and tries again by itself. The other one is silent for minutes while an apiserver says that
+    /// it has no time.
+    pub fn hasty(&self) -> &Client {
+        &self.hasty
     }
 
     /// A client with the rights of an account, by impersonation; the provisioner's own when none is named.

@@ -11,7 +11,6 @@
 //! is fetched from the pinned source, and has to be the same. Content that no Bundle names any more is removed.
 
 mod access;
-mod backoff;
 mod check;
 mod config_maps;
 mod controller;

@@ -25,6 +25,7 @@ mod rollback;
 pub mod status;
 mod tell;
 pub mod template;
+mod tries;
 mod uninstall;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};

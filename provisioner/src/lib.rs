@@ -18,14 +18,17 @@
 
 pub mod account;
 pub mod apply;
+mod backoff;
 pub mod bundle;
 pub mod catalogs;
 mod client;
 pub mod content;
 pub mod context;
+pub mod conversion;
 pub mod drift;
 pub mod events;
 pub mod health;
+mod https;
 pub mod instance;
 pub mod inventory;
 pub mod kinds;

@@ -13,15 +13,22 @@
 //! | `rukpak_unpacked_bytes_total`                      | bytes of content                              |
 //! | `rukpak_pull_configuration_problems{source}`       | what cannot be followed of the cluster        |
 //! | `rukpak_catalog_available{namespace,name}`         | 1 for a catalog that can be read, 0 otherwise |
+//! | `rukpak_catalog_polls_total{outcome}`              | questions to registries for images of catalogs |
+//! | `rukpak_catalogs_served_by_olm`                    | 1 while OLM serves them, 0 while we do        |
+//! | `rukpak_catalog_served{namespace,name}`            | 1 for one that clients find, 0 otherwise      |
+//! | `rukpak_catalog_requests_total{rpc,code}`          | requests to catalogs that are served here     |
+//! | `rukpak_catalog_request_duration_seconds{rpc}`     | how long they took                            |
 //! | `rukpak_instances_with_apis_that_go`               | instances that use what the next minor of Kubernetes does not serve |
 //! | `rukpak_upgradeable{reason}`                       | 1 while the cluster may be upgraded           |
 //! | `rukpak_upgrade_concerns{effect}`                  | what is to be said about that, by its effect  |
 //! | `rukpak_platform_operators{state}`                 | platform operators, by how they are           |
 //! | `rukpak_platform_operator_installed{name}`         | 1 for one that is installed, 0 otherwise      |
+//! | `rukpak_report_written{name}`                      | 1 while what is concluded stands in that status |
 //! | `rukpak_leader`                                    | 1 while this process may work                 |
 //! | `rukpak_build_info{version}`                       | 1                                             |
 //! | `process_start_time_seconds`                       | since when                                    |
 
+mod calls;
 mod platform;
 mod queue;
 
@@ -34,9 +41,10 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+pub use platform::Polled;
 pub use queue::Queue;
 
-use self::platform::Platform;
+use self::{calls::Requests, platform::Platform};
 use crate::pulling::Source;
 
 /// From a look that finds nothing to do to a download that hits its time limit.
@@ -61,6 +69,7 @@ pub struct Metrics {
     pull_problems: Family<Said, Gauge>,
     leader: Gauge,
     platform: Platform,
+    requests: Requests,
 }
 
 /// Whose reconciles are counted.
@@ -120,6 +129,7 @@ impl Metrics {
             pull_problems: Family::default(),
             leader: Gauge::default(),
             platform: Platform::default(),
+            requests: Requests::default(),
         };
         this.register();
         this
@@ -190,6 +200,8 @@ impl Metrics {
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         ours.register("build", "What is running", version);
         self.platform
+            .register(self.registry.sub_registry_with_prefix("rukpak"));
+        self.requests
             .register(self.registry.sub_registry_with_prefix("rukpak"));
         // What never happened is zero, not absent.
         for controller in [

@@ -9,6 +9,7 @@
 
 mod args;
 mod cluster;
+mod convert;
 mod error;
 mod fence;
 mod http;
@@ -17,14 +18,17 @@ mod lease;
 mod log;
 mod parts;
 mod ready;
+mod serve;
 mod signals;
 
-use std::{num::NonZero, process::ExitCode, thread::available_parallelism, time::Duration};
+use std::{io, num::NonZero, process::ExitCode, thread::available_parallelism, time::Duration};
 
 use rustix::process::{Resource, Rlimit};
+use tokio::runtime::{self, Runtime};
 use tracing::{error, info, warn};
 
 pub use args::Args;
+use args::Command;
 pub use cluster::{Woken, context};
 pub use error::Error;
 pub use fence::Fence;
@@ -38,18 +42,31 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// Runs until a signal comes, or something is wrong, and says in the log what that is.
 pub fn run(args: Args) -> ExitCode {
+    match &args.command {
+        Some(Command::Serve(args)) => return serve::run(args),
+        Some(Command::ConvertCatalogsources(args)) => {
+            log::start(args.log_format, &args.log_level);
+            return until_the_end(convert::run(args));
+        }
+        Some(Command::Copy(args)) => return serve::copy(args),
+        None => {}
+    }
     let level = log::start(args.log_format, &args.log_level);
     open_many_files();
+    until_the_end(async {
+        let configuration = args.configuration()?;
+        for flag in &configuration.unused {
+            warn!(flag, "this flag has no effect");
+        }
+        parts::run(configuration, level).await
+    })
+}
+
+/// Does what the process is there for, and logs how it ended.
+fn until_the_end(work: impl Future<Output = Result<(), Error>>) -> ExitCode {
     // There is one provider in the program, but two crates that would have to find that out.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // It waits most of the time: a large node's many threads would each keep memory for themselves.
-    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS);
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
-        .thread_keep_alive(IDLE)
-        .enable_all()
-        .build()
-    {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             error!(%error, "failed to start");
@@ -58,13 +75,7 @@ pub fn run(args: Args) -> ExitCode {
     };
     let version = env!("CARGO_PKG_VERSION");
     info!(version, "starting");
-    let outcome = runtime.block_on(async {
-        let configuration = args.configuration()?;
-        for flag in &configuration.unused {
-            warn!(flag, "this flag has no effect");
-        }
-        parts::run(configuration, level).await
-    });
+    let outcome = runtime.block_on(work);
     // What does not end by itself, a download for example, need not be waited for.
     runtime.shutdown_background();
     match outcome {
@@ -77,6 +88,16 @@ pub fn run(args: Args) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// It waits most of the time: a large node's many threads would each keep memory for themselves.
+fn runtime() -> io::Result<Runtime> {
+    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS);
+    runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_keep_alive(IDLE)
+        .enable_all()
+        .build()
 }
 
 /// Lets the process open as many files as it may: the content of each Bundle is one, and where nobody has thought of it

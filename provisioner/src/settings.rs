@@ -1,6 +1,6 @@
 //! What the provisioner was told at its start.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr, time::Duration};
 
 use manifests::api::{bundle::Pull, install};
 
@@ -31,10 +31,128 @@ pub struct Settings {
     /// Of which namespaces CatalogSources count, the first ones first. Whoever may write there decides what is installed
     /// with the provisioner's rights.
     pub catalog_namespaces: Vec<String>,
+    /// Who runs what CatalogSources declare.
+    pub catalog_server: CatalogServer,
+    /// How catalogs are served where no OLM does it; nothing if they are not.
+    pub serving: Option<Serving>,
     /// Whether this is a part of OpenShift's release payload: then the cluster-version operator makes our ClusterOperators.
     pub release_payload: bool,
     /// What that payload says of its version.
     pub release: Option<String>,
+}
+
+/// Who runs what CatalogSources declare, and writes their status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CatalogServer {
+    /// OLM where its catalog-operator runs, else the provisioner.
+    Auto,
+    /// The provisioner.
+    Own,
+    /// OLM, whether it is seen or not.
+    Olm,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Whether CatalogSources of a namespace count for platform operators.
+    pub fn counts(&self, namespace: &str) -> bool {
+        self.catalog_namespaces.iter().any(|it| it == namespace)
+    }
+}
+
+/// How catalogs are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serving {
+    /// Where this pod is reached.
+    pub address: IpAddr,
+    /// The ports for catalogs.
+    pub ports: Ports,
+    /// Of which namespaces catalogs are served. They feed nothing by that.
+    pub namespaces: Namespaces,
+    /// Whether each catalog has a pod of its own, and not only those that say how it has to be.
+    pub pods: bool,
+    /// How much the catalogs of one namespace may take, where they feed nothing.
+    pub share: Share,
+}
+
+/// How much of what there is for serving catalogs those of one namespace may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// How many there may be.
+    pub catalogs: usize,
+    /// Bytes of the files that they are served from.
+    pub bytes: u64,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self {
+            catalogs: 100,
+            bytes: 1 << 30,
+        }
+    }
+}
+
+/// Ports, a catalog each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ports {
+    /// Whichever is free.
+    Any,
+    /// From the first to the last one.
+    Range {
+        /// Not 0.
+        first: u16,
+        /// Not before the first.
+        last: u16,
+    },
+}
+
+/// Some namespaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Namespaces {
+    /// Every one.
+    All,
+    /// These.
+    Some(BTreeSet<String>),
+}
+
+// === impl Ports ===
+
+impl FromStr for Ports {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let range = text.split_once('-');
+        let range = range.and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+        match range {
+            Some((first, last)) if first >= 1024 && first <= last => {
+                Ok(Self::Range { first, last })
+            }
+            _ => Err("write FIRST-LAST, two ports from 1024 to 65535"),
+        }
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("of this machine"),
+            Self::Range { first, last } => write!(f, "{first}-{last}"),
+        }
+    }
+}
+
+// === impl Namespaces ===
+
+impl Namespaces {
+    /// Whether this is one of them.
+    pub fn has(&self, namespace: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(some) => some.contains(namespace),
+        }
+    }
 }
 
 /// How nodes pull images.
@@ -92,6 +210,8 @@ impl Default for Settings {
             persistent_store: false,
             jobs: Jobs::default(),
             catalog_namespaces: Vec::new(),
+            catalog_server: CatalogServer::Auto,
+            serving: None,
             release_payload: false,
             release: None,
         }

@@ -1,6 +1,9 @@
 //! What is done for one Bundle.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use kube::{ResourceExt, runtime::controller::Action};
 use manifests::api::{
@@ -11,7 +14,6 @@ use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use unpacker::{Digest, job::chain};
 
 use super::{
-    backoff::Backoff,
     check, class_of,
     fetch::{self, ApiError, Brought, Fetched},
     held::Held,
@@ -21,7 +23,7 @@ use super::{
     write::write,
     written::Written,
 };
-use crate::{context::Context, metrics};
+use crate::{backoff::Backoff, context::Context, metrics};
 
 /// How many are fetched at once: a server that does not answer must not hold up all the others.
 const FETCHES: usize = 16;
@@ -55,7 +57,7 @@ impl Shared {
 
     /// It has failed once more.
     pub(super) fn again(&self, uid: &str, is_terminal: bool) -> Action {
-        Action::requeue(self.backoff.next(uid, is_terminal))
+        Action::requeue(self.backoff.next(uid, None, is_terminal, Instant::now()))
     }
 
     /// A Bundle is gone.

@@ -8,7 +8,7 @@ use std::{
 use manifests::api::platform_status::Effect;
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{family::Family, gauge::Gauge},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 
@@ -22,6 +22,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Platform {
     catalogs: Family<OfCatalog, Gauge>,
+    polls: Family<With, Counter>,
+    olm: Gauge,
+    served: Family<OfCatalog, Gauge>,
     going: Gauge,
     /// Of one reason at a time; nothing before anything is known.
     upgradeable: Family<For, Gauge>,
@@ -29,7 +32,8 @@ pub(super) struct Platform {
     concerns: Family<OfEffect, Gauge>,
     operators_by_state: Family<InState, Gauge>,
     operator_installed: Family<OfOperator, Gauge>,
-    /// Those of the former.
+    reports: Family<OfReport, Gauge>,
+    /// Those of the operators.
     named: Mutex<BTreeSet<String>>,
 }
 
@@ -37,6 +41,22 @@ pub(super) struct Platform {
 struct OfCatalog {
     namespace: String,
     name: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct With {
+    outcome: &'static str,
+}
+
+/// What came of asking a registry for the image of a catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Polled {
+    /// It is the one that was read.
+    Same,
+    /// It is another one, or the first.
+    New,
+    /// It could not be asked, or what it has cannot be read.
+    Failed,
 }
 
 /// The reason of the gate's condition.
@@ -61,6 +81,12 @@ struct OfOperator {
     name: String,
 }
 
+/// An object whose status tells what is concluded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfReport {
+    name: &'static str,
+}
+
 impl From<&Key> for OfCatalog {
     fn from(key: &Key) -> Self {
         Self {
@@ -79,6 +105,21 @@ impl Platform {
             self.catalogs.clone(),
         );
         ours.register(
+            "catalog_polls",
+            "Questions to registries for the images of catalogs",
+            self.polls.clone(),
+        );
+        ours.register(
+            "catalogs_served_by_olm",
+            "Whether OLM serves the catalogs of CatalogSources",
+            self.olm.clone(),
+        );
+        ours.register(
+            "catalog_served",
+            "Whether clients find the catalog of a CatalogSource in the cluster",
+            self.served.clone(),
+        );
+        ours.register(
             "instances_with_apis_that_go",
             "BundleInstances that use APIs which the next minor version of Kubernetes does not serve",
             self.going.clone(),
@@ -95,13 +136,18 @@ impl Platform {
         );
         ours.register(
             "platform_operators",
-            "Platform operators that are installed, are not yet, or are not for too long",
+            "Platform operators that are installed, are unhealthy, are not installed yet, or are not for too long",
             self.operators_by_state.clone(),
         );
         ours.register(
             "platform_operator_installed",
             "Whether a platform operator is installed",
             self.operator_installed.clone(),
+        );
+        ours.register(
+            "report_written",
+            "Whether what is concluded of platform operators stands in the status of an object",
+            self.reports.clone(),
         );
     }
 }
@@ -113,9 +159,36 @@ impl Metrics {
         gauge.set(is_available.into());
     }
 
+    /// Whether a catalog is served, and found.
+    pub fn served(&self, key: &Key, is_served: bool) {
+        let gauge = self.platform.served.get_or_create_owned(&key.into());
+        gauge.set(i64::from(is_served));
+    }
+
+    /// A catalog is not to be served any more.
+    pub fn served_gone(&self, key: &Key) {
+        self.platform.served.remove(&key.into());
+    }
+
     /// A catalog is gone.
     pub fn catalog_gone(&self, key: &Key) {
         self.platform.catalogs.remove(&key.into());
+    }
+
+    /// What came of asking a registry for the image of a catalog.
+    pub fn polled(&self, outcome: Polled) {
+        let outcome = match outcome {
+            Polled::Same => "same",
+            Polled::New => "new",
+            Polled::Failed => "failed",
+        };
+        let counter = self.platform.polls.get_or_create_owned(&With { outcome });
+        counter.inc();
+    }
+
+    /// Whether OLM serves the catalogs of CatalogSources.
+    pub fn olm_serves(&self, does: bool) {
+        self.platform.olm.set(does.into());
     }
 
     /// How many instances use APIs that the next minor version of Kubernetes does not serve.
@@ -149,8 +222,7 @@ impl Metrics {
             (Effect::Unknown, "unknown"),
             (Effect::Warns, "warns"),
         ] {
-            let concerns = verdict.concerns.iter();
-            let number = concerns.filter(|it| it.effect == effect).count();
+            let number = verdict.counts.get(&effect).copied().unwrap_or_default();
             self.platform
                 .concerns
                 .get_or_create(&OfEffect { effect: name })
@@ -158,10 +230,25 @@ impl Metrics {
         }
     }
 
+    /// Whether what is concluded stands in the status of an object.
+    pub fn report(&self, name: &'static str, is_written: bool) {
+        let gauge = self
+            .platform
+            .reports
+            .get_or_create_owned(&OfReport { name });
+        gauge.set(is_written.into());
+    }
+
+    /// Nothing is told in the status of that object.
+    pub fn no_report(&self, name: &'static str) {
+        self.platform.reports.remove(&OfReport { name });
+    }
+
     /// How platform operators are: how many in which state, and of each whether it is installed.
     pub fn platform_operators(&self, tally: Tally, installed: &BTreeMap<String, bool>) {
         for (state, number) in [
             ("installed", tally.installed),
+            ("unhealthy", tally.unhealthy),
             ("missing", tally.missing),
             ("late", tally.late),
         ] {

@@ -5,7 +5,7 @@ use crate::{
     catalogs::Key,
     platform::{
         aggregate::Tally,
-        gate::{Cluster, judge},
+        gate::{Cluster, Operator, judge},
     },
 };
 
@@ -22,28 +22,85 @@ fn with_all() -> Metrics {
         name: "mine".to_owned(),
     };
     metrics.catalog(&key, true);
+    metrics.report("cluster", true);
     metrics
+}
+
+/// What an expression looks at: names, each with the labels that it is selected by.
+fn looked_at(expression: &str) -> Vec<(&str, Vec<&str>)> {
+    let is_word = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let found = expression.match_indices("rukpak_").map(|(start, _)| {
+        let text = expression.get(start..).unwrap();
+        let name = text.split(|it| !is_word(it)).next().unwrap();
+        let rest = text.strip_prefix(name).unwrap();
+        let selector = rest.strip_prefix('{').and_then(|it| it.split_once('}'));
+        let pairs = selector.map_or("", |(selector, _)| selector).split(',');
+        let labels = pairs.filter_map(|pair| Some(pair.trim().split_once('=')?.0));
+        (name, labels.collect())
+    });
+    found.collect()
+}
+
+/// The labels that an expression is grouped by.
+fn grouped_by(expression: &str) -> Vec<&str> {
+    let groups = expression.split(" by (").skip(1);
+    let labels = groups.flat_map(|group| group.split_once(')').unwrap().0.split(','));
+    labels.map(str::trim).collect()
 }
 
 #[test]
 fn what_alerts_look_at_is_told() {
     let rules = include_str!("../../../manifests/install/monitoring.yaml");
     let text = with_all().render();
-    let mut looked_at = 0;
-    for expression in rules.lines().filter_map(|line| line.split_once("expr: ")) {
-        let words = expression
-            .1
-            .split(|it: char| !(it.is_ascii_alphanumeric() || it == '_'));
-        for name in words.filter(|word| word.starts_with("rukpak_")) {
-            let sample = |line: &str| {
-                let rest = line.strip_prefix(name);
-                rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-            };
-            assert!(text.lines().any(sample), "{name}:\n{text}");
-            looked_at += 1;
+    let mut count = 0;
+    for line in rules.lines() {
+        let Some((_, expression)) = line.split_once("expr: ") else {
+            continue;
+        };
+        let grouped = grouped_by(expression);
+        for (name, selected) in looked_at(expression) {
+            let sample = text.lines().find_map(|line| {
+                let rest = line.strip_prefix(name)?;
+                rest.starts_with(['{', ' ']).then_some(rest)
+            });
+            let sample = sample.unwrap_or_else(|| panic!("{name}:\n{text}"));
+            for label in grouped.iter().chain(&selected) {
+                // Of the pod that is scraped; ours of that name is called differently then.
+                let ours = match *label {
+                    "namespace" => continue,
+                    "exported_namespace" => "namespace",
+                    label => label,
+                };
+                let is_there = [format!("{{{ours}=\""), format!(",{ours}=\"")];
+                assert!(
+                    is_there.iter().any(|it| sample.contains(it)),
+                    "{name} has no label {ours}: {sample}"
+                );
+            }
+            count += 1;
         }
     }
-    assert!(looked_at >= 7, "{looked_at}");
+    assert!(count >= 9, "{count}");
+}
+
+/// Also those that a status has no room for.
+#[test]
+fn all_that_is_said_of_an_upgrade_is_counted() {
+    let operators = (0..3000).map(|n| Operator {
+        name: n.to_string(),
+        removed: vec!["it uses something".to_owned()],
+        ..Operator::default()
+    });
+    let operators: Vec<Operator> = operators.collect();
+    let metrics = Metrics::new();
+    metrics.gate(&judge(&Cluster::Kubernetes, &operators, &[]));
+    let text = metrics.render();
+    for line in [
+        "rukpak_upgrade_concerns{effect=\"warns\"} 3000",
+        "rukpak_upgrade_concerns{effect=\"blocks\"} 0",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line}:\n{text}");
+    }
 }
 
 #[test]

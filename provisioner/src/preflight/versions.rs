@@ -84,7 +84,12 @@ impl Versions {
         Ok(version)
     }
 
-    /// Of OpenShift; nothing on other clusters.
+    /// The release payload that this is a part of, if it is and says so.
+    pub fn release(&self) -> Option<&str> {
+        self.release.as_deref()
+    }
+
+    /// Of OpenShift, as its ClusterVersion tells; nothing on other clusters.
     ///
     /// # Errors
     /// When the apiserver cannot be asked.
@@ -92,15 +97,11 @@ impl Versions {
         if !self.is_openshift().await? {
             return Ok(None);
         }
-        if let Some(release) = &self.release {
-            return Ok(Some(OpenShift::of_release(release)));
-        }
         let version = self
             .get("/apis/config.openshift.io/v1/clusterversions/version")
             .await?;
-        Ok(Some(OpenShift::of_cluster_version(
-            &version.unwrap_or_default(),
-        )))
+        let version = version.unwrap_or_default();
+        Ok(Some(told(&version, self.release())))
     }
 
     /// Whether ClusterVersions are served, which is what makes an OpenShift.
@@ -131,21 +132,26 @@ impl Versions {
     }
 }
 
-/// What a catalog says of the newest OpenShift that a bundle runs on: the JSON text of each property. Nothing if it has
-/// none.
-pub fn said_by_catalog(listed: &[String]) -> Option<MaxOpenShiftVersion> {
-    let raw = match listed {
-        [] => return None,
-        [only] => only.trim_matches('"').to_owned(),
-        several => several.join(" and "),
-    };
+/// What the ClusterVersion tells. The payload of the next release starts this anew long before the update to it is complete,
+/// so what the payload says of itself counts only where the ClusterVersion says nothing at all.
+fn told(cluster_version: &Value, release: Option<&str>) -> OpenShift {
+    let told = OpenShift::of_cluster_version(cluster_version);
+    match release {
+        Some(release) if told.highest().is_none() => OpenShift::of_release(release),
+        _ => told,
+    }
+}
+
+/// What a catalog says of the newest OpenShift that a bundle runs on: the JSON text of the property, or of several.
+pub fn said_by_catalog(value: &str) -> MaxOpenShiftVersion {
+    let raw = serde_json::from_str(value).unwrap_or_else(|_| value.to_owned());
     let parsed = maxocp::parse(&raw);
-    Some(MaxOpenShiftVersion {
+    MaxOpenShiftVersion {
         source: "the catalog".to_owned(),
         version: parsed.as_ref().ok().copied(),
         problem: parsed.err(),
         raw,
-    })
+    }
 }
 
 /// Compares what the bundle demands of the cluster with the cluster.
@@ -240,27 +246,55 @@ fn keep<T>(cache: &Mutex<Option<(Instant, T)>>, value: T) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn a_catalog_names_a_release_or_something_that_is_none() {
-        let said = |listed: &[&str]| {
-            let listed: Vec<String> = listed.iter().map(|&it| it.to_owned()).collect();
-            said_by_catalog(&listed).map(|it| {
-                (
-                    it.raw.clone(),
-                    it.version.map(|version| version.to_string()),
-                )
-            })
+        let said = |value: &str| {
+            let it = said_by_catalog(value);
+            (it.raw, it.version.map(|version| version.to_string()))
         };
-        let of =
-            |raw: &str, version: Option<&str>| Some((raw.to_owned(), version.map(str::to_owned)));
-        assert_eq!(said(&[]), None);
-        assert_eq!(said(&["\"4.12\""]), of("4.12", Some("4.12")));
-        assert_eq!(said(&["4.10"]), of("4.10", Some("4.10")));
-        assert_eq!(said(&["{}"]), of("{}", None));
-        let both = said(&["\"4.12\"", "\"4.13\""]);
-        assert_eq!(both, of("\"4.12\" and \"4.13\"", None));
+        for (value, raw, version) in [
+            ("\"4.12\"", "4.12", Some("4.12")),
+            ("4.10", "4.10", Some("4.10")),
+            ("{}", "{}", None),
+            ("\"4.12\" and \"4.13\"", "\"4.12\" and \"4.13\"", None),
+        ] {
+            let expected = (raw.to_owned(), version.map(str::to_owned));
+            assert_eq!(said(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_new_payload_is_no_completed_update() {
+        let entry = |state: &str, version: &str| json!({"state": state, "version": version});
+        let (old, new) = (entry("Completed", "4.12.9"), entry("Partial", "4.13.0"));
+        let during = json!({"status": {"history": [new, old], "desired": {"version": "4.13.0"}}});
+        let odd = json!({"status": {"history": [{"state": "Completed"}], "desired": {"version": "4.13.0"}}});
+        for (version, release, running, highest) in [
+            (&during, Some("4.13.0"), Some("4.12"), Some("4.13")),
+            // The former one is still there.
+            (&during, Some("4.12.9"), Some("4.12"), Some("4.13")),
+            (&during, None, Some("4.12"), Some("4.13")),
+            (&Value::Null, Some("4.13.0"), Some("4.13"), Some("4.13")),
+            (&Value::Null, None, None, None),
+            (&odd, Some("4.13.0"), None, Some("4.13")),
+        ] {
+            let told = told(version, release);
+            let text = |it: Option<openshift::Release>| it.map(|it| it.to_string());
+            assert_eq!(
+                text(told.running).as_deref(),
+                running,
+                "{version} {release:?}"
+            );
+            assert_eq!(
+                text(told.highest()).as_deref(),
+                highest,
+                "{version} {release:?}"
+            );
+        }
     }
 
     #[test]

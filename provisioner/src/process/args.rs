@@ -1,14 +1,17 @@
 //! The command line. Flags that rukpak had keep their names.
 
 mod address;
+mod convert;
 mod jobs;
+mod room;
+mod serve;
+mod serving;
 mod values;
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Parser;
 use unpacker::{
-    Limits,
     access::{Quotes, Trust},
     registry::Mirrors,
     store::Budget,
@@ -17,7 +20,11 @@ use unpacker::{
 use super::Error;
 use crate::{content, settings};
 use address::Address;
+pub(super) use convert::ConvertArgs;
 use jobs::Jobs;
+use room::Room;
+pub(super) use serve::{Command, CopyArgs, ServeArgs};
+use serving::Serving;
 pub(super) use values::{Controllers, LogFormat};
 
 /// Where a pod finds the namespace that it runs in.
@@ -26,16 +33,20 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 /// Installs operator bundles and keeps them as they were declared.
 ///
 /// Sources are reached through the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY. RELEASE_VERSION is read
-/// with --release-payload. POD_NAME names this process in events and in the Lease.
+/// with --release-payload. POD_NAME names this process in events and in the Lease, and POD_IP is where clients of catalogs
+/// find it.
 #[derive(Debug, Parser)]
 #[command(
     name = "provisioner",
     version,
     max_term_width = 100,
+    args_conflicts_with_subcommands = true,
     args_override_self = true // as in Go: a manifest's flags can be overridden by adding some
 )]
-#[expect(clippy::struct_excessive_bools, reason = "flags are")]
 pub struct Args {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+
     /// The kubeconfig of the cluster; without it KUBECONFIG, ~/.kube/config, or what every pod is given
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     kubeconfig: Option<PathBuf>,
@@ -89,6 +100,20 @@ pub struct Args {
     )]
     catalog_namespaces: Option<Vec<String>>,
 
+    /// Who serves the catalogs of CatalogSources and writes their status: olm, own (the provisioner), or auto for OLM where
+    /// its Deployment catalog-operator runs in one of its usual namespaces
+    #[arg(
+        long,
+        value_name = "WHO",
+        value_enum,
+        default_value_t = values::Server::Auto,
+        hide_possible_values = true,
+        help_heading = "Platform operators"
+    )]
+    catalog_server: values::Server,
+    #[command(flatten)]
+    serving: Serving,
+
     /// This is a part of OpenShift's release payload: RELEASE_VERSION says which release the cluster runs, and the
     /// cluster-version operator makes our ClusterOperators
     #[arg(
@@ -133,77 +158,8 @@ pub struct Args {
     )]
     resync: Duration,
 
-    /// The folder for bundles' content
-    #[arg(
-        long,
-        value_name = "FOLDER",
-        default_value = "/var/cache/bundles",
-        help_heading = "Storage and limits"
-    )]
-    storage_dir: PathBuf,
-
-    /// How much of it may be used; what was used longest ago makes room
-    #[arg(
-        long,
-        value_name = "SIZE",
-        value_parser = |text: &str| values::size(text, 64 << 20),
-        default_value = "4Gi",
-        help_heading = "Storage and limits"
-    )]
-    storage_size: u64,
-
-    /// How much content is kept in memory
-    #[arg(
-        long,
-        value_name = "SIZE",
-        value_parser = |text: &str| values::size(text, 0),
-        default_value = "4Mi",
-        help_heading = "Storage and limits"
-    )]
-    memory_cache: u64,
-
-    /// The folder survives this pod: uploads that are too large for the cluster (8 MiB) are taken, too
-    #[arg(
-        long,
-        num_args = 0..=1,
-        require_equals = true,
-        value_name = "BOOL",
-        default_value_t = false,
-        default_missing_value = "true",
-        action = clap::ArgAction::Set,
-        help_heading = "Storage and limits"
-    )]
-    persistent_storage: bool,
-
-    /// All files of a bundle together
-    #[arg(
-        long,
-        value_name = "SIZE",
-        value_parser = |text: &str| values::size(text, 1 << 10),
-        default_value = "32Mi",
-        help_heading = "Storage and limits"
-    )]
-    max_bundle_size: u64,
-
-    /// One file of a bundle
-    #[arg(
-        long,
-        value_name = "SIZE",
-        value_parser = |text: &str| values::size(text, 1 << 10),
-        default_value = "16Mi",
-        help_heading = "Storage and limits"
-    )]
-    max_file_size: u64,
-
-    /// Files and folders of a bundle
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
-        default_value_t = 10_000,
-        help_heading = "Storage and limits"
-    )]
-    max_files: u32,
+    #[command(flatten)]
+    room: Room,
 
     /// Authorities that registries, git and web servers are believed by, besides those of the system; PEM, may be
     /// repeated
@@ -358,23 +314,20 @@ impl Args {
     /// When a file cannot be read, or flags contradict each other.
     pub(super) fn configuration(self) -> Result<Configuration, Error> {
         let Self {
+            command: _,
             kubeconfig,
             system_namespace,
             controllers,
             leader_elect,
             lease_duration,
             catalog_namespaces,
+            catalog_server,
+            serving,
             release_payload,
             optional_kinds,
             concurrency,
             resync,
-            storage_dir,
-            storage_size,
-            memory_cache,
-            persistent_storage,
-            max_bundle_size,
-            max_file_size,
-            max_files,
+            room,
             ca_file,
             registries_conf,
             follow_openshift,
@@ -399,31 +352,25 @@ impl Args {
         let Some(bind) = content_bind_address.socket() else {
             return Err(Error::Content);
         };
-        if storage_size < max_bundle_size {
-            return Err(Error::Storage);
-        }
+        room.check()?;
         let system_namespace = system_namespace.unwrap_or_else(own_namespace);
         let external_address =
             http_external_address.unwrap_or_else(|| format!("https://core.{system_namespace}.svc"));
-        let mut unpack = unpacker::Options::default();
-        unpack.limits = Limits {
-            total: max_bundle_size,
-            file: max_file_size.min(max_bundle_size),
-            entries: usize::try_from(max_files).unwrap_or(usize::MAX),
-            ..unpack.limits
-        };
         let defaults = settings::Settings::default();
+        let catalog_namespaces = values::catalog_namespaces(catalog_namespaces, &system_namespace);
         let settings = settings::Settings {
-            catalog_namespaces: values::catalog_namespaces(catalog_namespaces, &system_namespace),
+            catalog_server: catalog_server.into(),
+            serving: serving.settings(&catalog_namespaces),
+            catalog_namespaces,
             system_namespace,
             external_address,
             optional_kinds: optional_kinds.map_or(defaults.optional_kinds, BTreeSet::from_iter),
-            unpack,
+            unpack: room.unpack(),
             access: access(&ca_file, registries_conf)?,
             follow_openshift,
             resync,
             concurrency: usize::from(concurrency),
-            persistent_store: persistent_storage,
+            persistent_store: room.is_persistent(),
             jobs: jobs.settings(),
             release: release_payload.then(release).flatten(),
             release_payload,
@@ -433,11 +380,8 @@ impl Args {
             settings,
             controllers,
             lease: leader_elect.then_some(lease_duration),
-            storage: storage_dir,
-            budget: Budget {
-                disk: storage_size,
-                memory: memory_cache,
-            },
+            budget: room.budget(),
+            storage: room.folder(),
             content: content::Options {
                 bind,
                 tls_secret: content_tls_secret,

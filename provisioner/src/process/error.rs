@@ -82,6 +82,9 @@ pub enum Error {
     /// The content service cannot begin.
     #[error("failed to start the content service")]
     Serve(#[from] content::Error),
+    /// The conversion webhook cannot begin.
+    #[error("failed to start the conversion webhook; choose another --bind-address")]
+    Convert(#[from] crate::conversion::Error),
     /// Signals cannot be heard.
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),

@@ -14,7 +14,7 @@ use tracing_subscriber::{
 use super::args::LogFormat;
 
 /// What is ours, and told more about when more is asked for.
-const OURS: [&str; 4] = ["provisioner", "unpacker", "convert", "manifests"];
+const OURS: [&str; 5] = ["provisioner", "unpacker", "convert", "manifests", "catalog"];
 /// How much of a panic's message is logged.
 const MAX_PANIC: usize = 1024;
 /// How long directives may be.

@@ -34,7 +34,8 @@ impl Signals {
         process::exit(128 + number);
     }
 
-    async fn next(&mut self) -> (&'static str, i32) {
+    /// The name and the number of the next one.
+    pub(super) async fn next(&mut self) -> (&'static str, i32) {
         tokio::select! {
             _ = self.terminate.recv() => ("SIGTERM", 15),
             _ = self.interrupt.recv() => ("SIGINT", 2),

@@ -1,14 +1,26 @@
 //! What the apiserver has answered a watch.
 
-use kube::runtime::watcher;
+use std::time::Duration;
+
+use kube::{core::Status, runtime::watcher};
 
 /// The status of an answer; none if nobody answered.
 pub(crate) fn code(error: &watcher::Error) -> Option<u16> {
+    status(error).map(|status| status.code)
+}
+
+/// How long to wait before the next request, where the apiserver asks for that.
+pub(crate) fn wait(error: &watcher::Error) -> Option<Duration> {
+    let seconds = status(error)?.details.as_ref()?.retry_after_seconds;
+    Some(Duration::from_secs(seconds.into()))
+}
+
+fn status(error: &watcher::Error) -> Option<&Status> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
         | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => Some(status.code),
+        | watcher::Error::WatchError(status) => Some(status),
         _ => None,
     }
 }
@@ -16,4 +28,24 @@ pub(crate) fn code(error: &watcher::Error) -> Option<u16> {
 /// Whether a status will be the same next time, unless somebody does something. 410 says that it has to be listed anew.
 pub(crate) fn is_refusal(code: u16) -> bool {
     (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_apiserver_says_how_long_to_wait() {
+        let of = |status| {
+            let status: Status = serde_json::from_value(status).unwrap();
+            let status = Box::new(status);
+            wait(&watcher::Error::WatchStartFailed(kube::Error::Api(status)))
+        };
+        let busy = json!({"code": 429, "details": {"retryAfterSeconds": 7}});
+        assert_eq!(of(busy), Some(Duration::from_secs(7)));
+        assert_eq!(of(json!({"code": 429})), None);
+        assert_eq!(wait(&watcher::Error::NoResourceVersion), None);
+    }
 }

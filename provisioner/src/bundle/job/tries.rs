@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::bundle::backoff;
+use crate::backoff;
 
 /// After what time a Job that went well, or badly, is history.
 const FORGOTTEN: Duration = Duration::from_secs(3600);

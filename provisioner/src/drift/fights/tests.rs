@@ -155,3 +155,29 @@ fn a_verdict_names_object_field_and_manager() {
          every 20 seconds at most until somebody stops, or the bundle agrees"
     );
 }
+
+/// The alert about fights is tried with this series: how many repairs there have been, minute by minute, of one field that
+/// somebody changes whenever it is put back.
+#[test]
+fn the_alert_is_tried_with_what_a_fight_is() {
+    let mut fights = Fights::new();
+    let mut counts = vec![0; 181];
+    let mut next = at(0);
+    loop {
+        let verdicts = fights.repaired([opponent(".spec.replicas", "other")], next);
+        let minute = (next.as_second() - at(0).as_second()) / 60 + 1;
+        for count in counts.iter_mut().skip(usize::try_from(minute).unwrap()) {
+            *count += 1;
+        }
+        if minute >= 180 {
+            break;
+        }
+        next = match verdicts.first() {
+            Some(verdict) => verdict.until,
+            None => next + Duration::from_secs(1),
+        };
+    }
+    let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+    let series = include_str!("../../../../tests/tests/acceptance/fight.txt");
+    assert_eq!(series.trim_end(), counts.join(" "));
+}

@@ -217,11 +217,11 @@ async fn prepare<'a>(
 
 /// What a catalog says of the newest OpenShift counts before what the bundle says, for just this content.
 fn as_catalogs_say(mut facts: Facts, digests: Digests<'_>, ctx: &crate::context::Context) -> Facts {
-    let listed = digests
+    let said = digests
         .image()
         .and_then(|digest| ctx.catalogs.maximum(&facts.package, &facts.name, digest));
-    if let Some(said) = listed.and_then(|listed| versions::said_by_catalog(&listed)) {
-        facts.max_open_shift_version = Some(said);
+    if let Some(said) = said {
+        facts.max_open_shift_version = Some(versions::said_by_catalog(&said));
     }
     facts
 }

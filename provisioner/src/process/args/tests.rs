@@ -16,6 +16,59 @@ fn flags_make_sense() {
 }
 
 #[test]
+fn a_catalogs_server_has_flags_of_its_own() {
+    let parse = |flags: &[&str]| {
+        let flags = std::iter::once(&"provisioner").chain(flags);
+        Args::try_parse_from(flags).map_err(|error| error.to_string())
+    };
+    let served = |flags: &[&str]| match parse(flags)?.command {
+        Some(Command::Serve(args)) => Ok((args.port, args.enforces())),
+        _ => Err("it does something else".to_owned()),
+    };
+    assert_eq!(served(&["serve", "x"]), Ok((50051, false)));
+    assert_eq!(served(&["serve", "x", "--cache-dir=c"]), Ok((50051, true)));
+    let only = ["serve", "x", "--cache-dir=c", "--cache-only", "-p1"];
+    assert_eq!(served(&only), Ok((1, false)));
+    for (flags, problem) in [
+        (&["serve"][..], "<DIR>"),
+        (&["--leader-elect", "serve", "x"], "cannot be used with"),
+        (&["serve", "x", "--leader-elect"], "unexpected argument"),
+        (&["serve", "x", "--cache-enforce-integrity"], "--cache-dir"),
+        (&["x"], "unrecognized subcommand"),
+    ] {
+        let error = parse(flags).unwrap_err();
+        assert!(error.contains(problem), "{flags:?}: {error}");
+    }
+    assert!(parse(&["--leader-elect"]).unwrap().command.is_none());
+}
+
+#[test]
+fn a_conversion_webhook_has_flags_of_its_own() {
+    let options = |flags: &[&str]| {
+        let flags = ["provisioner", "convert-catalogsources"]
+            .iter()
+            .chain(flags);
+        match Args::try_parse_from(flags).unwrap().command {
+            Some(Command::ConvertCatalogsources(args)) => args.options(),
+            _ => panic!("it does something else"),
+        }
+    };
+    let default = crate::conversion::Options::default();
+    assert_eq!(options(&[]), default);
+    let flags = [
+        "--namespace=elsewhere",
+        "--bind-address=127.0.0.1:1",
+        "--tls-secret=mine",
+    ];
+    let given = options(&flags);
+    assert_eq!(given.bind, ([127, 0, 0, 1], 1).into());
+    assert_eq!(
+        (given.namespace.as_str(), given.tls_secret.as_deref()),
+        ("elsewhere", Some("mine"))
+    );
+}
+
+#[test]
 fn without_flags_there_are_the_defaults_of_the_settings() {
     let configuration = configuration(&[]).unwrap();
     let defaults = settings::Settings::default();
@@ -100,6 +153,46 @@ fn flags_are_heeded() {
 }
 
 #[test]
+fn catalogs_are_served_where_the_pod_is_reached() {
+    use settings::{Namespaces, Ports};
+    let serving = |flags: &[&str]| configuration(flags).unwrap().settings.serving;
+    let some = |names: &[&str]| Namespaces::Some(names.iter().map(|&it| it.to_owned()).collect());
+    let here = "--catalog-address=10.1.2.3";
+    let usual = serving(&[here]).unwrap();
+    assert_eq!(usual.ports, Ports::Any);
+    let default = some(&["rukpak-system", "openshift-marketplace"]);
+    assert_eq!(usual.namespaces, default);
+    assert_eq!(usual.share, settings::Share::default());
+    let less = [
+        here,
+        "--catalogs-per-namespace=2",
+        "--catalog-size-per-namespace=5Mi",
+    ];
+    let share = serving(&less).unwrap().share;
+    assert_eq!((share.catalogs, share.bytes), (2, 5 << 20));
+    let counting = serving(&[here, "--catalog-namespaces=a,b"]).unwrap();
+    assert_eq!(counting.namespaces, some(&["a", "b"]));
+    let said = serving(&[
+        "--catalog-address=fd00::1",
+        "--catalog-namespaces=none",
+        "--served-namespaces=c",
+        "--catalog-ports=20000-20000",
+    ]);
+    let said = said.unwrap();
+    assert!(said.address.is_ipv6());
+    assert_eq!(said.namespaces, some(&["c"]));
+    let one = Ports::Range {
+        first: 20_000,
+        last: 20_000,
+    };
+    assert_eq!(said.ports, one);
+    let all = serving(&[here, "--served-namespaces=a,*"]).unwrap();
+    assert_eq!(all.namespaces, Namespaces::All);
+    assert_eq!(serving(&[here, "--served-namespaces=none"]), None);
+    assert_eq!(serving(&[]), None, "nobody knows where");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_a_remedy() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let empty = format!("--ca-file={}", file.path().display());
@@ -120,6 +213,13 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
             "write :PORT, IP:PORT, or 0",
         ),
         ("--content-bind-address=0", "--content-bind-address"),
+        ("--catalog-ports=20000", "write FIRST-LAST"),
+        ("--catalog-ports=20001-20000", "write FIRST-LAST"),
+        ("--catalog-ports=80-90", "from 1024"),
+        ("--catalog-ports=60000-70000", "to 65535"),
+        ("--catalog-address=127.0.0.1", "address of this pod"),
+        ("--catalog-address=core", "address of this pod"),
+        ("--served-namespaces=a,B", "small letters"),
         ("--admin-bind-address=:8082", "127.0.0.1"),
         ("--admin-bind-address=10.0.0.1:8082", "127.0.0.1"),
         ("--lease-duration=15", "15s"),

@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::{
     process::{Error, log},
-    settings::Mode,
+    settings::{CatalogServer, Mode},
 };
 
 /// Certificates of all authorities there are come to some hundred kilobytes.
@@ -42,6 +42,24 @@ pub(in crate::process) enum LogFormat {
     Json,
     /// For people.
     Text,
+}
+
+/// Who serves catalogs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Server {
+    Auto,
+    Own,
+    Olm,
+}
+
+impl From<Server> for CatalogServer {
+    fn from(server: Server) -> Self {
+        match server {
+            Server::Auto => Self::Auto,
+            Server::Own => Self::Own,
+            Server::Olm => Self::Olm,
+        }
+    }
 }
 
 pub(super) fn controllers(text: &str) -> Result<Controllers, String> {

@@ -1,0 +1,192 @@
+//! What it costs to serve a thousand CatalogSources that share twenty images: time and memory, when they come, while
+//! nothing changes, when one image does, and when all do.
+//!
+//! The Kubernetes objects are not in it: they are two requests for each CatalogSource, and one process has them all.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "a bench fails by panicking, and prints"
+)]
+
+use std::{
+    io::{self, Read},
+    net::TcpListener,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use catalog::{
+    registry::{Bounds, Client},
+    source::Files,
+};
+use provisioner::{
+    catalogs::serving::{Error, Listening, Served, Stores},
+    metrics::Metrics,
+};
+use serde_json::json;
+use unpacker::Digest;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+const SOURCES: usize = 1000;
+const IMAGES: usize = 20;
+const PACKAGES: usize = 25;
+const BUNDLES: usize = 20;
+
+/// A catalog with 500 bundles, as they are in an image.
+#[derive(Debug)]
+struct Image(Vec<u8>);
+
+impl Files for Image {
+    fn paths(&self) -> Vec<String> {
+        vec!["catalog.json".to_owned()]
+    }
+
+    fn open<'a>(&'a self, _: &str) -> io::Result<Box<dyn Read + 'a>> {
+        Ok(Box::new(self.0.as_slice()))
+    }
+}
+
+/// The catalog of an image, in this round of changes.
+fn image(number: usize, round: usize) -> Image {
+    let mut bytes = Vec::new();
+    let mut add = |document: serde_json::Value| {
+        serde_json::to_writer(&mut bytes, &document).unwrap();
+        bytes.push(b'\n');
+    };
+    for package in 0..PACKAGES {
+        let package = format!("operator-{number}-{package}");
+        add(json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"}));
+        let name = |at: usize| format!("{package}.v{round}.{at}.0");
+        let entries: Vec<_> = (0..BUNDLES)
+            .map(|at| json!({"name": name(at), "replaces": at.checked_sub(1).map(name)}))
+            .collect();
+        add(
+            json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": entries}),
+        );
+        for at in 0..BUNDLES {
+            let crd = json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": "things.example.com"}, "spec": {"description": "what a thing is ".repeat(500)},
+            });
+            add(json!({
+                "schema": "olm.bundle", "package": package, "name": name(at), "image": format!("example.com/{package}:{at}"),
+                "properties": [
+                    {"type": "olm.package", "value": {"packageName": package, "version": format!("{round}.{at}.0")}},
+                    {"type": "olm.gvk", "value": {"group": "example.com", "version": "v1", "kind": "Thing"}},
+                    {"type": "olm.csv.metadata", "value": {"displayName": package, "annotations": {"about": crd.to_string()}}},
+                ],
+            }));
+        }
+    }
+    Image(bytes)
+}
+
+async fn get(stores: &Stores, number: usize, round: usize) -> Arc<Served> {
+    let digest = Digest::of(format!("{number} {round}").as_bytes());
+    let files = move || Ok::<Box<dyn Files + Send>, Error>(Box::new(image(number, round)));
+    stores.get(digest, files).await.unwrap()
+}
+
+/// What each CatalogSource does when its image was looked at: as follow does it, all at once.
+async fn offer(stores: &Stores, all: &mut [Listening], round: impl Fn(usize) -> usize) -> usize {
+    let served = (0..SOURCES).map(|at| get(stores, at % IMAGES, round(at % IMAGES)));
+    let served = futures::future::join_all(served).await;
+    let mut changed = 0;
+    for (listening, served) in all.iter_mut().zip(served) {
+        if !listening.shows(&served) {
+            listening.show(served).unwrap();
+            changed += 1;
+        }
+    }
+    changed
+}
+
+/// Megabytes that the process has.
+fn memory() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|it| it.starts_with("VmRSS:")).unwrap();
+    let kilobytes: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kilobytes / 1024.0
+}
+
+fn tell(what: &str, took: Duration) {
+    println!(
+        "{what:<58} {:>9.1} ms {:>8.1} MB",
+        took.as_secs_f64() * 1000.0,
+        memory()
+    );
+}
+
+#[tokio::main]
+async fn main() {
+    // Descriptors: two for each listener, and some for who asks.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = rustix::process::Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, most).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let size = image(0, 1).0.len();
+    println!(
+        "{SOURCES} CatalogSources, {IMAGES} images of {} kB with {} bundles each\n",
+        size / 1000,
+        PACKAGES * BUNDLES
+    );
+    tell("at the beginning", Duration::ZERO);
+    let stores = Stores::new(folder.path(), Arc::new(Metrics::new()));
+    let began = Instant::now();
+    let mut all: Vec<Listening> = (0..SOURCES)
+        .map(|_| {
+            let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            Listening::new(socket).unwrap()
+        })
+        .collect();
+    tell("sockets", began.elapsed());
+    for (what, round) in [
+        ("all offered, images made to be served", 1),
+        ("all offered again, nothing is new", 1),
+        ("all offered, every image is another one", 2),
+    ] {
+        let began = Instant::now();
+        let changed = offer(&stores, &mut all, |_| round).await;
+        tell(&format!("{what} ({changed} switched)"), began.elapsed());
+    }
+    let began = Instant::now();
+    let changed = offer(&stores, &mut all, |image| if image == 0 { 3 } else { 2 }).await;
+    tell(
+        &format!("all offered, one image is another one ({changed} switched)"),
+        began.elapsed(),
+    );
+
+    let began = Instant::now();
+    let mut clients = Vec::new();
+    for listening in &all {
+        let address = format!("127.0.0.1:{}", listening.port());
+        let client = Client::connect(&address, Bounds::default()).await.unwrap();
+        assert_eq!(client.list_packages().await.unwrap().len(), PACKAGES);
+        clients.push(client);
+    }
+    tell(
+        "a client of each, which stays, lists the packages",
+        began.elapsed(),
+    );
+    drop(clients);
+    let files = std::fs::read_dir(folder.path().join("registries")).unwrap();
+    println!("\nfiles to serve from: {}", files.count());
+
+    // Opened anew, as after a restart in the same pod.
+    drop((all, stores));
+    let stores = Stores::new(folder.path(), Arc::new(Metrics::new()));
+    let began = Instant::now();
+    for number in 1..IMAGES {
+        drop(get(&stores, number, 2).await);
+    }
+    tell("19 files taken over after a restart", began.elapsed());
+}

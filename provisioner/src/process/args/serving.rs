@@ -1,0 +1,110 @@
+//! How catalogs are served.
+
+use std::{collections::BTreeSet, env, net::IpAddr};
+
+use clap::Args;
+
+use super::values;
+use crate::settings::{self, Namespaces, Ports};
+
+/// Flags.
+#[derive(Debug, Args)]
+pub(super) struct Serving {
+    /// Of which namespaces catalogs are served in a cluster without OLM, "*" for all, "none" for none; by default those of
+    /// --catalog-namespaces
+    #[arg(
+        long,
+        value_name = "NAMESPACES",
+        value_delimiter = ',',
+        value_parser = namespace,
+        help_heading = "Catalogs"
+    )]
+    served_namespaces: Option<Vec<String>>,
+
+    /// Serve each catalog by a pod of its own, as OLM does, and not only those that say how their pod has to be
+    #[arg(
+        long,
+        num_args = 0..=1,
+        require_equals = true,
+        value_name = "BOOL",
+        default_value_t = false,
+        default_missing_value = "true",
+        action = clap::ArgAction::Set,
+        help_heading = "Catalogs"
+    )]
+    catalog_pods: bool,
+
+    /// The ports that catalogs are served at, one each; by default any that are free
+    #[arg(long, value_name = "FIRST-LAST", help_heading = "Catalogs")]
+    catalog_ports: Option<Ports>,
+
+    /// How many catalogs of one namespace are served; those of --catalog-namespaces are not counted
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u16).range(1..),
+        default_value_t = 100,
+        help_heading = "Catalogs"
+    )]
+    catalogs_per_namespace: u16,
+
+    /// How much the files may have that the catalogs of one namespace are served from; those of --catalog-namespaces are
+    /// not counted
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = |text: &str| values::size(text, 1 << 20),
+        default_value = "1Gi",
+        help_heading = "Catalogs"
+    )]
+    catalog_size_per_namespace: u64,
+
+    /// Where this pod is reached, for the EndpointSlices of catalogs; by default POD_IP. Without either no catalog is
+    /// served
+    #[arg(long, value_name = "IP", value_parser = address, help_heading = "Catalogs")]
+    catalog_address: Option<IpAddr>,
+}
+
+// === impl Serving ===
+
+impl Serving {
+    /// What they come to, where catalogs of these namespaces count.
+    pub(super) fn settings(self, counting: &[String]) -> Option<settings::Serving> {
+        let own = || address(&env::var("POD_IP").ok()?).ok();
+        let namespaces = match self.served_namespaces {
+            None => Namespaces::Some(counting.iter().cloned().collect()),
+            Some(some) if some.iter().any(|it| it == "*") => Namespaces::All,
+            Some(none) if none == ["none"] => return None,
+            Some(some) => Namespaces::Some(some.into_iter().collect::<BTreeSet<_>>()),
+        };
+        Some(settings::Serving {
+            address: self.catalog_address.or_else(own)?,
+            ports: self.catalog_ports.unwrap_or(Ports::Any),
+            namespaces,
+            pods: self.catalog_pods,
+            share: settings::Share {
+                catalogs: usize::from(self.catalogs_per_namespace),
+                bytes: self.catalog_size_per_namespace,
+            },
+        })
+    }
+}
+
+fn namespace(text: &str) -> Result<String, &'static str> {
+    match text {
+        "*" => Ok(text.to_owned()),
+        _ => values::label(text),
+    }
+}
+
+/// An address that an EndpointSlice may have.
+fn address(text: &str) -> Result<IpAddr, &'static str> {
+    match text.parse::<IpAddr>() {
+        Ok(address)
+            if !address.is_loopback() && !address.is_unspecified() && !address.is_multicast() =>
+        {
+            Ok(address)
+        }
+        _ => Err("write the address of this pod, as in 10.0.0.1"),
+    }
+}
