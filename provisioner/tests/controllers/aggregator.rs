@@ -3,20 +3,23 @@
 //! | row of the acceptance list | test |
 //! | --- | --- |
 //! | 44, 45, 46, 47, 48, 62, 63, 64 | [`days::the_cluster_is_told_of_its_platform_operators`] |
-//! | 4, 8, 13, 14 (nothing but `Upgradeable` says no), 20, 21 | [`gate::a_maximum_closes_the_gate_and_a_catalog_opens_it`] |
+//! | 4, 8, 13, 20, 21 | [`gate::a_maximum_closes_the_gate_and_a_catalog_opens_it`] |
 //! | 1, 2, 6, 7, 28, 36 | [`gate::what_olm_has_installed_counts_and_its_copies_do_not`] |
 //! | an operator asks not to be upgraded | [`asking::an_operator_asks_not_to_be_upgraded_and_the_gate_closes`] |
 //! | 9, 12 on Kubernetes | [`elsewhere::a_cluster_without_cluster_operators_has_a_gate_as_well`] |
 //! | 31, 33 (nothing is said before everything is known) | [`days::the_cluster_is_told_of_its_platform_operators`] |
-//! | 65 (who makes it, who writes it) | [`payload::the_release_payload_makes_the_operators_and_names_the_release`] |
+//! | who makes it, who writes it | [`payload::the_release_payload_makes_the_operators_and_names_the_release`] |
+//! | what cannot be read or written is told | [`outage`], [`rights`] |
 //!
 //! What is concluded in every other row is a plain function, with tables beside it: `platform/aggregate`, `platform/gate`.
+//! What the cluster-version operator makes of it (14, 65) is in `platform/aggregate/tests/contract`.
 
 mod asking;
 mod days;
 mod elsewhere;
 mod gate;
 mod many;
+mod outage;
 mod payload;
 mod rights;
 
@@ -35,7 +38,7 @@ use provisioner::platform::aggregate::AGGREGATED;
 use serde_json::{Value, json};
 
 use crate::{
-    openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, module},
+    openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, definition},
     platform::stage::Platform,
     support::wait_for,
 };
@@ -44,20 +47,23 @@ use crate::{
 async fn become_openshift(platform: &Platform) {
     let cluster = platform.world.cluster;
     for (name, file) in [CLUSTER_VERSION, CLUSTER_OPERATOR] {
-        let bytes = std::fs::read(module().join(file)).unwrap();
-        let definition = yaml::documents(&bytes).next().unwrap().unwrap();
+        let definition = definition((name, file));
         cluster.apply(&definition, DryRun::No).await.unwrap();
         cluster.wait_established(name).await.unwrap();
     }
-    let version = json!({
+    cluster.apply(&version(), DryRun::No).await.unwrap();
+}
+
+/// The ClusterVersion of a cluster that is new.
+pub(crate) fn version() -> Value {
+    json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
         "spec": {"clusterID": "00000000-0000-0000-0000-000000000000"},
-    });
-    cluster.apply(&version, DryRun::No).await.unwrap();
+    })
 }
 
 /// Says which versions the cluster has had, the newest first, as `Completed 4.12.7`.
-async fn history(cluster: &Cluster, entries: &[&str]) {
+pub(crate) async fn history(cluster: &Cluster, entries: &[&str]) {
     let entry = |text: &&str| {
         let (state, version) = text.split_once(' ').unwrap();
         json!({"state": state, "version": version, "image": "", "verified": true,
@@ -119,7 +125,7 @@ async fn operator_becomes(
 }
 
 /// Applies OLM's own definition of a kind, from the Go module that has it, and tells its name.
-async fn define(cluster: &Cluster, plural: &str) -> String {
+pub(crate) async fn define(cluster: &Cluster, plural: &str) -> String {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cluster/gotypes");
     let script = "go mod download github.com/operator-framework/api >&2 &&
                   go list -m -f '{{.Dir}}' github.com/operator-framework/api";

@@ -1,5 +1,5 @@
-//! BundleInstances, from installation to removal; names of tests begin with the row of docs/rukpak-parity.md that they
-//! stand for.
+//! BundleInstances, from installation to removal; names of tests begin with the row of docs/parity.md that they stand
+//! for.
 
 mod account;
 mod drift;

@@ -15,6 +15,7 @@ mod apply;
 mod bundle;
 mod catalogs;
 mod content;
+mod conversion;
 mod corpus;
 mod definitions;
 mod faults;

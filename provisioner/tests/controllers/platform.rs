@@ -6,6 +6,9 @@
 //! | given | then | tried by |
 //! | --- | --- | --- |
 //! | a valid operator | `InstallSuccessful`, `Successfully applied` | `what_is_there_before_the_provisioner…`, here |
+//! | an apiserver that is not there yet, is busy, and comes | the operator is installed, and nothing was restarted | `day0` |
+//! | a namespace and an account of the operator's own | objects are there, with the account's rights or not at all | `day0` |
+//! | what fails again and again | it is tried ever more slowly | `pauses` |
 //! | an unknown package | `SourceFailed`, `failed to find candidate` | the same |
 //! | a good and a bad one | the good one stays installed | the same |
 //! | an operator | a BundleInstance of its name with the right image, which the status names | the same |
@@ -15,15 +18,17 @@
 //! | conditions of the BundleInstance, absent, odd, failing, good | the condition Installed | `installed::tests`, `status::tests` |
 //! | a catalog that is missing, garbage, or has no address | it is said, and tried again when it changes | `catalogs::catalogs_come_in_any_order…`, `catalogs::served` |
 //! | versions 1.9.0, 1.10.0, 2.0.0-rc.1, and a channel that is not the default | 1.10.0 | `catalogs::what_cannot_be_installed…` |
-//! | a stream that breaks off | an error, and no choice from a part | `suspicion` of the catalog's tests; `plan::tests` |
+//! | a stream that breaks off | an error, and no choice from a part | `suspicion` and `reading` of the catalog's tests; `catalogs::broken`; `plan::tests` |
 //! | two operators of one package | the second names the first, and has it when that goes | `conflicts` |
 //! | a package `Foo_Bar!`, or of 57 characters | refused; where the definition takes it, not served | `api::platform`; `openshift`, `plan::tests::hostile` |
 //! | a maximum below the cluster | the next lower bundle, or `SourceFailed` | `openshift`, `plan::tests` |
 
 mod catalogs;
 mod conflicts;
+mod day0;
 mod kubernetes;
 mod openshift;
+mod pauses;
 mod rights;
 pub(crate) mod stage;
 mod upgrades;

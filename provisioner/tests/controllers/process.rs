@@ -109,9 +109,14 @@ async fn the_log_level_can_be_changed_while_it_runs() {
         assert!(text.contains(problem), "{text}");
     }
     assert_eq!(
-        put(&url, &"x".repeat(1 << 20)).await.0,
+        put(&url, &"x".repeat((4 << 10) + 1)).await.0,
         StatusCode::PAYLOAD_TOO_LARGE
     );
+    // The answer comes before all of it was read: the client may see a connection that is closed, and not the answer.
+    let enormous = reqwest::Client::new().put(&url).body("x".repeat(1 << 20));
+    if let Ok(answer) = enormous.send().await {
+        assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
     assert_eq!(
         get(&url).await,
         before,

@@ -20,6 +20,7 @@ mod child;
 pub(crate) mod kubelet;
 mod line;
 mod play;
+mod relay;
 mod rights;
 mod wait;
 
@@ -52,6 +53,7 @@ pub(crate) use child::{Options, Provisioner, storage};
 pub(crate) use kubelet::Kubelet;
 pub(crate) use line::Line;
 pub(crate) use play::Play;
+pub(crate) use relay::{Fault, Relay};
 pub(crate) use rights::{install_rights, own_kubeconfig};
 pub(crate) use wait::{PATIENCE, condition, eventually, gone, has, wait_for};
 

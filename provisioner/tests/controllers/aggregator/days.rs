@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     catalogs::served::Server,
     platform::stage::package,
-    support::{SYSTEM, eventually, gone},
+    support::{Provisioner, SYSTEM, eventually, gone},
 };
 
 /// Everything but times.
@@ -109,6 +109,8 @@ async fn the_cluster_is_told_of_its_platform_operators() {
     );
 
     is_kept(&platform).await;
+    metrics(&provisioner).await;
+    let provisioner = times_outlive_a_restart(&platform, provisioner).await;
     metrics(&provisioner).await;
     goes_with_the_product(&platform).await;
     server.stop().await;
@@ -211,7 +213,35 @@ async fn is_kept(platform: &Platform) {
     .await;
 }
 
-async fn metrics(provisioner: &crate::support::Provisioner) {
+/// A provisioner that begins anew goes on with what stands there.
+async fn times_outlive_a_restart(platform: &Platform, provisioner: Provisioner) -> Provisioner {
+    let api = platform.world.api::<ClusterOperator>();
+    let times = async |name: &str| {
+        let operator = api.get(name).await.unwrap();
+        let conditions = operator.status.unwrap().conditions.into_iter();
+        let times = conditions.map(|it| (it.type_, it.status, it.last_transition_time));
+        times.collect::<Vec<_>>()
+    };
+    let before = (times(AGGREGATED).await, times(CORE).await);
+    drop(provisioner);
+    // Times have no parts of seconds.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let provisioner = platform.start().await;
+    let url = format!("{}/metrics", provisioner.url("metrics"));
+    for name in [AGGREGATED, CORE] {
+        eventually("written by the new one", async || {
+            let text = reqwest::get(&url).await.unwrap().text().await.unwrap();
+            let line = format!("rukpak_report_written{{name=\"{name}\"}} 1");
+            text.contains(&line).then_some(()).ok_or(text)
+        })
+        .await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((times(AGGREGATED).await, times(CORE).await), before);
+    provisioner
+}
+
+async fn metrics(provisioner: &Provisioner) {
     let url = format!("{}/metrics", provisioner.url("metrics"));
     let text = reqwest::get(url).await.unwrap().text().await.unwrap();
     for line in [
@@ -220,6 +250,9 @@ async fn metrics(provisioner: &crate::support::Provisioner) {
         "rukpak_platform_operators{state=\"installed\"} 1",
         "rukpak_platform_operators{state=\"missing\"} 1",
         "rukpak_platform_operators{state=\"late\"} 0",
+        "rukpak_platform_operators{state=\"unhealthy\"} 0",
+        "rukpak_report_written{name=\"platform-operators-aggregated\"} 1",
+        "rukpak_report_written{name=\"platform-operators-core\"} 1",
         "rukpak_platform_operator_installed{name=\"tide\"} 1",
         "rukpak_platform_operator_installed{name=\"typo\"} 0",
     ] {

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     catalogs::served::Server,
     platform::stage::package,
-    support::{eventually, gone, has},
+    support::{condition, eventually, gone, has, image, operator},
 };
 
 async fn status_becomes(
@@ -54,6 +54,32 @@ async fn a_cluster_without_cluster_operators_has_a_gate_as_well() {
     let told = told.status.unwrap();
     assert!(has(&told.conditions, "Upgradeable", "True"), "{told:?}");
     assert_eq!(told.details.concerns, []);
+
+    // The next Kubernetes does not serve all of what this one may read.
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "moon-reader"},
+        "rules": [{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}],
+    });
+    let content = operator("moon", "1.0.0", &[("manifests/role.yaml", role)]);
+    let moon = platform.world.push("moon:v1.0.0", &content).await;
+    platform
+        .world
+        .instance("moon", "registry", image(&moon))
+        .await;
+    let warned = |it: &PlatformStatus| {
+        let status = it.status.as_ref()?;
+        let told = condition(&status.conditions, "Upgradeable")?;
+        let is_told = told.status == "True" && told.reason == "RemovedAPIsInUse";
+        is_told.then(|| told.message.clone())
+    };
+    let message = {
+        let api = platform.world.api();
+        let told = wait_for(api, NAME, "warned", |it| warned(it).map(drop)).await;
+        warned(&told).unwrap()
+    };
+    let words = "Ready for upgrade\n- moon-system/moon: Warning: ClusterRole moon-reader names the resource of IPAddress, of which \
+                 Kubernetes 1.37 does not serve";
+    assert!(message.starts_with(words), "{message}");
 
     // It becomes an OpenShift: there is one gate, and maxima mean something.
     become_openshift(&platform).await;

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     catalogs::served::Server,
     platform::stage::package,
-    support::{condition, image, instance, operator},
+    support::{condition, eventually, image, instance, operator},
 };
 
 const READY: &str = "Ready for upgrade";
@@ -66,6 +66,16 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     history(cluster, &["Completed 4.11.9"]).await;
     let tide = publish(&platform, "tide", "4.12").await;
     let moon = publish(&platform, "moon", "4.10").await;
+    let reef = publish(&platform, "reef", "4.12").await;
+    // A catalog that names these for the three.
+    let catalog = |of_tide: &str, of_moon: &str, of_reef: &str| {
+        [
+            listed("tide", &tide, of_tide),
+            listed("moon", &moon, of_moon),
+            listed("reef", &reef, of_reef),
+        ]
+        .concat()
+    };
     let provisioner = platform.start().await;
     is_open(&platform).await;
 
@@ -89,8 +99,7 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     assert!(lines.next().unwrap().contains(remedy), "{message}");
 
     // The catalog knows better, without a new bundle. It is asked although nobody chooses from it.
-    let raised = [listed("tide", &tide, "4.13"), listed("moon", &moon, "4.13")].concat();
-    let server = Server::of(None, &raised).await;
+    let server = Server::of(None, &catalog("4.13", "4.13", "4.13")).await;
     platform.serve("mine", &server).await;
     is_open(&platform).await;
 
@@ -103,26 +112,44 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
         .world
         .wait_instance("moon", "Installed", "True")
         .await;
-    let both = |operator: &ClusterOperator| {
+    // A platform operator says the same of itself.
+    platform.want(json!({"package": {"name": "reef"}})).await;
+    let may_go = ("True", "AsExpected", READY);
+    platform.says("reef", "Upgradeable", may_go).await;
+    let all = |operator: &ClusterOperator| {
         let details = operator.status.as_ref()?.extension.as_ref()?;
-        (details["catalogMaxima"].as_object()?.len() == 2).then_some(())
+        (details["catalogMaxima"].as_object()?.len() == 3).then_some(())
     };
-    wait_for(platform.world.api(), AGGREGATED, "remembered", both).await;
+    wait_for(platform.world.api(), AGGREGATED, "remembered", all).await;
     is_open(&platform).await;
 
-    // While it is away, its last word stays: also for another process.
+    // While it is away, its last word stays: also for another process, and one that comes after it does not overrule it.
+    let other = Server::of(None, &catalog("4.12", "4.12", "4.12")).await;
+    let low = json!({"address": other.address.to_string(), "priority": -1});
+    platform.source("low", low).await;
     let address = server.stop().await;
     drop(provisioner);
     let provisioner = platform.start().await;
     provisioner.says("a catalog cannot be read").await;
+    eventually("the other one is read", async || {
+        let mut lines = provisioner.lines().into_iter();
+        let is_read = |line: &Value| line["catalog"] == "catalogs/low" && line["packages"] == 3;
+        lines
+            .find(is_read)
+            .map(drop)
+            .ok_or_else(|| provisioner.log())
+    })
+    .await;
     is_open(&platform).await;
+    let away = ("False", "CatalogUnavailable", "catalogs/mine");
+    platform.says("reef", "CatalogAvailable", away).await;
+    platform.says("reef", "Upgradeable", may_go).await;
     let touched = json!({"metadata": {"annotations": {"touched": "yes"}}});
     change::<BundleInstance>(&platform, "tide", touched).await;
     is_open(&platform).await;
 
     // It is back, and takes its word back.
-    let lowered = [listed("tide", &tide, "4.12"), listed("moon", &moon, "4.11")].concat();
-    let server = Server::of(Some(address), &lowered).await;
+    let server = Server::of(Some(address), &catalog("4.12", "4.11", "4.13")).await;
     let names = format!("{WILL_NOT}moon-system/moon, tide-system/tide");
     is_closed(&platform, &names).await;
 
@@ -144,6 +171,7 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     assert!(said.contains("requires OpenShift <= 4.1"), "{said}");
     is_closed(&platform, "tide-system/tide").await;
     server.stop().await;
+    other.stop().await;
 }
 
 #[tokio::test]
@@ -196,10 +224,11 @@ async fn what_olm_has_installed_counts_and_its_copies_do_not() {
         .apply(&service("kube-system", "etcd.v1", Some("4.12"), json!({})))
         .await;
     let message = is_closed(&platform, "etcd.v1").await;
-    assert_eq!(
-        message.lines().next().unwrap(),
-        format!("{WILL_NOT}catalogs/etcd.v1")
-    );
+    let mut lines = message.lines();
+    assert_eq!(lines.next().unwrap(), format!("{WILL_NOT}catalogs/etcd.v1"));
+    let remedy =
+        "runs on OpenShift 4.12 at most: upgrade it with its Subscription, or uninstall it";
+    assert!(lines.next().unwrap().ends_with(remedy), "{message}");
     // Its maximum is raised.
     platform
         .world

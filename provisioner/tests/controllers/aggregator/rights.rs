@@ -1,13 +1,22 @@
 //! What the provisioner may write about the cluster, by its own rights alone.
 
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::ResourceExt as _;
 use manifests::api::{install, platform_status::PlatformStatus};
 
 use super::*;
 use crate::support::{Options, gone, install_rights, own_kubeconfig};
 
+/// Asks of who changes owners that they may delete, as OpenShift does.
+const OWNERS: &str = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
+
 #[tokio::test]
 async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one() {
-    let platform = Platform::new().await;
+    let options = cluster::Options {
+        apiserver_flags: vec![OWNERS.to_owned()],
+        ..cluster::Options::default()
+    };
+    let platform = Platform::of(&options).await;
     let cluster = platform.world.cluster;
     for namespace in ["openshift-config", "openshift-marketplace"] {
         let namespace =
@@ -35,7 +44,34 @@ async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one
     operator_becomes(&platform, core, ("Available", "True"), "AsExpected", "").await;
     // There is one gate.
     gone(statuses, "cluster").await;
+    let orphan = json!({"metadata": {"ownerReferences": null}});
+    change::<ClusterOperator>(&platform, AGGREGATED, orphan.clone()).await;
+    let operators = platform.world.api::<ClusterOperator>();
+    wait_for(operators, AGGREGATED, "owned", |operator| {
+        (!operator.owner_references().is_empty()).then_some(())
+    })
+    .await;
     for line in provisioner.lines() {
         assert!(!line.to_string().contains("orbidden"), "{line}");
     }
+
+    // Whoever takes that right away has an orphan that tells the truth.
+    let role = "provisioner-openshift";
+    let roles = platform.world.api::<ClusterRole>();
+    let mut rules = roles.get(role).await.unwrap().rules.unwrap();
+    rules.retain(|rule| rule.verbs != ["delete"]);
+    change::<ClusterRole>(&platform, role, json!({"rules": rules})).await;
+    change::<ClusterOperator>(&platform, AGGREGATED, orphan).await;
+    platform.want(json!({"package": {"name": "typo"}})).await;
+    let operator = becomes(
+        &platform,
+        "Progressing",
+        "True",
+        "PlatformOperatorsInstalling",
+        "Installing 1 of 1",
+    )
+    .await;
+    assert_eq!(operator.owner_references(), []);
+    let told = |line: &Value| line.to_string().contains("stays when the product goes");
+    assert!(provisioner.lines().iter().any(told));
 }

@@ -2,9 +2,12 @@
 
 use std::fs;
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
+use kube::api::ListParams;
+use manifests::{api::install, yaml};
 use serde_json::json;
 
 use super::*;
@@ -296,20 +299,42 @@ async fn the_provisioner_may_install_anything_but_be_nobody_else() {
     }
 }
 
-#[tokio::test]
-async fn without_the_second_binding_the_provisioner_has_the_rights_it_needs_and_no_more() {
-    // Somebody with the provisioner's first binding alone: the rest of this file needs the other one.
-    let cluster = installed().await;
-    let client = cluster.client().unwrap();
-    for (kind, role, namespace) in [
-        ("ClusterRoleBinding", "ClusterRole", Value::Null),
-        ("RoleBinding", "Role", json!("rukpak-system")),
+/// Gives the user `modest` what the provisioner has without its second binding, and with what OpenShift adds to it: the rest
+/// of this file needs the other one.
+async fn bind_modest(cluster: &Cluster) {
+    let openshift = install::openshift(&install::Options::default());
+    let added = yaml::documents(openshift.as_bytes())
+        .map(|document| document.unwrap())
+        .find(|it: &Value| {
+            it["kind"] == "ClusterRole" && it["metadata"]["name"] == "provisioner-openshift"
+        });
+    kubectl(
+        cluster,
+        &["create", "--filename", "-"],
+        &added.unwrap().to_string(),
+    )
+    .await
+    .unwrap();
+    for (kind, role, name, namespace) in [
+        (
+            "ClusterRoleBinding",
+            "ClusterRole",
+            "provisioner",
+            Value::Null,
+        ),
+        ("RoleBinding", "Role", "provisioner", json!("rukpak-system")),
+        (
+            "ClusterRoleBinding",
+            "ClusterRole",
+            "provisioner-openshift",
+            Value::Null,
+        ),
     ] {
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": kind,
-            "metadata": {"name": "modest", "namespace": namespace},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": "provisioner"},
+            "metadata": {"name": format!("modest-{name}"), "namespace": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name},
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "modest"}],
         });
         kubectl(
@@ -320,6 +345,13 @@ async fn without_the_second_binding_the_provisioner_has_the_rights_it_needs_and_
         .await
         .unwrap();
     }
+}
+
+#[tokio::test]
+async fn without_the_second_binding_the_provisioner_has_the_rights_it_needs_and_no_more() {
+    let cluster = installed().await;
+    bind_modest(cluster).await;
+    let client = cluster.client().unwrap();
     for (allowed, verb, resource, namespace) in [
         (true, "watch", "bundleinstances.core.rukpak.io", ""),
         (true, "delete", "bundles.core.rukpak.io", ""),
@@ -351,12 +383,6 @@ async fn without_the_second_binding_the_provisioner_has_the_rights_it_needs_and_
             "catalogsources.operators.coreos.com",
             "openshift-marketplace",
         ),
-        (
-            false,
-            "patch",
-            "catalogsources.operators.coreos.com",
-            "openshift-marketplace",
-        ),
         (true, "update", "platformstatuses/status.core.rukpak.io", ""),
         (false, "patch", "platformstatuses.core.rukpak.io", ""),
         (false, "get", "secrets", "openshift-marketplace"),
@@ -374,9 +400,30 @@ async fn without_the_second_binding_the_provisioner_has_the_rights_it_needs_and_
             "",
         ),
         (true, "get", "secrets", "rukpak-system"),
+        (true, "update", "secrets", "rukpak-system"),
+        (false, "patch", "secrets", "rukpak-system"),
         (false, "get", "secrets", "default"),
         (true, "delete", "configmaps", "rukpak-system"),
+        (true, "patch", "configmaps", "rukpak-system"),
+        (false, "update", "configmaps", "rukpak-system"),
         (false, "get", "configmaps", "default"),
+        (true, "create", "clusteroperators.config.openshift.io", ""),
+        (
+            true,
+            "update",
+            "clusteroperators/status.config.openshift.io",
+            "",
+        ),
+        (
+            false,
+            "patch",
+            "clusteroperators/status.config.openshift.io",
+            "",
+        ),
+        (false, "patch", "clusterversions.config.openshift.io", ""),
+        (false, "patch", "bundles.core.rukpak.io", ""),
+        (false, "get", "bundles/status.core.rukpak.io", ""),
+        (false, "list", "leases.coordination.k8s.io", "rukpak-system"),
         (
             true,
             "update",
@@ -391,5 +438,45 @@ async fn without_the_second_binding_the_provisioner_has_the_rights_it_needs_and_
             (found == allowed).then_some(()).ok_or_else(String::new)
         })
         .await;
+    }
+    what_is_olms_is_seen(cluster, &client).await;
+}
+
+/// CatalogSources are told about and given images, and of what runs the one Deployment is seen that is OLM's.
+async fn what_is_olms_is_seen(cluster: &Cluster, client: &Client) {
+    for (allowed, verb, resource, namespace) in [
+        (
+            true,
+            "patch",
+            "catalogsources.operators.coreos.com",
+            "openshift-marketplace",
+        ),
+        (
+            true,
+            "patch",
+            "catalogsources/status.operators.coreos.com",
+            "openshift-marketplace",
+        ),
+        (
+            false,
+            "delete",
+            "catalogsources.operators.coreos.com",
+            "openshift-marketplace",
+        ),
+        (true, "watch", "nodes", ""),
+        (false, "patch", "nodes", ""),
+        (false, "watch", "deployments.apps", "olm"),
+    ] {
+        let found = may(client, "modest", verb, resource, namespace).await;
+        assert_eq!(found, allowed, "{verb} {resource}");
+    }
+    let mut config = cluster.config().clone();
+    config.auth_info.impersonate = Some("modest".to_owned());
+    let deployments: Api<Deployment> = Api::all(Client::try_from(config).unwrap());
+    let only = ListParams::default().fields("metadata.name=catalog-operator");
+    deployments.list(&only).await.unwrap();
+    let other = ListParams::default().fields("metadata.name=other");
+    for params in [other, ListParams::default()] {
+        deployments.list(&params).await.unwrap_err();
     }
 }

@@ -1,6 +1,7 @@
 //! PlatformOperator, PlatformStatus and CatalogSource as the apiserver takes and refuses them, with our own definitions.
 
 mod rights;
+mod sources;
 mod told;
 
 use manifests::api::platform::{PlatformOperator, RightsApproval, UpgradeApproval};

@@ -1,8 +1,14 @@
 //! Catalogs in images.
 
+use std::sync::{Mutex, PoisonError};
+
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, ListParams};
-use tests::{Auth, Buildah, OWNER, Registry};
+use tests::{Auth, Buildah, OWNER, Registry, TENANT};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, copy},
+    net::{TcpListener, TcpStream},
+};
 
 use super::*;
 
@@ -18,6 +24,12 @@ pub(crate) fn push_documents(
     documents: &[Value],
     login: Option<&str>,
 ) -> String {
+    push_as(registry, &[name], documents, login);
+    registry.image(name)
+}
+
+/// Pushes one image under several names.
+fn push_as(registry: &Registry, names: &[&str], documents: &[Value], login: Option<&str>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("configs")).unwrap();
     write_documents(&folder.path().join("configs"), documents);
@@ -29,11 +41,47 @@ pub(crate) fn push_documents(
         folder.path(),
         &[],
     );
-    let image = registry.image(name);
     let mut flags = vec!["--tls-verify=false"];
     flags.extend(login);
-    buildah.push(&built, &format!("docker://{image}"), &flags);
-    image
+    for name in names {
+        buildah.push(
+            &built,
+            &format!("docker://{}", registry.image(name)),
+            &flags,
+        );
+    }
+}
+
+/// What an index image of old has.
+const DATABASE: &str = "
+    CREATE TABLE operatorbundle (name TEXT PRIMARY KEY, csv TEXT, bundle TEXT, bundlepath TEXT, skiprange TEXT, version TEXT);
+    CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);
+    CREATE TABLE channel (name TEXT, package_name TEXT, head_operatorbundle_name TEXT);
+    CREATE TABLE channel_entry (entry_id INTEGER PRIMARY KEY, channel_name TEXT, package_name TEXT,
+        operatorbundle_name TEXT, replaces INTEGER, depth INTEGER);
+    INSERT INTO operatorbundle(name, bundlepath, version) VALUES ('tide.v1.0.0', 'example.com/tide:1.0.0', '1.0.0');
+    INSERT INTO package VALUES ('tide', 'stable');
+    INSERT INTO channel VALUES ('stable', 'tide', 'tide.v1.0.0');
+    INSERT INTO channel_entry VALUES (1, 'stable', 'tide', 'tide.v1.0.0', NULL, 0);
+";
+
+#[tokio::test]
+async fn an_index_image_with_a_database_is_a_catalog() {
+    let shelf = Shelf::new().await;
+    let registry = Registry::plain();
+    let folder = tempfile::tempdir().unwrap();
+    let database = rusqlite::Connection::open(folder.path().join("index.db")).unwrap();
+    database.execute_batch(DATABASE).unwrap();
+    let file = "FROM scratch\nLABEL operators.operatorframework.io.index.database.v1=/database/index.db\n\
+                COPY index.db /database/\nCOPY index.db /bin/opm\n";
+    let image = registry.image("org/index:v4.5");
+    Buildah::new().publish(file, folder.path(), &image, &[]);
+    shelf
+        .declare("catalogs", "old", json!({"image": image}))
+        .await;
+    shelf
+        .offers_become("tide", &["catalogs/old: tide.v1.0.0"])
+        .await;
 }
 
 #[tokio::test]
@@ -53,7 +101,7 @@ async fn an_image_is_read_and_another_one_takes_its_place() {
         "110".repeat(30).chars().take(64).collect::<String>()
     );
     let maximum = shelf.ctx.catalogs.maximum("tide", "tide.v1.1.0", &digest);
-    assert_eq!(maximum, Some(vec!["\"4.15\"".to_owned()]));
+    assert_eq!(maximum.as_deref(), Some("\"4.15\""));
 
     let missing = registry.image("org/catalog:none");
     shelf.declare("catalogs", "mine", image(&missing)).await;
@@ -170,7 +218,7 @@ async fn what_is_no_catalog_is_told() {
         .declare("catalogs", "odd", json!({"image": "No Image"}))
         .await;
     shelf
-        .is_in_trouble("catalogs/nothing", &["no file-based catalog"])
+        .is_in_trouble("catalogs/nothing", &["has no catalog"])
         .await;
     shelf
         .is_in_trouble(
@@ -178,4 +226,163 @@ async fn what_is_no_catalog_is_told() {
             &["spec.image of CatalogSource catalogs/odd"],
         )
         .await;
+}
+
+/// A way to a registry on which it is seen what is asked for.
+pub(super) struct Watched {
+    pub(super) host: String,
+    asked: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Watched {
+    pub(super) async fn new(registry: &Registry) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let asked: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let (there, seen) = (registry.host().to_owned(), Arc::clone(&asked));
+        tokio::spawn(async move {
+            while let Ok((mut here, _)) = listener.accept().await {
+                let mut there = TcpStream::connect(&there).await.unwrap();
+                let seen = Arc::clone(&seen);
+                tokio::spawn(async move {
+                    let (mut from, mut to) = here.split();
+                    let (mut answers, mut questions) = there.split();
+                    let ask = async {
+                        let mut buffer = vec![0; 1 << 16];
+                        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+                            let part = &buffer[..read];
+                            seen.lock()
+                                .unwrap_or_else(PoisonError::into_inner)
+                                .extend_from_slice(part);
+                            if questions.write_all(part).await.is_err() {
+                                return;
+                            }
+                        }
+                    };
+                    tokio::select! {
+                        () = ask => {}
+                        _ = copy(&mut answers, &mut to) => {}
+                    }
+                });
+            }
+        });
+        Self { host, asked }
+    }
+
+    /// All that was asked for so far.
+    pub(super) fn asked(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&asked);
+        let lines = text.lines().filter(|it| it.ends_with("HTTP/1.1"));
+        lines.map(str::to_owned).collect()
+    }
+
+    /// How often something was asked for whose path has this in it.
+    fn asked_for(&self, part: &str) -> usize {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&asked);
+        let asked = text.lines().filter(|it| it.starts_with("GET "));
+        asked.filter(|it| it.contains(part)).count()
+    }
+}
+
+/// The digest of the one layer of the one image of a registry.
+fn layer(registry: &Registry) -> String {
+    let blobs = registry.folder().join("docker/registry/v2/blobs/sha256");
+    let folders = |path| {
+        std::fs::read_dir(path)
+            .unwrap()
+            .map(|it| it.unwrap().path())
+    };
+    let mut found: Vec<String> = folders(blobs)
+        .flat_map(folders)
+        .filter_map(|blob| {
+            let blob: Value =
+                serde_json::from_slice(&std::fs::read(blob.join("data")).ok()?).ok()?;
+            let [layer] = blob["layers"].as_array()?.as_slice() else {
+                return None;
+            };
+            layer["digest"].as_str().map(str::to_owned)
+        })
+        .collect();
+    found.dedup();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
+}
+
+#[tokio::test]
+async fn what_is_here_is_fetched_again_only_for_another_secret() {
+    let shelf = Shelf::new().await;
+    let registry = Registry::start(Auth::Basic, None);
+    let way = Watched::new(&registry).await;
+    let login = format!("--creds={}:{}", OWNER.name, OWNER.password);
+    let names = ["org/catalog:v1", "org/catalog:latest"];
+    push_as(&registry, &names, &tide(&["1.0.0"]), Some(&login));
+    let layer = layer(&registry);
+    for (namespace, name, user) in [
+        ("catalogs", "owner", OWNER),
+        ("more-catalogs", "tenant", TENANT),
+    ] {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": name, "namespace": namespace},
+            "stringData": {".dockerconfigjson": tests::docker_config(&[(&way.host, user)])},
+        });
+        shelf.cluster.apply(&secret, DryRun::No).await.unwrap();
+    }
+    let mut offers = Vec::new();
+    for (namespace, name, tag, secret, times) in [
+        ("catalogs", "first", "v1", "owner", 1),
+        ("catalogs", "other-tag", "latest", "owner", 1),
+        // Whoever comes with a secret of his own fetches it once, which shows that he may.
+        ("more-catalogs", "other-secret", "v1", "tenant", 2),
+        ("more-catalogs", "other-tag", "latest", "tenant", 2),
+    ] {
+        let image = format!("{}/org/catalog:{tag}", way.host);
+        let spec = json!({"image": image, "secrets": [secret]});
+        shelf.declare(namespace, name, spec).await;
+        offers.push(format!("{namespace}/{name}: tide.v1.0.0"));
+        let offers: Vec<&str> = offers.iter().map(String::as_str).collect();
+        shelf.offers_become("tide", &offers).await;
+        assert_eq!(way.asked_for(&layer), times, "{namespace}/{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_large_in_an_image_does_not_take_the_rest_down() {
+    let shelf = Shelf::new().await;
+    let registry = Registry::plain();
+    let names: Vec<String> = (0..=5000).map(|at| format!("whale.v1.{at}.0")).collect();
+    let entries: Vec<Value> = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| {
+            let before = at.checked_sub(1).map(|at| &names[at]);
+            json!({"name": name, "replaces": before})
+        })
+        .collect();
+    let mut documents = tide(&["1.0.0"]);
+    documents.extend([
+        json!({"schema": "olm.package", "name": "whale", "defaultChannel": "stable"}),
+        json!({"schema": "olm.channel", "package": "whale", "name": "stable", "entries": entries}),
+        // More than any document may have.
+        json!({"schema": "olm.package", "name": "kraken", "defaultChannel": "stable", "description": "k".repeat(65 << 20)}),
+    ]);
+    documents.extend(names.iter().enumerate().map(|(at, name)| {
+        json!({
+            "schema": "olm.bundle", "package": "whale", "name": name, "image": format!("example.com/whale:v{at}"),
+            "properties": [{"type": "olm.package", "value": {"packageName": "whale", "version": format!("1.{at}.0")}}],
+        })
+    }));
+    let image = push_documents(&registry, "org/catalog:v1", &documents, None);
+    shelf
+        .declare("catalogs", "mine", json!({"image": image}))
+        .await;
+    shelf
+        .offers_become("tide", &["catalogs/mine: tide.v1.0.0"])
+        .await;
+    assert_eq!(
+        shelf.offers("whale"),
+        ["catalogs/mine: unknown: it has more than 5000 bundles"]
+    );
 }

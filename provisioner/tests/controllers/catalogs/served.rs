@@ -1,6 +1,6 @@
 //! Catalogs that others serve.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use catalog::{
     Limits, Source,
@@ -10,7 +10,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DeleteParams, Patch, PatchParams};
 use tokio::{net::TcpListener, sync::oneshot};
 
+use super::status::reason;
 use super::*;
+use crate::{aggregator::define, support::Line};
 
 /// A server of a catalog.
 pub(crate) struct Server {
@@ -22,7 +24,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Serves a catalog with these versions, at an address that was used before, or anywhere.
-    async fn start(at: Option<SocketAddr>, versions: &[&str]) -> Self {
+    pub(super) async fn start(at: Option<SocketAddr>, versions: &[&str]) -> Self {
         Self::of(at, &tide(versions)).await
     }
 
@@ -64,7 +66,7 @@ impl Server {
     }
 }
 
-fn want(shelf: &Shelf, packages: &[&str]) {
+pub(super) fn want(shelf: &Shelf, packages: &[&str]) {
     let packages: BTreeSet<String> = packages.iter().map(|&it| it.to_owned()).collect();
     shelf.ctx.catalogs.want(packages);
 }
@@ -120,27 +122,28 @@ async fn a_server_is_asked_for_what_is_wanted_and_again_when_another_takes_its_p
 
 #[tokio::test]
 async fn where_olm_serves_a_catalog_its_server_is_asked() {
-    let shelf = Shelf::new().await;
-    let olm = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "clusterserviceversions.operators.coreos.com"},
-        "spec": {
-            "group": "operators.coreos.com", "scope": "Namespaced",
-            "names": {"plural": "clusterserviceversions", "kind": "ClusterServiceVersion"},
-            "versions": [{
-                "name": "v1alpha1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    });
-    shelf.cluster.apply(&olm, DryRun::No).await.unwrap();
+    let shelf = Shelf::bare().await;
+    // Definitions alone are no OLM.
+    let olm = define(&shelf.cluster, "clusterserviceversions").await;
+    define(&shelf.cluster, "catalogsources").await;
     want(&shelf, &["tide"]);
+    let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
+    shelf.declare("catalogs", "mine", spec).await;
+    shelf
+        .is_in_trouble("catalogs/mine", &["127.0.0.1:1", "org/catalog"])
+        .await;
+    shelf
+        .becomes("mine", "told by us", |it| {
+            reason(it) == "RegistryServerError"
+        })
+        .await;
+    shelf.olm(1).await;
     eventually("OLM is noticed", async || {
         // No registry is asked while OLM may still come to serve it.
         let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
         shelf.declare("catalogs", "mine", spec).await;
         let offers = shelf.offers("tide");
-        let waits = offers == ["catalogs/mine: unknown: OLM does not serve it yet"];
+        let waits = offers[0].starts_with("catalogs/mine: unknown: OLM does not serve it yet");
         waits.then_some(()).ok_or(format!("{offers:?}"))
     })
     .await;
@@ -156,7 +159,7 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
     for (state, expected) in [
         (
             "CONNECTING",
-            "catalogs/mine: unknown: OLM does not serve it yet",
+            "catalogs/mine: unknown: OLM does not serve it yet…",
         ),
         ("READY", "catalogs/mine: tide.v1.0.0"),
         // What was read stays.
@@ -169,16 +172,33 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
         shelf.offers_become("tide", &[expected]).await;
     }
 
+    // What is said of it is OLM's to say from now on.
+    let source = sources.get("mine").await.unwrap();
+    assert_eq!(reason(&source), "RegistryServerError", "{source:?}");
+
+    // One of which OLM says now this and now that is not asked each time.
+    let line = Line::new(&server.address.to_string()).await;
+    for _ in 0..10 {
+        for state in ["READY", "CONNECTING"] {
+            let mut status = status(state);
+            status["status"]["connectionState"]["address"] = line.host().into();
+            sources
+                .patch_status("mine", &params, &Patch::Merge(status))
+                .await
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    let asked = line.connections();
+    assert!((1..=5).contains(&asked), "{asked} connections");
+
     // OLM goes, its server with it, and what it has written stays. Then the image is asked for.
     let ready = Patch::Merge(status("READY"));
     sources.patch_status("mine", &params, &ready).await.unwrap();
     server.stop().await;
     let definitions: Api<CustomResourceDefinition> = Api::all(shelf.cluster.client().unwrap());
     definitions
-        .delete(
-            "clusterserviceversions.operators.coreos.com",
-            &DeleteParams::default(),
-        )
+        .delete(&olm, &DeleteParams::default())
         .await
         .unwrap();
     shelf

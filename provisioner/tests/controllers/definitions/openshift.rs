@@ -1,6 +1,5 @@
-//! maxOpenShiftVersion and minKubeVersion against a cluster that says of itself that it is an OpenShift. The definition of
-//! ClusterVersion is a small one of our own with the real names. It would make every bundle of other tests ask, so there is
-//! a control plane for this alone.
+//! maxOpenShiftVersion and minKubeVersion against a cluster that says of itself that it is an OpenShift, by OpenShift's own
+//! definition of ClusterVersion. It would make every bundle of other tests ask, so there is a control plane for this alone.
 
 use cluster::{Cluster, Controllers, DryRun, Options};
 use convert::{
@@ -13,9 +12,12 @@ use provisioner::{
     plan::Plan,
     preflight::{self, Check, Findings, Input, versions::Versions},
 };
-use serde_json::{Value, json};
 
 use super::{Asked, CONTENT};
+use crate::{
+    aggregator::{history, version},
+    openshift::CLUSTER_VERSION,
+};
 
 async fn preflight_of_versions(input: &Input<'_>) -> Result<Findings, kube::Error> {
     preflight::versions::check(input).await
@@ -62,26 +64,6 @@ fn facts(minor: u64) -> Facts {
     }
 }
 
-fn definition() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "clusterversions.config.openshift.io",
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/openshift/api/pull/495"},
-        },
-        "spec": {
-            "group": "config.openshift.io",
-            "scope": "Cluster",
-            "names": {"plural": "clusterversions", "singular": "clusterversion", "kind": "ClusterVersion", "listKind": "ClusterVersionList"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    })
-}
-
 #[tokio::test]
 async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else() {
     let options = Options {
@@ -99,11 +81,9 @@ async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else(
     let versions = Versions::new(client.clone(), Some("4.13.0".into()));
     assert_eq!(versions.openshift().await.unwrap(), None);
 
-    cluster.apply(&definition(), DryRun::No).await.unwrap();
-    cluster
-        .wait_established("clusterversions.config.openshift.io")
-        .await
-        .unwrap();
+    let definition = crate::openshift::definition(CLUSTER_VERSION);
+    cluster.apply(&definition, DryRun::No).await.unwrap();
+    cluster.wait_established(CLUSTER_VERSION.0).await.unwrap();
     // What is not there is not asked for anew each time.
     assert_eq!(versions.openshift().await.unwrap(), None);
     // An OpenShift that does not know its version yet.
@@ -116,28 +96,22 @@ async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else(
         "{findings:?}"
     );
 
-    let entry = |state: &str, version: &str| json!({"state": state, "version": version});
-    for (history, desired, newest, problem) in [
-        (vec![entry("Completed", "4.12.7")], "4.12.7", 12, None),
-        (vec![entry("Completed", "4.12.7")], "4.12.7", 13, None),
+    cluster.apply(&version(), DryRun::No).await.unwrap();
+    for (entries, newest, problem) in [
+        (&["Completed 4.12.7"][..], 12, None),
+        (&["Completed 4.12.7"], 13, None),
         (
-            vec![entry("Partial", "4.13.0"), entry("Completed", "4.12.7")],
-            "4.13.0",
+            &["Partial 4.13.0", "Completed 4.12.7"],
             12,
             Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, on its way to 4.13"),
         ),
         (
-            vec![entry("Completed", "4.13.2")],
-            "4.13.2",
+            &["Completed 4.13.2"],
             12,
             Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.13"),
         ),
     ] {
-        let version = json!({
-            "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
-            "status": {"history": history, "desired": {"version": desired}},
-        });
-        cluster.apply(&version, DryRun::No).await.unwrap();
+        history(&cluster, entries).await;
         let findings = check(&client, &facts(newest), Enforcement::Enforce).await;
         let found: Vec<_> = findings
             .problems
@@ -177,8 +151,8 @@ async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else(
         );
     }
 
-    // What the payload says of itself counts before the ClusterVersion, unless it says nothing.
-    for (release, running) in [("4.11.5", 11), ("0.0.1-snapshot", 13)] {
+    // What the payload says of itself is no update that is complete.
+    for (release, running) in [("4.14.0", 13), ("0.0.1-snapshot", 13)] {
         let versions = Versions::new(client.clone(), Some(release.into()));
         let found = versions.openshift().await.unwrap().unwrap();
         assert_eq!(

@@ -35,12 +35,11 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     platform
         .source("garbage", json!({"address": "not an address"}))
         .await;
-    platform.source("nothing", json!({})).await;
-    platform.source("odd", json!({"image": "No Image"})).await;
     platform
-        .catalogs("tide", "False", "CatalogUnavailable", "catalogs/garbage: ")
+        .source("nothing", json!({"address": "127.0.0.1:1"}))
         .await;
-    for words in ["catalogs/nothing: ", "catalogs/odd: "] {
+    platform.source("odd", json!({"image": "No Image"})).await;
+    for words in ["catalogs/garbage: ", "catalogs/nothing: ", "catalogs/odd: "] {
         platform
             .catalogs("tide", "False", "CatalogUnavailable", words)
             .await;
@@ -54,11 +53,11 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
         .source("a-lesser", json!({"address": from_lesser, "priority": -5}))
         .await;
     platform.has("tide", "1.0.0").await;
-    // With a priority that is no use: what is installed came from another one.
+    // With a priority that is no use: what is installed came from another one, until somebody names this one.
     platform
         .source("better", json!({"address": from_better, "priority": 5}))
         .await;
-    platform.has("tide", "1.0.1").await;
+    let lesser = only_who_is_named_takes_over(&platform, lesser, &tide).await;
     let chosen = async || {
         let tide = platform.operators().get("tide").await.unwrap();
         let chosen = tide.status.unwrap().chosen_bundle.unwrap();
@@ -122,6 +121,32 @@ async fn catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_awa
     for server in [lesser, better] {
         server.stop().await;
     }
+}
+
+/// The catalog `better` has been there for a while when it is named.
+async fn only_who_is_named_takes_over(
+    platform: &Platform,
+    server: Server,
+    tide: &[Value],
+) -> Server {
+    let other = platform.bundles("wave", &["1.0.0"]).await;
+    let server = {
+        let both: [(&str, &[Value]); 2] = [("tide", &tide[..1]), ("wave", &other)];
+        replace(server, &packages(&both)).await
+    };
+    platform.want(json!({"package": {"name": "wave"}})).await;
+    platform.has("wave", "1.0.0").await;
+    assert_eq!(platform.choices("tide").await, ["1.0.0"]);
+    let name = |catalog: Value| json!({"spec": {"catalog": catalog}});
+    let better_one = json!({"name": "better", "namespace": "catalogs"});
+    platform
+        .patch::<PlatformOperator>("tide", name(better_one))
+        .await;
+    platform.has("tide", "1.0.1").await;
+    platform
+        .patch::<PlatformOperator>("tide", name(Value::Null))
+        .await;
+    server
 }
 
 async fn replace(server: Server, documents: &[Value]) -> Server {

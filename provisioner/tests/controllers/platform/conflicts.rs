@@ -10,24 +10,10 @@ use serde_json::{Value, json};
 
 use super::stage::{Platform, packages};
 use crate::{
+    aggregator::define,
     catalogs::served::Server,
     support::{eventually, gone, wait_for},
 };
-
-/// A definition as OLM has it, with everything left open.
-fn olms(plural: &str, kind: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.operators.coreos.com")},
-        "spec": {
-            "group": "operators.coreos.com", "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
-            "versions": [{
-                "name": "v1alpha1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-            }],
-        },
-    })
-}
 
 fn olm(kind: &str, name: &str, metadata: &Value, spec: &Value) -> Value {
     let mut object = json!({
@@ -60,11 +46,9 @@ async fn remove(platform: &Platform, kind: &str, name: &str) {
 #[tokio::test]
 async fn a_package_and_an_instance_belong_to_one_alone() {
     let platform = Platform::new().await;
-    platform
-        .define(&olms("subscriptions", "Subscription"))
-        .await;
-    let csvs = olms("clusterserviceversions", "ClusterServiceVersion");
-    platform.define(&csvs).await;
+    for plural in ["subscriptions", "clusterserviceversions"] {
+        define(platform.world.cluster, plural).await;
+    }
     let mut all = Vec::new();
     for name in ["tide", "surf", "moon", "sand", "reef"] {
         all.push((name, platform.bundles(name, &["1.0.0"]).await));
@@ -72,11 +56,13 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
     let server = Server::of(None, &packages(&all)).await;
     platform.serve("mine", &server).await;
     // All of this is there before the provisioner is, which must not be quicker than what it has to know.
-    let subscription = olm("Subscription", "mine", &json!({}), &json!({"name": "surf"}));
+    let wanted = json!({"name": "surf", "source": "mine", "sourceNamespace": "catalogs"});
+    let subscription = olm("Subscription", "mine", &json!({}), &wanted);
     platform.world.apply(&subscription).await;
     let csv = |name: &str, package: &str, labels: &Value| {
         let metadata = json!({"annotations": properties(package), "labels": labels});
-        olm("ClusterServiceVersion", name, &metadata, &json!({}))
+        let spec = json!({"displayName": package, "install": {"strategy": "deployment"}});
+        olm("ClusterServiceVersion", name, &metadata, &spec)
     };
     platform
         .world

@@ -1,17 +1,24 @@
 //! Platform operators on OpenShift: its ClusterVersion moves, and its own PlatformOperator drops what it does not know.
 
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Api, ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
-use manifests::api::{config::ClusterVersion, labels, platform::condition::UPGRADEABLE};
+use manifests::api::{
+    condition::INSTALLED,
+    config::ClusterVersion,
+    instance::BundleInstance,
+    labels,
+    platform::{PlatformOperator, condition::UPGRADEABLE},
+};
 use serde_json::{Value, json};
 
-use super::stage::{Platform, packages};
+use super::stage::{Platform, bundle, packages};
 use crate::{
     catalogs::served::Server,
     openshift::{CLUSTER_VERSION, PLATFORM_OPERATOR, definition, entry},
-    support::{eventually, wait_for},
+    support::{condition, eventually, operator, wait_for},
 };
 
 /// The cluster's history becomes this, the newest first.
@@ -78,6 +85,7 @@ async fn packages_follow_the_cluster_and_openshifts_own_definition_is_enough() {
     let _provisioner = sea.platform.start().await;
     sea.platform.has("tide", "1.3.0").await;
     kept(&sea.platform, "tide", "4.14 1.3").await;
+    sea.surf_is_kept().await;
     sea.comes_to_rest().await;
     sea.server.stop().await;
 }
@@ -99,8 +107,13 @@ impl Sea {
         let tide = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
         let tide = platform.bundles("tide", &tide).await;
         // The newest does not run on this cluster; what does keeps the cluster from its next release.
-        let mut surf = platform.bundles("surf", &["1.0.0", "1.1.0"]).await;
-        surf[0] = with_maximum(surf[0].clone(), "4.12");
+        let mut surf = platform.bundles("surf", &["1.1.0"]).await;
+        // The one that is installed says so itself, too.
+        let properties =
+            json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.12"}]});
+        let content = operator("surf", "1.0.0", &[("metadata/properties.yaml", properties)]);
+        let first = platform.push("surf:v1.0.0", &content).await;
+        surf.insert(0, with_maximum(bundle("surf", "1.0.0", &first), "4.12"));
         surf[1] = with_maximum(surf[1].clone(), "4.11");
         let mut moon = platform.bundles("moon", &["1.0.0"]).await;
         moon[0] = with_maximum(moon[0].clone(), "4.11");
@@ -152,6 +165,18 @@ impl Sea {
         let closed = ("False", "IncompatibleOperatorsInstalled", BLOCKS);
         platform.says("surf", UPGRADEABLE, closed).await;
         kept(platform, "tide", "4.12 1.0").await;
+        // It lets the package be changed, too.
+        let name = |package: &str| json!({"spec": {"package": {"name": package}}});
+        platform
+            .patch::<PlatformOperator>("surf", name("moon"))
+            .await;
+        let other = "is of package surf, and another package is no upgrade of it";
+        platform
+            .becomes("surf", "True", "InstallSuccessful", other)
+            .await;
+        platform
+            .patch::<PlatformOperator>("surf", name("surf"))
+            .await;
         self.comes_to_rest().await;
     }
 
@@ -196,7 +221,39 @@ impl Sea {
         platform
             .becomes("surf", "True", "InstallSuccessful", "Successfully applied")
             .await;
+        self.surf_is_repaired().await;
         self.comes_to_rest().await;
+    }
+
+    /// What is installed is repaired, wherever the cluster has gone meanwhile.
+    async fn surf_is_repaired(&self) {
+        let deployments: Api<Deployment> =
+            Api::namespaced(self.platform.world.client(), "surf-system");
+        let before = deployments.get("surf-operator").await.unwrap().uid();
+        let now = DeleteParams::default();
+        deployments.delete("surf-operator", &now).await.unwrap();
+        wait_for(deployments, "surf-operator", "there again", |it| {
+            (it.uid() != before && it.metadata.deletion_timestamp.is_none()).then_some(())
+        })
+        .await;
+    }
+
+    /// A provisioner that begins anew keeps it, and when it is applied anew, says why it should not be there.
+    async fn surf_is_kept(&self) {
+        self.surf_is_repaired().await;
+        let annotations = json!({"annotations": {"example.com/depth": "3"}});
+        let config = json!({"spec": {"config": {"deploymentConfig": annotations}}});
+        self.platform.patch::<BundleInstance>("surf", config).await;
+        let kept = "it is installed already, and is kept as it is";
+        wait_for(self.platform.instances(), "surf", kept, |it| {
+            let status = it.status.as_ref()?;
+            let installed = condition(&status.conditions, INSTALLED)?;
+            (installed.status == "True" && installed.message.contains(kept)).then_some(())
+        })
+        .await;
+        self.platform
+            .becomes("surf", "True", "InstallSuccessful", "")
+            .await;
     }
 }
 

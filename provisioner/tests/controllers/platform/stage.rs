@@ -17,6 +17,7 @@ use manifests::api::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use unpacker::{Content, registry::BundleImage};
 
 use crate::{
@@ -31,7 +32,12 @@ pub(crate) struct Platform {
 
 impl Platform {
     pub(crate) async fn new() -> Self {
-        let this = Self::bare().await;
+        Self::of(&cluster::Options::default()).await
+    }
+
+    /// The same on a control plane with these options.
+    pub(crate) async fn of(options: &cluster::Options) -> Self {
+        let this = Self::bare_of(options).await;
         for definition in definitions::foreign() {
             this.define(&serde_json::to_value(definition).unwrap())
                 .await;
@@ -41,7 +47,12 @@ impl Platform {
 
     /// One where nobody has defined PlatformOperators and CatalogSources.
     pub(crate) async fn bare() -> Self {
-        let cluster: &'static Cluster = Box::leak(Box::new(Cluster::start().await.unwrap()));
+        Self::bare_of(&cluster::Options::default()).await
+    }
+
+    async fn bare_of(options: &cluster::Options) -> Self {
+        let cluster = Cluster::start_with(options).await.unwrap();
+        let cluster: &'static Cluster = Box::leak(Box::new(cluster));
         prepare(cluster).await;
         cluster.stand_in_node().await.unwrap();
         let namespace =
@@ -72,7 +83,13 @@ impl Platform {
     }
 
     /// The same, with more flags and environment.
-    pub(crate) async fn start_with(&self, mut options: Options) -> Provisioner {
+    pub(crate) async fn start_with(&self, options: Options) -> Provisioner {
+        let (_folder, options) = self.prepared(options);
+        Provisioner::start(self.world.cluster, options).await
+    }
+
+    /// With what a provisioner of this cluster is to be started, and a folder that has to be there until it has.
+    pub(crate) fn prepared(&self, mut options: Options) -> (TempDir, Options) {
         let folder = tempfile::tempdir().unwrap();
         let conf = folder.path().join("registries.conf");
         let text = format!(
@@ -84,7 +101,7 @@ impl Platform {
             "--catalog-namespaces=catalogs".to_owned(),
             format!("--registries-conf={}", conf.display()),
         ]);
-        Provisioner::start(self.world.cluster, options).await
+        (folder, options)
     }
 
     /// Publishes versions of an operator, and tells them as a catalog has them.

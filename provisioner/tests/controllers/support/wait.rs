@@ -11,7 +11,7 @@ use tokio::time::{Instant, interval, timeout_at};
 use super::child;
 
 /// How long anything may take on a machine with a lot to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits until an object is as wanted, and returns it. `what` is said when that does not happen, with the object as it
 /// was then, and what the provisioners had to say about it.

@@ -1,0 +1,312 @@
+//! Where a catalog may be said to be: the rules of CatalogSources, on the apiserver that keeps them.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use manifests::api::definitions;
+
+use super::*;
+
+mod refused;
+mod warned;
+
+fn source(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": name, "namespace": "default"}, "spec": spec,
+    })
+}
+
+/// A spec with `more` in it.
+fn and(spec: &Value, more: &Value) -> Value {
+    let mut spec = spec.clone();
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+fn image() -> Value {
+    json!({"catalogImageSource": {"catalogImage": "r/c:v1"}})
+}
+
+fn service() -> Value {
+    json!({"catalogServiceSource": {"address": "some.namespace.svc"}})
+}
+
+fn map() -> Value {
+    json!({"configMapSource": {"configMap": "m"}})
+}
+
+fn by_image() -> Value {
+    json!({"sourceType": "grpc", "image": "r/c:v1"})
+}
+
+fn by_address() -> Value {
+    json!({"sourceType": "grpc", "address": "a:50051"})
+}
+
+fn by_map() -> Value {
+    json!({"sourceType": "configmap", "configMap": "m"})
+}
+
+fn polled() -> Value {
+    json!({"updateStrategy": {"registryPoll": {"interval": "30m"}}})
+}
+
+#[tokio::test]
+async fn a_catalog_source_says_in_one_way_where_the_catalog_is() {
+    let pod = json!({
+        "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "", "securityContextConfig": "restricted", "memoryTarget": "50Mi",
+        "extractContent": {"catalogDir": "/configs", "cacheDir": "/cache"},
+    });
+    for (index, spec) in [
+        image(),
+        service(),
+        map(),
+        by_image(),
+        by_address(),
+        by_map(),
+        json!({"sourceType": "internal", "configMap": "m"}),
+        and(&by_image(), &json!({"grpcPodConfig": pod})),
+        json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": pod}}),
+        and(&image(), &polled()),
+        and(&by_image(), &polled()),
+        // As OLM's: told, and not refused, in the form of then.
+        and(&by_address(), &polled()),
+        and(&by_map(), &json!({"updateStrategy": {}})),
+        and(
+            &image(),
+            &json!({"displayName": "", "secrets": [], "priority": -1}),
+        ),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let object = source(&format!("good-{index}"), spec);
+        // Nothing of it is dropped.
+        assert_eq!(put(&object, true).await.unwrap()["spec"], *spec);
+    }
+    for (spec, said) in refused::contradictions()
+        .into_iter()
+        .chain(refused::omissions())
+    {
+        refuse(&source("bad", &spec), said).await;
+    }
+}
+
+const GROUP: &str = "stored.example.com";
+
+/// The definition under another name, with the rules or as it was before there were any.
+fn definition(with_rules: bool) -> Value {
+    let all = definitions::foreign();
+    let ours = all
+        .iter()
+        .find(|it| it.spec.names.kind == "CatalogSource")
+        .unwrap();
+    let mut definition = serde_json::to_value(ours).unwrap();
+    definition["metadata"]["name"] = format!("catalogsources.{GROUP}").into();
+    definition["spec"]["group"] = GROUP.into();
+    definition["spec"]["names"]["categories"] = json!([]);
+    definition["spec"]["names"]["shortNames"] = json!([]);
+    let spec = definition
+        .pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec")
+        .unwrap();
+    if !with_rules {
+        spec.as_object_mut()
+            .unwrap()
+            .remove("x-kubernetes-validations");
+    }
+    definition
+}
+
+async fn define(definition: &Value) {
+    let client = defined().await.client().unwrap();
+    let api: Api<CustomResourceDefinition> = Api::all(client);
+    let params = PatchParams::apply("test").force();
+    let name = definition["metadata"]["name"].as_str().unwrap();
+    api.patch(name, &params, &Patch::Apply(definition))
+        .await
+        .unwrap();
+    defined().await.wait_established(name).await.unwrap();
+}
+
+/// What was taken before there were rules, and a change of what offends in it.
+fn offenders() -> Vec<(&'static str, Value, Value)> {
+    let both = json!({"sourceType": "grpc", "image": "r/c:v1", "address": "a:1"});
+    let forms = json!({"sourceType": "grpc", "image": "r/c:v1", "catalogServiceSource": {"address": "a:1"}});
+    vec![
+        ("both", both.clone(), json!({"address": "b:2"})),
+        (
+            "type",
+            json!({"sourceType": "foo", "image": "r/c:v1"}),
+            json!({"sourceType": "bar"}),
+        ),
+        ("forms", forms, json!({"image": "r/c:v2"})),
+        (
+            "members",
+            json!({"catalogImageSource": {"catalogImage": "a"}, "configMapSource": {"configMap": "m"}}),
+            json!({"sourceType": "grpc"}),
+        ),
+        (
+            "typeless",
+            json!({"image": "r/c:v1"}),
+            json!({"sourceType": "foo"}),
+        ),
+        ("none", json!({}), json!({"address": ""})),
+        (
+            "place",
+            json!({"sourceType": "grpc"}),
+            json!({"configMap": "m"}),
+        ),
+        (
+            "map",
+            json!({"sourceType": "internal"}),
+            json!({"image": "r/c:v1"}),
+        ),
+        (
+            "blank",
+            json!({"sourceType": "grpc", "image": "", "address": "a:1"}),
+            json!({"address": ""}),
+        ),
+        (
+            "beside",
+            json!({"sourceType": "configmap", "configMap": "m", "image": "r/c:v1"}),
+            json!({"image": "r/c:v2"}),
+        ),
+        (
+            "pod",
+            json!({"sourceType": "grpc", "address": "a:1", "grpcPodConfig": {"memoryTarget": "1Mi"}}),
+            json!({"configMap": "m"}),
+        ),
+        (
+            "polled",
+            json!({"configMapSource": {"configMap": "m"}, "updateStrategy": {}}),
+            json!({"updateStrategy": {"registryPoll": {}}}),
+        ),
+        (
+            "secret",
+            json!({"catalogServiceSource": {"address": "a:1"}, "secrets": ["s"]}),
+            json!({"secrets": ["s", "t"]}),
+        ),
+    ]
+}
+
+/// What contradicts itself was taken before, and stays usable: only what is offensive in it may not change.
+#[tokio::test]
+async fn what_was_stored_before_can_still_be_written() {
+    define(&definition(false)).await;
+    let stored = |name: &str, spec: &Value| {
+        let mut object = source(name, spec);
+        object["apiVersion"] = format!("{GROUP}/v1alpha1").into();
+        object["metadata"]["finalizers"] = json!(["example.com/kept"]);
+        object
+    };
+    let rows = offenders();
+    let both = rows[0].1.clone();
+    for (name, spec, _) in &rows {
+        put(&stored(name, spec), false).await.unwrap();
+    }
+    define(&definition(true)).await;
+    // The apiserver takes a moment to have the rules.
+    let begun = std::time::Instant::now();
+    while put(&stored("probe", &both), true).await.is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no rules");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    for (name, spec, offence) in &rows {
+        let object = stored(name, spec);
+        let fine =
+            |result: Result<(), String>| result.unwrap_or_else(|error| panic!("{name}: {error}"));
+        fine(alter(&object, json!({"metadata": {"labels": {"a": "b"}}})).await);
+        fine(
+            alter(
+                &object,
+                json!({"spec": {"displayName": "mine", "priority": 7, "icon": {"base64data": "", "mediatype": "a"}}}),
+            )
+            .await,
+        );
+        let status = json!({"reason": "SpecInvalidError", "message": "no"});
+        let written = write_status(&object, &status).await.unwrap();
+        assert_eq!(written["status"], status, "{name}");
+        assert!(
+            alter(&object, json!({"spec": offence})).await.is_err(),
+            "{name}: {offence}"
+        );
+    }
+    // An image beside an address that nobody reads is what counts, and so it may follow its tag.
+    let object = stored("both", &both);
+    alter(&object, json!({"spec": {"image": "r/c:v2"}}))
+        .await
+        .unwrap();
+    // Once put right, it stays right.
+    alter(&object, json!({"spec": {"address": null}}))
+        .await
+        .unwrap();
+    let said = alter(&object, json!({"spec": {"address": "a:1"}}))
+        .await
+        .unwrap_err();
+    assert!(
+        said.contains("spec.address: Forbidden: not read beside image"),
+        "{said}"
+    );
+    for (name, spec, _) in &rows {
+        let object = stored(name, spec);
+        let (api, params) = (api_of(&object).await, kube::api::DeleteParams::default());
+        api.delete(name, &params).await.unwrap();
+        alter(&object, json!({"metadata": {"finalizers": null}}))
+            .await
+            .unwrap();
+        assert!(api.get_opt(name).await.unwrap().is_none(), "{name}");
+    }
+}
+
+/// Who says no type by itself is still to be told apart in a list.
+#[tokio::test]
+async fn a_list_shows_where_catalogs_come_from() {
+    let rows = [
+        (
+            "list-image",
+            json!({"catalogImageSource": {"catalogImage": "r/c:v1"}}),
+            "r/c:v1",
+        ),
+        (
+            "list-service",
+            json!({"catalogServiceSource": {"address": "a:1"}}),
+            "a:1",
+        ),
+        (
+            "list-map",
+            json!({"configMapSource": {"configMap": "m"}}),
+            "m",
+        ),
+        (
+            "list-old",
+            json!({"sourceType": "grpc", "address": "b:2"}),
+            "b:2",
+        ),
+    ];
+    for (name, spec, shown) in rows {
+        let object = source(name, &spec);
+        put(&object, false).await.unwrap();
+        let get = ["get", "catsrc", name, "--output", "wide"];
+        let lines = kubectl(defined().await, &get, "").await.unwrap();
+        let heads: Vec<_> = lines.lines().next().unwrap().split_whitespace().collect();
+        assert_eq!(
+            heads,
+            [
+                "NAME",
+                "DISPLAY",
+                "TYPE",
+                "PUBLISHER",
+                "AGE",
+                "SOURCE",
+                "STATE",
+                "REASON"
+            ]
+        );
+        let row: Vec<_> = lines.lines().nth(1).unwrap().split_whitespace().collect();
+        assert!(row.contains(&shown), "{lines}");
+    }
+}

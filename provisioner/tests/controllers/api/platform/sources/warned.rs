@@ -1,0 +1,98 @@
+//! What is taken, and told of.
+
+use super::*;
+
+/// Deprecated fields are taken, and told of: with `kubectl`, as everybody sees it.
+#[tokio::test]
+async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
+    let cluster = defined().await;
+    let file = manifests("optional/catalogsource-deprecations.yaml");
+    let apply = ["apply", "--server-side", "--filename", &file];
+    kubectl(cluster, &apply, "").await.unwrap();
+    // A warning fails the command alone: the object is there all the same.
+    let warned = async |object: &Value| {
+        let apply = ["apply", "--warnings-as-errors", "--filename", "-"];
+        kubectl(cluster, &apply, &object.to_string()).await.err()
+    };
+    let probe = source("probe", &json!({"sourceType": "grpc", "image": "r/c:v1"}));
+    let begun = std::time::Instant::now();
+    while warned(&probe).await.is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no warning");
+        kubectl(cluster, &["delete", "catsrc", "probe"], "")
+            .await
+            .unwrap();
+    }
+    for (index, (spec, said)) in [
+        (
+            json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": {}}),
+            Some("sourceType, image, grpcPodConfig: deprecated, write catalogImageSource instead"),
+        ),
+        (
+            json!({"sourceType": "grpc", "address": "a:1"}),
+            Some("sourceType, address: deprecated, write catalogServiceSource instead"),
+        ),
+        (
+            json!({"sourceType": "internal", "configMap": "m"}),
+            Some("sourceType, configMap: deprecated, write configMapSource instead"),
+        ),
+        (
+            json!({"sourceType": "grpc", "address": "a:1", "updateStrategy": {}}),
+            Some("updateStrategy: not read, for only an image is looked for in a registry"),
+        ),
+        (
+            json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": {"nodeSelectr": {"a": "b"}}}}),
+            Some("podSpecOverrides: nothing is read but nodeSelector, tolerations, affinity,"),
+        ),
+        (
+            json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": {
+                "nodeSelector": {"a": "b"}, "tolerations": [], "affinity": {}, "priorityClassName": "",
+                "securityContextConfig": "legacy", "memoryTarget": "1Mi", "extractContent": {"catalogDir": "/configs"},
+            }}}),
+            None,
+        ),
+        (
+            json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": {"later": 1}}),
+            Some("grpcPodConfig: nothing is read but nodeSelector, tolerations, affinity,"),
+        ),
+        (
+            json!({"sourceType": "configmap", "configMap": "m", "secrets": ["s"]}),
+            Some("secrets: not read, for only an image is pulled with them"),
+        ),
+        (
+            json!({
+                "catalogImageSource": {"catalogImage": "r/c@sha256:0123"},
+                "updateStrategy": {"registryPoll": {"interval": "30m"}},
+            }),
+            Some("updateStrategy: not read, for an image with a digest is always the same"),
+        ),
+        (
+            json!({
+                "catalogImageSource": {"catalogImage": "r/c:v1"},
+                "updateStrategy": {"registryPoll": {"interval": "30m"}}, "secrets": ["s"],
+            }),
+            None,
+        ),
+        (json!({"catalogServiceSource": {"address": "a:1"}}), None),
+        (json!({"configMapSource": {"configMap": "m"}}), None),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let object = source(&format!("warned-{index}"), spec);
+        match (warned(&object).await, said) {
+            (None, None) => {}
+            (Some(warning), Some(said)) => assert!(warning.contains(said), "{warning}"),
+            (warning, said) => panic!("{spec}: {warning:?} where it should be {said:?}"),
+        }
+        assert!(
+            put(&object, true)
+                .await
+                .unwrap_err()
+                .contains("already exists")
+        );
+    }
+    // Who labels it has nothing to do with its fields.
+    let name = "warned-0";
+    let label = ["label", "catsrc", name, "a=b", "--warnings-as-errors"];
+    kubectl(cluster, &label, "").await.unwrap();
+}

@@ -1,0 +1,413 @@
+//! Pods of catalogs on a real control plane. There is no kubelet: what it would say of a pod is written by the test.
+
+mod followed;
+
+use std::time::Duration;
+
+use cluster::{Cluster, Controllers, DryRun, Options as Plane};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    core::v1::{Pod, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use manifests::api::{
+    catalog_source::CatalogSource,
+    definitions::{self},
+};
+use provisioner::catalogs::pods::{
+    Around, Asks, Content, Error, Kept, Options, Wanted, decide::State, is_restricted, keep, remove,
+};
+use serde_json::{Value, json};
+
+use crate::support::eventually;
+
+const CATALOG: &str = "tide.v1";
+
+/// A namespace with a CatalogSource, and who keeps its pod.
+struct Place {
+    cluster: Cluster,
+    client: Client,
+    namespace: &'static str,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let options = Plane {
+            controllers: Controllers::Off,
+            ..Plane::default()
+        };
+        let cluster = Cluster::start_with(&options).await.unwrap();
+        let definition = definitions::foreign()
+            .into_iter()
+            .find(|it| it.spec.names.kind == "CatalogSource")
+            .unwrap();
+        let definition = serde_json::to_value(definition).unwrap();
+        cluster.apply(&definition, DryRun::No).await.unwrap();
+        cluster
+            .wait_established("catalogsources.operators.coreos.com")
+            .await
+            .unwrap();
+        let client = cluster.client().unwrap();
+        let place = Self {
+            cluster,
+            client,
+            namespace: "shelf",
+        };
+        place.namespace(json!({})).await;
+        place.declare(json!([])).await;
+        place
+    }
+
+    async fn namespace(&self, labels: Value) {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": labels},
+        });
+        self.cluster.apply(&namespace, DryRun::No).await.unwrap();
+    }
+
+    async fn declare(&self, secrets: Value) {
+        let source = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": CATALOG, "namespace": self.namespace, "annotations": {"a": "b"}},
+            "spec": {"sourceType": "grpc", "image": "example.com/catalog:v1", "secrets": secrets},
+        });
+        self.cluster.apply(&source, DryRun::No).await.unwrap();
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), self.namespace)
+    }
+
+    async fn source(&self) -> CatalogSource {
+        self.api().get(CATALOG).await.unwrap()
+    }
+
+    async fn try_keep(&self, options: Value, asks: bool) -> Result<Kept, Error> {
+        let source = self.source().await;
+        let options = Options::read("spec.grpcPodConfig", Some(&options)).unwrap();
+        let wanted = Wanted {
+            source: &source,
+            image: source.spec.image.as_deref().unwrap(),
+            options: &options,
+            content: Content::Ours("/configs"),
+        };
+        let around = Around {
+            program: "example.com/rukpak:v1",
+            is_restricted: is_restricted(&self.client, self.namespace).await?,
+            chooses_users: false,
+        };
+        let asks = asks.then_some(Asks::Anyway);
+        keep(&self.client, &wanted, &around, asks, Timestamp::now()).await
+    }
+
+    async fn keep(&self) -> Kept {
+        self.try_keep(json!({}), false).await.unwrap()
+    }
+
+    async fn pods(&self) -> Vec<Pod> {
+        let mut pods = self
+            .api::<Pod>()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items;
+        pods.sort_by_key(|it| (it.metadata.creation_timestamp.clone(), it.name_any()));
+        pods
+    }
+
+    async fn names(&self) -> Vec<String> {
+        self.pods()
+            .await
+            .iter()
+            .map(kube::ResourceExt::name_any)
+            .collect()
+    }
+
+    /// What a kubelet says of a pod that serves this image.
+    async fn is_ready(&self, pod: &str, digest: &str) {
+        let status = json!({"status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{
+                "name": "registry-server", "image": "i", "imageID": format!("example.com/catalog@{digest}"),
+                "ready": true, "restartCount": 0,
+            }],
+        }});
+        self.status(pod, status).await;
+    }
+
+    async fn status(&self, pod: &str, status: Value) {
+        let params = PatchParams::default();
+        let pods = self.api::<Pod>();
+        pods.patch_status(pod, &params, &Patch::Merge(status))
+            .await
+            .unwrap();
+    }
+
+    async fn patch<K>(&self, name: &str, patch: Value)
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+    {
+        let (api, params) = (self.api::<K>(), PatchParams::default());
+        api.patch(name, &params, &Patch::Merge(patch))
+            .await
+            .unwrap();
+    }
+
+    async fn secrets(&self) -> Vec<String> {
+        let account = self.api::<ServiceAccount>().get(CATALOG).await.unwrap();
+        let secrets = account.image_pull_secrets.unwrap_or_default();
+        secrets.into_iter().map(|it| it.name).collect()
+    }
+}
+
+fn serving(digest: &str) -> State {
+    State::Serving(Some(digest.to_owned()))
+}
+
+#[tokio::test]
+async fn a_catalog_gets_a_pod_and_what_belongs_to_it_and_both_are_repaired() {
+    let place = Place::new().await;
+    let kept = place.keep().await;
+    assert_eq!(kept.service, "tide-v1");
+    assert!(matches!(kept.state, State::Starting(_)), "{kept:?}");
+    let first = place.names().await;
+    assert_eq!(first.len(), 1);
+    assert!(first[0].starts_with("tide.v1-"), "{first:?}");
+    // Nothing is made or changed twice.
+    let service = place.api::<Service>().get("tide-v1").await.unwrap();
+    place.keep().await;
+    assert_eq!(place.names().await, first);
+    let same = place.api::<Service>().get("tide-v1").await.unwrap();
+    assert_eq!(same.resource_version(), service.resource_version());
+    place.is_ready(&first[0], "sha256:11").await;
+    assert_eq!(place.keep().await.state, serving("sha256:11"));
+
+    // Changed.
+    let leads = json!({"spec": {"selector": {"olm.catalogSource": "other"}}, "metadata": {"labels": {"olm.managed": null}}});
+    place.patch::<Service>("tide-v1", leads).await;
+    let closed = json!({"spec": {"ingress": null}});
+    place
+        .patch::<NetworkPolicy>("tide.v1-grpc-server", closed)
+        .await;
+    place.keep().await;
+    let repaired = place.api::<Service>().get("tide-v1").await.unwrap();
+    let (before, after) = (service.spec.unwrap(), repaired.spec.unwrap());
+    assert_eq!(after.selector, before.selector);
+    assert_eq!(after.cluster_ip, before.cluster_ip);
+    let policies = place.api::<NetworkPolicy>();
+    let policy = policies.get("tide.v1-grpc-server").await.unwrap();
+    assert_eq!(policy.spec.unwrap().ingress.map(|it| it.len()), Some(1));
+
+    // Deleted.
+    let params = DeleteParams::default();
+    place
+        .api::<Service>()
+        .delete("tide-v1", &params)
+        .await
+        .unwrap();
+    policies
+        .delete("tide.v1-unpack-bundles", &params)
+        .await
+        .unwrap();
+    place
+        .api::<ServiceAccount>()
+        .delete(CATALOG, &params)
+        .await
+        .unwrap();
+    place.keep().await;
+    place.api::<Service>().get("tide-v1").await.unwrap();
+    policies.get("tide.v1-unpack-bundles").await.unwrap();
+    place.api::<ServiceAccount>().get(CATALOG).await.unwrap();
+    assert_eq!(place.names().await, first);
+
+    // On a node that is gone.
+    let lost = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
+    place.status(&first[0], lost).await;
+    place.keep().await;
+    let second = place.names().await;
+    assert_eq!(second.len(), 1);
+    assert_ne!(second, first);
+    let pod = &place.pods().await[0];
+    assert_eq!(pod.annotations().get("a").map(String::as_str), Some("b"));
+
+    // Served in another way.
+    let source = place.source().await;
+    let wanted = Wanted {
+        source: &source,
+        image: "i",
+        options: &Options::default(),
+        content: Content::Entrypoint,
+    };
+    let around = Around {
+        program: "p",
+        is_restricted: false,
+        chooses_users: false,
+    };
+    remove(&place.client, &wanted, &around).await.unwrap();
+    assert!(place.names().await.is_empty());
+    assert!(
+        policies
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+    assert!(
+        place
+            .api::<ServiceAccount>()
+            .get_opt(CATALOG)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    place.api::<Service>().get("tide-v1").await.unwrap();
+}
+
+#[tokio::test]
+async fn what_changes_is_followed_without_a_gap() {
+    let place = Place::new().await;
+    place.keep().await;
+    let first = place.names().await.remove(0);
+    place.is_ready(&first, "sha256:11").await;
+    assert_eq!(place.keep().await.state, serving("sha256:11"));
+
+    // Pull secrets, and those that the platform has added meanwhile.
+    place
+        .patch::<ServiceAccount>(CATALOG, json!({"imagePullSecrets": [{"name": "platform"}]}))
+        .await;
+    place.keep().await;
+    assert_eq!(place.secrets().await, ["platform"]);
+    place.declare(json!(["s", ""])).await;
+    let kept = place.keep().await;
+    assert_eq!(kept.state, serving("sha256:11"), "by the old one");
+    assert_eq!(place.secrets().await, ["s", "platform"]);
+    let both = place.pods().await;
+    assert_eq!(both.len(), 2, "the old one serves until the new one does");
+    let second = both.iter().find(|it| it.name_any() != first).unwrap();
+    let secrets = second.spec.as_ref().unwrap().image_pull_secrets.clone();
+    let secrets: Vec<String> = secrets.unwrap().into_iter().map(|it| it.name).collect();
+    assert_eq!(secrets, ["s", "platform"]);
+    let second = second.name_any();
+    place.keep().await;
+    assert_eq!(place.names().await.len(), 2);
+    place.is_ready(&second, "sha256:11").await;
+    assert_eq!(place.keep().await.state, serving("sha256:11"));
+    assert_eq!(place.names().await, [second.as_str()]);
+    place.declare(json!([])).await;
+    place.keep().await;
+    assert_eq!(place.secrets().await, ["platform"]);
+    place.declare(json!(["s"])).await;
+    place.keep().await;
+    assert_eq!(place.names().await, [second.as_str()]);
+
+    // The same image behind the tag.
+    let asked = place.try_keep(json!({}), true).await.unwrap();
+    assert!(asked.asked, "{asked:?}");
+    let update = |pods: Vec<String>| pods.into_iter().find(|it| *it != second).unwrap();
+    let third = update(place.names().await);
+    let again = place.try_keep(json!({}), true).await.unwrap();
+    assert!(!again.asked && again.again.is_some(), "{again:?}");
+    place.is_ready(&third, "sha256:11").await;
+    place.keep().await;
+    assert_eq!(place.names().await, [second.as_str()]);
+
+    // Another one.
+    assert!(place.try_keep(json!({}), true).await.unwrap().asked);
+    let fourth = update(place.names().await);
+    place.is_ready(&fourth, "sha256:22").await;
+    assert_eq!(place.keep().await.state, serving("sha256:22"));
+    assert_eq!(place.names().await, [fourth.as_str()]);
+    let pod = &place.pods().await[0];
+    assert_eq!(pod.labels()["olm.catalogSource"], CATALOG);
+    assert!(
+        !pod.labels()
+            .contains_key("catalogsource.operators.coreos.com/update")
+    );
+    assert_eq!(place.keep().await.state, serving("sha256:22"));
+
+    // One that cannot run.
+    assert!(place.try_keep(json!({}), true).await.unwrap().asked);
+    let names = place.names().await;
+    let fifth = names.into_iter().find(|it| *it != fourth).unwrap();
+    place
+        .status(&fifth, json!({"status": {"phase": "Failed"}}))
+        .await;
+    let kept = place.keep().await;
+    let trouble = format!("update pod {fifth} in a Failed state: deleted update pod");
+    assert_eq!(
+        (kept.state, kept.trouble),
+        (serving("sha256:22"), Some(trouble))
+    );
+    assert_eq!(place.names().await, [fourth]);
+}
+
+#[tokio::test]
+async fn pods_fit_into_restricted_namespaces_and_what_does_not_is_told() {
+    let place = Place::new().await;
+    // Only one level is that, and only where it is enforced.
+    for (labels, expected) in [
+        (json!({}), false),
+        (
+            json!({"pod-security.kubernetes.io/enforce": "baseline"}),
+            false,
+        ),
+        (
+            json!({"pod-security.kubernetes.io/warn": "restricted"}),
+            false,
+        ),
+        (
+            json!({"pod-security.kubernetes.io/enforce": "restricted"}),
+            true,
+        ),
+    ] {
+        place.namespace(labels.clone()).await;
+        let found = is_restricted(&place.client, place.namespace).await;
+        assert_eq!(found.unwrap(), expected, "{labels}");
+    }
+    let legacy = json!({"securityContextConfig": "legacy"});
+    let refused = place.try_keep(legacy, false).await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Api { action: "create", source: kube::Error::Api(status), .. } if status.message.contains("PodSecurity")),
+        "{refused:?}"
+    );
+    assert!(
+        refused
+            .to_string()
+            .starts_with("couldn't ensure registry server - "),
+        "{refused}"
+    );
+    place.keep().await;
+    assert_eq!(place.names().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_somebody_elses_is_left_alone() {
+    let place = Place::new().await;
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CATALOG, "namespace": place.namespace},
+    });
+    place.cluster.apply(&account, DryRun::No).await.unwrap();
+    let error = place
+        .try_keep(json!({}), false)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("ServiceAccount shelf/tide.v1 is not of this catalog"),
+        "{error}"
+    );
+    assert!(place.names().await.is_empty());
+    assert!(place.secrets().await.is_empty());
+}

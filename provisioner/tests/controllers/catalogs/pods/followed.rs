@@ -1,0 +1,278 @@
+//! Pods that are looked at whenever something changes.
+
+use std::sync::Arc;
+
+use provisioner::{
+    catalogs::pods::{Of, Watches, follow},
+    context::Context,
+};
+use tests::{Buildah, Registry};
+use tokio::sync::watch;
+use unpacker::{Source, source::Image};
+
+use super::{
+    super::{
+        context,
+        denied::{allow, deny},
+        images::push_documents,
+        tide, write_documents,
+    },
+    *,
+};
+
+/// What the registry has under a tag.
+async fn digest(ctx: &Context, image: &str) -> String {
+    let source = Source::Image(Image {
+        reference: image.parse().unwrap(),
+        platform: None,
+    });
+    match unpacker::resolve(&source, &ctx.settings.access)
+        .await
+        .unwrap()
+    {
+        Source::Image(pinned) => pinned.reference.digest().unwrap().to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_pod_is_followed_and_a_tag_that_has_moved_is_noticed() {
+    let place = Place::new().await;
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = context(&place.cluster, folder.path(), &["shelf"], None, None);
+    let (sources, source) = watch::channel(Arc::new(place.source().await));
+    let (told, mut states) = watch::channel((State::Starting(String::new()), false));
+    let watches = Arc::new(Watches::default());
+    let following = {
+        let (ctx, image, watches) = (ctx.clone(), image.clone(), Arc::clone(&watches));
+        tokio::spawn(async move {
+            let of = Of {
+                source,
+                image: &image,
+                poll: Some(Duration::from_secs(2)),
+            };
+            let tell = |kept: &Result<Kept, Error>| {
+                // Whatever fails for once, as where two have written, is tried again.
+                if let Ok(kept) = kept {
+                    told.send_modify(|(state, asked)| {
+                        state.clone_from(&kept.state);
+                        *asked |= kept.asked;
+                    });
+                }
+            };
+            follow(&ctx, &watches, of, tell).await
+        })
+    };
+    let names = async |count: usize| {
+        eventually("there are so many pods", async || {
+            let names = place.names().await;
+            if names.len() == count {
+                Ok(names)
+            } else {
+                Err(format!("{names:?}"))
+            }
+        })
+        .await
+    };
+    let first = names(1).await.remove(0);
+    let pod = place.pods().await.remove(0).spec.unwrap();
+    let args = pod.containers[0].args.clone().unwrap();
+    assert_eq!(
+        args,
+        ["serve", "/configs", "--port=50051"],
+        "as the image's label says"
+    );
+    // A pod that is gone is noticed at once.
+    let params = DeleteParams::default().grace_period(0);
+    place.api::<Pod>().delete(&first, &params).await.unwrap();
+    let second = eventually("another one is made", async || {
+        let names = place.names().await;
+        let other = names.iter().find(|it| **it != first).cloned();
+        other.ok_or_else(|| format!("{names:?}"))
+    })
+    .await;
+    let before = digest(&ctx, &image).await;
+    place.is_ready(&second, &before).await;
+    states
+        .wait_for(|(state, _)| *state == serving(&before))
+        .await
+        .unwrap();
+    // Nothing has moved: nobody needs a pod to see that.
+    states.wait_for(|(_, asked)| *asked).await.unwrap();
+    assert_eq!(place.names().await, [second.as_str()]);
+    what_comes_later_is_followed(&place, &sources).await;
+    annotations_that_are_refused_keep_nothing_from_being_done(&place, &sources).await;
+    assert_eq!(watches.count(), 1);
+
+    push_documents(&registry, "org/catalog:v1", &tide(&["2.0.0"]), None);
+    let both = names(2).await;
+    let update = both.iter().find(|it| **it != second).unwrap();
+    let after = digest(&ctx, &image).await;
+    assert_ne!(after, before);
+    place.is_ready(update, &after).await;
+    let moved = states.wait_for(|(state, _)| *state == serving(&after));
+    tokio::time::timeout(Duration::from_secs(60), moved)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(names(1).await, [update.as_str()]);
+
+    another_folder_is_followed(&place, &ctx, &image, update, states).await;
+    following.abort();
+    eventually("nothing is watched any more", async || {
+        let count = watches.count();
+        (count == 0).then_some(()).ok_or(format!("{count}"))
+    })
+    .await;
+
+    drop(registry);
+    a_restart_without_the_registry_changes_nothing(&place, &ctx, &image).await;
+}
+
+/// The pod goes on being kept, and is told of.
+async fn a_restart_without_the_registry_changes_nothing(place: &Place, ctx: &Context, image: &str) {
+    let before = place.names().await;
+    let policies = place.api::<NetworkPolicy>();
+    let name = "tide.v1-grpc-server";
+    policies
+        .delete(name, &DeleteParams::default())
+        .await
+        .unwrap();
+    let (_sources, source) = watch::channel(Arc::new(place.source().await));
+    let (told, mut states) = watch::channel(String::new());
+    let of = Of {
+        source,
+        image,
+        poll: None,
+    };
+    let tell = |kept: &Result<Kept, Error>| {
+        told.send_replace(format!("{:?}", kept.as_ref().map(|it| &it.state)));
+    };
+    let watches = Watches::default();
+    tokio::select! {
+        never = follow(ctx, &watches, of, tell) => match never {},
+        done = states.wait_for(|it| it.starts_with("Ok(Serving(")) => drop(done.unwrap()),
+        () = tokio::time::sleep(Duration::from_secs(120)) => panic!("not told as served"),
+    }
+    assert_eq!(place.names().await, before);
+    let policy = policies.get_opt(name).await.unwrap();
+    assert!(policy.is_some(), "what belongs to it is repaired");
+}
+
+/// Annotations that the catalog gets later reach its pod, and what belongs to the pod is repaired at once.
+async fn what_comes_later_is_followed(place: &Place, sources: &watch::Sender<Arc<CatalogSource>>) {
+    let annotated = json!({"metadata": {"annotations": {"later": "on"}}});
+    place.patch::<CatalogSource>(CATALOG, annotated).await;
+    sources.send_replace(Arc::new(place.source().await));
+    eventually("the pod has them, too", async || {
+        let pod = place.pods().await.remove(0);
+        let has = pod.annotations().get("later").is_some_and(|it| it == "on");
+        has.then_some(()).ok_or(format!("{:?}", pod.annotations()))
+    })
+    .await;
+    // And lose them, but none that somebody else has put there.
+    let pod = place.names().await.remove(0);
+    let theirs = json!({"metadata": {"annotations": {"network": "up"}}});
+    place.patch::<Pod>(&pod, theirs).await;
+    let bare = json!({"metadata": {"annotations": {"later": null}}});
+    place.patch::<CatalogSource>(CATALOG, bare).await;
+    sources.send_replace(Arc::new(place.source().await));
+    eventually("the pod has lost them, too", async || {
+        let pod = place.pods().await.remove(0);
+        let has = |name: &str| pod.annotations().contains_key(name);
+        let is_it = !has("later") && has("network") && has("a");
+        is_it
+            .then_some(())
+            .ok_or(format!("{:?}", pod.annotations()))
+    })
+    .await;
+    let policies = place.api::<NetworkPolicy>();
+    let name = "tide.v1-grpc-server";
+    let deleted = policies.get(name).await.unwrap().uid();
+    policies
+        .delete(name, &DeleteParams::default())
+        .await
+        .unwrap();
+    eventually("its policy is there again", async || {
+        let found = policies.get_opt(name).await.unwrap();
+        let is_new = found.as_ref().is_some_and(|it| it.uid() != deleted);
+        is_new.then_some(()).ok_or(format!("{found:?}"))
+    })
+    .await;
+}
+
+async fn annotations_that_are_refused_keep_nothing_from_being_done(
+    place: &Place,
+    sources: &watch::Sender<Arc<CatalogSource>>,
+) {
+    let (pods, services) = (place.api::<Pod>(), place.api::<Service>());
+    let pod = place.names().await.remove(0);
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {"tried": "yes"}}}));
+    let attempt = async || pods.patch(&pod, &params, &patch).await;
+    deny(&place.cluster, "UPDATE", ("", "pods"), attempt).await;
+    let annotated = json!({"metadata": {"annotations": {"refused": "yes"}}});
+    place.patch::<CatalogSource>(CATALOG, annotated).await;
+    sources.send_replace(Arc::new(place.source().await));
+    services
+        .delete("tide-v1", &DeleteParams::default())
+        .await
+        .unwrap();
+    eventually("its Service is there again", async || {
+        let found = services.get_opt("tide-v1").await.unwrap();
+        found.map(drop).ok_or("none".to_owned())
+    })
+    .await;
+    let there = pods.get(&pod).await.unwrap();
+    assert!(!there.annotations().contains_key("refused"), "{there:?}");
+    allow(&place.cluster, "pods").await;
+}
+
+/// An image that has its catalog elsewhere is served from there; until then the one before is.
+async fn another_folder_is_followed(
+    place: &Place,
+    ctx: &Context,
+    image: &str,
+    update: &String,
+    mut states: watch::Receiver<(State, bool)>,
+) {
+    let elsewhere = "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/elsewhere\nCOPY . /elsewhere\n";
+    let folder = tempfile::tempdir().unwrap();
+    write_documents(folder.path(), &tide(&["3.0.0"]));
+    Buildah::new().publish(elsewhere, folder.path(), image, &[]);
+    let before = states.borrow().0.clone();
+    let next = eventually("a pod that serves another folder", async || {
+        let pods = place.pods().await;
+        let found = pods.iter().find(|it| {
+            let args = it
+                .spec
+                .as_ref()
+                .and_then(|it| it.containers[0].args.clone());
+            args.is_some_and(|it| it.contains(&"/elsewhere".to_owned()))
+        });
+        found
+            .map(kube::ResourceExt::name_any)
+            .ok_or(format!("{pods:?}"))
+    })
+    .await;
+    assert_eq!(states.borrow().0, before, "by the one before");
+    assert!(place.names().await.contains(update));
+    let last = digest(ctx, image).await;
+    place.is_ready(&next, &last).await;
+    states
+        .wait_for(|(state, _)| *state == serving(&last))
+        .await
+        .unwrap();
+    eventually("there is one pod", async || {
+        let names = place.names().await;
+        (names == [next.as_str()])
+            .then_some(())
+            .ok_or(format!("{names:?}"))
+    })
+    .await;
+}

@@ -1,0 +1,139 @@
+//! An OLM that comes to a cluster where catalogs are served already.
+
+use std::sync::Mutex;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
+use kube::{
+    ResourceExt as _,
+    api::ListParams,
+    runtime::watcher::{self, Event},
+};
+use manifests::api::{install, labels};
+use tests::Registry;
+
+use super::{
+    images::push_documents,
+    serving::{HERE, Leader, stage},
+    *,
+};
+use crate::{aggregator::define, support::gone};
+
+/// What becomes of the Services of a namespace from now on, in words.
+fn recorded(services: Api<Service>) -> Arc<Mutex<Vec<String>>> {
+    let record = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&record);
+    tokio::spawn(async move {
+        let mut events = watcher::watcher(services, watcher::Config::default()).boxed();
+        while let Some(event) = events.next().await {
+            let words = match event {
+                Ok(Event::Delete(it)) => format!("{} goes", it.name_any()),
+                Ok(Event::Apply(it) | Event::InitApply(it)) => {
+                    let is_ours = it.labels().contains_key(labels::CATALOG)
+                        || it.labels().contains_key(labels::CATALOG_POD);
+                    let whose = if is_ours { "ours" } else { "theirs" };
+                    format!("{} is {whose}", it.name_any())
+                }
+                _ => continue,
+            };
+            let mut told = told.lock().unwrap();
+            if told.last() != Some(&words) {
+                told.push(words);
+            }
+        }
+    });
+    record
+}
+
+fn serves(leader: &Leader) -> Option<String> {
+    let text = leader.ctx.metrics.render();
+    let lines = text.lines();
+    let mut values = lines.filter_map(|it| it.strip_prefix("rukpak_catalogs_served_by_olm "));
+    values.next().map(str::to_owned)
+}
+
+#[tokio::test]
+async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back() {
+    let shelf = stage().await;
+    let binding = install::catalog_pods(&install::Options::default(), "catalogs");
+    shelf.cluster.apply(&binding, DryRun::No).await.unwrap();
+    let client = shelf.cluster.client().unwrap();
+    let services: Api<Service> = Api::namespaced(client.clone(), "catalogs");
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "catalogs");
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let leader = Leader::start(&shelf.cluster, HERE);
+    let plain = json!({"image": image});
+    shelf.declare("catalogs", "tides", plain.clone()).await;
+    shelf
+        .hands_out(HERE, "catalogs/tides", &["tide.v1.0.0"])
+        .await;
+    let own = json!({"image": image, "grpcPodConfig": {"memoryTarget": "1Gi"}});
+    shelf.declare("catalogs", "own", own).await;
+    let ours = ListParams::default().labels(labels::CATALOG_POD);
+    eventually("a pod", async || {
+        let found = pods.list(&ours).await.unwrap().items;
+        (found.len() == 1).then_some(()).ok_or(format!("{found:?}"))
+    })
+    .await;
+    let service = services.get("tides").await.unwrap();
+    let record = recorded(services.clone());
+
+    // It is installed, and on its way: nobody else would serve meanwhile.
+    shelf.olm(0).await;
+    define(&shelf.cluster, "clusterserviceversions").await;
+    shelf
+        .hands_out(HERE, "catalogs/tides", &["tide.v1.0.0"])
+        .await;
+    assert_eq!(serves(&leader).as_deref(), Some("0"));
+
+    // It runs: nothing of ours is in its way any more.
+    shelf.olm(1).await;
+    gone(services.clone(), "tides").await;
+    gone(services.clone(), "own").await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(client, "catalogs");
+    gone(accounts, "own").await;
+    eventually("no pod", async || {
+        let left = pods.list(&ours).await.unwrap().items;
+        left.is_empty().then_some(()).ok_or(format!("{left:?}"))
+    })
+    .await;
+    assert_eq!(serves(&leader).as_deref(), Some("1"));
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "tides", "namespace": "catalogs", "labels": {"olm.managed": "true"}},
+        "spec": {"selector": {"olm.catalogSource": "tides"}, "ports": [{"name": "grpc", "port": 50051}]},
+    });
+    shelf.cluster.apply(&theirs, DryRun::No).await.unwrap();
+    let theirs = services.get("tides").await.unwrap();
+    assert_ne!(theirs.uid(), service.uid());
+
+    // It restarts. Another catalog that comes then is its own, too.
+    shelf.olm(0).await;
+    shelf.declare("catalogs", "late", plain.clone()).await;
+    shelf.olm(1).await;
+    shelf.declare("catalogs", "later", plain).await;
+    eventually("those that came late wait for OLM", async || {
+        let states = leader.ctx.catalogs.states();
+        let waits = |name: &str| {
+            let mut of = states.iter().filter(|it| it.catalog.name == name);
+            let trouble = of.next().and_then(|it| it.trouble.clone());
+            trouble.is_some_and(|it| it.starts_with("OLM does not serve it yet"))
+        };
+        (waits("late") && waits("later"))
+            .then_some(())
+            .ok_or(format!("{states:?}"))
+    })
+    .await;
+    let record = record.lock().unwrap().clone();
+    let of = |name: &str| -> Vec<&str> {
+        let words = record.iter().filter_map(|it| it.strip_prefix(name));
+        words.collect()
+    };
+    assert_eq!(of("tides "), ["is ours", "goes", "is theirs"], "{record:?}");
+    assert_eq!(of("own "), ["is ours", "goes"], "{record:?}");
+    assert_eq!(record.len(), 5, "{record:?}");
+    let after = services.get("tides").await.unwrap();
+    assert_eq!(after.resource_version(), theirs.resource_version());
+    leader.end().await;
+}

@@ -1,0 +1,287 @@
+//! Catalogs that the provisioner serves, with the rights of the install file.
+
+mod many;
+mod own_pods;
+mod restart;
+mod share;
+mod stage;
+
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use manifests::api::labels;
+use tests::Registry;
+
+pub(super) use self::stage::{HERE, Leader, stage};
+use self::stage::{THERE, bundles, grpc};
+use super::{images::push_documents, *};
+
+#[tokio::test]
+async fn a_catalog_is_served_behind_a_service_that_is_kept() {
+    let shelf = stage().await;
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let leader = Leader::start(&shelf.cluster, HERE);
+    shelf.declare("catalogs", "my.tides", grpc(&image)).await;
+    let port = shelf
+        .hands_out(HERE, "catalogs/my-tides", &["tide.v1.0.0"])
+        .await;
+    shelf
+        .is_told(
+            "catalogs",
+            "my.tides",
+            "CatalogServed",
+            "my-tides.catalogs.svc:50051",
+        )
+        .await;
+    assert_eq!(
+        leader.served(),
+        ["{namespace=\"catalogs\",name=\"my.tides\"} 1"]
+    );
+    shelf
+        .status_is("my.tides", |status| {
+            let service = status.registry_service.as_ref();
+            let connection = status.connection_state.as_ref();
+            status.message.is_none()
+                && service.is_some_and(|it| {
+                    it.service_name.as_deref() == Some("my-tides")
+                        && it.service_namespace.as_deref() == Some("catalogs")
+                        && it.port.as_deref() == Some("50051")
+                })
+                && connection.is_some_and(|it| {
+                    it.last_observed_state == "READY"
+                        && it.address.as_deref() == Some("my-tides.catalogs.svc:50051")
+                })
+        })
+        .await;
+    let services = shelf.services("catalogs");
+    let service = services.get("my-tides").await.unwrap();
+    let source = shelf.sources("catalogs").get("my.tides").await.unwrap();
+    assert_eq!(service.owner_references()[0].uid, source.uid().unwrap());
+
+    // Another image takes its place at the same port.
+    let newer = push_documents(
+        &registry,
+        "org/catalog:v2",
+        &tide(&["1.0.0", "1.1.0"]),
+        None,
+    );
+    shelf.declare("catalogs", "my.tides", grpc(&newer)).await;
+    let both = ["tide.v1.0.0", "tide.v1.1.0"];
+    let same = shelf.hands_out(HERE, "catalogs/my-tides", &both).await;
+    assert_eq!(port, same);
+    let after = services.get("my-tides").await.unwrap();
+    assert_eq!(service.uid(), after.uid(), "nothing of it had to change");
+    assert_eq!(service.resource_version(), after.resource_version());
+
+    // An image that is not there does not take away what is.
+    let missing = registry.image("org/catalog:none");
+    shelf.declare("catalogs", "my.tides", grpc(&missing)).await;
+    shelf
+        .is_told(
+            "catalogs",
+            "my.tides",
+            "CatalogUnavailable",
+            "org/catalog:none",
+        )
+        .await;
+    assert_eq!(bundles(port).await.unwrap(), both);
+
+    is_kept(&shelf, &both).await;
+
+    let slices = shelf.slices("catalogs");
+    let name = slices.list(&ListParams::default()).await.unwrap().items[0].name_any();
+    // Where somebody else serves it, the objects go, and so does the port.
+    let other = json!({"address": "127.0.0.1:1"});
+    shelf.declare("catalogs", "my.tides", other).await;
+    eventually("nothing leads there", async || {
+        let left = services.get_opt("my-tides").await.unwrap().is_some()
+            || slices.get_opt(&name).await.unwrap().is_some();
+        (!left).then_some(()).ok_or("still there".to_owned())
+    })
+    .await;
+    assert!(bundles(port).await.is_err());
+    assert!(leader.served().is_empty());
+}
+
+/// Whatever is done to the objects is undone, and soon.
+async fn is_kept(shelf: &Shelf, both: &[&str]) {
+    let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
+    services
+        .delete("my-tides", &DeleteParams::default())
+        .await
+        .unwrap();
+    shelf.hands_out(HERE, "catalogs/my-tides", both).await;
+    let name = slices.list(&ListParams::default()).await.unwrap().items[0].name_any();
+    slices
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    shelf.hands_out(HERE, "catalogs/my-tides", both).await;
+    let trap = json!({"spec": {"selector": {"app": "trap"}, "type": "NodePort"}});
+    let params = PatchParams::default();
+    services
+        .patch("my-tides", &params, &Patch::Merge(trap))
+        .await
+        .unwrap();
+    eventually("the selector is gone", async || {
+        let spec = services.get("my-tides").await.unwrap().spec.unwrap();
+        let is_kept = spec.selector.is_none_or(|it| it.is_empty())
+            && spec.type_.as_deref() == Some("ClusterIP");
+        is_kept.then_some(()).ok_or(format!("{:?}", spec.type_))
+    })
+    .await;
+    let trap = json!({"endpoints": [{"addresses": ["198.51.100.1"]}]});
+    slices
+        .patch(&name, &params, &Patch::Merge(trap))
+        .await
+        .unwrap();
+    shelf.hands_out(HERE, "catalogs/my-tides", both).await;
+    let stripped = json!({"metadata": {"labels": {labels::CATALOG: null}}});
+    services
+        .patch("my-tides", &params, &Patch::Merge(stripped))
+        .await
+        .unwrap();
+    eventually("the label is back", async || {
+        let service = services.get("my-tides").await.unwrap();
+        let label = service.labels().get(labels::CATALOG).cloned();
+        (label.as_deref() == Some("my.tides"))
+            .then_some(())
+            .ok_or(format!("{label:?}"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_somebody_elses_is_told_and_not_touched() {
+    let shelf = stage().await;
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let foreign = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "mine", "namespace": "catalogs", "labels": {"olm.managed": "true"}},
+        "spec": {"selector": {"olm.catalogSource": "mine"}, "ports": [{"name": "grpc", "port": 50051}]},
+    });
+    shelf.cluster.apply(&foreign, DryRun::No).await.unwrap();
+    let services = shelf.services("catalogs");
+    let before = services.get("mine").await.unwrap();
+    let leader = Leader::start(&shelf.cluster, HERE);
+    shelf.declare("catalogs", "mine", grpc(&image)).await;
+    shelf
+        .is_told(
+            "catalogs",
+            "mine",
+            "CatalogNotServed",
+            "not the provisioner's",
+        )
+        .await;
+    assert_eq!(
+        leader.served(),
+        ["{namespace=\"catalogs\",name=\"mine\"} 0"]
+    );
+    let after = services.get("mine").await.unwrap();
+    assert_eq!(before.resource_version(), after.resource_version());
+    let slices = shelf.slices("catalogs").list(&ListParams::default()).await;
+    assert!(slices.unwrap().items.is_empty());
+    // Platform operators choose from it all the same.
+    let states = leader.ctx.catalogs.states();
+    assert!(states.iter().all(|it| it.is_read), "{states:?}");
+    shelf
+        .status_is("mine", |status| {
+            let says = status.message.as_deref().unwrap_or_default();
+            says.contains("not the provisioner's")
+                && status.reason.as_deref() == Some("RegistryServerError")
+                && status.registry_service.is_none()
+        })
+        .await;
+
+    // Two names that come to one Service.
+    shelf.declare("catalogs", "a-b", grpc(&image)).await;
+    shelf
+        .hands_out(HERE, "catalogs/a-b", &["tide.v1.0.0"])
+        .await;
+    shelf.declare("catalogs", "a.b", grpc(&image)).await;
+    shelf
+        .is_told(
+            "catalogs",
+            "a.b",
+            "CatalogNotServed",
+            "is that of CatalogSource a-b",
+        )
+        .await;
+    let long = "long".repeat(16);
+    shelf.declare("catalogs", &long, grpc(&image)).await;
+    shelf
+        .is_told("catalogs", &long, "CatalogNotServed", "has 64 characters")
+        .await;
+    // Where nobody allows it, that is told; and in other namespaces than those that are served, nothing happens.
+    shelf.declare("more-catalogs", "quiet", grpc(&image)).await;
+    shelf
+        .is_told("more-catalogs", "quiet", "CatalogRead", "read from image")
+        .await;
+    assert!(
+        shelf
+            .services("more-catalogs")
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
+
+    // Once it is out of the way, the catalog's own one comes.
+    services
+        .delete("mine", &DeleteParams::default())
+        .await
+        .unwrap();
+    shelf
+        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
+        .await;
+    shelf
+        .status_is("mine", |status| {
+            status.message.is_none() && status.registry_service.is_some()
+        })
+        .await;
+    // All of them have one image, and there is one file that they are served from.
+    let files = leader.store.path().join("registries");
+    assert_eq!(std::fs::read_dir(files).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn another_leader_takes_over_and_other_namespaces_are_only_served() {
+    let shelf = stage().await;
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let first = Leader::start(&shelf.cluster, HERE);
+    shelf.declare("catalogs", "mine", grpc(&image)).await;
+    shelf.declare("served", "tenants", grpc(&image)).await;
+    let tide = ["tide.v1.0.0"];
+    let port = shelf.hands_out(HERE, "catalogs/mine", &tide).await;
+    let tenants = shelf.hands_out(HERE, "served/tenants", &tide).await;
+    assert_ne!(port, tenants);
+    // It feeds nothing.
+    let offers = first.ctx.catalogs.offers("tide", None);
+    let names: Vec<&str> = offers.list().iter().map(|it| it.catalog).collect();
+    assert_eq!(names, ["catalogs/mine"]);
+
+    let service = shelf.services("catalogs").get("mine").await.unwrap();
+    first.end().await;
+    eventually("the first one serves nothing", async || {
+        match bundles(port).await {
+            Ok(bundles) => Err(format!("{bundles:?}")),
+            Err(_) => Ok(()),
+        }
+    })
+    .await;
+    let second = Leader::start(&shelf.cluster, THERE);
+    shelf.hands_out(THERE, "catalogs/mine", &tide).await;
+    shelf.hands_out(THERE, "served/tenants", &tide).await;
+    let after = shelf.services("catalogs").get("mine").await.unwrap();
+    assert_eq!(service.resource_version(), after.resource_version());
+    assert_eq!(second.served().len(), 2);
+    // And an address of the other family takes the place of this one.
+    second.end().await;
+    let _third = Leader::start(&shelf.cluster, "2001:db8::1");
+    shelf.hands_out("2001:db8::1", "catalogs/mine", &tide).await;
+}

@@ -1,0 +1,113 @@
+//! A thousand CatalogSources that share twenty images.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use tokio::time::{sleep, timeout};
+
+use super::{super::images::Watched, *};
+
+const SOURCES: usize = 1000;
+const IMAGES: usize = 20;
+/// How many the test writes at once.
+const AT_ONCE: usize = 32;
+
+/// Writes all of them, with a priority of their own for each round: whatever changes has the image looked for again.
+async fn declare_all(shelf: &Shelf, host: &str, round: usize) {
+    let sources = shelf.sources("catalogs");
+    let params = PatchParams::apply("test").force();
+    let writes = (0..SOURCES).map(async |at| {
+        let name = format!("c{at}");
+        let image = format!("{host}/org/catalog:v{}", at % IMAGES);
+        let source = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": name, "namespace": "catalogs"},
+            "spec": {"sourceType": "grpc", "image": image, "priority": round},
+        });
+        let patch = Patch::Apply(source);
+        sources.patch(&name, &params, &patch).await.map(drop)
+    });
+    let writes = stream::iter(writes).buffer_unordered(AT_ONCE);
+    writes.try_collect::<()>().await.unwrap();
+}
+
+/// Waits until so many are as wanted; longer than for one.
+async fn until(what: &str, wanted: usize, count: impl Fn() -> usize) {
+    let counting = async {
+        while count() < wanted {
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let counted = timeout(Duration::from_secs(600), counting).await;
+    assert!(counted.is_ok(), "{what}: {} of {wanted}", count());
+}
+
+/// How many polls had this outcome.
+fn polled(leader: &Leader, outcome: &str) -> usize {
+    let line = format!("rukpak_catalog_polls_total{{outcome=\"{outcome}\"}} ");
+    let text = leader.ctx.metrics.render();
+    let found = text.lines().find_map(|it| it.strip_prefix(&line));
+    found.unwrap_or("0").parse().unwrap()
+}
+
+/// What was asked for, without what else goes over other connections at the same time: whoever finds no https there has
+/// begun a handshake before.
+fn asked(way: &Watched) -> Vec<String> {
+    let question = |line: &String| {
+        let begin = ["HEAD /", "GET /"].iter().find_map(|it| line.rfind(it))?;
+        Some(line[begin..].to_owned())
+    };
+    way.asked().iter().filter_map(question).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_catalog_sources_load_each_of_twenty_images_once() {
+    // Each has a listener, of two descriptors.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = rustix::process::Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, most).unwrap();
+    let shelf = stage().await;
+    let registry = Registry::plain();
+    for at in 0..IMAGES {
+        let documents = tide(&[&format!("1.{at}.0")]);
+        push_documents(&registry, &format!("org/catalog:v{at}"), &documents, None);
+    }
+    let way = Watched::new(&registry).await;
+    let leader = Leader::start(&shelf.cluster, HERE);
+    declare_all(&shelf, &way.host, 0).await;
+    until("read", SOURCES, || polled(&leader, "new")).await;
+    let served = || {
+        leader
+            .served()
+            .iter()
+            .filter(|it| it.ends_with(" 1"))
+            .count()
+    };
+    until("served", SOURCES, served).await;
+    // What is in an image was fetched once, and is in one file; each has told its digest to each who may not know it.
+    let before = asked(&way);
+    let blobs = before.iter().filter(|it| it.contains("/blobs/"));
+    let blobs: Vec<&String> = blobs.collect();
+    let different: BTreeSet<&&String> = blobs.iter().collect();
+    assert_eq!(blobs.len(), different.len(), "{blobs:?}");
+    let heads = before.iter().filter(|it| it.starts_with("HEAD "));
+    assert_eq!(heads.count(), SOURCES);
+    let files = leader.store.path().join("registries");
+    assert_eq!(std::fs::read_dir(files).unwrap().count(), IMAGES);
+
+    // And a poll that finds the same is one question.
+    declare_all(&shelf, &way.host, 1).await;
+    until("asked for again", SOURCES, || polled(&leader, "same")).await;
+    let mut questions = asked(&way).split_off(before.len());
+    // Whoever need not prove who he is may also be one without https, which is asked for before.
+    questions.retain(|it| !it.ends_with("GET /v2/ HTTP/1.1"));
+    let others: Vec<&String> = questions
+        .iter()
+        .filter(|it| !it.starts_with("HEAD /v2/org/catalog/manifests/v"))
+        .collect();
+    assert_eq!((others.len(), questions.len()), (0, SOURCES), "{others:?}");
+    shelf.hands_out(HERE, "catalogs/c7", &["tide.v1.7.0"]).await;
+}

@@ -1,0 +1,315 @@
+//! Catalogs that get a pod of their own, and lose it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Endpoints, Pod, Service};
+use manifests::api::install;
+
+use super::{
+    super::denied::{allow, deny},
+    *,
+};
+
+#[tokio::test]
+async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so() {
+    let shelf = stage().await;
+    let binding = install::catalog_pods(&install::Options::default(), "catalogs");
+    shelf.cluster.apply(&binding, DryRun::No).await.unwrap();
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let leader = Leader::start(&shelf.cluster, HERE);
+    shelf.declare("catalogs", "tides", grpc(&image)).await;
+    shelf
+        .hands_out(HERE, "catalogs/tides", &["tide.v1.0.0"])
+        .await;
+
+    let services = shelf.services("catalogs");
+    let before = services.get("tides").await.unwrap();
+    let spec = json!({"image": image, "grpcPodConfig": {"nodeSelector": {"catalogs": "here"}}});
+    shelf.declare("catalogs", "tides", spec).await;
+    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let all = ListParams::default();
+    let pod = eventually("a pod", async || {
+        let found = pods.list(&all).await.unwrap().items.pop();
+        found.ok_or_else(|| "none".to_owned())
+    })
+    .await;
+    let selector = pod.spec.clone().unwrap().node_selector.unwrap();
+    assert_eq!(selector["catalogs"], "here");
+    // Nobody has to do without it until the pod is ready, of which is told what is wrong with it.
+    let params = PatchParams::default();
+    let waiting = json!({"status": {"containerStatuses": [{
+        "name": "registry-server", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"waiting": {"reason": "ImagePullBackOff"}},
+    }]}});
+    pods.patch_status(&pod.name_any(), &params, &Patch::Merge(waiting))
+        .await
+        .unwrap();
+    shelf
+        .becomes("tides", "told of its pod, and served", |it| {
+            let status = it.status.clone().unwrap_or_default();
+            let state = status.connection_state.unwrap_or_default();
+            let says = status.message.unwrap_or_default();
+            state.last_observed_state == "READY"
+                && state.address.as_deref() == Some("tides.catalogs.svc:50051")
+                && says.contains("ImagePullBackOff")
+        })
+        .await;
+    shelf
+        .hands_out(HERE, "catalogs/tides", &["tide.v1.0.0"])
+        .await;
+    // Who chooses from it does not wait for a pod.
+    assert_eq!(leader.offers("tide"), ["catalogs/tides: tide.v1.0.0"]);
+
+    is_ready(&pods, &pod.name_any()).await;
+    eventually("the Service selects it", async || {
+        let service = services.get_opt("tides").await.unwrap();
+        let selector = service.and_then(|it| it.spec?.selector).unwrap_or_default();
+        let labels = pod.metadata.labels.clone().unwrap();
+        let selects =
+            !selector.is_empty() && selector.iter().all(|it| labels.get(it.0) == Some(it.1));
+        selects.then_some(()).ok_or_else(|| format!("{selector:?}"))
+    })
+    .await;
+    let after = services.get("tides").await.unwrap();
+    assert_eq!(before.uid(), after.uid(), "and is the same one");
+    let address = |it: &Service| it.spec.as_ref().and_then(|it| it.cluster_ip.clone());
+    assert_eq!(address(&before), address(&after));
+    // Kubernetes' own controller says that it has found the pod, and we are not needed any more.
+    let slices = shelf.slices("catalogs");
+    leads_to_pod(&shelf, true).await;
+    let ours = ListParams::default().labels(labels::CATALOG);
+    eventually("nothing else leads there", async || {
+        let left = slices.list(&ours).await.unwrap().items;
+        left.is_empty()
+            .then_some(())
+            .ok_or_else(|| format!("{left:?}"))
+    })
+    .await;
+    shelf
+        .status_is("tides", |it| {
+            let state = it.connection_state.clone().unwrap_or_default();
+            state.last_observed_state == "READY" && it.message.is_none()
+        })
+        .await;
+    served_are(&leader, &[r#"{namespace="catalogs",name="tides"} 1"#]).await;
+
+    the_one_server_takes_over_again(&shelf, &before).await;
+    served_are(&leader, &[r#"{namespace="catalogs",name="tides"} 1"#]).await;
+    leader.end().await;
+
+    what_olm_has_left_stays(&shelf, &image).await;
+    a_pod_goes_whatever_the_catalog_becomes(&shelf).await;
+}
+
+/// The pod goes when the one server has the catalog, and the Service stays the same one.
+async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
+    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
+    let all = ListParams::default();
+    let ours = ListParams::default().labels(labels::CATALOG);
+    let params = PatchParams::default();
+    let gone = json!({"spec": {"grpcPodConfig": null}});
+    let sources = shelf.sources("catalogs");
+    let pod = pods.list(&all).await.unwrap().items.remove(0);
+    let attempt = async || pods.delete(&pod.name_any(), &dry_run()).await;
+    deny(&shelf.cluster, "DELETE", ("", "pods"), attempt).await;
+    sources
+        .patch("tides", &params, &Patch::Merge(&gone))
+        .await
+        .unwrap();
+    // One that cannot be removed is told, and keeps nobody from being served.
+    shelf
+        .status_is("tides", |it| {
+            let state = it.connection_state.clone().unwrap_or_default();
+            let says = it.message.as_deref().unwrap_or_default();
+            state.last_observed_state == "READY"
+                && says.contains("the pod that has served it stays")
+                && says.contains("nothing is done here")
+        })
+        .await;
+    allow(&shelf.cluster, "pods").await;
+    eventually("no pod", async || {
+        let left = pods.list(&all).await.unwrap().items;
+        let left: Vec<_> = left
+            .iter()
+            .filter(|it| it.metadata.deletion_timestamp.is_none())
+            .collect();
+        left.is_empty()
+            .then_some(())
+            .ok_or_else(|| format!("{left:?}"))
+    })
+    .await;
+    // Before it went, clients were led to us.
+    let [slice] = &slices.list(&ours).await.unwrap().items[..] else {
+        panic!("one of ours");
+    };
+    let port = slice.ports.as_ref().unwrap()[0].port.unwrap();
+    let port = u16::try_from(port).unwrap();
+    assert_eq!(bundles(port).await.unwrap(), ["tide.v1.0.0"]);
+    let endpoints: Api<Endpoints> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let old = json!({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "tides", "namespace": "catalogs"},
+        "subsets": [{"addresses": [{"ip": "192.0.2.77"}], "ports": [{"name": "grpc", "port": 50051}]}],
+    });
+    shelf.cluster.apply(&old, DryRun::No).await.unwrap();
+    leads_to_pod(shelf, false).await;
+    eventually("the Service selects nothing", async || {
+        let service = services.get("tides").await.unwrap();
+        let labels = service.labels();
+        let selector = service.spec.as_ref().unwrap().selector.as_ref();
+        let is_ours = selector.is_none_or(BTreeMap::is_empty)
+            && labels.contains_key(labels::CATALOG)
+            && !labels.contains_key(labels::CATALOG_POD);
+        is_ours.then_some(()).ok_or_else(|| format!("{service:?}"))
+    })
+    .await;
+    let back = services.get("tides").await.unwrap();
+    assert_eq!(before.uid(), back.uid());
+    // Kubernetes' controllers do not look at such a Service, so nothing of theirs is left.
+    assert_eq!(slices.get_opt("tides-x").await.unwrap(), None);
+    assert_eq!(endpoints.get_opt("tides").await.unwrap(), None);
+    shelf
+        .hands_out(HERE, "catalogs/tides", &["tide.v1.0.0"])
+        .await;
+}
+
+/// What a kubelet says of a pod that serves.
+async fn is_ready(pods: &Api<Pod>, name: &str) {
+    let status = json!({"status": {
+        "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [],
+    }});
+    let params = PatchParams::default();
+    pods.patch_status(name, &params, &Patch::Merge(status))
+        .await
+        .unwrap();
+}
+
+/// What Kubernetes' own controller writes of the pods that a Service selects.
+async fn leads_to_pod(shelf: &Shelf, is_there: bool) {
+    let mut endpoints = json!([]);
+    if is_there {
+        endpoints = json!([{"addresses": ["192.0.2.77"], "conditions": {"ready": true}}]);
+    }
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "tides-x", "namespace": "catalogs", "labels": {
+            "kubernetes.io/service-name": "tides", "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        }},
+        "addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "grpc", "port": 50051, "protocol": "TCP"}],
+    });
+    shelf.cluster.apply(&slice, DryRun::No).await.unwrap();
+}
+
+/// What OLM has made is not taken for what we have made.
+async fn what_olm_has_left_stays(shelf: &Shelf, image: &str) {
+    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let sources = shelf.sources("catalogs");
+    let source = sources.get("tides").await.unwrap();
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "tides-olm", "namespace": "catalogs",
+            "labels": {"olm.catalogSource": "tides", "olm.managed": "true"},
+            "ownerReferences": [{
+                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tides", "uid": source.uid(),
+            }],
+        },
+        "spec": {"containers": [{"name": "registry-server", "image": image}]},
+    });
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "catalogs"},
+    });
+    for object in [account, theirs] {
+        shelf.cluster.apply(&object, DryRun::No).await.unwrap();
+    }
+    let next = Leader::start(&shelf.cluster, THERE);
+    shelf
+        .hands_out(THERE, "catalogs/tides", &["tide.v1.0.0"])
+        .await;
+    // That it was pulled is counted when all was done that serving it takes.
+    eventually("it has looked for pods", async || {
+        let text = next.ctx.metrics.render();
+        let mut polls = text
+            .lines()
+            .filter(|it| it.starts_with("rukpak_catalog_polls_total"));
+        let is_done = polls.any(|it| it.contains("new") && !it.ends_with(" 0"));
+        is_done.then_some(()).ok_or(text)
+    })
+    .await;
+    let kept = pods.get("tides-olm").await.unwrap();
+    assert_eq!(kept.metadata.deletion_timestamp, None);
+    next.end().await;
+}
+
+async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
+    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let (sources, services) = (shelf.sources("catalogs"), shelf.services("catalogs"));
+    let params = PatchParams::default();
+    let own = json!({"spec": {"grpcPodConfig": {"priorityClassName": ""}}});
+    // What an earlier process has left leads nowhere any more, as soon as it can be removed.
+    let slices = shelf.slices("catalogs");
+    let left = ListParams::default().labels(labels::CATALOG);
+    let slice = slices.list(&left).await.unwrap().items.remove(0);
+    let resource = ("discovery.k8s.io", "endpointslices");
+    let attempt = async || slices.delete(&slice.name_any(), &dry_run()).await;
+    deny(&shelf.cluster, "DELETE", resource, attempt).await;
+    sources
+        .patch("tides", &params, &Patch::Merge(&own))
+        .await
+        .unwrap();
+    let next = Leader::start(&shelf.cluster, THERE);
+    let ours = ListParams::default().labels(labels::CATALOG_POD);
+    eventually("a pod again", async || {
+        let found = pods.list(&ours).await.unwrap().items.pop();
+        found.map(|_| ()).ok_or_else(|| "none".to_owned())
+    })
+    .await;
+    assert!(slices.get_opt(&slice.name_any()).await.unwrap().is_some());
+    allow(&shelf.cluster, resource.1).await;
+    eventually("nothing else leads there", async || {
+        let left = slices.list(&left).await.unwrap().items;
+        left.is_empty()
+            .then_some(())
+            .ok_or_else(|| format!("{left:?}"))
+    })
+    .await;
+    served_are(&next, &[r#"{namespace="catalogs",name="tides"} 0"#]).await;
+    let elsewhere =
+        json!({"spec": {"grpcPodConfig": null, "image": null, "address": "127.0.0.1:1"}});
+    sources
+        .patch("tides", &params, &Patch::Merge(&elsewhere))
+        .await
+        .unwrap();
+    eventually("neither pod nor Service", async || {
+        let left = pods.list(&ours).await.unwrap().items;
+        let has_pod = left
+            .iter()
+            .any(|it| it.metadata.deletion_timestamp.is_none());
+        let service = services.get_opt("tides").await.unwrap();
+        (!has_pod && service.is_none())
+            .then_some(())
+            .ok_or_else(|| format!("{left:?} {service:?}"))
+    })
+    .await;
+    served_are(&next, &[]).await;
+    next.end().await;
+}
+
+fn dry_run() -> DeleteParams {
+    DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    }
+}
+
+/// Waits until the metric tells this of who is served.
+async fn served_are(leader: &Leader, expected: &[&str]) {
+    eventually(&format!("{expected:?} are counted"), async || {
+        let served = leader.served();
+        (served == expected)
+            .then_some(())
+            .ok_or_else(|| format!("{served:?}"))
+    })
+    .await;
+}

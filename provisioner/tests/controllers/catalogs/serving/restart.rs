@@ -1,0 +1,107 @@
+//! What is served after a restart while the registry is away.
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use super::*;
+
+/// Where the slice of a catalog leads.
+async fn endpoints(slices: &Api<EndpointSlice>, name: &str) -> Vec<String> {
+    let slice = slices.get(name).await.unwrap();
+    let endpoints = slice.endpoints.unwrap_or_default();
+    endpoints.into_iter().flat_map(|it| it.addresses).collect()
+}
+
+async fn is_node_of(shelf: &Shelf, architecture: &str) {
+    let labels = json!({"kubernetes.io/arch": architecture});
+    let node =
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": labels}});
+    shelf.cluster.apply(&node, DryRun::No).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_read_before_a_restart_is_served_while_the_registry_is_away() {
+    let shelf = stage().await;
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let tide = ["tide.v1.0.0"];
+    let first = Leader::start(&shelf.cluster, HERE);
+    shelf.declare("catalogs", "mine", grpc(&image)).await;
+    shelf.declare("served", "tenants", grpc(&image)).await;
+    shelf.hands_out(HERE, "catalogs/mine", &tide).await;
+    shelf.hands_out(HERE, "served/tenants", &tide).await;
+    // One whose template names an image that is not there yet, once the provisioner has started anew.
+    is_node_of(&shelf, "amd64").await;
+    push_documents(
+        &registry,
+        "org/catalog:x86_64",
+        &self::tide(&["1.0.0"]),
+        None,
+    );
+    let template = registry.image("org/catalog:{platform_architecture}");
+    shelf.declare("served", "dynamic", grpc(&template)).await;
+    shelf.hands_out(HERE, "served/dynamic", &tide).await;
+    let store = first.end().await;
+    is_node_of(&shelf, "arm64").await;
+    drop(registry);
+
+    let second = Leader::with(&shelf.cluster, THERE, store, Share::default());
+    shelf.hands_out(THERE, "catalogs/mine", &tide).await;
+    shelf.hands_out(THERE, "served/tenants", &tide).await;
+    shelf.hands_out(THERE, "served/dynamic", &tide).await;
+    shelf
+        .status_in("served", "dynamic", |it| {
+            let says = it.message.as_deref().unwrap_or_default();
+            let mut conditions = it.conditions.iter();
+            says.contains("org/catalog/manifests/aarch64")
+                && conditions.any(|it| it.type_ == "resolved_image" && it.status == "True")
+        })
+        .await;
+    assert_eq!(second.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
+    for (namespace, name) in [("catalogs", "mine"), ("served", "tenants")] {
+        shelf
+            .status_in(namespace, name, |it| {
+                let state = it.connection_state.clone().unwrap_or_default();
+                let says = it.message.as_deref().unwrap_or_default();
+                state.last_observed_state == "READY"
+                    && it.reason.as_deref() == Some("RegistryServerError")
+                    && says.contains("couldn't ensure registry server")
+                    && says.contains("org/catalog/manifests/v1")
+            })
+            .await;
+    }
+    // Another CatalogSource was never allowed to pull it: not one with this image, and not one that has taken a name.
+    shelf.declare("catalogs", "other", grpc(&image)).await;
+    let sources = shelf.sources("served");
+    sources
+        .delete("tenants", &DeleteParams::default())
+        .await
+        .unwrap();
+    shelf.declare("served", "tenants", grpc(&image)).await;
+    for (namespace, name) in [("catalogs", "other"), ("served", "tenants")] {
+        shelf
+            .status_in(namespace, name, |it| {
+                it.reason.as_deref() == Some("RegistryServerError") && it.registry_service.is_none()
+            })
+            .await;
+    }
+    assert!(
+        second
+            .offers("tide")
+            .iter()
+            .any(|it| it.starts_with("catalogs/other: unknown: "))
+    );
+    second.end().await;
+
+    // Whose disk has nothing leads nobody to a pod that has ended.
+    let slices = shelf.slices("catalogs");
+    assert_eq!(endpoints(&slices, "mine-catalog").await, [THERE]);
+    let third = Leader::start(&shelf.cluster, "192.0.2.3");
+    eventually("it leads nowhere", async || {
+        let left = endpoints(&slices, "mine-catalog").await;
+        left.is_empty().then_some(()).ok_or(format!("{left:?}"))
+    })
+    .await;
+    let service = shelf.services("catalogs").get_opt("mine").await.unwrap();
+    assert!(service.is_some(), "its address stays");
+    drop(third);
+}

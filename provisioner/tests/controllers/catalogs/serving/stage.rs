@@ -1,0 +1,256 @@
+//! A cluster, and provisioners that serve catalogs in it.
+
+use catalog::registry::{Bounds, Client};
+use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice, events::v1::Event};
+use kube::api::ListParams;
+use manifests::api::{catalog_source::CatalogSourceStatus, install};
+use provisioner::settings::{Namespaces, Ports, Serving};
+
+use super::super::*;
+use crate::support::{SYSTEM, install_rights};
+
+/// Addresses that nobody has: it is the control plane that is looked at, and no node.
+pub(in crate::catalogs) const HERE: &str = "192.0.2.1";
+pub(in crate::catalogs) const THERE: &str = "192.0.2.2";
+
+/// A provisioner that serves catalogs beside the one of the shelf, which does not.
+pub(in crate::catalogs) struct Leader {
+    pub(in crate::catalogs) ctx: Context,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+    pub(super) store: TempDir,
+}
+
+impl Leader {
+    /// One whose pod has this address.
+    pub(in crate::catalogs) fn start(cluster: &Cluster, address: &str) -> Self {
+        let store = tempfile::tempdir().unwrap();
+        Self::with(cluster, address, store, Share::default())
+    }
+
+    /// One that finds what another one has left on its disk.
+    pub(super) fn with(cluster: &Cluster, address: &str, store: TempDir, share: Share) -> Self {
+        let budget = Budget {
+            disk: 1 << 30,
+            memory: 1 << 20,
+        };
+        let settings = Settings {
+            catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
+            serving: Some(Serving {
+                address: address.parse().unwrap(),
+                ports: Ports::Any,
+                namespaces: Namespaces::Some(["catalogs".to_owned(), "served".to_owned()].into()),
+                pods: false,
+                share,
+            }),
+            access: Access {
+                trust: Trust {
+                    verify: Verify::Never,
+                    ..Trust::default()
+                },
+                ..Access::default()
+            },
+            follow_openshift: false,
+            ..Settings::default()
+        };
+        let mut config = cluster.config().clone();
+        config.auth_info.impersonate = Some(format!("system:serviceaccount:{SYSTEM}:provisioner"));
+        let opened = Store::open(store.path(), budget).unwrap();
+        let (ctx, _) = process::context(config, settings, opened).unwrap();
+        let stop = CancellationToken::new();
+        let kinds = {
+            let (kinds, stop) = (Arc::clone(&ctx.kinds), stop.clone());
+            tokio::spawn(async move { kinds.run(stop).await })
+        };
+        let catalogs = tokio::spawn(catalogs::run(ctx.clone(), stop.clone()));
+        Self {
+            ctx,
+            stop,
+            tasks: vec![kinds, catalogs],
+            store,
+        }
+    }
+
+    /// Ends as a process that has lost its Lease does. What is on its disk stays.
+    pub(in crate::catalogs) async fn end(mut self) -> TempDir {
+        self.stop.cancel();
+        for task in self.tasks.drain(..) {
+            let _ = task.await;
+        }
+        std::mem::replace(&mut self.store, tempfile::tempdir().unwrap())
+    }
+
+    /// What it offers of a package to who chooses, a line a catalog.
+    pub(in crate::catalogs) fn offers(&self, package: &str) -> Vec<String> {
+        offers_of(&self.ctx, package)
+    }
+
+    /// The lines of the metric that tells who is served.
+    pub(super) fn served(&self) -> Vec<String> {
+        let text = self.ctx.metrics.render();
+        let mut lines: Vec<String> = text
+            .lines()
+            .filter_map(|it| it.strip_prefix("rukpak_catalog_served"))
+            .map(str::to_owned)
+            .collect();
+        lines.sort();
+        lines
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// A cluster where the provisioner has the rights that an admin gives it.
+pub(in crate::catalogs) async fn stage() -> Shelf {
+    let shelf = Shelf::new().await;
+    // Its own provisioner serves nothing, and would say so in every status.
+    shelf.stop.cancel();
+    for namespace in [SYSTEM, "served"] {
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        shelf.cluster.apply(&namespace, DryRun::No).await.unwrap();
+    }
+    install_rights(&shelf.cluster, &install::file(&install::Options::default())).await;
+    for namespace in ["catalogs", "served"] {
+        shelf.allow_serving(namespace).await;
+    }
+    shelf
+}
+
+impl Shelf {
+    pub(super) async fn allow_serving(&self, namespace: &str) {
+        let binding = install::catalog_server(&install::Options::default(), namespace);
+        self.cluster.apply(&binding, DryRun::No).await.unwrap();
+    }
+
+    pub(super) fn services(&self, namespace: &str) -> Api<Service> {
+        Api::namespaced(self.cluster.client().unwrap(), namespace)
+    }
+
+    pub(super) fn slices(&self, namespace: &str) -> Api<EndpointSlice> {
+        Api::namespaced(self.cluster.client().unwrap(), namespace)
+    }
+
+    /// Where a Service leads to: the one address, and the port.
+    pub(super) async fn leads_to(&self, namespace: &str, service: &str) -> Option<(String, u16)> {
+        let params = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
+        let slices = self.slices(namespace).list(&params).await.unwrap();
+        let services = self.services(namespace);
+        let service = services.get_opt(service).await.unwrap()?;
+        if !service
+            .spec
+            .unwrap()
+            .selector
+            .unwrap_or_default()
+            .is_empty()
+        {
+            return None; // it leads to pods
+        }
+        let [slice] = slices.items.as_slice() else {
+            return None;
+        };
+        let [endpoint] = slice.endpoints.as_deref()? else {
+            return None;
+        };
+        let [port] = slice.ports.as_deref()? else {
+            return None;
+        };
+        let port = u16::try_from(port.port?).ok()?;
+        Some((endpoint.addresses.first()?.clone(), port))
+    }
+
+    /// Waits until clients of a Service get a catalog in which the package has these bundles.
+    pub(in crate::catalogs) async fn hands_out(
+        &self,
+        at: &str,
+        service: &str,
+        expected: &[&str],
+    ) -> u16 {
+        let (namespace, service) = service.split_once('/').unwrap();
+        eventually(&format!("{service} hands out {expected:?}"), async || {
+            let Some((address, port)) = self.leads_to(namespace, service).await else {
+                return Err("it leads nowhere".to_owned());
+            };
+            if address != at {
+                return Err(format!("it leads to {address}"));
+            }
+            let bundles = bundles(port).await?;
+            if bundles == expected {
+                Ok(port)
+            } else {
+                Err(format!("{bundles:?}"))
+            }
+        })
+        .await
+    }
+
+    /// Waits until a CatalogSource says this of itself.
+    pub(super) async fn status_is(&self, name: &str, is_it: impl Fn(&CatalogSourceStatus) -> bool) {
+        self.status_in("catalogs", name, is_it).await;
+    }
+
+    pub(super) async fn status_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        is_it: impl Fn(&CatalogSourceStatus) -> bool,
+    ) {
+        let sources = self.sources(namespace);
+        eventually(&format!("{name} says so"), async || {
+            let status = sources.get(name).await.unwrap().status.unwrap_or_default();
+            is_it(&status).then_some(()).ok_or(format!("{status:?}"))
+        })
+        .await;
+    }
+
+    /// Waits for an event of a CatalogSource.
+    pub(super) async fn is_told(&self, namespace: &str, name: &str, reason: &str, words: &str) {
+        let events: Api<Event> = Api::namespaced(self.cluster.client().unwrap(), namespace);
+        eventually(&format!("{name}: {reason} {words}"), async || {
+            let all = events.list(&ListParams::default()).await.unwrap();
+            let said: Vec<String> = all
+                .items
+                .into_iter()
+                .filter(|it| it.reason.as_deref() == Some(reason))
+                .filter(|it| {
+                    it.regarding
+                        .as_ref()
+                        .is_some_and(|it| it.name.as_deref() == Some(name))
+                })
+                .filter_map(|it| it.note)
+                .collect();
+            let is_said = said.iter().any(|it| it.contains(words));
+            is_said.then_some(()).ok_or(format!("{said:?}"))
+        })
+        .await;
+    }
+}
+
+/// What a server lists.
+pub(super) async fn bundles(port: u16) -> Result<Vec<String>, String> {
+    let address = format!("127.0.0.1:{port}");
+    let client = Client::connect(&address, Bounds::default()).await;
+    let client = client.map_err(|it| it.to_string())?;
+    let listed: Result<Vec<_>, _> = {
+        use futures::TryStreamExt as _;
+        client.list_bundles().try_collect().await
+    };
+    let mut names: Vec<String> = listed
+        .map_err(|it| it.to_string())?
+        .into_iter()
+        .map(|it| it.csv_name)
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+pub(super) fn grpc(image: &str) -> Value {
+    json!({"image": image})
+}

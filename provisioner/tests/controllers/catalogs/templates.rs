@@ -1,0 +1,539 @@
+//! Images that follow the cluster, on a real one that becomes another.
+
+use k8s_openapi::{
+    api::core::v1::{Node, Pod, Service},
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use manifests::{api::labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION};
+use tests::Registry;
+
+use super::{
+    images::push_documents,
+    status::{message, reason, status},
+    *,
+};
+use crate::{
+    aggregator::define,
+    openshift::{CLUSTER_VERSION, definition, entry},
+};
+
+/// Type, status and message of the conditions of a template.
+fn conditions(source: &CatalogSource) -> Vec<String> {
+    let all = status(source).conditions.into_iter();
+    all.map(|it| format!("{} {} {}", it.type_, it.status, it.message))
+        .collect()
+}
+
+fn has(source: &CatalogSource, condition: &str) -> bool {
+    conditions(source).iter().any(|it| it == condition)
+}
+
+fn image(source: &CatalogSource) -> &str {
+    source.spec.image.as_deref().unwrap_or_default()
+}
+
+/// Makes the cluster an OpenShift of these versions, the newest first.
+async fn openshift(shelf: &Shelf, channel: &str, history: &[(&str, &str)]) {
+    let version = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
+        "spec": {"clusterID": "00000000-0000-0000-0000-000000000000", "channel": channel},
+    });
+    shelf.cluster.apply(&version, DryRun::No).await.unwrap();
+    let history: Vec<Value> = history.iter().map(|(state, it)| entry(state, it)).collect();
+    let status = json!({"apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "status": {
+        "desired": {"version": history[0]["version"], "image": ""}, "history": history, "observedGeneration": 1,
+        "versionHash": "", "availableUpdates": null,
+    }});
+    let versions: Api<manifests::api::config::ClusterVersion> =
+        Api::all(shelf.cluster.client().unwrap());
+    versions
+        .patch_status(
+            "version",
+            &PatchParams::apply("cvo").force(),
+            &Patch::Apply(status),
+        )
+        .await
+        .unwrap();
+}
+
+/// The first user story of automatic catalog switching.
+#[tokio::test]
+async fn as_a_cluster_admin_i_upgrade_my_cluster_and_its_catalogs_are_upgraded() {
+    let shelf = Shelf::new().await;
+    let registry = Registry::plain();
+    push_documents(&registry, "org/catalog:v1.36", &tide(&["1.0.0"]), None);
+    push_documents(
+        &registry,
+        "org/catalog:v1.37",
+        &tide(&["1.0.0", "1.1.0"]),
+        None,
+    );
+    let template = registry.image("org/catalog:v{kube_major_version}.{kube_minor_version}");
+    shelf
+        .declare("catalogs", "dynamic", json!({"image": template}))
+        .await;
+    shelf
+        .offers_become("tide", &["catalogs/dynamic: tide.v1.0.0"])
+        .await;
+    let resolved = |release: &str| {
+        format!(
+            "resolved_image True {}",
+            registry.image(&format!("org/catalog:{release}"))
+        )
+    };
+    let source = shelf
+        .becomes("dynamic", "resolved", |it| has(it, &resolved("v1.36")))
+        .await;
+    assert!(has(
+        &source,
+        "TemplatesHaveResolved True catalog image reference was successfully resolved"
+    ));
+    // The template stays.
+    assert_eq!(image(&source), template);
+
+    shelf.cluster.upgrade_apiserver("v1.37.0").await.unwrap();
+    shelf
+        .offers_become("tide", &["catalogs/dynamic: tide.v1.0.0 tide.v1.1.0"])
+        .await;
+    let source = shelf
+        .becomes("dynamic", "resolved again", |it| {
+            has(it, &resolved("v1.37"))
+        })
+        .await;
+    assert_eq!(
+        (image(&source), reason(&source)),
+        (template.as_str(), String::new())
+    );
+}
+
+/// The images of the pods that stay in the namespace `elsewhere`, whose catalogs nobody chooses from.
+async fn pods_become(shelf: &Shelf, registry: &Registry, releases: &[&str]) -> Vec<Pod> {
+    let expected: Vec<String> = releases
+        .iter()
+        .map(|it| registry.image(&format!("openshift-v4/catalog:v{it}-fast")))
+        .collect();
+    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "elsewhere");
+    eventually(&format!("pods of {expected:?}"), async || {
+        let mut here = pods.list(&ListParams::default()).await.unwrap().items;
+        here.retain(|it| it.metadata.deletion_timestamp.is_none());
+        let image = |pod: &Pod| {
+            pod.spec
+                .clone()
+                .unwrap()
+                .containers
+                .remove(0)
+                .image
+                .unwrap()
+        };
+        here.sort_by_key(image);
+        let images: Vec<String> = here.iter().map(image).collect();
+        (images == expected)
+            .then_some(here)
+            .ok_or(format!("{images:?}"))
+    })
+    .await
+}
+
+/// The pod of before goes when the next one is ready. Its name.
+async fn the_next_pod_serves(shelf: &Shelf, registry: &Registry) -> String {
+    let both = pods_become(shelf, registry, &["4.8", "4.9"]).await;
+    let next = both[1].metadata.name.as_deref().unwrap();
+    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "elsewhere");
+    let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+    pods.patch_status(next, &PatchParams::default(), &Patch::Merge(ready))
+        .await
+        .unwrap();
+    pods_become(shelf, registry, &["4.9"]).await;
+    next.to_owned()
+}
+
+/// Nobody knows any more which image it would be.
+async fn its_pod_is_kept_as_it_was(shelf: &Shelf, registry: &Registry, why: &str, next: &str) {
+    let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "elsewhere");
+    wait_for(
+        shelf.sources("elsewhere"),
+        "dynamic",
+        "unresolved again",
+        |it| (message(it) == why).then_some(()),
+    )
+    .await;
+    let left = pods_become(shelf, registry, &["4.9"]).await;
+    assert_eq!(left[0].metadata.name.as_deref(), Some(next));
+    let services: Api<Service> = Api::namespaced(shelf.cluster.client().unwrap(), "elsewhere");
+    let service = services.get("dynamic").await.unwrap();
+    let selector = service.spec.unwrap().selector.unwrap();
+    assert_eq!(selector["olm.catalogSource"], "dynamic");
+    // It is kept as before.
+    let at_once = DeleteParams::default().grace_period(0);
+    pods.delete(next, &at_once).await.unwrap();
+    eventually("another pod", async || {
+        let pod = pods_become(shelf, registry, &["4.9"]).await.remove(0);
+        let is_other = pod.metadata.name.as_deref() != Some(next);
+        is_other.then_some(()).ok_or_else(|| "the same".to_owned())
+    })
+    .await;
+}
+
+/// The second one. A catalog that has a pod of its own follows in the same way.
+#[tokio::test]
+async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift() {
+    let shelf = Shelf::serving().await;
+    let registry = Registry::plain();
+    push_documents(
+        &registry,
+        "openshift-v4/catalog:v4.8-fast",
+        &tide(&["1.0.0"]),
+        None,
+    );
+    push_documents(
+        &registry,
+        "openshift-v4/catalog:v4.9-fast",
+        &tide(&["1.0.0", "1.1.0"]),
+        None,
+    );
+    let template = registry.image(
+        "openshift-v{ocp_major_version}/catalog:v{ocp_major_version}.{ocp_minor_version}-{ocp_update_channels}",
+    );
+    shelf
+        .declare("catalogs", "dynamic", json!({"image": template}))
+        .await;
+    let own = json!({"image": template, "grpcPodConfig": {"nodeSelector": {"a": "b"}}});
+    shelf.declare("elsewhere", "dynamic", own).await;
+    // This is no OpenShift so far.
+    let why = "Cannot construct catalog image reference, variables \"ocp_major_version\", \"ocp_minor_version\", \
+               \"ocp_update_channels\" couldn't be resolved";
+    let source = shelf
+        .becomes("dynamic", "unresolved", |it| message(it) == why)
+        .await;
+    assert_eq!(reason(&source), "RegistryServerError");
+    shelf.is_in_trouble("catalogs/dynamic", &[why]).await;
+    assert!(
+        has(&source, &format!("ResolvedImage False {template}")),
+        "{source:?}"
+    );
+
+    shelf
+        .cluster
+        .apply(&definition(CLUSTER_VERSION), DryRun::No)
+        .await
+        .unwrap();
+    shelf
+        .cluster
+        .wait_established(CLUSTER_VERSION.0)
+        .await
+        .unwrap();
+    openshift(
+        &shelf,
+        "fast-4.8",
+        &[("Completed", "4.8.3"), ("Completed", "4.7.9")],
+    )
+    .await;
+    shelf
+        .offers_become("tide", &["catalogs/dynamic: tide.v1.0.0"])
+        .await;
+    pods_become(&shelf, &registry, &["4.8"]).await;
+    // Only what is complete counts.
+    let moving = [("Partial", "4.9.1"), ("Completed", "4.8.3")];
+    openshift(&shelf, "fast-4.9", &moving).await;
+    let of = |release: &str| registry.image(&format!("openshift-v4/catalog:v{release}-fast"));
+    let resolved = format!("resolved_image True {}", of("4.8"));
+    shelf
+        .becomes("dynamic", "as before", |it| has(it, &resolved))
+        .await;
+    pods_become(&shelf, &registry, &["4.8"]).await;
+    let moved = [("Completed", "4.9.1"), ("Completed", "4.8.3")];
+    openshift(&shelf, "fast-4.9", &moved).await;
+    let newer = "catalogs/dynamic: tide.v1.0.0 tide.v1.1.0";
+    shelf.offers_become("tide", &[newer]).await;
+    let resolved = format!("resolved_image True {}", of("4.9"));
+    shelf
+        .becomes("dynamic", "resolved", |it| has(it, &resolved))
+        .await;
+    let pod = the_next_pod_serves(&shelf, &registry).await;
+
+    // What has no value any more is told, and what was read stays.
+    let versions: Api<manifests::api::config::ClusterVersion> =
+        Api::all(shelf.cluster.client().unwrap());
+    versions
+        .delete("version", &DeleteParams::default())
+        .await
+        .unwrap();
+    let source = shelf
+        .becomes("dynamic", "unresolved again", |it| message(it) == why)
+        .await;
+    let kept = format!("resolved_image False {}", of("4.9"));
+    assert!(has(&source, &kept), "{source:?}");
+    assert_eq!(shelf.offers("tide"), [newer]);
+    its_pod_is_kept_as_it_was(&shelf, &registry, why, &pod).await;
+}
+
+#[tokio::test]
+async fn the_architecture_is_that_of_all_nodes() {
+    let shelf = Shelf::new().await;
+    let registry = Registry::plain();
+    push_documents(&registry, "org/catalog:x86_64", &tide(&["1.0.0"]), None);
+    let node = |name: &str, architecture: &str| {
+        let labels = json!({"kubernetes.io/arch": architecture});
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+    };
+    shelf
+        .cluster
+        .apply(&node("a", "amd64"), DryRun::No)
+        .await
+        .unwrap();
+    let template = registry.image("org/catalog:{platform_architecture}");
+    shelf
+        .declare("catalogs", "mine", json!({"image": template}))
+        .await;
+    shelf
+        .offers_become("tide", &["catalogs/mine: tide.v1.0.0"])
+        .await;
+    shelf
+        .cluster
+        .apply(&node("b", "arm64"), DryRun::No)
+        .await
+        .unwrap();
+    let why = "Cannot construct catalog image reference, variable \"platform_architecture\" couldn't be resolved";
+    shelf
+        .becomes("mine", "unresolved", |it| message(it) == why)
+        .await;
+    let more = format!("{why}; the nodes are amd64, arm64");
+    shelf.is_in_trouble("catalogs/mine", &[&more]).await;
+    assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
+    let nodes: Api<Node> = Api::all(shelf.cluster.client().unwrap());
+    nodes.delete("b", &DeleteParams::default()).await.unwrap();
+    shelf
+        .becomes("mine", "fine again", |it| reason(it).is_empty())
+        .await;
+}
+
+#[tokio::test]
+async fn a_template_in_an_annotation_is_written_into_the_image() {
+    let shelf = Shelf::new().await;
+    let registry = Registry::plain();
+    let wanted = push_documents(&registry, "org/catalog:v36", &tide(&["1.0.0"]), None);
+    let any = registry.image("org/catalog:none");
+    for (name, annotation) in [("ours", CATALOG_IMAGE_TEMPLATE), ("olms", ANNOTATION)] {
+        let template = registry.image("org/catalog:v{kube_minor_version}");
+        let annotations = json!({annotation: template});
+        let spec = json!({"image": any});
+        shelf
+            .declare_with("catalogs", name, spec, annotations)
+            .await;
+        let source = shelf
+            .becomes(name, "written", |it| {
+                conditions(it).len() == 3 && reason(it).is_empty()
+            })
+            .await;
+        assert_eq!(image(&source), wanted);
+        assert!(
+            has(&source, &format!("resolved_image True {wanted}")),
+            "{source:?}"
+        );
+        // What comes to nothing leaves the image, and says so; of OLM's annotation only conditions do.
+        let sources = shelf.sources("catalogs");
+        for (text, expected) in [
+            ("v{ocp_minor_version}", "RegistryServerError"),
+            ("v{foobar}", "SpecInvalidError"),
+        ] {
+            let template = registry.image(&format!("org/catalog:{text}"));
+            let patch = json!({"metadata": {"annotations": {annotation: template}}});
+            sources
+                .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .unwrap();
+            let expected = if annotation == ANNOTATION {
+                ""
+            } else {
+                expected
+            };
+            let partial = format!("ResolvedImage False {template}");
+            let source = shelf
+                .becomes(name, text, |it| has(it, &partial) && reason(it) == expected)
+                .await;
+            assert_eq!(message(&source).is_empty(), expected.is_empty());
+            assert_eq!(image(&source), wanted);
+            let kept = format!("resolved_image False {wanted}");
+            assert!(has(&source, &kept), "{source:?}");
+        }
+        // Without it, the image stays, and nothing is said of it.
+        let none = json!({"metadata": {"annotations": {annotation: null}}});
+        sources
+            .patch(name, &PatchParams::default(), &Patch::Merge(none))
+            .await
+            .unwrap();
+        let source = shelf
+            .becomes(name, "plain", |it| {
+                conditions(it).is_empty() && reason(it).is_empty()
+            })
+            .await;
+        assert_eq!(image(&source), wanted);
+    }
+    shelf
+        .offers_become(
+            "tide",
+            &["catalogs/olms: tide.v1.0.0", "catalogs/ours: tide.v1.0.0"],
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn where_olm_runs_our_annotation_is_written_and_nothing_else() {
+    let shelf = Shelf::bare().await;
+    define(&shelf.cluster, "clusterserviceversions").await;
+    shelf.olm(1).await;
+    define(&shelf.cluster, "catalogsources").await;
+    let annotation = |text: &str| json!({CATALOG_IMAGE_TEMPLATE: text});
+    let spec = json!({"image": "example.com/catalog:any"});
+    let template = "example.com/catalog:v{kube_minor_version}";
+    shelf
+        .declare_with("catalogs", "mine", spec.clone(), annotation(template))
+        .await;
+    let source = shelf
+        .becomes("mine", "written", |it| {
+            conditions(it) == ["resolved_image True example.com/catalog:v36"]
+        })
+        .await;
+    assert_eq!(image(&source), "example.com/catalog:v36");
+    // What OLM says of it stays, and it may say it at any time.
+    let olms = json!({"status": {"message": "OLM's", "connectionState": {"address": "a:1", "lastObservedState": "CONNECTING"}}});
+    let sources = shelf.sources("catalogs");
+    let params = PatchParams::default();
+    sources
+        .patch_status("mine", &params, &Patch::Merge(olms))
+        .await
+        .unwrap();
+    let missing = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: "example.com/catalog:v{ocp_minor_version}"}}});
+    sources
+        .patch("mine", &params, &Patch::Merge(missing))
+        .await
+        .unwrap();
+    let source = shelf
+        .becomes("mine", "unresolved", |it| {
+            conditions(it) == ["resolved_image False example.com/catalog:v36"]
+        })
+        .await;
+    assert_eq!(
+        (image(&source), message(&source).as_str()),
+        ("example.com/catalog:v36", "OLM's")
+    );
+    let none = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: null}}});
+    sources
+        .patch("mine", &params, &Patch::Merge(none))
+        .await
+        .unwrap();
+    let source = shelf
+        .becomes("mine", "plain", |it| conditions(it).is_empty())
+        .await;
+    assert_eq!(
+        (image(&source), message(&source).as_str()),
+        ("example.com/catalog:v36", "OLM's")
+    );
+
+    // A template where OLM cannot read it is told where it does no harm, and OLM's annotation is OLM's.
+    shelf
+        .declare_with("catalogs", "other", spec, json!({ANNOTATION: template}))
+        .await;
+    let in_place = json!({"image": template});
+    shelf.declare("catalogs", "braces", in_place).await;
+    let events: Api<k8s_openapi::api::events::v1::Event> =
+        Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    eventually("an event tells of the annotation", async || {
+        let all = events
+            .list(&kube::api::ListParams::default())
+            .await
+            .unwrap();
+        let notes: Vec<String> = all.into_iter().filter_map(|it| it.note).collect();
+        let is_told = notes.iter().any(|it| it.contains(CATALOG_IMAGE_TEMPLATE));
+        is_told.then_some(()).ok_or(format!("{notes:?}"))
+    })
+    .await;
+    for (name, expected) in [("other", "example.com/catalog:any"), ("braces", template)] {
+        let source = sources.get(name).await.unwrap();
+        assert_eq!((image(&source), &source.status), (expected, &None));
+    }
+
+    nothing_is_lost_while_both_write(&shelf, &sources).await;
+}
+
+/// How often a template changes while OLM writes.
+const ROUNDS: u32 = 30;
+
+/// OLM and we write the same status, and we the image, all the time.
+async fn nothing_is_lost_while_both_write(shelf: &Shelf, sources: &Api<CatalogSource>) {
+    let template = |round: u32| format!("example.com/catalog:v{{kube_minor_version}}-{round}");
+    let spec = json!({"image": "example.com/catalog:any"});
+    let first = json!({CATALOG_IMAGE_TEMPLATE: template(0)});
+    shelf.declare_with("catalogs", "busy", spec, first).await;
+    let enough = CancellationToken::new();
+    let ours = async {
+        for round in 0..ROUNDS {
+            let patch =
+                json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: template(round)}}});
+            sources
+                .patch("busy", &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .unwrap();
+            let expected = format!("example.com/catalog:v36-{round}");
+            let resolved = format!("resolved_image True {expected}");
+            shelf
+                .becomes("busy", &expected, |it| {
+                    has(it, &resolved) && image(it) == expected
+                })
+                .await;
+        }
+        enough.cancel();
+    };
+    let ((), written) = tokio::join!(ours, write_as_olm(sources, "busy", &enough));
+    let source = sources.get("busy").await.unwrap();
+    assert!(
+        has(&source, &format!("OlmsOwn True {written}")),
+        "{source:?}"
+    );
+    assert_eq!(message(&source), written.to_string());
+    assert_eq!(conditions(&source).len(), 2, "{source:?}");
+}
+
+/// Writes a status as OLM does, whole and over what it has read, until it is enough; says how often. What it has written
+/// has to be there each time that it comes back.
+async fn write_as_olm(sources: &Api<CatalogSource>, name: &str, enough: &CancellationToken) -> u32 {
+    let mut written = 0;
+    let mut turn = tokio::time::interval(std::time::Duration::from_millis(5));
+    while !enough.is_cancelled() {
+        turn.tick().await;
+        let mut source = sources.get(name).await.unwrap();
+        let mut status = status(&source);
+        let olms = |it: &&mut Condition| it.type_ == "OlmsOwn";
+        let found = status.conditions.iter().find(|it| it.type_ == "OlmsOwn");
+        if written > 0 {
+            assert_eq!(found.unwrap().message, written.to_string());
+            assert_eq!(status.message, Some(written.to_string()));
+        }
+        let next = (written + 1).to_string();
+        match status.conditions.iter_mut().find(olms) {
+            Some(condition) => condition.message.clone_from(&next),
+            None => status.conditions.insert(
+                0,
+                Condition {
+                    type_: "OlmsOwn".to_owned(),
+                    status: "True".to_owned(),
+                    reason: "Counting".to_owned(),
+                    message: next.clone(),
+                    last_transition_time: Time(Timestamp::UNIX_EPOCH),
+                    observed_generation: None,
+                },
+            ),
+        }
+        status.message = Some(next);
+        source.status = Some(status);
+        let params = PostParams::default();
+        match sources.replace_status(name, &params, &source).await {
+            Ok(_) => written += 1,
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    written
+}

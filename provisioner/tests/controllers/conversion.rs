@@ -1,0 +1,323 @@
+//! CatalogSources of two versions, with our definition that has both, and the webhook that converts them.
+
+mod stored;
+
+use std::{net::SocketAddr, time::Duration};
+
+use cluster::{Cluster, DryRun};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Secret},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+        PostParams,
+    },
+};
+use manifests::yaml;
+use provisioner::conversion::{NAME, Options, Webhook};
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{SYSTEM, eventually};
+
+const DEFINITION: &str = "catalogsources.operators.coreos.com";
+const NAMESPACE: &str = "default";
+
+/// A webhook at work.
+struct Working {
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Working {
+    async fn start(client: &Client, port: u16) -> Self {
+        let options = Options {
+            bind: ([127, 0, 0, 1], port).into(),
+            namespace: SYSTEM.to_owned(),
+            tls_secret: None,
+        };
+        let webhook = Webhook::bind(client, options).await.unwrap();
+        let (address, stop) = (webhook.address(), CancellationToken::new());
+        Self {
+            address,
+            task: tokio::spawn(webhook.run(stop.clone())),
+            stop,
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+}
+
+/// A file of the project, document by document.
+fn file(path: &str) -> Vec<Value> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests");
+    let text = std::fs::read(format!("{folder}/{path}")).unwrap();
+    let documents = yaml::documents(&text);
+    let documents = documents.map(|document| document.unwrap());
+    documents.filter(|document| !document.is_null()).collect()
+}
+
+fn sources(client: &Client, version: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("operators.coreos.com", version, "CatalogSource");
+    Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk(&kind))
+}
+
+fn source(version: &str, name: &str, spec: &Value) -> DynamicObject {
+    serde_json::from_value(json!({
+        "apiVersion": format!("operators.coreos.com/{version}"), "kind": "CatalogSource",
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+async fn bundle(definitions: &Api<CustomResourceDefinition>) -> Option<Vec<u8>> {
+    let definition = definitions.get(DEFINITION).await.unwrap();
+    let config = definition.spec.conversion?.webhook?.client_config?;
+    Some(config.ca_bundle?.0)
+}
+
+/// With v1 in the definition, and the webhook asked where it listens, since the apiserver of a test resolves no Services.
+async fn define(cluster: &Cluster, address: SocketAddr) {
+    let mut definition = file("optional/catalogsource-v1/definition.yaml").remove(0);
+    let config = &mut definition["spec"]["conversion"]["webhook"]["clientConfig"];
+    assert_eq!(config["service"]["name"], NAME);
+    assert_eq!(config["service"]["namespace"], SYSTEM);
+    assert_eq!(config["service"]["path"], "/convert");
+    *config = json!({"url": format!("https://{address}/convert")});
+    cluster.apply(&definition, DryRun::No).await.unwrap();
+    cluster.wait_established(DEFINITION).await.unwrap();
+}
+
+#[tokio::test]
+async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() {
+    let cluster = Cluster::start().await.unwrap();
+    let client = cluster.client().unwrap();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}});
+    cluster.apply(&namespace, DryRun::No).await.unwrap();
+    let base = file(&format!("optional/{DEFINITION}.yaml")).remove(0);
+    stored::no_source(&cluster, &base).await;
+
+    // What was stored before.
+    let (old, new) = (sources(&client, "v1alpha1"), sources(&client, "v1"));
+    let stored = json!({
+        "sourceType": "internal", "configMap": "m", "displayName": "Mine",
+    });
+    let params = PostParams::default();
+    old.create(&params, &source("v1alpha1", "before", &stored))
+        .await
+        .unwrap();
+
+    let webhook = Working::start(&client, 0).await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    define(&cluster, webhook.address).await;
+    eventually("believing the webhook", async || {
+        bundle(&definitions)
+            .await
+            .map(|_| ())
+            .ok_or_else(|| "no authority".to_owned())
+    })
+    .await;
+    let seen = eventually("asking for v1", async || {
+        let seen = new.get("before").await;
+        seen.map_err(|error| error.to_string())
+    })
+    .await;
+    assert_eq!(
+        seen.data["spec"],
+        json!({"configMapSource": {"configMap": "m"}, "displayName": "Mine"})
+    );
+    let back = old.get("before").await.unwrap();
+    assert_eq!(back.data["spec"], stored);
+
+    // What is written in the new version can be read by whoever knows the old one alone.
+    let spec = json!({"catalogImageSource": {
+        "catalogImage": "quay.io/example/catalog:v1", "podSpecOverrides": {"priorityClassName": ""},
+    }});
+    new.create(&params, &source("v1", "after", &spec))
+        .await
+        .unwrap();
+    let seen = old.get("after").await.unwrap();
+    assert_eq!(
+        seen.data["spec"],
+        json!({
+            "sourceType": "grpc", "image": "quay.io/example/catalog:v1",
+            "grpcPodConfig": {"priorityClassName": ""},
+        })
+    );
+    let definition = definitions.get(DEFINITION).await.unwrap();
+    let versions = definition.status.unwrap().stored_versions.unwrap();
+    assert_eq!(versions, ["v1alpha1"]);
+    let change =
+        json!({"spec": {"catalogImageSource": {"catalogImage": "quay.io/example/catalog:v2"}}});
+    new.patch("after", &PatchParams::default(), &Patch::Merge(&change))
+        .await
+        .unwrap();
+    let seen = old.get("after").await.unwrap();
+    assert_eq!(seen.data["spec"]["image"], "quay.io/example/catalog:v2");
+    let all = new.list(&ListParams::default()).await.unwrap();
+    assert_eq!(all.items.len(), 3);
+
+    contradictions_are_refused(&new).await;
+
+    stored::is_written_in_v1(&client).await;
+
+    let webhook = comes_and_goes(webhook, &client, &definitions).await;
+    believes_the_next(&client, &definitions).await;
+    webhook.stop().await;
+
+    // The way back needs no webhook, and nothing is lost.
+    let version = definitions.get(DEFINITION).await.unwrap().metadata;
+    let mut base = base;
+    base["metadata"]["resourceVersion"] = version.resource_version.into();
+    let base = serde_json::from_value(base).unwrap();
+    definitions
+        .replace(DEFINITION, &params, &base)
+        .await
+        .unwrap();
+    let seen = old.get("before").await.unwrap();
+    assert_eq!(seen.data["spec"], stored);
+    eventually("v1 is gone", async || match new.get("after").await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+}
+
+/// Contradictions cannot be written, in the words that were announced; and what v1 does not have is not dropped unseen.
+async fn contradictions_are_refused(new: &Api<DynamicObject>) {
+    let several = |number: u8| format!("Found {number} valid alternatives");
+    let (image, service, map) = (
+        json!({"catalogImage": "a"}),
+        json!({"address": "a:1"}),
+        json!({"configMap": "m"}),
+    );
+    let one_of = "\"spec\" must validate one and only one schema (oneOf)";
+    for (spec, phrase, said) in [
+        (json!({}), one_of, "Found none valid".to_owned()),
+        (
+            json!({"displayName": "a"}),
+            one_of,
+            "spec.catalogImageSource: Required value".to_owned(),
+        ),
+        (
+            json!({"catalogImageSource": image, "configMapSource": map}),
+            one_of,
+            several(2),
+        ),
+        (
+            json!({"catalogImageSource": image, "catalogServiceSource": service}),
+            one_of,
+            several(2),
+        ),
+        (
+            json!({"catalogImageSource": image, "catalogServiceSource": service, "configMapSource": map}),
+            one_of,
+            several(3),
+        ),
+        (
+            json!({"catalogImageSource": {}}),
+            "spec.catalogImageSource.catalogImage",
+            "Required value".to_owned(),
+        ),
+        (
+            json!({"catalogServiceSource": {"address": ""}}),
+            "spec.catalogServiceSource.address",
+            "at least 1 chars".to_owned(),
+        ),
+        (
+            json!({"configMapSource": {}}),
+            "spec.configMapSource.configMap",
+            "Required value".to_owned(),
+        ),
+    ] {
+        let refused = new
+            .create(&PostParams::default(), &source("v1", "contrary", &spec))
+            .await;
+        let told = refused.unwrap_err().to_string();
+        assert!(
+            told.contains(phrase) && told.contains(&said),
+            "{spec}: {told}"
+        );
+    }
+}
+
+async fn comes_and_goes(
+    webhook: Working,
+    client: &Client,
+    definitions: &Api<CustomResourceDefinition>,
+) -> Working {
+    let (old, new) = (sources(client, "v1alpha1"), sources(client, "v1"));
+    let port = webhook.address.port();
+    // Without the webhook what is stored is there, and whatever is not fails at once.
+    webhook.stop().await;
+    old.get("after").await.unwrap();
+    let begin = Instant::now();
+    let refused = new.get("after").await.unwrap_err().to_string();
+    assert!(refused.contains("conversion webhook"), "{refused}");
+    assert!(begin.elapsed() < Duration::from_secs(10), "{refused}");
+    let before = bundle(definitions).await;
+    let webhook = Working::start(client, port).await;
+    eventually("asking for v1 again", async || {
+        let seen = new.get("after").await;
+        seen.map(|_| ()).map_err(|error| error.to_string())
+    })
+    .await;
+    assert_eq!(bundle(definitions).await, before);
+    webhook
+}
+
+async fn believes_the_next(client: &Client, definitions: &Api<CustomResourceDefinition>) {
+    let new = sources(client, "v1");
+    let before = bundle(definitions).await;
+    // A lost authority is made anew, and the definition told; and one that is somebody else's is not.
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM);
+    secrets
+        .delete(NAME, &DeleteParams::default())
+        .await
+        .unwrap();
+    let mended = eventually("another authority", async || {
+        let now = bundle(definitions).await;
+        if now == before {
+            return Err("it is the first one still".to_owned());
+        }
+        Ok(now)
+    })
+    .await;
+    eventually("asking for v1 once more", async || {
+        let seen = new.get("after").await;
+        seen.map(|_| ()).map_err(|error| error.to_string())
+    })
+    .await;
+    let theirs = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "olm"}}});
+    definitions
+        .patch(DEFINITION, &PatchParams::default(), &Patch::Merge(&theirs))
+        .await
+        .unwrap();
+    secrets
+        .delete(NAME, &DeleteParams::default())
+        .await
+        .unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM);
+    eventually("the third authority", async || {
+        let published = maps.get(NAME).await.unwrap().data.unwrap_or_default();
+        let published = published.get("ca.crt").map(|it| it.as_bytes().to_vec());
+        (published != mended)
+            .then_some(())
+            .ok_or_else(|| "it is the second one still".to_owned())
+    })
+    .await;
+    // As long as it took the webhook to write the second one, and longer.
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(bundle(definitions).await, mended);
+}

@@ -1,0 +1,239 @@
+//! `provisioner serve`, as the pod of a catalog runs it: what it reads, how it ends, and what the kubelet is told.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "what goes wrong fails the test by panicking"
+)]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    path::Path,
+    process::{Child, ChildStderr, Command, Stdio},
+};
+
+use catalog::registry::{Bounds, Client};
+use flate2::{Compression, write::GzEncoder};
+use serde_json::json;
+
+fn blobs(package: &str) -> String {
+    let metas = [
+        json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"}),
+        json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": [{"name": format!("{package}.v1.0.0")}]}),
+        json!({"schema": "olm.bundle", "package": package, "name": format!("{package}.v1.0.0"), "image": "example.com/bundle:v1", "properties": [
+            {"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}},
+        ]}),
+    ];
+    metas.map(|it| it.to_string()).join("\n")
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    if path.extension().is_none_or(|it| it != "gz") {
+        fs::write(path, text).unwrap();
+        return;
+    }
+    let mut zip = GzEncoder::new(fs::File::create(path).unwrap(), Compression::default());
+    zip.write_all(text.as_bytes()).unwrap();
+    zip.finish().unwrap();
+}
+
+/// The program, killed with the test.
+struct Program {
+    child: Child,
+    log: BufReader<ChildStderr>,
+}
+
+impl Program {
+    fn start(folder: &Path, args: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_provisioner"))
+            .current_dir(folder)
+            .env_clear()
+            .env("TMPDIR", folder)
+            .arg("serve")
+            .args(args)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        Self { child, log }
+    }
+
+    /// Where it serves, once it does.
+    fn address(&mut self) -> String {
+        let mut seen = String::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "{seen}");
+            if let Some((_, address)) = line.split_once("address=") {
+                let address = address.split(' ').next().unwrap();
+                let (_, port) = address.rsplit_once(':').unwrap();
+                return format!("127.0.0.1:{port}");
+            }
+            seen.push_str(&line);
+        }
+    }
+
+    fn packages(&mut self) -> Vec<String> {
+        let address = self.address();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let client = Client::connect(&address, Bounds::default()).await.unwrap();
+            let mut packages = client.list_packages().await.unwrap();
+            packages.sort();
+            packages
+        })
+    }
+
+    fn terminate(&self) {
+        let id = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-s", "TERM", &id]).status();
+        assert!(killed.unwrap().success());
+    }
+
+    /// The exit code, and the rest of the log.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_catalog_in_parts_is_served_until_the_pod_is_told_to_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("catalog/part-0/a.json.gz"), &blobs("tide"));
+    write(&root.join("catalog/part-1/b.yaml"), &blobs("wave"));
+    // What a kubelet has beside the links that it makes.
+    write(&root.join("catalog/part-1/..data/b.yaml"), &blobs("wave"));
+    let mut program = Program::start(root, &["catalog", "-p", "0"]);
+    assert_eq!(program.packages(), ["tide", "wave"]);
+    program.terminate();
+    let (code, log) = program.ended();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("shutting down server"), "{log}");
+    let left: Vec<_> = fs::read_dir(root).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[test]
+fn a_cache_is_made_once_and_served_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("catalog/a.json"), &blobs("tide"));
+    let make = Program::start(root, &["catalog", "--cache-dir=cache", "--cache-only"]);
+    let (code, log) = make.ended();
+    assert_eq!(code, Some(0), "{log}");
+    let mut program = Program::start(root, &["catalog", "--cache-dir=cache", "--port=0"]);
+    assert_eq!(program.packages(), ["tide"]);
+    program.terminate();
+    assert_eq!(program.ended().0, Some(0));
+    // It is of this very catalog, or it is not served, unless that is allowed.
+    write(&root.join("catalog/b.json"), &blobs("wave"));
+    let stale = Program::start(root, &["catalog", "--cache-dir=cache", "--port=0"]);
+    let (code, log) = stale.ended();
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains("integrity check failed"), "{log}");
+    // What is only looked at is used if it is right, and left as it is if not.
+    let cached = || {
+        fs::read_dir(root.join("cache"))
+            .unwrap()
+            .map(|it| it.unwrap().file_name())
+            .collect::<Vec<_>>()
+    };
+    let before = cached();
+    for folder in ["cache", "nowhere"] {
+        let from = format!("--cache-from={folder}");
+        let mut program = Program::start(root, &["catalog", &from, "--port=0"]);
+        assert_eq!(program.packages(), ["tide", "wave"]);
+        assert_eq!(cached(), before);
+    }
+    assert!(!root.join("nowhere").exists());
+    let args = [
+        "catalog",
+        "--cache-dir=cache",
+        "--cache-enforce-integrity=false",
+        "--port=0",
+    ];
+    assert_eq!(Program::start(root, &args).packages(), ["tide", "wave"]);
+}
+
+#[test]
+fn a_mounted_config_map_of_the_oldest_form_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let csv = "- {metadata: {name: tide.v1}, spec: {version: 1.0.0}}";
+    let package = "- {packageName: tide, channels: [{name: stable, currentCSV: tide.v1}]}";
+    write(&root.join("map/customResourceDefinitions"), "");
+    write(&root.join("map/clusterServiceVersions"), csv);
+    write(&root.join("map/packages"), package);
+    let mut program = Program::start(root, &["map", "--port=0"]);
+    assert_eq!(program.packages(), ["tide"]);
+    write(&root.join("map/packages"), "tide");
+    let (code, log) = Program::start(root, &["map", "--port=0"]).ended();
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains("write a list of packages"), "{log}");
+}
+
+#[test]
+fn the_program_is_copied_to_where_another_image_runs_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |program: &Path, args: &[&str]| {
+        let output = Command::new(program).args(args).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let place = folder.path().to_str().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_provisioner"));
+    assert_eq!(run(program, &["copy", place]), (Some(0), String::new()));
+    let copy = folder.path().join("provisioner");
+    let (code, log) = run(&copy, &["serve", "/nowhere"]);
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains("/nowhere"), "{log}");
+    let (code, log) = run(&copy, &["copy", "/nowhere"]);
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains("/nowhere"), "{log}");
+}
+
+#[test]
+fn what_cannot_be_served_is_told_to_the_kubelet() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(
+        &root.join("catalog/a.json"),
+        &blobs("tide").replacen("\"stable\"", "\"other\"", 1),
+    );
+    fs::create_dir(root.join("damaged")).unwrap();
+    fs::write(root.join("damaged/a.json.gz"), "{}").unwrap();
+    for (args, code, problem) in [
+        (&["nowhere"][..], 1, "is it there"),
+        (&["damaged"], 1, "cannot be unzipped"),
+        (&["catalog", "--strict"], 1, "cannot be served as a whole"),
+        (&["catalog", "--cache-enforce-integrity"], 2, "--cache-dir"),
+        (&[], 2, "<DIR>"),
+    ] {
+        let words = root.join("last-words");
+        drop(fs::remove_file(&words));
+        let args: Vec<_> = [args, &["--port=0", "-t", "last-words"]].concat();
+        let (ended, log) = Program::start(root, &args).ended();
+        assert_eq!(ended, Some(code), "{args:?}: {log}");
+        assert!(log.contains(problem), "{args:?}: {log}");
+        if code == 1 {
+            let words = fs::read_to_string(&words).unwrap();
+            assert!(words.contains(problem), "{args:?}: {words}");
+        }
+    }
+}
