@@ -1,0 +1,103 @@
+//! `rukpak catalogsource`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use manifests::version;
+
+use super::{ClusterArgs, Description, DryRun, Manifests};
+
+/// Work on CatalogSources: in files, and what a cluster has stored.
+#[derive(Debug, Args)]
+pub(crate) struct CatalogSourceArgs {
+    #[command(subcommand)]
+    pub(crate) command: CatalogSourceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CatalogSourceCommand {
+    Resolve(CatalogSourceResolveArgs),
+    Convert(CatalogSourceConvertArgs),
+    Migrate(CatalogSourceMigrateArgs),
+}
+
+/// Show what the templates in CatalogSources become: images with variables such as {kube_minor_version}.
+///
+/// Variables: {kube_major_version}, {kube_minor_version}, {kube_patch_version}, the same with olm and ocp,
+/// {ocp_update_channels} and {platform_architecture}. They count in spec.image, in spec.catalogImageSource.catalogImage, and in
+/// the annotation core.rukpak.io/catalog-image-template; in the annotation olm.catalogImageTemplate those of kube alone, as in
+/// OLM. An annotation counts before the image, and OLM's before the other one. Only what the options say has a value.
+///
+/// Exit code: 0 when all are images, 1 when one is not, or a file cannot be read.
+#[derive(Debug, Args)]
+pub(crate) struct CatalogSourceResolveArgs {
+    /// A file with CatalogSources in YAML or JSON, "-" for standard input; may be repeated. Other objects are passed over.
+    #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The cluster's Kubernetes.
+    #[arg(long, visible_alias = "kubernetes-version", value_name = "VERSION", value_parser = version::tolerant)]
+    pub(crate) kube_version: Option<version::Version>,
+    /// The cluster's OpenShift.
+    #[arg(long, visible_alias = "openshift-version", value_name = "VERSION", value_parser = version::tolerant)]
+    pub(crate) ocp_version: Option<version::Version>,
+    /// The channel that the OpenShift is updated from, such as fast-4.20.
+    #[arg(long, value_name = "CHANNEL")]
+    pub(crate) ocp_channel: Option<String>,
+    /// The architecture of the cluster's nodes, such as amd64 or x86_64.
+    #[arg(long, value_name = "ARCHITECTURE")]
+    pub(crate) architecture: Option<String>,
+    /// What stands for the version of OLM; that of this release otherwise.
+    #[arg(long, value_name = "VERSION", value_parser = version::tolerant)]
+    pub(crate) olm_version: Option<version::Version>,
+    /// Format of the result.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) output: Description,
+}
+
+/// Rewrite CatalogSources into the form in which a member says by itself what the source is, or back into OLM's.
+///
+/// All documents are written, other objects as they are; comments are lost. What nobody reads, such as the address beside an
+/// image, has no place in the new form: it is dropped, and standard error says so. Apply the new form only where the
+/// definition of CatalogSources has it: OLM's own drops it.
+///
+/// Exit code: 0 when all are in that form, 1 when one cannot be, which is written as it was, or a file cannot be read.
+#[derive(Debug, Args)]
+pub(crate) struct CatalogSourceConvertArgs {
+    /// A file with CatalogSources in YAML or JSON, "-" for standard input; may be repeated.
+    #[arg(short = 'f', long = "filename", required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The form to write.
+    #[arg(long, value_enum, value_name = "FORM", default_value_t)]
+    pub(crate) to: Form,
+    /// Format of the result.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) output: Manifests,
+}
+
+/// Take out of a cluster's CatalogSources what nobody reads, such as the address beside an image.
+///
+/// Whoever writes such a CatalogSource anew is refused; those that were stored before stay usable, and this puts them right.
+/// Each keeps its form. Versions of the definition that nothing is stored in any more are taken off its list, so that they
+/// can be removed from it. A definition that is not rukpak's, such as OLM's, is never touched, nor are its CatalogSources.
+///
+/// Whatever ends it, what was done is done, and the next run goes on.
+///
+/// Exit code: 0 when all are right, 1 when one is not, or the cluster cannot be asked.
+#[derive(Debug, Args)]
+pub(crate) struct CatalogSourceMigrateArgs {
+    /// Whether to change anything.
+    #[arg(long, value_enum, value_name = "MODE", default_value_t)]
+    pub(crate) dry_run: DryRun,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+/// How a CatalogSource says where the catalog is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// By catalogImageSource, catalogServiceSource or configMapSource.
+    #[default]
+    New,
+    /// By sourceType, image, address, configMap and grpcPodConfig.
+    Legacy,
+}

@@ -1,0 +1,65 @@
+//! `rukpak catalogsource`.
+
+mod convert;
+mod migrate;
+mod resolve;
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use anyhow::ensure;
+use manifests::api::catalog_source;
+use serde_json::Value;
+
+use crate::{
+    Exit,
+    args::{CatalogSourceArgs, CatalogSourceCommand},
+};
+
+/// Bytes of a file: an apiserver takes far less of one object.
+const LARGEST: u64 = 16 << 20;
+
+pub(crate) fn run(args: &CatalogSourceArgs) -> anyhow::Result<Exit> {
+    match &args.command {
+        CatalogSourceCommand::Resolve(args) => resolve::run(args),
+        CatalogSourceCommand::Convert(args) => convert::run(args),
+        CatalogSourceCommand::Migrate(args) => migrate::run(args),
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let mut most: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path)?)
+    };
+    most.by_ref().take(LARGEST + 1).read_to_end(&mut text)?;
+    ensure!(
+        text.len() as u64 <= LARGEST,
+        "it is larger than the limit of {LARGEST} bytes; name the file of the CatalogSources alone"
+    );
+    Ok(text)
+}
+
+fn is_catalog_source(object: &Value) -> bool {
+    let text = |field: &str| object.get(field).and_then(Value::as_str);
+    let group = text("apiVersion").and_then(|it| it.split_once('/'));
+    text("kind") == Some("CatalogSource")
+        && group.is_some_and(|(group, _)| group == catalog_source::GROUP)
+}
+
+/// With its namespace, if it has one.
+fn name(object: &Value) -> String {
+    let text = |pointer: &str| {
+        let text = object.pointer(pointer).and_then(Value::as_str);
+        text.unwrap_or_default()
+    };
+    match (text("/metadata/namespace"), text("/metadata/name")) {
+        ("", name) => name.to_owned(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    }
+}

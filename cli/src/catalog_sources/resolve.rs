@@ -1,0 +1,321 @@
+//! `rukpak catalogsource resolve`: what the provisioner would make of the templates in CatalogSources.
+
+use anyhow::Context;
+use manifests::{
+    api::catalog_source::{CatalogSource, Invalid, Place},
+    template::{self, Choice, Holder, Values, choose},
+    yaml,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{is_catalog_source, name, read};
+use crate::{Exit, args::CatalogSourceResolveArgs, message, output, table};
+
+/// What counts of a CatalogSource, and what it becomes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Resolved {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    name: String,
+    /// Where it stands.
+    field: String,
+    template: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
+    let ours = template::server(env!("CARGO_PKG_VERSION"));
+    let values = Values {
+        kube: args.kube_version.clone(),
+        olm: args.olm_version.clone().or(ours),
+        openshift: args.ocp_version.clone(),
+        architecture: template::architecture(args.architecture.as_deref()),
+        update_channel: args
+            .ocp_channel
+            .as_deref()
+            .and_then(template::update_channel),
+    };
+    let (mut all, mut warnings) = (Vec::new(), Vec::new());
+    for path in &args.files {
+        let failed = || format!("failed to read {}", path.display());
+        let text = read(path).with_context(failed)?;
+        for document in yaml::documents(&text) {
+            let document = document.with_context(failed)?;
+            all.extend(templates(&document, &values, &mut warnings));
+        }
+    }
+    if let Some(text) = output::described(&all, args.output)? {
+        output::print(&text)?;
+    } else if all.is_empty() {
+        message::warning("there is no CatalogSource with an image or a template");
+    } else {
+        let row = |it: &Resolved| {
+            [
+                it.name(),
+                it.field.clone(),
+                it.image.clone().unwrap_or_default(),
+            ]
+        };
+        let rows: Vec<_> = all.iter().map(row).collect();
+        output::print(&table::render(Some(["NAME", "FIELD", "IMAGE"]), &rows, 0))?;
+    }
+    for warning in warnings {
+        message::warning(&warning);
+    }
+    let mut exit = Exit::Done;
+    for (it, problem) in all.iter().filter_map(|it| Some((it, it.problem.as_ref()?))) {
+        message::error(&format!(
+            "{} of CatalogSource {}: {problem}",
+            it.field,
+            it.name()
+        ));
+        exit = Exit::Failed;
+    }
+    Ok(exit)
+}
+
+/// What the images of a CatalogSource become, or of a List of them.
+fn templates(document: &Value, values: &Values, warnings: &mut Vec<String>) -> Vec<Resolved> {
+    let items = document.get("items").and_then(Value::as_array);
+    let items = items.map_or(std::slice::from_ref(document), Vec::as_slice);
+    items
+        .iter()
+        .filter(|it| is_catalog_source(it))
+        .filter_map(|it| one(it, values, warnings))
+        .collect()
+}
+
+/// Nothing of what has neither an image nor a template.
+fn one(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Resolved> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let new = text("/spec/catalogImageSource/catalogImage");
+    let (place, image) = match new {
+        Some(image) => ("spec.catalogImageSource.catalogImage", image),
+        None => ("spec.image", text("/spec/image").unwrap_or_default()),
+    };
+    let field = |holder: Holder| match holder.annotation() {
+        Some(name) => format!("annotation {name}"),
+        None => place.to_owned(),
+    };
+    let annotations = object.pointer("/metadata/annotations");
+    let Choice {
+        holder,
+        text: template,
+        ignored,
+    } = choose(image, |name| annotations?.get(name)?.as_str());
+    if template.is_empty() {
+        return None;
+    }
+    let mut warn = |what: String| warnings.push(format!("CatalogSource {}: {what}", name(object)));
+    let source = CatalogSource::deserialize(object);
+    let place = source.as_ref().map(|source| source.place(false));
+    let made = match place {
+        Err(error) => Err(format!("the CatalogSource cannot be read: {error}")),
+        Ok(Ok(Place::Image(_)) | Err(Invalid::NoPlace)) => match holder {
+            Holder::Olm => {
+                let it = template::annotated(template, values.kube.as_ref());
+                it.problem.map_or(Ok(it.image), Err)
+            }
+            Holder::Rukpak | Holder::Image => {
+                template::resolve(template, values).map_err(|error| error.to_string())
+            }
+        },
+        Ok(Ok(Place::Served(_) | Place::ConfigMap(_))) => {
+            if holder != Holder::Image {
+                let field = field(holder);
+                warn(format!(
+                    "{field} counts for nothing: the catalog is not in an image"
+                ));
+            }
+            return None;
+        }
+        Ok(Err(invalid)) => Err(invalid.to_string()),
+    };
+    for other in ignored {
+        warn(match other {
+            Holder::Image => format!(
+                "{} has a template, which is replaced by what {} becomes",
+                field(other),
+                field(holder)
+            ),
+            Holder::Olm | Holder::Rukpak => format!(
+                "{} counts for nothing beside {}; remove one of them",
+                field(other),
+                field(holder)
+            ),
+        });
+    }
+    let (image, problem) = match made {
+        Ok(image) => (Some(image), None),
+        Err(problem) => (None, Some(problem)),
+    };
+    Some(Resolved {
+        namespace: text("/metadata/namespace").unwrap_or_default().to_owned(),
+        name: text("/metadata/name").unwrap_or_default().to_owned(),
+        field: field(holder),
+        template: template.to_owned(),
+        image,
+        problem,
+    })
+}
+
+// === impl Resolved ===
+
+impl Resolved {
+    /// With its namespace, if it has one.
+    fn name(&self) -> String {
+        match self.namespace.as_str() {
+            "" => self.name.clone(),
+            namespace => format!("{namespace}/{}", self.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manifests::api::labels::CATALOG_IMAGE_TEMPLATE as OURS;
+    use serde_json::json;
+
+    use super::*;
+
+    const OLMS: &str = template::ANNOTATION;
+
+    /// The field that counts, what comes of it, and what is warned of.
+    fn found(spec: &Value, annotations: &Value) -> (Option<(String, String)>, Vec<String>) {
+        let object = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": "a", "namespace": "olm", "annotations": annotations}, "spec": spec,
+        });
+        let values = Values {
+            kube: template::server("v1.36.3"),
+            openshift: template::server("4.20.1"),
+            ..Values::default()
+        };
+        let mut warnings = Vec::new();
+        let one = templates(&object, &values, &mut warnings).pop();
+        let made = one.map(|it| (it.field, it.image.or(it.problem).unwrap_or_default()));
+        (made, warnings)
+    }
+
+    #[test]
+    fn what_counts_is_what_the_provisioner_takes() {
+        let plain = json!({"sourceType": "grpc", "image": "r/c:any"});
+        let braces = json!({"sourceType": "grpc", "image": "r/c:i{kube_minor_version}"});
+        let new = json!({"catalogImageSource": {"catalogImage": "r/c:i{ocp_minor_version}"}});
+        let none = json!({"sourceType": "grpc"});
+        let served = json!({"sourceType": "grpc", "address": "a:50051"});
+        let map = json!({"configMapSource": {"configMap": "m"}, "image": "r/c:v1"});
+        let (ours, olms) = ("r/c:o{ocp_minor_version}", "r/c:l{kube_minor_version}");
+        let (of_ours, of_olms) = (format!("annotation {OURS}"), format!("annotation {OLMS}"));
+        let new_field = "spec.catalogImageSource.catalogImage";
+        let nothing =
+            |field: &str| format!("{field} counts for nothing: the catalog is not in an image");
+        let beside = format!("{of_ours} counts for nothing beside {of_olms}; remove one of them");
+        let replaced = |field: &str, by: &str| {
+            format!("{field} has a template, which is replaced by what {by} becomes")
+        };
+        let several = "more than one source: keep one of spec.configMapSource, spec.image, and remove the others";
+        for (spec, annotations, expected, warned) in [
+            (&plain, json!({}), Some(("spec.image", "r/c:any")), vec![]),
+            (&braces, json!({}), Some(("spec.image", "r/c:i36")), vec![]),
+            (&new, json!(null), Some((new_field, "r/c:i20")), vec![]),
+            (&none, json!({}), None, vec![]),
+            (&served, json!({}), None, vec![]),
+            // An annotation counts before the image, and gives one to what has none.
+            (
+                &plain,
+                json!({OURS: ours}),
+                Some((of_ours.as_str(), "r/c:o20")),
+                vec![],
+            ),
+            (
+                &none,
+                json!({OURS: ours}),
+                Some((&of_ours, "r/c:o20")),
+                vec![],
+            ),
+            (
+                &braces,
+                json!({OURS: ours}),
+                Some((&of_ours, "r/c:o20")),
+                vec![replaced("spec.image", &of_ours)],
+            ),
+            (
+                &new,
+                json!({OLMS: olms}),
+                Some((&of_olms, "r/c:l36")),
+                vec![replaced(new_field, &of_olms)],
+            ),
+            (
+                &plain,
+                json!({OLMS: olms}),
+                Some((&of_olms, "r/c:l36")),
+                vec![],
+            ),
+            // And OLM's before ours.
+            (
+                &plain,
+                json!({OURS: ours, OLMS: olms}),
+                Some((&of_olms, "r/c:l36")),
+                vec![beside.clone()],
+            ),
+            (
+                &braces,
+                json!({OURS: ours, OLMS: olms}),
+                Some((&of_olms, "r/c:l36")),
+                vec![beside, replaced("spec.image", &of_olms)],
+            ),
+            (
+                &plain,
+                json!({OURS: ours, OLMS: ""}),
+                Some((&of_ours, "r/c:o20")),
+                vec![],
+            ),
+            // OLM has three variables, and its own words.
+            (
+                &plain,
+                json!({OLMS: ours}),
+                Some((
+                    &of_olms,
+                    "cannot construct catalog image reference, because one or more template(s) has improper syntax",
+                )),
+                vec![],
+            ),
+            // What is no image has no template.
+            (&served, json!({OURS: ours}), None, vec![nothing(&of_ours)]),
+            (&map, json!({}), Some(("spec.image", several)), vec![]),
+            (
+                &json!({"sourceType": "foo"}),
+                json!({OURS: ours}),
+                Some((&of_ours, "unknown sourcetype: foo")),
+                vec![],
+            ),
+        ] {
+            let (made, warnings) = found(spec, &annotations);
+            let made = made
+                .as_ref()
+                .map(|(field, it)| (field.as_str(), it.as_str()));
+            assert_eq!(made, expected, "{spec} {annotations}");
+            let warned: Vec<_> = warned
+                .iter()
+                .map(|it| format!("CatalogSource olm/a: {it}"))
+                .collect();
+            assert_eq!(warnings, warned, "{spec} {annotations}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        let (made, _) = found(&json!({"sourceType": 5, "image": "r/c:v1"}), &json!({}));
+        let (_, problem) = made.unwrap();
+        assert!(
+            problem.starts_with("the CatalogSource cannot be read: "),
+            "{problem}"
+        );
+    }
+}
