@@ -1,0 +1,241 @@
+//! `--install-mode`: what an operator watches, in operator-sdk's grammar and words.
+
+use std::{collections::BTreeSet, fmt, str::FromStr};
+
+use manifests::names;
+
+/// What an operator watches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InstallMode {
+    pub(crate) kind: Kind,
+    /// None of `AllNamespaces` and `OwnNamespace`.
+    pub(crate) namespaces: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    All,
+    Own,
+    Single,
+    Multi,
+}
+
+/// Why a text is no mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Invalid {
+    #[error("target namespaces defined without type")]
+    NoType,
+    #[error(
+        "unknown install mode type {0:?}; write AllNamespaces, OwnNamespace, SingleNamespace=NAMESPACE or \
+         MultiNamespace=NAMESPACE,NAMESPACE"
+    )]
+    Unknown(String),
+    #[error("install mode \"{0}\" must have zero target namespaces")]
+    Some(Kind),
+    #[error("install mode \"{0}\" must have exactly one target namespace")]
+    NotOne(Kind),
+    #[error("install mode \"{0}\" must have at least one target namespace")]
+    None(Kind),
+    #[error("invalid target namespace {0:?}: {1}")]
+    Namespace(String, &'static str),
+}
+
+/// Why an operator cannot be installed in a mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Incompatible {
+    #[error(
+        "operator {0:?} is not installable: no supported install modes; set some of spec.installModes to supported"
+    )]
+    NothingSupported(String),
+    #[error("use install mode \"OwnNamespace\" to watch operator's namespace {0:?}")]
+    UseOwn(String),
+    #[error("install mode type \"{kind}\" not supported in CSV {csv:?}; it supports {supported}")]
+    Unsupported {
+        kind: Kind,
+        csv: String,
+        supported: String,
+    },
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::All => "AllNamespaces",
+            Self::Own => "OwnNamespace",
+            Self::Single => "SingleNamespace",
+            Self::Multi => "MultiNamespace",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for InstallMode {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let (kind, targets) = match text.split_once('=') {
+            Some((kind, targets)) => (kind.trim(), Some(targets)),
+            None => (text.trim(), None),
+        };
+        let kind = match kind {
+            "AllNamespaces" => Kind::All,
+            "OwnNamespace" => Kind::Own,
+            "SingleNamespace" => Kind::Single,
+            "MultiNamespace" => Kind::Multi,
+            "" if targets.is_some() => return Err(Invalid::NoType),
+            other => return Err(Invalid::Unknown(other.chars().take(100).collect())),
+        };
+        let targets = targets.unwrap_or_default().split(',').map(str::trim);
+        let namespaces: BTreeSet<String> = targets
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned)
+            .collect();
+        match (kind, namespaces.len()) {
+            (Kind::All | Kind::Own, 1..) => return Err(Invalid::Some(kind)),
+            (Kind::Single, 0 | 2..) => return Err(Invalid::NotOne(kind)),
+            (Kind::Multi, 0) => return Err(Invalid::None(kind)),
+            _ => {}
+        }
+        for name in &namespaces {
+            names::dns_label(name)
+                .map_err(|problem| Invalid::Namespace(name.chars().take(100).collect(), problem))?;
+        }
+        Ok(Self { kind, namespaces })
+    }
+}
+
+/// Whether an operator with these supported modes can be installed in a namespace; `None` is whatever it supports.
+pub(crate) fn check(
+    mode: Option<&InstallMode>,
+    csv: &str,
+    supported: &BTreeSet<String>,
+    namespace: &str,
+) -> Result<(), Incompatible> {
+    if supported.is_empty() {
+        return Err(Incompatible::NothingSupported(csv.to_owned()));
+    }
+    let Some(mode) = mode else {
+        return Ok(());
+    };
+    if mode.kind == Kind::Single && mode.namespaces.contains(namespace) {
+        return Err(Incompatible::UseOwn(namespace.to_owned()));
+    }
+    if supported.contains(mode.kind.name()) {
+        return Ok(());
+    }
+    Err(Incompatible::Unsupported {
+        kind: mode.kind,
+        csv: csv.to_owned(),
+        supported: supported
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_read_as_operator_sdk_writes_them() {
+        let mode = |kind, names: &[&str]| {
+            Ok(InstallMode {
+                kind,
+                namespaces: names.iter().map(|it| (*it).to_owned()).collect(),
+            })
+        };
+        for (text, expected) in [
+            ("AllNamespaces", mode(Kind::All, &[])),
+            ("AllNamespaces=", mode(Kind::All, &[])),
+            ("OwnNamespace", mode(Kind::Own, &[])),
+            ("SingleNamespace=a", mode(Kind::Single, &["a"])),
+            ("MultiNamespace= b ,a", mode(Kind::Multi, &["a", "b"])),
+            ("MultiNamespace=a", mode(Kind::Multi, &["a"])),
+            (
+                "AllNamespaces=a",
+                Err("install mode \"AllNamespaces\" must have zero target namespaces"),
+            ),
+            (
+                "OwnNamespace=a",
+                Err("install mode \"OwnNamespace\" must have zero target namespaces"),
+            ),
+            (
+                "SingleNamespace",
+                Err("install mode \"SingleNamespace\" must have exactly one target namespace"),
+            ),
+            (
+                "SingleNamespace=a,b",
+                Err("install mode \"SingleNamespace\" must have exactly one target namespace"),
+            ),
+            (
+                "MultiNamespace=",
+                Err("install mode \"MultiNamespace\" must have at least one target namespace"),
+            ),
+            ("=a", Err("target namespaces defined without type")),
+            ("Every", Err("unknown install mode type")),
+            ("", Err("unknown install mode type")),
+            (
+                "SingleNamespace=A_b",
+                Err("invalid target namespace \"A_b\": "),
+            ),
+        ] {
+            let read: Result<InstallMode, String> =
+                text.parse().map_err(|error: Invalid| error.to_string());
+            match (read, expected) {
+                (Ok(read), Ok(expected)) => assert_eq!(read, expected, "{text:?}"),
+                (Err(told), Err(start)) => assert!(told.starts_with(start), "{told}"),
+                (read, expected) => panic!("{text:?}: {read:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_mode_must_be_one_that_the_operator_supports() {
+        let all = ["AllNamespaces", "OwnNamespace", "SingleNamespace"];
+        for (mode, supported, expected) in [
+            (None, &all[..], None),
+            (
+                None,
+                &[],
+                Some("operator \"tide.v1\" is not installable: no supported install modes"),
+            ),
+            (Some("AllNamespaces"), &all, None),
+            (Some("OwnNamespace"), &all, None),
+            (Some("SingleNamespace=other"), &all, None),
+            (
+                Some("SingleNamespace=tides"),
+                &all,
+                Some("use install mode \"OwnNamespace\" to watch operator's namespace \"tides\""),
+            ),
+            (
+                Some("MultiNamespace=a,b"),
+                &all,
+                Some(
+                    "install mode type \"MultiNamespace\" not supported in CSV \"tide.v1\"; it supports AllN",
+                ),
+            ),
+            (
+                Some("OwnNamespace"),
+                &all[..1],
+                Some("install mode type \"OwnNamespace\" not supported in CSV"),
+            ),
+        ] {
+            let mode: Option<InstallMode> = mode.map(|it| it.parse().unwrap());
+            let supported = supported.iter().map(|it| (*it).to_owned()).collect();
+            let told = check(mode.as_ref(), "tide.v1", &supported, "tides").err();
+            let told = told.map(|it| it.to_string());
+            match (told, expected) {
+                (None, None) => {}
+                (Some(told), Some(start)) => assert!(told.starts_with(start), "{told}"),
+                (told, expected) => panic!("{mode:?}: {told:?}, not {expected:?}"),
+            }
+        }
+    }
+}

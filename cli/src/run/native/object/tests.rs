@@ -1,0 +1,244 @@
+use clap::Parser as _;
+
+use super::*;
+
+#[derive(Debug, clap::Parser)]
+struct Flags {
+    #[command(flatten)]
+    registry: RegistryArgs,
+}
+
+fn instance(more: &Value) -> BundleInstance {
+    let mut value = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
+        "metadata": {"name": "tide", "uid": "1", "resourceVersion": "7"},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-registry",
+            "template": {"spec": {"source": {"type": "image", "image": {"ref": "a.io/b:1", "pullSecret": "s"}}}},
+        },
+    });
+    merge(&mut value, more);
+    serde_json::from_value(value).unwrap()
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => from.clone_into(into),
+    }
+}
+
+#[test]
+fn an_instance_is_of_the_package_that_it_names_or_else_has() {
+    let said =
+        |package: &str| json!({"metadata": {"annotations": {"core.rukpak.io/package": package}}});
+    let has = |package: &str| json!({"status": {"package": package}});
+    let mut both = said("other");
+    merge(&mut both, &has("tide"));
+    for (more, expected) in [
+        (json!({}), false),
+        (said("tide"), true),
+        (said("other"), false),
+        (has("tide"), true),
+        (has("other"), false),
+        (both, false),
+    ] {
+        assert_eq!(is_of(&instance(&more), "tide"), expected, "{more}");
+    }
+}
+
+#[test]
+fn only_images_of_registry_bundles_have_a_next_version() {
+    assert_eq!(wanted(&instance(&json!({}))).unwrap().reference, "a.io/b:1");
+    let class =
+        |name: &str| json!({"spec": {"template": {"spec": {"provisionerClassName": name}}}});
+    assert!(wanted(&instance(&class("core.rukpak.io/registry"))).is_ok());
+    let told = wanted(&instance(&class("core-rukpak-io-plain"))).unwrap_err();
+    assert!(
+        told.contains("has content of class core-rukpak-io-plain"),
+        "{told}"
+    );
+    let upload = json!({"spec": {"template": {"spec": {"source": {"type": "upload", "image": null, "upload": {}}}}}});
+    let told = wanted(&instance(&upload)).unwrap_err();
+    assert!(told.contains("from the source upload"), "{told}");
+}
+
+#[test]
+fn what_is_installed_is_known_once_something_is() {
+    let of = |status: Value| {
+        let instance = instance(&json!({"status": status}));
+        let found = installed(instance.status.as_ref());
+        found.map(|(name, image)| (name.to_owned(), image.map(str::to_owned)))
+    };
+    let source = json!({"type": "image", "image": {"ref": "a.io/b@sha256:1"}});
+    assert_eq!(of(json!({})), None);
+    assert_eq!(of(json!({"clusterServiceVersion": "tide.v1"})), None);
+    assert_eq!(
+        of(
+            json!({"clusterServiceVersion": "tide.v1", "installedBundleName": "x", "resolvedSource": source})
+        ),
+        Some(("tide.v1".to_owned(), Some("a.io/b@sha256:1".to_owned())))
+    );
+}
+
+#[test]
+fn a_change_can_be_taken_back() {
+    let before = instance(&json!({"metadata": {"annotations": {"a": "1", "other": "x"}}}));
+    let wanted = BTreeMap::from([
+        ("a".to_owned(), Some("2".to_owned())),
+        ("b".to_owned(), Some("3".to_owned())),
+    ]);
+    let back = as_they_are(&before, &wanted);
+    assert_eq!(
+        back,
+        BTreeMap::from([
+            ("a".to_owned(), Some("1".to_owned())),
+            ("b".to_owned(), None)
+        ])
+    );
+    let image = super::wanted(&before).unwrap();
+    assert_eq!(
+        change(&before, image, &back),
+        json!({
+            "metadata": {"uid": "1", "resourceVersion": "7", "annotations": {"a": "1", "b": null}},
+            "spec": {"template": {"spec": {"source": {"image": {
+                "ref": "a.io/b:1", "pullSecret": "s", "insecureSkipTLSVerify": false,
+            }}}}},
+        })
+    );
+}
+
+#[test]
+fn flags_of_a_later_run_count() {
+    let read = |flags: &[&str]| {
+        let flags = ["run"].iter().chain(flags);
+        Flags::try_parse_from(flags).unwrap().registry
+    };
+    let pulled = |secret: Option<&str>, is_insecure| ImageSource {
+        reference: "a.io/b:1".to_owned(),
+        pull_secret: secret.map(str::to_owned),
+        insecure_skip_tls_verify: is_insecure,
+        ..ImageSource::default()
+    };
+    for (flags, before, expected) in [
+        (&[][..], pulled(None, false), None),
+        // What is not said stays.
+        (&[], pulled(Some("s"), true), None),
+        (
+            &["--pull-secret-name=s", "--use-http"],
+            pulled(Some("s"), true),
+            None,
+        ),
+        (
+            &["--pull-secret-name=s"],
+            pulled(None, false),
+            Some(pulled(Some("s"), false)),
+        ),
+        (
+            &["--pull-secret-name=t"],
+            pulled(Some("s"), true),
+            Some(pulled(Some("t"), true)),
+        ),
+        (
+            &["--use-http"],
+            pulled(Some("s"), false),
+            Some(pulled(Some("s"), true)),
+        ),
+        (
+            &["--skip-tls-verify"],
+            pulled(None, false),
+            Some(pulled(None, true)),
+        ),
+    ] {
+        assert_eq!(
+            corrected(&read(flags), &before),
+            expected,
+            "{flags:?} {before:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_installed_is_gone_back_to() {
+    let pinned = |digit: &str| format!("a.io/b@sha256:{}", digit.repeat(64));
+    let list = |images: &[String]| {
+        let mut history = History::default();
+        for it in images {
+            history.push(it, None);
+        }
+        history.annotations()[INJECTED_BUNDLES].clone()
+    };
+    let (one, two) = (pinned("1"), pinned("2"));
+    let status = json!({
+        "installedBundleName": "x", "clusterServiceVersion": "tide.v1", "version": "1.0.0",
+        "resolvedSource": {"type": "image", "image": {"ref": one}},
+    });
+    let is_wanted = |image: &str, injected: Option<String>, status: &Value| {
+        let mut said = json!({});
+        if let Some(injected) = &injected {
+            said = json!({
+                INJECTED_BUNDLES: injected, labels::CSV_NAME: "tide.v2", labels::VERSION: "2.0.0",
+                labels::PREVIOUS_IMAGE: pinned("1"),
+            });
+        }
+        instance(&json!({
+            "metadata": {"annotations": said}, "status": status,
+            "spec": {"template": {"spec": {"source": {"image": {"ref": image}}}}},
+        }))
+    };
+    let keys = [
+        INJECTED_BUNDLES,
+        labels::CSV_NAME,
+        labels::VERSION,
+        labels::PREVIOUS_IMAGE,
+    ];
+    let changed = keys.map(|key| (key.to_owned(), Some("new".to_owned())));
+    let changed = BTreeMap::from(changed);
+    let both = list(&[one.clone(), two.clone()]);
+    let as_it_is = [
+        Some(both.as_str()),
+        Some("tide.v2"),
+        Some("2.0.0"),
+        Some(one.as_str()),
+    ];
+    let first = list(std::slice::from_ref(&one));
+    let lying = list(std::slice::from_ref(&two));
+    let tagged = one.replace("a.io/b", "c.io/b:tag");
+    for (wanted, injected, status, image, said) in [
+        // What is wanted runs.
+        (one.as_str(), Some(&both), &status, one.as_str(), as_it_is),
+        (&tagged, Some(&both), &status, &tagged, as_it_is),
+        (&two, Some(&both), &json!({}), &two, as_it_is),
+        // What is wanted has never run.
+        (
+            &two,
+            Some(&both),
+            &status,
+            &one,
+            [Some(&*first), Some("tide.v1"), Some("1.0.0"), None],
+        ),
+        (
+            &two,
+            Some(&lying),
+            &status,
+            &one,
+            [None, Some("tide.v1"), Some("1.0.0"), None],
+        ),
+        // It was made in another way.
+        ("a.io/b:2", None, &status, &one, [None; 4]),
+    ] {
+        let instance = is_wanted(wanted, injected.cloned(), status);
+        let (found, annotations) = back(&instance, super::wanted(&instance).unwrap(), &changed);
+        assert_eq!(found.reference, image, "{wanted}");
+        assert_eq!(found.pull_secret.as_deref(), Some("s"));
+        assert_eq!(
+            keys.map(|key| annotations[key].as_deref()),
+            said,
+            "{wanted}"
+        );
+    }
+}

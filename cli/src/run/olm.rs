@@ -1,0 +1,272 @@
+//! The engine `olm`: a package is a CatalogSource, a Subscription and what OLM makes of them.
+//!
+//! ```text
+//! composed catalog ─ parts ─► ConfigMaps ─► pod (provisioner serve) ◄── gRPC ── OLM
+//!                                            │ its address                        │
+//! history ─ annotations ─► CatalogSource ◄───┘                                    ▼
+//!             group ─► OperatorGroup   Subscription ─► InstallPlans: approved one by one ─► ClusterServiceVersion
+//! ```
+//!
+//! Whoever is killed leaves the operator that runs alone, and the same command goes on. What it finds, after each thing that is
+//! written:
+//!
+//! | written | so far OLM has | the next run |
+//! | --- | --- | --- |
+//! | a CatalogSource without an address | nothing, or nothing else | takes it, whatever the bundle is |
+//! | ConfigMaps, then the pod | the catalog of before | takes those of the same name, which tells what is in them; removes others |
+//! | address and history of the CatalogSource, in one patch | the new catalog | knows the last of the history, and makes the same again |
+//! | removal of what served before | the new catalog | removes what is left of it, by its label |
+//! | OperatorGroup, Subscription | what is missing of them | takes them |
+//! | approval of an InstallPlan | one version more | waits, and approves the next one |
+//!
+//! What OLM gives up for good ends the command, and what gets it past that is told. `cleanup` removes what tells of the others last,
+//! so that it can be run again.
+
+mod api;
+mod approving;
+mod cleaning;
+mod group;
+mod installing;
+mod making;
+mod objects;
+mod parts;
+mod past;
+mod pod;
+mod progress;
+mod serving;
+mod unpacking;
+mod upgrading;
+
+use anyhow::{Context, bail};
+use catalog::inject::Composed;
+use convert::facts::Facts;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use manifests::{image::Reference, object::text};
+use serde_json::Value;
+
+pub(super) use self::{cleaning::cleanup, making::bundle, upgrading::upgrade};
+use self::{parts::Parts, pod::Wanted};
+use super::{native::unmet, pulling::Pulled};
+use crate::{
+    args::{RegistryArgs, SecurityContext},
+    cluster::Cluster,
+    message,
+    upgrade::read::releases_seen,
+};
+
+/// What serves catalogs: the image of the provisioner of this release.
+const SERVER: &str = concat!("quay.io/rukpak/provisioner:v", env!("CARGO_PKG_VERSION"));
+/// What unpacks catalogs for other servers: operator-sdk's choice.
+const DECOMPRESSION: &str = "registry.access.redhat.com/ubi9/ubi:9.8";
+/// Who unpacks and serves where nobody may be root, and the cluster does not choose: that of opm's image. The image that unpacks
+/// has root, as a rule.
+const USER: i64 = 1001;
+
+/// Where operators go: as asked for, else where the kubeconfig's context is.
+pub(super) fn namespace<'a>(cluster: &'a Cluster, asked: Option<&'a str>) -> &'a str {
+    asked.unwrap_or(&cluster.config.default_namespace)
+}
+
+/// Says which flags mean nothing here.
+fn tell_meaningless(args: &RegistryArgs) {
+    if args.ca_secret_name.is_some() {
+        message::warning(
+            "--ca-secret-name means nothing, as this machine reads the index, and not a pod of the cluster",
+        );
+    }
+}
+
+/// Refuses what this cluster cannot run; whether it is an OpenShift. Which one counts only for bundles that say something of it:
+/// tenants may not see it, as a rule.
+async fn check(cluster: &Cluster, pulled: &Pulled) -> anyhow::Result<bool> {
+    let (here, hidden) = releases_seen(cluster).await?;
+    if let Some(text) = unreadable(&pulled.bundle.name, &pulled.facts) {
+        message::warning(&text);
+    }
+    let claim = pulled.facts.max_open_shift_version.as_ref();
+    let (is_hidden, claim) = (hidden.is_some(), claim.and_then(|it| it.version));
+    if let (Some(why), Some(_)) = (hidden, claim) {
+        let name = &pulled.bundle.name;
+        return Err(why.context(format!(
+            "bundle {name:?} says on which OpenShift it runs at most, and which one this is may not be seen; nothing was changed"
+        )));
+    }
+    let unmet = unmet(pulled, &here);
+    if !unmet.is_empty() {
+        let name = &pulled.bundle.name;
+        bail!(
+            "bundle {name:?} {}; nothing was changed",
+            unmet.join(", and ")
+        );
+    }
+    Ok(is_hidden || here.releases.openshift.is_some())
+}
+
+/// What is to be said of a bundle whose newest OpenShift cannot be read: nobody can check it.
+fn unreadable(name: &str, facts: &Facts) -> Option<String> {
+    let claim = facts.max_open_shift_version.as_ref();
+    let claim = claim.filter(|it| it.version.is_none())?;
+    let why = claim.problem.as_deref().unwrap_or("it is no release");
+    Some(format!(
+        "bundle {name:?} says that it runs on OpenShift up to {:?} ({}), which cannot be read, and does not keep it from being \
+         installed: {why}; on an OpenShift OLM lets the cluster be upgraded to no other minor release as long as the operator is \
+         there",
+        claim.raw, claim.source
+    ))
+}
+
+/// Cuts a catalog into ConfigMaps, and tells what is wrong with other packages in it.
+fn cut(composed: &Composed) -> anyhow::Result<Parts> {
+    composed.warnings.iter().for_each(|it| message::warning(it));
+    message::note("Generated a valid File-Based Catalog");
+    Parts::of(composed.documents()).context("nothing was changed")
+}
+
+fn owner(source: &Value) -> anyhow::Result<OwnerReference> {
+    let field = |path: &[&str]| {
+        let found = text(source, path).map(str::to_owned);
+        found.with_context(|| format!("the CatalogSource has no {}", path.join(".")))
+    };
+    Ok(OwnerReference {
+        api_version: field(&["apiVersion"])?,
+        kind: field(&["kind"])?,
+        name: field(&["metadata", "name"])?,
+        uid: field(&["metadata", "uid"])?,
+        ..OwnerReference::default()
+    })
+}
+
+/// The pod that is to serve, as flags ask for it. OpenShift gives every namespace a user of its own, and refuses others.
+fn wanted<'a>(
+    args: &'a RegistryArgs,
+    is_openshift: bool,
+    namespace: &'a str,
+    owner: &'a OwnerReference,
+    bundle: &'a str,
+) -> Wanted<'a> {
+    let image = args.registry_image.as_deref().unwrap_or(SERVER);
+    let unpacks = (!reads_parts(image)).then(|| {
+        let chosen = args.decompression_image.as_deref();
+        chosen.unwrap_or(DECOMPRESSION)
+    });
+    let security = args
+        .security_context_config
+        .unwrap_or(SecurityContext::Legacy);
+    let is_free = security == SecurityContext::Restricted && !is_openshift;
+    Wanted {
+        namespace,
+        source: &owner.name,
+        owner,
+        bundle,
+        image,
+        unpacks,
+        user: unpacks.filter(|_| is_free).map(|_| USER),
+        pull_policy: args.image_pull_policy.as_deref().unwrap_or("Always"),
+        pull_secret: args.pull_secret_name.as_deref(),
+        service_account: args.service_account.as_deref(),
+        security,
+    }
+}
+
+/// Whether an image is our server's, which reads compressed parts itself: mirrors keep its name.
+fn reads_parts(image: &str) -> bool {
+    let read: Result<Reference, _> = image.parse();
+    read.is_ok_and(|it| it.path().rsplit('/').next() == Some("provisioner"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use convert::maxocp::{self, MaxOpenShiftVersion};
+
+    use super::*;
+    use crate::args::RunBundleArgs;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: RunBundleArgs,
+    }
+
+    #[test]
+    fn mirrors_of_our_server_need_no_other_image() {
+        for (image, expected) in [
+            (SERVER, true),
+            ("registry.example.com:5000/mirror/rukpak/provisioner", true),
+            (
+                "localhost:5000/provisioner:v1@sha256:0000000000000000000000000000000000000000000000000000000000000000",
+                true,
+            ),
+            ("quay.io/operator-framework/opm:latest", false),
+            ("quay.io/example/provisioner/opm", false),
+            ("quay.io/example/our-provisioner", false),
+            ("no image", false),
+        ] {
+            assert_eq!(reads_parts(image), expected, "{image}");
+        }
+    }
+
+    #[test]
+    fn a_maximum_that_nobody_can_read_is_told() {
+        for (json, expected) in [
+            (None, None),
+            (Some("\"4.20\""), None),
+            (
+                Some("\"4.x\""),
+                Some("up to \"4.x\" (bundle properties), which cannot be read"),
+            ),
+            (
+                Some("\"4.20.1\""),
+                Some("must specify only <major>.<minor> version"),
+            ),
+            (Some("\"\""), Some("value cannot be \"\"")),
+        ] {
+            let facts = Facts {
+                max_open_shift_version: json.map(|json| {
+                    let read = maxocp::parse(json);
+                    MaxOpenShiftVersion {
+                        raw: json.trim_matches('"').to_owned(),
+                        source: "bundle properties".to_owned(),
+                        version: read.as_ref().ok().copied(),
+                        problem: read.err(),
+                    }
+                }),
+                ..Facts::default()
+            };
+            let told = unreadable("tide.v1", &facts);
+            assert_eq!(told.is_some(), expected.is_some(), "{json:?}");
+            if let (Some(told), Some(part)) = (told, expected) {
+                assert!(
+                    told.starts_with("bundle \"tide.v1\" says ") && told.contains(part),
+                    "{told}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn who_unpacks_and_as_whom_is_as_flags_and_cluster_say() {
+        let opm = "--registry-image=quay.io/operator-framework/opm";
+        let ours = "--registry-image=localhost:5000/provisioner:v1";
+        let other = "--decompression-image=a.io/busybox";
+        let restricted = "--security-context-config=restricted";
+        for (flags, is_openshift, unpacks, user) in [
+            (&[][..], false, None, None),
+            (&[ours, other, restricted], false, None, None),
+            (&[opm], false, Some(DECOMPRESSION), None),
+            (&[opm, other], false, Some("a.io/busybox"), None),
+            (
+                &[opm, other, restricted],
+                false,
+                Some("a.io/busybox"),
+                Some(USER),
+            ),
+            (&[opm, restricted], true, Some(DECOMPRESSION), None),
+        ] {
+            let line = Line::parse_from([&["run", "quay.io/example/tide:v1"], flags].concat());
+            let owner = OwnerReference::default();
+            let wanted = wanted(&line.args.registry, is_openshift, "tides", &owner, "tide");
+            assert_eq!((wanted.unpacks, wanted.user), (unpacks, user), "{flags:?}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+use serde_json::json;
+
+use super::*;
+
+fn subscribed(namespace: &str, package: &str, source: &str, csv: &str) -> Value {
+    json!({
+        "metadata": {"name": format!("{package}-sub"), "namespace": namespace, "uid": format!("{namespace}/{package}")},
+        "spec": {"name": package, "source": source, "sourceNamespace": "tides"},
+        "status": {"installedCSV": csv, "currentCSV": "later"},
+    })
+}
+
+fn source(publisher: &str) -> Value {
+    json!({"metadata": {"name": "tide-catalog"}, "spec": {"publisher": publisher}})
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|it| (*it).to_owned()).collect()
+}
+
+fn csv(name: &str, replaces: &str, is_labelled: bool) -> Value {
+    let mut csv = json!({"metadata": {"name": name, "labels": {}}, "spec": {"replaces": replaces}});
+    if is_labelled {
+        csv["metadata"]["labels"]["operators.coreos.com/tide.tides"] = "".into();
+    }
+    csv
+}
+
+#[test]
+fn what_others_need_stays() {
+    let own = subscribed("tides", "tide", "tide-catalog", "tide.v1");
+    let ours = Plan {
+        subscription: Some("tide-sub".to_owned()),
+        csvs: names(&["tide.v1"]),
+        source: Some(("tide-catalog".to_owned(), "tides".to_owned())),
+        keeps: None,
+    };
+    let keeps = |why: &str| {
+        Some(format!(
+            "catalogsource \"tide-catalog\" in namespace tides stays: {why}"
+        ))
+    };
+    for (subscriptions, source, expected) in [
+        (
+            vec![],
+            None,
+            Plan {
+                csvs: names(&["tide.v1"]),
+                ..Plan::default()
+            },
+        ),
+        // The Subscription was deleted by hand, or never made.
+        (
+            vec![],
+            Some(source("operator-sdk")),
+            Plan {
+                subscription: None,
+                ..ours.clone()
+            },
+        ),
+        (
+            vec![],
+            Some(source("somebody")),
+            Plan {
+                csvs: names(&["tide.v1"]),
+                ..Plan::default()
+            },
+        ),
+        (
+            vec![own.clone()],
+            Some(source("operator-sdk")),
+            ours.clone(),
+        ),
+        (
+            vec![own.clone()],
+            None,
+            Plan {
+                source: None,
+                ..ours.clone()
+            },
+        ),
+        (
+            vec![own.clone()],
+            Some(source("somebody")),
+            Plan {
+                source: None,
+                keeps: keeps("\"run bundle\" has not made it"),
+                ..ours.clone()
+            },
+        ),
+        (
+            vec![own.clone(), subscribed("other", "reef", "tide-catalog", "")],
+            Some(source("operator-sdk")),
+            Plan {
+                source: None,
+                keeps: keeps("other Subscriptions need it"),
+                ..ours.clone()
+            },
+        ),
+    ] {
+        assert_eq!(
+            plan(
+                &subscriptions,
+                &[csv("tide.v1", "", true)],
+                source.as_ref(),
+                "tides",
+                "tide"
+            ),
+            expected
+        );
+    }
+}
+
+#[test]
+fn definitions_stay_that_another_operator_owns() {
+    let owner = |namespace: &str, owned: &str| {
+        Owner::of(&json!({
+            "metadata": {"namespace": namespace, "name": "tide.v1"},
+            "spec": {"customresourcedefinitions": {"owned": [{"name": owned}]}},
+        }))
+    };
+    let own = |it: &Owner| it.namespace == "tides";
+    let told = "customresourcedefinition \"a\" stays, and all of its custom resources: ";
+    let shared = "clusterserviceversion \"tide.v1\" in namespace other owns it as well";
+    let unknown =
+        "whether another operator owns it is not known: no; --delete-crds deletes it nevertheless";
+    let no = "no".to_owned();
+    for (owners, is_asked_for, go, stay) in [
+        (Ok(vec![]), false, &["a", "b"][..], None),
+        (Ok(vec![owner("tides", "a")]), false, &["a", "b"], None),
+        // The same operator, installed twice.
+        (
+            Ok(vec![owner("tides", "a"), owner("other", "a")]),
+            false,
+            &["b"],
+            Some(shared),
+        ),
+        (Ok(vec![owner("other", "a")]), true, &["b"], Some(shared)),
+        (Ok(vec![owner("other", "c")]), false, &["a", "b"], None),
+        (Err(&no), true, &["a", "b"], None),
+    ] {
+        let owners = owners.as_deref().map_err(|it| *it);
+        let found = definitions(names(&["a", "b"]), owners, own, is_asked_for);
+        let stay = stay.map(|why| format!("{told}{why}"));
+        assert_eq!(
+            (found.go, found.stay),
+            (names(go), stay.into_iter().collect())
+        );
+    }
+    let found = definitions(names(&["a"]), Err(&no), own, false);
+    assert_eq!(found.go, names(&[]));
+    assert_eq!(found.stay, [format!("{told}{unknown}")]);
+}
+
+#[test]
+fn all_versions_of_the_package_go_and_no_others() {
+    let subscription = |package: &str, installed: &str, current: &str| {
+        json!({
+            "metadata": {"name": package, "namespace": "tides"}, "spec": {"name": package},
+            "status": {"installedCSV": installed, "currentCSV": current},
+        })
+    };
+    let tide = |installed: &str, current: &str| subscription("tide", installed, current);
+    let mut copy = csv("tide.v1", "", true);
+    copy["metadata"]["labels"]["olm.copiedFrom"] = "other".into();
+    for (subscriptions, all, expected) in [
+        (vec![], vec![csv("reef.v1", "", false)], &[][..]),
+        (
+            vec![tide("tide.v1", "tide.v1")],
+            vec![csv("tide.v1", "", false), csv("reef.v1", "", false)],
+            &["tide.v1"],
+        ),
+        (
+            vec![tide("", "tide.v1")],
+            vec![csv("tide.v1", "", false)],
+            &["tide.v1"],
+        ),
+        // An upgrade has failed, or has not ended.
+        (
+            vec![tide("tide.v1", "tide.v2")],
+            vec![csv("tide.v1", "", false), csv("tide.v2", "tide.v1", false)],
+            &["tide.v1", "tide.v2"],
+        ),
+        (
+            vec![tide("tide.v3", "tide.v3")],
+            vec![
+                csv("tide.v1", "tide.v3", false),
+                csv("tide.v2", "tide.v1", false),
+                csv("tide.v3", "tide.v2", false),
+            ],
+            &["tide.v1", "tide.v2", "tide.v3"],
+        ),
+        // The Subscription is gone already.
+        (
+            vec![],
+            vec![csv("tide.v1", "", false), csv("tide.v2", "tide.v1", true)],
+            &["tide.v1", "tide.v2"],
+        ),
+        (vec![tide("tide.v1", "")], vec![copy], &[]),
+        // Another package has the same label, as it is cut, or is what was replaced.
+        (
+            vec![subscription("reef", "reef.v1", "reef.v1")],
+            vec![csv("tide.v1", "reef.v1", true), csv("reef.v1", "", true)],
+            &["tide.v1"],
+        ),
+    ] {
+        let found = csvs(&subscriptions, &all, "tides", "tide");
+        assert_eq!(found, names(expected), "{subscriptions:?} {all:?}");
+    }
+}
+
+#[test]
+fn labels_are_cut_as_olm_does_it() {
+    let long = "a".repeat(60);
+    for (package, namespace, expected) in [
+        ("tide", "tides", "tide.tides".to_owned()),
+        (&long, "bcde", format!("{long}.bc")),
+        (&long, "b-cd", format!("{long}.b")),
+        (&long[..], "b", format!("{long}.b")),
+    ] {
+        let expected = format!("operators.coreos.com/{expected}");
+        assert_eq!(component(package, namespace), expected);
+    }
+}

@@ -1,0 +1,196 @@
+//! Waiting for OLM: until it talks to a catalog, and until it has installed a version.
+
+use std::time::Duration;
+
+use manifests::object::text;
+use serde_json::Value;
+
+use super::{
+    api::{Kind, Olm, changes, until},
+    approving::{others, refusal},
+    progress::{self, Earlier, Halt, Next, Seen},
+    unpacking::{self, GivenUp},
+};
+use crate::{
+    message, progress as line,
+    run::{Task, diagnosis},
+};
+
+/// How long OLM may take to talk to a catalog before its word is no longer waited for: it tells late.
+const CONNECT: Duration = Duration::from_secs(30);
+
+/// Waits until OLM talks to a catalog at its address, and not too long.
+pub(super) async fn connected(
+    task: &Task<'_>,
+    namespace: &str,
+    name: &str,
+    address: &str,
+) -> anyhow::Result<()> {
+    let olm = Olm(task.cluster);
+    let changes = changes(olm.of(Kind::CatalogSource, namespace), Some(name));
+    let deadline = task.deadline.sooner(CONNECT);
+    let mut last = String::new();
+    let connected = until([changes], deadline, async || {
+        let source = olm
+            .find(Kind::CatalogSource, namespace, name)
+            .await?
+            .unwrap_or_default();
+        let state = |key| text(&source, &["status", "connectionState", key]).unwrap_or_default();
+        state("lastObservedState").clone_into(&mut last);
+        line::show(&format!("CatalogSource {name}: {last}"));
+        Ok((state("address") == address && last == "READY").then_some(()))
+    });
+    if connected.await?.is_none() {
+        message::note(&format!(
+            "OLM does not say yet that it is connected to CatalogSource {name} ({last}); going on"
+        ));
+    }
+    Ok(())
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) subscription: &'a str,
+    /// A ClusterServiceVersion.
+    pub(super) csv: &'a str,
+    /// Its bundle's image, as the catalog has it.
+    pub(super) image: &'a str,
+    /// That of the catalog.
+    pub(super) source_namespace: &'a str,
+    /// What was the matter before anything was changed.
+    pub(super) before: &'a Earlier,
+}
+
+/// Approves what OLM plans until a version is installed, and tells what keeps it; true if it is.
+pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Result<bool> {
+    let olm = Olm(task.cluster);
+    let Wanted {
+        namespace,
+        subscription,
+        csv,
+        before,
+        ..
+    } = wanted;
+    let watched = [
+        changes(olm.of(Kind::Subscription, namespace), Some(subscription)),
+        changes(olm.of(Kind::InstallPlan, namespace), None),
+        changes(olm.of(Kind::ClusterServiceVersion, namespace), Some(csv)),
+    ];
+    message::note(&format!(
+        "Waiting for ClusterServiceVersion {csv:?} to reach 'Succeeded' phase"
+    ));
+    let mut last = "an answer of the server".to_owned();
+    let ended = until(watched, task.deadline, async || {
+        let object = olm
+            .find(Kind::Subscription, namespace, subscription)
+            .await?;
+        let Some(object) = object else {
+            return Ok(Some(Err(format!(
+                "somebody has deleted Subscription {subscription} in the meantime"
+            ))));
+        };
+        let named = progress::plan_of(&object);
+        let plan = match named {
+            Some(plan) => olm.find(Kind::InstallPlan, namespace, plan).await?,
+            None => None,
+        };
+        let found = olm
+            .find(Kind::ClusterServiceVersion, namespace, csv)
+            .await?;
+        if named.is_some()
+            && plan.is_none()
+            && let Some(why) = gone(olm, namespace, csv, &object).await?
+        {
+            return Ok(Some(Err(why)));
+        }
+        let given_up = if progress::has_not_unpacked(&object) {
+            let groups = olm.list(Kind::OperatorGroup, namespace).await;
+            let failed = unpacking::failed(task.cluster, wanted.source_namespace).await?;
+            progress::given_up(&object, &groups.unwrap_or_default(), failed)
+        } else {
+            GivenUp::Nothing
+        };
+        let next = progress::next(Seen {
+            target: csv,
+            subscription: &object,
+            plan: plan.as_ref(),
+            before,
+            image: wanted.image,
+            given_up: &given_up,
+            csv: found.as_ref(),
+        });
+        Ok(match next {
+            Next::Done => Some(Ok(())),
+            Next::Failed(why) => Some(Err(why)),
+            Next::Wait(what) => {
+                line::show(&format!(
+                    "{subscription}: waiting for {}",
+                    what.replace('\n', " ")
+                ));
+                last = what;
+                None
+            }
+            Next::Approve(name) => {
+                let all = olm.list(Kind::Subscription, namespace).await?;
+                let others = plan.as_ref().map(|it| others(it, &all, subscription));
+                if let Some(others) = others.filter(|it| !it.is_empty()) {
+                    return Ok(Some(Err(refusal(&others, &name, namespace))));
+                }
+                let patch = serde_json::json!({"spec": {"approved": true}});
+                olm.change(Kind::InstallPlan, namespace, &name, &patch)
+                    .await?;
+                message::note(&format!(
+                    "Approved InstallPlan {name} for the Subscription: {subscription}"
+                ));
+                None
+            }
+        })
+    });
+    let why = match ended.await? {
+        Some(Ok(())) => return Ok(true),
+        Some(Err(why)) => why,
+        None => format!(
+            "{csv:?} is not installed after {:?}; it waits for {last}",
+            task.deadline.timeout
+        ),
+    };
+    message::error(&format!("error waiting for CSV to install: {why}"));
+    diagnosis::tell_namespace(task.cluster, namespace).await;
+    Ok(false)
+}
+
+/// Why OLM does not go on where nobody finds the plan that a Subscription names.
+async fn gone(
+    olm: Olm<'_>,
+    namespace: &str,
+    csv: &str,
+    subscription: &Value,
+) -> anyhow::Result<Option<String>> {
+    let has_current = has_current(olm, namespace, subscription).await?;
+    let all = olm.list(Kind::Subscription, namespace).await?;
+    let halt = Halt {
+        target: csv,
+        subscription,
+        plan: None,
+        has_current,
+        all: &all,
+        groups: &[],
+    };
+    Ok(halt.stuck())
+}
+
+/// Whether the version is there that OLM is at, or on its way to.
+pub(super) async fn has_current(
+    olm: Olm<'_>,
+    namespace: &str,
+    subscription: &Value,
+) -> anyhow::Result<bool> {
+    let current = text(subscription, &["status", "currentCSV"]).filter(|it| !it.is_empty());
+    let Some(current) = current else {
+        return Ok(false);
+    };
+    let found = olm.find(Kind::ClusterServiceVersion, namespace, current);
+    Ok(found.await?.is_some())
+}

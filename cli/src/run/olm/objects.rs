@@ -1,0 +1,408 @@
+//! The objects of OLM that the commands write and read, with operator-sdk's names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use catalog::inject::history::{INDEX_IMAGE, INJECTED_BUNDLES, REGISTRY_POD};
+use manifests::{
+    api::labels,
+    object::{at, text},
+    template,
+};
+use serde_json::{Value, json};
+
+use super::group::{self, Group};
+use crate::args::SecurityContext;
+
+/// Who publishes the catalogs that `run bundle` makes.
+const PUBLISHER: &str = "operator-sdk";
+
+/// The CatalogSource of a package.
+pub(super) fn source_name(package: &str) -> String {
+    format!("{package}-catalog")
+}
+
+/// The Subscription to a version.
+pub(super) fn subscription_name(csv: &str) -> String {
+    let letters = csv.chars().map(|letter| {
+        let letter = letter.to_ascii_lowercase();
+        if letter.is_ascii_alphanumeric() {
+            letter
+        } else {
+            '-'
+        }
+    });
+    format!("{}-sub", letters.collect::<String>().trim_matches('-'))
+}
+
+/// A CatalogSource that has no address yet.
+pub(super) fn source(
+    namespace: &str,
+    package: &str,
+    secret: Option<&str>,
+    security: SecurityContext,
+) -> Value {
+    let security = match security {
+        SecurityContext::Legacy => "legacy",
+        SecurityContext::Restricted => "restricted",
+    };
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": source_name(package), "namespace": namespace},
+        "spec": {
+            "sourceType": "grpc", "displayName": package, "publisher": PUBLISHER,
+            "secrets": secret.into_iter().collect::<Vec<_>>(),
+            "grpcPodConfig": {"securityContextConfig": security},
+        },
+    })
+}
+
+/// The annotations by which somebody would write an image into a CatalogSource again, of those that it has.
+pub(super) fn templates(source: &Value) -> impl Iterator<Item = &'static str> {
+    let all = [labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION];
+    all.into_iter()
+        .filter(|key| at(source, &["metadata", "annotations", key]).is_some())
+}
+
+/// What a CatalogSource is changed to when another pod serves it: a merge patch that only fits it as it was read.
+pub(super) fn pointed(
+    source: &Value,
+    address: &str,
+    pod: &str,
+    annotations: &BTreeMap<String, String>,
+    secret: Option<&str>,
+) -> Value {
+    let mut annotations: BTreeMap<&str, Option<&str>> = annotations
+        .iter()
+        .map(|(key, value)| (key.as_str(), Some(value.as_str())))
+        .collect();
+    annotations.insert(REGISTRY_POD, Some(pod));
+    annotations.extend(templates(source).map(|key| (key, None)));
+    let known = at(source, &["spec", "secrets"]).and_then(Value::as_array);
+    let mut secrets: Vec<&str> = known
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    secrets.retain(|it| !it.is_empty());
+    secrets.extend(secret.filter(|it| !known.into_iter().flatten().any(|known| known == it)));
+    json!({
+        "metadata": {
+            "uid": at(source, &["metadata", "uid"]), "resourceVersion": at(source, &["metadata", "resourceVersion"]),
+            "annotations": annotations,
+        },
+        // Both are about an image, and would stand there as if they counted.
+        "spec": {
+            "sourceType": "grpc", "address": address, "image": null, "updateStrategy": null, "grpcPodConfig": null,
+            "secrets": secrets,
+        },
+    })
+}
+
+/// What others have to know when a catalog that somebody else has made is served by a pod from now on: it follows its image no
+/// more. `all` are the Subscriptions that one may see.
+pub(super) fn frozen(
+    source: &Value,
+    namespace: &str,
+    subscription: &Value,
+    all: &[Value],
+) -> Option<String> {
+    let image = text(source, &["spec", "image"]).filter(|it| !it.is_empty())?;
+    let name = text(source, &["metadata", "name"]).unwrap_or_default();
+    let place = text(source, &["metadata", "namespace"]).unwrap_or(namespace);
+    let key = |it: &Value| {
+        let field = |key| text(it, &["metadata", key]).unwrap_or_default().to_owned();
+        (field("namespace"), field("name"))
+    };
+    let own = key(subscription);
+    let is_other = |it: &&Value| {
+        text(it, &["spec", "source"]) == Some(name)
+            && text(it, &["spec", "sourceNamespace"]) == Some(place)
+            && key(it) != own
+    };
+    let others: Vec<String> = all
+        .iter()
+        .filter(is_other)
+        .map(|it| {
+            let (namespace, name) = key(it);
+            format!("{namespace}/{name}")
+        })
+        .collect();
+    let mut whom = Vec::new();
+    if place != namespace {
+        whom.push("it may be everybody's, for it is in another namespace".to_owned());
+    }
+    if let Some((first, more)) = others.split_first() {
+        let more = if more.is_empty() {
+            String::new()
+        } else {
+            format!(" and {} more", more.len())
+        };
+        whom.push(format!("Subscription {first}{more} takes from it, too"));
+    }
+    if whom.is_empty() {
+        return None;
+    }
+    let strategy = at(source, &["spec", "updateStrategy"]);
+    let strategy = strategy
+        .filter(|it| !it.is_null())
+        .map_or("", |_| ", and its updateStrategy is removed");
+    Some(format!(
+        "CatalogSource {name} in namespace {place} has what {image} has now, with this bundle, and follows the image no more\
+         {strategy}: {}; a CatalogSource of one's own for this Subscription leaves the others alone",
+        whom.join(", and ")
+    ))
+}
+
+/// An OperatorGroup; all namespaces if there are no targets.
+pub(super) fn operator_group(namespace: &str, targets: &BTreeSet<String>) -> Value {
+    let mut spec = json!({});
+    if !targets.is_empty() {
+        spec = json!({"targetNamespaces": targets});
+    }
+    json!({
+        "apiVersion": "operators.coreos.com/v1", "kind": "OperatorGroup",
+        "metadata": {"name": group::NAME, "namespace": namespace}, "spec": spec,
+    })
+}
+
+/// A Subscription that waits for every step to be approved.
+pub(super) fn subscription(namespace: &str, package: &str, channel: &str, csv: &str) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+        "metadata": {"name": subscription_name(csv), "namespace": namespace},
+        "spec": {
+            "name": package, "channel": channel, "startingCSV": csv, "installPlanApproval": "Manual",
+            "source": source_name(package), "sourceNamespace": namespace,
+        },
+    })
+}
+
+/// What an OperatorGroup says.
+pub(super) fn group(object: &Value) -> Group {
+    let spec = |key| at(object, &["spec", key]);
+    let targets = spec("targetNamespaces")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let selector = spec("selector").and_then(Value::as_object);
+    Group {
+        name: text(object, &["metadata", "name"])
+            .unwrap_or_default()
+            .to_owned(),
+        targets: targets
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+        is_selecting: selector.is_some_and(|it| !it.is_empty()),
+    }
+}
+
+/// The annotations of an object.
+pub(super) fn annotations(object: &Value) -> BTreeMap<String, String> {
+    let all = at(object, &["metadata", "annotations"]).and_then(Value::as_object);
+    let texts = all.into_iter().flatten();
+    texts
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+/// Whether a CatalogSource has another history than when it was read, or is another one.
+pub(super) fn has_moved(read: &Value, now: &Value) -> bool {
+    let told = |source| {
+        let mut all = annotations(source);
+        [INDEX_IMAGE, INJECTED_BUNDLES].map(|key| all.remove(key))
+    };
+    text(read, &["metadata", "uid"]) != text(now, &["metadata", "uid"]) || told(read) != told(now)
+}
+
+/// Whether a CatalogSource was made by `run bundle` for a package, ours or operator-sdk's.
+pub(super) fn is_made_for(source: &Value, package: &str) -> bool {
+    text(source, &["metadata", "name"]) == Some(source_name(package).as_str())
+        && text(source, &["spec", "publisher"]) == Some(PUBLISHER)
+}
+
+/// The definitions that a ClusterServiceVersion owns, and not those that it merely needs.
+pub(super) fn owned_definitions(csv: &Value) -> BTreeSet<String> {
+    let owned = at(csv, &["spec", "customresourcedefinitions", "owned"]).and_then(Value::as_array);
+    let names = owned
+        .into_iter()
+        .flatten()
+        .filter_map(|it| text(it, &["name"]));
+    names.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_operator_sdk() {
+        for (csv, expected) in [
+            ("tide.v1.0.0", "tide-v1-0-0-sub"),
+            ("Tide_operator.v1.0.0-rc.1", "tide-operator-v1-0-0-rc-1-sub"),
+            ("tide.", "tide-sub"),
+        ] {
+            assert_eq!(subscription_name(csv), expected);
+        }
+        let source = source("tides", "tide", None, SecurityContext::Legacy);
+        assert_eq!(source["metadata"]["name"], "tide-catalog");
+        assert_eq!(source["spec"]["secrets"], json!([]));
+        assert!(is_made_for(&source, "tide") && !is_made_for(&source, "other"));
+    }
+
+    #[test]
+    fn a_catalog_keeps_its_secrets_and_loses_its_image() {
+        for (secrets, added, expected) in [
+            (json!(null), None, json!([])),
+            (json!([""]), Some("pull"), json!(["pull"])),
+            (json!(["a"]), Some("pull"), json!(["a", "pull"])),
+            (json!(["pull", "a"]), Some("pull"), json!(["pull", "a"])),
+        ] {
+            let source = json!({
+                "metadata": {"uid": "1", "resourceVersion": "7"}, "spec": {"image": "x", "secrets": secrets},
+            });
+            let annotations = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
+            let patch = pointed(&source, "10.0.0.1:50051", "pod", &annotations, added);
+            assert_eq!(
+                patch["spec"],
+                json!({
+                    "sourceType": "grpc", "address": "10.0.0.1:50051", "image": null, "updateStrategy": null,
+                    "grpcPodConfig": null, "secrets": expected,
+                })
+            );
+            let expected =
+                json!({"k": "v", "operators.operatorframework.io/registry-pod-name": "pod"});
+            let read = json!({"uid": "1", "resourceVersion": "7", "annotations": expected});
+            assert_eq!(patch["metadata"], read);
+        }
+    }
+
+    #[test]
+    fn others_are_told_when_their_catalog_stays_as_it_is() {
+        let source = |namespace: &str, spec: Value| json!({"metadata": {"name": "index", "namespace": namespace}, "spec": spec});
+        let subscription = |namespace: &str, name: &str, source: &str| {
+            json!({
+                "metadata": {"namespace": namespace, "name": name}, "spec": {"source": source, "sourceNamespace": "tides"},
+            })
+        };
+        let own = subscription("tides", "tide", "index");
+        let image = json!({"image": "a.io/index:1"});
+        let mut polled = image.clone();
+        polled["updateStrategy"] = json!({"registryPoll": {"interval": "10m"}});
+        let shared = [
+            own.clone(),
+            subscription("tides", "reef", "index"),
+            subscription("other", "tide", "index"),
+        ];
+        let others = "Subscription tides/reef and 1 more takes from it, too";
+        for (source, all, expected) in [
+            (source("tides", image.clone()), vec![own.clone()], &[][..]),
+            (
+                source("tides", image.clone()),
+                vec![own.clone(), subscription("tides", "reef", "else")],
+                &[],
+            ),
+            // It has a pod already.
+            (source("olm", json!({"address": "x"})), shared.to_vec(), &[]),
+            (
+                source("tides", polled),
+                shared.to_vec(),
+                &[
+                    "what a.io/index:1 has now, with this bundle, and follows the image no more, and its updateStrategy is removed: ",
+                    others,
+                ],
+            ),
+            (
+                source("olm", image.clone()),
+                vec![],
+                &["no more: it may be everybody's, for it is in another namespace; "],
+            ),
+            (
+                source("tides", image),
+                shared[..2].to_vec(),
+                &["no more: Subscription tides/reef takes from it, too; "],
+            ),
+        ] {
+            let told = frozen(&source, "tides", &own, &all);
+            assert_eq!(told.is_some(), !expected.is_empty(), "{source}");
+            let told = told.unwrap_or_default();
+            assert!(expected.iter().all(|it| told.contains(it)), "{told}");
+        }
+    }
+
+    #[test]
+    fn nobody_writes_the_image_again() {
+        let image = "a.io/index:{kube_minor_version}";
+        for (given, expected) in [
+            (json!({}), json!({})),
+            (json!({"other": "x"}), json!({})),
+            (
+                json!({"core.rukpak.io/catalog-image-template": image, "olm.catalogImageTemplate": image}),
+                json!({"core.rukpak.io/catalog-image-template": null, "olm.catalogImageTemplate": null}),
+            ),
+        ] {
+            let source = json!({"metadata": {"annotations": given}});
+            let patch = pointed(&source, "10.0.0.1:50051", "pod", &BTreeMap::new(), None);
+            let mut expected = expected;
+            expected[REGISTRY_POD] = "pod".into();
+            assert_eq!(patch["metadata"]["annotations"], expected);
+        }
+    }
+
+    #[test]
+    fn a_history_that_somebody_has_written_meanwhile_is_seen() {
+        let source = |uid: &str, version: &str, annotations: Value| json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": annotations}});
+        let one = json!({INDEX_IMAGE: "a", INJECTED_BUNDLES: "[1]"});
+        let read = source("1", "7", one.clone());
+        let mut more = one.clone();
+        more["other"] = "x".into();
+        for (now, expected) in [
+            (read.clone(), false),
+            // OLM writes the status all the time.
+            (source("1", "8", one.clone()), false),
+            (source("1", "8", more), false),
+            (source("2", "8", one), true),
+            (source("1", "8", json!({})), true),
+            (
+                source(
+                    "1",
+                    "8",
+                    json!({INDEX_IMAGE: "a", INJECTED_BUNDLES: "[1,2]"}),
+                ),
+                true,
+            ),
+            (
+                source("1", "8", json!({INDEX_IMAGE: "b", INJECTED_BUNDLES: "[1]"})),
+                true,
+            ),
+        ] {
+            assert_eq!(has_moved(&read, &now), expected, "{now}");
+        }
+    }
+
+    #[test]
+    fn only_definitions_that_are_owned_are_found() {
+        let csv = json!({"spec": {"customresourcedefinitions": {
+            "owned": [{"name": "b"}, {"name": "a"}, {}], "required": [{"name": "c"}],
+        }}});
+        assert_eq!(
+            owned_definitions(&csv),
+            BTreeSet::from(["a".to_owned(), "b".to_owned()])
+        );
+        assert_eq!(owned_definitions(&json!({})), BTreeSet::new());
+    }
+
+    #[test]
+    fn operator_groups_are_read_as_they_are_written() {
+        let targets = BTreeSet::from(["a".to_owned()]);
+        let read = group(&operator_group("tides", &targets));
+        let expected = Group {
+            name: group::NAME.to_owned(),
+            targets,
+            is_selecting: false,
+        };
+        assert_eq!(read, expected);
+        assert_eq!(operator_group("tides", &BTreeSet::new())["spec"], json!({}));
+        assert!(group(&json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}})).is_selecting);
+    }
+}

@@ -1,0 +1,342 @@
+use catalog::inject::history::Mode;
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn a_catalog_that_others_have_made_is_known_by_its_image() {
+    const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
+    const INDEX: &str = "operators.operatorframework.io/index-image";
+    let list = r#"[{"imageTag":"quay.io/example/tide:v1","mode":"semver"}]"#;
+    let no_image =
+        "cannot upgrade: no catalog image reference exists in catalog source spec or annotations";
+    for (annotations, image, expected) in [
+        (
+            json!({}),
+            json!("quay.io/example/index"),
+            Ok((Some("quay.io/example/index"), 0)),
+        ),
+        (
+            json!(null),
+            json!("quay.io/example/index"),
+            Ok((Some("quay.io/example/index"), 0)),
+        ),
+        (json!({INJECTED: list}), json!(null), Ok((None, 1))),
+        (
+            json!({INJECTED: list, INDEX: "quay.io/example/other"}),
+            json!("quay.io/example/index"),
+            Ok((Some("quay.io/example/other"), 1)),
+        ),
+        (json!({}), json!(""), Err(no_image)),
+        (json!({}), json!(null), Err(no_image)),
+        (json!({INJECTED: "[]"}), json!(null), Err(no_image)),
+        // What runs now counts, as long as it can be read.
+        (
+            json!({INJECTED: "[]", INDEX: "quay.io/example/other"}),
+            json!("quay.io/example/index"),
+            Ok((Some("quay.io/example/index"), 0)),
+        ),
+        (
+            json!({INJECTED: "null", INDEX: "quay.io/example/other"}),
+            json!("quay.io/example/index:v{kube_major_version}"),
+            Ok((Some("quay.io/example/other"), 0)),
+        ),
+        (
+            json!({INDEX: "quay.io/example/other"}),
+            json!(null),
+            Ok((Some("quay.io/example/other"), 0)),
+        ),
+        (
+            json!({INDEX: "no image"}),
+            json!(null),
+            Err("annotation operators.operatorframework.io/index-image is damaged: "),
+        ),
+        (
+            json!({INJECTED: r#"[{"imageTag":"quay.io/example/tide:v1","mode":"newest"}]"#}),
+            json!(null),
+            Err("annotation operators.operatorframework.io/injected-bundles is damaged: "),
+        ),
+        (
+            json!({INJECTED: "[{"}),
+            json!("quay.io/example/index"),
+            Err("annotation operators.operatorframework.io/injected-bundles is damaged: "),
+        ),
+    ] {
+        let source = json!({"metadata": {"annotations": annotations}, "spec": {"image": image}});
+        match (history(&source), expected) {
+            (Ok(found), Ok((index, count))) => {
+                assert_eq!(
+                    (found.index.as_deref(), found.injected.len()),
+                    (index, count)
+                );
+            }
+            (Err(error), Err(start)) => {
+                assert!(error.to_string().starts_with(start), "{error}");
+            }
+            (found, expected) => panic!("{found:?}, not {expected:?}"),
+        }
+    }
+}
+
+fn member(csv: &str, image: &str, digest: &str) -> Member<()> {
+    Member {
+        csv: csv.to_owned(),
+        package: "tide".to_owned(),
+        pinned: format!("a.io/tide@sha256:{digest}"),
+        injected: Injected {
+            image_tag: image.to_owned(),
+            mode: Mode::Semver,
+        },
+        bundle: (),
+    }
+}
+
+#[test]
+fn an_interrupted_upgrade_is_known_by_name_and_digest() {
+    let first = member("tide.v1", "a.io/tide@sha256:1", "1");
+    let second = member("tide.v2", "a.io/tide@sha256:2", "2");
+    let tagged = member("tide.v2", "a.io/tide:latest", "2");
+    let moved =
+        "a.io/tide:latest of the history is \"tide.v2\" by now, and OLM has installed \"tide.v1\"";
+    for (history, has_index, installed, new, expected) in [
+        (vec![], true, "tide.v0", ("tide.v1", "1"), Ok(0)),
+        (vec![&first], false, "tide.v1", ("tide.v2", "2"), Ok(1)),
+        (
+            vec![&first, &second],
+            false,
+            "tide.v1",
+            ("tide.v2", "2"),
+            Ok(1),
+        ),
+        (
+            vec![&first, &second],
+            false,
+            "tide.v2",
+            ("tide.v2", "2"),
+            Ok(1),
+        ),
+        (
+            vec![&first, &tagged],
+            false,
+            "tide.v1",
+            ("tide.v2", "2"),
+            Ok(1),
+        ),
+        // Pushed again: whoever composes says that there are two of that name.
+        (
+            vec![&first, &second],
+            false,
+            "tide.v1",
+            ("tide.v2", "3"),
+            Ok(2),
+        ),
+        // Again what runs.
+        (vec![&first], false, "tide.v1", ("tide.v1", "1"), Ok(0)),
+        (vec![&first], false, "", ("tide.v1", "1"), Ok(0)),
+        (vec![&second], true, "tide.v1", ("tide.v2", "2"), Ok(0)),
+        // It was the tag of another version once.
+        (
+            vec![&tagged],
+            false,
+            "tide.v1",
+            ("tide.v2", "2"),
+            Err(moved),
+        ),
+    ] {
+        let history: Vec<Member<()>> = history.into_iter().cloned().collect();
+        let pinned = format!("other.io/tide@sha256:{}", new.1);
+        let standing = Standing {
+            installed: installed.to_owned(),
+            current: installed.to_owned(),
+            ..Standing::default()
+        };
+        let found = before(history.clone(), has_index, &standing, (new.0, &pinned));
+        match (found, expected) {
+            (Ok(found), Ok(count)) => assert_eq!(found, history[..count]),
+            (Err(error), Err(start)) => {
+                assert!(error.to_string().starts_with(start), "{error}");
+            }
+            (found, expected) => panic!("{found:?}, not {expected:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_olm_has_given_up_is_not_gone_through_again() {
+    let line =
+        ["1", "2", "3"].map(|it| member(&format!("tide.v{it}"), &format!("a.io/tide:{it}"), it));
+    let failed = |names: &[&str]| {
+        names
+            .iter()
+            .map(|it| (*it).to_owned())
+            .collect::<BTreeSet<_>>()
+    };
+    let images = |image: &str| GivenUp::Images(BTreeSet::from([image.to_owned()]));
+    for (installed, current, not_unpacked, failed, expected) in [
+        ("tide.v1", "tide.v1", GivenUp::Something, failed(&[]), 1),
+        ("tide.v2", "tide.v2", GivenUp::Something, failed(&[]), 2),
+        ("tide.v3", "tide.v3", GivenUp::Something, failed(&[]), 3),
+        (
+            "tide.v1",
+            "tide.v1",
+            GivenUp::Nothing,
+            failed(&["tide.v2"]),
+            1,
+        ),
+        // From an index.
+        ("tide.v0", "tide.v0", GivenUp::Something, failed(&[]), 0),
+        // By its Job, named as the history has it, or by its digest; another package's Job says nothing.
+        ("tide.v1", "tide.v1", images("a.io/tide:3"), failed(&[]), 1),
+        (
+            "tide.v1",
+            "tide.v1",
+            images(&line[2].pinned),
+            failed(&[]),
+            1,
+        ),
+        ("tide.v1", "tide.v1", images("a.io/coral:1"), failed(&[]), 3),
+        ("tide.v2", "tide.v2", images("a.io/tide:2"), failed(&[]), 3),
+        // What was not given up is to be gone through.
+        ("tide.v1", "tide.v1", GivenUp::Nothing, failed(&[]), 3),
+        (
+            "tide.v2",
+            "tide.v2",
+            GivenUp::Nothing,
+            failed(&["tide.v2", "coral.v1"]),
+            3,
+        ),
+        // OLM is on its way.
+        (
+            "tide.v1",
+            "tide.v2",
+            GivenUp::Something,
+            failed(&["tide.v2"]),
+            3,
+        ),
+        ("", "", GivenUp::Something, failed(&["tide.v1"]), 3),
+    ] {
+        let standing = Standing {
+            installed: installed.to_owned(),
+            current: current.to_owned(),
+            has_given_up: false,
+            not_unpacked,
+            failed,
+        };
+        let new = ("tide.v4", "a.io/tide@sha256:4");
+        let found = before(line.to_vec(), true, &standing, new).unwrap();
+        assert_eq!(found, line[..expected], "{standing:?}");
+    }
+    // It was on its way, and the plan has failed or is gone.
+    for (installed, current, failed, expected) in [
+        ("tide.v1", "tide.v2", failed(&["tide.v2"]), 1),
+        ("tide.v1", "tide.v2", failed(&[]), 1),
+        ("tide.v1", "coral.v2", failed(&[]), 3),
+        ("", "tide.v1", failed(&["tide.v1"]), 3),
+    ] {
+        let standing = Standing {
+            installed: installed.to_owned(),
+            current: current.to_owned(),
+            has_given_up: true,
+            not_unpacked: GivenUp::Nothing,
+            failed,
+        };
+        let new = ("tide.v4", "a.io/tide@sha256:4");
+        let found = before(line.to_vec(), true, &standing, new).unwrap();
+        assert_eq!(found, line[..expected], "{standing:?}");
+    }
+}
+
+#[test]
+fn a_history_that_lies_is_told_with_what_to_do() {
+    let good = member("tide.v1", "a.io/tide:1", "1");
+    let other = Member {
+        package: "coral".to_owned(),
+        ..member("coral.v1", "a.io/coral:1", "2")
+    };
+    let again = member("tide.v1", "a.io/tide:2", "3");
+    for (history, expected) in [
+        (vec![], None),
+        (vec![good.clone()], None),
+        (
+            vec![good.clone(), other],
+            Some(
+                "a.io/coral:1 of the history of CatalogSource tides is of package \"coral\" and not of \"tide\"; correct the annotation ",
+            ),
+        ),
+        (
+            vec![good, again],
+            Some(
+                "a.io/tide:1 and a.io/tide:2 of the history of CatalogSource tides are both \"tide.v1\"; correct the annotation ",
+            ),
+        ),
+    ] {
+        let found = check(&history, "tide", "tides").map_err(|it| it.to_string());
+        match (found, expected) {
+            (Ok(()), None) => {}
+            (Err(told), Some(start)) => {
+                assert!(
+                    told.starts_with(start) && told.contains(INJECTED_BUNDLES),
+                    "{told}"
+                );
+            }
+            (found, expected) => panic!("{found:?}, not {expected:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_catalog_has_to_lead_on_from_what_is_installed() {
+    let entry = |name: &str, replaces: &str, skips: &[&str], range: Option<&str>| Entry {
+        name: name.to_owned(),
+        replaces: Some(replaces.to_owned()).filter(|it| !it.is_empty()),
+        skips: skips.iter().map(|it| (*it).to_owned()).collect(),
+        skip_range: range.map(str::to_owned),
+    };
+    let line = [
+        entry("a", "", &[], None),
+        entry("b", "a", &[], None),
+        entry("c", "b", &["x"], None),
+    ];
+    let ranged = [
+        entry("a", "", &[], None),
+        entry("b", "a", &[], Some("<1.0.0")),
+    ];
+    let circle = [entry("a", "b", &[], None), entry("b", "a", &[], None)];
+    for (entries, installed, target, expected) in [
+        (&line[..], "a", "c", true),
+        (&line, "b", "c", true),
+        (&line, "c", "c", true),
+        (&line, "x", "c", true),
+        (&line, "lost", "c", false),
+        (&line, "c", "b", false),
+        // The installed version need not be in the channel.
+        (&line[1..], "a", "c", true),
+        (&ranged, "lost", "b", true),
+        (&circle, "a", "c", false),
+        (&[], "a", "a", true),
+    ] {
+        assert_eq!(
+            leads(entries.iter(), installed, target),
+            expected,
+            "{installed} {target}"
+        );
+    }
+}
+
+/// By pairs these would be four hundred million.
+#[test]
+fn a_catalog_of_very_many_ranges_is_looked_at_once() {
+    let entries: Vec<Entry> = (0..20_000)
+        .map(|at| Entry {
+            name: format!("v{at}"),
+            replaces: Some(format!("v{}", at + 1)),
+            skips: vec!["x".to_owned()],
+            skip_range: Some("<1.0.0".to_owned()),
+        })
+        .collect();
+    let mut asked = 0;
+    let counted = entries.iter().inspect(|_| asked += 1);
+    assert!(!leads(counted, "x", "lost"));
+    assert_eq!(asked, entries.len());
+    assert!(leads(entries.iter(), "x", "v19999"));
+}

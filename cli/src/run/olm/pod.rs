@@ -1,0 +1,433 @@
+//! The pod that serves a catalog, and the ConfigMaps that it is in.
+//!
+//! Our server reads compressed parts, so that there is no second container. Any other image gets a command line that `opm`
+//! has as well, `serve FOLDER -p 50051`, and its parts from a container that unpacks them. `opm` makes its cache where temporary
+//! files are, which has a volume of its own, and has a probe that answers.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{ConfigMap, Pod},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use manifests::names;
+use serde_json::{Value, json};
+
+use super::parts::Parts;
+use crate::args::SecurityContext;
+
+/// Where catalogs are served.
+pub(super) const PORT: u16 = 50051;
+/// On all that is made for a CatalogSource: its UID.
+pub(super) const OWNER: &str = "core.rukpak.io/catalog-source";
+/// A ConfigMap's only key, as operator-sdk calls it.
+const KEY: &str = "extraFBC";
+/// As much as a pod's name may have when it is to be its host's, too.
+const LONGEST: usize = 63;
+const PARTS: &str = "parts";
+const UNPACKED: &str = "catalog";
+const TMP: &str = "tmp";
+
+/// What the pod is made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) namespace: &'a str,
+    /// The CatalogSource.
+    pub(super) source: &'a str,
+    pub(super) owner: &'a OwnerReference,
+    /// What the pod is called after.
+    pub(super) bundle: &'a str,
+    /// What serves.
+    pub(super) image: &'a str,
+    /// What unpacks the parts; `None` where the server does.
+    pub(super) unpacks: Option<&'a str>,
+    /// As whom all of it runs; `None` leaves that to the images, or to the cluster.
+    pub(super) user: Option<i64>,
+    pub(super) pull_policy: &'a str,
+    pub(super) pull_secret: Option<&'a str>,
+    pub(super) service_account: Option<&'a str>,
+    pub(super) security: SecurityContext,
+}
+
+impl Wanted<'_> {
+    /// The last letters of the bundle's reference, as operator-sdk has them, and a hash of what the pod is, which names the
+    /// parts: a catalog that has changed, or is to be served in another way, is served by another pod, and the same one by
+    /// the pod that is there.
+    fn name(&self, spec: &Value) -> String {
+        let hash = names::hash(&[&spec.to_string()]);
+        let mut name = String::new();
+        for letter in self.bundle.chars() {
+            match letter.to_ascii_lowercase() {
+                letter if letter.is_ascii_alphanumeric() => name.push(letter),
+                _ if name.ends_with('-') => {}
+                _ => name.push('-'),
+            }
+        }
+        let room = LONGEST - hash.len() - 1;
+        let cut = name.len().saturating_sub(room);
+        let name = name.get(cut..).unwrap_or_default().trim_matches('-');
+        format!("{name}-{hash}")
+    }
+
+    fn metadata(&self, name: String) -> ObjectMeta {
+        let labels = BTreeMap::from([(OWNER.to_owned(), self.owner.uid.clone())]);
+        ObjectMeta {
+            name: Some(name),
+            namespace: Some(self.namespace.to_owned()),
+            labels: Some(labels),
+            owner_references: Some(vec![self.owner.clone()]),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// The ConfigMaps.
+    pub(super) fn config_maps(&self, parts: &Parts) -> Vec<ConfigMap> {
+        let names = parts.names(self.source).into_iter();
+        let maps = names.zip(&parts.data).map(|(name, data)| ConfigMap {
+            binary_data: Some(BTreeMap::from([(KEY.to_owned(), ByteString(data.clone()))])),
+            immutable: Some(true),
+            metadata: self.metadata(name),
+            ..ConfigMap::default()
+        });
+        maps.collect()
+    }
+
+    /// The pod.
+    ///
+    /// # Errors
+    /// Never, as long as what stands here is a pod.
+    pub(super) fn pod(&self, parts: &Parts) -> serde_json::Result<Pod> {
+        let folder = format!("/{}-configs", self.source);
+        let parts = parts.names(self.source);
+        let sources: Vec<Value> = parts
+            .iter()
+            .map(|name| {
+                let path = format!("{name}.yaml.gz");
+                json!({"configMap": {"name": name, "items": [{"key": KEY, "path": path}]}})
+            })
+            .collect();
+        let is_hardened = self.security == SecurityContext::Restricted;
+        let container = if is_hardened {
+            json!({
+                "allowPrivilegeEscalation": false, "privileged": false, "readOnlyRootFilesystem": true,
+                "capabilities": {"drop": ["ALL"]},
+            })
+        } else {
+            json!({})
+        };
+        let (served, mut volumes) = if self.unpacks.is_some() {
+            (UNPACKED, vec![json!({"name": UNPACKED, "emptyDir": {}})])
+        } else {
+            (PARTS, Vec::new())
+        };
+        volumes.push(json!({"name": PARTS, "projected": {"sources": sources}}));
+        volumes.push(json!({"name": TMP, "emptyDir": {}}));
+        let unpacking = self.unpacks.map(|image| {
+            let script = format!("for part in /compressed/*.gz; do name=${{part##*/}}; gzip -d -c <\"$part\" >\"{folder}/${{name%.gz}}\" || exit 1; done");
+            json!({
+                "name": "registry-grpc-init", "image": image, "command": ["sh", "-c", script],
+                "securityContext": container,
+                "volumeMounts": [
+                    {"name": PARTS, "mountPath": "/compressed", "readOnly": true},
+                    {"name": UNPACKED, "mountPath": folder},
+                ],
+            })
+        });
+        let server = json!({
+            "name": "registry-grpc", "image": self.image, "imagePullPolicy": self.pull_policy,
+            "args": ["serve", folder, "-p", PORT.to_string()],
+            "ports": [{"name": "grpc", "containerPort": PORT}],
+            "readinessProbe": {"grpc": {"port": PORT}, "periodSeconds": 1, "failureThreshold": 3},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "securityContext": container,
+            "volumeMounts": [
+                {"name": served, "mountPath": folder, "readOnly": true},
+                {"name": TMP, "mountPath": "/tmp"},
+            ],
+        });
+        let mut spec = json!({
+            "initContainers": unpacking.into_iter().collect::<Vec<Value>>(),
+            "containers": [server],
+            "volumes": volumes,
+            "automountServiceAccountToken": false,
+        });
+        if let Some(spec) = spec.as_object_mut() {
+            if let Some(name) = self.service_account {
+                spec.insert("serviceAccountName".to_owned(), name.into());
+            }
+            if let Some(name) = self.pull_secret {
+                spec.insert("imagePullSecrets".to_owned(), json!([{"name": name}]));
+            }
+            if is_hardened {
+                let mut pod =
+                    json!({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}});
+                if let (Some(user), Some(pod)) = (self.user, pod.as_object_mut()) {
+                    pod.insert("runAsUser".to_owned(), user.into());
+                }
+                spec.insert("securityContext".to_owned(), pod);
+            }
+        }
+        Ok(Pod {
+            metadata: self.metadata(self.name(&spec)),
+            spec: Some(serde_json::from_value(spec)?),
+            status: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts() -> Parts {
+        Parts {
+            data: vec![b"one".to_vec(), b"two".to_vec()],
+            hash: "0123456789abc".to_owned(),
+        }
+    }
+
+    fn owner() -> OwnerReference {
+        OwnerReference {
+            api_version: "operators.coreos.com/v1alpha1".to_owned(),
+            kind: "CatalogSource".to_owned(),
+            name: "tide-catalog".to_owned(),
+            uid: "1-2-3".to_owned(),
+            ..OwnerReference::default()
+        }
+    }
+
+    fn wanted(owner: &OwnerReference) -> Wanted<'_> {
+        Wanted {
+            namespace: "tides",
+            source: "tide-catalog",
+            owner,
+            bundle: "quay.io/example/tide:v1",
+            image: "quay.io/rukpak/provisioner:v1",
+            unpacks: None,
+            user: None,
+            pull_policy: "Always",
+            pull_secret: None,
+            service_account: None,
+            security: SecurityContext::Legacy,
+        }
+    }
+
+    #[test]
+    fn pods_are_called_after_the_bundle_and_its_catalog() {
+        let owner = owner();
+        for (bundle, expected) in [
+            ("tide", "tide"),
+            ("quay.io/Example/tide:v1.0", "quay-io-example-tide-v1-0"),
+            ("--x__y--", "x-y"),
+            (
+                "registry.example.com:5000/some/very/long/path/to/a/bundle@sha256:abcdef",
+                "om-5000-some-very-long-path-to-a-bundle-sha256-abcdef",
+            ),
+        ] {
+            let name = Wanted {
+                bundle,
+                ..wanted(&owner)
+            }
+            .name(&json!({}));
+            assert!(name.len() <= LONGEST, "{name}");
+            assert!(names::dns_label(&name).is_ok(), "{name}");
+            let (bundle, hash) = name.rsplit_once('-').unwrap();
+            assert_eq!(hash.len(), 13, "{name}");
+            assert!(expected.ends_with(bundle), "{name}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_different_is_another_pod() {
+        let owner = owner();
+        let usual = wanted(&owner);
+        let other = Parts {
+            hash: "another".to_owned(),
+            ..parts()
+        };
+        let name =
+            |wanted: Wanted<'_>, parts: &Parts| wanted.pod(parts).unwrap().metadata.name.unwrap();
+        let own = name(usual, &parts());
+        assert_eq!(name(usual, &parts()), own);
+        assert_ne!(name(usual, &other), own);
+        for changed in [
+            Wanted {
+                image: "quay.io/example/opm",
+                ..usual
+            },
+            Wanted {
+                unpacks: Some("registry.example.com/ubi"),
+                ..usual
+            },
+            Wanted {
+                pull_policy: "Never",
+                ..usual
+            },
+            Wanted {
+                pull_secret: Some("pull"),
+                ..usual
+            },
+            Wanted {
+                service_account: Some("runner"),
+                ..usual
+            },
+            Wanted {
+                security: SecurityContext::Restricted,
+                ..usual
+            },
+        ] {
+            assert_ne!(name(changed, &parts()), own, "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn our_server_reads_the_parts_itself() {
+        let owner = owner();
+        let pod = serde_json::to_value(wanted(&owner).pod(&parts()).unwrap()).unwrap();
+        let part = |number| {
+            let name = format!("tide-catalog-configmap-partition-0123456789abc-{number}");
+            json!({"configMap": {"name": name, "items": [{"key": "extraFBC", "path": format!("{name}.yaml.gz")}]}})
+        };
+        let name = pod["metadata"]["name"].as_str().unwrap();
+        assert!(name.starts_with("quay-io-example-tide-v1-"), "{name}");
+        assert_eq!(
+            pod["metadata"],
+            json!({
+                "name": name, "namespace": "tides",
+                "labels": {"core.rukpak.io/catalog-source": "1-2-3"},
+                "ownerReferences": [{
+                    "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "name": "tide-catalog", "uid": "1-2-3",
+                }],
+            })
+        );
+        assert_eq!(
+            pod["spec"],
+            json!({
+                "automountServiceAccountToken": false,
+                "initContainers": [],
+                "containers": [{
+                    "name": "registry-grpc", "image": "quay.io/rukpak/provisioner:v1", "imagePullPolicy": "Always",
+                    "args": ["serve", "/tide-catalog-configs", "-p", "50051"],
+                    "ports": [{"name": "grpc", "containerPort": 50051}],
+                    "readinessProbe": {"grpc": {"port": 50051}, "periodSeconds": 1, "failureThreshold": 3},
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "securityContext": {},
+                    "volumeMounts": [
+                        {"name": "parts", "mountPath": "/tide-catalog-configs", "readOnly": true},
+                        {"name": "tmp", "mountPath": "/tmp"},
+                    ],
+                }],
+                "volumes": [
+                    {"name": "parts", "projected": {"sources": [part(1), part(2)]}},
+                    {"name": "tmp", "emptyDir": {}},
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn opm_serves_what_another_container_has_unpacked() {
+        let owner = owner();
+        let wanted = Wanted {
+            unpacks: Some("registry.example.com/ubi"),
+            image: "quay.io/example/opm",
+            ..wanted(&owner)
+        };
+        let pod = serde_json::to_value(wanted.pod(&parts()).unwrap()).unwrap();
+        let [unpacks] = pod["spec"]["initContainers"].as_array().unwrap().as_slice() else {
+            panic!("{pod}");
+        };
+        let [serves] = pod["spec"]["containers"].as_array().unwrap().as_slice() else {
+            panic!("{pod}");
+        };
+        let folder = "/tide-catalog-configs";
+        let script = "for part in /compressed/*.gz; do name=${part##*/}; \
+                      gzip -d -c <\"$part\" >\"/tide-catalog-configs/${name%.gz}\" || exit 1; done";
+        assert_eq!(unpacks["command"], json!(["sh", "-c", script]));
+        assert_eq!(
+            unpacks["volumeMounts"],
+            json!([
+                {"name": "parts", "mountPath": "/compressed", "readOnly": true},
+                {"name": "catalog", "mountPath": folder},
+            ])
+        );
+        // The image's own program, and no shell: opm's has none.
+        assert_eq!(serves["command"], json!(null));
+        assert_eq!(serves["args"], json!(["serve", folder, "-p", "50051"]));
+        // Its cache is in its temporary files, and nothing of the parts is in what it serves.
+        assert_eq!(
+            serves["volumeMounts"],
+            json!([
+                {"name": "catalog", "mountPath": folder, "readOnly": true},
+                {"name": "tmp", "mountPath": "/tmp"},
+            ])
+        );
+        let names: Vec<&Value> = pod["spec"]["volumes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| &it["name"])
+            .collect();
+        assert_eq!(names, ["catalog", "parts", "tmp"]);
+        assert_eq!(pod["spec"]["securityContext"], json!(null));
+    }
+
+    #[test]
+    fn restricted_pods_are_hardened_in_every_container() {
+        let owner = owner();
+        let wanted = Wanted {
+            unpacks: Some("registry.example.com/ubi"),
+            image: "quay.io/example/opm",
+            user: Some(1001),
+            pull_policy: "IfNotPresent",
+            pull_secret: Some("pull"),
+            service_account: Some("runner"),
+            security: SecurityContext::Restricted,
+            ..wanted(&owner)
+        };
+        let pod = serde_json::to_value(wanted.pod(&parts()).unwrap()).unwrap();
+        let spec = &pod["spec"];
+        let hardened = json!({
+            "allowPrivilegeEscalation": false, "privileged": false, "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        });
+        assert_eq!(
+            spec["securityContext"],
+            json!({
+                "runAsNonRoot": true, "runAsUser": 1001, "seccompProfile": {"type": "RuntimeDefault"},
+            })
+        );
+        for container in ["/initContainers/0", "/containers/0"] {
+            assert_eq!(
+                spec.pointer(container).unwrap()["securityContext"],
+                hardened
+            );
+        }
+        assert_eq!(
+            spec["initContainers"][0]["image"],
+            "registry.example.com/ubi"
+        );
+        assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"], "catalog");
+        assert_eq!(spec["containers"][0]["imagePullPolicy"], "IfNotPresent");
+        assert_eq!(
+            (&spec["serviceAccountName"], &spec["imagePullSecrets"]),
+            (&json!("runner"), &json!([{"name": "pull"}]))
+        );
+    }
+
+    #[test]
+    fn parts_are_immutable_and_go_with_the_catalog() {
+        let owner = owner();
+        let maps = wanted(&owner).config_maps(&parts());
+        let data: Vec<Value> = maps.iter().map(|it| json!(it.binary_data)).collect();
+        assert_eq!(
+            data,
+            [json!({"extraFBC": "b25l"}), json!({"extraFBC": "dHdv"})]
+        );
+        for map in maps {
+            assert_eq!(map.immutable, Some(true));
+            assert_eq!(map.metadata.owner_references, Some(vec![owner.clone()]));
+        }
+    }
+}

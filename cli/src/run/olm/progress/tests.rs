@@ -1,0 +1,679 @@
+use serde_json::json;
+
+use super::*;
+
+#[expect(clippy::unnecessary_wraps, reason = "there may be none")]
+fn plan(approved: bool, status: &Value) -> Option<Value> {
+    Some(
+        json!({"metadata": {"name": "install-1"}, "spec": {"approved": approved}, "status": status}),
+    )
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "there may be none")]
+fn csv(phase: &str) -> Option<Value> {
+    Some(json!({"status": {"phase": phase, "reason": "R", "message": "m"}}))
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn plans_are_approved_until_the_version_is_there() {
+    let wait = |text: &str| Next::Wait(text.to_owned());
+    let failed = |text: &str| Next::Failed(text.to_owned());
+    let installed = |name: &str| json!({"installedCSV": name});
+    for (status, plan, csv, expected) in [
+        (json!({}), None, None, wait("OLM to make an InstallPlan")),
+        (
+            json!({"conditions": [
+                {"type": "CatalogSourcesUnhealthy", "status": "False", "reason": "x", "message": "y"},
+                {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable", "message": "no"},
+            ]}),
+            None,
+            None,
+            wait("Subscription tide: ConstraintsNotSatisfiable: no"),
+        ),
+        (
+            json!({}),
+            plan(false, &json!({})),
+            None,
+            Next::Approve("install-1".to_owned()),
+        ),
+        (
+            json!({}),
+            plan(false, &json!({"phase": "RequiresApproval"})),
+            None,
+            Next::Approve("install-1".to_owned()),
+        ),
+        (
+            json!({}),
+            plan(
+                true,
+                &json!({"phase": "Installing", "bundleLookups": [
+                    {"path": "p", "conditions": [{"type": "BundleLookupPending", "reason": "JobIncomplete", "message": "unpack job not completed"}]},
+                ]}),
+            ),
+            None,
+            wait("InstallPlan install-1: JobIncomplete: unpack job not completed"),
+        ),
+        (
+            json!({}),
+            plan(true, &json!({"phase": "Installing"})),
+            None,
+            wait("InstallPlan install-1: Installing"),
+        ),
+        (
+            json!({}),
+            plan(
+                true,
+                &json!({"phase": "Failed", "conditions": [
+                    {"type": "Installed", "status": "False", "reason": "InstallComponentFailed", "message": "denied"},
+                ]}),
+            ),
+            None,
+            failed("InstallPlan install-1 failed: InstallComponentFailed: denied"),
+        ),
+        (
+            json!({}),
+            plan(true, &json!({"phase": "Failed"})),
+            None,
+            failed("InstallPlan install-1 failed: it does not say why"),
+        ),
+        (
+            json!({}),
+            plan(
+                true,
+                &json!({"phase": "Failed", "message": "denied", "bundleLookups": [
+                    {"conditions": [{"type": "BundleLookupFailed", "status": "True", "reason": "r"}]},
+                ]}),
+            ),
+            None,
+            failed("InstallPlan install-1 failed: denied"),
+        ),
+        // It failed after it had made the ClusterServiceVersion: something else is missing, for good.
+        (
+            installed("tide.v2"),
+            plan(true, &json!({"phase": "Failed", "message": "denied"})),
+            csv("Succeeded"),
+            failed("InstallPlan install-1 failed: denied"),
+        ),
+        // An older OLM unpacks when it has the plan.
+        (
+            json!({}),
+            plan(
+                true,
+                &json!({"phase": "Installing", "bundleLookups": [
+                    {"conditions": [
+                        {"type": "BundleLookupPending", "status": "True", "reason": "JobIncomplete"},
+                        {"type": "BundleLookupFailed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"},
+                    ]},
+                    {"conditions": [{"type": "BundleLookupPending", "status": "True", "reason": "JobIncomplete"}]},
+                ]}),
+            ),
+            None,
+            failed("InstallPlan install-1 failed: DeadlineExceeded: too long"),
+        ),
+        // What is tried again is waited for.
+        (
+            json!({}),
+            plan(
+                true,
+                &json!({"phase": "Installing", "message": "retrying execution due to error: denied"}),
+            ),
+            None,
+            wait("InstallPlan install-1: retrying execution due to error: denied"),
+        ),
+        (
+            json!({}),
+            plan(
+                true,
+                &json!({"phase": "RequiresApproval", "conditions": [
+                    {"type": "Installed", "status": "False", "reason": "InstallCheckFailed", "message": "no operator group"},
+                ]}),
+            ),
+            None,
+            wait("InstallPlan install-1: InstallCheckFailed: no operator group"),
+        ),
+        (
+            json!({}),
+            plan(
+                true,
+                &json!({"phase": "Installing", "conditions": [
+                    {"type": "Installed", "status": "False", "reason": "Unknown", "message": ""},
+                ]}),
+            ),
+            None,
+            wait("InstallPlan install-1: Installing"),
+        ),
+        // Its last objects are on their way.
+        (
+            installed("tide.v2"),
+            Some(json!({
+                "metadata": {"name": "install-1"},
+                "spec": {"approved": true, "clusterServiceVersionNames": ["tide.v2"]},
+                "status": {"phase": "Installing"},
+            })),
+            csv("Succeeded"),
+            wait("InstallPlan install-1: Installing"),
+        ),
+        // A plan that goes on with something else does not matter.
+        (
+            installed("tide.v2"),
+            plan(true, &json!({"phase": "Installing"})),
+            csv("Succeeded"),
+            Next::Done,
+        ),
+        // The one before it was installed; OLM goes on by itself.
+        (
+            installed("tide.v1"),
+            plan(true, &json!({"phase": "Complete"})),
+            None,
+            wait("OLM to go on from tide.v1"),
+        ),
+        (
+            installed("tide.v1"),
+            plan(false, &json!({})),
+            None,
+            Next::Approve("install-1".to_owned()),
+        ),
+        (
+            json!({}),
+            plan(true, &json!({"phase": "Complete"})),
+            csv("Pending"),
+            wait("ClusterServiceVersion tide.v2: Pending: m"),
+        ),
+        (
+            json!({}),
+            None,
+            csv("Failed"),
+            failed("csv failed: reason: \"R\", message: \"m\""),
+        ),
+        (
+            installed("tide.v1"),
+            None,
+            csv("Succeeded"),
+            wait("OLM to go on from tide.v1"),
+        ),
+        (
+            installed("tide.v2"),
+            plan(true, &json!({"phase": "Complete"})),
+            csv("Succeeded"),
+            Next::Done,
+        ),
+        // A pending plan for yet another version does not matter.
+        (
+            installed("tide.v2"),
+            plan(false, &json!({})),
+            csv("Succeeded"),
+            Next::Done,
+        ),
+        // What the status of others says does not end the command.
+        (
+            json!({"conditions": "x"}),
+            Some(json!([])),
+            Some(json!(1)),
+            wait("OLM to make an InstallPlan"),
+        ),
+    ] {
+        let subscription = json!({"metadata": {"name": "tide"}, "status": status});
+        let seen = Seen {
+            target: "tide.v2",
+            subscription: &subscription,
+            plan: plan.as_ref(),
+            before: &Earlier::default(),
+            image: "a.io/tide:2",
+            given_up: &GivenUp::Nothing,
+            csv: csv.as_ref(),
+        };
+        assert_eq!(next(seen), expected, "{seen:?}");
+    }
+}
+
+#[test]
+fn what_failed_before_is_waited_past() {
+    let failed = json!({"type": "BundleUnpackFailed", "status": "True", "reason": "BundleUnpackFailed", "message": "m"});
+    let subscription = json!({
+        "metadata": {"name": "tide"},
+        "status": {"installedCSV": "tide.v1", "conditions": [failed]},
+    });
+    let plan = plan(true, &json!({"phase": "Failed"}));
+    let seen = |before| {
+        next(Seen {
+            target: "tide.v2",
+            subscription: &subscription,
+            plan: plan.as_ref(),
+            before,
+            image: "a.io/tide:2",
+            given_up: &GivenUp::Nothing,
+            csv: None,
+        })
+    };
+    let known = before(&subscription, plan.as_ref());
+    let expected = Earlier {
+        failed_plan: Some("install-1".to_owned()),
+        unpacking: Some(failed),
+    };
+    assert_eq!(known, expected);
+    let waits = "Subscription tide: BundleUnpackFailed: m".to_owned();
+    assert_eq!(seen(&known), Next::Wait(waits));
+    assert_eq!(
+        seen(&Earlier::default()),
+        Next::Failed("InstallPlan install-1 failed: it does not say why".to_owned())
+    );
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
+    let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": "m"});
+    let unpack = |reason: &str| condition("BundleUnpackFailed", reason);
+    let other = json!({"type": "BundleUnpackFailed", "status": "True", "reason": "BundleUnpackFailed", "message": "n"});
+    let remedy = format!(
+        "OLM does not try it again: publish a bundle that it can pull, and upgrade to that one with \"{} run bundle-upgrade \
+         IMAGE\"; the other one is left out then, and the operator that runs is left alone",
+        crate::args::name()
+    );
+    let failed = |reason: &str, whose: &str| {
+        Next::Failed(format!(
+            "OLM cannot unpack a bundle: {reason}: m; {whose}; {remedy}"
+        ))
+    };
+    let (own, any) = (
+        "it is a.io/tide:2",
+        "it may be another package's, which keeps this one waiting as well",
+    );
+    let others = |images: &str| {
+        Next::Failed(format!(
+            "OLM cannot unpack a bundle: BundleUnpackFailed: m; it is not that of tide.v2, and may be another package's; Jobs have \
+             failed of: {images}; OLM installs nothing in the namespace before; see that they can be pulled, or remove what wants \
+             them, and run the same command again"
+        ))
+    };
+    let wait = |reason: &str| Next::Wait(format!("Subscription tide: {reason}: m"));
+    let job = "BundleUnpackFailed";
+    let images = |images: &[&str]| {
+        let images = images.iter().map(|it| (*it).to_owned());
+        Some(images.collect::<BTreeSet<String>>())
+    };
+    let interval = json!({"metadata": {"annotations": {
+        "operatorframework.io/bundle-unpack-min-retry-interval": "5m",
+    }}});
+    let groups = |tries_again| {
+        if tries_again {
+            vec![json!({}), interval.clone()]
+        } else {
+            vec![json!({})]
+        }
+    };
+    for (told, plan, before, tries_again, jobs, expected) in [
+        (
+            unpack(job),
+            None,
+            None,
+            false,
+            images(&["a.io/tide:2"]),
+            failed(job, own),
+        ),
+        (unpack(job), None, None, false, None, failed(job, any)),
+        (
+            unpack(job),
+            plan(true, &json!({"phase": "Complete"})),
+            None,
+            false,
+            None,
+            failed(job, any),
+        ),
+        (
+            unpack(job),
+            None,
+            Some(other),
+            false,
+            None,
+            failed(job, any),
+        ),
+        // Its Job has done what it was to do.
+        (
+            unpack("ErrorPreventedUnpacking"),
+            None,
+            None,
+            false,
+            images(&[]),
+            failed("ErrorPreventedUnpacking", any),
+        ),
+        // It is said of another one.
+        (
+            unpack(job),
+            None,
+            None,
+            false,
+            images(&["a.io/coral:1", "b.io/x"]),
+            others("a.io/coral:1, b.io/x"),
+        ),
+        (
+            unpack(job),
+            None,
+            None,
+            false,
+            images(&[]),
+            others("none here"),
+        ),
+        // The same is said again, of this one.
+        (
+            unpack(job),
+            None,
+            Some(unpack(job)),
+            false,
+            images(&["a.io/tide:1", "a.io/tide:2"]),
+            failed(job, own),
+        ),
+        // What OLM tries again, or has said before.
+        (
+            unpack("EnsureInstallPlanFailed"),
+            None,
+            None,
+            false,
+            images(&["a.io/tide:2"]),
+            wait("EnsureInstallPlanFailed"),
+        ),
+        (
+            unpack(job),
+            None,
+            None,
+            true,
+            images(&["a.io/tide:2"]),
+            wait(job),
+        ),
+        (
+            unpack(job),
+            None,
+            Some(unpack(job)),
+            false,
+            images(&["a.io/tide:1"]),
+            wait(job),
+        ),
+        (unpack(job), None, Some(unpack(job)), false, None, wait(job)),
+        (
+            condition("ResolutionFailed", "ConstraintsNotSatisfiable"),
+            None,
+            None,
+            false,
+            images(&["a.io/tide:2"]),
+            wait("ConstraintsNotSatisfiable"),
+        ),
+        // It has gone on since.
+        (
+            unpack(job),
+            plan(false, &json!({})),
+            None,
+            false,
+            images(&["a.io/tide:2"]),
+            Next::Approve("install-1".to_owned()),
+        ),
+    ] {
+        let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v1", "conditions": [told]}});
+        let before = Earlier {
+            failed_plan: None,
+            unpacking: before,
+        };
+        let given_up = given_up(&subscription, &groups(tries_again), jobs);
+        let seen = Seen {
+            target: "tide.v2",
+            subscription: &subscription,
+            plan: plan.as_ref(),
+            before: &before,
+            image: "a.io/tide:2",
+            given_up: &given_up,
+            csv: None,
+        };
+        assert_eq!(next(seen), expected, "{seen:?}");
+    }
+    let group = |annotations: Value| json!({"metadata": {"annotations": annotations}});
+    let interval = json!({"operatorframework.io/bundle-unpack-min-retry-interval": "5m"});
+    for (groups, expected) in [
+        (vec![], false),
+        (
+            vec![group(json!({"other": "5m"})), group(json!(null))],
+            false,
+        ),
+        (vec![group(interval)], true),
+    ] {
+        assert_eq!(unpacks_again(&groups), expected, "{groups:?}");
+    }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn a_plan_that_failed_or_is_gone_keeps_olm_from_making_another() {
+    let subscription = |name: &str, state: &str, installed: &str, plan: &str| {
+        json!({
+            "metadata": {"name": name, "namespace": "tides"}, "spec": {"name": "tide"},
+            "status": {
+                "state": state, "installedCSV": installed, "currentCSV": "tide.v2", "installPlanRef": {"name": plan},
+            },
+        })
+    };
+    let tide = |state: &str| subscription("tide-sub", state, "tide.v1", "install-1");
+    let pending = "UpgradePending";
+    let (waits, idle) = (
+        subscription("reef", pending, "", "install-1"),
+        subscription("reef", "AtLatestKnown", "reef.v1", "install-0"),
+    );
+    let unresolved = subscription("reef", "", "", "");
+    let failed = plan(true, &json!({"phase": "Failed", "message": "denied"}));
+    let forward = json!({"spec": {"upgradeStrategy": "TechPreviewUnsafeFailForward"}});
+    let patch = "kubectl patch subscriptions.operators.coreos.com tide-sub --namespace tides --subresource status --type merge \
+                 --patch '{\"status\":{\"state\":\"AtLatestKnown\",\"currentCSV\":\"tide.v1\",\"installPlanRef\":null,\"installplan\":null}}'";
+    let first = subscription("tide-sub", pending, "", "install-1");
+    let cleanup = "cleanup tide --namespace tides\"";
+    let denied = "failed: denied";
+    for (own, others, plan, has_current, groups, target, given_up, expected) in [
+        (
+            tide(pending),
+            vec![],
+            failed.clone(),
+            false,
+            vec![json!({})],
+            "tide.v3",
+            Some(denied),
+            Some(patch),
+        ),
+        (
+            first.clone(),
+            vec![],
+            failed.clone(),
+            false,
+            vec![],
+            "tide.v3",
+            Some(denied),
+            Some(cleanup),
+        ),
+        // All of them wait.
+        (
+            tide(pending),
+            vec![waits],
+            failed.clone(),
+            false,
+            vec![],
+            "tide.v3",
+            Some(denied),
+            Some(patch),
+        ),
+        // Because of another one OLM looks what is new; but not for what is wanted already.
+        (
+            tide(pending),
+            vec![idle.clone()],
+            failed.clone(),
+            false,
+            vec![],
+            "tide.v3",
+            Some(denied),
+            None,
+        ),
+        (
+            tide(pending),
+            vec![unresolved],
+            failed.clone(),
+            false,
+            vec![],
+            "tide.v3",
+            Some(denied),
+            None,
+        ),
+        (
+            tide(pending),
+            vec![idle],
+            failed.clone(),
+            false,
+            vec![],
+            "tide.v2",
+            Some(denied),
+            Some(patch),
+        ),
+        // OLM goes on by itself.
+        (
+            tide(pending),
+            vec![],
+            failed.clone(),
+            false,
+            vec![forward.clone()],
+            "tide.v3",
+            Some(denied),
+            None,
+        ),
+        (
+            tide("UpgradeFailed"),
+            vec![],
+            failed.clone(),
+            false,
+            vec![forward.clone()],
+            "tide.v3",
+            Some(denied),
+            None,
+        ),
+        (
+            tide(pending),
+            vec![],
+            failed,
+            true,
+            vec![],
+            "tide.v3",
+            None,
+            None,
+        ),
+        (
+            tide(pending),
+            vec![],
+            plan(true, &json!({"phase": "Installing"})),
+            false,
+            vec![],
+            "tide.v3",
+            None,
+            None,
+        ),
+        // Somebody has deleted it.
+        (
+            tide(pending),
+            vec![],
+            None,
+            false,
+            vec![forward],
+            "tide.v3",
+            Some("is gone"),
+            Some(patch),
+        ),
+        (
+            first,
+            vec![],
+            None,
+            false,
+            vec![],
+            "tide.v3",
+            Some("is gone"),
+            Some(cleanup),
+        ),
+        (
+            tide(pending),
+            vec![],
+            None,
+            true,
+            vec![],
+            "tide.v3",
+            None,
+            None,
+        ),
+        (
+            subscription("tide-sub", "", "tide.v1", ""),
+            vec![],
+            None,
+            false,
+            vec![],
+            "tide.v3",
+            None,
+            None,
+        ),
+    ] {
+        let mut all = others;
+        all.push(own.clone());
+        let halt = Halt {
+            target,
+            subscription: &own,
+            plan: plan.as_ref(),
+            has_current,
+            all: &all,
+            groups: &groups,
+        };
+        let given_up = given_up.map(|it| format!("InstallPlan install-1 {it}"));
+        assert_eq!(halt.given_up(), given_up, "{halt:?}");
+        assert_eq!(halt.has_given_up(), given_up.is_some());
+        let told = halt.stuck();
+        assert_eq!(told.is_some(), expected.is_some(), "{halt:?}");
+        if let (Some(told), Some(part), Some(why)) = (told, expected, given_up) {
+            let start = format!("{why}; OLM does not try it again: ");
+            assert!(told.starts_with(&start) && told.contains(part), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
+    let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v2"}});
+    let further = "InstallPlan install-1 failed: denied; OLM does not try it again: correct what it says, have OLM go on with: \
+                   kubectl patch installplans.operators.coreos.com install-1 --namespace tides --subresource status --type merge \
+                   --patch '{\"status\":{\"phase\":\"Installing\",\"startTime\":null}}'; and run the same command again";
+    let pending = "ClusterServiceVersion tide.v2: Pending: m";
+    let retrying =
+        "InstallPlan install-1: retrying: denied; ClusterServiceVersion tide.v2: Pending: m";
+    let failed = json!({"phase": "Failed", "message": "denied"});
+    let tries = json!({"phase": "Installing", "message": "retrying: denied"});
+    let known = Earlier {
+        failed_plan: Some("install-1".to_owned()),
+        unpacking: None,
+    };
+    let unknown = Earlier::default();
+    for (names, status, csv, before, expected) in [
+        ("tide.v2", &failed, csv("Pending"), &unknown, Err(further)),
+        // However often it is asked.
+        ("tide.v2", &failed, csv("Pending"), &known, Err(further)),
+        ("tide.v2", &tries, csv("Pending"), &unknown, Ok(retrying)),
+        // It is about something else.
+        ("tide.v1", &failed, csv("Pending"), &known, Ok(pending)),
+        ("tide.v1", &tries, csv("Pending"), &unknown, Ok(pending)),
+    ] {
+        let plan = json!({
+            "metadata": {"name": "install-1", "namespace": "tides"},
+            "spec": {"approved": true, "clusterServiceVersionNames": [names]}, "status": status,
+        });
+        let found = next(Seen {
+            target: "tide.v2",
+            subscription: &subscription,
+            plan: Some(&plan),
+            before,
+            image: "a.io/tide:2",
+            given_up: &GivenUp::Nothing,
+            csv: csv.as_ref(),
+        });
+        let expected = match expected {
+            Ok(waits) => Next::Wait(waits.to_owned()),
+            Err(fails) => Next::Failed(fails.to_owned()),
+        };
+        assert_eq!(found, expected, "{plan}");
+    }
+}

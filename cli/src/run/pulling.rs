@@ -1,0 +1,154 @@
+//! Bundles and indexes from their images, with the user's own credentials.
+
+use anyhow::{Context, anyhow, bail};
+use catalog::{
+    Limits,
+    inject::Bundle,
+    render::{Level, Render, Rendered},
+};
+use convert::{Class, Options, facts::Facts};
+use manifests::{content::Content, version::Version};
+use tokio::task::spawn_blocking;
+use unpacker::source::Image;
+
+use super::deadline::Deadline;
+use crate::{
+    args::{AccessArgs, CatalogLimitArgs, RegistryArgs},
+    catalogs::image::Labelled,
+    message,
+    reach::Reach,
+    source::Source,
+};
+
+/// Fetches images.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Puller {
+    verifies: bool,
+    deadline: Deadline,
+}
+
+/// A bundle that was pulled and read.
+#[derive(Debug)]
+pub(super) struct Pulled {
+    pub(super) bundle: Bundle,
+    pub(super) facts: Facts,
+    pub(super) version: Version,
+    /// Its image, as it was named.
+    pub(super) named: String,
+    /// The same by its digest, as the bundle has it, too: a tag may be pushed again.
+    pub(super) pinned: String,
+    pub(super) content: Content,
+}
+
+/// A catalog that was pulled and read.
+#[derive(Debug)]
+pub(super) struct PulledIndex {
+    pub(super) rendered: Rendered,
+    pub(super) is_database: bool,
+}
+
+impl Puller {
+    pub(super) fn new(args: &RegistryArgs, deadline: Deadline) -> Self {
+        Self {
+            verifies: args.verifies(),
+            deadline,
+        }
+    }
+
+    /// Pulls and reads a bundle.
+    pub(super) async fn bundle(self, image: Image) -> anyhow::Result<Pulled> {
+        self.work("pulling the bundle", image, read_bundle).await
+    }
+
+    /// Pulls and reads an index.
+    pub(super) async fn index(self, image: Image) -> anyhow::Result<PulledIndex> {
+        self.work("pulling the index", image, read_index).await
+    }
+
+    /// Does blocking work on a thread for such.
+    async fn work<T: Send + 'static>(
+        self,
+        doing: &str,
+        image: Image,
+        read: impl FnOnce(&Reach, &Source) -> anyhow::Result<T> + Send + 'static,
+    ) -> anyhow::Result<T> {
+        let source = Source {
+            name: image.reference.to_string(),
+            place: Ok(unpacker::Source::Image(image)),
+        };
+        let work = spawn_blocking(move || {
+            let access = AccessArgs::usual(self.verifies, self.deadline.left());
+            let reach = Reach::new(&access, std::slice::from_ref(&source), false)?;
+            read(&reach, &source)
+        });
+        let work = async {
+            work.await
+                .context("the reading has ended before its time")?
+        };
+        self.deadline.keep(doing, work).await
+    }
+}
+
+fn read_bundle(reach: &Reach, source: &Source) -> anyhow::Result<Pulled> {
+    let fetched = reach.fetch(source, &unpacker::Options::default());
+    let fetched = fetched.context("pull bundle image")?;
+    if let Labelled::Catalog(_) | Labelled::Database(_) = Labelled::of(&fetched.labels)? {
+        bail!(
+            "{} is a catalog and no bundle; a catalog is named by --index-image",
+            source.name
+        );
+    }
+    let pinned = match &fetched.resolved {
+        unpacker::Source::Image(image) => image.reference.to_string(),
+        other => bail!("pull bundle image: {other} is no image"),
+    };
+    let content = fetched.tree.into_content().context("load bundle")?;
+    let warn = |text: String| message::warning(&format!("{}: {text}", source.name));
+    let bundle = Bundle::read(&content, &pinned, Level::None, warn).context("load bundle")?;
+    let options = Options {
+        class: Some(Class::Registry),
+        ..Options::default()
+    };
+    let facts = convert::plain(&content, &options).report.facts;
+    let version: Version = facts.version.parse().map_err(|error| {
+        anyhow!(
+            "load bundle: version {:?} of {} is none: {error}",
+            facts.version,
+            bundle.name
+        )
+    })?;
+    Ok(Pulled {
+        bundle,
+        facts,
+        version,
+        named: source.name.clone(),
+        pinned,
+        content,
+    })
+}
+
+fn read_index(reach: &Reach, source: &Source) -> anyhow::Result<PulledIndex> {
+    let name = &source.name;
+    let failed = || format!("error rendering index {name:?}");
+    let arguments = CatalogLimitArgs::default();
+    let limits = Limits::from(arguments);
+    let fetched = reach
+        .fetch(source, &arguments.into())
+        .with_context(failed)?;
+    let labelled = Labelled::of(&fetched.labels).with_context(failed)?;
+    let is_database = matches!(labelled, Labelled::Database(_));
+    let found = labelled
+        .catalog(fetched.tree, &limits)
+        .with_context(failed)?;
+    let mut render = Render::new(Level::None);
+    render
+        .catalog(found.source(), &limits)
+        .with_context(failed)?;
+    for text in found.warnings().into_iter().chain(render.take_warnings()) {
+        message::warning(&format!("{name}: {text}"));
+    }
+    Ok(PulledIndex {
+        rendered: render.finish(),
+        is_database,
+    })
+}
