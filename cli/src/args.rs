@@ -2,13 +2,16 @@
 
 mod access;
 mod catalog;
+mod catalog_source;
 mod cluster;
 mod conversion;
+mod draft;
 mod duration;
 mod instances;
 mod limits;
 mod platform;
 mod render;
+mod run;
 mod serve;
 mod transfer;
 
@@ -23,18 +26,27 @@ pub(crate) use self::{
     access::AccessArgs,
     catalog::{
         CatalogArgs, CatalogChooseArgs, CatalogCommand, CatalogGraphArgs, CatalogLimitArgs,
-        CatalogListArgs, CatalogReadArgs, CatalogValidateArgs, Drawing, Listed,
+        CatalogListArgs, CatalogReadArgs, CatalogValidateArgs, Drawing, Listed, kubernetes,
+    },
+    catalog_source::{
+        CatalogSourceArgs, CatalogSourceCommand, CatalogSourceConvertArgs,
+        CatalogSourceMigrateArgs, CatalogSourceResolveArgs, Form,
     },
     cluster::ClusterArgs,
     conversion::Conversion,
+    draft::{CatalogDockerfileArgs, CatalogInitArgs},
     instances::{
         AdoptArgs, Cascade, ChangeArgs, Changed, ContentArgs, DefinitionPolicy, DiffArgs, DryRun,
         Format, InstallArgs, PauseArgs, ResumeArgs, ServiceArgs, StatusArgs, UninstallArgs,
     },
     limits::{FileLimitArgs, LimitArgs},
     platform::{PlatformArgs, PlatformCommand, PlatformRenderArgs, UpgradeCheckArgs, Wanted},
-    render::{Blobs, MigrateArgs, RenderArgs},
-    serve::{CatalogServeArgs, TERMINATION_LOG},
+    render::{Blobs, MigrateArgs, RenderArgs, RenderTemplateArgs, Templated},
+    run::{
+        CleanupArgs, Engine, RegistryArgs, RunArgs, RunBundleArgs, RunCommand, RunUpgradeArgs,
+        SecurityContext,
+    },
+    serve::CatalogServeArgs,
     transfer::{PushArgs, UnpackArgs},
 };
 
@@ -72,6 +84,8 @@ pub(crate) enum Command {
     Unpack(UnpackArgs),
     Push(PushArgs),
     Catalog(CatalogArgs),
+    #[command(name = "catalogsource", visible_alias = "catsrc")]
+    CatalogSource(CatalogSourceArgs),
     Platform(PlatformArgs),
     Install(Box<InstallArgs>),
     Diff(Box<DiffArgs>),
@@ -81,6 +95,8 @@ pub(crate) enum Command {
     Pause(PauseArgs),
     Resume(ResumeArgs),
     Uninstall(UninstallArgs),
+    Run(RunArgs),
+    Cleanup(CleanupArgs),
     UpgradeCheck(Box<UpgradeCheckArgs>),
     Completion(CompletionArgs),
     Version(VersionArgs),
@@ -228,7 +244,16 @@ pub(crate) fn parse() -> Command {
 
 /// Ends the process as for any other mistake in the command line.
 pub(crate) fn usage(problem: &str) -> ! {
-    command().error(ErrorKind::ValueValidation, problem).exit()
+    let mut command = command();
+    command.build();
+    // The usage that is shown with it is that of the command which was called.
+    for word in std::env::args_os().skip(1) {
+        match command.find_subcommand(word) {
+            Some(called) => command = called.clone(),
+            None => break,
+        }
+    }
+    command.error(ErrorKind::ValueValidation, problem).exit()
 }
 
 /// The command under the name by which it was called.

@@ -1,11 +1,13 @@
 //! `rukpak catalog`: its commands, and the way to catalogs.
 
 mod choosing;
+mod drafting;
 mod drawing;
-mod image;
+pub(crate) mod image;
 mod listing;
-mod rendering;
+pub(crate) mod rendering;
 mod serving;
+mod templating;
 mod validating;
 
 use std::ffi::OsString;
@@ -13,10 +15,11 @@ use std::ffi::OsString;
 use anyhow::Context;
 use catalog::{
     Catalog, Limits,
-    choose::{Answer, Offer},
+    choose::{Answer, Choice, Offer},
 };
+use manifests::object::shortened;
 
-use self::image::{Labelled, Within};
+use self::image::{Found, Labelled};
 use crate::{
     Exit,
     args::{AccessArgs, CatalogArgs, CatalogCommand, CatalogLimitArgs, CatalogReadArgs},
@@ -32,8 +35,11 @@ pub(crate) fn run(args: &CatalogArgs) -> anyhow::Result<Exit> {
         CatalogCommand::Choose(args) => choosing::run(args),
         CatalogCommand::Graph(args) => drawing::run(args),
         CatalogCommand::Render(args) => rendering::run(args),
+        CatalogCommand::RenderTemplate(args) => templating::run(args),
         CatalogCommand::Migrate(args) => rendering::migrate(args),
         CatalogCommand::Serve(args) => serving::run(args),
+        CatalogCommand::Init(args) => drafting::init(args),
+        CatalogCommand::Dockerfile(args) => drafting::dockerfile(args),
     }
 }
 
@@ -69,16 +75,24 @@ impl Reader {
             let source = catalog::Source::Folder(path);
             return catalog::load(source, &limits).with_context(failed);
         }
-        let fetched = self.reach.fetch(source, &self.limits.into());
-        let fetched = fetched.with_context(failed)?;
-        let folder = if image::is_image(source) {
-            let labelled = Labelled::of(&fetched.labels);
-            labelled.and_then(Labelled::catalog).with_context(failed)?
+        let found = self.find(source, &limits).with_context(failed)?;
+        for text in found.warnings() {
+            message::warning(&format!("{}: {text}", source.name));
+        }
+        catalog::load(found.source(), &limits).with_context(failed)
+    }
+
+    fn find(&self, source: &Source, limits: &Limits) -> anyhow::Result<Found> {
+        if let Some(path) = source.path().filter(|it| image::is_database(it)) {
+            return Ok(Found::open(path, limits)?);
+        }
+        let fetched = self.reach.fetch(source, &self.limits.into())?;
+        let labelled = if image::is_image(source) {
+            Labelled::of(&fetched.labels)?
         } else {
-            String::new()
+            Labelled::Catalog(String::new())
         };
-        let within = Within::new(fetched.tree, folder).with_context(failed)?;
-        catalog::load(catalog::Source::Files(&within), &limits).with_context(failed)
+        labelled.catalog(fetched.tree, limits)
     }
 }
 
@@ -148,6 +162,20 @@ impl Package<'_> {
             })
             .collect()
     }
+}
+
+/// What is to be said of a choice where nobody has told which Kubernetes there is.
+pub(crate) fn uncompared(choice: &Choice, package: &str, offers: &[Offer<'_>]) -> Option<String> {
+    let offer = offers.iter().find(|it| it.catalog == choice.catalog)?;
+    let Answer::Package(found) = offer.answer else {
+        return None;
+    };
+    let least = found.bundle(&choice.name)?.min_kube.as_deref()?;
+    let (name, least) = (&choice.name, shortened(least, 60));
+    Some(format!(
+        "{package}: bundle {name} requires Kubernetes >= {least}, which was compared with nothing: name the cluster's with \
+         --kubernetes-version"
+    ))
 }
 
 /// The only catalog of a command that takes one.

@@ -75,6 +75,16 @@ impl Staged {
 
     /// Adds a file under a normalised relative path, in the folders that it needs.
     pub(crate) fn add(&self, path: &str, mode: u32, reader: &mut impl Read) -> anyhow::Result<()> {
+        self.add_with(path, mode, |file| io::copy(reader, file).map(drop))
+    }
+
+    /// The same for what writes itself.
+    pub(crate) fn add_with(
+        &self,
+        path: &str,
+        mode: u32,
+        write: impl FnOnce(&mut fs::File) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
         let at = self.waiting.join(NEW).join(path);
         let create = || {
             if let Some(parent) = at.parent().filter(|_| path.contains('/')) {
@@ -92,7 +102,7 @@ impl Staged {
             };
             format!("failed to create {}{hint}", place())
         })?;
-        io::copy(reader, &mut file).with_context(|| format!("failed to write {}", place()))?;
+        write(&mut file).with_context(|| format!("failed to write {}", place()))?;
         self.files.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

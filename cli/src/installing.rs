@@ -8,7 +8,7 @@
 //! ```
 
 mod upload;
-mod verdict;
+pub(crate) mod verdict;
 mod wanted;
 
 use std::cell::Cell;
@@ -184,14 +184,14 @@ async fn apply(
 }
 
 /// How the waiting ended.
-enum Ended {
+pub(crate) enum Ended {
     Well(Box<BundleInstance>),
     Badly(String),
     Late,
 }
 
 /// Waits until everything is well, or will not be.
-async fn wait(
+pub(crate) async fn wait(
     cluster: &Cluster,
     applied: &BundleInstance,
     end: Option<Instant>,

@@ -15,6 +15,7 @@
 //!  NAME ─ args ─ cluster ─┬─ status ───────────────── a tree, a table, JSON, YAML
 //!            (kubeconfig) ├─ installing, uninstalling  a BundleInstance; watch tells what becomes of it
 //!                         ├─ diff, adopting ────────  desired (what a bundle would be) against live (what is there)
+//!                         ├─ run ────────────────── a bundle that is being worked on, and its next version
 //!                         ├─ pausing
 //!                         └─ content ── service ────── the content service, through a port-forward
 //! ```
@@ -24,6 +25,7 @@
 
 mod adopting;
 mod args;
+mod catalog_sources;
 mod catalogs;
 mod cluster;
 mod confirm;
@@ -44,6 +46,7 @@ mod platform;
 mod progress;
 mod pushing;
 mod reach;
+mod run;
 mod service;
 mod source;
 mod status;
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Unpack(args) => unpacking::run(&args),
         Command::Push(args) => pushing::run(&args),
         Command::Catalog(args) => catalogs::run(&args),
+        Command::CatalogSource(args) => catalog_sources::run(&args),
         Command::Platform(args) => platform::run(&args),
         Command::Install(args) => installing::run(&args),
         Command::Diff(args) => diff::run(&args),
@@ -95,6 +99,8 @@ fn main() -> ExitCode {
         Command::Pause(args) => pausing::run(&args.change, true),
         Command::Resume(args) => pausing::run(&args.change, false),
         Command::Uninstall(args) => uninstalling::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Cleanup(args) => run::cleanup(&args),
         Command::UpgradeCheck(args) => upgrade::run(&args),
         Command::Completion(args) => version::completion(&args),
         Command::Version(args) => version::run(&args),

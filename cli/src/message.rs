@@ -6,7 +6,7 @@ use std::{fmt::Display, io::Write};
 
 use anstyle::{AnsiColor, Style};
 use convert::{Finding, Level};
-use unpacker::job::is_unprintable;
+use manifests::object::is_unprintable;
 
 use crate::progress;
 

@@ -10,7 +10,7 @@ use anyhow::Context;
 use kube::ResourceExt as _;
 use manifests::{
     api::{GROUP, instance::BundleInstance},
-    object::Object,
+    object::{Object, is_unprintable},
     yaml,
 };
 use serde::Serialize;
@@ -227,8 +227,53 @@ pub(crate) fn changed(
     })
 }
 
+/// Texts in it may come from strangers: what could move a cursor or turn the direction of letters is written as an escape.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
-    let mut text = serde_json::to_string_pretty(value).context("failed to write JSON")?;
-    text.push('\n');
-    Ok(text)
+    let text = serde_json::to_string_pretty(value).context("failed to write JSON")?;
+    Ok(escaped(&text) + "\n")
+}
+
+/// Only texts of JSON hold such characters, but for the ends of lines; none is above `U+FFFF`.
+fn escaped(json: &str) -> String {
+    use std::fmt::Write as _;
+    let is_special = |c: char| c != '\n' && is_unprintable(c);
+    let mut out = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_special(*c)) {
+        let (before, behind) = rest.split_at(at);
+        out.push_str(before);
+        // Writing to a text does not fail.
+        let _ = write!(out, "\\u{:04x}", u32::from(c));
+        rest = behind.get(c.len_utf8()..).unwrap_or_default();
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_strangers_give_programs_what_they_are_and_terminals_no_orders() {
+        let evil =
+            "a\u{1b}[2J\u{7f}\u{9b}b\u{202e}c\u{2066}d\u{61c}\u{200f}\u{2028}e\n\"שלום\u{1f600}";
+        let value = json!({"k\u{202e}": [evil, evil.replace('\n', ""), "one\n\u{202e}two\n"]});
+        let json = super::json(&value).unwrap();
+        let yaml = yaml::to_string(&value).unwrap();
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&json).unwrap(),
+            value
+        );
+        let read = yaml::documents(yaml.as_bytes()).next().unwrap();
+        assert_eq!(read.unwrap(), value);
+        for text in [json, yaml] {
+            assert!(
+                !text.contains(|c| c != '\n' && is_unprintable(c)),
+                "{text:?}"
+            );
+            assert!(text.contains("שלום\u{1f600}"), "{text:?}");
+        }
+    }
 }

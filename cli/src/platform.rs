@@ -10,7 +10,8 @@ mod near;
 mod objects;
 
 use anyhow::bail;
-use manifests::object::Object;
+use convert::removal::kubernetes_of;
+use manifests::{api::install, object::Object, version::KubeVersion};
 
 use crate::{
     Exit,
@@ -32,6 +33,7 @@ pub(crate) fn run(args: &PlatformArgs) -> anyhow::Result<Exit> {
 }
 
 fn render(args: &PlatformRenderArgs) -> anyhow::Result<Exit> {
+    check(args)?;
     let catalogs = Catalogs::read(&args.catalogs, &args.access, args.limits)?;
     let chosen = choosing::all(args, &catalogs);
     if !chosen.problems.is_empty() {
@@ -64,6 +66,36 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<Exit> {
         folder.display()
     ));
     Ok(Exit::Done)
+}
+
+/// Whether the new cluster could take what would be written.
+fn check(args: &PlatformRenderArgs) -> anyhow::Result<()> {
+    let given = args.kubernetes_version.as_ref();
+    let given = given.map(|it| KubeVersion::new(it.major, it.minor));
+    let of_openshift = args.openshift_version.and_then(kubernetes_of);
+    let oldest = install::OLDEST;
+    if let Some(old) = given
+        .into_iter()
+        .chain(of_openshift)
+        .find(|it| *it < oldest)
+    {
+        bail!(
+            "nothing is written: the provisioner's definitions and admission policies need Kubernetes {oldest}, which OpenShift \
+             4.17 has, or a later one, and the new cluster would have Kubernetes {old}"
+        );
+    }
+    let followed = [objects::MARKETPLACE, install::release::NAMESPACE];
+    if args.release_payload
+        && let Some(namespace) = &args.catalog_namespace
+        && !followed.contains(&namespace.as_str())
+    {
+        bail!(
+            "nothing is written: the provisioner of a release payload takes no catalog from namespace {namespace}; choose {} for \
+             --catalog-namespace",
+            followed.join(" or ")
+        );
+    }
+    Ok(())
 }
 
 fn name(position: usize, of: usize, object: &Object, format: Manifests) -> String {

@@ -51,6 +51,15 @@ pub(crate) fn one(text: &OsString, access: &AccessArgs) -> Source {
     source
 }
 
+/// A bundle that something else than the command line names, where standard input is no bundle.
+pub(crate) fn named(text: &str, access: &AccessArgs) -> Source {
+    let place = unpacker::Source::parse(text, Path::exists);
+    Source {
+        name: text.to_owned(),
+        place: place.map(|it| on_platform(it, access)),
+    }
+}
+
 /// An image that is to be published; ends the process if the text names none. Not a parser of the flags' library,
 /// which would repeat a text with a password in it.
 pub(crate) fn target(text: &str) -> Image {
@@ -66,14 +75,20 @@ fn place(
         return Ok(unpacker::Source::Local(Local::Path(text.into())));
     };
     match unpacker::Source::parse(text, Path::exists) {
-        Ok(unpacker::Source::Image(image)) => {
-            Ok(unpacker::Source::Image(unpacker::source::Image {
-                platform: access.platform.clone(),
-                ..image
-            }))
-        }
+        Ok(place) => Ok(on_platform(place, access)),
         // A path that is mistyped fails as one that cannot be read; everything else is no command line.
         Err(error) if text.contains(':') => args::usage(&error.to_string()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Of an image for several platforms, that of the one that is asked for.
+fn on_platform(place: unpacker::Source, access: &AccessArgs) -> unpacker::Source {
+    match place {
+        unpacker::Source::Image(image) => unpacker::Source::Image(unpacker::source::Image {
+            platform: access.platform.clone(),
+            ..image
+        }),
         place => place,
     }
 }

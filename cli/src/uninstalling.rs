@@ -1,18 +1,20 @@
 //! `rukpak uninstall`.
 
-mod stays;
+pub(crate) mod stays;
 
 use std::cell::Cell;
 
 use anyhow::{Context, bail};
 use futures::StreamExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
-    ResourceExt as _,
+    Resource as _, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
 };
 use manifests::api::{
     GROUP, condition,
     instance::{BundleInstance, CrdDeletionPolicy},
+    platform::PlatformOperator,
 };
 use serde_json::json;
 
@@ -54,6 +56,12 @@ async fn uninstall(
         }
         bail!("bundleinstances.{GROUP} {name:?} not found");
     };
+    if let Some(operator) = maker(&instance) {
+        bail!(
+            "BundleInstance {name} belongs to PlatformOperator {operator}, which would make it anew; nothing was deleted: \
+             remove it with \"kubectl delete platformoperator {operator}\""
+        );
+    }
     let policy = args
         .crd_deletion_policy
         .map_or(instance.spec.crd_deletion_policy, policy);
@@ -74,8 +82,9 @@ async fn uninstall(
         }
     }
     has_begun.set(!is_dry);
-    let instance = set_policy(cluster, args, instance).await?;
-    delete(cluster, args, &instance).await?;
+    let wanted = args.crd_deletion_policy.map(self::policy);
+    let instance = set_policy(cluster, wanted, args.dry_run, instance).await?;
+    delete(cluster, args.cascade, args.dry_run, &instance).await?;
     let done = format!("bundleinstance.{GROUP}/{name}");
     if is_dry {
         output::print(&format!("{done} deleted (server dry run)\n"))?;
@@ -105,6 +114,19 @@ async fn uninstall(
     Ok(Exit::Done)
 }
 
+/// The PlatformOperator that an instance is made by, again and again.
+pub(crate) fn maker(instance: &BundleInstance) -> Option<&str> {
+    let owners = instance.metadata.owner_references.as_deref();
+    let is_maker = |owner: &&OwnerReference| {
+        owner.kind == PlatformOperator::kind(&())
+            && owner.api_version == PlatformOperator::api_version(&())
+    };
+    // What is going already is not made anew before it is gone; then one may wait for that.
+    let stays = instance.metadata.deletion_timestamp.is_none();
+    let maker = owners.unwrap_or_default().iter().find(is_maker);
+    maker.filter(|_| stays).map(|owner| owner.name.as_str())
+}
+
 fn policy(policy: DefinitionPolicy) -> CrdDeletionPolicy {
     match policy {
         DefinitionPolicy::Retain => CrdDeletionPolicy::Retain,
@@ -114,20 +136,21 @@ fn policy(policy: DefinitionPolicy) -> CrdDeletionPolicy {
 }
 
 /// The policy has to be in the spec: the provisioner goes by it, also when it is restarted meanwhile.
-async fn set_policy(
+pub(crate) async fn set_policy(
     cluster: &Cluster,
-    args: &UninstallArgs,
+    wanted: Option<CrdDeletionPolicy>,
+    dry_run: DryRun,
     instance: BundleInstance,
 ) -> anyhow::Result<BundleInstance> {
-    let name = &args.name;
-    let Some(wanted) = args.crd_deletion_policy.map(policy) else {
+    let name = &instance.name_any();
+    let Some(wanted) = wanted else {
         return Ok(instance);
     };
     if wanted == instance.spec.crd_deletion_policy {
         return Ok(instance);
     }
     let params = PatchParams {
-        dry_run: args.dry_run == DryRun::Server,
+        dry_run: dry_run == DryRun::Server,
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
@@ -142,19 +165,21 @@ async fn set_policy(
     })
 }
 
-async fn delete(
+/// Begins to delete an instance; one that is gone is no error.
+pub(crate) async fn delete(
     cluster: &Cluster,
-    args: &UninstallArgs,
+    cascade: Cascade,
+    dry_run: DryRun,
     instance: &BundleInstance,
 ) -> anyhow::Result<()> {
-    let name = &args.name;
-    let propagation = match args.cascade {
+    let name = &instance.name_any();
+    let propagation = match cascade {
         Cascade::Background => PropagationPolicy::Background,
         Cascade::Foreground => PropagationPolicy::Foreground,
         Cascade::Orphan => PropagationPolicy::Orphan,
     };
     let params = DeleteParams {
-        dry_run: args.dry_run == DryRun::Server,
+        dry_run: dry_run == DryRun::Server,
         propagation_policy: Some(propagation),
         // The one that was told about, and no other.
         preconditions: Some(Preconditions {
@@ -173,7 +198,7 @@ async fn delete(
 }
 
 /// Waits until the instance, and not one of the same name, does not exist.
-async fn gone(
+pub(crate) async fn gone(
     cluster: &Cluster,
     instance: &BundleInstance,
     last: &mut String,

@@ -3,16 +3,18 @@
 //! ```text
 //!  ClusterVersion, apiserver ── target: from which release to which
 //!  BundleInstances, ClusterServiceVersions, roles, requests ── read ──┐
+//!  PlatformOperators, Subscriptions ── follow ────────────────────────┤
 //!  catalogs ── the newest version that can be reached ────────────────┴── judge ── a table, JSON, YAML
 //! ```
 
+mod follow;
 mod judge;
 mod olm;
-mod read;
-mod target;
+pub(crate) mod read;
+pub(crate) mod target;
 
 use catalog::{
-    choose::{self, Installed, Request},
+    choose::{self, Ahead, Followed, Installed, Request},
     model::{Bundle, PLAIN_V0, REGISTRY_V1, Release},
 };
 use manifests::{
@@ -79,7 +81,7 @@ async fn check(
             KubeVersion::NEWEST
         ));
     }
-    let mut operators = read::operators(cluster, &from, &to).await?;
+    let mut operators = read::operators(cluster, &from, &to, !catalogs.is_empty()).await?;
     for operator in &mut operators {
         look_up(operator, catalogs, &here, &to);
         operator.judge(&to, !catalogs.is_empty());
@@ -126,6 +128,7 @@ fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: 
     }
     for offer in &offers {
         if let choose::Answer::Unknown(why) = offer.answer {
+            operator.is_unread = true;
             message::warning(&format!("catalog {}: {why}", offer.catalog));
         }
     }
@@ -149,7 +152,7 @@ fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: 
     let request = Request {
         package: operator.package.as_deref().unwrap_or_default(),
         channel: operator.channel.as_deref(),
-        range: None,
+        range: operator.range.as_ref(),
         minor: None,
         newest: None,
         installed: Some(&installed),
@@ -158,24 +161,32 @@ fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: 
         media_types: &[REGISTRY_V1, PLAIN_V0],
         overrides: &[],
     };
-    operator.unblocked_by = choose::ahead(&request, release, &offers).map(|it| Later {
-        version: it.version.to_string(),
-        bundle: it.name,
-        catalog: it.catalog,
-        channel: it.channel,
-    });
+    if let Ahead::To(it) = choose::ahead(&request, Followed::Any, release, &offers) {
+        operator.unblocked_by = Some(Later {
+            version: it.version.to_string(),
+            bundle: it.name,
+            catalog: it.catalog,
+            channel: it.channel,
+        });
+    }
 }
 
-/// Whether a catalog speaks of just what is installed. OLM does not tell the digest of what it has installed.
+/// Whether a catalog speaks of just what is installed. Of what OLM has installed nobody tells the digest: there the
+/// ClusterServiceVersion alone counts, as it does for OLM.
 fn is_it(bundle: &Bundle, operator: &Operator) -> bool {
     let digest = bundle.image.rsplit_once('@').map(|(_, digest)| digest);
-    operator.kind == olm::KIND || (digest.is_some() && digest == operator.image.as_deref())
+    digest.is_some() && digest == operator.image.as_deref()
 }
 
 /// For people: a line for each finding, and what it comes to.
 fn written(report: &Report) -> String {
     let mut rows: Vec<[String; 5]> = Vec::new();
     for operator in &report.operators {
+        // A BundleInstance may be called the same.
+        let name = match operator.kind {
+            olm::KIND => format!("{} (OLM)", operator.label()),
+            _ => operator.label(),
+        };
         for finding in &operator.findings {
             let effect = match finding.effect {
                 Effect::Blocks | Effect::Refuses => "blocks",
@@ -192,13 +203,7 @@ fn written(report: &Report) -> String {
                 _ => finding.message.clone(),
             };
             let version = operator.version.clone().unwrap_or_else(|| "-".to_owned());
-            rows.push([
-                operator.label(),
-                version,
-                effect.to_owned(),
-                remedy,
-                message,
-            ]);
+            rows.push([name.clone(), version, effect.to_owned(), remedy, message]);
         }
     }
     let mut text = String::new();

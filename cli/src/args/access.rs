@@ -75,6 +75,23 @@ pub(crate) struct AccessArgs {
 }
 
 impl AccessArgs {
+    /// As if none of the flags was given but these, for commands whose flags are those of another program.
+    pub(crate) fn usual(tls_verify: bool, timeout: Duration) -> Self {
+        Self {
+            platform: None,
+            tls_verify,
+            cacert: Vec::new(),
+            registries_conf: None,
+            authfile: None,
+            username: None,
+            password_file: None,
+            ssh_key: None,
+            ssh_passphrase_file: None,
+            known_hosts: Vec::new(),
+            timeout: timeout.as_secs().max(1),
+        }
+    }
+
     /// Reads all that these places need.
     ///
     /// # Errors

@@ -4,9 +4,13 @@ use std::ffi::OsString;
 
 use ::catalog::model::{PLAIN_V0, REGISTRY_V1};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use manifests::{openshift, range::Range, size, version};
+use convert::removal::kubernetes_of;
+use manifests::{openshift::Release, range::Range, size, version};
 
-use super::{AccessArgs, CatalogServeArgs, Description, MigrateArgs, RenderArgs};
+use super::{
+    AccessArgs, CatalogDockerfileArgs, CatalogInitArgs, CatalogServeArgs, Description, MigrateArgs,
+    RenderArgs, RenderTemplateArgs,
+};
 
 /// What every command that reads catalogs says of them.
 pub(super) const SOURCES: &str = "\
@@ -16,7 +20,8 @@ A catalog is one of:
                                  operators.operatorframework.io.index.configs.v1
   oci:FOLDER[:TAG], FILE.tgz, https://HOST/FILE.tgz, git+https://HOST/REPO#REF:DIR, and what else bundles come from";
 
-/// Check file-based catalogs, list what is in them, choose bundles, draw upgrade graphs, render, migrate and serve them.
+/// Begin file-based catalogs, check them, list what is in them, choose bundles, draw upgrade graphs, render, migrate and
+/// serve them.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogArgs {
     #[command(subcommand)]
@@ -30,8 +35,11 @@ pub(crate) enum CatalogCommand {
     Choose(CatalogChooseArgs),
     Graph(CatalogGraphArgs),
     Render(Box<RenderArgs>),
+    RenderTemplate(Box<RenderTemplateArgs>),
     Migrate(Box<MigrateArgs>),
     Serve(CatalogServeArgs),
+    Init(CatalogInitArgs),
+    Dockerfile(CatalogDockerfileArgs),
 }
 
 /// Print everything that is wrong with catalogs.
@@ -113,9 +121,10 @@ pub(crate) struct CatalogChooseArgs {
     #[arg(long, value_name = "VERSION", requires = "installed", value_parser = version::strict)]
     pub(crate) installed_version: Option<version::Version>,
     /// The OpenShift that it must run on. Without it maxOpenShiftVersion means nothing.
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) openshift_version: Option<openshift::Release>,
-    /// The Kubernetes that it must run on. Without it minKubeVersion is not compared.
+    #[arg(long, value_name = "VERSION", value_parser = openshift)]
+    pub(crate) openshift_version: Option<Release>,
+    /// The Kubernetes that it must run on; that of --openshift-version otherwise. Without either minKubeVersion is not
+    /// compared.
     #[arg(long, value_name = "VERSION", value_parser = version::tolerant)]
     pub(crate) kubernetes_version: Option<version::Version>,
     /// Formats of bundles that can be installed.
@@ -160,6 +169,36 @@ pub(crate) enum Drawing {
     Dot,
 }
 
+/// A release of OpenShift that there can be: it is known which Kubernetes it has.
+pub(super) fn openshift(text: &str) -> Result<Release, String> {
+    let release: Release = text
+        .parse()
+        .map_err(|error: version::Error| error.to_string())?;
+    match kubernetes_of(release) {
+        Some(_) => Ok(release),
+        None => Err(format!(
+            "there is no OpenShift {release}: write 4.3 to 4.23, which is 5.0, or a later 5.N"
+        )),
+    }
+}
+
+/// The Kubernetes that a bundle must run on: what was given, else that of the OpenShift, with the highest patch, as nobody
+/// knows which one it will be.
+pub(crate) fn kubernetes(
+    given: Option<&version::Version>,
+    openshift: Option<Release>,
+) -> Option<version::Version> {
+    let of_openshift = || {
+        let kubernetes = kubernetes_of(openshift?)?;
+        Some(version::Version::new(
+            kubernetes.major,
+            kubernetes.minor,
+            u64::MAX,
+        ))
+    };
+    given.cloned().or_else(of_openshift)
+}
+
 /// How catalogs are reached, and how much is read of them: the same for every command that reads any.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogReadArgs {
@@ -182,6 +221,17 @@ pub(crate) struct CatalogLimitArgs {
     /// Number of files and folders.
     #[arg(long = "max-entries", value_name = "COUNT", default_value_t = ::catalog::Limits::default().files)]
     entries: usize,
+}
+
+impl Default for CatalogLimitArgs {
+    fn default() -> Self {
+        let usual = ::catalog::Limits::default();
+        Self {
+            size: usual.total,
+            document: usual.document as u64,
+            entries: usual.files,
+        }
+    }
 }
 
 impl From<CatalogLimitArgs> for ::catalog::Limits {
@@ -216,6 +266,37 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Command};
+
+    #[test]
+    fn a_release_of_openshift_is_one_that_there_can_be() {
+        for (text, kubernetes_of_it) in [
+            ("4.20", Some("1.33")),
+            ("4.20.3", Some("1.33")),
+            ("v4.13.0-0.nightly-2022", Some("1.26")),
+            ("4.23", Some("1.36")),
+            ("5.0", Some("1.36")),
+            ("5.1.2", Some("1.37")),
+            ("4.24", None),
+            ("4.99", None),
+            ("4.2", None),
+            ("4", None),
+            ("1.30", None),
+            ("3.11", None),
+            ("6.0", None),
+            ("5.18446744073709551615", None),
+            ("latest", None),
+        ] {
+            let found = openshift(text).ok();
+            let known = kubernetes(None, found).map(|it| format!("{}.{}", it.major, it.minor));
+            assert_eq!(known.as_deref(), kubernetes_of_it, "{text}");
+            assert_eq!(found.is_some(), kubernetes_of_it.is_some(), "{text}");
+        }
+        let given = version::Version::new(1, 30, 4);
+        assert_eq!(
+            kubernetes(Some(&given), openshift("4.20").ok()),
+            Some(given)
+        );
+    }
 
     #[test]
     fn default_limits_are_those_of_the_library() {

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
 use clap::{Args, Subcommand, ValueHint};
-use manifests::{names, openshift, range::Range, version};
+use manifests::{api::install::release, image::Reference, names, openshift, range::Range, version};
 
 use super::{
     AccessArgs, CatalogLimitArgs, ClusterArgs, Description, Manifests, catalog::SOURCES,
@@ -40,27 +40,33 @@ pub(crate) struct PlatformRenderArgs {
     /// A catalog to look for them in, see below; may be repeated, and the first one comes first.
     #[arg(long = "catalog", required = true, value_name = "CATALOG", value_hint = ValueHint::AnyPath)]
     pub(crate) catalogs: Vec<OsString>,
-    /// The OpenShift of the new cluster. Without it, it is no OpenShift, and maxOpenShiftVersion means nothing.
-    #[arg(long, value_name = "VERSION")]
+    /// The OpenShift of the new cluster, 4.17 or later. Without it, it is no OpenShift, and maxOpenShiftVersion means
+    /// nothing.
+    #[arg(long, value_name = "VERSION", value_parser = super::catalog::openshift)]
     pub(crate) openshift_version: Option<openshift::Release>,
-    /// The Kubernetes of the new cluster; that of --openshift-version otherwise.
+    /// The Kubernetes of the new cluster, 1.30 or later; that of --openshift-version otherwise. Without either
+    /// minKubeVersion is not compared.
     #[arg(long, visible_alias = "kube-version", value_name = "VERSION", value_parser = version::tolerant)]
     pub(crate) kubernetes_version: Option<version::Version>,
     /// Write a CatalogSource of this name, too, for the --catalog that has the package, which has to be an image then. Of
     /// several catalogs, the second has -2 behind the name, and so on.
     #[arg(long, value_name = "NAME", value_parser = subdomain)]
     pub(crate) catalog_source: Option<String>,
-    /// The namespace of CatalogSources; on OpenShift openshift-marketplace, elsewhere that of the provisioner.
+    /// The namespace of CatalogSources; on OpenShift openshift-marketplace, elsewhere that of the provisioner. Any other one
+    /// is written, too, and whoever may write there decides what platform operators install.
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
     pub(crate) catalog_namespace: Option<String>,
+    /// A pull secret for the images of CatalogSources, which has to be in their namespace; may be repeated.
+    #[arg(long = "catalog-secret", value_name = "NAME", requires = "catalog_source", value_parser = subdomain)]
+    pub(crate) catalog_secrets: Vec<String>,
     /// The cluster has OLM, as an OpenShift has, and with it the definition of CatalogSources, which is left out then.
     #[arg(long)]
     pub(crate) olm: bool,
-    /// The namespace of the provisioner.
-    #[arg(long, value_name = "NAMESPACE", default_value = "rukpak-system", value_parser = namespace)]
+    /// The namespace of the provisioner, which is to be its own.
+    #[arg(long, value_name = "NAMESPACE", default_value = "rukpak-system", value_parser = own_namespace)]
     pub(crate) namespace: String,
     /// The provisioner's image; that of this release otherwise.
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     pub(crate) image: Option<String>,
     /// The release payload of the OpenShift has the provisioner: write only what enables it, and the platform operators.
     #[arg(long, requires = "openshift_version", conflicts_with_all = ["namespace", "image"])]
@@ -92,7 +98,7 @@ pub(crate) struct PlatformRenderArgs {
 #[command(after_help = SOURCES)]
 pub(crate) struct UpgradeCheckArgs {
     /// The release to upgrade to, 4.N of OpenShift or 1.M of Kubernetes; otherwise the one that comes next.
-    #[arg(long, value_name = "4.N|1.M", value_parser = release)]
+    #[arg(long, value_name = "4.N|1.M", value_parser = minor_release)]
     pub(crate) to: Option<openshift::Release>,
     /// A catalog to look for versions in that would not block, see below; may be repeated, and the first one comes first.
     /// Without one, only what the provisioner has written down is known of catalogs: those that a cluster serves can be
@@ -183,8 +189,31 @@ fn subdomain(text: &str) -> Result<String, &'static str> {
     names::dns_subdomain(text).map(|()| text.to_owned())
 }
 
+/// A namespace for the provisioner alone: those of the cluster's own parts hold what else runs there, and its rights.
+fn own_namespace(text: &str) -> Result<String, String> {
+    let name = namespace(text)?;
+    let is_of_cluster = name == "default"
+        || name == "openshift"
+        || name.starts_with("kube-")
+        || (name.starts_with("openshift-") && name != release::NAMESPACE);
+    if is_of_cluster {
+        return Err(
+            "it belongs to the cluster; choose one that is the provisioner's alone".to_owned(),
+        );
+    }
+    Ok(name)
+}
+
+/// A reference as it is written.
+fn image(text: &str) -> Result<String, String> {
+    match text.parse::<Reference>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// A release without its patch.
-fn release(text: &str) -> Result<openshift::Release, String> {
+fn minor_release(text: &str) -> Result<openshift::Release, String> {
     openshift::Release::read(text).ok_or_else(|| {
         "write 4.N for a release of OpenShift, or 1.M for one of Kubernetes, without a patch"
             .to_owned()
@@ -194,6 +223,37 @@ fn release(text: &str) -> Result<openshift::Release, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_provisioner_gets_a_namespace_and_an_image_that_it_can_have() {
+        for (text, is_fine) in [
+            ("rukpak-system", true),
+            ("kube", true),
+            ("openshift-platform-operators", true),
+            ("kube-system", false),
+            ("kube-x", false),
+            ("default", false),
+            ("openshift", false),
+            ("openshift-monitoring", false),
+            ("A", false),
+            ("", false),
+        ] {
+            assert_eq!(own_namespace(text).is_ok(), is_fine, "{text:?}");
+        }
+        for (text, is_fine) in [
+            ("quay.io/rukpak/provisioner:v1", true),
+            (
+                "registry:5000/a@sha256:0000000000000000000000000000000000000000000000000000000000000000",
+                true,
+            ),
+            ("a b:c: d", false),
+            ("", false),
+            ("quay.io/A", false),
+            ("quay.io/a\nb: c", false),
+        ] {
+            assert_eq!(image(text).is_ok(), is_fine, "{text:?}");
+        }
+    }
 
     #[test]
     fn packages_are_named_with_channel_and_range() {

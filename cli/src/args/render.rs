@@ -46,6 +46,58 @@ pub(crate) struct RenderArgs {
     pub(crate) reading: CatalogReadArgs,
 }
 
+/// What is said of templates.
+const TEMPLATES: &str = "\
+A template is one document in YAML or JSON, and one of:
+  basic        olm.template.basic: a catalog in which bundles have an image and nothing else
+  semver       olm.semver: bundles as candidate, fast and stable, of which channels are made by version
+  substitutes  olm.template.substitutes: a catalog, and bundles that take the places of others in it
+
+Bundles in it are images in registries, or whatever else \"rukpak catalog render\" takes for one: folders, relative to
+the working directory, archives, git repositories and URLs.
+
+Examples:
+  rukpak catalog render-template semver template.yaml
+  rukpak catalog render-template template.yaml -o yaml
+  rukpak catalog render-template < template.yaml";
+
+/// Print the catalog that a template stands for.
+///
+/// The output is what "opm alpha render-template" prints for the same template. Each bundle is fetched once, several at a
+/// time; of those that cannot be rendered all are told.
+#[derive(Debug, Args)]
+#[command(after_help = TEMPLATES)]
+pub(crate) struct RenderTemplateArgs {
+    /// What kind of template it is, if its schema shall not tell (basic, semver or substitutes), and its file; "-" or
+    /// none is standard input.
+    #[arg(value_names = ["TYPE", "FILE"], num_args = 0..=2, value_hint = ValueHint::FilePath)]
+    pub(crate) template: Vec<OsString>,
+    /// Format of the catalog: objects one after the other in JSON, YAML documents, or the graph of its channels.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) output: Templated,
+    /// Run migrations on the bundles up to this one: none, bundle-object-to-csv-metadata, or all.
+    #[arg(long, value_name = "LEVEL", default_value = "none")]
+    pub(crate) migrate_level: Level,
+    /// The image of bundles that do not come from a registry. {{.Package}}, {{.Name}} and {{.Version}} in it stand for
+    /// those of the bundle; the name is that of its ClusterServiceVersion.
+    #[arg(long, value_name = "TEMPLATE")]
+    pub(crate) alpha_image_ref_template: Option<Template>,
+    /// Print no progress and no warnings.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) reading: CatalogReadArgs,
+}
+
+/// The format of what a template stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Templated {
+    #[default]
+    Json,
+    Yaml,
+    Mermaid,
+}
+
 /// Write a catalog into a folder, migrated, with a file for each package.
 #[derive(Debug, Args)]
 #[command(after_help = REFERENCES)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use catalog::registry::hosting::TERMINATION_LOG;
 use clap::{ArgAction, Args, ValueHint};
 use manifests::names;
 
@@ -61,9 +62,6 @@ pub(crate) struct CatalogServeArgs {
     #[arg(long)]
     pub(crate) debug: bool,
 }
-
-/// Where the kubelet looks for what a container has to say in the end.
-pub(crate) const TERMINATION_LOG: &str = "/dev/termination-log";
 
 fn subdomain(text: &str) -> Result<String, &'static str> {
     names::dns_subdomain(text).map(|()| text.to_owned())

@@ -7,10 +7,10 @@ use catalog::{
 };
 use serde::Serialize;
 
-use super::Reader;
+use super::{Reader, uncompared};
 use crate::{
     Exit,
-    args::{CatalogChooseArgs, CatalogReadArgs},
+    args::{self, CatalogChooseArgs, CatalogReadArgs},
     message, output,
 };
 
@@ -108,6 +108,7 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
         version: version(args, name, &offers),
         catalog: None,
     });
+    let kubernetes = args::kubernetes(args.kubernetes_version.as_ref(), args.openshift_version);
     let media_types: Vec<&str> = args.media_types.iter().map(String::as_str).collect();
     let decision = choose::explain(
         &Request {
@@ -118,12 +119,18 @@ pub(crate) fn run(args: &CatalogChooseArgs) -> anyhow::Result<Exit> {
             newest: None,
             installed: installed.as_ref(),
             openshift: args.openshift_version,
-            kubernetes: args.kubernetes_version.as_ref(),
+            kubernetes: kubernetes.as_ref(),
             media_types: &media_types,
             overrides: &[],
         },
         &offers,
     );
+    if kubernetes.is_none()
+        && let Some(choice) = decision.verdict.choice()
+        && let Some(warning) = uncompared(choice, &args.package, &offers)
+    {
+        message::warning(&warning);
+    }
     let text = output::described(&Told::new(&decision), args.output)?;
     output::print(&text.unwrap_or_else(|| {
         let text = decision.to_string();

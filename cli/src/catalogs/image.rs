@@ -3,35 +3,38 @@
 use std::{
     collections::BTreeMap,
     io::{self, Read},
+    path::Path,
 };
 
 use anyhow::{Context, bail, ensure};
-use catalog::source::Files;
+use catalog::{
+    Limits,
+    source::Files,
+    sqlite::{self, Database},
+};
 use manifests::content::normalise;
 use unpacker::{Tree, source::Local};
 
 use crate::source::Source;
 
-pub(super) const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
-pub(super) const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
+pub(crate) const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
+pub(crate) const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
 const DATABASE: &str = "operators.operatorframework.io.index.database.v1";
-
-/// What to do with catalogs that are databases.
-pub(super) const NO_SQLITE: &str = "sqlite-based index images are not supported; migrate to a file-based catalog, with \
-                                    \"opm migrate\" of a release up to v1.73.0";
+/// What is told of a database that is left out.
+const MOST_REASONS: usize = 5;
 
 /// What labels say of an image.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Labelled {
+pub(crate) enum Labelled {
     /// A file-based catalog in this folder, empty for the root.
     Catalog(String),
     Bundle,
-    /// A catalog in a database.
-    Database,
+    /// A catalog in this database.
+    Database(String),
     Neither,
 }
 
-pub(super) fn is_image(source: &Source) -> bool {
+pub(crate) fn is_image(source: &Source) -> bool {
     matches!(
         source.place,
         Ok(unpacker::Source::Image(_)
@@ -41,6 +44,11 @@ pub(super) fn is_image(source: &Source) -> bool {
     )
 }
 
+/// Whether a file is an SQLite database; what cannot be read is told by whoever reads it.
+pub(crate) fn is_database(path: &Path) -> bool {
+    path.is_file() && sqlite::is_database(path).unwrap_or(false)
+}
+
 // === impl Labelled ===
 
 impl Labelled {
@@ -48,15 +56,18 @@ impl Labelled {
     ///
     /// # Errors
     /// When the label of a catalog names what cannot be a folder.
-    pub(super) fn of(labels: &BTreeMap<String, String>) -> anyhow::Result<Self> {
+    pub(crate) fn of(labels: &BTreeMap<String, String>) -> anyhow::Result<Self> {
         let Some(folder) = labels.get(CONFIGS) else {
-            return Ok(if labels.contains_key(PACKAGE) {
-                Self::Bundle
-            } else if labels.contains_key(DATABASE) {
-                Self::Database
-            } else {
-                Self::Neither
-            });
+            if labels.contains_key(PACKAGE) {
+                return Ok(Self::Bundle);
+            }
+            let Some(path) = labels.get(DATABASE) else {
+                return Ok(Self::Neither);
+            };
+            let path = normalise(path.trim_start_matches('/')).with_context(|| {
+                format!("its label {DATABASE} names no file; correct the image")
+            })?;
+            return Ok(Self::Database(path));
         };
         let relative = folder.trim_start_matches('/');
         if matches!(relative.trim_end_matches('/'), "" | ".") {
@@ -67,18 +78,25 @@ impl Labelled {
         Ok(Self::Catalog(folder))
     }
 
-    /// The folder of the catalog that it is.
+    /// The catalog that it is.
     ///
     /// # Errors
-    /// When it is something else; says what.
-    pub(super) fn catalog(self) -> anyhow::Result<String> {
+    /// When it is something else, or cannot be read; says what.
+    pub(crate) fn catalog(self, tree: Tree, limits: &Limits) -> anyhow::Result<Found> {
         match self {
-            Self::Catalog(folder) => Ok(folder),
+            Self::Catalog(folder) => Ok(Found::Files(Within::new(tree, folder)?)),
+            Self::Database(path) => {
+                let mut file = tree.read(&path).with_context(|| {
+                    format!("its label {DATABASE} names the file {path:?}, which is not there; correct the image")
+                })?;
+                Ok(Found::Database(Box::new(Database::copy(
+                    &mut file, limits,
+                )?)))
+            }
             Self::Bundle => bail!(
                 "the image is a bundle and no catalog: it has the label {PACKAGE} and not {CONFIGS}; name a catalog, or \
                  look at the bundle with \"rukpak inspect\""
             ),
-            Self::Database => bail!("{NO_SQLITE}"),
             Self::Neither => bail!(
                 "the image is no catalog: it has no label {CONFIGS}, which names the folder of one; name another image, or \
                  give it that label"
@@ -88,7 +106,7 @@ impl Labelled {
 }
 
 /// Whether there is a file below a folder.
-pub(super) fn has_folder(tree: &Tree, folder: &str) -> bool {
+pub(crate) fn has_folder(tree: &Tree, folder: &str) -> bool {
     tree.files().any(|(path, _)| below(path, folder).is_some())
 }
 
@@ -100,9 +118,48 @@ fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
     }
 }
 
+/// The files of a catalog.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Files(Within),
+    Database(Box<Database>),
+}
+
+// === impl Found ===
+
+impl Found {
+    /// A database by itself.
+    pub(crate) fn open(path: &Path, limits: &Limits) -> Result<Self, sqlite::Error> {
+        Ok(Self::Database(Box::new(Database::open(path, limits)?)))
+    }
+
+    /// What is to be said of it: that databases are not made any more, and what of this one is left out.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let Self::Database(database) = self else {
+            return Vec::new();
+        };
+        let old = "the catalog is an SQLite database, a form that is not made any more; \"rukpak catalog migrate\" writes it \
+                   as files";
+        let left_out = database.left_out();
+        let mut warnings = vec![old.to_owned()];
+        warnings.extend(left_out.iter().take(MOST_REASONS).cloned());
+        if let Some(more @ 1..) = left_out.len().checked_sub(MOST_REASONS) {
+            warnings.push(format!("and {more} more that are left out"));
+        }
+        warnings
+    }
+
+    pub(crate) fn source(&self) -> catalog::Source<'_> {
+        catalog::Source::Files(match self {
+            Self::Files(files) => files,
+            Self::Database(database) => &**database,
+        })
+    }
+}
+
 /// The folder of a catalog in what was fetched, which may be more than fits into memory.
 #[derive(Debug)]
-pub(super) struct Within {
+pub(crate) struct Within {
     tree: Tree,
     folder: String,
 }
@@ -111,7 +168,7 @@ pub(super) struct Within {
 
 impl Within {
     /// A folder that an image's label names, the root if it is empty.
-    pub(super) fn new(tree: Tree, folder: String) -> anyhow::Result<Self> {
+    pub(crate) fn new(tree: Tree, folder: String) -> anyhow::Result<Self> {
         ensure!(
             folder.is_empty() || has_folder(&tree, &folder),
             "its label {CONFIGS} names the folder {folder:?}, which is not there; correct the image"
@@ -142,6 +199,8 @@ impl Files for Within {
 
 #[cfg(test)]
 mod tests {
+    use manifests::content::{self, Builder};
+
     use super::*;
 
     #[test]
@@ -162,10 +221,11 @@ mod tests {
                 "is a bundle and no catalog",
             ),
             (
-                &[(DATABASE, "/d")],
-                Ok(Labelled::Database),
-                "sqlite-based index images are not supported",
+                &[(DATABASE, "/d/index.db")],
+                Ok(Labelled::Database("d/index.db".to_owned())),
+                "names the file \"d/index.db\", which is not there",
             ),
+            (&[(DATABASE, "../x")], Err("names no file"), ""),
             (
                 &[],
                 Ok(Labelled::Neither),
@@ -180,8 +240,13 @@ mod tests {
             match (found, expected) {
                 (Ok(found), Ok(expected)) => {
                     assert_eq!(found, expected);
-                    let refused = found.catalog().err().map(|it| it.to_string());
-                    let refused = refused.unwrap_or_default();
+                    let mut files = Builder::new(content::Limits::default());
+                    for path in ["configs/a.json", "a/b/c.json"] {
+                        files.add(path, 0o644, &mut &b"{}"[..]).unwrap();
+                    }
+                    let tree = Tree::from_content(files.finish());
+                    let refused = found.catalog(tree, &Limits::default()).err();
+                    let refused = refused.map(|it| it.to_string()).unwrap_or_default();
                     assert!(
                         refused.contains(refusal) && refused.is_empty() == refusal.is_empty(),
                         "{refused}"

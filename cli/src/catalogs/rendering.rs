@@ -1,8 +1,8 @@
 //! `rukpak catalog render` and `rukpak catalog migrate`.
 
-mod reference;
+pub(crate) mod reference;
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write};
 
 use anyhow::Context;
 use catalog::render::{Format, Level, Render, check_empty};
@@ -11,6 +11,7 @@ use self::reference::Kinds;
 use crate::{
     Exit,
     args::{Blobs, MigrateArgs, RenderArgs},
+    folder::{self, Before, Staged},
     message, output,
     reach::Reach,
     source,
@@ -40,20 +41,27 @@ pub(crate) fn run(args: &RenderArgs) -> anyhow::Result<Exit> {
     }
     drop(reach);
     let rendered = render.finish();
-    // Texts in catalogs come from strangers. In JSON what moves cursors is escaped, in YAML most of it.
+    let format = args.output.into();
+    rendered.check(format)?;
+    print(|out| Ok(rendered.write(format, out)?))?;
+    Ok(Exit::Done)
+}
+
+/// Prints what is written. Texts in catalogs come from strangers: in JSON what moves cursors is escaped, in YAML most of
+/// it, and a terminal gets none of the rest.
+pub(super) fn print(write: impl Fn(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let is_terminal = io::stdout().is_terminal();
     output::stream(|out| {
         if !is_terminal {
-            return Ok(rendered.write(args.output.into(), out)?);
+            return write(out);
         }
         let mut text = Vec::new();
-        rendered.write(args.output.into(), &mut text)?;
+        write(&mut text)?;
         for line in String::from_utf8_lossy(&text).lines() {
             writeln!(out, "{}", message::clean(line))?;
         }
         Ok(())
-    })?;
-    Ok(Exit::Done)
+    })
 }
 
 pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<Exit> {
@@ -78,9 +86,13 @@ pub(crate) fn migrate(args: &MigrateArgs) -> anyhow::Result<Exit> {
         .add(&source, &text, &mut render)
         .with_context(|| format!("render reference {text:?}"))?;
     drop(reach);
-    render
-        .finish()
-        .write_folder(&args.folder, args.output.into())?;
+    let rendered = render.finish();
+    let files = rendered.files(args.output.into())?;
+    let staged = Staged::new(&args.folder, Before::Nothing)?;
+    for file in &files {
+        staged.add_with(&file.path, folder::FILE, |out| file.write(out))?;
+    }
+    staged.publish(|_| false)?;
     if !args.quiet {
         let folder = args.folder.display();
         message::note(&format!("catalog written to {folder}"));

@@ -1,21 +1,18 @@
 //! `rukpak catalog serve`.
 
-use std::{
-    fs, io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::Path,
-    sync::Arc,
-};
+use std::{io, path::PathBuf, sync::Arc};
 
 use anyhow::{Context, bail};
 use catalog::{
     Limits, Source,
-    registry::{self, Cache, Store},
+    registry::{
+        self,
+        hosting::{last_words, listen, open},
+    },
     web::{self, Put, Shelf},
 };
 use tempfile::TempDir;
 use tokio::{
-    net::TcpListener,
     runtime::Builder,
     signal::unix::{Signal, SignalKind, signal},
     sync::{oneshot, watch},
@@ -23,13 +20,11 @@ use tokio::{
 use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 
+use super::image::{Found, is_database};
 use crate::{
     Exit,
-    args::{CatalogServeArgs, TERMINATION_LOG, usage},
+    args::{CatalogServeArgs, usage},
 };
-
-/// What a kubelet reads of a termination log, in bytes.
-const LAST_WORDS: usize = 4096;
 
 pub(crate) fn run(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
     if args.cache_enforce_integrity == Some(true) && args.cache_dir.is_none() {
@@ -53,8 +48,14 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
     let name = args.http_port.map(|_| args.http_name.clone());
     // A thread that nobody waits for: a signal ends the process while a large catalog is read.
     std::thread::spawn(move || {
-        let opened = open(&folder, cache.as_deref(), enforces).and_then(|store| {
-            let lines = name.map(|name| write(&folder, &name)).transpose()?;
+        let opened = Given::open(folder).and_then(|given| {
+            let store = open(
+                given.source(),
+                &Limits::default(),
+                cache.as_deref(),
+                enforces,
+            )?;
+            let lines = name.map(|name| write(given.source(), &name)).transpose()?;
             Ok((store, lines))
         });
         drop(done.send(opened));
@@ -109,20 +110,48 @@ async fn serve(args: &CatalogServeArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// What is to be served.
+enum Given {
+    Folder(PathBuf),
+    Database(Box<Found>),
+}
+
+// === impl Given ===
+
+impl Given {
+    fn open(path: PathBuf) -> anyhow::Result<Self> {
+        if !is_database(&path) {
+            return Ok(Self::Folder(path));
+        }
+        let found = Found::open(&path, &Limits::default())?;
+        for text in found.warnings() {
+            warn!("{text}");
+        }
+        Ok(Self::Database(Box::new(found)))
+    }
+
+    fn source(&self) -> Source<'_> {
+        match self {
+            Self::Folder(path) => Source::Folder(path),
+            Self::Database(found) => found.source(),
+        }
+    }
+}
+
 /// The lines of a catalog, in a folder that goes with them.
 struct Lines {
     shelf: Shelf,
     _folder: TempDir,
 }
 
-fn write(catalog: &Path, name: &str) -> anyhow::Result<Lines> {
+fn write(source: Source<'_>, name: &str) -> anyhow::Result<Lines> {
     let failed = "failed to write what is served over HTTP";
     let folder = tempfile::Builder::new()
         .prefix("rukpak-serve-lines-")
         .tempdir()
         .context(failed)?;
     let shelf = Shelf::open(folder.path()).context(failed)?;
-    let put = shelf.put(name, None, Source::Folder(catalog), &Limits::default());
+    let put = shelf.put(name, None, source, &Limits::default());
     if let Put::Written(written) = put.context(failed)? {
         for reason in written.faults {
             warn!(%reason, "left out of what is served over HTTP");
@@ -145,37 +174,6 @@ async fn serve_lines(
     info!(%address, path = %format!("/catalogs/{name}/api/v1/all"), "serving HTTP");
     web::serve(listener, lines.shelf.clone(), stop).await;
     Ok(())
-}
-
-fn open(folder: &Path, cache: Option<&Path>, enforces: bool) -> anyhow::Result<Store> {
-    let (source, limits) = (Source::Folder(folder), Limits::default());
-    if enforces && let Some(place) = cache {
-        let load = || Cache::open(place)?.load(source, &limits);
-        return load().context("integrity check failed");
-    }
-    let build = |place: &Path| {
-        let (store, is_new) = Cache::open(place)?.load_or_build(source, &limits)?;
-        info!(is_new, "opened the cache");
-        Ok::<_, registry::Error>(store)
-    };
-    let failed = "failed to load or rebuild cache";
-    if let Some(place) = cache {
-        return build(place).context(failed);
-    }
-    // What is open stays when its name is gone, so nothing is left behind however the process ends.
-    let place = tempfile::Builder::new()
-        .prefix("rukpak-serve-cache-")
-        .tempdir();
-    build(place.context(failed)?.path()).context(failed)
-}
-
-/// On all addresses, of both families where there are both.
-async fn listen(port: u16) -> io::Result<TcpListener> {
-    match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
-        Ok(listener) => Ok(listener),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
-        Err(_) => TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await,
-    }
 }
 
 /// What tells this process to end. From now on it does not just die.
@@ -215,18 +213,4 @@ fn log(debug: bool) {
         .compact();
     // Nothing else logs in this process.
     drop(lines.try_init());
-}
-
-/// Leaves a message where the kubelet finds it. That there is none is no other failure.
-fn last_words(path: &Path, text: &str) {
-    if path == Path::new(TERMINATION_LOG) && !path.exists() {
-        return;
-    }
-    let mut end = text.len().min(LAST_WORDS);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    if let Err(error) = fs::write(path, text.get(..end).unwrap_or_default()) {
-        warn!(%error, path = %path.display(), "the termination log was not written");
-    }
 }

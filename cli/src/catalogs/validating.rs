@@ -81,12 +81,19 @@ impl<'a> Verdict<'a> {
     }
 }
 
+impl Verdict<'_> {
+    /// Whether the error is that it could not be read.
+    fn is_unread(&self) -> bool {
+        self.error.is_some() && self.findings.is_empty()
+    }
+}
+
 fn tell(verdicts: &[Verdict<'_>]) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     let (mut errors, mut warnings, mut packages) = (0, 0, 0);
     for verdict in verdicts {
         packages += verdict.packages.sound;
-        errors += verdict.more_findings;
+        errors += verdict.more_findings + usize::from(verdict.is_unread());
         for finding in verdict.findings {
             let level = match finding.level {
                 Level::Error => {
@@ -119,7 +126,7 @@ fn tell(verdicts: &[Verdict<'_>]) -> anyhow::Result<()> {
         output::print(&table::render(Some(header), &rows, 0))?;
     }
     for verdict in verdicts {
-        if verdict.findings.is_empty()
+        if verdict.is_unread()
             && let Some(error) = &verdict.error
         {
             message::error(&error.message);

@@ -82,7 +82,7 @@ fn ready(instance: &BundleInstance, healthy: Option<&Condition>) -> String {
 }
 
 /// What keeps it from being as it should be.
-pub(super) fn story(instance: &BundleInstance) -> String {
+pub(crate) fn story(instance: &BundleInstance) -> String {
     if let Some(problem) = status::problem(instance) {
         return problem.message;
     }

@@ -6,13 +6,11 @@ use catalog::{
     choose::{self, Choice, Decision, Request, Verdict},
     model::{PLAIN_V0, REGISTRY_V1},
 };
-use convert::removal::kubernetes_of;
-use manifests::version::Version;
 
 use super::near;
 use crate::{
-    args::{PlatformRenderArgs, Wanted},
-    catalogs::Catalogs,
+    args::{self, PlatformRenderArgs, Wanted},
+    catalogs::{Catalogs, uncompared},
 };
 
 /// How many bundles are told that cannot be installed.
@@ -32,10 +30,7 @@ pub(super) struct Chosen<'a> {
 pub(super) fn all<'a>(args: &'a PlatformRenderArgs, catalogs: &Catalogs) -> Chosen<'a> {
     let mut chosen = Chosen::default();
     let mut seen = BTreeSet::new();
-    // That of the OpenShift, with the highest patch: which one it will be is not known.
-    let of_openshift = args.openshift_version.and_then(kubernetes_of);
-    let of_openshift = of_openshift.map(|it| Version::new(it.major, it.minor, u64::MAX));
-    let kubernetes = args.kubernetes_version.as_ref().or(of_openshift.as_ref());
+    let kubernetes = args::kubernetes(args.kubernetes_version.as_ref(), args.openshift_version);
     for wanted in &args.packages {
         let name = &wanted.package;
         if !seen.insert(name) {
@@ -55,7 +50,7 @@ pub(super) fn all<'a>(args: &'a PlatformRenderArgs, catalogs: &Catalogs) -> Chos
                 newest: None,
                 installed: None,
                 openshift: args.openshift_version,
-                kubernetes,
+                kubernetes: kubernetes.as_ref(),
                 media_types: &[REGISTRY_V1, PLAIN_V0],
                 overrides: &[],
             },
@@ -64,7 +59,12 @@ pub(super) fn all<'a>(args: &'a PlatformRenderArgs, catalogs: &Catalogs) -> Chos
         let warnings = decision.warnings.iter().map(|it| format!("{name}: {it}"));
         chosen.warnings.extend(warnings);
         match decision.verdict.choice() {
-            Some(choice) => chosen.found.push((wanted, choice.clone())),
+            Some(choice) => {
+                if kubernetes.is_none() {
+                    chosen.warnings.extend(uncompared(choice, name, &offers));
+                }
+                chosen.found.push((wanted, choice.clone()));
+            }
             None => chosen.problems.push(problem(name, &decision, catalogs)),
         }
     }

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Where OpenShift has its catalogs.
-const MARKETPLACE: &str = "openshift-marketplace";
+pub(super) const MARKETPLACE: &str = "openshift-marketplace";
 
 pub(super) fn all(
     args: &PlatformRenderArgs,
@@ -96,20 +96,31 @@ fn installed(args: &PlatformRenderArgs, catalog_namespace: &str) -> anyhow::Resu
             objects.push(value(&definition)?);
         }
     }
+    let is_there = catalog_namespace == args.namespace
+        || (catalog_namespace == MARKETPLACE && args.openshift_version.is_some());
+    if !is_there {
+        let metadata = json!({"name": catalog_namespace});
+        objects.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}));
+        objects.push(install::catalog_secrets(&options, catalog_namespace));
+        if !args.olm && args.openshift_version.is_none() {
+            objects.push(install::catalog_server(&options, catalog_namespace));
+        }
+    }
     let usual = [args.namespace.as_str(), MARKETPLACE];
     if !usual.contains(&catalog_namespace) {
+        // The flag takes the place of those that count by themselves.
         let flag = format!(
             "--catalog-namespaces={},{catalog_namespace}",
-            args.namespace
+            usual.join(",")
         );
-        for object in &mut objects {
-            if object.get("kind").is_some_and(|kind| kind == "Deployment")
-                && let Some(Value::Array(args)) =
-                    object.pointer_mut("/spec/template/spec/containers/0/args")
-            {
-                args.push(flag.clone().into());
-            }
-        }
+        let deployment = objects
+            .iter_mut()
+            .find(|it| at(it, &["kind"]).and_then(Value::as_str) == Some("Deployment"));
+        let args = deployment
+            .and_then(|it| it.pointer_mut("/spec/template/spec/containers/0/args"))
+            .and_then(Value::as_array_mut)
+            .context("the provisioner's Deployment has no arguments")?;
+        args.push(flag.into());
     }
     Ok(objects)
 }
@@ -168,8 +179,10 @@ fn catalog_sources(
             more => format!("{name}-{}", more + 1),
         };
         let spec = CatalogSourceSpec {
-            source_type: "grpc".to_owned(),
+            // OLM knows no other form.
+            source_type: Some("grpc".to_owned()),
             image: Some(image.reference.to_string()),
+            secrets: args.catalog_secrets.clone(),
             // The first one comes first.
             priority: i64::try_from(position)
                 .ok()

@@ -39,7 +39,10 @@ pub(super) fn all<E>(
             return Ok(names);
         }
     }
-    Err("two of the bundles cannot be told apart by their names; name each of them once".to_owned())
+    Err(
+        "two of those that are named cannot be told apart by their names; name each of them once"
+            .to_owned(),
+    )
 }
 
 fn end(parts: &[String], depth: usize) -> String {

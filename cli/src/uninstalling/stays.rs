@@ -23,10 +23,10 @@ use crate::{args::Cascade, cluster::Cluster, message::count, status};
 
 /// A definition of the instance, and what there is of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Definition {
-    pub(super) name: String,
+pub(crate) struct Definition {
+    pub(crate) name: String,
     /// How many custom resources; `None` where that cannot be counted.
-    pub(super) resources: Option<usize>,
+    pub(crate) resources: Option<usize>,
 }
 
 impl Definition {
@@ -38,10 +38,10 @@ impl Definition {
 
 /// The definitions of an instance that exist.
 #[derive(Debug, Default)]
-pub(super) struct Definitions {
-    pub(super) known: Vec<Definition>,
+pub(crate) struct Definitions {
+    pub(crate) known: Vec<Definition>,
     /// Why there may be others, where the status has no room for all objects.
-    pub(super) unread: Option<String>,
+    pub(crate) unread: Option<String>,
 }
 
 impl Definitions {
@@ -62,7 +62,7 @@ impl Definitions {
 }
 
 /// The definitions that exist.
-pub(super) async fn definitions(cluster: &Cluster, instance: &BundleInstance) -> Definitions {
+pub(crate) async fn definitions(cluster: &Cluster, instance: &BundleInstance) -> Definitions {
     let mut names: BTreeSet<String> = of_kind(instance, "CustomResourceDefinition");
     let (rest, unread) = match status::rest(cluster, instance).await {
         Ok(rest) if rest.len() < missing(instance) => {
@@ -119,7 +119,7 @@ async fn resources(cluster: &Cluster, definition: &CustomResourceDefinition) -> 
 }
 
 /// The Namespaces that were made for the instance.
-pub(super) fn namespaces(instance: &BundleInstance) -> Vec<String> {
+pub(crate) fn namespaces(instance: &BundleInstance) -> Vec<String> {
     of_kind(instance, "Namespace").into_iter().collect()
 }
 
@@ -135,7 +135,7 @@ fn of_kind(instance: &BundleInstance, kind: &str) -> BTreeSet<String> {
 }
 
 /// What will stay, and what will be lost.
-pub(super) fn foretold(
+pub(crate) fn foretold(
     cascade: Cascade,
     policy: CrdDeletionPolicy,
     definitions: &Definitions,
@@ -178,7 +178,7 @@ pub(super) fn foretold(
 }
 
 /// What has stayed, as far as that can be looked at.
-pub(super) async fn left(
+pub(crate) async fn left(
     cluster: &Cluster,
     definitions: &Definitions,
     namespaces: &[String],

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use convert::removal::{Removals, calls::Call};
-use manifests::{api::platform_status::Effect, object::shortened, openshift::maximum};
+use manifests::{
+    api::platform_status::Effect, object::shortened, openshift::maximum, range::Range,
+};
 use serde::Serialize;
 
 use super::target::Releases;
@@ -31,9 +33,12 @@ pub(crate) struct Operator {
     /// The digest of the image it came in.
     #[serde(skip)]
     pub(crate) image: Option<String>,
-    /// The channel that is followed, where somebody follows one.
+    /// The channel that is followed, where somebody has named one.
     #[serde(skip)]
     pub(crate) channel: Option<String>,
+    /// The versions that may be installed, where somebody has named some.
+    #[serde(skip)]
+    pub(crate) range: Option<Range>,
     /// The newest OpenShift that it runs on, as it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) maximum: Option<String>,
@@ -43,9 +48,12 @@ pub(crate) struct Operator {
     /// Why the operator asks not to be upgraded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refusal: Option<String>,
-    /// What the provisioner says of it that would keep the cluster from its next release.
+    /// What the provisioner says of it that keeps the cluster from its next release, if that is the one in question.
     #[serde(skip)]
     pub(crate) said: Option<String>,
+    /// Whether a catalog has the package, and it could not be read there.
+    #[serde(skip)]
+    pub(crate) is_unread: bool,
     /// What it uses of APIs that go.
     pub(crate) removals: Removals,
     /// What its accounts were seen to call that goes.
@@ -79,8 +87,11 @@ impl Operator {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Whether its maximum is too low, and nobody says that this does not count.
+    /// Whether its maximum is too low, and nobody says that this does not count; or whether the provisioner says so.
     pub(crate) fn is_too_old(&self, to: &Releases) -> bool {
+        if self.said.is_some() {
+            return true;
+        }
         let maximum = self.maximum.as_deref().map(maximum);
         match (maximum, to.openshift) {
             (Some(Ok(maximum)), Some(to)) => !maximum.admits(to) && self.overridden.is_none(),
@@ -97,7 +108,21 @@ impl Operator {
 
     /// Draws the conclusions.
     pub(crate) fn judge(&mut self, to: &Releases, has_catalogs: bool) {
-        let mut findings: Vec<Finding> = self.of_maximum(to, has_catalogs).into_iter().collect();
+        let mut of_maximum = self.of_maximum(to, has_catalogs);
+        // What the provisioner says closes the cluster's gate, whatever is known here.
+        if let Some(said) = &self.said
+            && of_maximum.as_ref().map(|it| it.effect) != Some(Effect::Blocks)
+        {
+            of_maximum = Some(Finding {
+                effect: Effect::Blocks,
+                message: repeated(said),
+            });
+        }
+        // Properties are JSON, annotations are none, and both mean the same.
+        if let Some(Ok(release)) = self.maximum.as_deref().map(maximum) {
+            self.maximum = Some(release.to_string());
+        }
+        let mut findings: Vec<Finding> = of_maximum.into_iter().collect();
         let mut say = |effect, message: String| findings.push(Finding { effect, message });
         if let Some(refusal) = &self.refusal {
             say(Effect::Refuses, repeated(refusal));
@@ -140,6 +165,9 @@ impl Operator {
         }
         let message = match (&self.unblocked_by, &self.said) {
             (None, Some(said)) if !has_catalogs => repeated(said),
+            (None, _) if self.is_unread => format!(
+                "it runs on OpenShift {max} at most, and what the catalogs have of its package cannot be read"
+            ),
             (None, _) if has_catalogs => format!(
                 "it runs on OpenShift {max} at most, and no version that can be reached and runs on {release} is in the catalogs"
             ),
@@ -206,6 +234,40 @@ mod tests {
     }
 
     #[test]
+    fn what_the_provisioner_says_blocks_is_never_told_as_less() {
+        let said = Some("it runs on OpenShift 4.20 at most:\nuninstall it".to_owned());
+        for (maximum, overridden) in [
+            (None, None),
+            (Some("4.21"), None),
+            (Some("latest"), None),
+            (Some("4.20"), Some("tested")),
+        ] {
+            let mut operator = Operator {
+                said: said.clone(),
+                overridden: overridden.map(str::to_owned),
+                ..operator(maximum)
+            };
+            let to = to(Some((4, 21)));
+            assert!(operator.is_too_old(&to));
+            operator.judge(&to, true);
+            let expected = Finding {
+                effect: Effect::Blocks,
+                message: "it runs on OpenShift 4.20 at most: uninstall it".into(),
+            };
+            assert_eq!(operator.findings, [expected], "{maximum:?}");
+        }
+    }
+
+    #[test]
+    fn a_maximum_is_told_in_one_form() {
+        for (maximum, told) in [("\"4.20\"", "4.20"), (" 4.20", "4.20"), ("x", "x")] {
+            let mut operator = operator(Some(maximum));
+            operator.judge(&to(Some((4, 21))), false);
+            assert_eq!(operator.maximum.as_deref(), Some(told));
+        }
+    }
+
+    #[test]
     fn what_is_said_names_the_way_out() {
         let said = |operator: Operator, has_catalogs| {
             let mut operator = operator;
@@ -226,7 +288,12 @@ mod tests {
             said(told.clone(), false),
             "it runs on OpenShift 4.20 at most: upgrade it"
         );
-        assert!(said(told, true).ends_with("is in the catalogs"));
+        assert!(said(told.clone(), true).ends_with("is in the catalogs"));
+        let unread = Operator {
+            is_unread: true,
+            ..told
+        };
+        assert!(said(unread, true).ends_with("cannot be read"));
         let overridden = Operator {
             overridden: Some("tested".into()),
             ..old

@@ -1,5 +1,7 @@
 //! What an OLM has installed, and where its catalogs are.
 
+use std::collections::BTreeSet;
+
 use convert::{
     olm,
     removal::{Search, calls::Calls},
@@ -7,15 +9,17 @@ use convert::{
 use kube::{Api, ResourceExt as _, api::ListParams, core::DynamicObject};
 use manifests::{
     api::{
-        catalog_source::CatalogSource,
+        bounds,
+        catalog_source::{CatalogSource, Origin},
         operator_condition::OperatorCondition,
         platform_status::{Concern, Effect},
     },
-    object::{Identity, at, text},
+    object::{Identity, at, shortened, text},
 };
 use serde_json::Value;
 
 use super::{
+    follow::Followed,
     judge::Operator,
     read::{Accounts, each},
     target::Releases,
@@ -23,6 +27,8 @@ use super::{
 use crate::{cluster::Cluster, live::Live};
 
 pub(super) const KIND: &str = "ClusterServiceVersion";
+/// Where OpenShift has its catalogs.
+const MARKETPLACE: &str = "openshift-marketplace";
 const GROUP: &str = "operators.coreos.com";
 /// How many are in a page: each may have pictures and descriptions of a megabyte.
 const PAGE: u32 = 20;
@@ -60,11 +66,14 @@ pub(super) struct Known<'a> {
     pub(super) calls: &'a Calls,
     /// What the provisioner says.
     pub(super) concerns: &'a [Concern],
+    /// What is followed, if catalogs are asked.
+    pub(super) followed: &'a Followed,
 }
 
 impl Known<'_> {
     /// What the provisioner says of what keeps the cluster as it is.
     pub(super) fn said(&self, label: &str) -> Option<String> {
+        let label = shortened(label, bounds::WORD as usize / 4); // as it is written there
         let mut concerns = self.concerns.iter();
         let concern = concerns.find(|it| it.effect == Effect::Blocks && it.operator == label)?;
         Some(concern.message.clone())
@@ -107,9 +116,11 @@ fn operator(
     let mut conditions = known.conditions.iter();
     let condition = conditions
         .find(|it| it.name_any() == name && it.namespace().as_deref() == Some(namespace.as_str()));
+    let package = olm::package(annotation);
     Some(Operator {
         kind: KIND,
-        package: olm::package(annotation),
+        channel: known.followed.of_csv(&namespace, &name, package.as_deref()),
+        package,
         bundle: Some(name.clone()),
         version: text(&csv.data, &["spec", "version"]).map(str::to_owned),
         maximum: olm::maximum(annotation),
@@ -133,18 +144,23 @@ pub(super) fn refusal(condition: &OperatorCondition) -> Option<String> {
     })
 }
 
-/// Where some catalogs are that this cluster has, as --catalog takes them. Nobody depends on it.
+/// Where some catalogs are that this cluster has, as --catalog takes them. Nobody depends on it. Those of tenants are
+/// nobody's to trust: only the namespaces count that the provisioner takes catalogs from by itself.
 pub(super) async fn catalogs(cluster: &Cluster, most: usize) -> Vec<String> {
-    let api: Api<CatalogSource> = Api::all(cluster.client.clone());
-    let Ok(found) = api.list(&ListParams::default().limit(100)).await else {
-        return Vec::new();
-    };
-    let named = found.items.into_iter().filter_map(|source| {
-        let image = source
-            .spec
-            .image
-            .clone()
-            .filter(|image| !image.is_empty())?;
+    let mut sources = Vec::new();
+    for namespace in BTreeSet::from([cluster.system_namespace.as_str(), MARKETPLACE]) {
+        let api: Api<CatalogSource> = Api::namespaced(cluster.client.clone(), namespace);
+        if let Ok(found) = api.list(&ListParams::default().limit(100)).await {
+            sources.extend(found.items);
+        }
+    }
+    let named = sources.into_iter().filter_map(|source| {
+        let Ok(Origin::Image {
+            reference: image, ..
+        }) = source.origin()
+        else {
+            return None;
+        };
         let namespace = source.namespace().unwrap_or_default();
         Some(format!(
             "{image} (CatalogSource {namespace}/{})",

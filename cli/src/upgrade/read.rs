@@ -19,10 +19,10 @@ use kube::{
 use manifests::{
     api::{
         config::{CLUSTER_VERSION, ClusterOperator, ClusterVersion},
+        identity::identity,
         instance::{BundleInstance, Constraint, InventoryKind},
         labels, listing,
         operator_condition::OperatorCondition,
-        platform::ChosenBundle,
         platform_status::{self, Details, PlatformStatus},
     },
     object::Identity,
@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
+    follow::Followed,
     judge::Operator,
     olm::{self, Known},
     target::Releases,
@@ -51,12 +52,12 @@ const PAGE_OF_ROLES: u32 = 50;
 pub(super) type Accounts = BTreeSet<String>;
 
 /// What the cluster is.
-pub(super) struct Here {
-    pub(super) releases: Releases,
+pub(crate) struct Here {
+    pub(crate) releases: Releases,
     /// Of Kubernetes, with its patch.
-    pub(super) version: Option<Version>,
+    pub(crate) version: Option<Version>,
     /// From where and to where it is on its way.
-    pub(super) is_updating: Option<String>,
+    pub(crate) is_updating: Option<String>,
 }
 
 /// What is not read.
@@ -64,7 +65,7 @@ pub(super) struct Here {
 struct Nothing {}
 
 /// Looks at every object of a kind, page by page.
-pub(super) async fn each<K>(
+pub(crate) async fn each<K>(
     api: &Api<K>,
     mut params: ListParams,
     mut see: impl FnMut(K),
@@ -83,7 +84,15 @@ where
 }
 
 /// Which releases the cluster has.
-pub(super) async fn releases(cluster: &Cluster) -> anyhow::Result<Here> {
+pub(crate) async fn releases(cluster: &Cluster) -> anyhow::Result<Here> {
+    let (here, hidden) = releases_seen(cluster).await?;
+    hidden.map_or(Ok(here), Err)
+}
+
+/// The same as far as one may see them: whoever may not read the ClusterVersion does not know which OpenShift it is; why not.
+pub(crate) async fn releases_seen(
+    cluster: &Cluster,
+) -> anyhow::Result<(Here, Option<anyhow::Error>)> {
     let info = cluster.client.apiserver_version().await;
     let info = info.map_err(|error| cluster.trouble("failed to ask for the version", error))?;
     let kubernetes: KubeVersion = info
@@ -106,12 +115,16 @@ pub(super) async fn releases(cluster: &Cluster) -> anyhow::Result<Here> {
         is_updating: None,
     };
     if served.is_none() {
-        return Ok(here);
+        return Ok((here, None));
     }
     let api: Api<ClusterVersion> = Api::all(cluster.client.clone());
-    let found = api.get(CLUSTER_VERSION).await;
-    let found =
-        found.map_err(|error| cluster.trouble("failed to read the ClusterVersion", error))?;
+    let failed = |error| cluster.trouble("failed to read the ClusterVersion", error);
+    let found = match api.get(CLUSTER_VERSION).await {
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            return Ok((here, Some(failed(kube::Error::Api(status)))));
+        }
+        found => found.map_err(failed)?,
+    };
     let release = found.status.unwrap_or_default().cluster();
     let running = release.completed().map_err(|problem| {
         anyhow!("it is not known which OpenShift the cluster runs: {problem}")
@@ -121,14 +134,15 @@ pub(super) async fn releases(cluster: &Cluster) -> anyhow::Result<Here> {
         .desired
         .filter(|desired| release.is_updating && *desired != running)
         .map(|desired| format!("{running} to {desired}"));
-    Ok(here)
+    Ok((here, None))
 }
 
-/// All operators that are installed.
+/// All operators that are installed. What people follow in catalogs is read only if some are asked.
 pub(super) async fn operators(
     cluster: &Cluster,
     from: &Releases,
     to: &Releases,
+    has_catalogs: bool,
 ) -> anyhow::Result<Vec<Operator>> {
     let mut live = Live::new(cluster, &[]);
     let kind = live
@@ -137,11 +151,20 @@ pub(super) async fn operators(
     let details = details(cluster, &mut live, from).await?;
     let conditions = conditions(cluster, &mut live).await?;
     let calls = calls(cluster, &mut live).await?;
-    let is_next = from.next() == *to;
+    let followed = if has_catalogs {
+        Followed::all(cluster, &mut live).await?
+    } else {
+        Followed::default()
+    };
     let known = Known {
         conditions: &conditions,
         calls: &calls,
-        concerns: if is_next { &details.concerns } else { &[] },
+        concerns: if from.is_next(*to) {
+            &details.concerns
+        } else {
+            &[]
+        },
+        followed: &followed,
     };
     let of_olm = olm::operators(cluster, &mut live, (from, to), &known).await?;
     if kind.is_none() && of_olm.is_none() {
@@ -194,18 +217,10 @@ pub(super) async fn operators(
 fn of_instance(instance: &BundleInstance, details: &Details, known: &Known<'_>) -> Operator {
     let status = instance.status.clone().unwrap_or_default();
     let facts = status.facts;
-    let image = status.resolved_source.and_then(|source| source.image);
-    let digest = image.and_then(|image| {
-        let (_, digest) = image.reference.rsplit_once('@')?;
-        Some(digest.to_owned())
-    });
-    // As the provisioner names what catalogs said of an installed bundle.
-    let key = match (&facts.package, &facts.cluster_service_version, &digest) {
-        (Some(package), Some(name), Some(digest)) => format!("{package}/{name}@{digest}"),
-        _ => String::new(),
-    };
-    let chosen = instance.annotations().get(labels::CHOSEN_BUNDLE);
-    let chosen: Option<ChosenBundle> = chosen.and_then(|text| serde_json::from_str(text).ok());
+    let identity = identity(instance);
+    let of_catalog = identity
+        .as_ref()
+        .and_then(|it| details.catalog_maxima.get(&it.key()));
     let mut overrides = status.overrides.into_iter();
     let overridden = overrides.find(|it| it.constraint == Constraint::MaxOpenShiftVersion);
     let namespace = status.install_namespace.unwrap_or_default();
@@ -220,23 +235,23 @@ fn of_instance(instance: &BundleInstance, details: &Details, known: &Known<'_>) 
         is_labelled || is_named
     };
     let condition = known.conditions.iter().find(is_its);
+    let (channel, range) = known.followed.of_instance(instance);
+    let (package, bundle, image) = match identity {
+        Some(it) => (Some(it.package), Some(it.bundle), Some(it.digest)),
+        None => (facts.package, facts.cluster_service_version, None),
+    };
     Operator {
         kind: "BundleInstance",
-        maximum: details
-            .catalog_maxima
-            .get(&key)
-            .cloned()
-            .or(facts.max_open_shift_version),
+        maximum: of_catalog.cloned().or(facts.max_open_shift_version),
         overridden: overridden.map(|it| it.reason),
         refusal: condition.and_then(olm::refusal),
         said: known.said(&format!("{namespace}/{name}")),
-        package: facts.package,
-        bundle: facts.cluster_service_version,
+        package,
+        bundle,
         version: facts.version,
-        image: digest,
-        channel: chosen
-            .map(|chosen| chosen.channel)
-            .filter(|channel| !channel.is_empty()),
+        image,
+        channel,
+        range,
         namespace,
         name,
         ..Operator::default()
@@ -317,10 +332,16 @@ async fn details(
                 error,
             )
         })?;
-        let extension = found.and_then(|it| it.status?.extension);
-        return Ok(extension
-            .and_then(|extension| serde_json::from_value(extension).ok())
-            .unwrap_or_default());
+        let Some(extension) = found.and_then(|it| it.status?.extension) else {
+            return Ok(Details::default());
+        };
+        return Ok(serde_json::from_value(extension).unwrap_or_else(|error| {
+            message::warning(&format!(
+                "what the provisioner has written down in the status.extension of ClusterOperator {AGGREGATED} cannot be \
+                 read, and does not count here: {error}; is this command as new as the provisioner?"
+            ));
+            Details::default()
+        }));
     }
     let served = live
         .kind("core.rukpak.io/v1alpha1", "PlatformStatus")
@@ -372,16 +393,26 @@ async fn calls(cluster: &Cluster, live: &mut Live<'_>) -> anyhow::Result<Calls> 
         }
     })
     .await;
-    match listed {
-        Ok(()) => {}
-        Err(kube::Error::Api(status)) if status.code == 403 => message::warning(&format!(
-            "who calls APIs that go cannot be seen: {}",
-            status.message
-        )),
-        Err(error) => return Err(cluster.trouble("failed to list APIRequestCounts", error)),
-    }
+    let missing = "who calls APIs that go";
+    unless_forbidden(cluster, listed, missing, "failed to list APIRequestCounts")?;
     if calls.is_incomplete() {
         message::warning("not all calls to APIs that go are told: there are too many");
     }
     Ok(calls)
+}
+
+/// Whoever may not see what only adds to the rest is told so, and told everything else.
+pub(super) fn unless_forbidden(
+    cluster: &Cluster,
+    listed: Result<(), kube::Error>,
+    missing: &str,
+    doing: &str,
+) -> anyhow::Result<()> {
+    match listed {
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            message::warning(&format!("{missing} cannot be seen: {}", status.message));
+            Ok(())
+        }
+        listed => listed.map_err(|error| cluster.trouble(doing, error)),
+    }
 }

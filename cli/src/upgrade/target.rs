@@ -52,6 +52,12 @@ impl Releases {
         }
     }
 
+    /// Whether that is what comes next, whatever it is called.
+    pub(crate) fn is_next(self, to: Self) -> bool {
+        let number = |it: Self| (it.openshift.map(Release::normalized), it.kubernetes);
+        number(self.next()) == number(to)
+    }
+
     /// What is asked for, or what comes next.
     pub(crate) fn to(self, asked: Option<Release>) -> Result<Self, NoTarget> {
         let next = self.next();
@@ -133,6 +139,17 @@ mod tests {
             openshift: openshift.map(|text| Release::read(text).unwrap()),
             kubernetes: KubeVersion::new(1, minor),
         }
+    }
+
+    #[test]
+    fn the_next_release_has_two_names() {
+        let (from, to) = (here(Some("4.22"), 35), |text| Release::read(text));
+        for (text, is_next) in [("4.23", true), ("5.0", true), ("5.1", false)] {
+            assert_eq!(from.is_next(from.to(to(text)).unwrap()), is_next, "{text}");
+        }
+        let from = here(None, 35);
+        assert!(from.is_next(from.to(None).unwrap()));
+        assert!(!from.is_next(from.to(to("1.37")).unwrap()));
     }
 
     #[test]

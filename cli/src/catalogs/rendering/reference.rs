@@ -1,14 +1,14 @@
 //! What a reference on the command line stands for: a catalog or a bundle.
 
-use std::{collections::BTreeMap, fs, io::Read, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, bail, ensure};
-use catalog::render::{Image, Render, Template};
-use unpacker::Fetched;
+use catalog::render::{Bundle, Image, Level, Render, Template};
+use unpacker::{Content, Fetched, Limits, Tree};
 
 use crate::{
     args::CatalogLimitArgs,
-    catalogs::image::{CONFIGS, Labelled, NO_SQLITE, PACKAGE, Within, has_folder, is_image},
+    catalogs::image::{CONFIGS, Found, Labelled, PACKAGE, has_folder, is_database, is_image},
     message,
     reach::Reach,
     source::Source,
@@ -16,37 +16,74 @@ use crate::{
 
 /// What may be rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kinds {
+pub(crate) enum Kinds {
     All,
     Catalogs,
 }
 
 /// Reads references.
-pub(super) struct Reader<'a> {
-    pub(super) reach: &'a Reach,
-    pub(super) limits: CatalogLimitArgs,
+pub(crate) struct Reader<'a> {
+    pub(crate) reach: &'a Reach,
+    pub(crate) limits: CatalogLimitArgs,
     /// The image of bundles that have none.
-    pub(super) template: Option<&'a Template>,
-    pub(super) kinds: Kinds,
-    pub(super) is_quiet: bool,
+    pub(crate) template: Option<&'a Template>,
+    pub(crate) kinds: Kinds,
+    pub(crate) is_quiet: bool,
 }
 
 impl Reader<'_> {
     /// Adds what a reference stands for; `text` is how it was written.
-    pub(super) fn add(
+    pub(crate) fn add(
         &self,
         source: &Source,
         text: &str,
         render: &mut Render,
     ) -> anyhow::Result<()> {
+        match self.look(source, text)? {
+            Referred::Folder(path) => {
+                render.catalog(catalog::Source::Folder(path), &self.limits.into())?;
+            }
+            Referred::Catalog(found) => return self.catalog(&found, text, render),
+            Referred::Bundle { tree, is_image } => {
+                let kind = if is_image { "image" } else { "directory" };
+                ensure!(
+                    self.kinds == Kinds::All,
+                    "cannot render bundle {kind} {text:?}: not allowed; name a catalog"
+                );
+                render.bundle(&content(tree)?, self.image(source, text))?;
+            }
+        }
+        self.tell(text, render);
+        Ok(())
+    }
+
+    /// The bundle that a reference stands for, migrated up to this level.
+    pub(in crate::catalogs) fn bundle(
+        &self,
+        source: &Source,
+        text: &str,
+        level: Level,
+    ) -> anyhow::Result<Bundle> {
+        let Referred::Bundle { tree, .. } = self.look(source, text)? else {
+            bail!("it is a catalog, and only bundles have a place in templates; name a bundle");
+        };
+        let mut warnings = Vec::new();
+        let image = self.image(source, text);
+        let bundle = Bundle::read(&content(tree)?, image, level, &mut warnings)?;
+        self.warn(text, warnings);
+        Ok(bundle)
+    }
+
+    /// Fetches what is not in the file system, and says what it is.
+    fn look<'a>(&self, source: &'a Source, text: &str) -> anyhow::Result<Referred<'a>> {
         let limits = self.limits.into();
         match source.path() {
-            Some(path) if path.is_dir() && !is_bundle(path) => {
-                render.catalog(catalog::Source::Folder(path), &limits)?;
-                self.tell(text, render);
-                return Ok(());
+            Some(path) if path.is_dir() && !is_bundle(path) => return Ok(Referred::Folder(path)),
+            Some(path) if is_database(path) => {
+                let found = Found::open(path, &limits);
+                let found = found.with_context(|| format!("render {text:?}"))?;
+                return Ok(Referred::Catalog(found));
             }
-            Some(path) if is_database(path) => bail!("render {text:?}: {NO_SQLITE}"),
             _ => {}
         }
         let Fetched {
@@ -68,42 +105,40 @@ impl Reader<'_> {
             Labelled::Catalog(String::new())
         };
         match labelled {
-            Labelled::Catalog(folder) => {
-                let within =
-                    Within::new(tree, folder).with_context(|| format!("render {text:?}"))?;
-                render.catalog(catalog::Source::Files(&within), &limits)?;
+            Labelled::Catalog(_) | Labelled::Database(_) => {
+                let found = labelled.catalog(tree, &limits);
+                let found = found.with_context(|| format!("render {text:?}"))?;
+                Ok(Referred::Catalog(found))
             }
-            Labelled::Database => bail!("render {text:?}: {NO_SQLITE}"),
             Labelled::Neither => bail!("render {text:?}: {}", undetermined(&labels)),
-            Labelled::Bundle => {
-                let kind = if is_image { "image" } else { "directory" };
-                ensure!(
-                    self.kinds == Kinds::All,
-                    "cannot render bundle {kind} {text:?}: not allowed; name a catalog"
-                );
-                let template = || self.template.map_or(Image::Unknown, Image::Template);
-                let image = match &source.place {
-                    // As it was written, for so it stands in the catalog.
-                    Ok(unpacker::Source::Image(_)) => {
-                        Image::Reference(text.strip_prefix("docker://").unwrap_or(text))
-                    }
-                    _ => template(),
-                };
-                let usual = manifests::content::Limits::default();
-                ensure!(
-                    tree.size() <= usual.total,
-                    "the bundle is larger than the limit of {} bytes; is it one?",
-                    usual.total
-                );
-                render.bundle(&tree.into_content()?, image)?;
-            }
+            Labelled::Bundle => Ok(Referred::Bundle { tree, is_image }),
         }
+    }
+
+    /// What a bundle is known by.
+    fn image<'a>(&'a self, source: &Source, text: &'a str) -> Image<'a> {
+        match &source.place {
+            // As it was written, for so it stands in the catalog.
+            Ok(unpacker::Source::Image(_)) => {
+                Image::Reference(text.strip_prefix("docker://").unwrap_or(text))
+            }
+            _ => self.template.map_or(Image::Unknown, Image::Template),
+        }
+    }
+
+    fn catalog(&self, found: &Found, text: &str, render: &mut Render) -> anyhow::Result<()> {
+        render.catalog(found.source(), &self.limits.into())?;
+        self.warn(text, found.warnings());
         self.tell(text, render);
         Ok(())
     }
 
     fn tell(&self, text: &str, render: &mut Render) {
-        for warning in render.take_warnings() {
+        self.warn(text, render.take_warnings());
+    }
+
+    fn warn(&self, text: &str, warnings: Vec<String>) {
+        for warning in warnings {
             if !self.is_quiet {
                 message::warning(&format!("{text}: {warning}"));
             }
@@ -111,20 +146,32 @@ impl Reader<'_> {
     }
 }
 
+/// What a reference stands for.
+enum Referred<'a> {
+    /// A folder with a catalog, which is read where it is.
+    Folder(&'a Path),
+    Catalog(Found),
+    Bundle {
+        tree: Tree,
+        is_image: bool,
+    },
+}
+
+/// All files of a bundle.
+fn content(tree: Tree) -> anyhow::Result<Content> {
+    let usual = Limits::default();
+    ensure!(
+        tree.size() <= usual.total,
+        "the bundle is larger than the limit of {} bytes; is it one?",
+        usual.total
+    );
+    Ok(tree.into_content()?)
+}
+
 /// Whether a folder looks like a bundle, as opm tells it: links do not count.
 fn is_bundle(folder: &Path) -> bool {
     let is_folder = |name| fs::symlink_metadata(folder.join(name)).is_ok_and(|it| it.is_dir());
     is_folder("manifests") && is_folder("metadata")
-}
-
-/// Whether a file is an SQLite database.
-fn is_database(path: &Path) -> bool {
-    const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-    let mut start = Vec::new();
-    path.is_file()
-        && fs::File::open(path)
-            .and_then(|file| file.take(16).read_to_end(&mut start))
-            .is_ok_and(|_| start == MAGIC)
 }
 
 /// What is said of an image that is neither, in opm's words.
