@@ -331,7 +331,7 @@ fn archives_and_images_are_catalogs_too() {
         ),
         (
             "operators.operatorframework.io.index.database.v1=/index.db",
-            "sqlite-based index images are not supported",
+            "names the file \"index.db\", which is not there",
         ),
         (
             "operators.operatorframework.io.index.configs.v1=/lost",
@@ -360,4 +360,55 @@ fn what_strangers_write_gives_a_terminal_no_orders() {
         !run.out.contains('\u{1b}') && !run.err.contains('\u{1b}'),
         "{run:?}"
     );
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error_that_counts() {
+    let place = place();
+    let run = place.run(&["catalog", "validate", "/nowhere"]).exits(1);
+    assert!(
+        run.err
+            .ends_with("1 error, 0 warnings, 0 packages without errors\n"),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn a_deprecation_is_repeated_as_far_as_anybody_reads_it() {
+    let place = place();
+    let long = "x".repeat(1 << 20);
+    let text = CATALOG.replace("1.2.0 measures in fathoms", &long);
+    assert_ne!(text, CATALOG);
+    place.write("catalog/tidewatch/catalog.yaml", text);
+    let args = [
+        "catalog",
+        "choose",
+        "tidewatch",
+        "--catalog",
+        "catalog",
+        "--version",
+        "1.2.0",
+    ];
+    let run = place.run(&args).exits(0);
+    assert!(run.out.contains("is deprecated: xxx"), "{:.2000}", run.out);
+    assert!(run.out.len() < 10_000 && run.err.len() < 10_000);
+}
+
+#[test]
+fn names_of_strangers_give_a_terminal_no_orders() {
+    let place = place();
+    let text = CATALOG.replace("tidewatch.v1.2.0", "tidewatch\u{202e}.v1.2.0");
+    place.write("catalog/tidewatch/catalog.yaml", text);
+    for args in [
+        &["list", "bundles", "catalog", "-o", "json"][..],
+        &["list", "bundles", "catalog", "-o", "yaml"],
+        &["choose", "tidewatch", "--catalog", "catalog", "-o", "json"],
+        &["choose", "tidewatch", "--catalog", "catalog", "-o", "yaml"],
+        &["graph", "tidewatch", "--catalog", "catalog"],
+        &["graph", "tidewatch", "--catalog", "catalog", "-o", "dot"],
+    ] {
+        let run = place.run(&[&["catalog"], args].concat()).exits(0);
+        assert!(run.out.contains("1.2.0"), "{args:?}: {run:?}");
+        assert!(!run.out.contains('\u{202e}'), "{args:?}: {run:?}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
+use serde_json::json;
 use tests::{Buildah, Registry};
 
 use crate::{
@@ -131,8 +132,8 @@ fn a_reference_that_cannot_be_rendered_is_named() {
             "database.db",
             &[
                 "render reference \"database.db\"",
-                "sqlite-based index images are not supported",
-                "opm migrate",
+                "failed to read the database database.db",
+                "PRAGMA integrity_check",
             ][..],
         ),
         ("text", &["render reference \"text\""]),
@@ -244,6 +245,58 @@ fn no_package_leaves_the_folder() {
 }
 
 #[test]
+fn a_catalog_is_written_whole_or_not_at_all() {
+    let nested = |depth: usize| {
+        let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+        format!("{{\"schema\": \"x\", \"package\": \"b\", \"value\": {open}{close}}}")
+    };
+    let package = |name: &str| format!("{{\"schema\": \"olm.package\", \"name\": \"{name}\"}}");
+    for (blobs, format, words) in [
+        (
+            nested(300),
+            "yaml",
+            "a blob of package \"b\" (\"x\") is nested deeper than the 127 levels that are written as YAML; leave it out",
+        ),
+        (
+            nested(1001),
+            "json",
+            "nested deeper than the 1000 levels that are written as JSON",
+        ),
+        (
+            package("catalog.json") + "{\"schema\": \"mine\"}",
+            "json",
+            "what belongs to no package is written to a file of that name",
+        ),
+        (package(&"b".repeat(256)), "json", "at most 255 bytes"),
+    ] {
+        let place = Place::new();
+        place.write("catalog/a.json", package("a"));
+        place.write("catalog/b.json", &blobs);
+        for _ in 0..2 {
+            let args = ["catalog", "migrate", "catalog", "out", "-o", format];
+            let run = place.run(&args).exits(1);
+            assert!(run.err.contains(words), "{words}: {run:?}");
+            assert!(!place.path("out").exists(), "{words}");
+        }
+        let run = place.run(&["catalog", "render", "catalog", "-o", format]);
+        if run.code == Some(1) {
+            assert_eq!(run.out, "", "{words}");
+            assert!(run.err.contains(words), "{run:?}");
+            assert!(!run.err.contains("standard output"), "{run:?}");
+        }
+    }
+    // The other way round there is no such file.
+    let place = Place::new();
+    let blobs = package("catalog.json") + "{\"schema\": \"mine\"}";
+    place.write("catalog/a.json", blobs + &nested(120));
+    place
+        .run(&["catalog", "migrate", "catalog", "out", "-o", "yaml"])
+        .exits(0);
+    assert_eq!(place.list("out"), ["b", "catalog.json", "catalog.yaml"]);
+    assert_eq!(place.list("out/catalog.json"), ["catalog.yaml"]);
+}
+
+#[test]
 fn links_in_bundles_are_left_out() {
     let place = place();
     symlink("map.yaml", place.path("tide/manifests/link.yaml")).unwrap();
@@ -320,7 +373,7 @@ fn images_are_rendered_as_by_opm() {
         ),
         (
             publish("old:v1", &format!("LABEL {DATABASE}=/index.db\n")),
-            "sqlite-based index images are not supported",
+            "names the file \"index.db\", which is not there",
         ),
         (registry.image("absent:v1"), "absent"),
     ] {
@@ -339,4 +392,56 @@ fn images_are_rendered_as_by_opm() {
     );
     let expected = render(&catalog, &[]).exits(0).out;
     assert_eq!(render("oci:layout", &[]).exits(0).out, expected);
+}
+
+/// A catalog that has the manifests of its bundles, and a bundle that names its images itself.
+#[test]
+fn images_are_migrated_as_by_opm() {
+    let desk = Desk::new();
+    let registry = Registry::plain();
+    let template = "--alpha-image-ref-template=quay.io/a/old:v1";
+    let whole = desk.run(&["catalog", "render", "tide", template]).exits(0);
+    says(&whole.out, &["olm.bundle.object", "quay.io/a/old:v1"], &[]);
+    desk.place.write("catalog/configs/a.yaml", CATALOG);
+    desk.place.write("catalog/configs/b.json", whole.out);
+    let objects = registry.image("objects:v1");
+    let file = format!("FROM scratch\nCOPY catalog /\nLABEL {CONFIGS}=/configs\n");
+    Buildah::new().publish(&file, &desk.place.path(""), &objects, &[]);
+    let mut csv = crate::bundle::csv("tide");
+    csv["spec"]["relatedImages"] = json!([
+        {"name": "z", "image": "quay.io/z/z@sha256:aa"},
+        {"name": "twice", "image": "tide.example.com/tide:1.2.3"},
+        {"name": "a", "image": "quay.io/a/a:v1"},
+    ]);
+    desk.place.bundle("tide", &csv);
+    let related = registry.image("tide:v1");
+    desk.push(&related, &["--tls-verify=false"], &[]);
+    for (image, more, part, not) in [
+        (&objects, &[][..], "olm.bundle.object", "olm.csv.metadata"),
+        (
+            &objects,
+            &["--migrate"],
+            "olm.csv.metadata",
+            "olm.bundle.object",
+        ),
+        (
+            &objects,
+            &["--migrate", "-o", "yaml"],
+            "type: olm.csv.metadata",
+            "olm.bundle.object",
+        ),
+        (&related, &[], "\"name\": \"twice\"", "olm.csv.metadata"),
+        (
+            &related,
+            &["--migrate", "-o", "yaml"],
+            "name: twice",
+            "olm.bundle.object",
+        ),
+    ] {
+        let args = ["catalog", "render", "--tls-verify=false", image];
+        let ours = desk.run(&[&args[..], more].concat()).exits(0).out;
+        let args = ["render", "--use-http", image];
+        assert_eq!(ours, opm(&desk.place, &[&args[..], more].concat()));
+        says(&ours, &[part], &[not]);
+    }
 }

@@ -136,6 +136,18 @@ impl Stage {
             .arg(place.path("bundle"))
             .status();
         assert!(copied.unwrap().success());
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(place.path("bundle"))
+            .arg(place.path("older"))
+            .status();
+        assert!(copied.unwrap().success());
+        let csv = "older/manifests/tidewatch.clusterserviceversion.yaml";
+        place.write(csv, place.read(csv).replace("1.4.0", "1.2.0"));
+        place.write(
+            "template.yaml",
+            "schema: olm.semver\nstable:\n  bundles:\n  - image: older\n  - image: bundle\n",
+        );
         Self {
             place,
             names: Vec::new(),

@@ -8,7 +8,12 @@
 
 mod bundle;
 mod catalog;
+mod catalog_database;
+mod catalog_draft;
+mod catalog_large;
 mod catalog_render;
+mod catalog_source;
+mod catalog_template;
 mod convert;
 mod docs;
 mod general;

@@ -104,9 +104,93 @@ fn what_an_openshift_has_is_left_out() {
     render(&place, &["tidewatch", "--release-payload"]).exits(2);
 }
 
+/// A package with a bundle that wants a newer Kubernetes than any other here.
+fn surge() -> String {
+    CATALOG
+        .replace("minKubeVersion: 1.27.0", "minKubeVersion: 1.31.0")
+        .replace("tidewatch", "surge")
+}
+
+#[test]
+fn what_nobody_compares_is_a_warning() {
+    let place = place();
+    let words = "requires Kubernetes >= 1.27.0, which was compared with nothing";
+    for (args, is_told) in [
+        (&[][..], true),
+        (&["--kubernetes-version", "1.36"], false),
+        (&["--openshift-version", "4.20"], false),
+    ] {
+        let render = render(&place, &[&["tidewatch@1.4.x"], args].concat()).exits(0);
+        let choose = [
+            "catalog",
+            "choose",
+            "tidewatch",
+            "--catalog",
+            "catalog",
+            "--version",
+            "1.4.x",
+        ];
+        let choose = place.run(&[&choose, args].concat()).exits(0);
+        for run in [render, choose] {
+            assert_eq!(run.err.contains(words), is_told, "{args:?}: {run:?}");
+        }
+    }
+    // The Kubernetes of an OpenShift counts for either.
+    place.write("surge/catalog.yaml", surge());
+    let choose = [
+        "catalog",
+        "choose",
+        "surge",
+        "--catalog",
+        "surge",
+        "--openshift-version",
+        "4.17",
+    ];
+    let run = place.run(&choose).exits(0);
+    assert!(
+        run.out
+            .contains("requires Kubernetes >= 1.31.0 but the cluster is 1.30\n"),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_told_before_anything_is_read() {
+    let place = place();
+    for (args, words) in [
+        (
+            &["--openshift-version", "4.24"][..],
+            "there is no OpenShift 4.24",
+        ),
+        (
+            &["--openshift-version", "1.30"],
+            "there is no OpenShift 1.30",
+        ),
+        (&["--openshift-version", "4"], "there is no OpenShift 4.0"),
+        (&["--namespace", "kube-system"], "belongs to the cluster"),
+        (&["--image", "a b:c: d"], "image reference"),
+        (&["--image", ""], "image reference"),
+        (&["--catalog-secret", "pull"], "--catalog-source"),
+        (
+            &["--catalog", "catalog", "--catalog", "catalog"],
+            "two of those that are named cannot be told apart",
+        ),
+    ] {
+        let run = render(&place, &[&["tidewatch"], args].concat()).exits(2);
+        assert!(run.err.contains(words), "{run:?}");
+        if words.contains("apart") {
+            assert!(run.err.contains("Usage: rukpak platform render"), "{run:?}");
+        }
+    }
+    let choose = ["catalog", "choose", "tidewatch", "--catalog", "catalog"];
+    let run = place.run(&[&choose[..], &["--openshift-version", "4.99"]].concat());
+    assert!(run.exits(2).err.contains("there is no OpenShift 4.99"));
+}
+
 #[test]
 fn what_cannot_be_installed_is_told_before_anything_is_written() {
     let place = place();
+    place.write("catalog/surge.yaml", surge());
     for (args, words) in [
         (
             &["tidewacth"][..],
@@ -126,8 +210,38 @@ fn what_cannot_be_installed_is_told_before_anything_is_written() {
             "requires OpenShift <= 4.20 but the cluster is 4.21",
         ),
         (
-            &["tidewatch@>=1.3.0", "--kube-version", "1.24.3"],
-            "requires Kubernetes >= 1.27.0 but the cluster is 1.24.3",
+            &["surge@1.4.x", "--kube-version", "1.30.3"],
+            "requires Kubernetes >= 1.31.0 but the cluster is 1.30.3",
+        ),
+        (
+            &["surge@1.4.x", "--openshift-version", "4.17"],
+            "requires Kubernetes >= 1.31.0 but the cluster is 1.30",
+        ),
+        // What the cluster could not take at all.
+        (
+            &["tidewatch", "--kube-version", "1.29.9"],
+            "need Kubernetes 1.30, which OpenShift 4.17 has, or a later one, and the new cluster would have Kubernetes 1.29",
+        ),
+        (
+            &[
+                "tidewatch",
+                "--openshift-version",
+                "4.16",
+                "--kube-version",
+                "1.30",
+            ],
+            "would have Kubernetes 1.29",
+        ),
+        (
+            &[
+                "tidewatch",
+                "--openshift-version",
+                "4.20",
+                "--release-payload",
+                "--catalog-namespace",
+                "mine",
+            ],
+            "takes no catalog from namespace mine; choose openshift-marketplace or openshift-platform-operators",
         ),
         (&["tidewatch", "tidewatch"], "named twice"),
         (
@@ -263,6 +377,8 @@ fn catalogs_that_are_images_come_along() {
             "tides",
             "--catalog-namespace",
             "catalogs",
+            "--catalog-secret",
+            "pull",
         ],
     )
     .exits(0);
@@ -273,6 +389,18 @@ fn catalogs_that_are_images_come_along() {
         .unwrap();
     assert_eq!(source["metadata"]["namespace"], "catalogs");
     assert_eq!(source["spec"]["image"], image.as_str());
+    assert_eq!(source["spec"]["secrets"], serde_json::json!(["pull"]));
+    // All that the namespace needs comes with it.
+    assert!(names(&found).contains(&"Namespace catalogs".to_owned()));
+    let bindings = found
+        .iter()
+        .filter(|it| it["kind"] == "RoleBinding" && it["metadata"]["namespace"] == "catalogs");
+    let mut roles: Vec<&str> = bindings
+        .inspect(|it| assert_eq!(it["subjects"][0]["namespace"], "rukpak-system"))
+        .map(|it| it["roleRef"]["name"].as_str().unwrap())
+        .collect();
+    roles.sort_unstable();
+    assert_eq!(roles, ["catalog-pull-secrets", "catalog-server"]);
     let operator = found.last().unwrap();
     assert_eq!(
         operator["spec"]["catalog"],
@@ -283,7 +411,7 @@ fn catalogs_that_are_images_come_along() {
         .as_array()
         .unwrap();
     assert!(
-        args.contains(&"--catalog-namespaces=rukpak-system,catalogs".into()),
+        args.contains(&"--catalog-namespaces=rukpak-system,openshift-marketplace,catalogs".into()),
         "{args:?}"
     );
 }

@@ -5,7 +5,7 @@ mod file;
 mod git;
 mod image;
 mod login;
-mod memory;
+pub(crate) mod memory;
 mod registry;
 
 use std::{env, process::Command};

@@ -1,5 +1,6 @@
 //! The pages for users: each command in a `console` block of docs/cli.md, and before that of the first one in README, is
-//! run, in one folder and on one cluster, and has to print what the page shows; those of docs/platform-operators.md on another. A line that is `…` stands for any number of lines.
+//! run, in one folder and on one cluster, and has to print what the page shows; those of docs/platform-operators.md and of
+//! docs/run-bundle.md on others. A line that is `…` stands for any number of lines.
 
 use std::{
     fs,
@@ -12,7 +13,7 @@ use cluster::Cluster;
 use manifests::api::install;
 use serde_json::json;
 use tempfile::TempDir;
-use tests::Provisioner;
+use tests::{Provisioner, Registry};
 
 use crate::{upgrade, world::binary};
 
@@ -149,6 +150,17 @@ async fn the_page_about_platform_operators_shows_what_the_command_does() {
     let page = fs::read_to_string(root().join("docs/platform-operators.md")).unwrap();
     let commands = commands(&page);
     assert!(commands.len() >= 4, "{commands:?}");
+    stage.play(commands);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_about_run_bundle_shows_what_the_command_does() {
+    let stage = Stage::new().await;
+    let registry = Registry::plain();
+    let page = fs::read_to_string(root().join("docs/run-bundle.md")).unwrap();
+    let page = page.replace("localhost:5000", registry.host());
+    let commands = commands(&page);
+    assert!(commands.len() >= 8, "{commands:?}");
     stage.play(commands);
 }
 

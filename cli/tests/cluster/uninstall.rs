@@ -142,3 +142,51 @@ async fn what_holds_a_removal_up_is_told() {
         .run(&["uninstall", &name, "--ignore-not-found"])
         .exits(0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_platform_operator_would_make_anew_is_not_deleted() {
+    let world = world().await;
+    let name = unique("platform");
+    let [operators, _] = manifests::api::definitions::foreign();
+    world
+        .apply(&serde_json::to_value(&operators).unwrap())
+        .await;
+    let definition = operators.metadata.name.unwrap();
+    world.cluster.wait_established(&definition).await.unwrap();
+    world
+        .apply(&json!({
+            "apiVersion": "platform.openshift.io/v1alpha1",
+            "kind": "PlatformOperator",
+            "metadata": {"name": name},
+            "spec": {"package": {"name": name}},
+        }))
+        .await;
+    let client = world.cluster.client().unwrap();
+    let operators = kube::Api::<manifests::api::platform::PlatformOperator>::all(client);
+    let operator = operators.get(&name).await.unwrap();
+    world
+        .apply(&json!({
+            "apiVersion": "core.rukpak.io/v1alpha1",
+            "kind": "BundleInstance",
+            "metadata": {"name": name, "ownerReferences": [{
+                "apiVersion": "platform.openshift.io/v1alpha1",
+                "kind": "PlatformOperator",
+                "name": name,
+                "uid": operator.metadata.uid,
+            }]},
+            "spec": {
+                "provisionerClassName": "core-rukpak-io-plain",
+                "template": {"spec": {"source": {"type": "upload", "upload": {}}}},
+            },
+        }))
+        .await;
+    world
+        .run(&["uninstall", &name])
+        .exits(1)
+        .says("which would make it anew; nothing was deleted")
+        .says(&format!("kubectl delete platformoperator {name}"));
+    let instance = world.instances().get(&name).await.unwrap();
+    assert_eq!(instance.metadata.deletion_timestamp, None);
+    let params = kube::api::DeleteParams::default();
+    operators.delete(&name, &params).await.unwrap();
+}

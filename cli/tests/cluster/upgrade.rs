@@ -1,6 +1,7 @@
 //! `rukpak upgrade-check`.
 
 mod olm;
+mod rights;
 mod scene;
 
 use std::fs;
@@ -9,8 +10,8 @@ use cluster::{Cluster, DryRun};
 use manifests::api::definitions;
 use serde_json::{Value, json};
 
-use self::scene::{DIGEST, bare, catalog, instance, package, put, run};
-pub(crate) use self::scene::{become_openshift, count};
+use self::scene::{DIGEST, catalog, instance, package, put, run};
+pub(crate) use self::scene::{bare, become_openshift, count, define, module};
 use crate::world::{plain, text, unique, world};
 
 /// A control plane with our definitions.
@@ -20,7 +21,7 @@ async fn ours() -> Cluster {
     run(&cluster, &[])
         .exits(1)
         .says("neither BundleInstances nor ClusterServiceVersions");
-    for definition in definitions::all() {
+    for definition in definitions::all().into_iter().chain(definitions::foreign()) {
         let name = definition.metadata.name.clone().unwrap();
         let definition = serde_json::to_value(definition).unwrap();
         cluster.apply(&definition, DryRun::No).await.unwrap();
@@ -97,7 +98,9 @@ async fn an_openshift_is_told_what_blocks_it_and_what_comes_first() {
         let run = run(&cluster, args).exits(code).says(words);
         assert_eq!(run.out, "");
     }
+    what_a_platform_operator_asks_for_counts(&cluster).await;
     the_provisioner_has_the_last_word(&cluster).await;
+    plain_manifests_are_known_by_what_they_were_chosen_for(&cluster).await;
     // What stands in a status is somebody's text.
     let evil = "4.22\u{1b}[2J\u{202e}";
     instance(&cluster, "evil", Some(evil), json!({"version": evil})).await;
@@ -115,13 +118,21 @@ async fn the_provisioner_has_the_last_word(cluster: &Cluster) {
     let remedy = "it runs on OpenShift 4.22 at most: upgrade it to 0.9.5, which runs on 4.23";
     let extension = json!({
         "operators": 2, "installed": 2,
-        "concerns": [{"operator": "old/old", "effect": "Blocks", "message": remedy}],
-        "catalogMaxima": {format!("stuck/stuck.v1.0.0@{DIGEST}"): "\"5.0\""},
+        "concerns": [
+            {"operator": "fine/fine", "effect": "Blocks", "message": "nobody else knows why"},
+            {"operator": "old/old", "effect": "Blocks", "message": remedy},
+        ],
+        "catalogMaxima": {
+            format!("stuck/stuck.v1.0.0@{DIGEST}"): "\"5.0\"", format!("plain/plain.v1.0.0@{DIGEST}"): "\"4.22\"",
+        },
     });
     put(cluster, object, Some(json!({"extension": extension}))).await;
-    let told = run(cluster, &[]).exits(3);
-    assert!(told.out.contains(remedy), "{told:?}");
-    assert!(!told.out.contains("stuck/stuck"), "{told:?}");
+    for args in [&[][..], &["--to", "5.0"]] {
+        let told = run(cluster, args).exits(3);
+        assert!(told.out.contains(remedy), "{told:?}");
+        assert!(told.out.contains("nobody else knows why"), "{told:?}");
+        assert!(!told.out.contains("stuck/stuck"), "{told:?}");
+    }
     // It speaks of the next release, and of no other.
     let told = run(cluster, &["--to", "5.1"]).exits(3);
     assert!(!told.out.contains("0.9.5"), "{told:?}");
@@ -153,6 +164,66 @@ fn catalogs_count(cluster: &Cluster) {
     ]);
     let told = run(cluster, &["--catalog", text(&folder)]).exits(0);
     assert!(told.out.contains("nothing blocks"), "{told:?}");
+}
+
+/// A version that its spec does not let in comes never.
+async fn what_a_platform_operator_asks_for_counts(cluster: &Cluster) {
+    let channel = json!({"schema": "olm.channel", "package": "old", "name": "slow", "entries": [{"name": "old.v1.0.0"}]});
+    let versions = [("1.0.0", "4.22"), ("1.1.0", "4.23"), ("1.2.0", "4.23")];
+    let folder = catalog(&[package("old", &versions), channel.to_string()]);
+    for (more, expected) in [
+        (json!({}), json!("1.2.0")),
+        (json!({"version": "<1.2.0"}), json!("1.1.0")),
+        (json!({"version": "<1.1.0"}), Value::Null),
+        (json!({"channel": "slow"}), Value::Null),
+    ] {
+        let mut spec = json!({"package": {"name": "old"}});
+        spec.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let object = json!({
+            "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator", "metadata": {"name": "old"},
+            "spec": spec,
+        });
+        put(cluster, object, None).await;
+        let (told, _) = effects(cluster, &["--catalog", text(&folder)], 3);
+        let all = told["operators"].as_array().unwrap();
+        let old = all.iter().find(|it| it["name"] == "old").unwrap();
+        assert_eq!(old["unblockedBy"]["version"], expected, "{more}");
+    }
+}
+
+/// They say nothing of themselves; what the cluster's catalog says of them closes the gate.
+async fn plain_manifests_are_known_by_what_they_were_chosen_for(cluster: &Cluster) {
+    let nothing = json!({"package": null, "version": null, "clusterServiceVersion": null});
+    instance(cluster, "plain", None, nothing).await;
+    let find = |told: &Value| {
+        let all = told["operators"].as_array().unwrap();
+        all.iter().find(|it| it["name"] == "plain").unwrap().clone()
+    };
+    let (told, _) = effects(cluster, &["--to", "5.1"], 3);
+    let found = find(&told);
+    assert_eq!(
+        (&found["bundle"], &found["maximum"]),
+        (&json!("plain.v1.0.0"), &json!("4.22"))
+    );
+    assert_eq!(found["findings"][0]["effect"], "Blocks");
+    // A catalog that is asked may know better, and what comes next.
+    let folder = catalog(&[package("plain", &[("1.0.0", "4.23"), ("1.1.0", "5.1")])]);
+    let args = ["--to", "5.1", "--catalog", text(&folder)];
+    let found = find(&effects(cluster, &args, 3).0);
+    assert_eq!(found["maximum"], "4.23");
+    assert_eq!(found["unblockedBy"]["version"], "1.1.0");
+    // What cannot be read is said, and the rest is told.
+    let object = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
+        "metadata": {"name": "platform-operators-aggregated"}, "spec": {},
+    });
+    let extension = json!({"operators": "many"});
+    put(cluster, object, Some(json!({"extension": extension}))).await;
+    run(cluster, &[])
+        .exits(3)
+        .says("status.extension of ClusterOperator platform-operators-aggregated cannot be read");
 }
 
 #[tokio::test(flavor = "multi_thread")]

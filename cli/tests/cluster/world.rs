@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::Duration,
@@ -26,7 +27,7 @@ use tokio::{
 };
 
 /// How long anything may take on a machine with a lot to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What all tests share.
 pub(crate) struct World {
@@ -211,6 +212,27 @@ pub(crate) async fn eventually<T>(
             Err(_) => {}
         }
     }
+}
+
+/// Sends a process what Ctrl-C sends.
+pub(crate) fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// A command that is interrupted as soon as it has said something: nobody brings about what it waits for then.
+pub(crate) fn until_it_says(mut child: Child, part: &str) -> Run {
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut err = String::new();
+    while !err.contains(part) {
+        let read = lines.read_line(&mut err).unwrap();
+        assert_ne!(read, 0, "it does not say {part:?}: {err}");
+    }
+    interrupt(&child);
+    lines.read_to_string(&mut err).unwrap();
+    let run: Run = child.wait_with_output().unwrap().into();
+    Run { err, ..run }.exits(130)
 }
 
 impl From<Output> for Run {

@@ -59,7 +59,7 @@ fn memory_does_not_grow_with_the_image() {
 }
 
 /// The most that the process was seen to have in memory, which the kernel tells as long as it runs.
-fn peak(desk: &Desk, args: &[&str]) -> u64 {
+pub(crate) fn peak(desk: &Desk, args: &[&str]) -> u64 {
     let mut command = desk.command();
     command.args(args).arg("--tls-verify=false");
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();

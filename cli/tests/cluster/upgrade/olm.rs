@@ -3,6 +3,7 @@
 use cluster::{Cluster, DryRun};
 use serde_json::{Value, json};
 
+use super::rights::whoever_may_not_look_is_told;
 use super::scene::{bare, become_openshift, catalog, count, define, module, package, put, run};
 use crate::world::text;
 
@@ -15,12 +16,13 @@ async fn with_olm() -> Cluster {
         "clusterserviceversions",
         "operatorconditions",
         "catalogsources",
+        "subscriptions",
     ] {
         let definition = (&*format!("{name}.operators.coreos.com"), &*file(name));
         define(&cluster, &folder, &[definition]).await;
     }
     become_openshift(&cluster, "4.23.5").await;
-    for namespace in ["operators", "other"] {
+    for namespace in ["operators", "openshift-marketplace", "other"] {
         let object =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         cluster.apply(&object, DryRun::No).await.unwrap();
@@ -67,8 +69,14 @@ async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
         }),
         json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
-            "metadata": {"name": "mine", "namespace": "operators"},
+            "metadata": {"name": "mine", "namespace": "openshift-marketplace"},
             "spec": {"sourceType": "grpc", "image": "quay.io/tide/catalog:v1"},
+        }),
+        // Nobody should take a tenant's.
+        json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": "evil", "namespace": "operators"},
+            "spec": {"sourceType": "grpc", "image": "quay.io/evil/catalog:v1"},
         }),
     ] {
         put(&cluster, object, None).await;
@@ -85,8 +93,9 @@ async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
 
     let run_text = run(&cluster, &[])
         .exits(3)
-        .says("such as quay.io/tide/catalog:v1 (CatalogSource operators/mine)");
-    let name = "operators/tide.v1.0.0";
+        .says("such as quay.io/tide/catalog:v1 (CatalogSource openshift-marketplace/mine)");
+    assert!(!run_text.err.contains("evil"), "{run_text:?}");
+    let name = "operators/tide.v1.0.0 (OLM)";
     let cells = |line: &'static str| line.split('|').collect::<Vec<_>>();
     let lines: Vec<Vec<&str>> = run_text
         .out
@@ -111,10 +120,35 @@ async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
     let end = "OpenShift 4.23 to 5.1 (Kubernetes 1.36 to 1.37): 1 operator, 1 blocks, 1 may break";
     expected.push(vec![end]);
     assert_eq!(lines, expected);
-    // What comes after it in a catalog, though OLM tells no digest.
-    let folder = catalog(&[package("tide", &[("1.0.0", ""), ("1.1.0", "5.1")])]);
-    let run_text = run(&cluster, &["--catalog", text(&folder), "-o", "json"]).exits(3);
-    let told = run_text.json();
-    assert_eq!(told["operators"][0]["unblockedBy"]["bundle"], "tide.v1.1.0");
-    assert_eq!(told["operators"][0]["calls"][0]["count"], 12);
+    what_is_subscribed_to_counts(&cluster).await;
+    whoever_may_not_look_is_told(&cluster).await;
+}
+
+/// OLM tells no digest, so that nobody knows whether a catalog speaks of what is installed: what comes after it counts, and
+/// its maximum does not.
+async fn what_is_subscribed_to_counts(cluster: &Cluster) {
+    let channel = json!({"schema": "olm.channel", "package": "tide", "name": "slow", "entries": [{"name": "tide.v1.0.0"}]});
+    let versions = [("1.0.0", "5.9"), ("1.1.0", "5.1")];
+    let folder = catalog(&[package("tide", &versions), channel.to_string()]);
+    for (followed, expected) in [
+        (None, json!("tide.v1.1.0")),
+        (Some("stable"), json!("tide.v1.1.0")),
+        (Some("slow"), Value::Null),
+    ] {
+        if let Some(channel) = followed {
+            let object = json!({
+                "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+                "metadata": {"name": "tide", "namespace": "operators"},
+                "spec": {"name": "tide", "channel": channel, "source": "mine", "sourceNamespace": "openshift-marketplace"},
+            });
+            put(cluster, object, None).await;
+        }
+        let args = ["--catalog", text(&folder), "-o", "json"];
+        let told = run(cluster, &args).exits(3).json();
+        let operator = &told["operators"][0];
+        assert_eq!(operator["maximum"], "5.0");
+        assert_eq!(operator["findings"][0]["effect"], "Blocks");
+        assert_eq!(operator["unblockedBy"]["bundle"], expected, "{followed:?}");
+        assert_eq!(operator["calls"][0]["count"], 12);
+    }
 }

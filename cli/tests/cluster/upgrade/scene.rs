@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::world::{Run, binary};
 
 /// A control plane without anything in it.
-pub(super) async fn bare() -> Cluster {
+pub(crate) async fn bare() -> Cluster {
     let options = Options {
         controllers: Controllers::Off,
         ..Options::default()
@@ -28,7 +28,7 @@ pub(super) async fn bare() -> Cluster {
 }
 
 /// The folder of a Go module that has definitions, as it is pinned for these tests.
-pub(super) fn module(pinned: &str, name: &str) -> PathBuf {
+pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../tests/cluster")
         .join(pinned);
@@ -48,7 +48,7 @@ pub(super) fn module(pinned: &str, name: &str) -> PathBuf {
 }
 
 /// Applies definitions, by their names and files below the module's folder.
-pub(super) async fn define(cluster: &Cluster, folder: &Path, definitions: &[(&str, &str)]) {
+pub(crate) async fn define(cluster: &Cluster, folder: &Path, definitions: &[(&str, &str)]) {
     for (name, file) in definitions {
         let bytes = fs::read(folder.join(file)).unwrap();
         let definition = yaml::documents(&bytes).next().unwrap().unwrap();
@@ -156,7 +156,15 @@ pub(super) fn run(cluster: &Cluster, args: &[&str]) -> Run {
 pub(super) const DIGEST: &str =
     "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-/// An instance with a status as the provisioner writes it.
+/// What an instance was declared for, as the provisioner writes it down.
+fn chosen(name: &str) -> Value {
+    json!({
+        "package": name, "name": format!("{name}.v1.0.0"), "version": "1.0.0", "channel": "stable", "catalog": "c/mine",
+        "image": format!("quay.io/{name}@{DIGEST}"), "mediaType": "plain+v0",
+    })
+}
+
+/// An instance of a PlatformOperator, with a status as the provisioner writes it.
 pub(super) async fn instance(cluster: &Cluster, name: &str, maximum: Option<&str>, more: Value) {
     let spec = json!({
         "provisionerClassName": "core-rukpak-io-registry",
@@ -178,7 +186,11 @@ pub(super) async fn instance(cluster: &Cluster, name: &str, maximum: Option<&str
         }
     }
     let object = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": name}, "spec": spec,
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "spec": spec,
+        "metadata": {
+            "name": name, "labels": {"core.rukpak.io/platform-operator": name},
+            "annotations": {"core.rukpak.io/chosen-bundle": chosen(name).to_string()},
+        },
     });
     put(cluster, object, Some(status)).await;
 }

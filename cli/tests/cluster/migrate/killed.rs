@@ -1,0 +1,259 @@
+//! `rukpak catalogsource migrate`, killed before and after each of its writes: the next run ends what it has begun.
+
+use std::{
+    convert::Infallible,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use cluster::Cluster;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{
+    Request, Response,
+    body::{Bytes, Incoming},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use kube::{
+    Client,
+    api::{ApiResource, DynamicObject, ListParams, PostParams},
+};
+use tokio::{net::TcpListener, sync::mpsc, task::AbortHandle, time::timeout};
+
+use super::*;
+use crate::world::PATIENCE;
+
+/// At which write a run comes to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The apiserver never sees it.
+    Before(usize),
+    /// The apiserver has done it, and nobody hears of it.
+    After(usize),
+    /// At none.
+    Never,
+}
+
+/// A way to the apiserver that counts writes and answers all but one. Whoever comes through it is the administrator.
+struct Relay {
+    kubeconfig: String,
+    writes: Arc<AtomicUsize>,
+    reached: mpsc::UnboundedReceiver<()>,
+    server: AbortHandle,
+}
+
+impl Relay {
+    async fn new(cluster: &Cluster, end: End) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "relay",
+            "clusters": [{"name": "relay", "cluster": {"server": server}}],
+            "users": [{"name": "relay", "user": {}}],
+            "contexts": [{"name": "relay", "context": {"cluster": "relay", "user": "relay"}}],
+        });
+        let (client, writes) = (cluster.client().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let (reach, reached) = mpsc::unbounded_channel();
+        let counted = Arc::clone(&writes);
+        let server = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (client, writes, reach) = (client.clone(), Arc::clone(&counted), reach.clone());
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let (client, reach) = (client.clone(), reach.clone());
+                    let is_write = request.method() != "GET";
+                    let before = writes.fetch_add(usize::from(is_write), Ordering::SeqCst);
+                    let at = before + 1;
+                    async move {
+                        if is_write && end == End::Before(at) {
+                            reach.send(()).unwrap();
+                            std::future::pending::<()>().await;
+                        }
+                        let answer = pass(&client, request).await;
+                        if is_write && end == End::After(at) {
+                            reach.send(()).unwrap();
+                            std::future::pending::<()>().await;
+                        }
+                        Ok::<_, Infallible>(answer)
+                    }
+                });
+                let connection = http1::Builder::new();
+                tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        Self {
+            kubeconfig: kubeconfig.to_string(),
+            writes,
+            reached,
+            server: server.abort_handle(),
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn pass(client: &Client, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let (mut parts, body) = request.into_parts();
+    parts.headers.remove(HOST);
+    let body = body.collect().await.unwrap().to_bytes();
+    let request = Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
+    let answer = client.send(request).await.unwrap();
+    let (mut parts, body) = answer.into_parts();
+    for header in [CONTENT_LENGTH, CONTENT_ENCODING, TRANSFER_ENCODING] {
+        parts.headers.remove(header);
+    }
+    Response::from_parts(parts, Full::new(body.collect().await.unwrap().to_bytes()))
+}
+
+/// What is stored, and what it is to become.
+fn rows() -> [(&'static str, Value, Value); 3] {
+    [
+        (
+            "a-both",
+            json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}),
+            json!({"sourceType": "grpc", "image": "a:1"}),
+        ),
+        (
+            "b-good",
+            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
+            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
+        ),
+        (
+            "c-map",
+            json!({"configMapSource": {"configMap": "m"}, "secrets": ["s"]}),
+            json!({"configMapSource": {"configMap": "m"}}),
+        ),
+    ]
+}
+
+/// One cluster's CatalogSources.
+struct Stored<'a> {
+    cluster: &'a Cluster,
+    sources: Api<DynamicObject>,
+}
+
+impl Stored<'_> {
+    /// All of it as it was before any run.
+    async fn reset(&self) {
+        for (name, spec, _) in rows() {
+            let mut object = self.sources.get(name).await.unwrap();
+            object.data["spec"] = spec;
+            let params = PostParams::default();
+            self.sources.replace(name, &params, &object).await.unwrap();
+        }
+        let status = json!({"status": {"storedVersions": ["v1alpha0", "v1alpha1"]}});
+        let api: Api<CustomResourceDefinition> = Api::all(self.cluster.client().unwrap());
+        api.patch_status(NAME, &PatchParams::default(), &Patch::Merge(status))
+            .await
+            .unwrap();
+    }
+
+    /// How many are as they should be; none is anything in between.
+    async fn mended(&self) -> usize {
+        let mut mended = 0;
+        for (name, before, after) in rows() {
+            let spec = self.sources.get(name).await.unwrap().data["spec"].clone();
+            assert!(spec == before || spec == after, "{name}: {spec}");
+            mended += usize::from(spec == after);
+        }
+        mended
+    }
+}
+
+fn spawn(kubeconfig: &std::path::Path) -> Child {
+    let mut command = Command::new(binary());
+    command
+        .args(["catalogsource", "migrate", "--kubeconfig"])
+        .arg(kubeconfig)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Runs it to its end; how many writes it took.
+async fn run_out(cluster: &Cluster) -> (Run, usize) {
+    let relay = Relay::new(cluster, End::Never).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, &relay.kubeconfig).unwrap();
+    let child = spawn(&path);
+    let waited = tokio::task::spawn_blocking(move || child.wait_with_output());
+    let run = Run::from(waited.await.unwrap().unwrap());
+    (run, relay.writes.load(Ordering::SeqCst))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_killed_at_any_write_is_ended_by_the_next_one() {
+    let options = Options {
+        controllers: Controllers::Off,
+        ..Options::default()
+    };
+    let cluster = Cluster::start_with(&options).await.unwrap();
+    // What contradicts itself can be stored again and again.
+    let lax = definition(|spec| {
+        let rules = spec.as_object_mut().unwrap();
+        rules.remove("x-kubernetes-validations").unwrap();
+    });
+    define(&cluster, &lax, &["v1alpha1"]).await;
+    let resource = ApiResource::erase::<CatalogSource>(&());
+    let client = cluster.client().unwrap();
+    let stored = Stored {
+        cluster: &cluster,
+        sources: Api::namespaced_with(client, "default", &resource),
+    };
+    for (name, spec, _) in rows() {
+        let object = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": name, "namespace": "default"}, "spec": spec,
+        });
+        cluster.apply(&object, DryRun::No).await.unwrap();
+    }
+
+    // Undisturbed: each object once, and the definition.
+    stored.reset().await;
+    let (run, all) = run_out(&cluster).await;
+    run.exits(0);
+    assert_eq!(all, rows().len() + 1);
+    assert_eq!(stored.mended().await, rows().len());
+    assert_eq!(stored_versions(&cluster).await, ["v1alpha1"]);
+
+    for end in (1..=all).flat_map(|at| [End::Before(at), End::After(at)]) {
+        stored.reset().await;
+        let mut relay = Relay::new(&cluster, end).await;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        std::fs::write(&path, &relay.kubeconfig).unwrap();
+        let mut child = spawn(&path);
+        let reached = timeout(PATIENCE, relay.reached.recv()).await;
+        assert!(matches!(reached, Ok(Some(()))), "{end:?} was not reached");
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        // The definition comes last.
+        let is_forgotten = stored_versions(&cluster).await == ["v1alpha1"];
+        assert_eq!(is_forgotten, end == End::After(all), "{end:?}");
+        if is_forgotten {
+            assert_eq!(stored.mended().await, rows().len(), "{end:?}");
+        }
+        let (run, writes) = run_out(&cluster).await;
+        run.exits(0);
+        assert_eq!(stored.mended().await, rows().len(), "{end:?}");
+        assert_eq!(stored_versions(&cluster).await, ["v1alpha1"], "{end:?}");
+        assert_eq!(writes == 0, end == End::After(all), "{end:?}");
+    }
+    let all = stored.sources.list(&ListParams::default()).await.unwrap();
+    assert_eq!(all.items.len(), rows().len());
+    // And once it is done, it is done.
+    let (run, writes) = run_out(&cluster).await;
+    assert_eq!((run.exits(0).out.as_str(), writes), ("", 0));
+}

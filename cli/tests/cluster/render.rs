@@ -1,0 +1,227 @@
+//! What `platform render` writes, given to an apiserver as the bootstrap of a cluster does: file by file in the order of
+//! their names, again and again until everything was taken.
+
+use std::{fs, path::Path, process::Command};
+
+use cluster::{Cluster, DryRun};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace, rbac::v1::RoleBinding};
+use kube::{Api, core::DynamicObject};
+use manifests::{
+    api::{catalog_source::CatalogSource, platform::PlatformOperator},
+    yaml,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::{Buildah, Registry};
+
+use crate::{
+    upgrade::{bare, become_openshift, define, module},
+    world::{Run, binary, eventually},
+};
+
+/// A catalog in a registry, and the manifests that were rendered from it.
+struct Installer {
+    folder: TempDir,
+    image: String,
+    _registry: Registry,
+}
+
+impl Installer {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/catalog/tidewatch");
+        let catalog = folder.path().join("catalog");
+        fs::create_dir(&catalog).unwrap();
+        fs::copy(example.join("catalog.yaml"), catalog.join("catalog.yaml")).unwrap();
+        let registry = Registry::plain();
+        let image = registry.image("tide/catalog:v1");
+        let file = "FROM scratch\nCOPY catalog /configs\nLABEL operators.operatorframework.io.index.configs.v1=/configs\n";
+        Buildah::new().publish(file, folder.path(), &image, &[]);
+        Self {
+            folder,
+            image,
+            _registry: registry,
+        }
+    }
+
+    /// Renders into a folder, and gives the objects of its files in the order of their names.
+    fn render(&self, to: &str, args: &[&str]) -> Vec<(String, Value)> {
+        let folder = self.folder.path().join(to);
+        let mut command = Command::new(binary());
+        command
+            .args([
+                "platform",
+                "render",
+                "tidewatch:stable@>=1.3.0",
+                "--catalog",
+                &self.image,
+            ])
+            .arg("--tls-verify=false")
+            .args(args)
+            .arg("--output-dir")
+            .arg(&folder);
+        Run::from(command.output().unwrap()).exits(0);
+        let mut files: Vec<_> = fs::read_dir(&folder)
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let object = |name: String| {
+            let bytes = fs::read(folder.join(&name)).unwrap();
+            let mut all: Vec<Value> = yaml::documents(&bytes).map(Result::unwrap).collect();
+            assert_eq!(all.len(), 1, "{name}");
+            (name, all.remove(0))
+        };
+        files.into_iter().map(object).collect()
+    }
+}
+
+/// One round; what was not taken, and why.
+async fn round(cluster: &Cluster, files: &[(String, Value)]) -> Vec<String> {
+    let mut left = Vec::new();
+    for (name, object) in files {
+        if let Err(error) = cluster.apply(object, DryRun::No).await {
+            left.push(format!("{name}: {error:#}"));
+        }
+    }
+    left
+}
+
+/// All rounds that it takes.
+async fn bootstrap(cluster: &Cluster, files: &[(String, Value)]) {
+    eventually("applied", async || {
+        let left = round(cluster, files).await;
+        left.is_empty().then_some(()).ok_or_else(|| left.join("\n"))
+    })
+    .await;
+}
+
+async fn arguments(cluster: &Cluster) -> Vec<String> {
+    let deployments = Api::<Deployment>::namespaced(cluster.client().unwrap(), "rukpak-system");
+    let found = deployments.get("core").await.unwrap();
+    let pod = found.spec.unwrap().template.spec.unwrap();
+    pod.containers[0].args.clone().unwrap()
+}
+
+/// What the PlatformOperator asks for, and the CatalogSource that it names.
+async fn asked_for(cluster: &Cluster) -> (PlatformOperator, CatalogSource) {
+    let client = cluster.client().unwrap();
+    let operators = Api::<PlatformOperator>::all(client.clone());
+    let operator = operators.get("tidewatch").await.unwrap();
+    let catalog = operator.spec.catalog.clone().unwrap();
+    let sources = Api::<CatalogSource>::namespaced(client, &catalog.namespace.unwrap());
+    let source = sources.get(&catalog.name).await.unwrap();
+    (operator, source)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubernetes_takes_what_is_rendered_for_it() {
+    let (installer, cluster) = (Installer::new(), bare().await);
+    let args = [
+        "--kubernetes-version",
+        "1.36",
+        "--catalog-source",
+        "tides",
+        "--catalog-namespace",
+        "catalogs",
+        "--catalog-secret",
+        "pull",
+    ];
+    let files = installer.render("manifests", &args);
+    bootstrap(&cluster, &files).await;
+    let (operator, source) = asked_for(&cluster).await;
+    assert_eq!(operator.spec.channel.as_deref(), Some("stable"));
+    assert_eq!(source.spec.image.as_deref(), Some(installer.image.as_str()));
+    assert_eq!(source.spec.secrets, ["pull"]);
+    let args = arguments(&cluster).await;
+    let followed = "--catalog-namespaces=rukpak-system,openshift-marketplace,catalogs".to_owned();
+    assert!(args.contains(&followed), "{args:?}");
+    // The provisioner may read the pull secrets there, and nobody else's.
+    let bindings = Api::<RoleBinding>::namespaced(cluster.client().unwrap(), "catalogs");
+    let binding = bindings.get("provisioner-catalogs").await.unwrap();
+    assert_eq!(binding.role_ref.name, "catalog-pull-secrets");
+    // A second run changes nothing that is there.
+    assert_eq!(round(&cluster, &files).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_openshift_takes_what_is_rendered_for_it() {
+    let (installer, cluster) = (Installer::new(), bare().await);
+    let version = ["--openshift-version", "4.20"];
+    let files = installer.render(
+        "manifests",
+        &[&version[..], &["--catalog-source", "tides"]].concat(),
+    );
+    // The bootstrap begins before the cluster's own parts have brought what they define.
+    let left = round(&cluster, &files).await;
+    assert!(!left.is_empty());
+    become_openshift(&cluster, "4.20.3").await;
+    let operators = module("opm", "github.com/operator-framework/api");
+    let prometheus = module(
+        "openshift",
+        "github.com/prometheus-operator/prometheus-operator",
+    );
+    let openshift = module("openshift", "github.com/openshift/api");
+    for (folder, name, file) in [
+        (
+            &operators,
+            "catalogsources.operators.coreos.com",
+            "crds/operators.coreos.com_catalogsources.yaml",
+        ),
+        (
+            &prometheus,
+            "servicemonitors.monitoring.coreos.com",
+            "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+        ),
+        (
+            &prometheus,
+            "prometheusrules.monitoring.coreos.com",
+            "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+        ),
+        (
+            &openshift,
+            "featuregates.config.openshift.io",
+            "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml",
+        ),
+    ] {
+        define(&cluster, folder, &[(name, file)]).await;
+    }
+    for name in [
+        "openshift-marketplace",
+        "openshift-config",
+        "openshift-monitoring",
+    ] {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        cluster.apply(&object, DryRun::No).await.unwrap();
+    }
+    bootstrap(&cluster, &files).await;
+    let (operator, source) = asked_for(&cluster).await;
+    assert_eq!(operator.spec.version.as_deref(), Some(">=1.3.0"));
+    assert_eq!(
+        source.metadata.namespace.as_deref(),
+        Some("openshift-marketplace")
+    );
+    let args = arguments(&cluster).await;
+    let is_about_catalogs = |arg: &String| arg.starts_with("--catalog-namespaces");
+    assert!(!args.iter().any(is_about_catalogs), "{args:?}");
+    let namespaces = Api::<Namespace>::all(cluster.client().unwrap());
+    let system = namespaces.get("rukpak-system").await.unwrap();
+    assert_eq!(
+        system.metadata.labels.unwrap()["openshift.io/cluster-monitoring"],
+        "true"
+    );
+    // Where the release has the provisioner, only this is left to write.
+    let files = installer.render("payload", &[&version[..], &["--release-payload"]].concat());
+    assert_eq!(files.len(), 2);
+    bootstrap(&cluster, &files).await;
+    let gates = kube::core::ApiResource {
+        group: "config.openshift.io".into(),
+        version: "v1".into(),
+        api_version: "config.openshift.io/v1".into(),
+        kind: "FeatureGate".into(),
+        plural: "featuregates".into(),
+    };
+    let gates: Api<DynamicObject> = Api::all_with(cluster.client().unwrap(), &gates);
+    let gate = gates.get("cluster").await.unwrap();
+    assert_eq!(gate.data["spec"]["featureSet"], "TechPreviewNoUpgrade");
+}

@@ -1,0 +1,231 @@
+//! Operators whose bundles are published, version by version.
+
+use std::{fs, process::Command};
+
+use serde_json::{Value, json};
+use tests::{Buildah, Registry};
+
+use crate::world::binary;
+
+/// The label that names the folder of a catalog in its image.
+const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
+
+/// The label that names a catalog's database.
+const DATABASE: &str = "operators.operatorframework.io.index.database.v1";
+
+/// A database with a package of somebody else.
+const SQL: &str = r#"
+    CREATE TABLE schema_migrations (version bigint NOT NULL PRIMARY KEY, timestamp DATETIME DEFAULT CURRENT_TIMESTAMP);
+    INSERT INTO schema_migrations(version) VALUES (13);
+    CREATE TABLE operatorbundle (name TEXT PRIMARY KEY, csv TEXT, bundle TEXT, bundlepath TEXT, skiprange TEXT,
+        version TEXT, replaces TEXT, skips TEXT, substitutesfor TEXT);
+    CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);
+    CREATE TABLE channel (name TEXT, package_name TEXT, head_operatorbundle_name TEXT, PRIMARY KEY(name, package_name));
+    CREATE TABLE channel_entry (entry_id INTEGER PRIMARY KEY, channel_name TEXT, package_name TEXT,
+        operatorbundle_name TEXT, replaces INTEGER, depth INTEGER);
+    CREATE TABLE related_image (image TEXT, operatorbundle_name TEXT);
+    CREATE TABLE dependencies (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT,
+        operatorbundle_path TEXT);
+    CREATE TABLE properties (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT,
+        operatorbundle_path TEXT);
+    CREATE TABLE deprecated (operatorbundle_name TEXT PRIMARY KEY);
+    INSERT INTO operatorbundle(name, csv, bundlepath, version) VALUES
+        ('other.v1.0.0', '{"kind": "ClusterServiceVersion"}', 'example.com/other:1.0.0', '1.0.0');
+    INSERT INTO package VALUES ('other', 'stable');
+    INSERT INTO channel VALUES ('stable', 'other', 'other.v1.0.0');
+    INSERT INTO channel_entry VALUES (1, 'stable', 'other', 'other.v1.0.0', NULL, 0);
+"#;
+
+/// An operator, which is a package. It has a ConfigMap that tells its version.
+pub(super) struct Operator {
+    pub(super) name: String,
+    registry: Registry,
+}
+
+impl Operator {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            registry: Registry::plain(),
+        }
+    }
+
+    /// Where it goes.
+    pub(super) fn namespace(&self) -> String {
+        format!("{}-system", self.name)
+    }
+
+    /// A bundle of a version in a registry without TLS.
+    pub(super) fn publish(&self, version: &str) -> String {
+        self.publish_with(version, &[])
+    }
+
+    /// The same with more in it: a Deployment for the ClusterServiceVersion, and manifests.
+    pub(super) fn publish_with(&self, version: &str, more: &[Value]) -> String {
+        self.publish_spec(version, &json!({}), more)
+    }
+
+    /// A version that runs on this OpenShift at most.
+    pub(super) fn publish_claiming(&self, version: &str, max: &str) -> String {
+        let properties = json!([{"type": "olm.maxOpenShiftVersion", "value": max}]);
+        self.publish_all(
+            version,
+            &json!({}),
+            &[],
+            Some(json!({"properties": properties})),
+        )
+    }
+
+    /// The same with other fields in the ClusterServiceVersion's spec.
+    pub(super) fn publish_spec(&self, version: &str, spec: &Value, more: &[Value]) -> String {
+        self.publish_all(version, spec, more, None)
+    }
+
+    fn publish_all(
+        &self,
+        version: &str,
+        spec: &Value,
+        more: &[Value],
+        properties: Option<Value>,
+    ) -> String {
+        let name = &self.name;
+        let is_deployment = |it: &&Value| it["kind"] == "Deployment";
+        let deployments: Vec<Value> = more
+            .iter()
+            .filter(is_deployment)
+            .map(|it| json!({"name": name, "spec": it["spec"]}))
+            .collect();
+        let owned: Vec<Value> = more
+            .iter()
+            .filter(|it| it["kind"] == "CustomResourceDefinition")
+            .map(|it| json!({"name": it["metadata"]["name"], "version": "v1", "kind": "Tide"}))
+            .collect();
+        let mut csv = json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+            "metadata": {"name": format!("{name}.v{version}")},
+            "spec": {
+                "displayName": "Tide", "version": version,
+                "installModes": [{"type": "AllNamespaces", "supported": true}],
+                "customresourcedefinitions": {"owned": owned},
+                "install": {"strategy": "deployment", "spec": {"deployments": deployments}},
+            },
+        });
+        for (key, value) in spec.as_object().unwrap() {
+            csv["spec"][key] = value.clone();
+        }
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": version},
+        });
+        let annotations = json!({"annotations": {
+            "operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
+            "operators.operatorframework.io.bundle.manifests.v1": "manifests/",
+            "operators.operatorframework.io.bundle.metadata.v1": "metadata/",
+            "operators.operatorframework.io.bundle.package.v1": name,
+            "operators.operatorframework.io.bundle.channels.v1": "stable",
+            "operators.operatorframework.io.bundle.channel.default.v1": "stable",
+        }});
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["manifests", "metadata"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let write = |path: &str, value: &Value| {
+            fs::write(folder.path().join(path), value.to_string()).unwrap();
+        };
+        write("manifests/csv.yaml", &csv);
+        write("manifests/map.yaml", &map);
+        write("metadata/annotations.yaml", &annotations);
+        if let Some(properties) = properties {
+            write("metadata/properties.yaml", &properties);
+        }
+        for (at, it) in more.iter().filter(|it| !is_deployment(it)).enumerate() {
+            write(&format!("manifests/more-{at}.yaml"), it);
+        }
+        let image = self.registry.image(&format!("{name}:v{version}"));
+        let pushed = Command::new(binary())
+            .args(["push", "--quiet", "--tls-verify=false"])
+            .arg(folder.path())
+            .arg(&image)
+            .status();
+        assert!(pushed.unwrap().success());
+        image
+    }
+
+    /// An image with a catalog of these versions of the operator; "other" is another package.
+    pub(super) fn publish_index(&self, versions: &[&str]) -> String {
+        let mut text = String::new();
+        for version in versions {
+            let (package, version) = match *version {
+                "other" => ("other", "1.0.0"),
+                version => (self.name.as_str(), version),
+            };
+            let bundle = format!("{package}.v{version}");
+            for blob in [
+                json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"}),
+                json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": [{"name": bundle}]}),
+                json!({
+                    "schema": "olm.bundle", "package": package, "name": bundle, "image": "example.com/a/b:v1",
+                    "properties": [
+                        {"type": "olm.package", "value": {"packageName": package, "version": version}},
+                    ],
+                }),
+            ] {
+                text.push_str(&blob.to_string());
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("catalog.json"), text).unwrap();
+        let file = format!(
+            "FROM scratch\nCOPY catalog.json /configs/catalog.json\nLABEL {CONFIGS}=/configs\n"
+        );
+        let image = self
+            .registry
+            .image(&format!("index:{}", versions.join("-")));
+        Buildah::new().publish(&file, folder.path(), &image, &[]);
+        image
+    }
+
+    /// An image with a catalog of another package, in a database.
+    pub(super) fn publish_database(&self) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let database = rusqlite::Connection::open(folder.path().join("index.db")).unwrap();
+        database.execute_batch(SQL).unwrap();
+        database.close().unwrap();
+        let file = format!(
+            "FROM scratch\nCOPY index.db /database/index.db\nLABEL {DATABASE}=/database/index.db\n"
+        );
+        let image = self.registry.image("database:v1");
+        Buildah::new().publish(&file, folder.path(), &image, &[]);
+        image
+    }
+
+    /// A Deployment, whose pod needs a node.
+    pub(super) fn deployment(&self) -> Value {
+        let labels = json!({"app": self.name});
+        json!({"kind": "Deployment", "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "operator", "image": "example.com/a/b:v1"}]},
+            },
+        }})
+    }
+
+    /// A definition of the operator's own.
+    pub(super) fn definition(&self) -> Value {
+        let group = format!("{}.example.com", self.name);
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("tides.{group}")},
+            "spec": {
+                "group": group,
+                "names": {"kind": "Tide", "listKind": "TideList", "plural": "tides", "singular": "tide"},
+                "scope": "Namespaced",
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }],
+            },
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! What becomes of `upgrade-check` where not everything may be read.
+
+use cluster::{Cluster, DryRun};
+use serde_json::json;
+
+use super::scene::{catalog, package, run};
+use crate::world::{eventually, text};
+
+/// Everything that is read: group, resource.
+const READ: [(&str, &str); 7] = [
+    ("config.openshift.io", "clusterversions"),
+    ("config.openshift.io", "clusteroperators"),
+    ("apiserver.openshift.io", "apirequestcounts"),
+    ("operators.coreos.com", "clusterserviceversions"),
+    ("operators.coreos.com", "operatorconditions"),
+    ("operators.coreos.com", "subscriptions"),
+    ("operators.coreos.com", "catalogsources"),
+];
+
+/// What the result rests on is an error; what only adds to it is a warning, and the rest is told.
+pub(super) async fn whoever_may_not_look_is_told(cluster: &Cluster) {
+    let folder = catalog(&[package("tide", &[("1.0.0", "")])]);
+    for (forbidden, code, words) in [
+        ("", 3, ""),
+        ("clusterversions", 1, "failed to read the ClusterVersion"),
+        (
+            "clusteroperators",
+            1,
+            "failed to read ClusterOperator platform-operators-aggregated",
+        ),
+        (
+            "clusterserviceversions",
+            1,
+            "failed to list ClusterServiceVersions",
+        ),
+        ("operatorconditions", 1, "failed to list OperatorConditions"),
+        (
+            "apirequestcounts",
+            3,
+            "warning: who calls APIs that go cannot be seen: ",
+        ),
+        (
+            "subscriptions",
+            3,
+            "warning: which channels Subscriptions follow cannot be seen: ",
+        ),
+    ] {
+        let user = format!("reader-without-{forbidden}-end");
+        grant(cluster, &user, forbidden).await;
+        let args = ["--as", &user, "--catalog", text(&folder)];
+        let run = eventually(&user, async || {
+            let run = run(cluster, &args);
+            // Rights take a moment to count.
+            let is_told = run.code == Some(code) && run.err.contains(words);
+            is_told.then_some(()).ok_or_else(|| format!("{run:?}"))?;
+            Ok(run)
+        })
+        .await;
+        match code {
+            1 => {
+                assert_eq!(run.out, "", "{forbidden}");
+                assert!(run.err.contains("ask an administrator"), "{run:?}");
+            }
+            _ => assert!(run.out.contains("operators/tide.v1.0.0"), "{run:?}"),
+        }
+    }
+}
+
+/// Lets somebody read everything but one kind.
+async fn grant(cluster: &Cluster, user: &str, forbidden: &str) {
+    let rules: Vec<_> = READ
+        .iter()
+        .filter(|(_, resource)| *resource != forbidden)
+        .map(|(group, resource)| json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list"]}))
+        .collect();
+    let api = "rbac.authorization.k8s.io";
+    let metadata = json!({"name": user});
+    for object in [
+        json!({"apiVersion": format!("{api}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": user},
+            "subjects": [{"apiGroup": api, "kind": "User", "name": user}],
+        }),
+    ] {
+        cluster.apply(&object, DryRun::No).await.unwrap();
+    }
+}
