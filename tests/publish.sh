@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fills the registry that a node pulls from (tests/cluster/src/worker.rs) with the image of the provisioner and those of
-# the example's operator. Runs on the node's machine, with the programs of its pods in PATH.
+# Fills the registry that a node pulls from (tests/cluster/src/worker.rs) with the image of the provisioner, those of the
+# example's operator, and those of OLM where it is to run. Runs on the node's machine, with the programs of its
+# pods in PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 registry=${CLUSTER_ADDRESS:?there is no node here}:5000
@@ -12,3 +13,6 @@ case $(uname -m) in aarch64) arch=arm64 ;; *) arch=amd64 ;; esac
 publish "dist/image-$arch.tar" "$image"
 pods=$(dirname "$(command -v tidewatch)")
 for version in v1.4.0 v1.5.0; do publish "$pods/tidewatch.tar" "quay.io/tidewatch/operator:$version"; done
+if [ "${RUKPAK_E2E:-}" = olm ]; then
+	for name in olm opm; do publish "$RUKPAK_E2E_OLM/$name.tar" "quay.io/operator-framework/$name:e2e"; done
+fi

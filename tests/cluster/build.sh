@@ -43,6 +43,8 @@ if [ ! -d "$folder" ]; then
 	elif [ "$module" = opm ]; then # SQLite is C; without the other tag signatures would need gpgme
 		cgo=1
 		tags=json1,containers_image_openpgp
+	elif [ "$module" = olm ]; then # its opm reads bundles only, which needs no SQLite
+		tags=containers_image_openpgp
 	fi
 	CGO_ENABLED=$cgo GOBIN=$unfinished go install -trimpath -tags "$tags" -ldflags "$ldflags" tool >&2
 	[ ! -e "$unfinished/server" ] || mv "$unfinished/server" "$unfinished/etcd"

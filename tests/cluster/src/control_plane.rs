@@ -17,7 +17,7 @@ use crate::tools::Tools;
 use crate::{Controllers, Error, Nodes, Options, Result, keys, machine};
 
 const ATTEMPTS: usize = 3;
-const READY_TIMEOUT: Duration = Duration::from_secs(90);
+const READY_TIMEOUT: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(20);
 pub(crate) const KUBECONFIG: &str = "kubeconfig";
 

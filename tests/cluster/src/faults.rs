@@ -1,10 +1,13 @@
 //! Taking programs of the control plane away for a while: for tests of what happens then, with a cluster of their own.
 
+mod strangers;
+
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
-use crate::{Cluster, Error, Result, control_plane};
+use crate::{Cluster, Error, Result, control_plane, machine};
 
 /// A program of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,32 +65,31 @@ impl Cluster {
     }
 
     /// Starts the API server again as if it had been built as another version: the same program, in which the linker had
-    /// written this `gitVersion`. It has as many characters as the real one.
+    /// written this `gitVersion`. It has as many characters as the real one. One that another process has started can be
+    /// upgraded on a [`machine`] of its own, and goes with that.
     ///
     /// # Errors
     ///
     /// Fails when it is no part of this cluster, or the version cannot be written, and as [`Cluster::start_again`] does.
     pub async fn upgrade_apiserver(&self, version: &str) -> Result<()> {
         let name = Program::Apiserver.name();
-        let run = self.run.as_ref().ok_or(Error::NotStarted(name))?;
-        let answer = self.client()?.apiserver_version().await;
+        let client = self.client()?;
+        let answer = client.apiserver_version().await;
         let before = answer
             .map_err(Error::api("ask for the version"))?
             .git_version;
+        let Some(run) = self.run.as_ref() else {
+            let folder = machine::current().and(self.kubeconfig_path().parent());
+            let found = folder.and_then(strangers::apiserver);
+            let stranger = found.ok_or(Error::NotStarted(name))?;
+            let file = stranger.folder.join(format!("{name}-{version}"));
+            rewrite(&stranger.program, &file, (&before, version))?;
+            return stranger.exchange(&file, &client).await;
+        };
         self.stop(Program::Apiserver).await?;
         let file = run.folder().join(format!("{name}-{version}"));
         let program = run.exchange(name, file.clone())?;
-        // Not in the paths of source files; `sed` because it is quick with 100 MB.
-        let script = r#"LC_ALL=C sed "s/\([^@]\)$1/\1$2/g" "$3" >"$4" && chmod 755 "$4""#;
-        let status = Command::new("sh")
-            .args(["-c", script, name, &before.replace('.', "\\."), version])
-            .args([&program, &file])
-            .status()
-            .map_err(Error::io(format!("write {}", file.display())))?;
-        if !status.success() || before.len() != version.len() {
-            let problem = io::Error::other(format!("{before} cannot be made {version}"));
-            return Err(Error::io(format!("write {}", file.display()))(problem));
-        }
+        rewrite(&program, &file, (&before, version))?;
         self.start_again(Program::Apiserver).await
     }
 
@@ -99,4 +101,20 @@ impl Cluster {
     pub fn etcd(&self) -> Result<SocketAddr> {
         self.etcd.ok_or(Error::NotStarted(Program::Etcd.name()))
     }
+}
+
+/// Writes a program with another version in it.
+fn rewrite(program: &Path, file: &Path, (before, version): (&str, &str)) -> Result<()> {
+    // Not in the paths of source files; `sed` because it is quick with 100 MB.
+    let script = r#"LC_ALL=C sed "s/\([^@]\)$1/\1$2/g" "$3" >"$4" && chmod 755 "$4""#;
+    let status = Command::new("sh")
+        .args(["-c", script, "sed", &before.replace('.', "\\."), version])
+        .args([program, file])
+        .status()
+        .map_err(Error::io(format!("write {}", file.display())))?;
+    if !status.success() || before.len() != version.len() {
+        let problem = io::Error::other(format!("{before} cannot be made {version}"));
+        return Err(Error::io(format!("write {}", file.display()))(problem));
+    }
+    Ok(())
 }

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::{Cluster, Error, Result};
 
 const FIELD_MANAGER: &str = "cluster-tests";
-const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(30);
+const ESTABLISHED_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Whether the API server only checks an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

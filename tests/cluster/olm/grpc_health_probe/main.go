@@ -1,0 +1,41 @@
+// grpc_health_probe asks a gRPC server how it is, with OLM's flag `-addr`: OLM runs it in the pods of catalogs.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+func main() {
+	address := flag.String("addr", ":50051", "the server")
+	flag.Parse()
+	if err := ask(*address); err != nil {
+		fmt.Fprintln(os.Stderr, "grpc_health_probe:", err)
+		os.Exit(1)
+	}
+}
+
+func ask(address string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	answer, err := grpc_health_v1.NewHealthClient(connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		return err
+	}
+	if answer.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+		return fmt.Errorf("it is %v", answer.Status)
+	}
+	return nil
+}
