@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The product as its users have it: its image, installed by its file, on a real node. `make e2e` runs it; so does CI.
-# Arguments go to the test binary, as in `tests/e2e.sh install`.
+# The product as its users have it: its image, installed by its file, on a real node; and beside the real OLM, on a second
+# one. `make e2e` runs it; so does CI. Arguments go to the test binary, as in `tests/e2e.sh install`; with those that begin
+# with `olm` the second node is the only one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -8,7 +9,7 @@ cargo=${CARGO:-cargo}
 step() { printf '\n== %s\n' "$*" >&2; }
 . tests/needs.sh node
 
-if [ "${RUKPAK_E2E:-}" != node ]; then
+if [ -z "${RUKPAK_E2E:-}" ]; then
 	step "tests"
 	# As `make test` builds them, with what other tests need: cluster-up and rukpak.
 	built=$($cargo test --locked --workspace --no-run --message-format json --test e2e --test harness --test cli)
@@ -17,13 +18,23 @@ if [ "${RUKPAK_E2E:-}" != node ]; then
 	RUKPAK_E2E_TESTS=$(built e2e)
 	RUST_BACKTRACE=0 "$up" --node --check
 	step "cluster"
-	for module in tools node runtime pods; do tests/cluster/build.sh $module >/dev/null; done
+	for module in tools node runtime pods opm; do tests/cluster/build.sh $module >/dev/null; done
+	RUKPAK_E2E_OLM=$(tests/cluster/build.sh olm)
 	step "image"
 	image/build.sh >/dev/null
-	step "node"
 	RUKPAK_E2E_DEFINITIONS=$(tests/cluster/openshift/definitions.sh)
-	export RUKPAK_E2E=node RUKPAK_E2E_TESTS RUKPAK_E2E_DEFINITIONS PATH=${up%/*}:$PATH # rukpak is there, too
-	exec "$up" --node -- tests/e2e.sh "$@"
+	export RUKPAK_E2E RUKPAK_E2E_TESTS RUKPAK_E2E_OLM RUKPAK_E2E_DEFINITIONS PATH=${up%/*}:$PATH # rukpak is there, too
+	status=0
+	case "${1:-}" in
+	"") nodes="node olm" ;;
+	olm*) nodes=olm ;;
+	*) nodes=node ;;
+	esac
+	for RUKPAK_E2E in $nodes; do
+		step "$RUKPAK_E2E"
+		"$up" --node -- tests/e2e.sh "$@" || status=$?
+	done
+	exit "$status"
 fi
 
 # From here on on a machine of its own, with a cluster.
@@ -31,7 +42,17 @@ tests/publish.sh
 export RUKPAK_TEST_KUBECONFIG=$KUBECONFIG
 log=$(mktemp)
 status=0
-(cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 | tee "$log" || status=$?
+run() { (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 | tee -a "$log" || status=$?; }
+if [ $# -gt 0 ]; then
+	run "$@"
+elif [ "$RUKPAK_E2E" = olm ]; then
+	run olm::
+else
+	# What the whole cluster notices comes after that, and what removes the product last.
+	run --skip olm:: --skip alone:: --skip removal::
+	run alone::
+	run removal::
+fi
 awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
      END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$log"
 exit "$status"

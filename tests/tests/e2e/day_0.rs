@@ -107,9 +107,9 @@ pub(crate) async fn declare(cluster: &Cluster) -> Day0 {
     }
     serve(&[&day.tide]);
     let address = format!("{}:{PORT}", machine::ADDRESS);
-    apply(source("served", json!({"address": address}))).await;
-    let image = catalog_image("v1", &[&day.reef, &day.lagoon]);
-    apply(source("pulled", json!({"image": image}))).await;
+    apply(source("served", &json!({"address": address}))).await;
+    let image = catalog_image("pulled:v1", &[&day.reef, &day.lagoon]);
+    apply(source("pulled", &json!({"image": image}))).await;
     day
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn wanted(package: &str) -> Value {
     })
 }
 
-pub(crate) fn source(name: &str, more: Value) -> Value {
+pub(crate) fn source(name: &str, more: &Value) -> Value {
     let mut spec = json!({"sourceType": "grpc"});
     spec.as_object_mut()
         .unwrap()
@@ -216,20 +216,21 @@ fn write(bundles: &[&Listed]) -> TempDir {
     folder
 }
 
-/// Publishes a catalog as an image.
-pub(crate) fn catalog_image(tag: &str, bundles: &[&Listed]) -> String {
+/// Publishes a catalog as an image, `name:tag`.
+pub(crate) fn catalog_image(name: &str, bundles: &[&Listed]) -> String {
+    let image = format!("{}/catalogs/{name}", worker::REGISTRY);
+    push_catalog(&image, &[], bundles);
+    image
+}
+
+/// Pushes a catalog as an image, with these flags of `buildah push`.
+pub(crate) fn push_catalog(image: &str, flags: &[&str], bundles: &[&Listed]) {
     let folder = write(bundles);
-    let image = format!("{}/catalogs/pulled:{tag}", worker::REGISTRY);
-    let file =
-        "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/configs\nCOPY . /\n";
+    let file = "FROM scratch\nLABEL operators.operatorframework.io.index.configs.v1=/configs\nCOPY . /\nUSER 1001\n";
     let buildah = Buildah::new();
     let built = buildah.build(file, folder.path(), &[]);
-    buildah.push(
-        &built,
-        &format!("docker://{image}"),
-        &["--tls-verify=false"],
-    );
-    image
+    let flags = [&["--tls-verify=false"], flags].concat();
+    buildah.push(&built, &format!("docker://{image}"), &flags);
 }
 
 /// Serves a catalog in place of the one that was served before, as whoever updates a catalog's pod does.

@@ -43,7 +43,7 @@ fn condition<'a>(operator: &'a ClusterOperator, kind: &str) -> Option<&'a Operat
 #[tokio::test]
 async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_cluster() {
     let world = world().await;
-    let day = &world.day_0;
+    let day = world.day_0.as_ref().unwrap();
 
     // They were there before the provisioner was.
     for package in WANTED {
@@ -118,9 +118,9 @@ async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_clust
         newest: "4.14",
         ..day.reef.clone()
     };
-    let image = day_0::catalog_image("v2", &[&raised, &day.lagoon, &below]);
+    let image = day_0::catalog_image("pulled:v2", &[&raised, &day.lagoon, &below]);
     world
-        .apply(day_0::source("pulled", json!({"image": image})))
+        .apply(day_0::source("pulled", &json!({"image": image})))
         .await;
     let open =
         |it: &ClusterOperator| condition(it, "Upgradeable").is_some_and(|it| it.status == "True");

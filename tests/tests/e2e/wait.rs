@@ -13,10 +13,13 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// How long anything may take on a machine with a lot to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+/// How long what is only looked at once a minute may take, or what waits for the provisioner to be started anew.
+pub(crate) const LONG: Duration = Duration::from_secs(480);
+const POLL: Duration = Duration::from_millis(250);
 
 /// Waits until an object is as wanted, and returns it. `what` is said when that does not happen.
 pub(crate) async fn until<K>(api: Api<K>, name: &str, what: &str, wanted: impl Fn(&K) -> bool) -> K
@@ -29,7 +32,27 @@ where
         + Send
         + 'static,
 {
-    let end = Instant::now() + PATIENCE;
+    until_within(api, name, what, PATIENCE, wanted).await
+}
+
+/// The same, for what takes its time.
+pub(crate) async fn until_within<K>(
+    api: Api<K>,
+    name: &str,
+    what: &str,
+    patience: Duration,
+    wanted: impl Fn(&K) -> bool,
+) -> K
+where
+    K: Resource<DynamicType: Default>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    let end = Instant::now() + patience;
     let mut seen = None;
     let mut changes = std::pin::pin!(watcher::watch_object(api, name));
     while let Ok(Some(change)) = timeout_at(end, changes.next()).await {
@@ -41,7 +64,27 @@ where
     }
     let seen = seen.map(|object| serde_json::to_string_pretty(&object).unwrap());
     let seen = seen.unwrap_or_else(|| "there is no such object".to_owned());
-    panic!("{name}: not {what} after {PATIENCE:?}: {seen}");
+    panic!("{name}: not {what} after {patience:?}: {seen}");
+}
+
+/// Waits until this succeeds, and tells what comes of it.
+pub(crate) async fn eventually<T>(
+    what: &str,
+    patience: Duration,
+    attempt: impl AsyncFn() -> Result<T, String>,
+) -> T {
+    let end = Instant::now() + patience;
+    loop {
+        let seen = match attempt().await {
+            Ok(done) => return done,
+            Err(seen) => seen,
+        };
+        assert!(
+            Instant::now() < end,
+            "not {what} after {patience:?}: {seen}"
+        );
+        sleep(POLL).await;
+    }
 }
 
 /// Waits until an object does not exist.

@@ -36,11 +36,11 @@ pub(crate) static CORE_POD: RwLock<()> = RwLock::const_new(());
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) cluster: &'static Cluster,
-    /// What was there before it.
-    pub(crate) day_0: Day0,
+    /// What was there before it, where this process has seen to that.
+    pub(crate) day_0: Option<Day0>,
 }
 
-/// The one of this test binary. Whoever asks first installs the provisioner.
+/// The one of this test binary. Whoever asks first installs the provisioner, unless another process has done so.
 pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD
@@ -50,14 +50,20 @@ pub(crate) async fn world() -> &'static World {
                 "there is no node here: run `make e2e`, which starts one"
             );
             let cluster = Cluster::shared().await.unwrap();
-            let day_0 = day_0::declare(cluster).await;
-            let file = concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../manifests/install/rukpak.yaml"
-            );
-            kubectl(cluster, &["apply", "--server-side", "-f", file]);
-            let world = World { cluster, day_0 };
-            wait::until(world.of::<Deployment>(SYSTEM), CORE, "Available", available).await;
+            let mut world = World {
+                cluster,
+                day_0: None,
+            };
+            let there = world.of::<Deployment>(SYSTEM).get_opt(CORE).await;
+            if there.unwrap().is_none() {
+                world.day_0 = Some(day_0::declare(cluster).await);
+                let file = concat!(
+                    env!("CARGO_MANIFEST_DIR"),
+                    "/../manifests/install/rukpak.yaml"
+                );
+                kubectl(cluster, &["apply", "--server-side", "-f", file]);
+            }
+            world.provisioner().await;
             world
         })
         .await
@@ -107,6 +113,10 @@ impl World {
     }
 
     /// An image in the registry of the cluster, which the provisioner's pod and the node reach as well.
+    #[expect(
+        clippy::unused_self,
+        reason = "there is a registry where there is a world"
+    )]
     pub(crate) fn image(&self, name: &str) -> String {
         format!("{}/bundles/{name}", worker::REGISTRY)
     }

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::{delete, pulled, reference, succeeded, told};
 use crate::e2e::{
     bundle::Operator,
+    catalogs,
     wait::{self, message},
     world::{CORE, CORE_POD, LEADER_LABELS, SYSTEM, World, world},
 };
@@ -29,6 +30,7 @@ async fn flags_say_who_pulls_how_where_there_are_no_image_volumes_and_for_how_lo
         "--image-pull=job",
         "--unpack-mode=init-container",
         "--unpack-deadline=40s",
+        "--catalog-pods",
     ];
     let forced = [&before[..], &others.map(str::to_owned)].concat();
     // Whatever comes of it, the other tests count on the usual ones.
@@ -40,6 +42,9 @@ async fn flags_say_who_pulls_how_where_there_are_no_image_volumes_and_for_how_lo
     }
     delete(world, "by-copy").await;
     delete(world, "by-copy-missing").await;
+    world.without_pods(SYSTEM, "podded").await;
+    world.lists(SYSTEM, "podded", &["podded.v1.0.0"]).await;
+    world.remove_source(SYSTEM, "podded").await;
 }
 
 async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str) {
@@ -48,6 +53,10 @@ async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str)
     unsaid["image"].as_object_mut().unwrap().remove("pull");
     world.bundle("by-copy", unsaid).await;
     world.bundle("by-copy-missing", pulled(missing)).await;
+    // A catalog that says nothing of a pod.
+    let catalog = catalogs::publish("podded:v1", "podded", &["1.0.0"]);
+    let spec = json!({"sourceType": "grpc", "image": catalog, "priority": -10});
+    world.apply(catalogs::source(SYSTEM, "podded", &spec)).await;
 
     let bundle = world.unpacked("by-copy").await;
     assert!(reference(&bundle).contains("@sha256:"));
@@ -72,6 +81,8 @@ async fn with_flags(world: &World, flags: &[String], image: &str, missing: &str)
     let conditions = late.status.unwrap().conditions;
     let told = message(&conditions, "Unpacked");
     assert!(told.contains("pull") && told.contains(missing), "{told}");
+    world.serving_pod(SYSTEM, "podded", None).await;
+    world.lists(SYSTEM, "podded", &["podded.v1.0.0"]).await;
 }
 
 fn flags(deployment: &Deployment) -> Vec<String> {

@@ -1,0 +1,241 @@
+//! Catalogs with pods of their own, on a node that runs them.
+
+use std::fs;
+
+use cluster::worker;
+use k8s_openapi::api::{
+    core::v1::{Pod, Service, ServiceAccount},
+    networking::v1::NetworkPolicy,
+};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+use tests::{Auth, OWNER, Registry, TENANT};
+
+use super::{publish, source, version};
+use crate::e2e::{
+    day_0::{self, MARKETPLACE},
+    wait::{self, LONG, eventually, ready},
+    world::{SYSTEM, World, kubectl, world},
+};
+
+impl World {
+    /// The pods that serve a catalog, and stay.
+    async fn pods_of(&self, namespace: &str, catalog: &str) -> Vec<Pod> {
+        let params = ListParams::default().labels(&format!("olm.catalogSource={catalog}"));
+        let mut pods = self.of::<Pod>(namespace).list(&params).await.unwrap().items;
+        pods.retain(|it| it.metadata.deletion_timestamp.is_none());
+        pods
+    }
+
+    /// Waits until a catalog has one pod, which is Ready and not this one.
+    pub(crate) async fn serving_pod(
+        &self,
+        namespace: &str,
+        catalog: &str,
+        not: Option<&str>,
+    ) -> Pod {
+        eventually(
+            &format!("{catalog} in one pod that is Ready"),
+            LONG,
+            async || match self.pods_of(namespace, catalog).await.as_slice() {
+                [pod] if ready(pod) && pod.metadata.uid.as_deref() != not => Ok(pod.clone()),
+                others => Err(serde_json::to_string(others).unwrap()),
+            },
+        )
+        .await
+    }
+
+    /// Waits until a catalog has no pods.
+    pub(crate) async fn without_pods(&self, namespace: &str, catalog: &str) {
+        eventually(&format!("{catalog} without pods"), LONG, async || {
+            let pods = self.pods_of(namespace, catalog).await;
+            pods.is_empty()
+                .then_some(())
+                .ok_or_else(|| serde_json::to_string(&pods).unwrap())
+        })
+        .await;
+    }
+
+    async fn patch_source(&self, namespace: &str, name: &str, spec: serde_json::Value) {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        let (sources, params) = (self.sources(namespace), PatchParams::default());
+        sources.patch(name, &params, &patch).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
+    let world = world().await;
+    let image = publish("shelf:moving", "shelf", &["1.0.0"]);
+    let mut declared = source(
+        SYSTEM,
+        "my.shelf",
+        &json!({
+            "sourceType": "grpc", "image": image, "priority": -10,
+            "updateStrategy": {"registryPoll": {"interval": "1m"}},
+            "grpcPodConfig": {
+                "nodeSelector": {"kubernetes.io/hostname": "worker"},
+                "tolerations": [{"key": "example.com/catalogs", "operator": "Exists"}],
+                "priorityClassName": "system-cluster-critical",
+                "memoryTarget": "40Mi",
+            },
+        }),
+    );
+    declared["metadata"]["annotations"] = json!({"example.com/shelf": "tall"});
+    world.apply(declared).await;
+
+    let first = world.serving_pod(SYSTEM, "my.shelf", None).await;
+    world.lists(SYSTEM, "my-shelf", &["shelf.v1.0.0"]).await;
+    let address = "my-shelf.rukpak-system.svc:50051";
+    world.served_at(SYSTEM, "my.shelf", address).await;
+    assert!(first.name_any().starts_with("my.shelf-"), "{first:?}");
+    assert_eq!(first.annotations()["example.com/shelf"], "tall");
+    let spec = first.spec.as_ref().unwrap();
+    assert_eq!(
+        spec.priority_class_name.as_deref(),
+        Some("system-cluster-critical")
+    );
+    assert_eq!(spec.service_account_name.as_deref(), Some("my.shelf"));
+    // The namespace takes nothing but restricted pods.
+    let security = spec.security_context.as_ref().unwrap();
+    assert_eq!(security.run_as_non_root, Some(true));
+    let container = &spec.containers[0];
+    let requests = container.resources.as_ref().unwrap().requests.as_ref();
+    assert_eq!(requests.unwrap()["memory"].0, "40Mi");
+
+    // Whatever is taken away comes back.
+    let params = DeleteParams::default();
+    let pods = world.of::<Pod>(SYSTEM);
+    pods.delete(&first.name_any(), &params).await.unwrap();
+    let second = world
+        .serving_pod(SYSTEM, "my.shelf", first.uid().as_deref())
+        .await;
+    let services = world.of::<Service>(SYSTEM);
+    services.delete("my-shelf", &params).await.unwrap();
+    world.lists(SYSTEM, "my-shelf", &["shelf.v1.0.0"]).await;
+
+    // The tag moves, and the pod with it.
+    publish("shelf:moving", "shelf", &["1.0.0", "1.1.0"]);
+    let both = ["shelf.v1.0.0", "shelf.v1.1.0"];
+    world.lists(SYSTEM, "my-shelf", &both).await;
+    let third = world
+        .serving_pod(SYSTEM, "my.shelf", second.uid().as_deref())
+        .await;
+    let digest = |pod: &Pod| {
+        let status = pod.status.as_ref().unwrap();
+        let containers = status.container_statuses.as_ref().unwrap();
+        containers[0].image_id.clone()
+    };
+    assert_ne!(digest(&second), digest(&third));
+    world
+        .told_of(SYSTEM, "my.shelf", "polled", |it| {
+            it.latest_image_registry_poll.is_some()
+        })
+        .await;
+
+    // Without options it is served with all others, and at the same address.
+    let plain = json!({"grpcPodConfig": null});
+    world.patch_source(SYSTEM, "my.shelf", plain).await;
+    world.without_pods(SYSTEM, "my.shelf").await;
+    world.lists(SYSTEM, "my-shelf", &both).await;
+    world.served_at(SYSTEM, "my.shelf", address).await;
+    world.remove_source(SYSTEM, "my.shelf").await;
+}
+
+#[tokio::test]
+async fn a_catalog_of_another_namespace_is_extracted_and_its_pod_goes_with_it() {
+    let world = world().await;
+    let image = publish("drawer:v1", "drawer", &["2.0.0"]);
+    // As the documents say.
+    for role in ["catalog-server", "catalog-pods"] {
+        let account = "--serviceaccount=rukpak-system:provisioner";
+        let (name, role) = (format!("drawer-{role}"), format!("--clusterrole={role}"));
+        kubectl(
+            world.cluster,
+            &[
+                "create",
+                "rolebinding",
+                &name,
+                "-n",
+                MARKETPLACE,
+                &role,
+                account,
+            ],
+        );
+    }
+    let spec = json!({
+        "priority": -10,
+        "catalogImageSource": {
+            "catalogImage": image,
+            "podSpecOverrides": {
+                "securityContextConfig": "restricted",
+                "extractContent": {"catalogDir": "/configs", "cacheDir": "/tmp/cache"},
+            },
+        },
+    });
+    world.apply(source(MARKETPLACE, "drawer", &spec)).await;
+    let first = world.serving_pod(MARKETPLACE, "drawer", None).await;
+    world.lists(MARKETPLACE, "drawer", &["drawer.v2.0.0"]).await;
+    let user = first.spec.as_ref().unwrap().security_context.clone();
+    // This is an OpenShift, as far as its objects make one, which chooses the user itself.
+    assert_eq!(user.unwrap().run_as_user, None);
+
+    let legacy =
+        json!({"catalogImageSource": {"podSpecOverrides": {"securityContextConfig": "legacy"}}});
+    world.patch_source(MARKETPLACE, "drawer", legacy).await;
+    let second = world
+        .serving_pod(MARKETPLACE, "drawer", first.uid().as_deref())
+        .await;
+    let security = second.spec.as_ref().unwrap().security_context.clone();
+    assert_eq!(security.unwrap_or_default(), <_>::default());
+    world.lists(MARKETPLACE, "drawer", &["drawer.v2.0.0"]).await;
+
+    world.remove_source(MARKETPLACE, "drawer").await;
+    world.without_pods(MARKETPLACE, "drawer").await;
+    wait::gone(world.of::<ServiceAccount>(MARKETPLACE), "drawer").await;
+    for policy in ["drawer-grpc-server", "drawer-unpack-bundles"] {
+        wait::gone(world.of::<NetworkPolicy>(MARKETPLACE), policy).await;
+    }
+}
+
+#[tokio::test]
+async fn the_node_pulls_a_catalog_with_the_secrets_of_its_catalog_source() {
+    let world = world().await;
+    let registry = Registry::start(Auth::Basic, None);
+    worker::trust(registry.host()).unwrap();
+    let image = registry.image("catalogs/safe:v1");
+    let folder = tempfile::tempdir().unwrap();
+    let login = folder.path().join("config.json");
+    fs::write(&login, registry.docker_config(OWNER)).unwrap();
+    let flags = ["--authfile", login.to_str().unwrap()];
+    day_0::push_catalog(&image, &flags, &[&version("safe", "1.0.0")]);
+    let spec = json!({
+        "sourceType": "grpc", "image": image, "priority": -10,
+        "grpcPodConfig": {"extractContent": {"catalogDir": "/configs"}},
+    });
+    world.apply(source(SYSTEM, "safe", &spec)).await;
+    // Nobody gets it without.
+    wait::pod(world.pods(), "olm.catalogSource=safe", "refused", |it| {
+        let status = serde_json::to_string(&it.status).unwrap();
+        status.contains("ErrImagePull") || status.contains("ImagePullBackOff")
+    })
+    .await;
+    world
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": "safe", "namespace": SYSTEM},
+            "stringData": {".dockerconfigjson": registry.docker_config(TENANT)},
+        }))
+        .await;
+    let secrets = json!({"secrets": ["safe", ""]});
+    world.patch_source(SYSTEM, "safe", secrets).await;
+    let pod = world.serving_pod(SYSTEM, "safe", None).await;
+    let names = pod.spec.unwrap().image_pull_secrets.unwrap();
+    let names: Vec<String> = names.into_iter().map(|it| it.name).collect();
+    assert_eq!(names, ["safe"]);
+    world.lists(SYSTEM, "safe", &["safe.v1.0.0"]).await;
+    world.remove_source(SYSTEM, "safe").await;
+}

@@ -1,0 +1,18 @@
+//! Beside the real OLM v0: its two controllers, on a node of their own.
+//!
+//! ```text
+//!  rukpak catalog serve, or a pod of ours ── gRPC ── catalog-operator ── unpack Job ── olm-operator ── operator
+//! ```
+
+mod command;
+mod failed;
+mod gate;
+mod guard;
+mod index;
+mod killed;
+mod large;
+mod rights;
+mod run;
+mod served;
+mod traditional;
+mod world;

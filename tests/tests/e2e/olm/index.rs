@@ -1,0 +1,191 @@
+//! Catalogs for OLM, of bundles as `rukpak catalog render` tells them.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+
+use cluster::worker;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tests::{Buildah, opm_command};
+
+use super::{
+    super::bundle::{self, Operator},
+    world::built,
+};
+
+/// How an image says where its catalog is.
+const FILES: &str = "operators.operatorframework.io.index.configs.v1=/configs";
+const DATABASE: &str = "operators.operatorframework.io.index.database.v1=/index.db";
+
+/// A bundle in the registry, with an operator that runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Version {
+    pub(crate) package: &'static str,
+    pub(crate) number: &'static str,
+    pub(crate) image: String,
+}
+
+impl Version {
+    /// Publishes it.
+    pub(crate) fn publish(package: &'static str, number: &'static str) -> Self {
+        let registry = worker::REGISTRY.to_string();
+        Self::publish_with(package, number, &registry, &[])
+    }
+
+    /// The same in another registry, and with more manifests, by their files.
+    pub(crate) fn publish_with(
+        package: &'static str,
+        number: &'static str,
+        registry: &str,
+        more: &[(&str, Value)],
+    ) -> Self {
+        let image = format!("{registry}/bundles/{package}:v{number}");
+        let folder = Operator::new(package, number).folder();
+        for (name, manifest) in more {
+            let path = folder.path().join("manifests").join(name);
+            fs::write(path, manifest.to_string()).unwrap();
+        }
+        bundle::push(folder.path(), &image, &[]);
+        Self {
+            package,
+            number,
+            image,
+        }
+    }
+
+    /// What its ClusterServiceVersion is called.
+    pub(crate) fn csv(&self) -> String {
+        format!("{}.v{}", self.package, self.number)
+    }
+}
+
+/// A catalog of these bundles in channel `stable`; of a package each replaces the one before.
+pub(crate) fn write(bundles: &[&Version]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut packages: Vec<&str> = bundles.iter().map(|bundle| bundle.package).collect();
+    packages.dedup();
+    let mut texts = Vec::new();
+    for package in packages {
+        let mut entries: Vec<Value> = Vec::new();
+        for bundle in bundles.iter().filter(|it| it.package == package) {
+            let mut entry = json!({"name": bundle.csv()});
+            if let Some(before) = entries.last() {
+                entry["replaces"] = before["name"].clone();
+            }
+            entries.push(entry);
+        }
+        let defaults =
+            json!({"schema": "olm.package", "name": package, "defaultChannel": "stable"});
+        let channel = json!({"schema": "olm.channel", "package": package, "name": "stable", "entries": entries});
+        texts.extend([defaults.to_string(), channel.to_string()]);
+    }
+    let images = bundles.iter().map(|bundle| bundle.image.as_str());
+    let args: Vec<&str> = ["catalog", "render", "--tls-verify=false"]
+        .into_iter()
+        .chain(images)
+        .collect();
+    texts.push(rukpak(&args));
+    fs::create_dir(folder.path().join("configs")).unwrap();
+    fs::write(folder.path().join("configs/catalog.json"), texts.join("\n")).unwrap();
+    folder
+}
+
+/// Publishes it as an image that says where its catalog is, and cannot serve it.
+pub(crate) fn publish(tag: &str, bundles: &[&Version]) -> String {
+    publish_folder(tag, write(bundles).path())
+}
+
+/// The same for a folder in which `configs` is the catalog.
+pub(crate) fn publish_folder(tag: &str, folder: &Path) -> String {
+    let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
+    let file = format!("FROM scratch\nLABEL {FILES}\nCOPY . /\n");
+    Buildah::new().publish(&file, folder, &image, &[]);
+    image
+}
+
+/// An index that serves itself, with the program of our image.
+pub(crate) fn publish_serving(tag: &str, bundles: &[&Version]) -> String {
+    let folder = write(bundles);
+    make_servable(folder.path());
+    let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
+    let (registry, version) = (worker::REGISTRY, env!("CARGO_PKG_VERSION"));
+    let file = format!(
+        "FROM {registry}/rukpak/provisioner:v{version}\nLABEL {FILES}\nCOPY . /\n\
+         ENTRYPOINT [\"/provisioner\", \"serve\", \"/configs\"]\n"
+    );
+    Buildah::new().publish(&file, folder.path(), &image, &[]);
+    image
+}
+
+/// Bundles in a database as opm made them, in an image that cannot serve it.
+pub(crate) fn publish_database(tag: &str, bundles: &[&Version]) -> String {
+    let folder = database(bundles);
+    let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
+    let file = format!("FROM scratch\nLABEL {DATABASE}\nCOPY . /\n");
+    Buildah::new().publish(&file, folder.path(), &image, &[]);
+    image
+}
+
+/// The same in an image that serves it, with opm, as they did in their time.
+pub(crate) fn publish_serving_database(tag: &str, bundles: &[&Version]) -> String {
+    let folder = database(bundles);
+    make_servable(folder.path());
+    let opm = opm_command(folder.path());
+    fs::copy(opm.get_program(), folder.path().join("usr/bin/opm")).unwrap();
+    let image = format!("{}/catalogs/{tag}", worker::REGISTRY);
+    let buildah = Buildah::new();
+    let file = format!(
+        "FROM {}\nLABEL {DATABASE}\nCOPY . /\nWORKDIR /tmp\n\
+         ENTRYPOINT [\"opm\", \"registry\", \"serve\", \"--database\", \"/index.db\"]\n",
+        buildah.base(),
+    );
+    buildah.publish(&file, folder.path(), &image, &[]);
+    image
+}
+
+/// Publishes tools of this machine as an image.
+pub(crate) fn publish_tools(name: &str, tools: &[&str]) {
+    let buildah = Buildah::new();
+    let to = format!("docker://{}/{name}", worker::REGISTRY);
+    buildah.push(&buildah.base_of(tools), &to, &["--tls-verify=false"]);
+}
+
+/// A folder with a database of bundles.
+fn database(bundles: &[&Version]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let images: Vec<&str> = bundles.iter().map(|it| it.image.as_str()).collect();
+    let mut opm = opm_command(work.path());
+    let output = opm
+        .args(["registry", "add", "--use-http", "--database"])
+        .arg(folder.path().join("index.db"))
+        .args(["--bundle-images", &images.join(",")])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{opm:?}: {error}");
+    folder
+}
+
+/// Adds what OLM asks a catalog with how it is, and a place for what is written.
+fn make_servable(folder: &Path) {
+    let programs = folder.join("usr/bin");
+    fs::create_dir_all(&programs).unwrap();
+    let probe = "grpc_health_probe";
+    fs::copy(built().join(probe), programs.join(probe)).unwrap();
+    let tmp = folder.join("tmp");
+    fs::create_dir(&tmp).unwrap();
+    fs::set_permissions(&tmp, fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Runs the command and tells what it prints.
+fn rukpak(args: &[&str]) -> String {
+    let mut command = Command::new("rukpak");
+    command.args(args);
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; tests/e2e.sh has it in PATH"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}

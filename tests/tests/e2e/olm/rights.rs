@@ -1,0 +1,100 @@
+//! Users who may not do everything.
+
+use std::{fs, process::Command, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{
+    command::{Run, command, install, names},
+    index::Version,
+    world::{World, world},
+};
+
+/// What the admins of namespaces may do with OLM's objects, as OLM's own chart says it.
+async fn admins(world: &World) {
+    let group = ["operators.coreos.com"];
+    world
+        .apply(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": "olm-for-admins", "labels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}},
+            "rules": [
+                {"apiGroups": group, "verbs": ["get", "list", "watch"], "resources": [
+                    "clusterserviceversions", "catalogsources", "installplans", "subscriptions", "operatorgroups",
+                ]},
+                {"apiGroups": group, "verbs": ["create", "update", "patch", "delete"], "resources": ["subscriptions"]},
+                {"apiGroups": group, "verbs": ["delete"], "resources": [
+                    "clusterserviceversions", "catalogsources", "installplans",
+                ]},
+            ],
+        }))
+        .await;
+}
+
+/// A kubeconfig of a ServiceAccount that is admin of its namespace, once it is.
+async fn admin_of(world: &World, namespace: &str) -> tempfile::NamedTempFile {
+    admins(world).await;
+    let name = json!({"name": "admin", "namespace": namespace});
+    world
+        .apply(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name}))
+        .await;
+    world
+        .apply(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": name,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "admin", "namespace": namespace}],
+        }))
+        .await;
+    let text = world.kubectl(&["config", "view", "--raw", "-o", "json"]);
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    let token = world.kubectl(&["-n", namespace, "create", "token", "admin"]);
+    config["users"][0]["user"] = json!({"token": token.trim()});
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), config.to_string()).unwrap();
+
+    let may = || {
+        let mut command = Command::new("kubectl");
+        command
+            .args([
+                "auth",
+                "can-i",
+                "delete",
+                "catalogsources.operators.coreos.com",
+            ])
+            .args(["--quiet", "-n", namespace])
+            .env("KUBECONFIG", file.path());
+        command.status().unwrap().success()
+    };
+    // What a ClusterRole is gathered from counts a moment later.
+    for _ in 0..600 {
+        if may() {
+            return file;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("nobody is admin of {namespace}");
+}
+
+/// Definitions belong to the cluster, and OperatorGroups to its administrators: they stay, and whoever may not delete them is told so.
+#[tokio::test]
+async fn an_admin_of_one_namespace_removes_an_operator() {
+    let world = world().await;
+    let space = "run-rights";
+    world.bare_namespace(space).await;
+    let version = Version::publish("nautilus", "0.0.1");
+    install(world, space, &version, &[]);
+    let kubeconfig = admin_of(world, space).await;
+    let args = ["cleanup", "nautilus"];
+    let output = command(kubeconfig.path(), space, &args).output();
+    let run = Run::from(output.unwrap()).succeeds("Operator \"nautilus\" uninstalled\n");
+    for what in ["customresourcedefinition", "operatorgroup"] {
+        let told = format!("warning: {what} ");
+        let is_told =
+            |it: &str| it.starts_with(&told) && it.contains(" stays") && it.contains("forbidden");
+        assert!(run.err.lines().any(is_told), "{told}: {run:#?}");
+    }
+    for kind in ["subscriptions.operators.coreos.com", "csv", "catalogsource"] {
+        assert_eq!(names(world, space, kind), [""; 0], "{kind}");
+    }
+    assert_eq!(names(world, space, "operatorgroup").len(), 1);
+    world.kubectl(&["get", "crd", "widgets.nautilus.example.com"]);
+}

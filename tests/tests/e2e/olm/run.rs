@@ -1,0 +1,167 @@
+//! `rukpak run bundle`, `rukpak run bundle-upgrade` and `rukpak cleanup` with OLM: the stories of operator-sdk's users.
+
+use serde_json::{Value, json};
+
+use super::{
+    command::{annotation, approve, install, names, parts, rukpak, source, subscribe, upgrade},
+    index::{self, Version},
+    world::world,
+};
+
+/// Story 1, without an index: v1, v2, v3, in a namespace in which only hardened pods run. The pod of a catalog may be gone
+/// already, nothing of former catalogs is left, and `cleanup` removes what was made.
+#[tokio::test]
+async fn story_1_a_bundle_is_run_and_upgraded_without_an_index() {
+    let world = world().await;
+    let space = "run-default";
+    world.restricted_namespace(space).await;
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("coral", it));
+    let hardened = ["--security-context-config=restricted"];
+    install(world, space, &versions[0], &hardened);
+    assert_eq!(
+        names(world, space, "operatorgroup"),
+        ["operatorgroup.operators.coreos.com/operator-sdk-og"]
+    );
+    upgrade(world, space, &versions[1], &hardened);
+
+    let pod = annotation(world, space, "coral-catalog", "registry-pod-name");
+    world.kubectl(&["-n", space, "delete", "pod", &pod]);
+    upgrade(world, space, &versions[2], &hardened);
+    assert_eq!(parts(world, space, "coral-catalog").len(), 1);
+    // Whoever runs it again is told that it is done.
+    upgrade(world, space, &versions[2], &hardened);
+
+    rukpak(world, space, &["cleanup", "coral"]).succeeds("Operator \"coral\" uninstalled\n");
+    let left = [
+        "subscriptions.operators.coreos.com",
+        "csv",
+        "catalogsource",
+        "operatorgroup",
+    ];
+    for kind in left {
+        assert_eq!(names(world, space, kind), [""; 0], "{kind}");
+    }
+    let run = rukpak(world, space, &["cleanup", "coral"]).succeeds("");
+    assert!(run.err.contains("package \"coral\" not found"), "{run:?}");
+}
+
+/// Story 1, with an index of files that has other packages, which can be installed before and after the upgrades.
+#[tokio::test]
+async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_of_files() {
+    let world = world().await;
+    let space = "run-files";
+    world.bare_namespace(space).await;
+    let others = [
+        Version::publish("urchin", "1.0.0"),
+        Version::publish("squid", "1.0.0"),
+    ];
+    let image = index::publish("files:v1", &[&others[0], &others[1]]);
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("sponge", it));
+    install(world, space, &versions[0], &["--index-image", &image]);
+    for (version, other) in versions[1..].iter().zip(&others) {
+        upgrade(world, space, version, &[]);
+        subscribe(world, space, other, "sponge-catalog", json!({})).await;
+        approve(world, space, other.package);
+        world.succeeded(space, &other.csv());
+    }
+    // A catalog that others need stays.
+    let run = rukpak(world, space, &["cleanup", "sponge"]);
+    let run = run.succeeds("Operator \"sponge\" uninstalled\n");
+    assert!(
+        run.err.contains("stays: other Subscriptions need it"),
+        "{run:?}"
+    );
+    world.succeeded(space, &others[0].csv());
+}
+
+/// Story 1, with an index in a database as opm made them.
+#[tokio::test]
+async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_in_a_database() {
+    let world = world().await;
+    let space = "run-database";
+    world.bare_namespace(space).await;
+    let other = Version::publish("barnacle", "1.0.0");
+    let image = index::publish_database("database:v1", &[&other]);
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("mussel", it));
+    install(world, space, &versions[0], &["--index-image", &image]);
+    upgrade(world, space, &versions[1], &[]);
+    upgrade(world, space, &versions[2], &[]);
+    subscribe(world, space, &other, "mussel-catalog", json!({})).await;
+    approve(world, space, "barnacle");
+    world.succeeded(space, &other.csv());
+}
+
+/// Story 2: v1 was installed by hand from an image that has v2 as well, which was never approved; then v3 and v4 are run.
+#[tokio::test]
+async fn story_2_what_was_installed_traditionally_is_upgraded() {
+    let world = world().await;
+    let space = "run-traditional";
+    world.namespace(space).await;
+    let versions = ["0.0.1", "0.0.2", "0.0.3", "0.0.4"].map(|it| Version::publish("limpet", it));
+    let other = Version::publish("whelk", "1.0.0");
+    let image = index::publish_serving("serving:v1", &[&other, &versions[0], &versions[1]]);
+    source(world, space, "limpets", &image).await;
+    let by_hand = json!({"startingCSV": versions[0].csv(), "installPlanApproval": "Manual"});
+    subscribe(world, space, &versions[0], "limpets", by_hand).await;
+    approve(world, space, "limpet");
+    world.succeeded(space, &versions[0].csv());
+
+    let run = upgrade(world, space, &versions[2], &[]);
+    assert!(
+        run.err.matches("Approved InstallPlan").count() >= 2,
+        "{run:?}"
+    );
+    upgrade(world, space, &versions[3], &[]);
+    subscribe(world, space, &other, "limpets", json!({})).await;
+    approve(world, space, "whelk");
+    world.succeeded(space, &other.csv());
+    let told = annotation(world, space, "limpets", "injected-bundles");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let images: Vec<&str> = told
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["imageTag"].as_str().unwrap())
+        .collect();
+    let versions = &versions[2..];
+    assert_eq!(images.len(), versions.len());
+    for (image, version) in images.iter().zip(versions) {
+        let (named, _) = image.split_once("@sha256:").unwrap();
+        assert!(version.image.starts_with(named), "{images:?}");
+    }
+
+    let run = rukpak(world, space, &["cleanup", "limpet"]);
+    let run = run.succeeds("Operator \"limpet\" uninstalled\n");
+    assert!(
+        run.err.contains("stays: \"run bundle\" has not made it"),
+        "{run:?}"
+    );
+}
+
+/// What is wrong is told before anything is changed.
+#[tokio::test]
+async fn what_cannot_be_run_changes_nothing() {
+    let world = world().await;
+    let space = "run-nothing";
+    world.namespace(space).await;
+    let version = Version::publish("oyster", "0.0.1");
+    let image = version.image.as_str();
+    for (args, told) in [
+        (
+            vec!["run", "bundle-upgrade", image],
+            "no existing operator found in the cluster to upgrade",
+        ),
+        (
+            vec!["run", "bundle", image, "--install-mode", "OwnNamespace"],
+            "install mode type \"OwnNamespace\" not supported in CSV \"oyster.v0.0.1\"",
+        ),
+        (
+            vec!["run", "bundle", image, "--mode", "semver"],
+            "specifying the bundle add mode is not supported for File-Based Catalog bundles and index images",
+        ),
+    ] {
+        let run = rukpak(world, space, &args);
+        assert!(run.code == Some(1) && run.err.contains(told), "{run:?}");
+    }
+    assert_eq!(names(world, space, "catalogsource"), [""; 0]);
+}

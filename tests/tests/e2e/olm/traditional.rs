@@ -1,0 +1,116 @@
+//! What was installed without the command, and histories that are not what it has written.
+
+use serde_json::{Value, json};
+
+use super::{
+    command::{annotation, install, names, rukpak, source, subscribe, upgrade},
+    index::{self, Version},
+    world::{World, world},
+};
+
+/// Story 2, with a database that opm serves, and a Subscription that names no channel: v1 was installed by hand, then v2 and v3
+/// are run.
+#[tokio::test]
+async fn story_2_what_was_installed_traditionally_from_a_database_is_upgraded() {
+    let world = world().await;
+    let space = "run-traditional-database";
+    world.namespace(space).await;
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("periwinkle", it));
+    let other = Version::publish("abalone", "1.0.0");
+    let image = index::publish_serving_database("serving-database:v1", &[&other, &versions[0]]);
+    source(world, space, "snails", &image).await;
+    let no_channel = json!({"channel": null});
+    subscribe(world, space, &versions[0], "snails", no_channel).await;
+    world.succeeded(space, &versions[0].csv());
+
+    for version in &versions[1..] {
+        upgrade(world, space, version, &[]);
+        assert_eq!(annotation(world, space, "snails", "index-image"), image);
+    }
+    let told = annotation(world, space, "snails", "injected-bundles");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told.as_array().unwrap().len(), 2, "{told}");
+    subscribe(world, space, &other, "snails", json!({})).await;
+    world.succeeded(space, &other.csv());
+}
+
+/// Annotations that are damaged, or lie, are told with what to do, and nothing is changed; whoever does it can go on.
+#[tokio::test]
+async fn a_history_that_is_wrong_is_told_before_anything_is_changed() {
+    let world = world().await;
+    let space = "run-wrong";
+    world.bare_namespace(space).await;
+    let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("winkle", it));
+    let other = Version::publish("dogwinkle", "1.0.0");
+    install(world, space, &versions[0], &[]);
+    upgrade(world, space, &versions[1], &[]);
+    let is_right = annotation(world, space, "winkle-catalog", "injected-bundles");
+
+    let list = |images: &[&str]| {
+        let list = images
+            .iter()
+            .map(|it| json!({"imageTag": it, "mode": "semver"}));
+        list.collect::<Value>().to_string()
+    };
+    let many: Vec<String> = (0..501).map(|it| format!("a.io/winkle:v{it}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let missing = other.image.replace("dogwinkle", "nobody");
+    let damaged = "annotation operators.operatorframework.io/injected-bundles is damaged: ";
+    for (wrong, told) in [
+        ("[{".to_owned(), damaged),
+        (is_right.replace("semver", "sideways"), damaged),
+        (list(&many), damaged),
+        (list(&[&missing]), "cannot be had"),
+        (list(&[&other.image]), "is of package \"dogwinkle\""),
+        (
+            list(&[&versions[0].image]),
+            "would never get from there to \"winkle.v0.0.3\"",
+        ),
+        (
+            list(&[]),
+            "cannot upgrade: no catalog image reference exists",
+        ),
+    ] {
+        write(world, space, &wrong);
+        let before = story(world, space);
+        let args = ["run", "bundle-upgrade", &versions[2].image];
+        let run = rukpak(world, space, &args).fails(told);
+        assert!(run.err.contains("injected-bundles"), "{run:#?}");
+        assert_eq!(story(world, space), before, "{run:#?}");
+    }
+    // By tags, as somebody would write it.
+    write(
+        world,
+        space,
+        &list(&[&versions[0].image, &versions[1].image]),
+    );
+    upgrade(world, space, &versions[2], &[]);
+}
+
+fn write(world: &World, namespace: &str, history: &str) {
+    let key = "operators.operatorframework.io/injected-bundles";
+    let patch = json!({"metadata": {"annotations": {key: history}}}).to_string();
+    world.kubectl(&[
+        "-n",
+        namespace,
+        "patch",
+        "catalogsource",
+        "winkle-catalog",
+        "--type=merge",
+        "-p",
+        &patch,
+    ]);
+}
+
+/// What a command could have changed.
+fn story(world: &World, namespace: &str) -> Vec<String> {
+    let mut all = ["configmap", "pod", "installplan", "csv"]
+        .map(|kind| names(world, namespace, kind))
+        .concat();
+    for path in ["{.metadata.annotations}", "{.spec}"] {
+        let path = format!("jsonpath={path}");
+        let args = ["-n", namespace, "get", "catalogsource", "-o", &path];
+        all.push(world.kubectl(&args));
+    }
+    all
+}
