@@ -64,11 +64,16 @@ impl Buildah {
         self.run(&[&["push", "--quiet"], flags, &[image, to]].concat());
     }
 
-    /// A small system in which `RUN` works: this machine's shell and what it is linked with.
+    /// A small system in which `RUN` works.
     pub fn base(&self) -> String {
+        self.base_of(&["sh", "rm"])
+    }
+
+    /// Tools of this machine, and what they are linked with.
+    pub fn base_of(&self, tools: &[&str]) -> String {
         let root = tempfile::tempdir().unwrap();
         let mut files = BTreeSet::new();
-        for tool in ["sh", "rm"].map(program) {
+        for tool in tools.iter().map(|it| program(it)) {
             let output = Command::new("ldd").arg(&tool).output().unwrap();
             let text = String::from_utf8(output.stdout).unwrap();
             let paths = text.split_whitespace().filter(|word| word.starts_with('/'));

@@ -15,7 +15,7 @@ use std::{
 
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Runs a program until its own standard input ends, and then removes its folder: also when the tests were killed and
 /// cannot do so any more. Arguments: folder, program, its arguments.

@@ -54,7 +54,7 @@ impl Provisioner {
         let process = Process::of(folder, &program, &args);
         let content = process.wait_for(|line| {
             let line: Value = serde_json::from_str(line).ok()?;
-            let is_ready = line["message"] == "serving content";
+            let is_ready = line["message"] == "serving" && line["service"] == "content service";
             is_ready.then(|| line["address"].as_str().unwrap().to_owned())
         });
         Self { process, content }

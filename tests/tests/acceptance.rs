@@ -13,6 +13,8 @@ mod acceptance {
     mod cluster;
     mod corpus;
     mod documents;
+    mod lists;
     mod meaning;
+    mod parity;
     mod servers;
 }

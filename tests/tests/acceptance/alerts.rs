@@ -140,9 +140,22 @@ const CASES: &[Case] = &[
                 r#"rukpak_reconcile_failures_total{namespace="rukpak-system",controller="Bundle",reason="A"}"#,
                 "0+2x1000",
             ),
+            // A commotion.
             (
                 r#"rukpak_objects_repaired_total{namespace="rukpak-system",pod="a"}"#,
-                "0+1x5 5x995",
+                "0+50x20 1000x980",
+            ),
+            (
+                r#"rukpak_platform_operators{namespace="rukpak-system",pod="a",state="installed"}"#,
+                "1x1000",
+            ),
+            (
+                r#"rukpak_platform_operators{namespace="rukpak-system",pod="a",state="unhealthy"}"#,
+                "0x1000",
+            ),
+            (
+                r#"rukpak_report_written{namespace="rukpak-system",pod="a",name="platform-operators-core"}"#,
+                "1x1000",
             ),
             (
                 r#"rukpak_pull_configuration_problems{namespace="rukpak-system",source="Proxy"}"#,
@@ -231,6 +244,42 @@ const CASES: &[Case] = &[
         )),
     },
     Case {
+        name: "one that is installed is unhealthy",
+        series: &[
+            LEADS,
+            (
+                r#"rukpak_platform_operators{namespace="rukpak-system",pod="a",state="unhealthy"}"#,
+                "1x1000",
+            ),
+        ],
+        minutes: 21,
+        fires: Some(Fires(
+            "RukpakPlatformOperatorUnhealthy",
+            &[],
+            "Installed platform operators are in trouble.",
+        )),
+    },
+    Case {
+        name: "a status cannot be written",
+        series: &[
+            LEADS,
+            (
+                r#"rukpak_report_written{namespace="rukpak-system",pod="a",name="platform-operators-core"}"#,
+                "1x1000",
+            ),
+            (
+                r#"rukpak_report_written{namespace="rukpak-system",pod="a",name="platform-operators-aggregated"}"#,
+                "0x1000",
+            ),
+        ],
+        minutes: 16,
+        fires: Some(Fires(
+            "RukpakStatusNotWritten",
+            &[("name", "platform-operators-aggregated")],
+            "The status of platform-operators-aggregated is out of date.",
+        )),
+    },
+    Case {
         name: "a catalog is away",
         series: &[
             LEADS,
@@ -280,10 +329,10 @@ const CASES: &[Case] = &[
             LEADS,
             (
                 r#"rukpak_objects_repaired_total{namespace="rukpak-system",pod="a"}"#,
-                "0+1x1000",
+                include_str!("fight.txt"),
             ),
         ],
-        minutes: 120,
+        minutes: 150,
         fires: Some(Fires(
             "RukpakRepairsDoNotEnd",
             &[],
@@ -341,7 +390,7 @@ fn every_alert_fires_when_it_should_and_not_before() {
     let cases = CASES.iter().map(|case| {
         let series = case.series.iter();
         let series: Vec<Value> = series
-            .map(|(series, values)| json!({"series": series, "values": values}))
+            .map(|(series, values)| json!({"series": series, "values": values.trim_end()}))
             .collect();
         let time = format!("{}m", case.minutes);
         let expected = alerts.iter().map(|rule| {

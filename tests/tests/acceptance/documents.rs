@@ -1,4 +1,4 @@
-//! What the documentation names exists: tests, and reasons of conditions.
+//! What the documentation names exists, reasons of conditions, and its tables are whole.
 
 use std::{
     collections::BTreeSet,
@@ -6,118 +6,182 @@ use std::{
     path::{Path, PathBuf},
 };
 
-fn root() -> PathBuf {
+/// The folder of the project.
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .unwrap()
         .to_owned()
 }
 
-fn read(path: &str) -> String {
+/// A page or a source, by its path below the project's folder.
+pub(super) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The names of all functions of the provisioner, of the command, of their tests, and of those on a node.
-fn functions() -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let folders = ["provisioner", "cli", "tests/tests/e2e"];
-    let mut open: Vec<PathBuf> = folders.map(|folder| root().join(folder)).into();
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|ext| ext == "rs") {
-                let text = fs::read_to_string(path).unwrap();
-                let named = text.lines().filter_map(|line| {
-                    let (_, rest) = line.split_once("fn ")?;
-                    rest.split_once(['(', '<']).map(|(name, _)| name.to_owned())
-                });
-                names.extend(named);
-            }
-        }
-    }
-    names
-}
-
 /// What stands between backticks.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-#[test]
-fn every_row_of_rukpak_has_an_answer_and_every_test_that_is_named_exists() {
-    let page = read("docs/rukpak-parity.md");
-    let functions = functions();
-    let is_test = |name: &&str| {
-        name.matches('_').count() > 2
-            && name
-                .bytes()
-                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
-    };
-    let named: Vec<&str> = page.lines().flat_map(quoted).filter(is_test).collect();
-    assert!(named.len() > 50, "{named:?}");
-    for name in named {
-        assert!(functions.contains(name), "there is no test {name}");
-    }
+/// Which page explains the reasons of which source.
+const GUIDES: [(&str, &str); 7] = [
+    ("manifests/src/api/condition.rs", "docs/instances.md"),
+    (
+        "manifests/src/api/platform.rs",
+        "docs/platform-operators.md",
+    ),
+    (
+        "provisioner/src/catalogs/status.rs",
+        "docs/platform-operators.md",
+    ),
+    (
+        "provisioner/src/catalogs/template.rs",
+        "docs/catalog-image-templates.md",
+    ),
+    (
+        "provisioner/src/platform/aggregate.rs",
+        "docs/platform-operators.md",
+    ),
+    (
+        "provisioner/src/platform/approval.rs",
+        "docs/platform-operators.md",
+    ),
+    (
+        "provisioner/src/platform/gate.rs",
+        "docs/platform-operators.md",
+    ),
+];
 
-    let expected = [
-        ("B", 23),
-        ("I", 15),
-        ("G", 5),
-        ("V", 10),
-        ("C", 6),
-        ("R", 2),
-        ("K", 6),
-    ];
-    for (letter, last) in expected {
-        for number in 1..=last {
-            let start = format!("| {letter}{number} | ");
-            let row = page.lines().find(|line| line.starts_with(&start));
-            let answer = row.and_then(|row| row.rsplit('|').nth(1));
-            assert!(
-                answer.is_some_and(|answer| !answer.trim().is_empty()),
-                "{letter}{number} has no answer"
-            );
+/// The sources below a folder, by their paths below the project's, without those of tests.
+fn sources(folder: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+        if entry.path().is_dir() {
+            found.extend(sources(&path));
+        } else if entry.path().extension().is_some_and(|it| it == "rs") && !path.contains("/tests")
+        {
+            found.push(path);
         }
     }
+    found.sort();
+    found
+}
+
+/// The reasons of a source: the constants of its module of that name.
+fn reasons(text: &str) -> Vec<&str> {
+    let Some((_, reasons)) = text.split_once("mod reason {") else {
+        return Vec::new();
+    };
+    let (reasons, _) = reasons.split_once("\n}").unwrap();
+    reasons
+        .lines()
+        .filter(|line| line.contains("const "))
+        .filter_map(|line| line.split('"').nth(1))
+        .collect()
+}
+
+/// Lines of a source that give a reason without such a constant: nobody would see that it is not explained.
+fn nameless(text: &str) -> Vec<&str> {
+    let (code, _) = text.split_once("mod tests {").unwrap_or((text, ""));
+    // A word of several, each of which begins with a capital letter.
+    let is_word = |text: &str| {
+        let humps = text.matches(|it: char| it.is_ascii_uppercase()).count();
+        humps > 1
+            && text.starts_with(|it: char| it.is_ascii_uppercase())
+            && text.contains(|it: char| it.is_ascii_lowercase())
+            && text.chars().all(|it| it.is_ascii_alphanumeric())
+    };
+    // Of the one the text is the first that follows, of the other any.
+    let begins = ["reason: \"", "reason = \"", "reason(\"", "told("];
+    let gives_one = |line: &&str| {
+        let found = begins.iter().find_map(|it| Some((it, line.find(it)?)));
+        found.is_some_and(|(begin, at)| {
+            let rest = &line[at + begin.trim_end_matches('"').len()..];
+            rest.split('"').skip(1).step_by(2).any(is_word)
+        })
+    };
+    code.lines().map(str::trim).filter(gives_one).collect()
 }
 
 #[test]
 fn every_reason_of_a_condition_is_explained() {
-    for (guide, sources, most) in [
-        (
-            "docs/instances.md",
-            &["manifests/src/api/condition.rs"][..],
-            20,
-        ),
-        (
-            "docs/platform-operators.md",
-            &[
-                "manifests/src/api/platform.rs",
-                "provisioner/src/platform/aggregate.rs",
-                "provisioner/src/platform/approval.rs",
-                "provisioner/src/platform/gate.rs",
-            ],
-            15,
-        ),
-    ] {
+    let mut found = BTreeSet::new();
+    let mut count = 0;
+    for path in ["manifests/src", "provisioner/src"].map(sources).concat() {
+        let text = read(&path);
+        let nameless = nameless(&text);
+        assert!(nameless.is_empty(), "{path}: {nameless:?}");
+        let reasons = reasons(&text);
+        if reasons.is_empty() {
+            continue;
+        }
+        let guide = GUIDES.iter().find(|(source, _)| *source == path);
+        let (_, guide) = guide.unwrap_or_else(|| panic!("{path}: no page explains {reasons:?}"));
         let page = read(guide);
         let explained: BTreeSet<&str> = page.lines().flat_map(quoted).collect();
-        let texts: Vec<String> = sources.iter().map(|source| read(source)).collect();
-        let reasons: Vec<&str> = texts
-            .iter()
-            .flat_map(|source| {
-                let (_, reasons) = source.split_once("pub mod reason").unwrap();
-                let (reasons, _) = reasons.split_once("\n}").unwrap();
-                reasons.lines()
-            })
-            .filter(|line| line.contains("pub const"))
-            .filter_map(|line| line.split('"').nth(1))
-            .collect();
-        assert!(reasons.len() > most, "{reasons:?}");
-        for reason in reasons {
+        for reason in &reasons {
             assert!(explained.contains(reason), "{guide}: {reason}");
         }
+        count += reasons.len();
+        found.insert(path);
     }
+    let named: BTreeSet<String> = GUIDES.iter().map(|(it, _)| (*it).to_owned()).collect();
+    assert_eq!(found, named);
+    assert!(count > 45, "{count}");
+    let code = "let told = told(IMAGE, false, \"TwoTemplates\", &why);\nreason: \"NotReady\".to_owned(),\n\
+                told(left.len(), named, \"left\")\nreason: reason::KEPT,\n#[expect(a, reason = \"it is a table\")]";
+    let lines: Vec<&str> = code.lines().take(2).collect();
+    assert_eq!(nameless(code), lines);
+}
+
+/// The pages that people read: those of the project's folder, of `docs`, and of the tests' cluster.
+fn pages() -> Vec<PathBuf> {
+    let folders = ["", "docs", "tests/cluster"].map(|folder| root().join(folder));
+    let entries = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap());
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|ext| ext == "md"))
+        .collect();
+    pages.sort();
+    pages
+}
+
+/// The rows of tables that have another number of cells than the first row of theirs, with their lines.
+fn torn(page: &str) -> Vec<(usize, &str)> {
+    let (mut is_code, mut cells, mut found) = (false, None, Vec::new());
+    for (line, text) in (1..).zip(page.lines()) {
+        if text.trim_start().starts_with("```") {
+            is_code = !is_code;
+        }
+        if is_code || !text.starts_with('|') {
+            cells = None;
+            continue;
+        }
+        let of_row = text.replace("\\|", "").matches('|').count();
+        let of_table = *cells.get_or_insert(of_row);
+        if of_row != of_table || !text.ends_with('|') {
+            found.push((line, text));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_row_of_a_table_has_its_cells() {
+    let pages = pages();
+    assert!(pages.len() > 15, "{pages:?}");
+    for path in pages {
+        let page = fs::read_to_string(&path).unwrap();
+        let torn = torn(&page);
+        assert!(torn.is_empty(), "{}: {torn:?}", path.display());
+    }
+    let page =
+        "| a | b |\n| --- | --- |\n| 1 | `2\\|3` |\n| 1 | 2 | 3 |\n| 1 |\n| 1 | 2\n\n| c |\n| 1 |";
+    let lines: Vec<usize> = torn(page).into_iter().map(|(line, _)| line).collect();
+    assert_eq!(lines, [4, 5, 6]);
 }
