@@ -33,8 +33,8 @@ unpack: ## build the static binary of unpack Jobs, and print where it is
 	@CARGO="$(CARGO)" unpacker/build-static.sh
 
 bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
-	$(CARGO) bench -p manifests -p unpacker -p convert -p catalog -p provisioner --features catalog/registry \
-		--bench yaml --bench catalogs --bench render --bench registry --bench store --bench unpack --bench bundles --bench objects --bench platform
+	$(CARGO) bench -p manifests -p unpacker -p convert -p catalog -p provisioner -p cli --features catalog/registry \
+		--bench opm --bench yaml --bench catalogs --bench render --bench registry --bench store --bench unpack --bench bundles --bench objects --bench platform --bench serving
 
 bench-cluster: ## measure the provisioner and rukpak's own on a control plane each (RUKPAK_CORPUS: real bundles)
 	$(CARGO) bench -p provisioner --bench cluster
