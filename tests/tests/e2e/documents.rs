@@ -17,7 +17,7 @@ pub(crate) fn commands(page: &str, heading: &str, number: usize) -> String {
 pub(crate) fn run(cluster: &Cluster, commands: &str) -> String {
     let mut shell = Command::new("timeout");
     shell
-        .args(["300", "bash", "-euc", commands])
+        .args(["600", "bash", "-euc", commands])
         .current_dir(root())
         .env("KUBECONFIG", cluster.kubeconfig_path());
     let output = shell.output().unwrap();

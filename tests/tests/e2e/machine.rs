@@ -42,7 +42,7 @@ fn groups(folder: &Path) -> Vec<PathBuf> {
 
 /// Waits until nothing is left of a machine.
 fn assert_gone(folder: &Path) {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_secs(90);
     loop {
         let left = groups(folder);
         let mounts = fs::read_to_string("/proc/mounts").unwrap();

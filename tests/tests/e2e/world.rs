@@ -231,7 +231,7 @@ impl World {
             &[
                 "wait",
                 "--for=delete",
-                "--timeout=60s",
+                "--timeout=180s",
                 "--all-namespaces",
                 "-l",
                 &label,

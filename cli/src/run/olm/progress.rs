@@ -129,19 +129,27 @@ pub(super) fn next(seen: Seen<'_>) -> Next {
     if let Some(why) = given_up_now(seen) {
         return Next::Failed(why);
     }
-    let trouble = last(seen.subscription, &["status", "conditions"], |it| {
-        let kind = field(it, &["type"]);
-        let is_bad = kind.ends_with("Failed") || kind.ends_with("Unhealthy");
-        is_bad && field(it, &["status"]) == "True"
-    });
-    Next::Wait(match trouble.map(told) {
-        Some(trouble) => format!(
-            "Subscription {}: {trouble}",
+    let troubles = troubles(seen.subscription);
+    Next::Wait(match troubles.as_str() {
+        troubles if !troubles.is_empty() => format!(
+            "Subscription {}: {troubles}",
             field(seen.subscription, &["metadata", "name"])
         ),
-        None if installed.is_empty() => "OLM to make an InstallPlan".to_owned(),
-        None => format!("OLM to go on from {installed}"),
+        _ if installed.is_empty() => "OLM to make an InstallPlan".to_owned(),
+        _ => format!("OLM to go on from {installed}"),
     })
+}
+
+/// What is the matter with a Subscription. OLM leaves a condition where it is until all is well again, and changes it in place: none
+/// of several is known to be the newest.
+fn troubles(subscription: &Value) -> String {
+    let conditions = at(subscription, &["status", "conditions"]).and_then(Value::as_array);
+    let bad = conditions.into_iter().flatten().filter(|it| {
+        let kind = field(it, &["type"]);
+        (kind.ends_with("Failed") || kind.ends_with("Unhealthy"))
+            && field(it, &["status"]) == "True"
+    });
+    bad.map(told).collect::<Vec<_>>().join("; ")
 }
 
 /// Why nothing will come of it, for OLM could not unpack a bundle. What it has said before may be said again of this one, with the

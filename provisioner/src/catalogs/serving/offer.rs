@@ -5,16 +5,20 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use catalog::source::Files;
 use kube::Resource as _;
 use manifests::api::catalog_source::CatalogSource;
+use tokio::time::sleep;
 use tracing::info;
 use unpacker::Digest;
 
 use super::{Error, Key, Listening, Registered, Serving, Stand, State, beside, keep, objects};
+
+/// How long a catalog is still served after nobody is led there any more: each node learns of that by itself.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// What has become of a stand.
 struct Changes {
@@ -137,8 +141,17 @@ impl Offerer {
             Some(stand) => Some(stand.shown.lock().await),
             None => None,
         };
+        let removed = self.remove().await;
+        if removed.is_ok() && self.serves() {
+            sleep(LINGER).await;
+        }
         self.serving.take_down(&self.key, None);
         drop(quiet);
+        removed
+    }
+
+    /// Removes how the catalog is found, unless that was done before.
+    async fn remove(&self) -> Result<(), Error> {
         if self.is_withdrawn.load(Ordering::Relaxed) {
             return Ok(());
         }

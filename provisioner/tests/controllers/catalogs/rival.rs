@@ -1,6 +1,6 @@
 //! An OLM that comes to a cluster where catalogs are served already.
 
-use std::sync::Mutex;
+use std::{sync::Mutex, time::Duration};
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
@@ -14,7 +14,7 @@ use tests::Registry;
 
 use super::{
     images::push_documents,
-    serving::{HERE, Leader, stage},
+    serving::{HERE, Leader, bundles, stage},
     *,
 };
 use crate::{aggregator::define, support::gone};
@@ -82,13 +82,18 @@ async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back()
     // It is installed, and on its way: nobody else would serve meanwhile.
     shelf.olm(0).await;
     define(&shelf.cluster, "clusterserviceversions").await;
-    shelf
+    let port = shelf
         .hands_out(HERE, "catalogs/tides", &["tide.v1.0.0"])
         .await;
     assert_eq!(serves(&leader).as_deref(), Some("0"));
 
     // It runs: nothing of ours is in its way any more.
     shelf.olm(1).await;
+    let until_closed = async { while bundles(port).await.is_ok() {} };
+    let closed = tokio::time::timeout(Duration::from_secs(180), until_closed).await;
+    closed.expect("nobody listens any more");
+    // Whoever is still led there is answered.
+    assert_eq!(shelf.leads_to("catalogs", "tides").await, None);
     gone(services.clone(), "tides").await;
     gone(services.clone(), "own").await;
     let accounts: Api<ServiceAccount> = Api::namespaced(client, "catalogs");

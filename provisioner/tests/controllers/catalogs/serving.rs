@@ -13,8 +13,8 @@ use kube::{
 use manifests::api::labels;
 use tests::Registry;
 
-pub(super) use self::stage::{HERE, Leader, stage};
-use self::stage::{THERE, bundles, grpc};
+pub(super) use self::stage::{HERE, Leader, bundles, stage};
+use self::stage::{THERE, grpc};
 use super::{images::push_documents, *};
 
 #[tokio::test]

@@ -48,7 +48,7 @@ pub(crate) fn command(kubeconfig: &Path, namespace: &str, args: &[&str]) -> Comm
     let mut command = Command::new("rukpak");
     command
         .args(args)
-        .args(["--namespace", namespace, "--timeout", "3m"])
+        .args(["--namespace", namespace, "--timeout", "6m"])
         .env("KUBECONFIG", kubeconfig)
         .env_remove(KUBECONFIG);
     if args.first() == Some(&"run") {

@@ -23,7 +23,7 @@ const ACCOUNT: &str = "olm-operator-serviceaccount";
 const IMAGE: &str = "quay.io/operator-framework/olm:e2e";
 pub(crate) const OPM: &str = "quay.io/operator-framework/opm:e2e";
 /// How long what OLM does may take: it resolves, unpacks in a Job, and installs, one after the other.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(360);
 
 /// The cluster, with OLM's controllers Available.
 #[derive(Debug)]

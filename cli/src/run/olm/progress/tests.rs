@@ -31,6 +31,16 @@ fn plans_are_approved_until_the_version_is_there() {
             None,
             wait("Subscription tide: ConstraintsNotSatisfiable: no"),
         ),
+        // An older condition may be that of today.
+        (
+            json!({"conditions": [
+                {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable", "message": "no"},
+                {"type": "BundleUnpackFailed", "status": "True", "reason": "EnsureInstallPlanFailed", "message": "busy"},
+            ]}),
+            None,
+            None,
+            wait("Subscription tide: ConstraintsNotSatisfiable: no; EnsureInstallPlanFailed: busy"),
+        ),
         (
             json!({}),
             plan(false, &json!({})),

@@ -139,7 +139,7 @@ impl Shelf {
     }
 
     /// Where a Service leads to: the one address, and the port.
-    pub(super) async fn leads_to(&self, namespace: &str, service: &str) -> Option<(String, u16)> {
+    pub(in crate::catalogs) async fn leads_to(&self, namespace: &str, service: &str) -> Option<(String, u16)> {
         let params = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = self.slices(namespace).list(&params).await.unwrap();
         let services = self.services(namespace);
@@ -234,7 +234,7 @@ impl Shelf {
 }
 
 /// What a server lists.
-pub(super) async fn bundles(port: u16) -> Result<Vec<String>, String> {
+pub(in crate::catalogs) async fn bundles(port: u16) -> Result<Vec<String>, String> {
     let address = format!("127.0.0.1:{port}");
     let client = Client::connect(&address, Bounds::default()).await;
     let client = client.map_err(|it| it.to_string())?;
