@@ -39,6 +39,8 @@ if [ -n "${RUKPAK_CORPUS:-}" ]; then
 else
 	step "tests, without a corpus: set RUKPAK_CORPUS to a folder with bundles/, outcomes.tsv and expected/"
 fi
+# Most tests wait for others most of the time.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0

@@ -40,6 +40,8 @@ fi
 # From here on on a machine of its own, with a cluster.
 tests/publish.sh
 export RUKPAK_TEST_KUBECONFIG=$KUBECONFIG
+# Most tests wait for the cluster most of the time.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
 log=$(mktemp)
 status=0
 run() { (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 | tee -a "$log" || status=$?; }
