@@ -27,7 +27,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, OpenFlags, config::DbConfig, limits::Limit};
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig, limits::Limit};
 use tempfile::NamedTempFile;
 
 use self::{documents::Documents, layout::Layout, rows::Rows};
@@ -75,6 +75,28 @@ pub enum Error {
         /// Of what.
         unit: &'static str,
     },
+}
+
+// === impl Error ===
+
+impl Error {
+    /// Whether the same database fails again however often it is read: neither disk nor memory was short.
+    pub fn is_terminal(&self) -> bool {
+        match self {
+            Self::File { .. } => false,
+            Self::Sqlite { source, .. } => !matches!(
+                source.sqlite_error_code(),
+                Some(
+                    ErrorCode::DiskFull
+                        | ErrorCode::OutOfMemory
+                        | ErrorCode::SystemIoFailure
+                        | ErrorCode::CannotOpen
+                        | ErrorCode::OperationInterrupted
+                )
+            ),
+            Self::Foreign { .. } | Self::TooLarge { .. } => true,
+        }
+    }
 }
 
 /// A catalog in a database.

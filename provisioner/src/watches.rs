@@ -45,7 +45,7 @@ use crate::{
     },
 };
 
-pub(crate) use stream::{NoPause, Pauses, spread};
+pub(crate) use stream::{NoPause, Pauses, patient, spread};
 
 /// How long a write of ours counts although its watch has not told of it.
 const UNCONFIRMED: Duration = Duration::from_secs(10);

@@ -230,15 +230,19 @@ fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
             matches!(error, Error::Sqlite { .. } | Error::Foreign { .. }),
             "{error}"
         );
+        assert!(error.is_terminal(), "{error}");
     }
-    assert!(matches!(
-        Database::open(place.0.path(), &limits).unwrap_err(),
-        Error::File { .. }
-    ));
-    assert!(matches!(
-        Database::open(&place.0.path().join("none"), &limits).unwrap_err(),
-        Error::File { .. }
-    ));
+    for path in [place.0.path().to_owned(), place.0.path().join("none")] {
+        let error = Database::open(&path, &limits).unwrap_err();
+        assert!(matches!(error, Error::File { .. }), "{error}");
+        assert!(!error.is_terminal(), "{error}");
+    }
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+    let full = Error::Sqlite {
+        path,
+        source: rusqlite::Error::SqliteFailure(code, None),
+    };
+    assert!(!full.is_terminal(), "{full}");
 }
 
 #[test]

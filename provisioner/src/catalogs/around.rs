@@ -11,10 +11,7 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
 use kube::{
     Api, ResourceExt as _,
     core::{GroupVersionKind, PartialObjectMeta},
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 use manifests::{
     api::{
@@ -33,7 +30,7 @@ use super::{
 use crate::{
     context::Context,
     settings::CatalogServer,
-    watches::{Pauses, spread},
+    watches::{patient, spread},
 };
 
 /// How often the server is asked for its version.
@@ -132,9 +129,7 @@ async fn watch_olm(ctx: &Context, mut judge: Judge, tell: &(impl Fn(bool) + Sync
     let api: Api<Deployment> = Api::all(ctx.client.clone());
     // With this selector the right to watch that name is enough.
     let config = watcher::Config::default().fields(&format!("metadata.name={OPERATOR}"));
-    let mut events = watcher::watcher(api, config)
-        .backoff(Pauses::default())
-        .boxed();
+    let mut events = patient(watcher::watcher(api, config)).boxed();
     let (mut known, mut listing) = (None, BTreeMap::<String, Operator>::new());
     let mut again: Option<Instant> = None;
     loop {
@@ -237,9 +232,8 @@ async fn openshift(ctx: &Context, around: &watch::Sender<Around>) {
             }
             let api: Api<ClusterVersion> = Api::all(ctx.client.clone());
             let only = format!("metadata.name={CLUSTER_VERSION}");
-            let mut events = watcher::watcher(api, watcher::Config::default().fields(&only))
-                .backoff(Pauses::default())
-                .boxed();
+            let events = watcher::watcher(api, watcher::Config::default().fields(&only));
+            let mut events = patient(events).boxed();
             let mut listed = None;
             while let Some(event) = events.next().await {
                 match event {
@@ -276,9 +270,8 @@ async fn nodes(ctx: &Context, around: &watch::Sender<Around>) {
         return;
     }
     let api: Api<PartialObjectMeta<Node>> = Api::all(ctx.client.clone());
-    let mut events = watcher::watcher(api, watcher::Config::default())
-        .backoff(Pauses::default())
-        .boxed();
+    let events = watcher::watcher(api, watcher::Config::default());
+    let mut events = patient(events).boxed();
     let mut nodes = BTreeMap::new();
     let mut listing = BTreeMap::new();
     while let Some(event) = events.next().await {

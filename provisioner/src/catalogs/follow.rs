@@ -23,7 +23,7 @@ pub(super) use self::own_pod::Told;
 use super::{
     Key,
     around::Around,
-    image::{Loaded, Remembered},
+    image::{Loaded, Remembered, Unfit},
     known::Identity,
     patience::Patience,
     plan::{Plan, Way, is_still, plan},
@@ -76,6 +76,7 @@ pub(super) async fn follow(
         patience: Patience::default(),
         was_asked: false,
         from: None,
+        unfit: None,
         seen: Seen::default(),
         identity: None,
         has_pod: None,
@@ -106,6 +107,8 @@ struct Following {
     was_asked: bool,
     /// From where it was read last.
     from: Option<String>,
+    /// What its image is that cannot be used.
+    unfit: Option<Unfit>,
     /// How it is, for its status.
     seen: Seen,
     /// What was followed last.
@@ -239,7 +242,8 @@ impl Following {
                             message: format!("couldn't connect to registry - {why}"),
                         });
                         self.is_served(source, &plan, address, Connection::Failing);
-                        self.failed(source, &error).await;
+                        let rest = self.patience.pause(Instant::now());
+                        self.failed(source, &error, rest).await;
                     }
                 }
             }
@@ -312,13 +316,17 @@ impl Following {
         }
     }
 
-    async fn failed(&mut self, source: &CatalogSource, error: &(dyn std::error::Error + Sync)) {
+    async fn failed(
+        &mut self,
+        source: &CatalogSource,
+        error: &(dyn std::error::Error + Sync),
+        rest: Duration,
+    ) {
         let why = unpacker::job::chain(error);
         warn!(catalog = %self.key, error = why, "a catalog cannot be read");
         self.trouble(source, why).await;
         self.has_nothing().await;
-        let rest = self.patience.pause(Instant::now());
-        pause(Some(rest)).await;
+        sleep(rest).await;
     }
 }
 

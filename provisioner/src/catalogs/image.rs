@@ -2,6 +2,7 @@
 
 mod remembered;
 mod stored;
+mod unfit;
 
 use std::{
     collections::HashMap,
@@ -23,8 +24,8 @@ use unpacker::{
     store::{self, Hold},
 };
 
-pub(super) use self::remembered::Remembered;
 use self::{remembered::Named, stored::Stored};
+pub(super) use self::{remembered::Remembered, unfit::Unfit};
 use super::{Key, access, plan::template_of, serving};
 use crate::context::Context;
 
@@ -71,6 +72,9 @@ pub(super) enum Error {
     },
     #[error(transparent)]
     Serving(#[from] serving::Error),
+    /// As it was found before.
+    #[error("{0}")]
+    Unfit(String),
     #[error("the provisioner is about to end")]
     Cancelled,
 }
@@ -86,6 +90,8 @@ type Slot = Arc<tokio::sync::Mutex<Weak<Catalog>>>;
 pub(super) struct Pulled {
     /// By which the store has it.
     pub(super) digest: Digest,
+    /// By which its registry has the image, if that was asked.
+    pub(super) named: Option<String>,
     hold: Hold,
 }
 
@@ -96,14 +102,7 @@ pub(super) async fn pull(
     (key, source): (&Key, &CatalogSource),
     reference: &str,
 ) -> Result<Pulled, Error> {
-    let reference: Reference = reference.parse().map_err(|problem| Error::Reference {
-        catalog: key.to_string(),
-        problem,
-    })?;
-    let image = Source::Image(Image {
-        reference,
-        platform: None,
-    });
+    let image = Source::Image(image(key, reference)?);
     let access = access::of(ctx, key, source).await?;
     let options = unpacker::Options {
         limits: LIMITS,
@@ -115,8 +114,42 @@ pub(super) async fn pull(
     let pinned = pinned?;
     Ok(Pulled {
         digest: pinned.digest,
+        named: digest(&pinned.resolved),
         hold: pinned.hold,
     })
+}
+
+/// By which digest the registry has an image now, if it says that.
+pub(super) async fn named(
+    ctx: &Context,
+    (key, source): (&Key, &CatalogSource),
+    reference: &str,
+) -> Option<String> {
+    let image = image(key, reference).ok()?;
+    let mut access = access::of(ctx, key, source).await.ok()?;
+    if !image.reference.is_pinned() {
+        access.mirrors = access.mirrors.of_tag(&image.reference);
+    }
+    let resolved = unpacker::resolve(&Source::Image(image), &access).await;
+    digest(&resolved.ok()?)
+}
+
+fn image(key: &Key, reference: &str) -> Result<Image, Error> {
+    let reference: Reference = reference.parse().map_err(|problem| Error::Reference {
+        catalog: key.to_string(),
+        problem,
+    })?;
+    Ok(Image {
+        reference,
+        platform: None,
+    })
+}
+
+fn digest(pinned: &Source) -> Option<String> {
+    match pinned {
+        Source::Image(image) => image.reference.digest().map(str::to_owned),
+        _ => None,
+    }
 }
 
 /// What the image of a CatalogSource had when it was pulled last, if that is still in the store, and which image that was:
@@ -137,7 +170,12 @@ pub(super) async fn recall(
         };
         let (digest, image) = remembered.get(&uid, named)?;
         let hold = store.hold(&digest).ok()?;
-        Some((Pulled { digest, hold }, image))
+        let pulled = Pulled {
+            digest,
+            named: None,
+            hold,
+        };
+        Some((pulled, image))
     });
     found.await.ok().flatten()
 }

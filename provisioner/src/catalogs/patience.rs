@@ -64,6 +64,11 @@ impl Patience {
         self.failures = 0;
     }
 
+    /// Whether the last attempts have failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     /// How long to wait after a failure, or after the end of a connection.
     pub(super) fn pause(&mut self, now: Instant) -> Duration {
         self.is_asking = false;
@@ -123,7 +128,9 @@ mod tests {
         assert_eq!(about(patience.pause(now + LASTING)), 1);
         // And what does not even begin is no connection.
         assert_eq!(about(patience.pause(now + 2 * LASTING)), 2);
+        assert!(patience.has_failed());
         patience.is_read();
+        assert!(!patience.has_failed());
         assert_eq!(about(patience.pause(now + 2 * LASTING)), 1);
     }
 

@@ -20,6 +20,7 @@ mod hash;
 mod keep;
 mod leave;
 mod options;
+mod pace;
 mod quantity;
 mod repair;
 mod watch;

@@ -35,7 +35,7 @@ use super::{
 use crate::{
     context::Context,
     settings::{Namespaces, Settings},
-    watches::Pauses,
+    watches::{answer, patient},
 };
 
 const VERSION: &str = "v1alpha1";
@@ -108,8 +108,7 @@ async fn follow_all(shared: &Arc<Shared>) {
     };
     let mut events = stream::select_all(scopes(&ctx.settings).into_iter().map(|scope| {
         let (api, config): (Api<CatalogSource>, _) = scope.watched(&ctx.client);
-        watcher::watcher(api, config)
-            .backoff(Pauses::default())
+        patient(watcher::watcher(api, config))
             .modify(|source| source.metadata.managed_fields = None)
             .map(move |event| (scope.clone(), event))
             .boxed()
@@ -141,8 +140,10 @@ async fn follow_all(shared: &Arc<Shared>) {
             }
             Err(error) => {
                 warn!(?scope, %error, "the watch of CatalogSources failed; it is taken up again");
-                // The apiserver may come back as another version.
-                ctx.versions.doubt();
+                if answer::is_outage(answer::code(&error)) {
+                    // The apiserver may come back as another version.
+                    ctx.versions.doubt();
+                }
                 if let Scope::Counting(namespace) = &scope
                     && let Some(why) = refusal(namespace, &error)
                 {

@@ -63,6 +63,8 @@ pub struct Operator {
     /// The newest OpenShift release that it runs on, as it was written: by the catalog if that says something, else by the
     /// bundle.
     pub maximum: Option<String>,
+    /// What the catalog says of that, if it is no release and the bundle names one.
+    pub unread: Option<String>,
     /// Why that does not count, if somebody has said so for just this content.
     pub overridden: Option<String>,
     /// Why the operator asks not to be upgraded: reason and message.
@@ -197,6 +199,13 @@ impl Found {
     /// Compares what an operator says of itself with the next release.
     fn compare(&mut self, operator: &Operator, release: Release) {
         let next = release.next();
+        if let Some(Err(error)) = operator.unread.as_deref().map(maximum) {
+            let message = format!(
+                "what its catalog says of olm.maxOpenShiftVersion does not count, and what its bundle says does: {error}; ask \
+                 the catalog's author to correct it"
+            );
+            self.note(operator, Effect::Unknown, &message);
+        }
         let text = operator.maximum.as_deref();
         let maximum = match text.map(maximum) {
             None => {

@@ -54,7 +54,7 @@ use self::{instances::Instances, olm::Olm, rights::Answers};
 use crate::{
     backoff::Backoff,
     context::Context,
-    watches::{NoPause, Pauses},
+    watches::{NoPause, answer, patient},
 };
 
 /// How many operators are looked at at once.
@@ -194,17 +194,18 @@ async fn control(ctx: &Context, stop: &CancellationToken) {
         _ = shared.instances.are_listed() => {}
         () = stop.cancelled() => {}
     }
-    let stream = watcher(
+    let stream = patient(watcher(
         Api::<PlatformOperator>::all(ctx.client.clone()),
         watcher::Config::default(),
-    )
-    .backoff(Pauses::default())
+    ))
     .modify(|operator| operator.metadata.managed_fields = None)
     .reflect(operators_writer)
     .inspect({
         let shared = Arc::clone(&shared);
         move |event| {
-            if event.is_err() {
+            if let Err(error) = event
+                && answer::is_outage(answer::code(error))
+            {
                 // The apiserver may come back as another version.
                 shared.ctx.versions.doubt();
             }

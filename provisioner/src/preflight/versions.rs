@@ -142,8 +142,24 @@ fn told(cluster_version: &Value, release: Option<&str>) -> OpenShift {
     }
 }
 
-/// What a catalog says of the newest OpenShift that a bundle runs on: the JSON text of the property, or of several.
-pub fn said_by_catalog(value: &str) -> MaxOpenShiftVersion {
+/// What counts of the newest OpenShift that a bundle runs on: what a catalog says, unless that is no release and the bundle
+/// names one.
+pub fn that_counts(
+    of_bundle: Option<MaxOpenShiftVersion>,
+    said: Option<&str>,
+) -> Option<MaxOpenShiftVersion> {
+    let is_release = |it: &MaxOpenShiftVersion| it.version.is_some();
+    let of_catalog = said.map(said_by_catalog);
+    match (of_catalog, of_bundle) {
+        (Some(garbled), Some(of_bundle)) if !is_release(&garbled) && is_release(&of_bundle) => {
+            Some(of_bundle)
+        }
+        (of_catalog, of_bundle) => of_catalog.or(of_bundle),
+    }
+}
+
+/// What a catalog says of it: the JSON text of the property, or of several.
+fn said_by_catalog(value: &str) -> MaxOpenShiftVersion {
     let raw = serde_json::from_str(value).unwrap_or_else(|_| value.to_owned());
     let parsed = maxocp::parse(&raw);
     MaxOpenShiftVersion {
@@ -264,6 +280,25 @@ mod tests {
         ] {
             let expected = (raw.to_owned(), version.map(str::to_owned));
             assert_eq!(said(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_catalog_counts_before_the_bundle_if_it_names_a_release() {
+        for (bundle, catalog, expected) in [
+            (None, None, None),
+            (Some("4.12"), None, Some("4.12")),
+            (None, Some("\"4.13\""), Some("4.13")),
+            (Some("4.12"), Some("\"4.13\""), Some("4.13")),
+            (Some("4.12"), Some("\"4.11\""), Some("4.11")),
+            (Some("4.12"), Some("\"4.13.1\""), Some("4.12")),
+            (Some("4.12"), Some("\"4.12\" and \"4.13\""), Some("4.12")),
+            (Some("garbage"), Some("\"4.13.1\""), Some("4.13.1")),
+            (None, Some("\"4.13.1\""), Some("4.13.1")),
+        ] {
+            let counts = that_counts(bundle.map(said_by_catalog), catalog);
+            let raw = counts.map(|it| it.raw);
+            assert_eq!(raw.as_deref(), expected, "{bundle:?} {catalog:?}");
         }
     }
 

@@ -30,6 +30,12 @@ pub(crate) fn is_refusal(code: u16) -> bool {
     (400..500).contains(&code) && !matches!(code, 408 | 410 | 429)
 }
 
+/// Whether the apiserver may come back as another version: nobody has answered, or something is wrong with it. One that says
+/// no is the one that it was.
+pub(crate) fn is_outage(code: Option<u16>) -> bool {
+    code.is_none_or(|code| code >= 500)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -47,5 +53,22 @@ mod tests {
         assert_eq!(of(busy), Some(Duration::from_secs(7)));
         assert_eq!(of(json!({"code": 429})), None);
         assert_eq!(wait(&watcher::Error::NoResourceVersion), None);
+    }
+
+    #[test]
+    fn only_an_apiserver_that_does_not_answer_may_come_back_as_another_one() {
+        for (code, refuses, may_be_another) in [
+            (None, false, true),
+            (Some(500), false, true),
+            (Some(503), false, true),
+            (Some(401), true, false),
+            (Some(403), true, false),
+            (Some(404), true, false),
+            (Some(410), false, false),
+            (Some(429), false, false),
+        ] {
+            assert_eq!(code.is_some_and(is_refusal), refuses, "{code:?}");
+            assert_eq!(is_outage(code), may_be_another, "{code:?}");
+        }
     }
 }

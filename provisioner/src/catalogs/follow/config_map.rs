@@ -1,30 +1,43 @@
 //! A catalog in a ConfigMap, read again whenever that changes.
 
-use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use catalog::{
     Catalog, Limits,
     configmap::{self, ConfigMap as Content},
     source::Files,
 };
-use futures::StreamExt as _;
+use futures::{StreamExt as _, stream::BoxStream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api,
     runtime::watcher::{self, Event, watcher},
 };
 use manifests::api::catalog_source::{CatalogSource, ConfigMapReference};
-use tokio::task::spawn_blocking;
-use tracing::{info, warn};
+use tokio::{task::spawn_blocking, time::sleep};
+use tracing::{debug, info, warn};
 use unpacker::Digest;
 
 use super::{Following, pause};
-use crate::catalogs::{
-    known::Read,
-    plan::Plan,
-    serving,
-    status::{Problem, Reason, Seen},
+use crate::{
+    catalogs::{
+        known::Read,
+        plan::Plan,
+        serving,
+        status::{Problem, Reason, Seen},
+    },
+    watches::{
+        Pauses,
+        answer::{code, is_refusal},
+    },
 };
+
+/// How long a watch that has worked may not work before that is told.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a ConfigMap is no catalog here.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +61,8 @@ enum Error {
 // === impl Following ===
 
 impl Following {
-    /// Reads a ConfigMap, and waits until it changes. Ends when it cannot be watched.
+    /// Reads a ConfigMap, and waits until it changes. Ends when it cannot be watched: where it was watched before, that has
+    /// to last, for an apiserver that restarts is back by then.
     pub(super) async fn config_map(
         &mut self,
         source: &Arc<CatalogSource>,
@@ -57,8 +71,7 @@ impl Following {
     ) {
         let client = self.shared.ctx.client.clone();
         let api: Api<ConfigMap> = Api::namespaced(client, &self.key.namespace);
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let mut events = pin!(watcher(api, config));
+        let (mut events, mut outage) = (watch(&api, name), Outage::default());
         let mut is_there = false;
         loop {
             let found = match events.next().await {
@@ -68,18 +81,31 @@ impl Following {
                 }
                 Some(Ok(Event::Apply(map) | Event::InitApply(map))) => {
                     is_there = true;
+                    outage.ends();
                     Ok(map)
                 }
                 Some(Ok(Event::InitDone)) if is_there => continue,
                 Some(Ok(Event::InitDone | Event::Delete(_))) => {
+                    outage.ends();
                     Err(Error::Missing(name.to_owned()))
                 }
+                // It is listed anew by itself.
+                Some(Err(error)) if code(&error) == Some(410) => continue,
                 Some(Err(error)) => {
-                    let name = name.to_owned();
-                    let why = unpacker::job::chain(&error);
-                    return self
-                        .no_map(source, plan, &Error::Api { name, why }, true)
-                        .await;
+                    let now = Instant::now();
+                    if outage.counts(now) {
+                        let name = name.to_owned();
+                        let why = unpacker::job::chain(&error);
+                        return self
+                            .no_map(source, plan, &Error::Api { name, why }, true)
+                            .await;
+                    }
+                    let catalog = &self.key;
+                    debug!(%catalog, %error, "the watch of a ConfigMap failed; it is listed again");
+                    sleep(outage.pause(&error)).await;
+                    // A quiet watch that works again says nothing, and a listing does.
+                    events = watch(&api, name);
+                    continue;
                 }
                 None => return pause(None).await,
             };
@@ -168,6 +194,49 @@ impl Following {
     }
 }
 
+/// One ConfigMap.
+fn watch(
+    api: &Api<ConfigMap>,
+    name: &str,
+) -> BoxStream<'static, watcher::Result<Event<ConfigMap>>> {
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    watcher(api.clone(), config).boxed()
+}
+
+/// Whether a watch works.
+#[derive(Debug, Default)]
+struct Outage {
+    /// Whether it ever did.
+    has_worked: bool,
+    /// Since when it does not.
+    since: Option<Instant>,
+    pauses: Pauses,
+}
+
+// === impl Outage ===
+
+impl Outage {
+    /// The watch works.
+    fn ends(&mut self) {
+        *self = Self {
+            has_worked: true,
+            ..Self::default()
+        };
+    }
+
+    /// The watch has failed: whether that is worth telling.
+    fn counts(&mut self, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        !self.has_worked || now.saturating_duration_since(since) >= PATIENCE
+    }
+
+    /// How long to wait after a failure.
+    fn pause(&mut self, error: &watcher::Error) -> Duration {
+        let is_refused = code(error).is_some_and(is_refusal);
+        self.pauses.after(is_refused)
+    }
+}
+
 fn read(data: &BTreeMap<String, String>) -> Result<(Catalog, Vec<String>), Error> {
     let limits = Limits::default();
     let content = Content::read(data, &limits)?;
@@ -178,4 +247,24 @@ fn read(data: &BTreeMap<String, String>) -> Result<(Catalog, Vec<String>), Error
 /// Texts and their keys can be written.
 fn digest_of(data: &BTreeMap<String, String>) -> Digest {
     Digest::of(&serde_json::to_vec(data).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_of_what_was_watched_has_to_last() {
+        let now = Instant::now();
+        let mut outage = Outage::default();
+        // What was never seen is told at once.
+        assert!(outage.counts(now));
+        outage.ends();
+        for (after, expected) in [(0, false), (29, false), (30, true), (90, true)] {
+            let now = now + Duration::from_secs(after);
+            assert_eq!(outage.counts(now), expected, "{after}");
+        }
+        outage.ends();
+        assert!(!outage.counts(now + Duration::from_secs(100)));
+    }
 }

@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 use super::{Following, pause};
 use crate::{
     catalogs::{
-        image::{self, Pulled},
+        image::{self, Pulled, Unfit},
         interval::{self, Interval},
         known::Read,
         plan::Plan,
@@ -46,9 +46,9 @@ impl Following {
             match Box::pin(self.take(source, last)).await {
                 Ok(_) => self.patience.is_read(),
                 Err(error) => {
+                    left = Some(self.rest(&error, None));
                     let error = unpacker::job::chain(&error);
                     warn!(catalog = %self.key, error, "the last image of a template cannot be read");
-                    left = Some(self.patience.pause(Instant::now()));
                 }
             }
         }
@@ -73,7 +73,7 @@ impl Following {
             self.tell(source, EventType::Warning, "InvalidInterval", problem)
                 .await;
         }
-        if self.from.is_none() {
+        if self.from.is_none() && self.unfit.is_none() {
             Box::pin(self.recall(source, reference)).await;
         }
         let (asked, at) = (Instant::now(), (self.shared.ctx.now)());
@@ -97,7 +97,8 @@ impl Following {
         if let Err(error) = outcome {
             self.seen.problem = Some(Problem::of_server(&unpacker::job::chain(&error)));
             self.report(source, plan);
-            return self.failed(source, &error).await;
+            let rest = self.rest(&error, poll);
+            return self.failed(source, &error, rest).await;
         }
         self.patience.is_read();
         let kept = plan.image.as_ref().and_then(|it| it.kept.as_ref());
@@ -125,20 +126,61 @@ impl Following {
         }
     }
 
-    /// Pulls the catalog's image, reads it and has it served, as far as that is news.
+    /// How soon an image is tried again. One that can never be a catalog is looked for as a good one is: there may be
+    /// another one of its name.
+    fn rest(&mut self, error: &image::Error, poll: Option<&Interval>) -> Duration {
+        if self.unfit.is_none() || !error.is_for_good() {
+            return self.patience.pause(Instant::now());
+        }
+        let every = poll.map_or(interval::USUAL, |it| it.every);
+        interval::spread(every, false, fastrand::f64())
+    }
+
+    /// Pulls the catalog's image, reads it and has it served, as far as that is news. Of one that is known not to be fit for
+    /// that, only the registry is asked whether it is still the same.
     async fn take(
         &mut self,
         source: &CatalogSource,
         reference: &str,
     ) -> Result<Polled, image::Error> {
-        let ctx = &self.shared.ctx;
         let has_olm = self.shared.around.borrow().has_olm;
         let offerer = self.offerer.as_ref();
-        if let Some(offerer) = offerer.filter(|_| !has_olm && !self.is_in_pod) {
+        let offerer = offerer.filter(|_| !has_olm && !self.is_in_pod);
+        let is_served = offerer.is_some();
+        if let Some(offerer) = offerer {
             // What cannot be served would be pulled again and again, in place of what others need.
             offerer.has_room(source).await?;
         }
+        let mut named = None;
+        if self.unfit.is_some() || self.patience.has_failed() {
+            let ctx = &self.shared.ctx;
+            named = Box::pin(image::named(ctx, (&self.key, source), reference)).await;
+            let again = self.unfit.as_ref().zip(named.as_deref());
+            if let Some(error) = again.and_then(|(it, named)| it.again(named, is_served)) {
+                return Err(error);
+            }
+        }
+        let taken = self.pull(source, reference, &mut named).await;
+        match &taken {
+            Ok(_) => self.unfit = None,
+            Err(error) => {
+                let unfit = Unfit::of(error, named, is_served);
+                self.unfit = unfit.or(self.unfit.take());
+            }
+        }
+        taken
+    }
+
+    /// The same, whatever is known. `named` becomes the digest by which the registry has the image.
+    async fn pull(
+        &mut self,
+        source: &CatalogSource,
+        reference: &str,
+        named: &mut Option<String>,
+    ) -> Result<Polled, image::Error> {
+        let ctx = &self.shared.ctx;
         let pulled = Box::pin(image::pull(ctx, (&self.key, source), reference)).await?;
+        named.clone_from(&pulled.named);
         let outcome = self.read(source, reference, &pulled).await?;
         let remembered = &self.shared.remembered;
         image::remember(remembered, source, reference, pulled.digest).await;

@@ -30,6 +30,7 @@ use super::{
     decide::{Seen, State, Stay},
     declare::CONTAINER,
     keep::{Asks, Error, Kept, is_restricted, keep, pods},
+    pace::Pace,
 };
 use crate::context::Context;
 
@@ -40,8 +41,6 @@ const LABELS: [&str; 2] = [
 ];
 /// What the namespace says of its pods is looked at so often, for nobody tells of that.
 const LOOK: Duration = Duration::from_secs(600);
-/// A pod that starts changes several times in a row.
-const SETTLE: Duration = Duration::from_millis(300);
 /// How soon labels that cannot be read are asked for again, although there is a pod.
 const RETRY: Duration = Duration::from_secs(60);
 /// How long a registry may take to tell them.
@@ -83,7 +82,7 @@ pub async fn follow(
         tokio::select! {
             () = sleep(left) => {}
             () = following.is_annotated() => {}
-            () = pods.changed() => sleep(SETTLE).await,
+            () = pods.changed() => sleep(following.pace.rest(Instant::now())).await,
         }
     }
 }
@@ -115,6 +114,7 @@ struct Following<'a> {
     /// The image that serves.
     digest: Option<String>,
     patience: Patience,
+    pace: Pace,
 }
 
 // === impl Following ===
@@ -122,9 +122,7 @@ struct Following<'a> {
 impl<'a> Following<'a> {
     fn new(ctx: &'a Context, mut of: Of<'a>) -> Self {
         let source = Arc::clone(&of.source.borrow_and_update());
-        let status = source.status.as_ref();
-        let asked = status.and_then(|it| it.latest_image_registry_poll.as_ref());
-        let asked = asked.or(source.metadata.creation_timestamp.as_ref());
+        let asked = last_asked(&source, (ctx.now)());
         Self {
             ctx,
             of,
@@ -133,9 +131,10 @@ impl<'a> Following<'a> {
             is_assumed: false,
             is_doubtful: false,
             bad: None,
-            asked: asked.map(|it| it.0),
+            asked,
             digest: None,
             patience: Patience::default(),
+            pace: Pace::default(),
         }
     }
 
@@ -196,7 +195,12 @@ impl<'a> Following<'a> {
         let wanted = self.wanted(&source, &options, content);
         let asks = named.as_deref().map_or(Asks::Anyway, Asks::For);
         let asks = (knows && !is_same).then_some(asks);
-        let mut kept = keep(&ctx.client, &wanted, &around, asks, now).await?;
+        let mut has_written = false;
+        let kept = keep(&ctx.client, &wanted, &around, asks, now, &mut has_written).await;
+        if has_written {
+            self.pace.has_written(Instant::now());
+        }
+        let mut kept = kept?;
         kept.asked |= is_same;
         if kept.asked {
             self.asked = Some(now);
@@ -332,6 +336,15 @@ impl<'a> Following<'a> {
             _ => None,
         }
     }
+}
+
+/// When the registry was asked last, as far as the CatalogSource says it. Clocks differ, and anybody may have written that:
+/// what was asked in the future was asked now, once and for all.
+fn last_asked(source: &CatalogSource, now: Timestamp) -> Option<Timestamp> {
+    let status = source.status.as_ref();
+    let asked = status.and_then(|it| it.latest_image_registry_poll.as_ref());
+    let asked = asked.or(source.metadata.creation_timestamp.as_ref());
+    asked.map(|it| it.0.min(now))
 }
 
 /// Where the pod that is there has the catalog of this image; of several, one that serves.

@@ -124,7 +124,8 @@ pub enum Asks<'a> {
 }
 
 /// Makes and repairs the objects of a catalog, and does what is to be done about its pods. `asks` says whether it is time to
-/// see what the image's tag is. As long as no pod is ready, a Service stays that leads to the catalog server.
+/// see what the image's tag is. As long as no pod is ready, a Service stays that leads to the catalog server. `has_written`
+/// becomes true where anything had to be made or repaired, also where that fails later.
 ///
 /// # Errors
 /// When the catalog cannot have a pod, or the cluster does not let it have one.
@@ -134,6 +135,7 @@ pub async fn keep(
     around: &Around<'_>,
     asks: Option<Asks<'_>>,
     now: Timestamp,
+    has_written: &mut bool,
 ) -> Result<Kept, Error> {
     let Objects {
         account,
@@ -142,9 +144,9 @@ pub async fn keep(
         mut pod,
     } = objects(wanted, around)?;
     let name = service.name_any();
-    let account = ensure(client, account, repair::account).await?;
+    let account = ensure(client, account, repair::account, has_written).await?;
     for policy in policies {
-        ensure(client, policy, repair::policy).await?;
+        ensure(client, policy, repair::policy, has_written).await?;
     }
     let before = owned(client, &service).await?;
     let keeper = Keeper::new(client, wanted);
@@ -161,12 +163,14 @@ pub async fn keep(
     add_secrets(&mut pod, account.image_pull_secrets.unwrap_or_default());
     let asked = acts.contains(&Act::Ask);
     for act in acts {
+        let makes = act == Act::Make;
         keeper.act(act, &pod).await?;
+        *has_written |= makes;
     }
     keeper.annotate(&there, &pod, &hash).await;
     let leads_elsewhere = before.is_some_and(|it| is_of_server(&it));
     if !leads_elsewhere || matches!(state, State::Serving(_)) {
-        ensure(client, service, repair::service).await?;
+        ensure(client, service, repair::service, has_written).await?;
     }
     Ok(Kept {
         service: name,
@@ -359,7 +363,12 @@ where
 }
 
 /// An object as it is declared: made if it is not there, repaired if it has been changed.
-async fn ensure<K>(client: &Client, wanted: K, repair: fn(&K, &K) -> Option<K>) -> Result<K, Error>
+async fn ensure<K>(
+    client: &Client,
+    wanted: K,
+    repair: fn(&K, &K) -> Option<K>,
+    has_written: &mut bool,
+) -> Result<K, Error>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -375,14 +384,18 @@ where
     };
     let Some(there) = owned(client, &wanted).await? else {
         let made = api.create(&PostParams::default(), &wanted).await;
-        return made.map_err(fail("create"));
+        let made = made.map_err(fail("create"))?;
+        *has_written = true;
+        return Ok(made);
     };
     match repair(&there, &wanted) {
         None => Ok(there),
         Some(repaired) => {
             info!(kind = %K::kind(&()), namespace, name, "repaired what belongs to the pod of a catalog");
             let replaced = api.replace(&name, &PostParams::default(), &repaired).await;
-            replaced.map_err(fail("update"))
+            let replaced = replaced.map_err(fail("update"))?;
+            *has_written = true;
+            Ok(replaced)
         }
     }
 }

@@ -19,10 +19,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource, ResourceExt as _,
     api::PartialObjectMeta,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 use manifests::api::{catalog_source::CatalogSource, labels::CATALOG_POD};
 use serde::de::DeserializeOwned;
@@ -34,7 +31,7 @@ use crate::{
         Key,
         waiting::{Changes, Waiting},
     },
-    watches::Pauses,
+    watches::patient,
 };
 
 /// The watches of all namespaces where somebody wants to know.
@@ -141,7 +138,7 @@ where
 {
     let api: Api<PartialObjectMeta<K>> = Api::namespaced(client.clone(), namespace);
     let config = watcher::Config::default().labels(CATALOG_POD);
-    let events = watcher::watcher(api, config).backoff(Pauses::default());
+    let events = patient(watcher::watcher(api, config));
     let mut events = pin!(events);
     while let Some(event) = events.next().await {
         match event {

@@ -6,16 +6,13 @@ use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{
     Api, Client, ResourceExt as _,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 use manifests::api::labels::CATALOG;
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::{catalogs::Key, watches::Pauses};
+use crate::{catalogs::Key, watches::patient};
 
 /// How long Kubernetes' own controllers may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,7 +24,7 @@ pub(super) async fn wait(client: &Client, key: &Key, leads: bool) {
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &key.namespace);
     let service = key.name.replace('.', "-");
     let config = watcher::Config::default().labels(&format!("{SERVICE}={service},!{CATALOG}"));
-    let events = watcher::watcher(slices, config).backoff(Pauses::default());
+    let events = patient(watcher::watcher(slices, config));
     drop(timeout(PATIENCE, until(pin!(events), leads)).await);
 }
 

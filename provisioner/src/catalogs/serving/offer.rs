@@ -130,23 +130,28 @@ impl Offerer {
     }
 
     /// Stops serving the catalog, and removes how it was found: somebody else serves it from now on. Costs nothing when
-    /// that was done before.
+    /// that was done before. Who gives it up half-way may begin it anew.
     ///
     /// # Errors
     /// When an object cannot be removed.
     pub async fn withdraw(&self) -> Result<(), Error> {
         let stand = self.serving.shared.stands().get(&self.key).cloned();
         // Nobody is writing, or repairs any more, what is removed now.
-        let quiet = match &stand {
+        let mut quiet = match &stand {
             Some(stand) => Some(stand.shown.lock().await),
             None => None,
         };
         let removed = self.remove().await;
-        if removed.is_ok() && self.serves() {
-            sleep(LINGER).await;
-        }
+        // Nothing is waited for from here on: a stand that is left when this is given up would have made both objects
+        // again, and they would count as removed.
+        let listening = quiet.as_mut().and_then(|it| it.listening.take());
         self.serving.take_down(&self.key, None);
-        drop(quiet);
+        if let Some(listening) = listening {
+            tokio::spawn(async move {
+                sleep(LINGER).await;
+                drop(listening);
+            });
+        }
         removed
     }
 

@@ -11,17 +11,14 @@ use k8s_openapi::{
 use kube::{
     Api, Resource, ResourceExt as _,
     api::PartialObjectMeta,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 use manifests::api::labels::CATALOG;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::{Shared, Stand, keep::Kept};
-use crate::{catalogs::Key, watches::Pauses};
+use crate::{catalogs::Key, watches::patient};
 
 /// Watches both kinds in a namespace.
 pub(super) async fn run(shared: Arc<Shared>, namespace: String) {
@@ -41,7 +38,7 @@ where
 {
     let api: Api<PartialObjectMeta<K>> = Api::namespaced(shared.client.clone(), namespace);
     let config = watcher::Config::default().labels(CATALOG);
-    let events = watcher::watcher(api, config).backoff(Pauses::default());
+    let events = patient(watcher::watcher(api, config));
     let mut events = pin!(events);
     let mut seen = BTreeSet::new();
     while let Some(event) = events.next().await {

@@ -215,14 +215,13 @@ async fn prepare<'a>(
     })
 }
 
-/// What a catalog says of the newest OpenShift counts before what the bundle says, for just this content.
+/// What a catalog says of the newest OpenShift may count before what the bundle says, for just this content.
 fn as_catalogs_say(mut facts: Facts, digests: Digests<'_>, ctx: &crate::context::Context) -> Facts {
     let said = digests
         .image()
         .and_then(|digest| ctx.catalogs.maximum(&facts.package, &facts.name, digest));
-    if let Some(said) = said {
-        facts.max_open_shift_version = Some(versions::said_by_catalog(&said));
-    }
+    let of_bundle = facts.max_open_shift_version.take();
+    facts.max_open_shift_version = versions::that_counts(of_bundle, said.as_deref());
     facts
 }
 

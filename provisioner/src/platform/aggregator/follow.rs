@@ -72,8 +72,10 @@ where
         let mut outage = Some(Outage::begins());
         loop {
             if let Err(error) = self.once(shared, &mut outage).await {
-                // The apiserver may come back as another version.
-                shared.ctx.versions.doubt();
+                if answer::is_outage(code(&error)) {
+                    // The apiserver may come back as another version.
+                    shared.ctx.versions.doubt();
+                }
                 let outage = outage.get_or_insert_with(Outage::begins);
                 outage.why = match code(&error) {
                     Some(401 | 403) => REFUSED.to_owned(),
@@ -89,7 +91,7 @@ where
                 }
                 // Not before the apiserver wants it, unless that is for ever.
                 let asked = answer::wait(&error).unwrap_or_default().min(PATIENCE);
-                sleep(pauses.next().unwrap_or_default().max(asked)).await;
+                sleep(pauses.after(is_refusal).max(asked)).await;
             }
         }
     }

@@ -8,24 +8,31 @@ use manifests::api::{
     instance::{BundleInstance, Constraint},
     operator_condition::OperatorCondition,
 };
+use manifests::openshift::maximum;
 
 use super::{Operator, Remedy};
 use crate::{catalogs::maxima::Maxima, overrides::Digests};
 
 impl Operator {
     /// A BundleInstance, if something of it is installed. What a catalog says of the bundle counts before what the bundle
-    /// says: `maxima` has what counts of it.
+    /// says, if that is a release: `maxima` has what counts of it.
     pub fn of_instance(instance: &BundleInstance, maxima: &Maxima) -> Option<Self> {
         let status = instance.status.as_ref()?;
         status.installed_bundle_name.as_ref()?;
         let of_catalog = identity(instance).and_then(|it| maxima.get(&it.key()));
         let of_bundle = status.facts.max_open_shift_version.as_ref();
+        let is_release = |text: &&String| maximum(text).is_ok();
+        let read = of_catalog.filter(is_release);
+        let read = read.or(of_bundle.filter(is_release));
         let overridden = Digests::of_installed(status)
             .find(&instance.spec.overrides, Constraint::MaxOpenShiftVersion);
         Some(Self {
             namespace: status.install_namespace.clone().unwrap_or_default(),
             name: instance.name_any(),
-            maximum: of_catalog.or(of_bundle).cloned(),
+            maximum: read.or(of_catalog).or(of_bundle).cloned(),
+            unread: of_catalog
+                .filter(|it| read.is_some() && !is_release(it))
+                .cloned(),
             overridden: overridden.map(|it| it.reason.clone()),
             ..Self::default()
         })
@@ -121,6 +128,29 @@ mod tests {
         assert_eq!(said(key("etcd", "etcd.v1", &digest)), "\"4.13\"");
         assert_eq!(said(key("etcd", "etcd.v2", &digest)), "4.12");
         assert_eq!(said(key("etcd", "etcd.v1", "sha256:b")), "4.12");
+
+        // What is no release raises nothing, and lowers nothing.
+        let judged = |bundle: Option<&str>, catalog: &str| {
+            let mut status = status.clone();
+            status["maxOpenShiftVersion"] = bundle.into();
+            let maxima = BTreeMap::from([(key("etcd", "etcd.v1", &digest), catalog.to_owned())]);
+            let operator = Operator::of_instance(&instance(&status, &json!([])), &maxima);
+            let Operator {
+                maximum, unread, ..
+            } = operator.unwrap();
+            (maximum.unwrap(), unread.is_some())
+        };
+        for (bundle, catalog, counts, is_told) in [
+            (Some("4.12"), "\"4.13.0\"", "4.12", true),
+            (Some("4.12"), "\"4.12\" and \"4.13\"", "4.12", true),
+            (Some("4.12"), "\"4.11\"", "\"4.11\"", false),
+            (Some("4.x"), "\"4.13.0\"", "\"4.13.0\"", false),
+            (Some("4.x"), "\"4.13\"", "\"4.13\"", false),
+            (None, "\"4.13.0\"", "\"4.13.0\"", false),
+        ] {
+            let expected = (counts.to_owned(), is_told);
+            assert_eq!(judged(bundle, catalog), expected, "{bundle:?} {catalog}");
+        }
 
         let none = BTreeMap::new();
         let by = |digest: &str, constraint: &str| {

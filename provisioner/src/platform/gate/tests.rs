@@ -100,6 +100,30 @@ fn what_is_no_release_is_not_known() {
     }
 }
 
+/// A catalog's word that is no release does not open what the bundle's own keeps closed, and is told.
+#[test]
+fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
+    for (bundle, reason, effects) in [
+        (
+            "4.12",
+            reason::INCOMPATIBLE,
+            &[Effect::Blocks, Effect::Unknown][..],
+        ),
+        ("4.13", reason::INDETERMINATE, &[Effect::Unknown]),
+    ] {
+        let garbled = Operator {
+            unread: Some("\"4.13.0\"".into()),
+            ..operator("a", Some(bundle))
+        };
+        let verdict = judged(&openshift("4.12"), &[garbled]);
+        assert_eq!(verdict.reason, reason, "{bundle}");
+        let found: Vec<Effect> = verdict.concerns.iter().map(|it| it.effect).collect();
+        assert_eq!(found, effects, "{bundle}");
+        let told = "- ns/a: what its catalog says of olm.maxOpenShiftVersion does not count, and what its bundle says does: ";
+        assert!(verdict.message.contains(told), "{}", verdict.message);
+    }
+}
+
 #[test]
 fn the_next_release_is_named_and_so_is_the_remedy() {
     let mut known = operator("a", Some("4.22"));

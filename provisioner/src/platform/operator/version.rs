@@ -1,17 +1,16 @@
 //! When the cluster's version may have changed: OpenShift's ClusterVersion is another one, or the apiserver was away.
 
 use futures::StreamExt as _;
-use kube::{
-    Api,
-    core::GroupVersionKind,
-    runtime::{WatchStreamExt as _, watcher},
-};
+use kube::{Api, core::GroupVersionKind, runtime::watcher};
 use manifests::{
     api::config::{CLUSTER_VERSION, ClusterVersion},
     openshift::Cluster,
 };
 
-use crate::{context::Context, watches::Pauses};
+use crate::{
+    context::Context,
+    watches::{answer, patient},
+};
 
 /// Follows the ClusterVersion, whenever such a thing is served. While a cluster is upgraded it is written every few seconds;
 /// only another version is news.
@@ -24,9 +23,8 @@ pub(super) async fn follow(ctx: &Context) {
             }
             let api: Api<ClusterVersion> = Api::all(ctx.client.clone());
             let only = format!("metadata.name={CLUSTER_VERSION}");
-            let mut events = watcher::watcher(api, watcher::Config::default().fields(&only))
-                .backoff(Pauses::default())
-                .boxed();
+            let events = watcher::watcher(api, watcher::Config::default().fields(&only));
+            let mut events = patient(events).boxed();
             let mut known: Option<Cluster> = None;
             let mut is_listed = false;
             while let Some(event) = events.next().await {
@@ -44,7 +42,8 @@ pub(super) async fn follow(ctx: &Context) {
                     Ok(watcher::Event::InitDone) => {
                         !std::mem::take(&mut is_listed) && known.take().is_some()
                     }
-                    Err(_) => true,
+                    // The apiserver may come back as another version.
+                    Err(error) => answer::is_outage(answer::code(&error)),
                 };
                 if is_news {
                     ctx.versions.doubt();

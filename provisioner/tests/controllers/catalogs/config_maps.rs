@@ -1,7 +1,7 @@
 //! Catalogs in ConfigMaps, read with the rights that an admin gives.
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::DeleteParams;
+use k8s_openapi::api::{core::v1::ConfigMap, events::v1::Event};
+use kube::api::{DeleteParams, ListParams};
 use manifests::api::install;
 
 use super::{
@@ -9,6 +9,7 @@ use super::{
     status::{message, reason, status},
     *,
 };
+use crate::support::{Fault, Relay};
 
 const CSV: &str = "
 - metadata: {name: tide.v1.0.0}
@@ -124,6 +125,69 @@ async fn a_config_map_is_read_served_and_followed() {
             let reference = status(it).config_map_reference.unwrap_or_default();
             reference.uid == replaced.uid && reason(it).is_empty()
         })
+        .await;
+    leader.end().await;
+}
+
+/// Is told only where it lasts, and of what was not seen yet.
+#[tokio::test]
+async fn an_interruption_of_its_watch_is_no_broken_config_map() {
+    let shelf = stage().await;
+    let relay = Relay::new(&shelf.cluster).await;
+    let leader = Leader::through(&relay, HERE).await;
+    let source = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": "mine", "namespace": "catalogs"},
+        "spec": {"sourceType": "internal", "configMap": "tides"},
+    });
+    shelf
+        .cluster
+        .apply(&map(CSV, "tide.v1.0.0"), DryRun::No)
+        .await
+        .unwrap();
+    shelf.cluster.apply(&source, DryRun::No).await.unwrap();
+    shelf
+        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
+        .await;
+    let problems = async || {
+        let events: Api<Event> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let of = all
+            .into_iter()
+            .filter(|it| it.type_.as_deref() == Some("Warning"));
+        of.filter_map(|it| it.note).collect::<Vec<_>>()
+    };
+
+    relay.fails(Fault::Busy(&["/configmaps"]));
+    let refused = relay.refused();
+    eventually("its watch has failed again and again", async || {
+        let count = relay.refused() - refused;
+        (count >= 4).then_some(()).ok_or(format!("{count}"))
+    })
+    .await;
+    relay.mend();
+    let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
+    shelf.cluster.apply(&both, DryRun::No).await.unwrap();
+    shelf
+        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0", "tide.v1.1.0"])
+        .await;
+    assert_eq!(problems().await, [""; 0]);
+    let text = leader.ctx.metrics.render();
+    let metric = "rukpak_catalog_available{namespace=\"catalogs\",name=\"mine\"} 1";
+    assert!(text.contains(metric), "{text}");
+
+    // One that lasts is told, and what was read stays.
+    relay.fails(Fault::Busy(&["/configmaps"]));
+    shelf
+        .becomes("mine", "told of", |it| {
+            reason(it) == "ConfigMapError"
+                && message(it).contains("failed to get catalog config map tides")
+        })
+        .await;
+    assert_ne!(problems().await, [""; 0]);
+    relay.mend();
+    shelf
+        .becomes("mine", "well again", |it| reason(it).is_empty())
         .await;
     leader.end().await;
 }

@@ -228,6 +228,65 @@ async fn what_is_no_catalog_is_told() {
         .await;
 }
 
+/// What an image has does not change: it is asked for again as a good one is, and not as one whose registry is away.
+#[tokio::test]
+async fn an_image_that_can_be_no_catalog_is_looked_at_once() {
+    let shelf = Shelf::new().await;
+    let registry = Registry::plain();
+    let watched = Watched::new(&registry).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let buildah = Buildah::new();
+    let built = buildah.build("FROM scratch\nCOPY . /\n", folder.path(), &[]);
+    let pushed = format!("docker://{}", registry.image("org/nothing:v1"));
+    buildah.push(&built, &pushed, &["--tls-verify=false"]);
+    let spec = |name: &str| json!({"image": format!("{}/org/{name}:v1", watched.host)});
+    shelf.declare("catalogs", "nothing", spec("nothing")).await;
+    shelf
+        .is_in_trouble("catalogs/nothing", &["has no catalog"])
+        .await;
+    let heads = |name: &str| {
+        let path = format!("HEAD /v2/org/{name}/manifests/");
+        let asked = watched.asked();
+        asked.iter().filter(|it| it.starts_with(&path)).count()
+    };
+    let before = heads("nothing");
+    // Another one, which may come yet, is asked for after one second, two, and so on.
+    shelf.declare("catalogs", "missing", spec("missing")).await;
+    eventually("it is tried again and again", async || {
+        let asked = heads("missing");
+        (asked >= 6)
+            .then_some(())
+            .ok_or(format!("{:?}", watched.asked()))
+    })
+    .await;
+    assert_eq!(heads("nothing"), before, "{:?}", watched.asked());
+
+    // Whoever changes the CatalogSource is told the same, and what has the name by now is read.
+    let mut changed = spec("nothing");
+    changed["priority"] = 1.into();
+    shelf.declare("catalogs", "nothing", changed.clone()).await;
+    eventually("the registry is asked once more", async || {
+        let asked = heads("nothing");
+        (asked == before + 1)
+            .then_some(())
+            .ok_or(format!("{asked}"))
+    })
+    .await;
+    shelf
+        .is_in_trouble("catalogs/nothing", &["has no catalog"])
+        .await;
+    push(&registry, "org/nothing:v1", &["1.0.0"], None);
+    changed["priority"] = 2.into();
+    shelf.declare("catalogs", "nothing", changed).await;
+    eventually("it is a catalog", async || {
+        let offers = shelf.offers("tide");
+        let is_it = offers.contains(&"catalogs/nothing: tide.v1.0.0".to_owned());
+        is_it.then_some(()).ok_or(format!("{offers:?}"))
+    })
+    .await;
+}
+
 /// A way to a registry on which it is seen what is asked for.
 pub(super) struct Watched {
     pub(super) host: String,

@@ -104,7 +104,8 @@ impl Place {
             chooses_users: false,
         };
         let asks = asks.then_some(Asks::Anyway);
-        keep(&self.client, &wanted, &around, asks, Timestamp::now()).await
+        let (now, mut has_written) = (Timestamp::now(), false);
+        keep(&self.client, &wanted, &around, asks, now, &mut has_written).await
     }
 
     async fn keep(&self) -> Kept {

@@ -142,3 +142,49 @@ async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back()
     assert_eq!(after.resource_version(), theirs.resource_version());
     leader.end().await;
 }
+
+/// OLM writes into the CatalogSource just when what was served is being taken away.
+#[tokio::test]
+async fn a_catalog_that_changes_while_it_is_withdrawn_leaves_nothing_behind() {
+    let shelf = stage().await;
+    let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let leader = Leader::start(&shelf.cluster, HERE);
+    let spec = json!({"image": image});
+    shelf.declare("catalogs", "tides", spec).await;
+    let port = shelf
+        .hands_out(HERE, "catalogs/tides", &["tide.v1.0.0"])
+        .await;
+    let record = recorded(services.clone());
+
+    define(&shelf.cluster, "clusterserviceversions").await;
+    shelf.olm(1).await;
+    gone(services.clone(), "tides").await;
+    let olms = json!({"status": {"connectionState": {
+        "address": "tides.catalogs.svc:50051", "lastConnect": "2026-01-01T00:00:00Z",
+        "lastObservedState": "CONNECTING",
+    }}});
+    let sources = shelf.sources("catalogs");
+    sources
+        .patch_status("tides", &PatchParams::default(), &Patch::Merge(&olms))
+        .await
+        .unwrap();
+    let until_closed = async { while bundles(port).await.is_ok() {} };
+    let closed = tokio::time::timeout(Duration::from_secs(180), until_closed).await;
+    closed.expect("nobody listens any more");
+    eventually("OLM's own server is asked", async || {
+        let states = leader.ctx.catalogs.states();
+        let trouble = states.first().and_then(|it| it.trouble.clone());
+        let is_asked = trouble.is_some_and(|it| it.contains("tides.catalogs.svc:50051"));
+        is_asked.then_some(()).ok_or(format!("{states:?}"))
+    })
+    .await;
+    let record = record.lock().unwrap().clone();
+    assert_eq!(record, ["tides is ours", "tides goes"]);
+    assert!(services.get_opt("tides").await.unwrap().is_none());
+    let ours = ListParams::default().labels(labels::CATALOG);
+    let left = slices.list(&ours).await.unwrap().items;
+    assert!(left.is_empty(), "{left:?}");
+    leader.end().await;
+}

@@ -110,3 +110,26 @@ fn a_pod_that_is_there_shows_where_its_catalog_is() {
         assert_eq!(found, expected, "{pods:?}");
     }
 }
+
+#[test]
+fn a_poll_in_the_future_was_one_of_now() {
+    let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+    let (before, later) = ("2026-01-01T11:50:00Z", "2036-01-01T12:00:00Z");
+    for (created, polled, expected) in [
+        (None, None, None),
+        (Some(before), None, Some(before)),
+        (Some("2026-01-01T10:00:00Z"), Some(before), Some(before)),
+        (Some(before), Some(later), Some("2026-01-01T12:00:00Z")),
+        (Some(later), None, Some("2026-01-01T12:00:00Z")),
+    ] {
+        let source = serde_json::from_value(json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": "a", "creationTimestamp": created}, "spec": {"sourceType": "grpc"},
+            "status": {"latestImageRegistryPoll": polled},
+        }))
+        .unwrap();
+        let asked = last_asked(&source, now);
+        let expected = expected.map(|it| it.parse().unwrap());
+        assert_eq!(asked, expected, "{created:?} {polled:?}");
+    }
+}

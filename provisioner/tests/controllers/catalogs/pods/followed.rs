@@ -1,6 +1,6 @@
 //! Pods that are looked at whenever something changes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use provisioner::{
     catalogs::pods::{Of, Watches, follow},
@@ -129,6 +129,42 @@ async fn a_pod_is_followed_and_a_tag_that_has_moved_is_noticed() {
 
     drop(registry);
     a_restart_without_the_registry_changes_nothing(&place, &ctx, &image).await;
+}
+
+/// As a policy does that wants no such pods.
+#[tokio::test]
+async fn who_deletes_pods_again_and_again_finds_fewer_and_fewer() {
+    let place = Place::new().await;
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = context(&place.cluster, folder.path(), &["shelf"], None, None);
+    let (_sources, source) = watch::channel(Arc::new(place.source().await));
+    let following = tokio::spawn(async move {
+        let of = Of {
+            source,
+            image: &image,
+            poll: None,
+        };
+        follow(&ctx, &Watches::default(), of, |_| {}).await
+    });
+    let pods = place.api::<Pod>();
+    let params = DeleteParams::default().grace_period(0);
+    let mut made = Vec::new();
+    for number in 0..5 {
+        let name = eventually("another pod", async || {
+            let names = place.names().await;
+            names.first().cloned().ok_or(format!("{number}"))
+        })
+        .await;
+        pods.delete(&name, &params).await.unwrap();
+        made.push(Instant::now());
+    }
+    following.abort();
+    let pauses: Vec<Duration> = made.windows(2).map(|it| it[1] - it[0]).collect();
+    // The first one is made at once, then after one, two and four seconds.
+    assert!(pauses[2] > Duration::from_millis(1500), "{pauses:?}");
+    assert!(pauses[3] > Duration::from_millis(3000), "{pauses:?}");
 }
 
 /// The pod goes on being kept, and is told of.

@@ -2,12 +2,16 @@
 
 use catalog::registry::{Bounds, Client};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice, events::v1::Event};
-use kube::api::ListParams;
+use kube::{
+    Config,
+    api::ListParams,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 use manifests::api::{catalog_source::CatalogSourceStatus, install};
 use provisioner::settings::{Namespaces, Ports, Serving};
 
 use super::super::*;
-use crate::support::{SYSTEM, install_rights};
+use crate::support::{Relay, SYSTEM, install_rights};
 
 /// Addresses that nobody has: it is the control plane that is looked at, and no node.
 pub(in crate::catalogs) const HERE: &str = "192.0.2.1";
@@ -28,8 +32,22 @@ impl Leader {
         Self::with(cluster, address, store, Share::default())
     }
 
+    /// One that has its way to the apiserver through a relay, and an administrator's rights.
+    pub(in crate::catalogs) async fn through(relay: &Relay, address: &str) -> Self {
+        let kubeconfig = Kubeconfig::from_yaml(&relay.kubeconfig()).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default());
+        let store = tempfile::tempdir().unwrap();
+        Self::of(config.await.unwrap(), address, store, Share::default())
+    }
+
     /// One that finds what another one has left on its disk.
     pub(super) fn with(cluster: &Cluster, address: &str, store: TempDir, share: Share) -> Self {
+        let mut config = cluster.config().clone();
+        config.auth_info.impersonate = Some(format!("system:serviceaccount:{SYSTEM}:provisioner"));
+        Self::of(config, address, store, share)
+    }
+
+    fn of(config: Config, address: &str, store: TempDir, share: Share) -> Self {
         let budget = Budget {
             disk: 1 << 30,
             memory: 1 << 20,
@@ -53,8 +71,6 @@ impl Leader {
             follow_openshift: false,
             ..Settings::default()
         };
-        let mut config = cluster.config().clone();
-        config.auth_info.impersonate = Some(format!("system:serviceaccount:{SYSTEM}:provisioner"));
         let opened = Store::open(store.path(), budget).unwrap();
         let (ctx, _) = process::context(config, settings, opened).unwrap();
         let stop = CancellationToken::new();
@@ -139,7 +155,11 @@ impl Shelf {
     }
 
     /// Where a Service leads to: the one address, and the port.
-    pub(in crate::catalogs) async fn leads_to(&self, namespace: &str, service: &str) -> Option<(String, u16)> {
+    pub(in crate::catalogs) async fn leads_to(
+        &self,
+        namespace: &str,
+        service: &str,
+    ) -> Option<(String, u16)> {
         let params = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = self.slices(namespace).list(&params).await.unwrap();
         let services = self.services(namespace);

@@ -111,12 +111,12 @@ impl Chooser<'_> {
         known.is_some_and(|it| self.is_blocked_by(&[it]))
     }
 
-    /// What is said by now of what is installed: by a catalog, or else by the bundle.
+    /// What is said by now of what is installed: by a catalog if it names a release, or else by the bundle.
     fn known_maximum(&self) -> Option<String> {
         let installed = self.here.installed.as_ref()?;
         match self.listed(installed).map(|(_, it)| &*it.max_openshift) {
-            None | Some([]) => self.here.maximum.clone(),
-            Some(listed) => Some(listed.join(" and ")),
+            Some([one]) if maximum(one).is_ok() => Some(one.clone()),
+            _ => self.here.maximum.clone(),
         }
     }
 

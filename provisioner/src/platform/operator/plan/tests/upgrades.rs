@@ -286,14 +286,20 @@ fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
         let ranged = case().spec(&json!({"version": "<1.3.0"}));
         assert_eq!(brief(&ranged.plan()), waits, "{maxima:?}");
     }
-    // Where the catalog says nothing, the bundle does.
+    // Where the catalog says nothing, or nothing that is a release, the bundle does.
     let mut status = status("1.0.0", true);
     status["maxOpenShiftVersion"] = "\"4.12\"".into();
-    let case = Case {
-        instance: Some(Box::new(instance(&chosen("1.0.0", None), &status))),
-        ..with(&[])
-    };
-    assert_eq!(brief(&case.plan()), "have 1.1.0");
+    for (maxima, expected) in [
+        (&[][..], "have 1.1.0"),
+        (&[("1.0.0", "\"4.13.0\"")][..], "have 1.1.0"),
+        (&[("1.0.0", "\"4.13\"")][..], waits),
+    ] {
+        let case = Case {
+            instance: Some(Box::new(instance(&chosen("1.0.0", None), &status))),
+            ..with(maxima)
+        };
+        assert_eq!(brief(&case.plan()), expected, "{maxima:?}");
+    }
 }
 
 #[test]
