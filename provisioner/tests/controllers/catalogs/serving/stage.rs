@@ -35,9 +35,10 @@ impl Leader {
     /// One that has its way to the apiserver through a relay, and an administrator's rights.
     pub(in crate::catalogs) async fn through(relay: &Relay, address: &str) -> Self {
         let kubeconfig = Kubeconfig::from_yaml(&relay.kubeconfig()).unwrap();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default());
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
         let store = tempfile::tempdir().unwrap();
-        Self::of(config.await.unwrap(), address, store, Share::default())
+        Self::of(config.unwrap(), address, store, Share::default())
     }
 
     /// One that finds what another one has left on its disk.
@@ -146,11 +147,11 @@ impl Shelf {
         self.cluster.apply(&binding, DryRun::No).await.unwrap();
     }
 
-    pub(super) fn services(&self, namespace: &str) -> Api<Service> {
+    pub(in crate::catalogs) fn services(&self, namespace: &str) -> Api<Service> {
         Api::namespaced(self.cluster.client().unwrap(), namespace)
     }
 
-    pub(super) fn slices(&self, namespace: &str) -> Api<EndpointSlice> {
+    pub(in crate::catalogs) fn slices(&self, namespace: &str) -> Api<EndpointSlice> {
         Api::namespaced(self.cluster.client().unwrap(), namespace)
     }
 
