@@ -23,7 +23,7 @@ pub(super) use self::own_pod::Told;
 use super::{
     Key,
     around::Around,
-    image::{Loaded, Remembered},
+    image::{self, Loaded, Remembered},
     known::Identity,
     patience::Patience,
     plan::{Plan, Way, is_still, plan},
@@ -127,7 +127,14 @@ impl Following {
         let source = Arc::clone(&self.source.borrow_and_update());
         let (mut newer, mut changes) = (self.source.clone(), self.shared.around.subscribe());
         let since = self.patience.since(Instant::now());
-        let plan = plan(&source, &changes.borrow_and_update(), since.elapsed());
+        let noted = image::last(&self.shared.remembered, &source).await;
+        let noted = noted.as_deref();
+        let plan = plan(
+            &source,
+            &changes.borrow_and_update(),
+            noted,
+            since.elapsed(),
+        );
         let planned = plan.clone();
         let other = async {
             loop {
@@ -137,7 +144,8 @@ impl Following {
                 }
                 let now = Arc::clone(&newer.borrow_and_update());
                 let around = changes.borrow_and_update();
-                if !is_still(planned.as_ref(), &source, &now, &around, since.elapsed()) {
+                let planned = planned.as_ref();
+                if !is_still(planned, &source, &now, &around, noted, since.elapsed()) {
                     return Some(());
                 }
             }
@@ -213,7 +221,7 @@ impl Following {
                     self.in_pod(source, &plan, last, Reading::Last(unresolved))
                         .await;
                 }
-                // A pod that is there is of another spec, and stays as it is.
+                // A pod that is there is of another template, and stays as it is.
                 _ => self.unresolved(source, &plan, unresolved).await,
             },
             Way::Wait { why, left } => {

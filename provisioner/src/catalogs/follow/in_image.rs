@@ -141,7 +141,7 @@ impl Following {
         let pulled = Box::pin(image::pull(ctx, (&self.key, source), reference)).await?;
         let outcome = self.read(source, reference, &pulled).await?;
         let remembered = &self.shared.remembered;
-        image::remember(remembered, source, reference, pulled.digest).await;
+        image::remember(remembered, source, reference, Some(pulled.digest)).await;
         Ok(outcome)
     }
 
