@@ -222,7 +222,12 @@ impl Following {
                         .await;
                 }
                 // A pod that is there is of another template, and stays as it is.
-                _ => self.unresolved(source, &plan, unresolved).await,
+                _ => {
+                    if self.is_in_pod {
+                        self.may_have_pod(source).await;
+                    }
+                    self.unresolved(source, &plan, unresolved).await;
+                }
             },
             Way::Wait { why, left } => {
                 let (catalogs, of) = (&self.shared.ctx.catalogs, Identity::of(source));

@@ -169,3 +169,32 @@ async fn what_a_template_was_last_is_known_after_edits_and_a_restart() {
         })
         .await;
 }
+
+#[tokio::test]
+async fn nobody_is_told_of_a_server_that_went_while_its_catalog_was_given_a_pod() {
+    let shelf = stage().await;
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let first = Leader::start(&shelf.cluster, HERE);
+    shelf.declare("catalogs", "mine", grpc(&image)).await;
+    shelf
+        .status_is("mine", |it| {
+            let state = it.connection_state.as_ref();
+            state.is_some_and(|it| it.last_observed_state == "READY")
+        })
+        .await;
+    let store = first.end().await;
+    // Which image that pod would have, nobody knows.
+    let mut spec = grpc(&registry.image("org/catalog:v{ocp_minor_version}"));
+    spec["grpcPodConfig"] = json!({"nodeSelector": {"a": "b"}});
+    shelf.declare("catalogs", "mine", spec).await;
+    let _second = Leader::with(&shelf.cluster, THERE, store, Share::default());
+    shelf
+        .status_is("mine", |it| {
+            let says = it.message.as_deref().unwrap_or_default();
+            says.contains("ocp_minor_version")
+                && it.connection_state.is_none()
+                && it.registry_service.is_none()
+        })
+        .await;
+}
