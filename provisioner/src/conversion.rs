@@ -7,8 +7,10 @@
 //!
 //! While nobody answers here, whoever asks for a version that is not the stored one gets an error; and the garbage collector
 //! and namespaces that go ask for the preferred one. So it runs by itself, twice, with an authority of its own, reads nothing
-//! but what it is sent, and answers in a moment or not at all.
+//! but what it is sent, and answers in a moment or not at all. Anybody in the cluster can send something; so a request takes
+//! nobody's turn before all of it is there.
 
+mod body;
 mod definition;
 mod review;
 
@@ -20,7 +22,7 @@ use std::{
 
 use axum::{
     Router,
-    body::{self, Body},
+    body::Body,
     extract::{Request, State},
     response::{IntoResponse as _, Response},
     routing,
@@ -31,11 +33,12 @@ use kube::Client;
 use manifests::api::catalog_source;
 use tokio::{
     sync::{Semaphore, watch},
-    time::timeout,
+    time::{error::Elapsed, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use self::body::Room;
 use crate::https::{
     self,
     tls::{Keeper, Kept},
@@ -45,13 +48,9 @@ pub use crate::https::Error;
 
 /// The name of the Service, and of the Secret and the ConfigMap with its authority.
 pub const NAME: &str = catalog_source::CONVERSION;
-/// How much a request may say. An apiserver asks for all objects of an answer at once: thousands of CatalogSources.
-const BODY: usize = 16 << 20;
-/// How many requests are answered at once; others wait, for what is read of each may take ten times as much memory.
+/// How many requests are answered at once; others wait, for what is made of each may take twenty times as much memory.
 const AT_ONCE: usize = 2;
-/// How long a request may take to come; and how long to come and to get its turn. The apiserver gives up after thirty
-/// seconds.
-const COMING: Duration = Duration::from_secs(5);
+/// How long a request may take to come and to get its turn. The apiserver gives up after thirty seconds.
 const PATIENCE: Duration = Duration::from_secs(25);
 
 /// How to serve.
@@ -134,43 +133,68 @@ fn names(namespace: &str) -> Vec<String> {
     ]
 }
 
+/// What requests have to share.
+#[derive(Debug, Clone)]
+struct Shared {
+    room: Room,
+    turns: Arc<Semaphore>,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error(transparent)]
+    Body(#[from] body::Error),
+    #[error(transparent)]
+    Review(#[from] review::Error),
+    #[error("its turn did not come within {} seconds", PATIENCE.as_secs())]
+    Late(#[from] Elapsed),
+}
+
 fn router() -> Router {
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let shared = Shared {
+        room: Room::new(),
+        turns: Arc::new(Semaphore::new(AT_ONCE)),
+    };
     Router::new()
         .route(catalog_source::CONVERSION_PATH, routing::post(convert))
         // Whoever gets this far has seen a certificate, and more is not needed to be ready.
         .route("/readyz", routing::get(|| async { "ok" }))
-        .with_state(places)
+        .with_state(shared)
 }
 
-async fn convert(State(places): State<Arc<Semaphore>>, request: Request) -> Response {
-    let answered = timeout(PATIENCE, async {
-        let _place = places.acquire().await;
-        let body = timeout(COMING, body::to_bytes(request.into_body(), BODY)).await;
-        let slow = |_| {
-            (
-                StatusCode::REQUEST_TIMEOUT,
-                "the request did not come".to_owned(),
-            )
-        };
-        let body = body
-            .map_err(slow)?
-            .map_err(|error| (StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
-        // A definition has thousands of objects at the most, and each is small: no matter for another thread.
-        review::answer(&body).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))
-    });
-    match answered.await {
-        Ok(Ok(answer)) => {
+async fn convert(State(shared): State<Shared>, request: Request) -> Response {
+    match answer(&shared, request.into_body()).await {
+        Ok(answer) => {
             let kind = [(header::CONTENT_TYPE, "application/json")];
             (kind, Body::from(answer)).into_response()
         }
-        Ok(Err((status, problem))) => {
+        Err(refused) => {
+            let problem = unpacker::job::chain(&refused);
             warn!(problem, "a request cannot be answered");
-            (status, problem).into_response()
+            (refused.status(), problem).into_response()
         }
-        Err(_) => {
-            warn!("a request took too long to come");
-            StatusCode::REQUEST_TIMEOUT.into_response()
+    }
+}
+
+async fn answer(shared: &Shared, body: Body) -> Result<Vec<u8>, Refused> {
+    let answered = timeout(PATIENCE, async {
+        let body = shared.room.read(body).await?;
+        let _turn = shared.turns.acquire().await;
+        // One object as a rule, and a small one: no matter for another thread.
+        Ok(review::answer(&body.bytes)?)
+    });
+    answered.await?
+}
+
+// === impl Refused ===
+
+impl Refused {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Body(body::Error::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Body(body::Error::Slow) | Self::Late(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::Body(body::Error::Broken(_)) | Self::Review(_) => StatusCode::BAD_REQUEST,
         }
     }
 }

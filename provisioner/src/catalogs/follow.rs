@@ -23,7 +23,7 @@ pub(super) use self::own_pod::Told;
 use super::{
     Key,
     around::Around,
-    image::{Loaded, Remembered, Unfit},
+    image::{self, Loaded, Remembered, Unfit},
     known::Identity,
     patience::Patience,
     plan::{Plan, Way, is_still, plan},
@@ -130,7 +130,14 @@ impl Following {
         let source = Arc::clone(&self.source.borrow_and_update());
         let (mut newer, mut changes) = (self.source.clone(), self.shared.around.subscribe());
         let since = self.patience.since(Instant::now());
-        let plan = plan(&source, &changes.borrow_and_update(), since.elapsed());
+        let noted = image::last(&self.shared.remembered, &source).await;
+        let noted = noted.as_deref();
+        let plan = plan(
+            &source,
+            &changes.borrow_and_update(),
+            noted,
+            since.elapsed(),
+        );
         let planned = plan.clone();
         let other = async {
             loop {
@@ -140,7 +147,8 @@ impl Following {
                 }
                 let now = Arc::clone(&newer.borrow_and_update());
                 let around = changes.borrow_and_update();
-                if !is_still(planned.as_ref(), &source, &now, &around, since.elapsed()) {
+                let planned = planned.as_ref();
+                if !is_still(planned, &source, &now, &around, noted, since.elapsed()) {
                     return Some(());
                 }
             }
@@ -216,8 +224,13 @@ impl Following {
                     self.in_pod(source, &plan, last, Reading::Last(unresolved))
                         .await;
                 }
-                // A pod that is there is of another spec, and stays as it is.
-                _ => self.unresolved(source, &plan, unresolved).await,
+                // A pod that is there is of another template, and stays as it is.
+                _ => {
+                    if self.is_in_pod {
+                        self.may_have_pod(source).await;
+                    }
+                    self.unresolved(source, &plan, unresolved).await;
+                }
             },
             Way::Wait { why, left } => {
                 let (catalogs, of) = (&self.shared.ctx.catalogs, Identity::of(source));

@@ -180,18 +180,21 @@ pub(super) async fn recall(
     found.await.ok().flatten()
 }
 
-/// Keeps in mind what the image of a CatalogSource had.
+/// Keeps in mind what the image of a CatalogSource had; without a content, which image its template is.
 pub(super) async fn remember(
     remembered: &Remembered,
     source: &CatalogSource,
     reference: &str,
-    digest: Digest,
+    digest: Option<Digest>,
 ) {
     let Some(uid) = source.metadata.uid.clone() else {
         return;
     };
     let (remembered, image) = (remembered.clone(), reference.to_owned());
     let template = template_of(source).map(str::to_owned);
+    if digest.is_none() && template.is_none() {
+        return;
+    }
     let put = spawn_blocking(move || {
         let named = Named {
             image: &image,
@@ -203,6 +206,14 @@ pub(super) async fn remember(
     if let Ok(Err(error)) = put {
         warn!(%error, "cannot note what the image of a catalog has; after a restart it is pulled first");
     }
+}
+
+/// What the template of a CatalogSource was last, if that was noted.
+pub(super) async fn last(remembered: &Remembered, source: &CatalogSource) -> Option<String> {
+    let (remembered, uid) = (remembered.clone(), source.metadata.uid.clone()?);
+    let template = template_of(source)?.to_owned();
+    let found = spawn_blocking(move || remembered.last(&uid, &template));
+    found.await.ok().flatten()
 }
 
 /// Reads what was pulled. A content that is in memory already is not read again.

@@ -6,13 +6,13 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use catalog::{Catalog, model::Package, registry::Packages};
 use manifests::api::{
-    catalog_source::{CatalogSource, Origin},
+    catalog_source::{CatalogSource, Invalid, Origin},
     platform::CatalogRef,
 };
 
 use self::offers::Held;
 pub use self::offers::Offers;
-use super::{Key, maxima::Said};
+use super::{Key, maxima::Said, plan::template_of};
 
 /// All catalogs.
 #[derive(Debug, Default)]
@@ -39,7 +39,8 @@ enum Listing {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     uid: Option<String>,
-    /// What it is in, and its name there. None where the CatalogSource does not say it.
+    /// What it is in, and its name there: of an image that is made of a template, that template, for it is the same catalog
+    /// whatever the cluster is. None where the CatalogSource does not say it.
     origin: Option<(&'static str, String)>,
 }
 
@@ -324,11 +325,18 @@ fn digest_of(image: &str) -> Option<&str> {
 
 impl Identity {
     pub(super) fn of(source: &CatalogSource) -> Self {
-        let origin = source.origin().ok().map(|origin| match origin {
-            Origin::Image { reference, .. } => ("image", reference.to_owned()),
-            Origin::Service { address } => ("service", address.into_owned()),
-            Origin::ConfigMap { name } => ("configmap", name.to_owned()),
-        });
+        let image = |reference: Option<&str>| {
+            let name = template_of(source).or(reference);
+            name.map(|it| ("image", it.to_owned()))
+        };
+        let origin = match source.origin() {
+            Ok(Origin::Image { reference, .. }) => image(Some(reference)),
+            // Its template is about to give it one.
+            Err(Invalid::NoPlace) => image(None),
+            Ok(Origin::Service { address }) => Some(("service", address.into_owned())),
+            Ok(Origin::ConfigMap { name }) => Some(("configmap", name.to_owned())),
+            Err(_) => None,
+        };
         Self {
             uid: source.metadata.uid.clone(),
             origin,

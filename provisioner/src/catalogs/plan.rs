@@ -65,9 +65,15 @@ impl Plan {
     }
 }
 
-/// Decides. `waited` is for how long the catalog has not been served, or has been seen here without that. Nothing is decided
-/// while the cluster has not been asked yet for what the template wants to know.
-pub(super) fn plan(source: &CatalogSource, around: &Around, waited: Duration) -> Option<Plan> {
+/// Decides. `waited` is for how long the catalog has not been served, or has been seen here without that; `noted`, what the
+/// template in its image was last. Nothing is decided while the cluster has not been asked yet for what the template wants to
+/// know.
+pub(super) fn plan(
+    source: &CatalogSource,
+    around: &Around,
+    noted: Option<&str>,
+    waited: Duration,
+) -> Option<Plan> {
     let has_olm = around.has_olm;
     // What OLM makes of it aside.
     let reference = match source.place(false) {
@@ -82,6 +88,7 @@ pub(super) fn plan(source: &CatalogSource, around: &Around, waited: Duration) ->
             reference,
             annotations: source.metadata.annotations.as_ref(),
             conditions: status.map_or(&[], |status| &status.conditions),
+            noted,
             generation: source.metadata.generation,
             has_olm,
         };
@@ -145,10 +152,11 @@ pub(super) fn is_still(
     of: &CatalogSource,
     now: &CatalogSource,
     around: &Around,
+    noted: Option<&str>,
     waited: Duration,
 ) -> bool {
     (&of.spec, &of.metadata.uid) == (&now.spec, &now.metadata.uid)
-        && plan(now, around, waited).as_ref() == planned
+        && plan(now, around, noted, waited).as_ref() == planned
 }
 
 /// The template that makes the image of a CatalogSource, if one does.

@@ -88,6 +88,8 @@ pub(super) struct Input<'a> {
     pub(super) annotations: Option<&'a BTreeMap<String, String>>,
     /// What was said before.
     pub(super) conditions: &'a [Condition],
+    /// What the template in its image was last, as far as that was noted.
+    pub(super) noted: Option<&'a str>,
     /// Of its spec.
     pub(super) generation: Option<i64>,
     pub(super) has_olm: bool,
@@ -220,7 +222,7 @@ fn told(type_: &'static str, is_true: bool, reason: &'static str, message: Strin
 
 // === impl Input ===
 
-impl Input<'_> {
+impl<'a> Input<'a> {
     /// The template is the image itself.
     fn in_place(self, outcome: Outcome) -> Resolved {
         let warning = self.has_olm.then(|| {
@@ -305,8 +307,13 @@ impl Input<'_> {
         ]
     }
 
-    /// The image that the template was last. One of another spec is not read any more, which may have other secrets.
-    fn last(&self) -> Option<&str> {
+    /// The image that the template was last: what was said of this spec, or else what was noted of this very template. What
+    /// was said of another spec may have been another template.
+    fn last(&self) -> Option<&'a str> {
+        self.said().or(self.noted)
+    }
+
+    fn said(&self) -> Option<&'a str> {
         let mut all = self.conditions.iter();
         let condition = all.find(|it| it.type_ == RESOLVED_IMAGE)?;
         let is_image = condition.status == "True" || condition.reason == reason::KEPT;

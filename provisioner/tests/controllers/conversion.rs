@@ -1,5 +1,6 @@
 //! CatalogSources of two versions, with our definition that has both, and the webhook that converts them.
 
+mod stalled;
 mod stored;
 
 use std::{net::SocketAddr, time::Duration};

@@ -183,7 +183,7 @@ impl Following {
         named.clone_from(&pulled.named);
         let outcome = self.read(source, reference, &pulled).await?;
         let remembered = &self.shared.remembered;
-        image::remember(remembered, source, reference, pulled.digest).await;
+        image::remember(remembered, source, reference, Some(pulled.digest)).await;
         Ok(outcome)
     }
 

@@ -11,7 +11,7 @@ use tracing::warn;
 use super::Following;
 use crate::{
     catalogs::{
-        Key,
+        Key, image,
         interval::Interval,
         plan::Plan,
         pods::{self, Kept, Of, decide::State},
@@ -128,6 +128,7 @@ impl Following {
             while self.counts {
                 self.image(source, plan, reference, poll).await;
             }
+            image::remember(&shared.remembered, source, reference, None).await;
             let kept = plan.image.as_ref().and_then(|it| it.kept.as_ref());
             self.seen.problem = Problem::of_read(kept, poll);
             if let Some(problem) = poll.and_then(|poll| poll.problem.as_deref()) {

@@ -18,9 +18,9 @@ impl Following {
     /// Has the status say all that is seen.
     pub(super) fn report(&self, source: &Arc<CatalogSource>, plan: &Plan) {
         let image = plan.image.as_ref();
-        // Its pod may serve on while nobody has been told of it, as after a restart.
+        // Its pod, if it has one, may serve on while nobody has been told of it, as after a restart.
         let seen = Seen {
-            may_be_served: self.is_in_pod,
+            may_be_served: self.is_in_pod && self.has_pod != Some(false),
             ..self.seen.clone()
         };
         self.reports.send_replace(Some(Report {

@@ -1,7 +1,7 @@
 //! Which content the image of a CatalogSource had, kept beside the store: after a restart, a catalog is there at once, also
 //! while its registry is away. What one CatalogSource was allowed to pull is kept for that one alone, by its uid, and for
 //! the image that it named; where a template named it, also for the images that this very template names later, which may
-//! not be there yet.
+//! not be there yet. And which image that was is known while the template names none.
 
 use std::{
     fs::{self, DirEntry, File},
@@ -16,6 +16,8 @@ use unpacker::Digest;
 const FOLDER: &str = "catalogs";
 /// A file has a digest, a reference, and the digest of a template if that was one. Bytes.
 const LARGEST: u64 = 4096;
+/// In place of a digest, where nobody here has read the content.
+const UNREAD: &str = "-";
 /// So many are kept; of those that are gone, not all are heard of. One that is forgotten is pulled again.
 const MOST: usize = 10_000;
 
@@ -25,6 +27,14 @@ pub(in crate::catalogs) struct Named<'a> {
     pub(in crate::catalogs) image: &'a str,
     /// From which that was made.
     pub(in crate::catalogs) template: Option<&'a str>,
+}
+
+/// What is in a file.
+struct Note {
+    digest: Option<Digest>,
+    image: String,
+    /// The digest of the template from which that was made.
+    template: Option<Digest>,
 }
 
 /// A folder with a file for each CatalogSource.
@@ -46,24 +56,33 @@ impl Remembered {
     /// The content that this CatalogSource had by this image, or by what its template named before, and that image. What
     /// cannot be read is not known.
     pub(in crate::catalogs) fn get(&self, uid: &str, named: Named<'_>) -> Option<(Digest, String)> {
-        let text = self.read(uid)?;
-        let (digest, rest) = text.strip_suffix('\n')?.split_once('\n')?;
-        let (image, template) = match rest.split_once('\n') {
-            Some((image, template)) => (image, Some(template.parse().ok()?)),
-            None => (rest, None),
-        };
-        let is_same = image == named.image || template.is_some() && template == of(named.template);
-        let digest = digest.parse().ok().filter(|_| is_same)?;
-        Some((digest, image.to_owned()))
+        let note = self.note(uid)?;
+        let is_of_template = note.template.is_some() && note.template == of(named.template);
+        let is_same = note.image == named.image || is_of_template;
+        let digest = note.digest.filter(|_| is_same)?;
+        Some((digest, note.image))
     }
 
-    /// Keeps the content in place of the one before. What a machine has lost that went down at the same time is not known.
+    /// The image that this very template of this CatalogSource was last.
+    pub(in crate::catalogs) fn last(&self, uid: &str, template: &str) -> Option<String> {
+        let note = self.note(uid)?;
+        (note.template == of(Some(template))).then_some(note.image)
+    }
+
+    /// Keeps the content in place of the one before; without one, that of this very image. What a machine has lost that went
+    /// down at the same time is not known.
     pub(in crate::catalogs) fn put(
         &self,
         uid: &str,
         named: Named<'_>,
-        digest: Digest,
+        digest: Option<Digest>,
     ) -> io::Result<()> {
+        let known = || {
+            self.get(uid, named)
+                .filter(|(_, image)| image == named.image)
+        };
+        let digest = digest.or_else(|| known().map(|(digest, _)| digest));
+        let digest = digest.map_or_else(|| UNREAD.to_owned(), |it| it.to_string());
         let template = of(named.template);
         let template = template.map_or_else(String::new, |it| format!("{it}\n"));
         let text = format!("{digest}\n{}\n{template}", named.image);
@@ -83,6 +102,23 @@ impl Remembered {
     pub(in crate::catalogs) fn forget(&self, uid: &str) {
         // One that stays does no harm.
         drop(fs::remove_file(self.path(uid)));
+    }
+
+    fn note(&self, uid: &str) -> Option<Note> {
+        let text = self.read(uid)?;
+        let (digest, rest) = text.strip_suffix('\n')?.split_once('\n')?;
+        let (image, template) = match rest.split_once('\n') {
+            Some((image, template)) => (image, Some(template.parse().ok()?)),
+            None => (rest, None),
+        };
+        Some(Note {
+            digest: match digest {
+                UNREAD => None,
+                digest => Some(digest.parse().ok()?),
+            },
+            image: image.to_owned(),
+            template,
+        })
     }
 
     fn read(&self, uid: &str) -> Option<String> {
@@ -148,7 +184,7 @@ mod tests {
         let (minor, next) = ("r/c:v1.36", "r/c:v1.37");
         let one = Digest::of(b"one");
         let template = "r/c:v{kube_major_version}.{kube_minor_version}\n";
-        kept.put("u1", named(minor, template), one).unwrap();
+        kept.put("u1", named(minor, template), Some(one)).unwrap();
         let again = Remembered::new(folder.path());
         let known = Some((one, minor.to_owned()));
         for (uid, named, expected) in [
@@ -163,10 +199,48 @@ mod tests {
             assert_eq!(again.get(uid, named), *expected, "{uid} {named:?}");
         }
         // The same content is noted anew when a template has come to name it, or names it no more.
-        kept.put("u1", plain(minor), one).unwrap();
+        kept.put("u1", plain(minor), Some(one)).unwrap();
         assert_eq!(again.get("u1", named(next, template)), None);
-        kept.put("u1", named(minor, template), one).unwrap();
+        kept.put("u1", named(minor, template), Some(one)).unwrap();
         assert_eq!(again.get("u1", named(next, template)), known);
+    }
+
+    #[test]
+    fn what_a_template_was_last_is_known_also_of_what_nobody_has_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Remembered::new(folder.path());
+        let named = |image| Named {
+            image,
+            template: Some("r/c:{platform_architecture}"),
+        };
+        let (one, other) = (named("r/c:x86_64"), named("r/c:aarch64"));
+        let last = |uid, template| kept.last(uid, template);
+        let template = "r/c:{platform_architecture}";
+        assert_eq!(last("u1", template), None);
+        kept.put("u1", one, None).unwrap();
+        assert_eq!(last("u1", template).as_deref(), Some("r/c:x86_64"));
+        assert_eq!(kept.get("u1", one), None, "there is no content");
+        for (uid, template) in [
+            ("u2", template),
+            ("u1", "r/c:{kube_minor_version}"),
+            ("u1", ""),
+        ] {
+            assert_eq!(last(uid, template), None, "{uid} {template}");
+        }
+        // The content of this image is not forgotten, and that of another one is not taken for it.
+        let content = Digest::of(b"one");
+        kept.put("u1", one, Some(content)).unwrap();
+        kept.put("u1", one, None).unwrap();
+        assert_eq!(
+            kept.get("u1", one),
+            Some((content, "r/c:x86_64".to_owned()))
+        );
+        kept.put("u1", other, None).unwrap();
+        assert_eq!(last("u1", template).as_deref(), Some("r/c:aarch64"));
+        assert_eq!((kept.get("u1", one), kept.get("u1", other)), (None, None));
+        // What no template has named is nobody's last.
+        kept.put("u1", plain(IMAGE), Some(content)).unwrap();
+        assert_eq!(last("u1", template), None);
     }
 
     #[test]
@@ -175,8 +249,8 @@ mod tests {
         let kept = Remembered::new(folder.path());
         assert_eq!(digest(&kept, "u1", IMAGE), None);
         let (one, two) = (Digest::of(b"one"), Digest::of(b"two"));
-        kept.put("u1", plain(IMAGE), one).unwrap();
-        kept.put("../u2", plain(IMAGE), two).unwrap();
+        kept.put("u1", plain(IMAGE), Some(one)).unwrap();
+        kept.put("../u2", plain(IMAGE), Some(two)).unwrap();
         let again = Remembered::new(folder.path());
         assert_eq!(digest(&again, "u1", IMAGE), Some(one));
         assert_eq!(digest(&again, "../u2", IMAGE), Some(two));
@@ -189,7 +263,7 @@ mod tests {
             assert_eq!(digest(&again, uid, image), None, "{uid} {image}");
         }
         again
-            .put("u1", plain("example.com/catalog:v2"), two)
+            .put("u1", plain("example.com/catalog:v2"), Some(two))
             .unwrap();
         assert_eq!(
             digest(&again, "u1", IMAGE),
@@ -211,7 +285,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = Remembered::new(folder.path());
         let content = Digest::of(b"one");
-        kept.put("u1", plain(IMAGE), content).unwrap();
+        kept.put("u1", plain(IMAGE), Some(content)).unwrap();
         let whole = format!("{content}\n{IMAGE}\n");
         let cut = &whole[..whole.len() - 1];
         for damaged in [
@@ -226,11 +300,11 @@ mod tests {
         }
         fs::write(kept.path("u1"), [0xff, 0xfe]).unwrap();
         assert_eq!(digest(&kept, "u1", IMAGE), None);
-        kept.put("u1", plain(IMAGE), content).unwrap();
+        kept.put("u1", plain(IMAGE), Some(content)).unwrap();
         assert_eq!(digest(&kept, "u1", IMAGE), Some(content));
 
         for at in 0..19 {
-            kept.put(&format!("more{at}"), plain(IMAGE), content)
+            kept.put(&format!("more{at}"), plain(IMAGE), Some(content))
                 .unwrap();
         }
         let old = File::options().write(true).open(kept.path("u1")).unwrap();

@@ -406,3 +406,46 @@ fn of_equal_priority_the_one_decides_that_is_chosen_from_first() {
     assert_eq!(list[0].catalog, "a-b/x");
     assert_eq!(known.said("etcd", "etcd.v1", "sha256:1"), says("4.13"));
 }
+
+/// Whoever writes the image that a template has become has not changed the catalog.
+#[test]
+fn what_its_template_has_become_is_the_same_catalog() {
+    use manifests::{api::labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION};
+
+    let of = |spec: &str, annotation: Option<(&str, &str)>| {
+        let mut source = serde_json::json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {"name": "mine", "uid": "1"}, "spec": {"sourceType": "grpc"},
+        });
+        if let Some((name, text)) = annotation {
+            source["metadata"]["annotations"][name] = text.into();
+        }
+        if let Some((name, value)) = spec.split_once('=') {
+            source["spec"][name] = value.into();
+        }
+        Identity::of(&serde_json::from_value(source).unwrap())
+    };
+    let (old, new) = ("image=r/c:v36", "image=r/c:v37");
+    let template = "r/c:v{kube_minor_version}";
+    let ours = Some((CATALOG_IMAGE_TEMPLATE, template));
+    let olms = Some((ANNOTATION, template));
+    let other = Some((CATALOG_IMAGE_TEMPLATE, "r/c:{kube_minor_version}"));
+    let plain = Some((CATALOG_IMAGE_TEMPLATE, "r/c:v36"));
+    for (one, two, is_same) in [
+        (of(old, ours), of(new, ours), true),
+        (of(old, olms), of(new, olms), true),
+        (of("", ours), of(old, ours), true),
+        (of(&format!("image={template}"), None), of(old, ours), true),
+        (of(old, ours), of(old, other), false),
+        (of(old, ours), of(old, None), false),
+        (of(old, None), of(new, None), false),
+        (of(old, plain), of(new, plain), false),
+        (of("", None), of("", ours), false),
+        // In no image, an annotation counts for nothing.
+        (of("address=a:1", ours), of("address=a:1", None), true),
+        (of("address=a:1", ours), of("address=b:1", ours), false),
+        (of("address=a:1", ours), of(old, ours), false),
+    ] {
+        assert_eq!(one == two, is_same, "{one:?} {two:?}");
+    }
+}

@@ -29,7 +29,7 @@ fn around(has_olm: bool) -> Around {
 }
 
 fn decide_in(source: &CatalogSource, around: &Around, waited: u64) -> Way {
-    let plan = plan(source, around, Duration::from_secs(waited));
+    let plan = plan(source, around, None, Duration::from_secs(waited));
     plan.unwrap().catalog
 }
 
@@ -134,10 +134,24 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
     let version = |text: &str| manifests::template::server(text);
     let mut around = around(false);
     around.pending = [Part::Openshift].into();
-    assert_eq!(plan(&source, &around, Duration::ZERO), None);
-    assert!(is_still(None, &source, &source, &around, Duration::ZERO));
+    assert_eq!(plan(&source, &around, None, Duration::ZERO), None);
+    assert!(is_still(
+        None,
+        &source,
+        &source,
+        &around,
+        None,
+        Duration::ZERO
+    ));
     around.pending.clear();
-    assert!(!is_still(None, &source, &source, &around, Duration::ZERO));
+    assert!(!is_still(
+        None,
+        &source,
+        &source,
+        &around,
+        None,
+        Duration::ZERO
+    ));
     for (kube, openshift, expected) in [
         (None, None, unresolved(both)),
         (version("v1.20.3"), None, unresolved(one)),
@@ -152,11 +166,18 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
             image("r/c:v21-9", None),
         ),
     ] {
-        let before = plan(&source, &around, Duration::ZERO);
+        let before = plan(&source, &around, None, Duration::ZERO);
         around.values.kube = kube;
         around.values.openshift = openshift;
-        let decided = plan(&source, &around, Duration::ZERO);
-        let still = is_still(before.as_ref(), &source, &source, &around, Duration::ZERO);
+        let decided = plan(&source, &around, None, Duration::ZERO);
+        let still = is_still(
+            before.as_ref(),
+            &source,
+            &source,
+            &around,
+            None,
+            Duration::ZERO,
+        );
         assert_eq!(still, before == decided, "{before:?}");
         assert_eq!(decided.unwrap().catalog, expected);
     }
@@ -183,7 +204,7 @@ fn an_annotation_gives_an_image_to_what_has_none() {
     let template = "r/c:v{kube_minor_version}".to_owned();
     source.metadata.annotations =
         Some([(CATALOG_IMAGE_TEMPLATE.to_owned(), template.clone())].into());
-    let planned = plan(&source, &around, Duration::ZERO).unwrap();
+    let planned = plan(&source, &around, None, Duration::ZERO).unwrap();
     let written = planned.image.unwrap().write;
     assert_eq!(written.as_deref(), Some("r/c:v20"));
     assert_eq!(templates(&source).collect::<Vec<_>>(), [template]);
@@ -224,7 +245,7 @@ fn an_annotation_at_what_is_in_no_image_is_told() {
             .iter()
             .map(|name| ((*name).to_owned(), "r/c:v1".to_owned()));
         source.metadata.annotations = Some(annotations.collect());
-        let warning = plan(&source, &around(has_olm), Duration::ZERO)
+        let warning = plan(&source, &around(has_olm), None, Duration::ZERO)
             .unwrap()
             .warning;
         let expected = named.map(|name| {
@@ -300,8 +321,8 @@ fn what_olm_writes_does_not_end_what_is_under_way() {
     ] {
         let (before, now) = (of("1", &spec, &before), of(uid, spec_now, &now));
         let waited = Duration::from_secs(waited);
-        let planned = plan(&before, &around(true), waited);
-        let still = is_still(planned.as_ref(), &before, &now, &around(true), waited);
+        let planned = plan(&before, &around(true), None, waited);
+        let still = is_still(planned.as_ref(), &before, &now, &around(true), None, waited);
         assert_eq!(still, expected, "{planned:?} {now:?}");
     }
 }

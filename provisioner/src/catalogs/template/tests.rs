@@ -51,6 +51,7 @@ fn resolved(
         reference,
         annotations: Some(&annotations),
         conditions: before,
+        noted: None,
         generation: Some(2),
         has_olm,
     };
@@ -390,6 +391,7 @@ fn nothing_is_said_before_the_cluster_was_asked() {
             reference: image,
             annotations: Some(&annotations),
             conditions: &[],
+            noted: None,
             generation: None,
             has_olm,
         };
@@ -417,7 +419,7 @@ fn the_last_image_is_that_of_the_same_spec() {
     for (reason, image, generation, expected) in [
         (reason::RESOLVED, "r/c:v19", Some(2), Some("r/c:v19")),
         (reason::KEPT, "r/c:v19", Some(2), Some("r/c:v19")),
-        // Of another spec, perhaps with other secrets.
+        // Of another spec, perhaps with another template.
         (reason::RESOLVED, "r/c:v19", Some(1), None),
         (reason::RESOLVED, "r/c:v19", None, None),
         (reason::UNRESOLVED, template, Some(2), None),
@@ -426,8 +428,26 @@ fn the_last_image_is_that_of_the_same_spec() {
     ] {
         let mut before = condition(reason, image);
         before.observed_generation = generation;
-        let found = resolved(template, &[], &[before], false, None);
-        let last = found.image.unwrap_err().last;
-        assert_eq!(last.as_deref(), expected, "{reason} {generation:?}");
+        // What was noted of this very template counts where nothing else is known.
+        for noted in [None, Some("r/c:v18")] {
+            let input = Input {
+                reference: template,
+                annotations: None,
+                conditions: std::slice::from_ref(&before),
+                noted,
+                generation: Some(2),
+                has_olm: false,
+            };
+            let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
+            let expected = expected.or(noted);
+            let said = lines(&found).pop();
+            let last = found.image.unwrap_err().last;
+            assert_eq!(last.as_deref(), expected, "{reason} {generation:?}");
+            let kept = match expected {
+                Some(image) => format!("resolved_image false LastResolved {image}"),
+                None => format!("resolved_image false UnableToResolve {template}"),
+            };
+            assert_eq!(said, Some(kept), "{reason} {generation:?}");
+        }
     }
 }

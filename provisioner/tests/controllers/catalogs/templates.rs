@@ -1,5 +1,7 @@
 //! Images that follow the cluster, on a real one that becomes another.
 
+mod early;
+
 use k8s_openapi::{
     api::core::v1::{Node, Pod, Service},
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -165,7 +167,21 @@ async fn its_pod_is_kept_as_it_was(shelf: &Shelf, registry: &Registry, why: &str
     let service = services.get("dynamic").await.unwrap();
     let selector = service.spec.unwrap().selector.unwrap();
     assert_eq!(selector["olm.catalogSource"], "dynamic");
-    // It is kept as before.
+    // It is kept as before, also by another spec.
+    let priority = json!({"spec": {"priority": 5}});
+    let sources = shelf.sources("elsewhere");
+    let edited = sources
+        .patch("dynamic", &PatchParams::default(), &Patch::Merge(priority))
+        .await
+        .unwrap();
+    let kept = |it: &Condition| {
+        it.reason == "LastResolved" && it.observed_generation == edited.metadata.generation
+    };
+    wait_for(sources, "dynamic", "unresolved as before", |it| {
+        let is_kept = status(it).conditions.iter().any(kept);
+        is_kept.then_some(())
+    })
+    .await;
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete(next, &at_once).await.unwrap();
     eventually("another pod", async || {

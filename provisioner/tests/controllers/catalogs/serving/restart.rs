@@ -11,10 +11,10 @@ async fn endpoints(slices: &Api<EndpointSlice>, name: &str) -> Vec<String> {
     endpoints.into_iter().flat_map(|it| it.addresses).collect()
 }
 
-async fn is_node_of(shelf: &Shelf, architecture: &str) {
+async fn is_node_of(shelf: &Shelf, name: &str, architecture: &str) {
     let labels = json!({"kubernetes.io/arch": architecture});
     let node =
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "labels": labels}});
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
     shelf.cluster.apply(&node, DryRun::No).await.unwrap();
 }
 
@@ -30,7 +30,7 @@ async fn what_was_read_before_a_restart_is_served_while_the_registry_is_away() {
     shelf.hands_out(HERE, "catalogs/mine", &tide).await;
     shelf.hands_out(HERE, "served/tenants", &tide).await;
     // One whose template names an image that is not there yet, once the provisioner has started anew.
-    is_node_of(&shelf, "amd64").await;
+    is_node_of(&shelf, "a", "amd64").await;
     push_documents(
         &registry,
         "org/catalog:x86_64",
@@ -41,7 +41,7 @@ async fn what_was_read_before_a_restart_is_served_while_the_registry_is_away() {
     shelf.declare("served", "dynamic", grpc(&template)).await;
     shelf.hands_out(HERE, "served/dynamic", &tide).await;
     let store = first.end().await;
-    is_node_of(&shelf, "arm64").await;
+    is_node_of(&shelf, "a", "arm64").await;
     drop(registry);
 
     let second = Leader::with(&shelf.cluster, THERE, store, Share::default());
@@ -104,4 +104,97 @@ async fn what_was_read_before_a_restart_is_served_while_the_registry_is_away() {
     let service = shelf.services("catalogs").get_opt("mine").await.unwrap();
     assert!(service.is_some(), "its address stays");
     drop(third);
+}
+
+/// Gives a catalog another priority, and waits until its condition tells of that spec, with the image of before.
+async fn is_kept_after_an_edit(
+    shelf: &Shelf,
+    priority: i64,
+    edits: impl AsyncFnOnce(),
+    image: &str,
+) {
+    let sources = shelf.sources("catalogs");
+    let patch = json!({"spec": {"priority": priority}});
+    let edited = sources
+        .patch("mine", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    edits().await;
+    shelf
+        .status_is("mine", |it| {
+            let mut conditions = it.conditions.iter();
+            conditions.any(|it| {
+                it.type_ == "resolved_image"
+                    && (it.reason.as_str(), it.message.as_str()) == ("LastResolved", image)
+                    && it.observed_generation == edited.metadata.generation
+            })
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn what_a_template_was_last_is_known_after_edits_and_a_restart() {
+    let shelf = stage().await;
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:x86_64", &tide(&["1.0.0"]), None);
+    is_node_of(&shelf, "a", "amd64").await;
+    let first = Leader::start(&shelf.cluster, HERE);
+    let template = registry.image("org/catalog:{platform_architecture}");
+    shelf.declare("catalogs", "mine", grpc(&template)).await;
+    let tide = ["tide.v1.0.0"];
+    shelf.hands_out(HERE, "catalogs/mine", &tide).await;
+    is_node_of(&shelf, "b", "arm64").await;
+    is_kept_after_an_edit(&shelf, 5, async || {}, &image).await;
+    assert_eq!(first.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
+    let store = first.end().await;
+    drop(registry);
+
+    // Nor does it matter who is there when it is edited.
+    let mut second = None;
+    let starts = async || {
+        second = Some(Leader::with(&shelf.cluster, THERE, store, Share::default()));
+    };
+    is_kept_after_an_edit(&shelf, 6, starts, &image).await;
+    shelf.hands_out(THERE, "catalogs/mine", &tide).await;
+    let second = second.unwrap();
+    assert_eq!(second.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
+
+    // Another template was never anything.
+    let other = template.replace("org/", "org/other-");
+    shelf.declare("catalogs", "mine", grpc(&other)).await;
+    shelf
+        .status_is("mine", |it| {
+            let mut conditions = it.conditions.iter();
+            conditions.any(|it| it.reason == "UnableToResolve" && it.message == other)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn nobody_is_told_of_a_server_that_went_while_its_catalog_was_given_a_pod() {
+    let shelf = stage().await;
+    let registry = Registry::plain();
+    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let first = Leader::start(&shelf.cluster, HERE);
+    shelf.declare("catalogs", "mine", grpc(&image)).await;
+    shelf
+        .status_is("mine", |it| {
+            let state = it.connection_state.as_ref();
+            state.is_some_and(|it| it.last_observed_state == "READY")
+        })
+        .await;
+    let store = first.end().await;
+    // Which image that pod would have, nobody knows.
+    let mut spec = grpc(&registry.image("org/catalog:v{ocp_minor_version}"));
+    spec["grpcPodConfig"] = json!({"nodeSelector": {"a": "b"}});
+    shelf.declare("catalogs", "mine", spec).await;
+    let _second = Leader::with(&shelf.cluster, THERE, store, Share::default());
+    shelf
+        .status_is("mine", |it| {
+            let says = it.message.as_deref().unwrap_or_default();
+            says.contains("ocp_minor_version")
+                && it.connection_state.is_none()
+                && it.registry_service.is_none()
+        })
+        .await;
 }

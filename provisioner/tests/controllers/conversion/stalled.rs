@@ -1,0 +1,103 @@
+//! Requests to the webhook that never end. Anybody in the cluster can send some.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinSet,
+};
+use tokio_rustls::TlsConnector;
+
+use super::*;
+
+/// How many connections stall at any time.
+const STALLED: usize = 24;
+/// What each of them has sent: little, or more than most requests have.
+const SENT: [usize; 2] = [1, 512 << 10];
+
+fn connector(authority: &[u8]) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+}
+
+/// Sends a part of a request, and no more until that is given up; then again.
+async fn stall(tls: TlsConnector, address: SocketAddr, size: usize, begun: Arc<AtomicUsize>) {
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let head = b"POST /convert HTTP/1.1\r\nhost: a\r\ncontent-length: 1048576\r\n\r\n";
+    loop {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut stream = tls.connect(name.clone(), stream).await.unwrap();
+        stream.write_all(head).await.unwrap();
+        stream.flush().await.unwrap();
+        begun.fetch_add(1, Ordering::Relaxed);
+        // Neither ends well.
+        let _ = stream.write_all(&vec![b' '; size]).await;
+        let _ = stream.flush().await;
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    }
+}
+
+#[tokio::test]
+async fn who_never_ends_a_request_keeps_nobody_waiting() {
+    let cluster = Cluster::start().await.unwrap();
+    let client = cluster.client().unwrap();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}});
+    cluster.apply(&namespace, DryRun::No).await.unwrap();
+    let webhook = Working::start(&client, 0).await;
+    define(&cluster, webhook.address).await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let authority = eventually("believing the webhook", async || {
+        let bundle = bundle(&definitions).await;
+        bundle.ok_or_else(|| "no authority".to_owned())
+    })
+    .await;
+    let new = sources(&client, "v1");
+    let spec = json!({"catalogImageSource": {"catalogImage": "quay.io/example/catalog:v1"}});
+    eventually("writing v1", async || {
+        let source = source("v1", "honest", &spec);
+        let written = new.create(&PostParams::default(), &source).await;
+        written.map(|_| ()).map_err(|error| error.to_string())
+    })
+    .await;
+
+    let begun = Arc::new(AtomicUsize::new(0));
+    let mut stalled = JoinSet::new();
+    let tls = connector(&authority);
+    for size in SENT.into_iter().cycle().take(STALLED) {
+        stalled.spawn(stall(
+            tls.clone(),
+            webhook.address,
+            size,
+            Arc::clone(&begun),
+        ));
+    }
+    eventually("all of them stall", async || {
+        let begun = begun.load(Ordering::Relaxed);
+        (begun >= STALLED).then_some(()).ok_or(begun.to_string())
+    })
+    .await;
+    for _ in 0..3 {
+        let seen = new.get("honest").await.unwrap();
+        assert_eq!(seen.data["spec"], spec);
+    }
+    assert_eq!(stalled.len(), STALLED);
+    assert!(stalled.try_join_next().is_none(), "they go on");
+    stalled.shutdown().await;
+    webhook.stop().await;
+}
