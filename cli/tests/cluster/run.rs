@@ -24,6 +24,7 @@
 //! | `maxOpenShiftVersion`, `minKubeVersion` | `what_a_cluster_does_not_meet_is_told_whatever_the_engine`, `an_openshift_that_is_too_new_is_refused` |
 
 mod gone;
+mod indexes;
 mod olm;
 mod refusals;
 mod scene;
