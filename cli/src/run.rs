@@ -85,6 +85,7 @@ pub(crate) fn cleanup(args: &CleanupArgs) -> anyhow::Result<Exit> {
                 engine: args.engine,
                 package: &args.package,
                 namespace: olm::namespace(cluster, args.namespace.as_deref()),
+                removed_from: args.namespace.as_deref(),
             };
             let found = engine::find(cluster, wanted);
             match task.deadline.keep("looking at the cluster", found).await? {
@@ -138,6 +139,7 @@ async fn find(task: &Task<'_>, args: &RegistryArgs, package: &str) -> anyhow::Re
         engine: args.engine,
         package,
         namespace: olm::namespace(task.cluster, args.namespace.as_deref()),
+        removed_from: None,
     };
     engine::find(task.cluster, wanted).await
 }

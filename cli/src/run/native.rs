@@ -9,10 +9,12 @@
 //! The BundleInstance knows everything: whoever runs the command again, after it was killed or lost its connection, goes on
 //! where it stopped.
 
+mod access;
 mod cleaning;
 mod line;
 mod making;
 mod object;
+mod place;
 mod upgrading;
 
 use std::time::Duration;
@@ -20,65 +22,24 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use catalog::inject::{self, Bundle, CHANNEL, Form, Index, Place};
 use convert::{Class, Options};
-use kube::{ResourceExt as _, api::ListParams};
+use kube::ResourceExt as _;
 use manifests::{
     api::{instance::BundleInstance, labels},
     version::Version,
 };
 
-pub(super) use self::{cleaning::cleanup, making::bundle, upgrading::upgrade};
+pub(super) use self::{cleaning::cleanup, making::bundle, place::is_installed, upgrading::upgrade};
 use super::{Task, demands, diagnosis, pulling::Pulled};
 use crate::{
     args::RegistryArgs,
     cluster::Cluster,
     installing::{self, Ended, verdict},
     message::{self, count},
-    upgrade::read::each,
 };
-
-/// The BundleInstances of a package: those that say so, else those that have it installed.
-pub(super) async fn located(
-    cluster: &Cluster,
-    package: &str,
-) -> anyhow::Result<Vec<BundleInstance>> {
-    let mut found = Vec::new();
-    let params = ListParams::default().limit(500);
-    let instances = cluster.instances();
-    let listed = each(&instances, params, |it| {
-        if object::is_of(&it, package) {
-            found.push(it);
-        }
-    });
-    listed
-        .await
-        .map_err(|error| cluster.trouble("failed to list BundleInstances", error))?;
-    found.sort_by_key(kube::ResourceExt::name_any);
-    Ok(found)
-}
-
-/// The only BundleInstance of a package, if there is one.
-async fn locate(cluster: &Cluster, package: &str) -> anyhow::Result<Option<BundleInstance>> {
-    let mut found = located(cluster, package).await?;
-    if found.len() > 1 {
-        let names: Vec<String> = found
-            .iter()
-            .take(10)
-            .map(kube::ResourceExt::name_any)
-            .collect();
-        bail!(
-            "package {package:?} has {}: {}; remove all but one with {}",
-            count(found.len(), "BundleInstance"),
-            names.join(", "),
-            super::command("uninstall NAME")
-        );
-    }
-    Ok(found.pop())
-}
 
 /// Says which flags mean nothing here.
 fn tell_meaningless(args: &RegistryArgs) {
     let flags = [
-        ("--ca-secret-name", args.ca_secret_name.is_some()),
         ("--decompression-image", args.decompression_image.is_some()),
         ("--image-pull-policy", args.image_pull_policy.is_some()),
         ("--mode", args.mode.is_some()),
@@ -89,12 +50,15 @@ fn tell_meaningless(args: &RegistryArgs) {
         ),
         ("--service-account", args.service_account.is_some()),
     ];
+    warn(&flags, ", as no pod serves a catalog");
+}
+
+/// Names those flags that are given.
+fn warn(flags: &[(&str, bool)], why: &str) {
     let given: Vec<&str> = flags.iter().filter(|it| it.1).map(|it| it.0).collect();
     if !given.is_empty() {
-        message::warning(&format!(
-            "{} means nothing without OLM, as no pod serves a catalog",
-            given.join(", ")
-        ));
+        let given = given.join(", ");
+        message::warning(&format!("{given} means nothing without OLM{why}"));
     }
 }
 

@@ -26,6 +26,7 @@
 mod gone;
 mod indexes;
 mod olm;
+mod places;
 mod refusals;
 mod releases;
 mod scene;
@@ -338,6 +339,16 @@ async fn an_upgrade_that_fails_leaves_the_operator_and_can_be_rolled_back() {
     // What runs is gone back to, and not what was wanted and never ran.
     world.run(&args[..4]).exits(1).says(&taken);
     assert_eq!(history(&get(name).await).len(), 2);
+    // Also by whoever did not begin it.
+    world
+        .run(&args)
+        .exits(1)
+        .says("has this bundle already")
+        .says("\nrolled back to ");
+    let after = get(name).await;
+    assert_eq!(after.spec, before.spec);
+    assert_eq!(after.annotations(), before.annotations());
+    world.run(&args[..4]).exits(1).says(&taken);
     let fourth = operator.publish_with("0.0.4", &[map(&Value::Null)]);
     let args = args.map(|it| if it == third { &*fourth } else { it });
     world.run(&args).exits(1).says("\nrolled back to ");
