@@ -14,6 +14,7 @@ mod render;
 mod run;
 mod serve;
 mod transfer;
+mod values;
 
 use std::{ffi::OsString, path::PathBuf};
 

@@ -11,6 +11,7 @@
 //! What both engines need stands here; each has a folder of its own.
 
 mod deadline;
+mod demands;
 mod diagnosis;
 mod engine;
 pub(crate) mod install_mode;
@@ -28,7 +29,11 @@ use catalog::inject::{
 
 use unpacker::source::Image;
 
-use self::{deadline::Deadline, engine::Found, pulling::Puller};
+use self::{
+    deadline::Deadline,
+    engine::Found,
+    pulling::{PulledIndex, Puller},
+};
 use crate::{
     Exit,
     args::{self, CleanupArgs, RegistryArgs, RunArgs, RunBundleArgs, RunCommand, RunUpgradeArgs},
@@ -80,6 +85,7 @@ pub(crate) fn cleanup(args: &CleanupArgs) -> anyhow::Result<Exit> {
                 engine: args.engine,
                 package: &args.package,
                 namespace: olm::namespace(cluster, args.namespace.as_deref()),
+                removed_from: args.namespace.as_deref(),
             };
             let found = engine::find(cluster, wanted);
             match task.deadline.keep("looking at the cluster", found).await? {
@@ -133,6 +139,7 @@ async fn find(task: &Task<'_>, args: &RegistryArgs, package: &str) -> anyhow::Re
         engine: args.engine,
         package,
         namespace: olm::namespace(task.cluster, args.namespace.as_deref()),
+        removed_from: None,
     };
     engine::find(task.cluster, wanted).await
 }
@@ -155,7 +162,8 @@ async fn bundle(task: &Task<'_>, args: &RunBundleArgs) -> anyhow::Result<Exit> {
     let mode = args.install_mode.as_ref();
     install_mode::check(mode, &pulled.bundle.name, supported, namespace)?;
     let index_image = source::target(&args.index_image);
-    let index = index(&puller, &args.index_image, index_image, args.registry.mode).await?;
+    let index_name = index_image.reference.to_string();
+    let index = index(&puller, &index_name, index_image, args.registry.mode).await?;
     match found {
         Found::Native => Box::pin(native::bundle(task, args, pulled, index)).await,
         Found::Olm => Box::pin(olm::bundle(task, args, pulled, index)).await,
@@ -190,19 +198,21 @@ async fn upgrade(task: &Task<'_>, args: &RunUpgradeArgs) -> anyhow::Result<Exit>
     }
 }
 
-/// Reads an index, unless it is the one that stands for none. A mode is for databases only.
+/// Reads an index, unless it is one that stands for none. A mode is for databases only.
 async fn index<'n>(
     puller: &Puller,
     name: &'n str,
     image: Image,
     mode: Option<Mode>,
 ) -> anyhow::Result<Option<Index<'n>>> {
-    let read = if name == DEFAULT_INDEX {
-        None
-    } else {
-        let told = format!("Rendering a File-Based Catalog of the Index Image {name:?}");
-        message::note(&told);
-        Some(puller.index(image).await?)
+    let read = match Stand::of(name, &image) {
+        Stand::Default => None,
+        Stand::Empty => Some(PulledIndex::empty()),
+        Stand::Index => {
+            let told = format!("Rendering a File-Based Catalog of the Index Image {name:?}");
+            message::note(&told);
+            Some(puller.index(image).await?)
+        }
     };
     if mode.is_some() && !read.as_ref().is_some_and(|it| it.is_database) {
         bail!(
@@ -213,6 +223,30 @@ async fn index<'n>(
         name,
         rendered: it.rendered,
     }))
+}
+
+/// What an image stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// For no index; nobody has to name it.
+    Default,
+    /// For none either: opm itself, which has the database of operator-sdk's earlier versions once something is added to it.
+    Empty,
+    /// For what is in it.
+    Index,
+}
+
+// === impl Stand ===
+
+impl Stand {
+    fn of(name: &str, image: &Image) -> Self {
+        let reference = &image.reference;
+        match (name, reference.domain(), reference.path()) {
+            (DEFAULT_INDEX, ..) => Self::Default,
+            (_, "quay.io", "operator-framework/opm") => Self::Empty,
+            _ => Self::Index,
+        }
+    }
 }
 
 /// As [`index`], from what annotations tell.
@@ -256,6 +290,25 @@ mod tests {
             (Found::Native, Some("asked"), "asked"),
         ] {
             assert_eq!(goes_to(found, asked, suggested), expected, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn opm_itself_is_an_index_without_anything() {
+        let digest = "0".repeat(64);
+        let pinned = format!("quay.io/operator-framework/opm@sha256:{digest}");
+        for (name, expected) in [
+            ("quay.io/operator-framework/opm:latest", Stand::Default),
+            ("docker://quay.io/operator-framework/opm", Stand::Default),
+            ("quay.io/operator-framework/opm:v1.30.0", Stand::Empty),
+            (&pinned, Stand::Empty),
+            ("quay.io/operator-framework/opm/index:v1", Stand::Index),
+            ("quay.io/operatorhubio/catalog:latest", Stand::Index),
+            ("example.com/operator-framework/opm:v1.30.0", Stand::Index),
+        ] {
+            let image = Image::parse(name).unwrap();
+            let name = image.reference.to_string();
+            assert_eq!(Stand::of(&name, &image), expected, "{name}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `90s`, `1m30s`, and a bare number of seconds.
+//! Durations as Go reads them: `90s`, `1m30s`, `1.5h`, and a bare number of seconds.
 
 use std::time::Duration;
 
@@ -6,45 +6,78 @@ const PROBLEM: &str = "write a duration such as 90s, 5m or 1h30m";
 const TOO_LONG: &str = "write at most 8760h, which is a year, or 0 for ever";
 /// What is longer could not be added to the time of day.
 const LONGEST: Duration = Duration::from_secs(8760 * 3600);
+/// In nanoseconds.
+const SECOND: u128 = 1_000_000_000;
 
 /// Reads a duration.
 pub(super) fn read(text: &str) -> Result<Duration, &'static str> {
-    let read = parts(text)?;
-    if read > LONGEST {
-        return Err(TOO_LONG);
-    }
-    Ok(read)
+    let nanos = nanos(text)?;
+    let nanos = nanos.filter(|it| *it <= LONGEST.as_nanos());
+    let nanos = nanos.and_then(|it| u64::try_from(it).ok());
+    nanos.map(Duration::from_nanos).ok_or(TOO_LONG)
 }
 
-fn parts(text: &str) -> Result<Duration, &'static str> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(Duration::from_secs(seconds));
+/// All parts together; `None` is more than can be counted.
+fn nanos(text: &str) -> Result<Option<u128>, &'static str> {
+    if text.is_empty() {
+        return Err(PROBLEM);
+    }
+    if is_number(text) {
+        return Ok(part(text, "", SECOND));
     }
     let mut rest = text;
-    let mut total = Duration::ZERO;
+    let mut total = Some(0_u128);
     while !rest.is_empty() {
-        let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-        let number = rest.strip_suffix(digits).unwrap_or_default();
-        let units = digits.trim_start_matches(|c: char| c.is_ascii_alphabetic());
-        let millis: u64 = match digits.strip_suffix(units).unwrap_or_default() {
-            "ms" => 1,
-            "s" => 1000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return Err(PROBLEM),
+        let (whole, more) = split(rest, |c| c.is_ascii_digit());
+        let (fraction, more) = match more.strip_prefix('.') {
+            Some(more) => split(more, |c| c.is_ascii_digit()),
+            None => ("", more),
         };
-        let number: u64 = number.parse().map_err(|_| PROBLEM)?;
-        let part = number.checked_mul(millis).ok_or(PROBLEM)?;
-        total = total
-            .checked_add(Duration::from_millis(part))
-            .ok_or(PROBLEM)?;
-        rest = units;
+        let (unit, more) = split(more, |c| c != '.' && !c.is_ascii_digit());
+        if whole.is_empty() && fraction.is_empty() {
+            return Err(PROBLEM);
+        }
+        let part = part(whole, fraction, length(unit).ok_or(PROBLEM)?);
+        total = total.zip(part).and_then(|(sum, it)| sum.checked_add(it));
+        rest = more;
     }
-    if text.is_empty() {
-        Err(PROBLEM)
-    } else {
-        Ok(total)
-    }
+    Ok(total)
+}
+
+fn is_number(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_digit())
+}
+
+fn split(text: &str, is_in: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !is_in(c)).unwrap_or(text.len()))
+}
+
+/// What a unit has of nanoseconds.
+fn length(unit: &str) -> Option<u128> {
+    Some(match unit {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => SECOND,
+        "m" => 60 * SECOND,
+        "h" => 3600 * SECOND,
+        _ => return None,
+    })
+}
+
+/// So many units, and a fraction of one, of which less than a nanosecond is left out.
+fn part(whole: &str, fraction: &str, unit: u128) -> Option<u128> {
+    let count = |digits: &str| match digits {
+        "" => Some(0),
+        digits => digits.parse::<u128>().ok(),
+    };
+    // More digits tell nothing, not even of an hour.
+    let (fraction, _) = fraction.split_at(fraction.len().min(15));
+    let of = u32::try_from(fraction.len())
+        .ok()
+        .map(|it| 10_u128.pow(it))?;
+    let fraction = count(fraction)?.checked_mul(unit)? / of;
+    count(whole)?.checked_mul(unit)?.checked_add(fraction)
 }
 
 #[cfg(test)]
@@ -64,18 +97,41 @@ mod tests {
             ("", None),
             ("s", None),
             ("5 m", None),
-            ("1.5h", None),
+            ("1.5h", Some(5_400_000)),
+            ("1.5m", Some(90_000)),
+            (".5s1.25s", Some(1_750)),
+            ("2.s", Some(2_000)),
+            ("1500us", Some(1)),
+            ("0.000000000000000000001h", Some(0)),
+            (".s", None),
+            ("1..5s", None),
+            ("1.5", None),
+            (".", None),
+            ("1,5m", None),
+            ("1.5M", None),
             ("-1s", None),
             ("5d", None),
             ("1m30", None),
-            ("99999999999999999999s", None),
-            ("18446744073709551615h", None),
         ] {
             let expected = expected.map(Duration::from_millis).ok_or(PROBLEM);
-            assert_eq!(read(text), expected, "{text:?}");
+            let found = read(text).map(|it| {
+                let millis = it.as_millis().try_into().unwrap();
+                Duration::from_millis(millis)
+            });
+            assert_eq!(found, expected, "{text:?}");
         }
+        let micros = Ok(Duration::from_nanos(1_500));
+        assert_eq!([read("1.5us"), read("1.5µs"), read("1500ns")], [micros; 3]);
         assert_eq!(read("8760h"), Ok(LONGEST));
-        for text in ["8760h1ms", "18446744073709551615", "18446744073709551615ms"] {
+        let endless = format!("{}h", "9".repeat(100));
+        for text in [
+            "8760h1ms",
+            "8760.1h",
+            "18446744073709551615",
+            "18446744073709551615ms",
+            "99999999999999999999s",
+            &endless,
+        ] {
             assert_eq!(read(text), Err(TOO_LONG), "{text:?}");
         }
     }

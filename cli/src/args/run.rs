@@ -5,7 +5,10 @@ use std::time::Duration;
 use catalog::inject::{DEFAULT_INDEX, history::Mode};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
-use super::{ClusterArgs, cluster::namespace, duration};
+use super::{
+    ClusterArgs, duration,
+    values::{Said, boolean, namespace, one_of, said},
+};
 use crate::run::install_mode::InstallMode;
 
 /// Run a bundle that is being worked on in a cluster, and its next version.
@@ -59,13 +62,13 @@ pub(crate) struct RunBundleArgs {
     /// The image of the bundle.
     #[arg(value_name = "BUNDLE-IMAGE")]
     pub(crate) image: String,
-    /// Image of a catalog that the bundle is added to; the default stands for none.
+    /// Image of a catalog that the bundle is added to; the default stands for none, as any other of opm does.
     #[arg(long, value_name = "IMAGE", default_value = DEFAULT_INDEX)]
     pub(crate) index_image: String,
     /// What the operator watches: AllNamespaces, OwnNamespace, SingleNamespace=NAMESPACE or
     /// MultiNamespace=NAMESPACE,NAMESPACE.
-    #[arg(long, value_name = "MODE")]
-    pub(crate) install_mode: Option<InstallMode>,
+    #[arg(long, value_name = "MODE", default_value = "", hide_default_value = true, value_parser = said::<InstallMode>)]
+    pub(crate) install_mode: Said<InstallMode>,
     #[command(flatten)]
     pub(crate) registry: RegistryArgs,
 }
@@ -102,44 +105,46 @@ pub(crate) struct RegistryArgs {
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t)]
     pub(crate) engine: Engine,
     /// How the bundle is added to an SQLite index.
-    #[arg(long, value_name = "MODE", hide = true)]
-    pub(crate) mode: Option<Mode>,
+    #[arg(long, value_name = "MODE", hide = true, default_value = "", hide_default_value = true, value_parser = said::<Mode>)]
+    pub(crate) mode: Said<Mode>,
     /// Secret that the bundle is pulled with in the cluster: in the provisioner's namespace, with OLM in the operator's.
-    #[arg(long, value_name = "SECRET")]
-    pub(crate) pull_secret_name: Option<String>,
-    /// Secret with the certificate of an authority to believe, under the key cert.pem.
-    #[arg(long, value_name = "SECRET")]
-    pub(crate) ca_secret_name: Option<String>,
+    #[arg(long, value_name = "SECRET", default_value = "", hide_default_value = true, value_parser = said::<String>)]
+    pub(crate) pull_secret_name: Said<String>,
+    /// Secret of the provisioner's namespace with the certificate of an authority that it is to believe when it pulls the
+    /// bundle, under the key cert.pem; with OLM it means nothing.
+    #[arg(long, value_name = "SECRET", default_value = "", hide_default_value = true, value_parser = said::<String>)]
+    pub(crate) ca_secret_name: Said<String>,
     /// As --use-http.
-    #[arg(long, hide = true)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_value_t = false, default_missing_value = "true", value_parser = boolean(), hide = true)]
     pub(crate) skip_tls: bool,
     /// Whether registries need not prove who they are.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = false, default_missing_value = "true")]
+        default_value_t = false, default_missing_value = "true", value_parser = boolean())]
     pub(crate) skip_tls_verify: bool,
     /// Whether registries speak plain HTTP.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = false, default_missing_value = "true")]
+        default_value_t = false, default_missing_value = "true", value_parser = boolean())]
     pub(crate) use_http: bool,
     /// When the image of the pod that serves the catalog is pulled.
-    #[arg(long, value_name = "POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
-    pub(crate) image_pull_policy: Option<String>,
+    #[arg(long, value_name = "POLICY", default_value = "", hide_default_value = true, value_parser = one_of(&["Always", "IfNotPresent", "Never"]))]
+    pub(crate) image_pull_policy: Said<String>,
     /// Image that serves the catalog in the cluster: rukpak's provisioner, or one that takes "serve FOLDER -p PORT", as opm's.
-    #[arg(long, value_name = "IMAGE")]
-    pub(crate) registry_image: Option<String>,
+    #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true, value_parser = said::<String>)]
+    pub(crate) registry_image: Said<String>,
     /// Image with sh and gzip that unpacks the catalog, where --registry-image is not rukpak's provisioner.
-    #[arg(long, value_name = "IMAGE")]
-    pub(crate) decompression_image: Option<String>,
+    #[arg(long, value_name = "IMAGE", default_value = "", hide_default_value = true, value_parser = said::<String>)]
+    pub(crate) decompression_image: Said<String>,
     /// What the pod that serves the catalog may do: legacy or restricted.
     #[arg(long, value_name = "CONTEXT", value_parser = security_context)]
     pub(crate) security_context_config: Option<SecurityContext>,
     /// ServiceAccount of the pod that serves the catalog.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) service_account: Option<String>,
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, value_parser = said::<String>)]
+    pub(crate) service_account: Said<String>,
     /// Where the operator goes, instead of where the bundle suggests; with OLM, instead of the namespace of the
     /// kubeconfig's context.
-    #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace)]
-    pub(crate) namespace: Option<String>,
+    #[arg(short, long, value_name = "NAMESPACE", default_value = "", hide_default_value = true, value_parser = namespace)]
+    pub(crate) namespace: Said<String>,
     /// How long the whole command may take; 0 is for ever.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::read)]
     pub(crate) timeout: Duration,
@@ -153,7 +158,8 @@ pub(crate) struct RegistryArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SdkArgs {
     /// Nothing is kept back without it.
-    #[arg(long, hide = true)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_value_t = false, default_missing_value = "true", value_parser = boolean(), hide = true)]
     pub(crate) verbose: bool,
     /// There are no plugins.
     #[arg(long, value_name = "PLUGINS", hide = true)]
@@ -175,25 +181,25 @@ pub(crate) struct CleanupArgs {
     pub(crate) package: String,
     /// Delete everything: as --delete-crds and --delete-operator-groups.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = true, default_missing_value = "true")]
+        default_value_t = true, default_missing_value = "true", value_parser = boolean())]
     pub(crate) delete_all: bool,
     /// Delete the definitions of its custom resources, and all custom resources with them.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = false, default_missing_value = "true")]
+        default_value_t = false, default_missing_value = "true", value_parser = boolean())]
     pub(crate) delete_crds: bool,
     /// Delete the OperatorGroup that was made for it, if nobody else needs it.
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
-        default_value_t = false, default_missing_value = "true")]
+        default_value_t = false, default_missing_value = "true", value_parser = boolean())]
     pub(crate) delete_operator_groups: bool,
     /// What it was installed with.
     #[arg(long, value_enum, value_name = "ENGINE", default_value_t)]
     pub(crate) engine: Engine,
-    /// Where OLM has installed the operator.
-    #[arg(short, long, value_name = "NAMESPACE", value_parser = namespace)]
-    pub(crate) namespace: Option<String>,
+    /// Where the operator is: one of another namespace stays. With OLM, instead of the namespace of the kubeconfig's context.
+    #[arg(short, long, value_name = "NAMESPACE", default_value = "", hide_default_value = true, value_parser = namespace)]
+    pub(crate) namespace: Said<String>,
     /// Means nothing.
-    #[arg(long, value_name = "NAME", hide = true)]
-    pub(crate) service_account: Option<String>,
+    #[arg(long, value_name = "NAME", hide = true, default_value = "", hide_default_value = true, value_parser = said::<String>)]
+    pub(crate) service_account: Said<String>,
     /// How long the whole command may take; 0 is for ever.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::read)]
     pub(crate) timeout: Duration,

@@ -26,6 +26,9 @@ pub(super) struct Wanted<'a> {
     pub(super) package: &'a str,
     /// Where OLM would install it.
     pub(super) namespace: &'a str,
+    /// Where it is to be removed from, if that was said: what is elsewhere is another one's. Nothing is installed beside what is
+    /// elsewhere, and so that counts for whoever installs.
+    pub(super) removed_from: Option<&'a str>,
 }
 
 /// What the cluster has.
@@ -86,6 +89,7 @@ pub(super) async fn find(cluster: &Cluster, wanted: Wanted<'_>) -> anyhow::Resul
         engine,
         package,
         namespace,
+        removed_from,
     } = wanted;
     let mut live = Live::new(cluster, &[]);
     let subscriptions = live
@@ -113,7 +117,7 @@ pub(super) async fn find(cluster: &Cluster, wanted: Wanted<'_>) -> anyhow::Resul
                 is_subscribed(cluster, &kind.resource, namespace, package).await?;
         }
         if seen.runs && !seen.has_subscription {
-            seen.has_instance = has_instance(cluster, package).await?;
+            seen.has_instance = has_instance(cluster, package, removed_from).await?;
         }
         if !seen.runs {
             message::note(
@@ -161,10 +165,14 @@ async fn is_subscribed(
 }
 
 /// Whoever may not see BundleInstances cannot have made one, and may well use OLM.
-async fn has_instance(cluster: &Cluster, package: &str) -> anyhow::Result<bool> {
+async fn has_instance(
+    cluster: &Cluster,
+    package: &str,
+    removed_from: Option<&str>,
+) -> anyhow::Result<bool> {
     let instances = cluster.instances();
     match instances.list(&ListParams::default().limit(1)).await {
-        Ok(_) => Ok(!native::located(cluster, package).await?.is_empty()),
+        Ok(_) => native::is_installed(cluster, package, removed_from).await,
         Err(error) if is_forbidden(&error) => {
             message::note(
                 "Whether the package has a BundleInstance is not known, for you may not list them; OLM is taken",

@@ -9,80 +9,37 @@
 //! The BundleInstance knows everything: whoever runs the command again, after it was killed or lost its connection, goes on
 //! where it stopped.
 
+mod access;
 mod cleaning;
 mod line;
 mod making;
 mod object;
+mod place;
 mod upgrading;
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use catalog::{
-    choose::Request,
-    inject::{self, Bundle, CHANNEL, Form, Index, Place},
-    model,
-};
-use convert::{Class, Options, facts::Facts};
-use kube::{ResourceExt as _, api::ListParams};
+use catalog::inject::{self, Bundle, CHANNEL, Form, Index, Place};
+use convert::{Class, Options};
+use kube::ResourceExt as _;
 use manifests::{
     api::{instance::BundleInstance, labels},
     version::Version,
 };
 
-pub(super) use self::{cleaning::cleanup, making::bundle, upgrading::upgrade};
-use super::{Task, diagnosis, pulling::Pulled};
+pub(super) use self::{cleaning::cleanup, making::bundle, place::is_installed, upgrading::upgrade};
+use super::{Task, demands, diagnosis, pulling::Pulled};
 use crate::{
     args::RegistryArgs,
     cluster::Cluster,
     installing::{self, Ended, verdict},
     message::{self, count},
-    upgrade::read::{Here, each, releases},
 };
-
-/// The BundleInstances of a package: those that say so, else those that have it installed.
-pub(super) async fn located(
-    cluster: &Cluster,
-    package: &str,
-) -> anyhow::Result<Vec<BundleInstance>> {
-    let mut found = Vec::new();
-    let params = ListParams::default().limit(500);
-    let instances = cluster.instances();
-    let listed = each(&instances, params, |it| {
-        if object::is_of(&it, package) {
-            found.push(it);
-        }
-    });
-    listed
-        .await
-        .map_err(|error| cluster.trouble("failed to list BundleInstances", error))?;
-    found.sort_by_key(kube::ResourceExt::name_any);
-    Ok(found)
-}
-
-/// The only BundleInstance of a package, if there is one.
-async fn locate(cluster: &Cluster, package: &str) -> anyhow::Result<Option<BundleInstance>> {
-    let mut found = located(cluster, package).await?;
-    if found.len() > 1 {
-        let names: Vec<String> = found
-            .iter()
-            .take(10)
-            .map(kube::ResourceExt::name_any)
-            .collect();
-        bail!(
-            "package {package:?} has {}: {}; remove all but one with {}",
-            count(found.len(), "BundleInstance"),
-            names.join(", "),
-            super::command("uninstall NAME")
-        );
-    }
-    Ok(found.pop())
-}
 
 /// Says which flags mean nothing here.
 fn tell_meaningless(args: &RegistryArgs) {
     let flags = [
-        ("--ca-secret-name", args.ca_secret_name.is_some()),
         ("--decompression-image", args.decompression_image.is_some()),
         ("--image-pull-policy", args.image_pull_policy.is_some()),
         ("--mode", args.mode.is_some()),
@@ -93,12 +50,15 @@ fn tell_meaningless(args: &RegistryArgs) {
         ),
         ("--service-account", args.service_account.is_some()),
     ];
+    warn(&flags, ", as no pod serves a catalog");
+}
+
+/// Names those flags that are given.
+fn warn(flags: &[(&str, bool)], why: &str) {
     let given: Vec<&str> = flags.iter().filter(|it| it.1).map(|it| it.0).collect();
     if !given.is_empty() {
-        message::warning(&format!(
-            "{} means nothing without OLM, as no pod serves a catalog",
-            given.join(", ")
-        ));
+        let given = given.join(", ");
+        message::warning(&format!("{given} means nothing without OLM{why}"));
     }
 }
 
@@ -117,15 +77,7 @@ async fn check(cluster: &Cluster, pulled: &Pulled, namespace: Option<&str>) -> a
             needed.join(", ")
         ));
     }
-    let here = releases(cluster).await?;
-    let unmet = unmet(pulled, &here);
-    if !unmet.is_empty() {
-        bail!(
-            "bundle {:?} {}; nothing was changed",
-            pulled.bundle.name,
-            unmet.join(", and ")
-        );
-    }
+    let (here, _) = demands::check(cluster, pulled).await?;
     let options = Options {
         class: Some(Class::Registry),
         install_namespace: namespace.map(str::to_owned),
@@ -144,42 +96,6 @@ async fn check(cluster: &Cluster, pulled: &Pulled, namespace: Option<&str>) -> a
         );
     }
     Ok(())
-}
-
-/// What a bundle demands of the cluster, and does not get.
-pub(super) fn unmet(pulled: &Pulled, here: &Here) -> Vec<String> {
-    let names = (&*pulled.bundle.package, &*pulled.bundle.name);
-    demands(names, &pulled.version, &pulled.facts, here)
-}
-
-/// The same, given a package and a bundle of it.
-fn demands(
-    (package, name): (&str, &str),
-    version: &Version,
-    facts: &Facts,
-    here: &Here,
-) -> Vec<String> {
-    let mut claims = model::Bundle::new(name.to_owned(), version.clone());
-    claims.min_kube.clone_from(&facts.min_kube_version);
-    let max = facts.max_open_shift_version.as_ref();
-    claims.max_openshift = max
-        .and_then(|it| it.version)
-        .map(|it| format!("\"{it}\""))
-        .into_iter()
-        .collect();
-    let request = Request {
-        package,
-        channel: None,
-        range: None,
-        minor: None,
-        newest: None,
-        installed: None,
-        openshift: here.releases.openshift,
-        kubernetes: here.version.as_ref(),
-        media_types: &[],
-        overrides: &[],
-    };
-    request.limits(&claims).map(|(_, reason)| reason).collect()
 }
 
 /// Checks that the bundles make a valid catalog, in this order.
@@ -246,53 +162,4 @@ fn version_of(instance: &BundleInstance) -> Option<Version> {
             .map(String::as_str)
     });
     told?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use convert::maxocp::MaxOpenShiftVersion;
-    use manifests::openshift::{Release, maximum};
-
-    use super::*;
-    use crate::upgrade::target::Releases;
-
-    /// The rows of `maxOpenShiftVersion`: absent, invalid, greater, equal, less, and not on an OpenShift.
-    #[test]
-    fn what_a_cluster_does_not_meet_is_told_whatever_the_engine() {
-        let newer = "requires OpenShift <= 4.21 but the cluster is 4.22";
-        let older = "requires Kubernetes >= 1.99.0 but the cluster is 1.36.3";
-        for (max, min, openshift, expected) in [
-            (None, None, Some("4.22"), &[][..]),
-            (Some("\"4.x\""), None, Some("4.22"), &[]),
-            (Some("\"4.23\""), None, Some("4.22"), &[]),
-            (Some("4.22"), None, Some("4.22"), &[]),
-            (Some("\"4.21\""), None, Some("4.22"), &[newer]),
-            (Some("4.21"), None, None, &[]),
-            (None, Some("1.36.3"), None, &[]),
-            (None, Some("1.99.0"), None, &[older]),
-            (Some("4.21"), Some("1.99.0"), Some("4.22"), &[newer, older]),
-        ] {
-            let facts = Facts {
-                min_kube_version: min.map(str::to_owned),
-                max_open_shift_version: max.map(|json| MaxOpenShiftVersion {
-                    raw: json.to_owned(),
-                    source: String::new(),
-                    version: maximum(json).ok(),
-                    problem: None,
-                }),
-                ..Facts::default()
-            };
-            let here = Here {
-                releases: Releases {
-                    openshift: openshift.and_then(Release::read),
-                    kubernetes: "1.36".parse().unwrap(),
-                },
-                version: "1.36.3".parse().ok(),
-                is_updating: None,
-            };
-            let version = "1.0.0".parse().unwrap();
-            let told = demands(("tide", "tide.v1.0.0"), &version, &facts, &here);
-            assert_eq!(told, expected, "{max:?} {min:?} {openshift:?}");
-        }
-    }
 }

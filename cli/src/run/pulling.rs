@@ -9,7 +9,7 @@ use catalog::{
 use convert::{Class, Options, facts::Facts};
 use manifests::{content::Content, version::Version};
 use tokio::task::spawn_blocking;
-use unpacker::source::Image;
+use unpacker::{Selection, source::Image};
 
 use super::deadline::Deadline;
 use crate::{
@@ -19,6 +19,9 @@ use crate::{
     reach::Reach,
     source::Source,
 };
+
+/// Where operator-sdk looks for the database of an index without labels.
+const DATABASE: &str = "database/index.db";
 
 /// Fetches images.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +48,16 @@ pub(super) struct Pulled {
 pub(super) struct PulledIndex {
     pub(super) rendered: Rendered,
     pub(super) is_database: bool,
+}
+
+impl PulledIndex {
+    /// A database that nothing was added to.
+    pub(super) fn empty() -> Self {
+        Self {
+            rendered: Render::new(Level::None).finish(),
+            is_database: true,
+        }
+    }
 }
 
 impl Puller {
@@ -132,10 +145,22 @@ fn read_index(reach: &Reach, source: &Source) -> anyhow::Result<PulledIndex> {
     let failed = || format!("error rendering index {name:?}");
     let arguments = CatalogLimitArgs::default();
     let limits = Limits::from(arguments);
-    let fetched = reach
-        .fetch(source, &arguments.into())
-        .with_context(failed)?;
-    let labelled = Labelled::of(&fetched.labels).with_context(failed)?;
+    let fetch = |select| {
+        let options = unpacker::Options {
+            select,
+            ..arguments.into()
+        };
+        reach.fetch(source, &options).with_context(failed)
+    };
+    let mut fetched = fetch(Selection::Natural)?;
+    let mut labelled = Labelled::of(&fetched.labels).with_context(failed)?;
+    if labelled == Labelled::Neither {
+        let tree = fetch(Selection::Only(vec![DATABASE.to_owned()]))?.tree;
+        if tree.files().next().is_some() {
+            labelled = Labelled::Database(DATABASE.to_owned());
+            fetched.tree = tree;
+        }
+    }
     let is_database = matches!(labelled, Labelled::Database(_));
     let found = labelled
         .catalog(fetched.tree, &limits)

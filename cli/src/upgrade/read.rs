@@ -26,6 +26,7 @@ use manifests::{
         platform_status::{self, Details, PlatformStatus},
     },
     object::Identity,
+    openshift::{Cluster as Told, Release},
     version::{KubeVersion, Version, tolerant},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -56,8 +57,41 @@ pub(crate) struct Here {
     pub(crate) releases: Releases,
     /// Of Kubernetes, with its patch.
     pub(crate) version: Option<Version>,
+    /// The OpenShift that what is installed now has to run on: during an update the newer of both.
+    pub(crate) newest: Option<Release>,
     /// From where and to where it is on its way.
     pub(crate) is_updating: Option<String>,
+}
+
+// === impl Here ===
+
+impl Here {
+    /// No OpenShift, as far as is known.
+    pub(crate) fn new(kubernetes: KubeVersion, version: Option<Version>) -> Self {
+        Self {
+            releases: Releases {
+                openshift: None,
+                kubernetes,
+            },
+            version,
+            newest: None,
+            is_updating: None,
+        }
+    }
+
+    /// Takes down what a ClusterVersion tells.
+    pub(crate) fn learn(&mut self, told: &Told) -> anyhow::Result<()> {
+        let running = told.completed().map_err(|problem| {
+            anyhow!("it is not known which OpenShift the cluster runs: {problem}")
+        })?;
+        self.releases.openshift = Some(running);
+        self.newest = told.highest();
+        self.is_updating = told
+            .desired
+            .filter(|desired| told.is_updating && *desired != running)
+            .map(|desired| format!("{running} to {desired}"));
+        Ok(())
+    }
 }
 
 /// What is not read.
@@ -89,7 +123,8 @@ pub(crate) async fn releases(cluster: &Cluster) -> anyhow::Result<Here> {
     hidden.map_or(Ok(here), Err)
 }
 
-/// The same as far as one may see them: whoever may not read the ClusterVersion does not know which OpenShift it is; why not.
+/// The same as far as they can be told: not everybody may read the ClusterVersion, and not every one names a version. Then it
+/// says why it is not known which OpenShift it is, which most have no need to know.
 pub(crate) async fn releases_seen(
     cluster: &Cluster,
 ) -> anyhow::Result<(Here, Option<anyhow::Error>)> {
@@ -106,35 +141,16 @@ pub(crate) async fn releases_seen(
     let served = live
         .kind("config.openshift.io/v1", "ClusterVersion")
         .await?;
-    let mut here = Here {
-        releases: Releases {
-            openshift: None,
-            kubernetes,
-        },
-        version,
-        is_updating: None,
-    };
+    let mut here = Here::new(kubernetes, version);
     if served.is_none() {
         return Ok((here, None));
     }
     let api: Api<ClusterVersion> = Api::all(cluster.client.clone());
-    let failed = |error| cluster.trouble("failed to read the ClusterVersion", error);
-    let found = match api.get(CLUSTER_VERSION).await {
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            return Ok((here, Some(failed(kube::Error::Api(status)))));
-        }
-        found => found.map_err(failed)?,
+    let told = match api.get(CLUSTER_VERSION).await {
+        Ok(found) => here.learn(&found.status.unwrap_or_default().cluster()),
+        Err(error) => Err(cluster.trouble("failed to read the ClusterVersion", error)),
     };
-    let release = found.status.unwrap_or_default().cluster();
-    let running = release.completed().map_err(|problem| {
-        anyhow!("it is not known which OpenShift the cluster runs: {problem}")
-    })?;
-    here.releases.openshift = Some(running);
-    here.is_updating = release
-        .desired
-        .filter(|desired| release.is_updating && *desired != running)
-        .map(|desired| format!("{running} to {desired}"));
-    Ok((here, None))
+    Ok((here, told.err()))
 }
 
 /// All operators that are installed. What people follow in catalogs is read only if some are asked.

@@ -21,11 +21,14 @@
 //! | head, line, packages and channels that are there, bundles that are | `the_head_is_what_no_other_replaces`, `bundles_are_one_line_in_their_order`, `everything_in_the_index_stays`, `what_is_there_already_is_told` |
 //! | what goes, in which order, and whatever of it is missing | `with_olm_too_what_does_not_run_here_changes_nothing_and_what_goes_goes_in_order`, `what_others_need_stays`, `all_versions_of_the_package_go_and_no_others` |
 //! | without OLM: upgrades that fail, the way back, what others own, definitions that stay | `an_upgrade_that_fails_leaves_the_operator_and_can_be_rolled_back`, `only_newer_versions_follow_and_the_history_must_be_true`, `what_a_platform_operator_decides_is_left_to_it`, `definitions_stay_when_somebody_asks_for_it` |
-//! | `maxOpenShiftVersion`, `minKubeVersion` | `what_a_cluster_does_not_meet_is_told_whatever_the_engine`, `an_openshift_that_is_too_new_is_refused` |
+//! | `maxOpenShiftVersion`, `minKubeVersion` | `what_a_cluster_does_not_meet_is_told_whatever_the_engine`, `an_openshift_that_is_too_new_is_refused`, `the_release_counts_where_a_bundle_says_one` |
 
 mod gone;
+mod indexes;
 mod olm;
+mod places;
 mod refusals;
+mod releases;
 mod scene;
 
 use kube::{Api, ResourceExt as _};
@@ -336,6 +339,16 @@ async fn an_upgrade_that_fails_leaves_the_operator_and_can_be_rolled_back() {
     // What runs is gone back to, and not what was wanted and never ran.
     world.run(&args[..4]).exits(1).says(&taken);
     assert_eq!(history(&get(name).await).len(), 2);
+    // Also by whoever did not begin it.
+    world
+        .run(&args)
+        .exits(1)
+        .says("has this bundle already")
+        .says("\nrolled back to ");
+    let after = get(name).await;
+    assert_eq!(after.spec, before.spec);
+    assert_eq!(after.annotations(), before.annotations());
+    world.run(&args[..4]).exits(1).says(&taken);
     let fourth = operator.publish_with("0.0.4", &[map(&Value::Null)]);
     let args = args.map(|it| if it == third { &*fourth } else { it });
     world.run(&args).exits(1).says("\nrolled back to ");

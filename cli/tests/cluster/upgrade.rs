@@ -10,8 +10,8 @@ use cluster::{Cluster, DryRun};
 use manifests::api::definitions;
 use serde_json::{Value, json};
 
-use self::scene::{DIGEST, catalog, instance, package, put, run};
-pub(crate) use self::scene::{bare, become_openshift, count, define, module};
+use self::scene::{DIGEST, catalog, instance, package, run};
+pub(crate) use self::scene::{bare, become_openshift, count, define, module, put};
 use crate::world::{plain, text, unique, world};
 
 /// A control plane with our definitions.

@@ -5,7 +5,14 @@ use catalog::inject::{Form, Index, history::History};
 use kube::{ResourceExt as _, api::PostParams};
 use manifests::api::{GROUP, instance::BundleInstance};
 
-use super::{check, compose, locate, object, tell_meaningless, upgrading::correct, wait};
+use super::{
+    access::Access,
+    check, compose, object,
+    place::{Located, locate, tells},
+    tell_meaningless,
+    upgrading::correct,
+    wait,
+};
 use crate::{
     Exit,
     args::RunBundleArgs,
@@ -78,21 +85,23 @@ async fn create(
 ) -> anyhow::Result<BundleInstance> {
     let cluster = task.cluster;
     let package = &pulled.bundle.package;
-    let found = match locate(cluster, package).await? {
-        Some(found) => Some(found),
-        None => cluster.find_instance(package).await?,
+    let namespace = args.registry.namespace.as_deref();
+    let found = match locate(cluster, package, namespace).await? {
+        Located::Here(found) | Located::Elsewhere(found) => Some(*found),
+        Located::Nothing => cluster.find_instance(package).await?,
     };
+    let access = Access::read(cluster, &args.registry).await?;
     if let Some(found) = found {
-        if is_same(&found, pulled, history) {
+        if is_same(&found, pulled, history, namespace) {
             let name = found.name_any();
             message::note(&format!(
                 "bundleinstance.{GROUP}/{name} is there already, of this bundle"
             ));
-            return correct(cluster, &args.registry, found).await;
+            return correct(cluster, &access, found).await;
         }
-        return Err(in_the_way(&found, package, &args.image));
+        return Err(in_the_way(&found, package, namespace, &args.image));
     }
-    let object = object::new(&args.registry, pulled, history);
+    let object = object::new(&access, namespace, pulled, history);
     let params = PostParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PostParams::default()
@@ -109,16 +118,28 @@ async fn create(
     Ok(created)
 }
 
-/// Whether this is what an earlier run has made of the same bundle and index.
-fn is_same(found: &BundleInstance, pulled: &Pulled, history: &History) -> bool {
+/// Whether this is what an earlier run has made of the same bundle and index, for the same namespace if one was asked for.
+fn is_same(
+    found: &BundleInstance,
+    pulled: &Pulled,
+    history: &History,
+    namespace: Option<&str>,
+) -> bool {
     let is_wanted = object::wanted(found).is_ok_and(|it| it.reference == pulled.pinned);
     let annotations = History::read(found.annotations());
+    let is_in = object::is_in(found).unwrap_or(&pulled.facts.install_namespace);
     is_wanted
         && annotations.is_ok_and(|it| it == *history)
+        && namespace.is_none_or(|it| it == is_in)
         && found.metadata.deletion_timestamp.is_none()
 }
 
-fn in_the_way(found: &BundleInstance, package: &str, image: &str) -> anyhow::Error {
+fn in_the_way(
+    found: &BundleInstance,
+    package: &str,
+    namespace: Option<&str>,
+    image: &str,
+) -> anyhow::Error {
     let name = found.name_any();
     if found.metadata.deletion_timestamp.is_some() {
         return anyhow!("BundleInstance {name} is being deleted; try again when it is gone");
@@ -133,6 +154,16 @@ fn in_the_way(found: &BundleInstance, package: &str, image: &str) -> anyhow::Err
         return anyhow!(
             "BundleInstance {name} exists already, and is not of package {package:?}; remove it with {} if nobody needs it",
             command(&format!("uninstall {name}"))
+        );
+    }
+    if let Some((namespace, is_in)) = namespace.zip(object::is_in(found))
+        && namespace != is_in
+    {
+        return anyhow!(
+            "{}, and watches all namespaces, so that it cannot be in {namespace} as well; leave out --namespace, or remove it with \
+             {} first",
+            tells(found),
+            command(&format!("cleanup {package} --namespace {is_in}"))
         );
     }
     anyhow!(

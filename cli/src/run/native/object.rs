@@ -5,7 +5,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use catalog::inject::history::{History, INJECTED_BUNDLES};
+use catalog::inject::history::{History, INDEX_IMAGE, INJECTED_BUNDLES};
 use kube::ResourceExt as _;
 use manifests::api::{
     GROUP,
@@ -15,16 +15,37 @@ use manifests::api::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{args::RegistryArgs, run::pulling::Pulled};
+use super::access::Access;
+use crate::run::pulling::Pulled;
 
 /// Whose content has the format registry+v1, in both spellings.
 const REGISTRY: [&str; 2] = ["core-rukpak-io-registry", "core.rukpak.io/registry"];
+/// What is written on an instance.
+const ANNOTATIONS: [&str; 6] = [
+    INDEX_IMAGE,
+    INJECTED_BUNDLES,
+    labels::PACKAGE,
+    labels::CSV_NAME,
+    labels::VERSION,
+    labels::PREVIOUS_IMAGE,
+];
 
 /// Whether an instance is of a package: as it says, else by what is installed.
 pub(super) fn is_of(instance: &BundleInstance, package: &str) -> bool {
     let said = instance.annotations().get(labels::PACKAGE);
     let installed = || instance.status.as_ref()?.facts.package.as_ref();
     said.or_else(installed).is_some_and(|it| it == package)
+}
+
+/// The namespace that an operator is in, or goes to, as far as that is known: without a wish it is the bundle's choice.
+pub(super) fn is_in(instance: &BundleInstance) -> Option<&str> {
+    let status = instance.status.as_ref();
+    let is_in = status.and_then(|it| it.install_namespace.as_deref());
+    let wish = instance.spec.install_namespace.as_deref();
+    [is_in, wish]
+        .into_iter()
+        .flatten()
+        .find(|it| !it.is_empty())
 }
 
 /// What is asked for.
@@ -82,15 +103,27 @@ pub(super) fn annotations(
 }
 
 /// These annotations as an instance has them, so that a change of them can be taken back.
-pub(super) fn as_they_are(
-    instance: &BundleInstance,
-    annotations: &BTreeMap<String, Option<String>>,
-) -> BTreeMap<String, Option<String>> {
+fn as_they_are(instance: &BundleInstance, keys: &[&str]) -> BTreeMap<String, Option<String>> {
     let known = instance.annotations();
-    annotations
-        .keys()
-        .map(|key| (key.clone(), known.get(key).cloned()))
+    keys.iter()
+        .map(|key| ((*key).to_owned(), known.get(*key).cloned()))
         .collect()
+}
+
+fn digest(reference: &str) -> Option<&str> {
+    reference.rsplit_once('@').map(|it| it.1)
+}
+
+/// The name and the image of what is installed, where something else is wanted.
+pub(super) fn still_runs<'i>(
+    instance: &'i BundleInstance,
+    wanted: &ImageSource,
+) -> Option<(&'i str, &'i str)> {
+    let (name, image) = installed(instance.status.as_ref())?;
+    let image = image?;
+    let is_wanted = image == wanted.reference
+        || digest(image).is_some_and(|it| digest(&wanted.reference) == Some(it));
+    (!is_wanted).then_some((name, image))
 }
 
 /// The image to go back to when an upgrade fails, and what is said about it then: what is installed, also when something else was
@@ -98,21 +131,11 @@ pub(super) fn as_they_are(
 pub(super) fn back(
     instance: &BundleInstance,
     wanted: &ImageSource,
-    annotations: &BTreeMap<String, Option<String>>,
 ) -> (ImageSource, BTreeMap<String, Option<String>>) {
-    fn digest(reference: &str) -> Option<&str> {
-        reference.rsplit_once('@').map(|it| it.1)
-    }
-    let mut annotations = as_they_are(instance, annotations);
-    let status = instance.status.as_ref();
-    let (Some(status), Some((csv, Some(image)))) = (status, installed(status)) else {
+    let mut annotations = as_they_are(instance, &ANNOTATIONS);
+    let Some((csv, image)) = still_runs(instance, wanted) else {
         return (wanted.clone(), annotations);
     };
-    if image == wanted.reference
-        || digest(image).is_some_and(|it| digest(&wanted.reference) == Some(it))
-    {
-        return (wanted.clone(), annotations);
-    }
     let runs = ImageSource {
         reference: image.to_owned(),
         ..wanted.clone()
@@ -132,9 +155,13 @@ pub(super) fn back(
         // Without a history it is told from what is installed.
         let shorter = shorter.and_then(|it| it.annotations().remove(INJECTED_BUNDLES));
         annotations.insert(INJECTED_BUNDLES.to_owned(), shorter);
+        let status = instance.status.as_ref();
         let own = [
             (labels::CSV_NAME, Some(csv)),
-            (labels::VERSION, status.facts.version.as_deref()),
+            (
+                labels::VERSION,
+                status.and_then(|it| it.facts.version.as_deref()),
+            ),
             // What came before is not known any more.
             (labels::PREVIOUS_IMAGE, None),
         ];
@@ -144,38 +171,40 @@ pub(super) fn back(
 }
 
 /// The image as it is to be pulled; what the flags do not say stays.
-pub(super) fn image(
-    args: &RegistryArgs,
-    pinned: &str,
-    before: Option<&ImageSource>,
-) -> ImageSource {
+pub(super) fn image(access: &Access, pinned: &str, before: Option<&ImageSource>) -> ImageSource {
     let before = before.cloned().unwrap_or_default();
+    let access = access.clone();
     ImageSource {
         reference: pinned.to_owned(),
-        pull_secret: args.pull_secret_name.clone().or(before.pull_secret),
-        insecure_skip_tls_verify: !args.verifies() || before.insecure_skip_tls_verify,
-        certificate_data: before.certificate_data,
+        pull_secret: access.pull_secret.or(before.pull_secret),
+        insecure_skip_tls_verify: access.is_insecure || before.insecure_skip_tls_verify,
+        certificate_data: access.certificates.or(before.certificate_data),
         pull: before.pull,
     }
 }
 
 /// The image as it is to be pulled from now on, where an earlier run has asked for it in another way.
-pub(super) fn corrected(args: &RegistryArgs, wanted: &ImageSource) -> Option<ImageSource> {
-    let image = image(args, &wanted.reference, Some(wanted));
+pub(super) fn corrected(access: &Access, wanted: &ImageSource) -> Option<ImageSource> {
+    let image = image(access, &wanted.reference, Some(wanted));
     (image != *wanted).then_some(image)
 }
 
 /// A new BundleInstance.
-pub(super) fn new(args: &RegistryArgs, pulled: &Pulled, history: &History) -> Value {
+pub(super) fn new(
+    access: &Access,
+    namespace: Option<&str>,
+    pulled: &Pulled,
+    history: &History,
+) -> Value {
     let mut spec = json!({
         "provisionerClassName": "core-rukpak-io-plain",
         "template": {"spec": {
             "provisionerClassName": REGISTRY[0],
-            "source": {"type": "image", "image": image(args, &pulled.pinned, None)},
+            "source": {"type": "image", "image": image(access, &pulled.pinned, None)},
         }},
     });
-    if let (Some(namespace), Value::Object(spec)) = (&args.namespace, &mut spec) {
-        spec.insert("installNamespace".to_owned(), namespace.as_str().into());
+    if let (Some(namespace), Value::Object(spec)) = (namespace, &mut spec) {
+        spec.insert("installNamespace".to_owned(), namespace.into());
     }
     let annotations = annotations(pulled, history, None);
     let annotations: Map<String, Value> = annotations
@@ -206,6 +235,7 @@ pub(super) fn change(
             "ref": image.reference,
             "pullSecret": image.pull_secret,
             "insecureSkipTLSVerify": image.insecure_skip_tls_verify,
+            "certificateData": image.certificate_data,
         }}}}},
     })
 }

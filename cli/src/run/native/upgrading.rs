@@ -15,13 +15,16 @@ use manifests::api::{GROUP, bundle::ImageSource, instance::BundleInstance};
 use unpacker::source::Image;
 
 use super::{
+    access::Access,
     check, compose,
     line::{self, Member},
-    locate, object, tell_meaningless, version_of, wait,
+    object,
+    place::{Located, locate, tells},
+    tell_meaningless, version_of, wait,
 };
 use crate::{
     Exit,
-    args::{RegistryArgs, RunUpgradeArgs},
+    args::RunUpgradeArgs,
     cluster::{Cluster, MANAGER},
     message, output,
     run::{
@@ -45,6 +48,20 @@ struct Pivot {
     annotations: BTreeMap<String, Option<String>>,
 }
 
+// === impl Pivot ===
+
+impl Pivot {
+    /// From an image that turns out not to work to what ran before.
+    fn back(instance: &BundleInstance, wanted: &ImageSource, from: &str) -> Self {
+        let (to, annotations) = object::back(instance, wanted);
+        Self {
+            from: from.to_owned(),
+            to,
+            annotations,
+        }
+    }
+}
+
 pub(in crate::run) async fn upgrade(
     task: &Task<'_>,
     args: &RunUpgradeArgs,
@@ -55,50 +72,56 @@ pub(in crate::run) async fn upgrade(
     let package = pulled.bundle.package.clone();
     let name = pulled.bundle.name.clone();
     tell_meaningless(&args.registry);
-    let instance = deadline.keep("looking at the cluster", locate(cluster, &package));
-    let Some(instance) = instance.await? else {
-        bail!(
+    let namespace = args.registry.namespace.as_deref();
+    let looking = async {
+        let located = locate(cluster, &package, namespace).await?;
+        Ok((located, Access::read(cluster, &args.registry).await?))
+    };
+    let (located, access) = deadline.keep("looking at the cluster", looking).await?;
+    let instance = match located {
+        Located::Here(found) => *found,
+        Located::Elsewhere(found) => bail!(
+            "{}, and cannot be moved to {}",
+            tells(&found),
+            namespace.unwrap_or_default()
+        ),
+        Located::Nothing => bail!(
             "no BundleInstance for package {package:?}; install it with {}",
             command(&format!("run bundle {}", args.image))
-        );
+        ),
     };
     let own = instance.name_any();
     message::note(&format!("Found existing bundleinstance.{GROUP}/{own}"));
-    refuse(&instance, args)?;
+    refuse(&instance)?;
     let wanted = object::wanted(&instance).map_err(anyhow::Error::msg)?;
-    let mut back = None;
-    let applied = if wanted.reference == pulled.pinned {
+    let (applied, back) = if wanted.reference == pulled.pinned {
         // An earlier run has asked for it.
         message::note(&format!(
             "bundleinstance.{GROUP}/{own} has this bundle already"
         ));
-        let corrected = Box::pin(correct(cluster, &args.registry, instance));
-        deadline
+        let corrected = Box::pin(correct(cluster, &access, instance));
+        let applied = deadline
             .keep("changing the BundleInstance", corrected)
-            .await?
+            .await?;
+        let back = still(&applied)?;
+        (applied, back)
     } else {
         let history = follow(args, puller, &instance, &pulled).await?;
         let checked = check(cluster, &pulled, instance.spec.install_namespace.as_deref());
         deadline.keep("looking at the cluster", checked).await?;
-        let annotations = object::annotations(&pulled, &history, Some(&wanted.reference));
-        let (to, said) = object::back(&instance, wanted, &annotations);
-        back = Some(Pivot {
-            from: pulled.pinned.clone(),
-            to,
-            annotations: said,
-        });
         let pivot = Pivot {
             from: wanted.reference.clone(),
-            to: object::image(&args.registry, &pulled.pinned, Some(wanted)),
-            annotations,
+            to: object::image(&access, &pulled.pinned, Some(wanted)),
+            annotations: object::annotations(&pulled, &history, Some(&wanted.reference)),
         };
+        let back = Pivot::back(&instance, wanted, &pulled.pinned);
         task.leaves(format!(
             "BundleInstance {own} may have been changed: run the same command again"
         ));
         let changed = deadline.keep("changing the BundleInstance", turn(cluster, &own, &pivot));
         let changed = changed.await?;
         message::note(&format!("bundleinstance.{GROUP}/{own} configured"));
-        changed
+        (changed, Some(back))
     };
     task.leaves(format!(
         "BundleInstance {own} is on its way to {name:?}, and what ran before runs until that can take its place: run the same \
@@ -111,7 +134,7 @@ pub(in crate::run) async fn upgrade(
     match back {
         Some(back) if args.rollback_on_failure => return_to(task, &own, &back).await?,
         None if args.rollback_on_failure => message::note(
-            "an earlier run has begun this upgrade, so that nothing is rolled back; the annotation \
+            "this version is what is installed, since an earlier run, so that nothing is rolled back; the annotation \
              core.rukpak.io/previous-image has the image that ran before",
         ),
         _ => {}
@@ -119,8 +142,15 @@ pub(in crate::run) async fn upgrade(
     Ok(Exit::Failed)
 }
 
+/// The way back from an upgrade that an earlier run has begun, as long as what ran before is installed.
+fn still(instance: &BundleInstance) -> anyhow::Result<Option<Pivot>> {
+    let wanted = object::wanted(instance).map_err(anyhow::Error::msg)?;
+    let runs = object::still_runs(instance, wanted);
+    Ok(runs.map(|_| Pivot::back(instance, wanted, &wanted.reference)))
+}
+
 /// Refuses what is decided elsewhere, or cannot be upgraded from.
-fn refuse(instance: &BundleInstance, args: &RunUpgradeArgs) -> anyhow::Result<()> {
+fn refuse(instance: &BundleInstance) -> anyhow::Result<()> {
     let name = instance.name_any();
     if let Some(operator) = maker(instance) {
         bail!(
@@ -130,15 +160,6 @@ fn refuse(instance: &BundleInstance, args: &RunUpgradeArgs) -> anyhow::Result<()
     }
     if instance.metadata.deletion_timestamp.is_some() {
         bail!("BundleInstance {name} is being deleted; run the bundle when it is gone");
-    }
-    let namespace = args.registry.namespace.as_deref();
-    let status = instance.status.as_ref();
-    let is_in = status.and_then(|it| it.install_namespace.as_deref());
-    let is_in = is_in.or(instance.spec.install_namespace.as_deref());
-    if let (Some(namespace), Some(is_in)) = (namespace, is_in)
-        && namespace != is_in
-    {
-        bail!("BundleInstance {name} is installed in {is_in}, and cannot be moved to {namespace}");
     }
     Ok(())
 }
@@ -252,11 +273,11 @@ async fn turn(cluster: &Cluster, name: &str, pivot: &Pivot) -> anyhow::Result<Bu
 /// Has an image pulled as the flags say from now on, where an earlier run has asked for it in another way.
 pub(super) async fn correct(
     cluster: &Cluster,
-    args: &RegistryArgs,
+    access: &Access,
     instance: BundleInstance,
 ) -> anyhow::Result<BundleInstance> {
     let wanted = object::wanted(&instance).map_err(anyhow::Error::msg)?;
-    let Some(to) = object::corrected(args, wanted) else {
+    let Some(to) = object::corrected(access, wanted) else {
         return Ok(instance);
     };
     let name = instance.name_any();

@@ -186,14 +186,22 @@ impl Operator {
 
     /// An image with a catalog of another package, in a database.
     pub(super) fn publish_database(&self) -> String {
+        let label = format!("LABEL {DATABASE}=/database/index.db\n");
+        self.publish_file("index.db", &label)
+    }
+
+    /// The same without a label, by this name.
+    pub(super) fn publish_unlabelled(&self, name: &str) -> String {
+        self.publish_file(name, "")
+    }
+
+    fn publish_file(&self, name: &str, label: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
-        let database = rusqlite::Connection::open(folder.path().join("index.db")).unwrap();
+        let database = rusqlite::Connection::open(folder.path().join(name)).unwrap();
         database.execute_batch(SQL).unwrap();
         database.close().unwrap();
-        let file = format!(
-            "FROM scratch\nCOPY index.db /database/index.db\nLABEL {DATABASE}=/database/index.db\n"
-        );
-        let image = self.registry.image("database:v1");
+        let file = format!("FROM scratch\nCOPY {name} /database/{name}\n{label}");
+        let image = self.registry.image(&format!("database:{name}"));
         Buildah::new().publish(&file, folder.path(), &image, &[]);
         image
     }

@@ -1,12 +1,4 @@
-use clap::Parser as _;
-
 use super::*;
-
-#[derive(Debug, clap::Parser)]
-struct Flags {
-    #[command(flatten)]
-    registry: RegistryArgs,
-}
 
 fn instance(more: &Value) -> BundleInstance {
     let mut value = json!({
@@ -86,27 +78,36 @@ fn what_is_installed_is_known_once_something_is() {
 }
 
 #[test]
+fn where_an_operator_is_counts_more_than_where_it_was_to_go() {
+    for (more, expected) in [
+        (json!({}), None),
+        (json!({"spec": {"installNamespace": "a"}}), Some("a")),
+        (json!({"spec": {"installNamespace": ""}}), None),
+        (json!({"status": {"installNamespace": "b"}}), Some("b")),
+        (
+            json!({"spec": {"installNamespace": "a"}, "status": {"installNamespace": "b"}}),
+            Some("b"),
+        ),
+    ] {
+        assert_eq!(is_in(&instance(&more)), expected, "{more}");
+    }
+}
+
+#[test]
 fn a_change_can_be_taken_back() {
-    let before = instance(&json!({"metadata": {"annotations": {"a": "1", "other": "x"}}}));
-    let wanted = BTreeMap::from([
-        ("a".to_owned(), Some("2".to_owned())),
-        ("b".to_owned(), Some("3".to_owned())),
-    ]);
-    let back = as_they_are(&before, &wanted);
+    let annotations = json!({labels::CSV_NAME: "tide.v1", "other": "x"});
+    let before = instance(&json!({"metadata": {"annotations": annotations}}));
+    let wanted = super::wanted(&before).unwrap();
+    let (image, annotations) = back(&before, wanted);
     assert_eq!(
-        back,
-        BTreeMap::from([
-            ("a".to_owned(), Some("1".to_owned())),
-            ("b".to_owned(), None)
-        ])
-    );
-    let image = super::wanted(&before).unwrap();
-    assert_eq!(
-        change(&before, image, &back),
+        change(&before, &image, &annotations),
         json!({
-            "metadata": {"uid": "1", "resourceVersion": "7", "annotations": {"a": "1", "b": null}},
+            "metadata": {"uid": "1", "resourceVersion": "7", "annotations": {
+                INDEX_IMAGE: null, INJECTED_BUNDLES: null, labels::PACKAGE: null, labels::CSV_NAME: "tide.v1",
+                labels::VERSION: null, labels::PREVIOUS_IMAGE: null,
+            }},
             "spec": {"template": {"spec": {"source": {"image": {
-                "ref": "a.io/b:1", "pullSecret": "s", "insecureSkipTLSVerify": false,
+                "ref": "a.io/b:1", "pullSecret": "s", "insecureSkipTLSVerify": false, "certificateData": null,
             }}}}},
         })
     );
@@ -114,51 +115,51 @@ fn a_change_can_be_taken_back() {
 
 #[test]
 fn flags_of_a_later_run_count() {
-    let read = |flags: &[&str]| {
-        let flags = ["run"].iter().chain(flags);
-        Flags::try_parse_from(flags).unwrap().registry
+    let says = |secret: Option<&str>, certificates: Option<&str>, is_insecure| Access {
+        pull_secret: secret.map(str::to_owned),
+        certificates: certificates.map(str::to_owned),
+        is_insecure,
     };
-    let pulled = |secret: Option<&str>, is_insecure| ImageSource {
+    let pulled = |secret: Option<&str>, certificates: Option<&str>, is_insecure| ImageSource {
         reference: "a.io/b:1".to_owned(),
         pull_secret: secret.map(str::to_owned),
         insecure_skip_tls_verify: is_insecure,
+        certificate_data: certificates.map(str::to_owned),
         ..ImageSource::default()
     };
+    let nothing = says(None, None, false);
     for (flags, before, expected) in [
-        (&[][..], pulled(None, false), None),
+        (&nothing, pulled(None, None, false), None),
         // What is not said stays.
-        (&[], pulled(Some("s"), true), None),
+        (&nothing, pulled(Some("s"), Some("c"), true), None),
         (
-            &["--pull-secret-name=s", "--use-http"],
-            pulled(Some("s"), true),
+            &says(Some("s"), Some("c"), true),
+            pulled(Some("s"), Some("c"), true),
             None,
         ),
         (
-            &["--pull-secret-name=s"],
-            pulled(None, false),
-            Some(pulled(Some("s"), false)),
+            &says(Some("s"), None, false),
+            pulled(None, None, false),
+            Some(pulled(Some("s"), None, false)),
         ),
         (
-            &["--pull-secret-name=t"],
-            pulled(Some("s"), true),
-            Some(pulled(Some("t"), true)),
+            &says(Some("t"), None, false),
+            pulled(Some("s"), Some("c"), true),
+            Some(pulled(Some("t"), Some("c"), true)),
         ),
         (
-            &["--use-http"],
-            pulled(Some("s"), false),
-            Some(pulled(Some("s"), true)),
+            &says(None, Some("d"), false),
+            pulled(Some("s"), Some("c"), false),
+            Some(pulled(Some("s"), Some("d"), false)),
         ),
         (
-            &["--skip-tls-verify"],
-            pulled(None, false),
-            Some(pulled(None, true)),
+            &says(None, None, true),
+            pulled(Some("s"), None, false),
+            Some(pulled(Some("s"), None, true)),
         ),
     ] {
-        assert_eq!(
-            corrected(&read(flags), &before),
-            expected,
-            "{flags:?} {before:?}"
-        );
+        let found = corrected(flags, &before);
+        assert_eq!(found, expected, "{flags:?} {before:?}");
     }
 }
 
@@ -196,8 +197,6 @@ fn what_is_installed_is_gone_back_to() {
         labels::VERSION,
         labels::PREVIOUS_IMAGE,
     ];
-    let changed = keys.map(|key| (key.to_owned(), Some("new".to_owned())));
-    let changed = BTreeMap::from(changed);
     let both = list(&[one.clone(), two.clone()]);
     let as_it_is = [
         Some(both.as_str()),
@@ -232,8 +231,11 @@ fn what_is_installed_is_gone_back_to() {
         ("a.io/b:2", None, &status, &one, [None; 4]),
     ] {
         let instance = is_wanted(wanted, injected.cloned(), status);
-        let (found, annotations) = back(&instance, super::wanted(&instance).unwrap(), &changed);
+        let asked = super::wanted(&instance).unwrap();
+        let (found, annotations) = back(&instance, asked);
         assert_eq!(found.reference, image, "{wanted}");
+        let still = still_runs(&instance, asked).map(|it| it.1);
+        assert_eq!(still, Some(image).filter(|it| *it != wanted), "{wanted}");
         assert_eq!(found.pull_secret.as_deref(), Some("s"));
         assert_eq!(
             keys.map(|key| annotations[key].as_deref()),

@@ -1,0 +1,160 @@
+//! Values of flags as Go's programs take them.
+
+use std::str::FromStr;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+use super::cluster;
+
+/// What a flag says. An empty text says nothing: scripts pass variables on that nobody has set.
+///
+/// By this name, for of an `Option` clap takes the value itself.
+pub(crate) type Said<T> = Option<T>;
+
+/// Reads what is said.
+pub(super) fn said<T: FromStr>(text: &str) -> Result<Said<T>, T::Err> {
+    match text {
+        "" => Ok(None),
+        text => text.parse().map(Some),
+    }
+}
+
+/// Reads the name of a namespace.
+pub(super) fn namespace(text: &str) -> Result<Said<String>, &'static str> {
+    match text {
+        "" => Ok(None),
+        text => cluster::namespace(text).map(Some),
+    }
+}
+
+/// Reads one of these words.
+pub(super) fn one_of(words: &[&'static str]) -> impl TypedValueParser<Value = Said<String>> {
+    let nothing = PossibleValue::new("").hide(true);
+    let words = words.iter().map(PossibleValue::new);
+    PossibleValuesParser::new(words.chain([nothing]))
+        .map(|word| Some(word).filter(|word| !word.is_empty()))
+}
+
+/// Reads a boolean in all of Go's spellings.
+pub(super) fn boolean() -> impl TypedValueParser<Value = bool> {
+    const TRUE: [&str; 6] = ["true", "1", "t", "T", "TRUE", "True"];
+    const FALSE: [&str; 6] = ["false", "0", "f", "F", "FALSE", "False"];
+    let words = [TRUE, FALSE].map(|[word, others @ ..]| PossibleValue::new(word).aliases(others));
+    PossibleValuesParser::new(words).map(|word| TRUE.contains(&word.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::{
+        args::{CleanupArgs, RunBundleArgs},
+        run::install_mode::Kind,
+    };
+
+    #[derive(Debug, clap::Parser)]
+    struct Run {
+        #[command(flatten)]
+        args: RunBundleArgs,
+    }
+
+    #[derive(Debug, clap::Parser)]
+    struct Cleanup {
+        #[command(flatten)]
+        args: CleanupArgs,
+    }
+
+    fn run(flags: &[&str]) -> RunBundleArgs {
+        let line = [&["run", "a.io/b:1"], flags].concat();
+        Run::try_parse_from(line).unwrap().args
+    }
+
+    #[test]
+    fn flags_that_are_empty_say_nothing() {
+        let names = [
+            "mode",
+            "install-mode",
+            "namespace",
+            "pull-secret-name",
+            "ca-secret-name",
+            "service-account",
+            "image-pull-policy",
+            "registry-image",
+            "decompression-image",
+        ];
+        let empty = names.map(|name| [format!("--{name}"), String::new()]);
+        let empty: Vec<&str> = empty.as_flattened().iter().map(String::as_str).collect();
+        for flags in [&[][..], &empty, &["-n="]] {
+            let args = run(flags);
+            let registry = args.registry;
+            assert_eq!(
+                (args.install_mode, registry.mode, registry.namespace),
+                (None, None, None)
+            );
+            let texts = [
+                registry.pull_secret_name,
+                registry.ca_secret_name,
+                registry.service_account,
+                registry.image_pull_policy,
+                registry.registry_image,
+                registry.decompression_image,
+            ];
+            assert!(texts.iter().all(Option::is_none), "{texts:?}");
+        }
+        let line = ["cleanup", "tide", "--namespace", "", "--service-account="];
+        let args = Cleanup::try_parse_from(line).unwrap().args;
+        assert_eq!((args.namespace, args.service_account), (None, None));
+    }
+
+    #[test]
+    fn flags_that_say_something_are_read() {
+        let args = run(&[
+            "--mode=semver",
+            "--install-mode=OwnNamespace",
+            "-n=tides",
+            "--image-pull-policy=Never",
+            "--pull-secret-name=s",
+        ]);
+        assert_eq!(args.install_mode.unwrap().kind, Kind::Own);
+        let registry = args.registry;
+        assert_eq!(registry.mode.unwrap().to_string(), "semver");
+        assert_eq!(registry.namespace.unwrap(), "tides");
+        assert_eq!(registry.image_pull_policy.unwrap(), "Never");
+        assert_eq!(registry.pull_secret_name.unwrap(), "s");
+        for (flag, told) in [
+            ("--mode=other", "bundle add mode"),
+            ("--install-mode=Every", "unknown install mode type"),
+            ("--namespace=A", "lower"),
+            (
+                "--image-pull-policy=never",
+                "[possible values: Always, IfNotPresent, Never]",
+            ),
+        ] {
+            let error = Run::try_parse_from(["run", "a.io/b:1", flag]).unwrap_err();
+            assert!(error.to_string().contains(told), "{error}");
+        }
+    }
+
+    #[test]
+    fn booleans_have_all_of_gos_spellings() {
+        let yes = ["", "=1", "=t", "=T", "=true", "=TRUE", "=True"];
+        let no = ["=0", "=f", "=F", "=false", "=FALSE", "=False"];
+        let all = yes.map(|it| (it, true)).into_iter();
+        for (value, expected) in all.chain(no.map(|it| (it, false))) {
+            for name in ["skip-tls", "skip-tls-verify", "use-http"] {
+                let args = run(&[&format!("--{name}{value}")]);
+                assert_eq!(!args.registry.verifies(), expected, "{name}{value}");
+            }
+            let args = run(&[&format!("--verbose{value}")]);
+            assert_eq!(args.registry.sdk.verbose, expected, "{value}");
+            let flag = format!("--delete-all{value}");
+            let args = Cleanup::try_parse_from(["cleanup", "tide", &flag]);
+            assert_eq!(args.unwrap().args.delete_all, expected, "{value}");
+        }
+        for value in ["yes", "tRUE", "", "2"] {
+            let flag = format!("--use-http={value}");
+            let error = Run::try_parse_from(["run", "a.io/b:1", &flag]).unwrap_err();
+            assert!(error.to_string().contains("true, false"), "{error}");
+        }
+    }
+}
