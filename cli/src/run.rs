@@ -11,6 +11,7 @@
 //! What both engines need stands here; each has a folder of its own.
 
 mod deadline;
+mod demands;
 mod diagnosis;
 mod engine;
 pub(crate) mod install_mode;

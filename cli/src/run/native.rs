@@ -18,12 +18,8 @@ mod upgrading;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use catalog::{
-    choose::Request,
-    inject::{self, Bundle, CHANNEL, Form, Index, Place},
-    model,
-};
-use convert::{Class, Options, facts::Facts};
+use catalog::inject::{self, Bundle, CHANNEL, Form, Index, Place};
+use convert::{Class, Options};
 use kube::{ResourceExt as _, api::ListParams};
 use manifests::{
     api::{instance::BundleInstance, labels},
@@ -31,13 +27,13 @@ use manifests::{
 };
 
 pub(super) use self::{cleaning::cleanup, making::bundle, upgrading::upgrade};
-use super::{Task, diagnosis, pulling::Pulled};
+use super::{Task, demands, diagnosis, pulling::Pulled};
 use crate::{
     args::RegistryArgs,
     cluster::Cluster,
     installing::{self, Ended, verdict},
     message::{self, count},
-    upgrade::read::{Here, each, releases},
+    upgrade::read::each,
 };
 
 /// The BundleInstances of a package: those that say so, else those that have it installed.
@@ -117,15 +113,7 @@ async fn check(cluster: &Cluster, pulled: &Pulled, namespace: Option<&str>) -> a
             needed.join(", ")
         ));
     }
-    let here = releases(cluster).await?;
-    let unmet = unmet(pulled, &here);
-    if !unmet.is_empty() {
-        bail!(
-            "bundle {:?} {}; nothing was changed",
-            pulled.bundle.name,
-            unmet.join(", and ")
-        );
-    }
+    let (here, _) = demands::check(cluster, pulled).await?;
     let options = Options {
         class: Some(Class::Registry),
         install_namespace: namespace.map(str::to_owned),
@@ -144,42 +132,6 @@ async fn check(cluster: &Cluster, pulled: &Pulled, namespace: Option<&str>) -> a
         );
     }
     Ok(())
-}
-
-/// What a bundle demands of the cluster, and does not get.
-pub(super) fn unmet(pulled: &Pulled, here: &Here) -> Vec<String> {
-    let names = (&*pulled.bundle.package, &*pulled.bundle.name);
-    demands(names, &pulled.version, &pulled.facts, here)
-}
-
-/// The same, given a package and a bundle of it.
-fn demands(
-    (package, name): (&str, &str),
-    version: &Version,
-    facts: &Facts,
-    here: &Here,
-) -> Vec<String> {
-    let mut claims = model::Bundle::new(name.to_owned(), version.clone());
-    claims.min_kube.clone_from(&facts.min_kube_version);
-    let max = facts.max_open_shift_version.as_ref();
-    claims.max_openshift = max
-        .and_then(|it| it.version)
-        .map(|it| format!("\"{it}\""))
-        .into_iter()
-        .collect();
-    let request = Request {
-        package,
-        channel: None,
-        range: None,
-        minor: None,
-        newest: None,
-        installed: None,
-        openshift: here.releases.openshift,
-        kubernetes: here.version.as_ref(),
-        media_types: &[],
-        overrides: &[],
-    };
-    request.limits(&claims).map(|(_, reason)| reason).collect()
 }
 
 /// Checks that the bundles make a valid catalog, in this order.
@@ -246,53 +198,4 @@ fn version_of(instance: &BundleInstance) -> Option<Version> {
             .map(String::as_str)
     });
     told?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use convert::maxocp::MaxOpenShiftVersion;
-    use manifests::openshift::{Release, maximum};
-
-    use super::*;
-    use crate::upgrade::target::Releases;
-
-    /// The rows of `maxOpenShiftVersion`: absent, invalid, greater, equal, less, and not on an OpenShift.
-    #[test]
-    fn what_a_cluster_does_not_meet_is_told_whatever_the_engine() {
-        let newer = "requires OpenShift <= 4.21 but the cluster is 4.22";
-        let older = "requires Kubernetes >= 1.99.0 but the cluster is 1.36.3";
-        for (max, min, openshift, expected) in [
-            (None, None, Some("4.22"), &[][..]),
-            (Some("\"4.x\""), None, Some("4.22"), &[]),
-            (Some("\"4.23\""), None, Some("4.22"), &[]),
-            (Some("4.22"), None, Some("4.22"), &[]),
-            (Some("\"4.21\""), None, Some("4.22"), &[newer]),
-            (Some("4.21"), None, None, &[]),
-            (None, Some("1.36.3"), None, &[]),
-            (None, Some("1.99.0"), None, &[older]),
-            (Some("4.21"), Some("1.99.0"), Some("4.22"), &[newer, older]),
-        ] {
-            let facts = Facts {
-                min_kube_version: min.map(str::to_owned),
-                max_open_shift_version: max.map(|json| MaxOpenShiftVersion {
-                    raw: json.to_owned(),
-                    source: String::new(),
-                    version: maximum(json).ok(),
-                    problem: None,
-                }),
-                ..Facts::default()
-            };
-            let here = Here {
-                releases: Releases {
-                    openshift: openshift.and_then(Release::read),
-                    kubernetes: "1.36".parse().unwrap(),
-                },
-                version: "1.36.3".parse().ok(),
-                is_updating: None,
-            };
-            let version = "1.0.0".parse().unwrap();
-            let told = demands(("tide", "tide.v1.0.0"), &version, &facts, &here);
-            assert_eq!(told, expected, "{max:?} {min:?} {openshift:?}");
-        }
-    }
 }

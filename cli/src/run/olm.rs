@@ -37,7 +37,7 @@ mod serving;
 mod unpacking;
 mod upgrading;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use catalog::inject::Composed;
 use convert::facts::Facts;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -46,12 +46,11 @@ use serde_json::Value;
 
 pub(super) use self::{cleaning::cleanup, making::bundle, upgrading::upgrade};
 use self::{parts::Parts, pod::Wanted};
-use super::{native::unmet, pulling::Pulled};
+use super::{demands, pulling::Pulled};
 use crate::{
     args::{RegistryArgs, SecurityContext},
     cluster::Cluster,
     message,
-    upgrade::read::releases_seen,
 };
 
 /// What serves catalogs: the image of the provisioner of this release.
@@ -76,29 +75,12 @@ fn tell_meaningless(args: &RegistryArgs) {
     }
 }
 
-/// Refuses what this cluster cannot run; whether it is an OpenShift. Which one counts only for bundles that say something of it:
-/// tenants may not see it, as a rule.
+/// Refuses what this cluster cannot run; whether it is an OpenShift.
 async fn check(cluster: &Cluster, pulled: &Pulled) -> anyhow::Result<bool> {
-    let (here, hidden) = releases_seen(cluster).await?;
     if let Some(text) = unreadable(&pulled.bundle.name, &pulled.facts) {
         message::warning(&text);
     }
-    let claim = pulled.facts.max_open_shift_version.as_ref();
-    let (is_hidden, claim) = (hidden.is_some(), claim.and_then(|it| it.version));
-    if let (Some(why), Some(_)) = (hidden, claim) {
-        let name = &pulled.bundle.name;
-        return Err(why.context(format!(
-            "bundle {name:?} says on which OpenShift it runs at most, and which one this is may not be seen; nothing was changed"
-        )));
-    }
-    let unmet = unmet(pulled, &here);
-    if !unmet.is_empty() {
-        let name = &pulled.bundle.name;
-        bail!(
-            "bundle {name:?} {}; nothing was changed",
-            unmet.join(", and ")
-        );
-    }
+    let (here, is_hidden) = demands::check(cluster, pulled).await?;
     Ok(is_hidden || here.releases.openshift.is_some())
 }
 
