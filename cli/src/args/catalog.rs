@@ -16,8 +16,10 @@ use super::{
 pub(super) const SOURCES: &str = "\
 A catalog is one of:
   FOLDER                         on this machine; every file in it counts, but those that an .indexignore excludes
+  index.db                       a catalog in an SQLite database, as opm made them
   quay.io/org/catalog:v1         an image in a registry, which names the folder by its label
-                                 operators.operatorframework.io.index.configs.v1
+                                 operators.operatorframework.io.index.configs.v1, or the database by
+                                 operators.operatorframework.io.index.database.v1
   oci:FOLDER[:TAG], FILE.tgz, https://HOST/FILE.tgz, git+https://HOST/REPO#REF:DIR, and what else bundles come from";
 
 /// Begin file-based catalogs, check them, list what is in them, choose bundles, draw upgrade graphs, render, migrate and

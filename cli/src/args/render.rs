@@ -11,7 +11,9 @@ use super::CatalogReadArgs;
 const REFERENCES: &str = "\
 A catalog or bundle is one of:
   FOLDER, FILE.tgz, FILE.tar     on this machine; a folder with manifests/ and metadata/ is a bundle
-  quay.io/org/catalog:v1         an image in a registry; its labels tell what it is
+  index.db                       a catalog in an SQLite database, as opm made them
+  quay.io/org/catalog:v1         an image in a registry; its labels tell what it is: a catalog of files or in a
+                                 database, or a bundle
   git+https://HOST/REPO#REF:DIR  a branch, tag or commit of a git repository, and the folder in it
   https://HOST/FILE.tgz          an archive
   oci:FOLDER[:TAG], oci-archive:FILE[:TAG], docker-archive:FILE[:TAG]";

@@ -82,16 +82,17 @@ pub(crate) struct RunBundleArgs {
 #[command(after_help = "\
 Examples:
   rukpak run bundle-upgrade quay.io/example/tidewatch-bundle:v1.5.0
-  # Back to what ran before if the new version does not work
+  # Back to what ran before if the new version does not work; not with OLM, which goes to no version but the next
   rukpak run bundle-upgrade quay.io/example/tidewatch-bundle:v1.5.0 --rollback-on-failure")]
 pub(crate) struct RunUpgradeArgs {
     /// The image of the bundle.
     #[arg(value_name = "BUNDLE-IMAGE")]
     pub(crate) image: String,
-    /// Go back to the version before if the new one does not work in time. The exit code is 1 nevertheless.
+    /// Go back to the version before if the new one does not work in time. The exit code is 1 nevertheless. Refused with
+    /// OLM.
     #[arg(long)]
     pub(crate) rollback_on_failure: bool,
-    /// Take a version that is not newer than what is installed, as after a rebuild.
+    /// Take a version that is not newer than what is installed, as after a rebuild. Refused with OLM.
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]

@@ -17,8 +17,8 @@ use manifests::names;
 /// requests that are being answered.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogServeArgs {
-    /// The folder of a file-based catalog.
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    /// The folder of a file-based catalog, or a catalog in an SQLite database.
+    #[arg(value_name = "DIR", value_hint = ValueHint::AnyPath)]
     pub(crate) folder: PathBuf,
     /// Port to listen on, on all addresses; 0 for any that is free.
     #[arg(short, long, value_name = "PORT", default_value_t = 50051)]

@@ -13,6 +13,16 @@ pub(crate) fn commands(page: &str, heading: &str, number: usize) -> String {
     block.split_once("```").unwrap().0.to_owned()
 }
 
+/// What a page shows of commands and of what they print, under a heading.
+pub(crate) fn shown(page: &str, heading: &str) -> String {
+    let text = fs::read_to_string(root().join("docs").join(page)).unwrap();
+    let found = text.split_once(&format!("\n{heading}\n"));
+    let (_, section) = found.unwrap_or_else(|| panic!("{page} has no {heading:?}"));
+    let section = section.split("\n#").next().unwrap();
+    let block = section.split("```text\n").nth(1).unwrap();
+    block.split_once("```").unwrap().0.to_owned()
+}
+
 /// Runs commands in the project's folder, as the administrator.
 pub(crate) fn run(cluster: &Cluster, commands: &str) -> String {
     let mut shell = Command::new("timeout");

@@ -11,6 +11,7 @@ mod guard;
 mod index;
 mod killed;
 mod large;
+mod page;
 mod rights;
 mod run;
 mod served;

@@ -3,36 +3,60 @@
 
 use cluster::Cluster;
 use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Namespace},
+    api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, api::ListParams};
 use manifests::api::{GROUP, config::ClusterOperator, labels, platform::PlatformOperator};
+use serde_json::json;
 
 use super::{
-    day_0::WANTED,
-    documents, wait,
-    world::{CORE, SYSTEM, kubectl, world},
+    catalogs, day_0,
+    day_0::{MARKETPLACE, WANTED},
+    documents,
+    wait::{self, PATIENCE},
+    world::{SYSTEM, World, kubectl, world},
 };
+
+/// What a catalog has that is served in a namespace.
+const SERVED: &str = "services,endpointslices,pods,serviceaccounts,networkpolicies";
+
+/// Has two catalogs served outside of the provisioner's own namespace: one by it, one by a pod.
+async fn serve_elsewhere(world: &World) {
+    let image = catalogs::publish("wreck:v1", "wreck", &["1.0.0"]);
+    let own = json!({"image": image, "grpcPodConfig": {"memoryTarget": "40Mi"}, "priority": -10});
+    let shared = json!({"image": image, "priority": -10});
+    for (name, spec) in [("wreck", shared), ("wreck.own", own)] {
+        world.apply(day_0::source(name, &spec)).await;
+    }
+    world
+        .served_at(
+            MARKETPLACE,
+            "wreck",
+            "wreck.openshift-marketplace.svc:50051",
+        )
+        .await;
+    world.serving_pod(MARKETPLACE, "wreck.own", None).await;
+}
 
 #[tokio::test]
 async fn what_the_documents_say_of_removal_leaves_nothing() {
     let cluster = Cluster::shared().await.unwrap();
     let client = cluster.client().unwrap();
     // Where the other tests ran before, everything is there; alone it is installed for this.
-    let system: Api<Deployment> = Api::namespaced(client.clone(), SYSTEM);
-    if system.get_opt(CORE).await.unwrap().is_none() {
-        let world = world().await;
+    let world = world().await;
+    if world.day_0.is_some() {
         for package in WANTED {
             world.healthy(package, "1.0.0").await;
         }
     }
+    serve_elsewhere(world).await;
     let operators: Api<PlatformOperator> = Api::all(client.clone());
     let there = operators.list(&ListParams::default()).await.unwrap();
     assert!(there.items.len() >= WANTED.len(), "{there:?}");
 
     let commands = documents::commands("operations.md", "## Upgrading and removing it", 0);
-    assert_eq!(commands.matches("kubectl delete").count(), 3, "{commands}");
+    assert_eq!(commands.matches("kubectl delete").count(), 5, "{commands}");
     documents::run(cluster, &commands);
 
     // It waits for what it deletes, and nobody is left who would have to do anything.
@@ -60,6 +84,19 @@ async fn what_the_documents_say_of_removal_leaves_nothing() {
         ],
     );
     assert_eq!(marked, "");
+    // CatalogSources stay, and nothing that they were served by.
+    let sources = world.sources(MARKETPLACE);
+    assert!(sources.get_opt("wreck").await.unwrap().is_some());
+    wait::eventually("nothing that served", PATIENCE, async || {
+        let left = kubectl(
+            cluster,
+            &["-n", MARKETPLACE, "get", SERVED, "--output=name"],
+        );
+        (left.trim() == "serviceaccount/default")
+            .then_some(())
+            .ok_or(left)
+    })
+    .await;
     let gate: Api<ClusterOperator> = Api::all(client);
     for name in ["platform-operators-aggregated", "platform-operators-core"] {
         wait::gone(gate.clone(), name).await;

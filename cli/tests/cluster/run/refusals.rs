@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use cluster::DryRun;
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams},
@@ -14,6 +15,9 @@ use crate::{
     upgrade,
     world::{Run, binary, unique, until_it_says, world},
 };
+
+/// Who has the ClusterRole `bundleinstances-admin` and nothing else.
+const AUTHOR: &str = "bea";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_run_is_refused_before_anything_is_made() {
@@ -236,10 +240,18 @@ async fn an_openshift_that_is_too_new_is_refused() {
     let cluster = upgrade::bare().await;
     crate::world::install(&cluster, &manifests::api::install::Options::default()).await;
     upgrade::become_openshift(&cluster, "4.22.3").await;
+    let group = "rbac.authorization.k8s.io";
+    let may_install = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": AUTHOR},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "bundleinstances-admin"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": AUTHOR}],
+    });
+    cluster.apply(&may_install, DryRun::No).await.unwrap();
     let operator = Operator::new(&unique("openshift"));
-    let run = |image: &str| {
+    let run = |image: &str, flags: &[&str]| {
         let mut command = Command::new(binary());
         command.args(["run", "bundle", image, "--use-http"]);
+        command.args(flags);
         command.arg("--kubeconfig").arg(cluster.kubeconfig_path());
         command
             .stdout(Stdio::piped())
@@ -247,14 +259,29 @@ async fn an_openshift_that_is_too_new_is_refused() {
             .spawn()
             .unwrap()
     };
+    let author = ["--as", AUTHOR];
     let too_old = operator.publish_claiming("0.0.1", "4.21");
-    let refused: Run = run(&too_old).wait_with_output().unwrap().into();
-    refused
-        .exits(1)
-        .says("requires OpenShift <= 4.21 but the cluster is 4.22");
+    for (flags, expected) in [
+        (
+            &[][..],
+            "requires OpenShift <= 4.21 but the cluster is 4.22",
+        ),
+        (
+            &author,
+            "says on which OpenShift it runs at most, and which one this is may not be seen; nothing was changed",
+        ),
+    ] {
+        let refused: Run = run(&too_old, flags).wait_with_output().unwrap().into();
+        refused.exits(1).says(expected);
+    }
     // Nobody works here, so that it would wait.
     let good = operator.publish_claiming("0.0.2", "4.22");
     let made = format!("/{} created\n", operator.name);
-    let taken = until_it_says(run(&good), &made);
+    let taken = until_it_says(run(&good, &[]), &made);
     assert!(!taken.err.contains("requires OpenShift"), "{taken:?}");
+
+    // Whoever installs what says nothing of OpenShift needs no right to see which one it is.
+    let other = Operator::new(&unique("silent"));
+    let made = format!("/{} created\n", other.name);
+    until_it_says(run(&other.publish("0.0.1"), &author), &made);
 }

@@ -17,7 +17,8 @@ pub(super) struct Jobs {
     #[arg(long, value_name = "WHO", value_parser = values::pull, default_value = "registry")]
     image_pull: Pull,
 
-    /// The image of unpack Jobs, with the program /unpack; the provisioner's own has it
+    /// The image of unpack Jobs, with the program /unpack, and of the init container of every catalog's own pod, with
+    /// /provisioner; the provisioner's own has both
     #[arg(
         long,
         value_name = "IMAGE",

@@ -292,15 +292,25 @@ fn flags_are_known(text: &[u8]) -> Configuration {
 
 #[test]
 fn every_flag_is_described() {
-    let text = include_str!("../../../../docs/operations.md");
-    for flag in Args::command()
-        .get_arguments()
-        .filter(|flag| !flag.is_hide_set())
-    {
-        let name = format!("`--{}`", flag.get_long().unwrap());
+    let page = include_str!("../../../../docs/operations.md");
+    let command = Args::command();
+    assert_described(&command, page);
+    for subcommand in command.get_subcommands() {
+        let called = format!("`provisioner {}", subcommand.get_name());
+        let mut sections = page.split("\n## ");
+        let section = sections.find(|section| section.contains(&called));
+        assert_described(subcommand, section.expect(&called));
+    }
+}
+
+/// Fails for a flag of a command that a text does not tell of.
+fn assert_described(command: &clap::Command, text: &str) {
+    let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
+    for name in flags.filter_map(clap::Arg::get_long) {
         assert!(
-            text.contains(&name),
-            "docs/operations.md does not tell of {name}"
+            text.contains(&format!("`--{name}`")),
+            "docs/operations.md does not tell of --{name} of {}",
+            command.get_name()
         );
     }
 }

@@ -5,8 +5,9 @@ use std::{fs, iter};
 use serde_json::json;
 
 use super::{
-    command::{annotation, install, names, parts, upgrade},
+    command::{annotation, names, parts},
     index::{self, Version},
+    page::story,
     world::{OPM, world},
 };
 
@@ -25,16 +26,13 @@ async fn story_3_a_catalog_of_three_parts_is_served_by_opm_and_becomes_one() {
     let folder = index::write(&[&other]);
     let noise = folder.path().join("configs/noise.json");
     fs::write(&noise, blobs()).unwrap();
-    let image = index::publish_folder("large:v1", folder.path());
+    index::publish_folder("large:v1", folder.path());
 
-    let versions = ["0.0.1", "0.0.2"].map(|it| Version::publish("scallop", it));
-    let opm = [
-        "--registry-image",
-        OPM,
-        "--security-context-config=restricted",
-    ];
-    let flags = [&opm[..], &["--index-image", &image]].concat();
-    install(world, space, &versions[0], &flags);
+    for version in ["0.0.1", "0.0.2"] {
+        Version::publish("scallop", version);
+    }
+    let [first, second] = story("### Story 3: a catalog in several parts, served by opm");
+    first.plays(world, space, &[]);
     let many = parts(world, space, "scallop-catalog");
     assert_eq!(many.len(), 3, "{many:?}");
     // Of somebody else, however it is called.
@@ -48,7 +46,7 @@ async fn story_3_a_catalog_of_three_parts_is_served_by_opm_and_becomes_one() {
     fs::remove_file(noise).unwrap();
     index::publish_folder("large:v1", folder.path());
     let mut before = names(world, space, "configmap");
-    upgrade(world, space, &versions[1], &opm);
+    second.plays(world, space, &[]);
     let pod = annotation(world, space, "scallop-catalog", "registry-pod-name");
     let path = "jsonpath={.spec.containers[*].image}";
     let serving = world.kubectl(&["-n", space, "get", "pod", &pod, "-o", path]);

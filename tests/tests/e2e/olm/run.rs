@@ -3,13 +3,30 @@
 use serde_json::{Value, json};
 
 use super::{
-    command::{annotation, approve, install, names, parts, rukpak, source, subscribe, upgrade},
+    command::{annotation, approve, names, parts, rukpak, source, subscribe, upgrade},
     index::{self, Version},
-    world::world,
+    page::story,
+    world::{World, world},
 };
 
-/// Story 1, without an index: v1, v2, v3, in a namespace in which only hardened pods run. The pod of a catalog may be gone
-/// already, nothing of former catalogs is left, and `cleanup` removes what was made.
+/// Waits until a version is the only one of its operator: OLM removes those before it by and by.
+fn alone(world: &World, namespace: &str, version: &Version, before: &[Version]) {
+    world.succeeded(namespace, &version.csv());
+    for version in before {
+        let csv = format!("clusterserviceversions/{}", version.csv());
+        world.kubectl(&[
+            "-n",
+            namespace,
+            "wait",
+            "--for=delete",
+            "--timeout=6m",
+            &csv,
+        ]);
+    }
+}
+
+/// Story 1, without an index: v1, v2, v3, in a namespace in which only hardened pods run. Nothing of former catalogs is left, and
+/// `cleanup` removes what was made.
 #[tokio::test]
 async fn story_1_a_bundle_is_run_and_upgraded_without_an_index() {
     let world = world().await;
@@ -17,21 +34,21 @@ async fn story_1_a_bundle_is_run_and_upgraded_without_an_index() {
     world.restricted_namespace(space).await;
     let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("coral", it));
     let hardened = ["--security-context-config=restricted"];
-    install(world, space, &versions[0], &hardened);
+    let [first, second, third, cleanup] =
+        story("### Story 1: what run bundle has installed is upgraded, without an index");
+    first.plays(world, space, &hardened);
     assert_eq!(
         names(world, space, "operatorgroup"),
         ["operatorgroup.operators.coreos.com/operator-sdk-og"]
     );
-    upgrade(world, space, &versions[1], &hardened);
-
-    let pod = annotation(world, space, "coral-catalog", "registry-pod-name");
-    world.kubectl(&["-n", space, "delete", "pod", &pod]);
-    upgrade(world, space, &versions[2], &hardened);
+    second.plays(world, space, &hardened);
+    third.plays(world, space, &hardened);
     assert_eq!(parts(world, space, "coral-catalog").len(), 1);
     // Whoever runs it again is told that it is done.
     upgrade(world, space, &versions[2], &hardened);
 
-    rukpak(world, space, &["cleanup", "coral"]).succeeds("Operator \"coral\" uninstalled\n");
+    alone(world, space, &versions[2], &versions[..2]);
+    cleanup.plays(world, space, &[]);
     let left = [
         "subscriptions.operators.coreos.com",
         "csv",
@@ -55,36 +72,37 @@ async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_of_files() {
         Version::publish("urchin", "1.0.0"),
         Version::publish("squid", "1.0.0"),
     ];
-    let image = index::publish("files:v1", &[&others[0], &others[1]]);
+    index::publish("files:v1", &[&others[0], &others[1]]);
     let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("sponge", it));
-    install(world, space, &versions[0], &["--index-image", &image]);
-    for (version, other) in versions[1..].iter().zip(&others) {
-        upgrade(world, space, version, &[]);
+    let [first, second, third, cleanup] = story("### Story 1, with an index of files");
+    first.plays(world, space, &[]);
+    for (step, other) in [second, third].iter().zip(&others) {
+        step.plays(world, space, &[]);
         subscribe(world, space, other, "sponge-catalog", json!({})).await;
         approve(world, space, other.package);
         world.succeeded(space, &other.csv());
     }
     // A catalog that others need stays.
-    let run = rukpak(world, space, &["cleanup", "sponge"]);
-    let run = run.succeeds("Operator \"sponge\" uninstalled\n");
-    assert!(
-        run.err.contains("stays: other Subscriptions need it"),
-        "{run:?}"
-    );
+    alone(world, space, &versions[2], &versions[..2]);
+    cleanup.plays(world, space, &[]);
     world.succeeded(space, &others[0].csv());
 }
 
-/// Story 1, with an index in a database as opm made them.
+/// Story 1, with an index in a database as opm made them. The pod of a catalog may be gone already.
 #[tokio::test]
 async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_in_a_database() {
     let world = world().await;
     let space = "run-database";
     world.bare_namespace(space).await;
     let other = Version::publish("barnacle", "1.0.0");
-    let image = index::publish_database("database:v1", &[&other]);
+    index::publish_database("database:v1", &[&other]);
     let versions = ["0.0.1", "0.0.2", "0.0.3"].map(|it| Version::publish("mussel", it));
-    install(world, space, &versions[0], &["--index-image", &image]);
-    upgrade(world, space, &versions[1], &[]);
+    let [first, second] = story("### Story 1, with an index in a database");
+    first.plays(world, space, &[]);
+    second.plays(world, space, &[]);
+
+    let pod = annotation(world, space, "mussel-catalog", "registry-pod-name");
+    world.kubectl(&["-n", space, "delete", "pod", &pod]);
     upgrade(world, space, &versions[2], &[]);
     subscribe(world, space, &other, "mussel-catalog", json!({})).await;
     approve(world, space, "barnacle");
@@ -106,12 +124,15 @@ async fn story_2_what_was_installed_traditionally_is_upgraded() {
     approve(world, space, "limpet");
     world.succeeded(space, &versions[0].csv());
 
-    let run = upgrade(world, space, &versions[2], &[]);
+    let [third, fourth, cleanup] =
+        story("### Story 2: what was installed traditionally is upgraded");
+    let run = third.plays(world, space, &[]);
     assert!(
         run.err.matches("Approved InstallPlan").count() >= 2,
         "{run:?}"
     );
-    upgrade(world, space, &versions[3], &[]);
+    fourth.plays(world, space, &[]);
+    alone(world, space, &versions[3], &versions[..3]);
     subscribe(world, space, &other, "limpets", json!({})).await;
     approve(world, space, "whelk");
     world.succeeded(space, &other.csv());
@@ -129,13 +150,7 @@ async fn story_2_what_was_installed_traditionally_is_upgraded() {
         let (named, _) = image.split_once("@sha256:").unwrap();
         assert!(version.image.starts_with(named), "{images:?}");
     }
-
-    let run = rukpak(world, space, &["cleanup", "limpet"]);
-    let run = run.succeeds("Operator \"limpet\" uninstalled\n");
-    assert!(
-        run.err.contains("stays: \"run bundle\" has not made it"),
-        "{run:?}"
-    );
+    cleanup.plays(world, space, &[]);
 }
 
 /// What is wrong is told before anything is changed.
