@@ -122,7 +122,10 @@ fn one(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Re
                 it.problem.map_or(Ok(it.image), Err)
             }
             Holder::Rukpak | Holder::Image => {
-                template::resolve(template, values).map_err(|error| error.to_string())
+                template::resolve(template, values).map_err(|error| {
+                    error.hint().into_iter().for_each(&mut warn);
+                    error.to_string()
+                })
             }
         },
         Ok(Ok(Place::Served(_) | Place::ConfigMap(_))) => {

@@ -87,7 +87,7 @@ fn what_cannot_be_resolved_is_named_and_nothing_half_made_is_shown() {
         ),
         (
             "a/c:{foobar}",
-            "variable \"foobar\" couldn't be resolved; the variables are kube_major_version",
+            "reference, variable \"foobar\" couldn't be resolved\n",
         ),
         (
             "a/c:{kube_minor_version",
