@@ -32,6 +32,18 @@ pub use self::{
 };
 use super::{bounds, schema};
 
+/// A CatalogSource as it was written, without what has a name and nothing behind it (`secrets:`): the apiserver takes that for
+/// nothing in the spec, and in what is below it.
+pub fn without_nulls(mut object: Value) -> Value {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|_, value| !value.is_null());
+        for below in spec.values_mut().filter_map(Value::as_object_mut) {
+            below.retain(|_, value| !value.is_null());
+        }
+    }
+    object
+}
+
 /// The API group, which is OLM's.
 pub const GROUP: &str = "operators.coreos.com";
 

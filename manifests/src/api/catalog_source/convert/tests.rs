@@ -283,24 +283,30 @@ fn what_nobody_reads_is_taken_out_of_what_is_stored() {
 fn null_is_not_there() {
     let nulls = json!({
         "sourceType": "grpc", "image": "a:1", "address": null, "grpcPodConfig": null, "catalogImageSource": null,
-        "displayName": null,
+        "displayName": null, "secrets": null, "updateStrategy": {"registryPoll": null},
     });
     for (form, expected) in [
         (
             Form::New,
-            json!({"catalogImageSource": {"catalogImage": "a:1"}, "displayName": null}),
+            json!({"catalogImageSource": {"catalogImage": "a:1"}, "updateStrategy": {}}),
         ),
         (
             Form::Legacy,
-            json!({"sourceType": "grpc", "image": "a:1", "displayName": null}),
+            json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}}),
         ),
     ] {
         let done = rewrite(stored(&nulls), form).unwrap();
         assert_eq!(done.object["spec"], expected);
         assert!(done.dropped.is_empty());
     }
+    let within = json!({"configMapSource": {"configMap": "m", "later": null}, "secrets": null});
+    let done = rewrite(stored(&within), Form::Legacy).unwrap();
+    assert_eq!(
+        done.object["spec"],
+        json!({"sourceType": "configmap", "configMap": "m"})
+    );
     let mended = mend(stored(&nulls)).unwrap();
-    let expected = json!({"sourceType": "grpc", "image": "a:1", "displayName": null});
+    let expected = json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}});
     assert_eq!(mended.object["spec"], expected);
 }
 
