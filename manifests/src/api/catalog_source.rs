@@ -15,6 +15,7 @@
 
 pub mod convert;
 mod origin;
+mod pod;
 pub(super) mod rules;
 mod status;
 mod versions;
@@ -102,7 +103,7 @@ pub struct CatalogSourceSpec {
     pub update_strategy: Option<UpdateStrategy>,
     /// Deprecated: catalogImageSource.podSpecOverrides. How the pod that serves the image looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::deployment_config")]
+    #[schemars(schema_with = "pod::options")]
     pub grpc_pod_config: Option<Value>,
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,7 +134,7 @@ pub struct CatalogImageSource {
     /// How the pod that serves the image looks: nodeSelector, tolerations, affinity, priorityClassName,
     /// securityContextConfig, memoryTarget, extractContent. Without any of it, there need be no pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::deployment_config")]
+    #[schemars(schema_with = "pod::options")]
     pub pod_spec_overrides: Option<Value>,
 }
 

@@ -208,7 +208,8 @@ async fn contradictions_are_refused(new: &Api<DynamicObject>) {
         (
             json!({"displayName": "a"}),
             one_of,
-            "spec.catalogImageSource: Required value".to_owned(),
+            // The words that the design document quotes.
+            "Found none valid, spec.catalogServiceSource: Required value".to_owned(),
         ),
         (
             json!({"catalogImageSource": image, "configMapSource": map}),

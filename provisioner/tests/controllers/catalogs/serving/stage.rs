@@ -139,7 +139,11 @@ impl Shelf {
     }
 
     /// Where a Service leads to: the one address, and the port.
-    pub(in crate::catalogs) async fn leads_to(&self, namespace: &str, service: &str) -> Option<(String, u16)> {
+    pub(in crate::catalogs) async fn leads_to(
+        &self,
+        namespace: &str,
+        service: &str,
+    ) -> Option<(String, u16)> {
         let params = ListParams::default().labels(&format!("kubernetes.io/service-name={service}"));
         let slices = self.slices(namespace).list(&params).await.unwrap();
         let services = self.services(namespace);
