@@ -120,6 +120,9 @@ pub struct CatalogSourceSpec {
     /// Its picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icon: Option<Icon>,
+    /// Why nothing of what is written there can be read, for those who have to go on with others. It is written nowhere.
+    #[serde(skip)]
+    pub unread: Option<String>,
 }
 
 /// A catalog in an image.
