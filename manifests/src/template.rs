@@ -105,10 +105,10 @@ pub enum Error {
 /// Variables without a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unresolved {
-    /// Those that the cluster has nothing for, now.
-    pub missing: Vec<&'static str>,
-    /// Those that nothing is known of, cut to a readable length.
-    pub unknown: Vec<String>,
+    /// Their names in the order of the text, each once, and cut to a readable length.
+    pub names: Vec<String>,
+    /// Whether one of them is the name of no variable; of the others the cluster has no value now.
+    pub has_unknown: bool,
     /// What is known of the image, with the variables in their places.
     pub partial: String,
 }
@@ -144,27 +144,25 @@ pub fn resolve(text: &str, values: &Values) -> Result<String, Error> {
     for piece in pieces(text) {
         match piece {
             Piece::Text(text) => image.push_str(text),
-            Piece::Brace => {
+            Piece::Brace(_) => {
                 return Err(Error::Unbalanced {
                     text: excerpt(text),
                 });
             }
             Piece::Variable(name) => {
-                match known(name).map(|(name, variable)| (name, values.of(variable))) {
-                    Some((_, Some(value))) => image.push_str(&value),
-                    Some((name, None)) => {
-                        note(&mut unresolved.missing, name);
-                        put_back(&mut image, name);
-                    }
+                let variable = known(name).map(|(_, variable)| variable);
+                match variable.and_then(|it| values.of(it)) {
+                    Some(value) => image.push_str(&value),
                     None => {
-                        note(&mut unresolved.unknown, excerpt(name));
+                        unresolved.has_unknown |= variable.is_none();
+                        note(&mut unresolved.names, excerpt(name));
                         put_back(&mut image, name);
                     }
                 }
             }
         }
     }
-    if !unresolved.missing.is_empty() || !unresolved.unknown.is_empty() {
+    if !unresolved.names.is_empty() {
         unresolved.partial = image;
         return Err(Error::Unresolved(unresolved));
     }
@@ -178,7 +176,7 @@ pub fn resolve(text: &str, values: &Values) -> Result<String, Error> {
 pub fn variables(text: &str) -> impl Iterator<Item = Variable> {
     pieces(text).filter_map(|piece| match piece {
         Piece::Variable(name) => Some(known(name)?.1),
-        Piece::Text(_) | Piece::Brace => None,
+        Piece::Text(_) | Piece::Brace(_) => None,
     })
 }
 
@@ -235,36 +233,33 @@ impl Error {
     /// Whether only somebody who edits the template can help; otherwise the cluster may have a value later.
     pub fn is_for_good(&self) -> bool {
         match self {
-            Self::Unresolved(unresolved) => !unresolved.unknown.is_empty(),
+            Self::Unresolved(unresolved) => unresolved.has_unknown,
             Self::Unbalanced { .. } | Self::Illegal { .. } => true,
         }
+    }
+
+    /// What helps whoever has written a name that is none. The message itself ends where the design document's does.
+    pub fn hint(&self) -> Option<String> {
+        let is_for_names = matches!(self, Self::Unresolved(unresolved) if unresolved.has_unknown);
+        is_for_names.then(|| {
+            let names = VARIABLES.map(|(name, _)| name);
+            format!("the variables are {}", names.join(", "))
+        })
     }
 }
 
 // === impl Unresolved ===
 
 impl Unresolved {
-    /// All of them, each kind in the order of the text: the words of the design document.
+    /// All of them: the words of the design document.
     fn in_words(&self) -> String {
-        let all: Vec<String> = self
-            .missing
-            .iter()
-            .copied()
-            .chain(self.unknown.iter().map(String::as_str))
-            .map(|it| format!("{it:?}"))
-            .collect();
-        let one_or_more = if all.len() == 1 {
+        let names: Vec<String> = self.names.iter().map(|it| format!("{it:?}")).collect();
+        let one_or_more = if names.len() == 1 {
             "variable"
         } else {
             "variables"
         };
-        let names = all.join(", ");
-        let said = format!("{one_or_more} {names} couldn't be resolved");
-        if self.unknown.is_empty() {
-            return said;
-        }
-        let known: Vec<&str> = VARIABLES.iter().map(|(name, _)| *name).collect();
-        format!("{said}; the variables are {}", known.join(", "))
+        format!("{one_or_more} {} couldn't be resolved", names.join(", "))
     }
 }
 
@@ -275,7 +270,7 @@ enum Piece<'a> {
     /// What stands between two braces.
     Variable(&'a str),
     /// One that opens and is not closed, or the other way round.
-    Brace,
+    Brace(char),
 }
 
 fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
@@ -301,7 +296,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
             }
             _ => {
                 rest = from.get(1..).unwrap_or_default();
-                Some(Piece::Brace)
+                from.chars().next().map(Piece::Brace)
             }
         }
     })

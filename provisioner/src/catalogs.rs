@@ -19,6 +19,7 @@
 mod access;
 mod around;
 mod follow;
+mod found;
 mod image;
 mod interval;
 mod known;

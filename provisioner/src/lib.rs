@@ -41,4 +41,5 @@ pub mod preflight;
 pub mod process;
 pub mod pulling;
 pub mod settings;
+mod shallow;
 pub mod watches;

@@ -2,11 +2,11 @@
 
 use anyhow::Context;
 use manifests::{
-    api::catalog_source::{CatalogSource, Invalid, Place},
+    api::catalog_source::{CatalogSource, Invalid, Place, without_nulls},
     template::{self, Choice, Holder, Values, choose},
     yaml,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{is_catalog_source, name, read};
@@ -112,7 +112,7 @@ fn one(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Re
         return None;
     }
     let mut warn = |what: String| warnings.push(format!("CatalogSource {}: {what}", name(object)));
-    let source = CatalogSource::deserialize(object);
+    let source = serde_json::from_value::<CatalogSource>(without_nulls(object.clone()));
     let place = source.as_ref().map(|source| source.place(false));
     let made = match place {
         Err(error) => Err(format!("the CatalogSource cannot be read: {error}")),
@@ -122,7 +122,10 @@ fn one(object: &Value, values: &Values, warnings: &mut Vec<String>) -> Option<Re
                 it.problem.map_or(Ok(it.image), Err)
             }
             Holder::Rukpak | Holder::Image => {
-                template::resolve(template, values).map_err(|error| error.to_string())
+                template::resolve(template, values).map_err(|error| {
+                    error.hint().into_iter().for_each(&mut warn);
+                    error.to_string()
+                })
             }
         },
         Ok(Ok(Place::Served(_) | Place::ConfigMap(_))) => {

@@ -87,7 +87,7 @@ fn what_cannot_be_resolved_is_named_and_nothing_half_made_is_shown() {
         ),
         (
             "a/c:{foobar}",
-            "variable \"foobar\" couldn't be resolved; the variables are kube_major_version",
+            "reference, variable \"foobar\" couldn't be resolved\n",
         ),
         (
             "a/c:{kube_minor_version",
@@ -229,6 +229,35 @@ fn manifests_are_rewritten_and_it_is_told_what_was_never_read() {
         .run_with(&["catsrc", "convert", "-f", "-"], yaml.out.as_bytes())
         .exits(0);
     assert_eq!((again.out, again.err.as_str()), (yaml.out, ""));
+}
+
+/// Templates of manifests leave names with nothing behind them, and the apiserver takes these for nothing.
+#[test]
+fn what_has_nothing_behind_it_is_not_there() {
+    let place = Place::new();
+    let source = "\
+apiVersion: operators.coreos.com/v1alpha1
+kind: CatalogSource
+metadata: {name: a}
+spec:
+  sourceType: grpc
+  image: a/c:v{kube_minor_version}
+  secrets:
+  updateStrategy:
+    registryPoll:
+  icon:
+";
+    let convert = ["catsrc", "convert", "-f", "-", "-o", "json"];
+    let run = place.run_with(&convert, source.as_bytes()).exits(0);
+    let converted: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(
+        converted["spec"],
+        json!({"catalogImageSource": {"catalogImage": "a/c:v{kube_minor_version}"}, "updateStrategy": {}})
+    );
+    assert_eq!(run.err, "");
+    let resolve = ["catsrc", "resolve", "-f", "-", "--kube-version=v1.30"];
+    let run = place.run_with(&resolve, source.as_bytes()).exits(0);
+    says(&run.out, &["a/c:v30"], &[]);
 }
 
 #[test]

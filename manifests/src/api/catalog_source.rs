@@ -15,6 +15,7 @@
 
 pub mod convert;
 mod origin;
+mod pod;
 pub(super) mod rules;
 mod status;
 mod versions;
@@ -31,6 +32,18 @@ pub use self::{
     versions::{CONVERSION, CONVERSION_PATH},
 };
 use super::{bounds, schema};
+
+/// A CatalogSource as it was written, without what has a name and nothing behind it (`secrets:`): the apiserver takes that for
+/// nothing in the spec, and in what is below it.
+pub fn without_nulls(mut object: Value) -> Value {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.retain(|_, value| !value.is_null());
+        for below in spec.values_mut().filter_map(Value::as_object_mut) {
+            below.retain(|_, value| !value.is_null());
+        }
+    }
+    object
+}
 
 /// The API group, which is OLM's.
 pub const GROUP: &str = "operators.coreos.com";
@@ -90,7 +103,7 @@ pub struct CatalogSourceSpec {
     pub update_strategy: Option<UpdateStrategy>,
     /// Deprecated: catalogImageSource.podSpecOverrides. How the pod that serves the image looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::deployment_config")]
+    #[schemars(schema_with = "pod::options")]
     pub grpc_pod_config: Option<Value>,
     /// Its name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,6 +120,9 @@ pub struct CatalogSourceSpec {
     /// Its picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icon: Option<Icon>,
+    /// Why nothing of what is written there can be read, for those who have to go on with others. It is written nowhere.
+    #[serde(skip)]
+    pub unread: Option<String>,
 }
 
 /// A catalog in an image.
@@ -121,7 +137,7 @@ pub struct CatalogImageSource {
     /// How the pod that serves the image looks: nodeSelector, tolerations, affinity, priorityClassName,
     /// securityContextConfig, memoryTarget, extractContent. Without any of it, there need be no pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::deployment_config")]
+    #[schemars(schema_with = "pod::options")]
     pub pod_spec_overrides: Option<Value>,
 }
 

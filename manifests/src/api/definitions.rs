@@ -345,7 +345,8 @@ mod tests {
             Some("array") => schema.max_items.is_some(),
             Some("object") => schema.properties.is_some() || schema.max_properties.is_some(),
             Some("boolean" | "integer") => true,
-            _ => false,
+            // A number or a text.
+            _ => schema.x_kubernetes_int_or_string == Some(true) && schema.max_length.is_some(),
         };
         // These have nothing to say.
         let is_empty = path.ends_with(".upload") || path == "PlatformStatus.spec";

@@ -52,7 +52,10 @@ pub fn annotated(text: &str, kube: Option<&Version>) -> Annotated {
     for piece in pieces(text) {
         match piece {
             Piece::Text(text) => image.push_str(text),
-            Piece::Brace => is_malformed = true,
+            Piece::Brace(brace) => {
+                is_malformed = true;
+                image.push(brace);
+            }
             Piece::Variable(name) => {
                 let of_kube = known(name).filter(|(_, it)| matches!(it, Variable::Kube(_)));
                 match of_kube.map(|(name, variable)| (name, values.of(variable))) {

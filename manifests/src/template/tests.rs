@@ -72,6 +72,26 @@ fn what_has_no_value_is_named_in_the_words_of_the_document() {
         words,
         "Cannot construct catalog image reference, variables \"ocp_update_channels\", \"ocp_minor_version\" couldn't be resolved"
     );
+    // Of both kinds, in the order of the text; and the message ends there, whatever else there is to say.
+    let text = "a/c:{odd}.{ocp_minor_version}.{foobar}.{odd}";
+    let Err(error) = resolve(text, &kubernetes) else {
+        panic!("it was resolved");
+    };
+    assert_eq!(
+        error.to_string(),
+        "Cannot construct catalog image reference, variables \"odd\", \"ocp_minor_version\", \"foobar\" couldn't be resolved"
+    );
+    let hint = error.hint().unwrap();
+    assert!(
+        hint.starts_with("the variables are kube_major_version, "),
+        "{hint}"
+    );
+    assert_eq!(
+        resolve("a/c:{ocp_minor_version}", &kubernetes)
+            .unwrap_err()
+            .hint(),
+        None
+    );
     for name in [
         "foobar",
         "Kube_Major_Version",
@@ -81,11 +101,11 @@ fn what_has_no_value_is_named_in_the_words_of_the_document() {
     ] {
         let (is_for_good, words) = unresolved(&format!("a/c:{{{name}}}"));
         assert!(is_for_good, "{name}");
-        assert!(
-            words.contains(&format!(
-                "variable {name:?} couldn't be resolved; the variables are "
-            )),
-            "{words}"
+        assert_eq!(
+            words,
+            format!(
+                "Cannot construct catalog image reference, variable {name:?} couldn't be resolved"
+            )
         );
     }
 }
@@ -103,8 +123,8 @@ fn what_is_known_stays_beside_what_is_not() {
         panic!("it was resolved");
     };
     assert_eq!(unresolved.partial, "a/v19/c:v{ocp_minor_version}.{odd}");
-    assert_eq!(unresolved.missing, ["ocp_minor_version"]);
-    assert_eq!(unresolved.unknown, ["odd"]);
+    assert_eq!(unresolved.names, ["ocp_minor_version", "odd"]);
+    assert!(unresolved.has_unknown);
 }
 
 #[test]
@@ -184,6 +204,19 @@ fn annotations_have_the_words_that_olm_shipped() {
             "a/c:{ocp_major_version}",
             &kube,
             "a/c:{ocp_major_version}",
+            format!("cannot construct catalog image reference, because {improper}"),
+        ),
+        // A brace too many stays where it is.
+        (
+            "a/c:{{kube_minor_version}}",
+            &kube,
+            "a/c:{20}",
+            format!("cannot construct catalog image reference, because {improper}"),
+        ),
+        (
+            "a/c:v{kube_minor_version}.{",
+            &kube,
+            "a/c:v20.{",
             format!("cannot construct catalog image reference, because {improper}"),
         ),
         (

@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use super::{
     Key,
     follow::Told,
+    found::Found,
     plan::templates,
     serving::{Serving, State},
     status::{self, Seen},
@@ -112,7 +113,7 @@ async fn write(
     report: &Report,
     source: &watch::Receiver<Arc<CatalogSource>>,
 ) {
-    let api: Api<CatalogSource> = Api::namespaced(ctx.client.clone(), &key.namespace);
+    let api: Api<Found> = Api::namespaced(ctx.client.clone(), &key.namespace);
     let mut pause = SHORTEST_PAUSE;
     loop {
         let newest = Arc::clone(&source.borrow());
@@ -130,7 +131,7 @@ async fn write(
 
 async fn try_to(
     ctx: &Context,
-    api: &Api<CatalogSource>,
+    api: &Api<Found>,
     report: &Report,
     mut now: CatalogSource,
 ) -> Result<(), kube::Error> {
@@ -164,7 +165,7 @@ async fn try_to(
             Ok(_) => return Ok(()),
             // Somebody was quicker.
             Err(kube::Error::Api(status)) if status.code == 409 && tries.next().is_some() => {
-                now = api.get(&name).await?;
+                now = api.get(&name).await?.0;
             }
             Err(error) => return Err(error),
         }

@@ -26,6 +26,7 @@ use super::{
     Key,
     around::{self, Part},
     follow::{Shared, follow},
+    found::Found,
     image::{Loaded, Remembered},
     known::{Identity, Known, hidden},
     plan::templates,
@@ -107,9 +108,8 @@ async fn follow_all(shared: &Arc<Shared>) {
         catalogs: BTreeMap::new(),
     };
     let mut events = stream::select_all(scopes(&ctx.settings).into_iter().map(|scope| {
-        let (api, config): (Api<CatalogSource>, _) = scope.watched(&ctx.client);
+        let (api, config): (Api<Found>, _) = scope.watched(&ctx.client);
         patient(watcher::watcher(api, config))
-            .modify(|source| source.metadata.managed_fields = None)
             .map(move |event| (scope.clone(), event))
             .boxed()
     }));
@@ -119,7 +119,7 @@ async fn follow_all(shared: &Arc<Shared>) {
             Ok(Event::Init) => {
                 seen.insert(scope, BTreeSet::new());
             }
-            Ok(Event::InitApply(source)) => {
+            Ok(Event::InitApply(Found(source))) => {
                 seen.entry(scope).or_default().insert(key(&source));
                 followed.add(source);
             }
@@ -133,8 +133,8 @@ async fn follow_all(shared: &Arc<Shared>) {
                     });
                 }
             }
-            Ok(Event::Apply(source)) => followed.add(source),
-            Ok(Event::Delete(source)) => {
+            Ok(Event::Apply(Found(source))) => followed.add(source),
+            Ok(Event::Delete(Found(source))) => {
                 followed.remove(&key(&source));
                 followed.forget(source.metadata.uid);
             }
@@ -185,7 +185,7 @@ fn scopes(settings: &Settings) -> Vec<Scope> {
 // === impl Scope ===
 
 impl Scope {
-    fn watched(&self, client: &Client) -> (Api<CatalogSource>, watcher::Config) {
+    fn watched(&self, client: &Client) -> (Api<Found>, watcher::Config) {
         let config = watcher::Config::default();
         match self {
             Self::Counting(namespace) | Self::Served(namespace) => {

@@ -1,7 +1,8 @@
 //! What the apiserver asks, and what it is told. No I/O.
 //!
 //! The contract is that of `apiextensions.k8s.io/v1`: the request's uid, as many objects as were sent and in their order, and
-//! of their metadata nothing changed but labels and annotations. Whatever is stored can be converted.
+//! of their metadata nothing changed but labels and annotations. Whatever is stored can be converted; of what is nested so
+//! deep that no definition asks for it, null is left, and the apiserver itself puts metadata back as it was.
 
 use manifests::api::catalog_source::{
     GROUP,
@@ -9,6 +10,8 @@ use manifests::api::catalog_source::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::shallow::Shallow;
 
 const KIND: &str = "ConversionReview";
 const API_VERSION: &str = "apiextensions.k8s.io/v1";
@@ -37,7 +40,7 @@ struct Request {
     #[serde(rename = "desiredAPIVersion")]
     desired_api_version: String,
     #[serde(default)]
-    objects: Vec<Value>,
+    objects: Vec<Shallow>,
 }
 
 /// Answers a request.
@@ -70,11 +73,11 @@ pub(super) fn answer(body: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(serde_json::to_vec(&answer)?)
 }
 
-fn converted(desired: &str, objects: Vec<Value>) -> Result<Vec<Value>, String> {
+fn converted(desired: &str, objects: Vec<Shallow>) -> Result<Vec<Value>, String> {
     let wanted = Version::of(&json!({"apiVersion": desired})).ok_or_else(|| {
         format!("nothing is converted to {desired} here; there are v1alpha1 and v1 of {GROUP}")
     })?;
-    let converted = objects.into_iter().map(|object| {
+    let converted = objects.into_iter().map(|Shallow(object)| {
         let kind = object.get("kind").and_then(Value::as_str);
         if kind != Some("CatalogSource") || Version::of(&object).is_none() {
             let version = object.get("apiVersion").and_then(Value::as_str);
@@ -140,7 +143,7 @@ mod tests {
             json!({}),
             json!(null),
             json!(7),
-            json!({"sourceType": "foo", "image": 7}),
+            json!({"sourceType": "foo", "image": "7"}),
             json!({"sourceType": "grpc", "image": "a", "address": "b"}),
             json!({"catalogImageSource": {}, "image": "a", "unknown": [1]}),
         ] {
@@ -149,6 +152,30 @@ mod tests {
             assert_eq!(there["result"]["status"], "Success", "{spec}");
             let back = asked(&format!("{GROUP}/v1alpha1"), &there["convertedObjects"]);
             assert_eq!(back["convertedObjects"], json!([stored]), "{spec}");
+        }
+    }
+
+    /// What a definition that leaves fields open has let in: nobody can list the others without it.
+    #[test]
+    fn what_is_too_deep_to_be_read_is_converted() {
+        let deep = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+        let spec = r#"{"sourceType":"grpc","image":"a:1","grpcPodConfig":DEEP}"#;
+        let fields = r#"[{"manager":"m","fieldsV1":DEEP}]"#;
+        let object = format!(
+            r#"{{"apiVersion":"{GROUP}/v1alpha1","kind":"CatalogSource","metadata":{{"name":"a","managedFields":{fields}}},"spec":{spec}}}"#
+        );
+        let review = format!(
+            r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","request":{{"uid":"u","desiredAPIVersion":"{GROUP}/v1","objects":[{object}]}}}}"#
+        );
+        for depth in [90, 200, 100_000] {
+            let answered = answer(review.replace("DEEP", &deep(depth)).as_bytes()).unwrap();
+            let answered: Value = serde_json::from_slice(&answered).unwrap();
+            let converted = &answered["response"]["convertedObjects"][0];
+            assert_eq!(converted["metadata"]["name"], "a");
+            let source = &converted["spec"]["catalogImageSource"];
+            assert_eq!(source["catalogImage"], "a:1");
+            let is_whole = source["podSpecOverrides"].to_string() == deep(depth);
+            assert_eq!(is_whole, depth == 90);
         }
     }
 

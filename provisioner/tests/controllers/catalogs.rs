@@ -37,6 +37,7 @@ pub(crate) mod served;
 mod serving;
 mod status;
 mod templates;
+mod unread;
 
 use std::{path::Path, sync::Arc};
 

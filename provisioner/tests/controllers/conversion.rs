@@ -90,7 +90,13 @@ async fn bundle(definitions: &Api<CustomResourceDefinition>) -> Option<Vec<u8>> 
 
 /// With v1 in the definition, and the webhook asked where it listens, since the apiserver of a test resolves no Services.
 async fn define(cluster: &Cluster, address: SocketAddr) {
+    define_as(cluster, address, |_| ()).await;
+}
+
+/// The same, as it was before something in it was changed.
+async fn define_as(cluster: &Cluster, address: SocketAddr, before: impl Fn(&mut Value)) {
     let mut definition = file("optional/catalogsource-v1/definition.yaml").remove(0);
+    before(&mut definition);
     let config = &mut definition["spec"]["conversion"]["webhook"]["clientConfig"];
     assert_eq!(config["service"]["name"], NAME);
     assert_eq!(config["service"]["namespace"], SYSTEM);
@@ -168,8 +174,10 @@ async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() 
     assert_eq!(seen.data["spec"]["image"], "quay.io/example/catalog:v2");
     let all = new.list(&ListParams::default()).await.unwrap();
     assert_eq!(all.items.len(), 3);
+    stored::what_is_too_deep_is_converted(&cluster, webhook.address).await;
 
     contradictions_are_refused(&new).await;
+    stored::nothing_is_nested_without_end(&new).await;
 
     stored::is_written_in_v1(&client).await;
 
@@ -209,7 +217,8 @@ async fn contradictions_are_refused(new: &Api<DynamicObject>) {
         (
             json!({"displayName": "a"}),
             one_of,
-            "spec.catalogImageSource: Required value".to_owned(),
+            // The words that the design document quotes.
+            "Found none valid, spec.catalogServiceSource: Required value".to_owned(),
         ),
         (
             json!({"catalogImageSource": image, "configMapSource": map}),

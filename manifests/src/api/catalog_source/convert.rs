@@ -8,14 +8,15 @@
 //! ```
 //!
 //! Conversion between versions never fails, for then a whole cluster could not list its CatalogSources. There and back is
-//! the same object, whatever was stored: where the way back would give something else, the annotation
+//! the same object, whatever was stored, as long as the definition takes it: where the way back would give something else, the annotation
 //! [`labels::CATALOG_SOURCE`] says what, and of which source. It counts only if converting again gives just this object. So
 //! whoever changes the source in between gets what he wrote, nothing comes back that he took away, and nobody can write an
-//! annotation that stores another image than the one that is shown. The apiserver fails a whole list for one object whose
+//! annotation that stores another image than the one that is shown, or a number where a text belongs. The apiserver fails a whole list for one object whose
 //! annotations come to more than [`MOST_ANNOTATIONS`]: such a one goes without, and what nobody reads in it is not in what
 //! v1 writes. [`rewrite`] is for people and their files: it leaves no annotation, and tells what it drops.
 
 mod rewrite;
+mod typed;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -148,6 +149,9 @@ fn recorded(object: &Object) -> Option<Object> {
     let source = take_source(&mut stored);
     let mut before = if record.same { source } else { legacy(&source) };
     before.extend(record.set);
+    if !typed::is_typed(&before) {
+        return None;
+    }
     put_source(&mut stored, before);
     stored.insert("apiVersion".into(), Version::V1alpha1.api_version().into());
     let metadata = stored.get_mut("metadata")?.as_object_mut()?;

@@ -58,6 +58,9 @@ pub enum Invalid {
     /// A member with nothing in it.
     #[error("{0} unset: must name the catalog")]
     Empty(&'static str),
+    /// Something that is none of it.
+    #[error("spec cannot be read: {0}")]
+    Unread(String),
     /// Several sources, of which it is not said which one counts.
     #[error("more than one source: keep one of {0}, and remove the others")]
     Several(String),
@@ -82,6 +85,9 @@ impl CatalogSource {
     /// When the spec does not say it, or says it twice.
     pub fn origin(&self) -> Result<Origin<'_>, Invalid> {
         let spec = &self.spec;
+        if let Some(why) = &spec.unread {
+            return Err(Invalid::Unread(shortened(why, 400)));
+        }
         let deprecated = spec.deprecated();
         let mut named: Vec<&str> = spec.members().collect();
         if named.is_empty() {

@@ -1,7 +1,7 @@
 //! What the apiserver asks of a CatalogSource that is written anew: that nothing in it is ignored.
 //!
-//! What was stored before stays usable. A rule that was broken may stay so, as long as what breaks it is left as it is:
-//! status, finalizers and everything else can be written, and every version of Kubernetes that has rules with an optional
+//! What was stored before stays usable. A rule that was broken may stay so, as long as what breaks it is left as it is, or
+//! goes: status, finalizers and everything else can be written, and every version of Kubernetes that has rules with an optional
 //! old value sees it alike.
 
 use serde_json::{Map, Value};
@@ -20,16 +20,6 @@ pub(in crate::api) const DEPRECATED: [&str; 5] = [
     "configMap",
     "grpcPodConfig",
 ];
-/// What is read of `grpcPodConfig` and `podSpecOverrides`, which may have more that is kept for later.
-pub(in crate::api) const POD_OPTIONS: [&str; 7] = [
-    "nodeSelector",
-    "tolerations",
-    "affinity",
-    "priorityClassName",
-    "securityContextConfig",
-    "memoryTarget",
-    "extractContent",
-];
 /// The deprecated ones that name a source, beside `sourceType`.
 const FIELDS: [&str; 3] = ["image", "address", "configMap"];
 
@@ -37,7 +27,8 @@ const FIELDS: [&str; 3] = ["image", "address", "configMap"];
 struct Rule {
     /// In CEL, of the object `S`.
     holds: String,
-    /// What is offensive, and has to stay as it is where it is to stay.
+    /// What is offensive: it may go, but not come, nor become another offence. Of a member that is one too many it makes no
+    /// difference what it says.
     offence: &'static [&'static str],
     /// Where to show the message.
     at: Option<&'static str>,
@@ -76,7 +67,7 @@ fn either_form() -> [Rule; 2] {
     [
         Rule {
             holds: format!("[{}].filter(it, it).size() <= 1", all(&MEMBERS).join(", ")),
-            offence: &[],
+            offence: &MEMBERS,
             at: None,
             reason: FORBIDDEN,
             message: "more than one source: keep one of catalogImageSource, catalogServiceSource and configMapSource, and remove the others",
@@ -87,7 +78,7 @@ fn either_form() -> [Rule; 2] {
         },
         Rule {
             holds: format!("!({has_member}) || !({})", any(&DEPRECATED)),
-            offence: &["sourceType", "image", "address", "configMap"],
+            offence: &DEPRECATED,
             at: None,
             reason: FORBIDDEN,
             message: "remove sourceType, image, address, configMap and grpcPodConfig: the other member says where the catalog is",
@@ -214,7 +205,7 @@ fn of_its_type() -> [Rule; 5] {
             holds: format!(
                 "!({grpc} || {map}) || !has(S.grpcPodConfig) || has(S.image) && S.sourceType == 'grpc'"
             ),
-            offence: &[],
+            offence: &["grpcPodConfig"],
             at: Some(".grpcPodConfig"),
             reason: FORBIDDEN,
             message: "only an image is served by a pod of its own: remove grpcPodConfig",
@@ -264,8 +255,11 @@ impl Rule {
         for field in self.offence {
             // Optional values could be compared at once, but the apiserver takes them for endless.
             let old = format!("oldSelf.value().{field}");
-            stands.push(format!("has(self.{field}) == has({old})"));
-            stands.push(format!("(!has(self.{field}) || self.{field} == {old})"));
+            let mut was = format!("has({old})");
+            if !MEMBERS.contains(field) {
+                was = format!("{was} && self.{field} == {old}");
+            }
+            stands.push(format!("(!has(self.{field}) || {was})"));
         }
         let mut rule = Map::new();
         let text = format!("({}) || {}", holds("self"), stands.join(" && "));

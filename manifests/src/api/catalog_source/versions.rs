@@ -18,6 +18,13 @@ pub const CONVERSION_PATH: &str = "/convert";
 
 /// What each of the members has to name.
 const NAMED: [&str; 3] = ["catalogImage", "address", "configMap"];
+/// The members in the order of the design document. Of those that are missing the apiserver names the first, and the document
+/// quotes it.
+const ONE_OF: [&str; 3] = [
+    "catalogServiceSource",
+    "catalogImageSource",
+    "configMapSource",
+];
 
 /// Adds `v1` to the definition that has the stored version alone. The webhook fills in itself what the apiserver has to
 /// believe.
@@ -63,7 +70,7 @@ fn renew(spec: &mut JSONSchemaProps) {
     let rules = rules::spec_of_v1().into_iter();
     let rules = rules.filter_map(|rule| serde_json::from_value(rule).ok());
     spec.x_kubernetes_validations = Some(rules.collect());
-    let one_of = MEMBERS.map(|member| JSONSchemaProps {
+    let one_of = ONE_OF.map(|member| JSONSchemaProps {
         required: Some(vec![member.to_owned()]),
         ..JSONSchemaProps::default()
     });

@@ -53,9 +53,6 @@ pub(super) fn documents() -> Vec<Document> {
 fn validations() -> Value {
     let has = |field: &str| format!("has(object.spec.{field})");
     let any: Vec<String> = rules::DEPRECATED.map(has).into();
-    // The rules of a definition see nothing of fields whose names it leaves open.
-    let known: Vec<String> = rules::POD_OPTIONS.map(|it| format!("'{it}'")).into();
-    let known = known.join(", ");
     json!([
         {
             "expression": format!("!({})", any.join(" || ")),
@@ -80,19 +77,6 @@ fn validations() -> Value {
             "expression": "!has(object.spec.secrets) || object.spec.secrets.size() == 0 || has(object.spec.image) || \
                 has(object.spec.catalogImageSource)",
             "message": "secrets: not read, for only an image is pulled with them",
-        },
-        {
-            "expression": format!(
-                "!has(object.spec.grpcPodConfig) || object.spec.grpcPodConfig.all(option, option in [{known}])"
-            ),
-            "message": format!("grpcPodConfig: nothing is read but {}", rules::POD_OPTIONS.join(", ")),
-        },
-        {
-            "expression": format!(
-                "!has(object.spec.catalogImageSource) || !has(object.spec.catalogImageSource.podSpecOverrides) || \
-                 object.spec.catalogImageSource.podSpecOverrides.all(option, option in [{known}])"
-            ),
-            "message": format!("podSpecOverrides: nothing is read but {}", rules::POD_OPTIONS.join(", ")),
         },
         {
             "expression": "!has(object.spec.image) || !has(object.spec.address)",

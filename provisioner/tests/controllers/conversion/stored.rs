@@ -101,3 +101,91 @@ pub(super) async fn is_written_in_v1(client: &Client) {
     new.patch("large", &params, &change).await.unwrap();
     old.delete("large", &DeleteParams::default()).await.unwrap();
 }
+
+/// Nested so often that a client that reads it with others reads none of them.
+fn deep() -> Value {
+    (0..200).fold(json!(1), |inner, _| json!({"a": inner}))
+}
+
+/// What nobody reads is dropped, and what is read has an end.
+pub(super) async fn nothing_is_nested_without_end(new: &Api<DynamicObject>) {
+    let of = |options: Value| json!({"catalogImageSource": {"catalogImage": "a:1", "podSpecOverrides": options}});
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let more = of(json!({"later": deep(), "affinity": {"a": deep()}}));
+    let taken = new.create(&params, &source("v1", "deep", &more)).await;
+    assert_eq!(taken.unwrap().data["spec"], of(json!({"affinity": {}})));
+    let bad = of(json!({"nodeSelector": {"a": deep()}}));
+    let refused = new.create(&params, &source("v1", "deep", &bad)).await;
+    let said = refused.unwrap_err().to_string();
+    assert!(
+        said.contains("podSpecOverrides.nodeSelector.a: Invalid value"),
+        "{said}"
+    );
+}
+
+/// A definition that left the options of a pod open has let in what clients cannot read. The others can be listed all the
+/// same, in either version, with that definition and with ours.
+pub(super) async fn what_is_too_deep_is_converted(cluster: &Cluster, address: SocketAddr) {
+    let client = cluster.client().unwrap();
+    define_as(cluster, address, |definition| {
+        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        for (version, options) in [
+            (0, "grpcPodConfig"),
+            (0, "catalogImageSource/properties/podSpecOverrides"),
+            (1, "catalogImageSource/properties/podSpecOverrides"),
+        ] {
+            let spec = format!("/spec/versions/{version}/schema/openAPIV3Schema/properties/spec");
+            let spec = definition.pointer_mut(&spec).unwrap();
+            *spec.pointer_mut(&format!("/properties/{options}")).unwrap() = open.clone();
+            // What is open cannot be compared.
+            spec.as_object_mut()
+                .unwrap()
+                .remove("x-kubernetes-validations");
+        }
+    })
+    .await;
+    let spec = json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": {"memoryTarget": "1Mi", "later": deep()}});
+    let text = async |method: &str, version: &str, name: &str, body: Vec<u8>| {
+        let path = format!(
+            "/apis/operators.coreos.com/{version}/namespaces/{NAMESPACE}/catalogsources{name}"
+        );
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request
+            .header("content-type", "application/json")
+            .body(body);
+        let answered = client.request_text(request.unwrap()).await;
+        answered.map_err(|error| error.to_string())
+    };
+    let object = serde_json::to_vec(&super::source("v1alpha1", "deep", &spec)).unwrap();
+    let is_stored_whole = async || {
+        let stored = text("POST", "v1alpha1", "", object.clone()).await?;
+        if stored.contains(&deep().to_string()) {
+            return Ok(());
+        }
+        text("DELETE", "v1alpha1", "/deep", Vec::new()).await?;
+        Err("the definition is not there yet".to_owned())
+    };
+    eventually("it is stored as deep as it is", is_stored_whole).await;
+    let all_are_listed = async || {
+        let listed = text("GET", "v1", "", Vec::new()).await.unwrap();
+        for name in ["before", "after", "odd", "deep"] {
+            assert!(listed.contains(&format!("\"name\":\"{name}\"")), "{listed}");
+        }
+    };
+    all_are_listed().await;
+    define(cluster, address).await;
+    eventually("nothing of it is deep any more", async || {
+        let stored = text("GET", "v1alpha1", "/deep", Vec::new()).await?;
+        let spec = stored.split("\"spec\":").nth(1).unwrap_or_default();
+        let is_shallow = !spec.contains(r#"{"a":{"a""#);
+        is_shallow.then_some(()).ok_or(stored)
+    })
+    .await;
+    all_are_listed().await;
+    text("DELETE", "v1alpha1", "/deep", Vec::new())
+        .await
+        .unwrap();
+}

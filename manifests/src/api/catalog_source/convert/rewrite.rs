@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{Object, Version, convert, legacy, put_source, renewed, take_source};
 use crate::{
-    api::catalog_source::{CatalogSource, CatalogSourceSpec, Invalid, Origin, rules::MEMBERS},
+    api::catalog_source::{
+        CatalogSource, CatalogSourceSpec, Invalid, Origin, rules::MEMBERS, without_nulls,
+    },
     object::shortened,
 };
 
@@ -67,6 +69,7 @@ impl fmt::Display for Dropped {
 /// # Errors
 /// When nothing, or several things, say where the catalog is.
 pub fn rewrite(object: Value, form: Form) -> Result<Rewritten, Error> {
+    let object = without_nulls(object);
     let object = match form {
         Form::Legacy => convert(object, Version::V1alpha1),
         Form::New => object,
@@ -82,7 +85,7 @@ pub fn rewrite(object: Value, form: Form) -> Result<Rewritten, Error> {
             dropped: Vec::new(),
         });
     };
-    let mut source = said(&mut object);
+    let mut source = take_source(&mut object);
     let mut dropped = Vec::new();
     match form {
         Form::New => {
@@ -111,6 +114,7 @@ pub fn rewrite(object: Value, form: Form) -> Result<Rewritten, Error> {
 /// # Errors
 /// When nothing, or several things, say where the catalog is.
 pub fn mend(object: Value) -> Result<Rewritten, Error> {
+    let object = without_nulls(object);
     let spec = object.get("spec").cloned();
     let spec: CatalogSourceSpec =
         serde_json::from_value(spec.unwrap_or_else(|| Map::new().into()))?;
@@ -120,7 +124,7 @@ pub fn mend(object: Value) -> Result<Rewritten, Error> {
     let Value::Object(mut object) = object else {
         return Ok(Rewritten { object, dropped });
     };
-    let mut source = said(&mut object);
+    let mut source = take_source(&mut object);
     if has_member(&source) {
         // Beside these, only what is empty: anything else would have been several things.
         source = renewed(&source);
@@ -137,13 +141,6 @@ pub fn mend(object: Value) -> Result<Rewritten, Error> {
         object: object.into(),
         dropped,
     })
-}
-
-/// The source's fields that say something: null is not there, for the apiserver as for who writes it.
-fn said(object: &mut Object) -> Object {
-    let mut source = take_source(object);
-    source.retain(|_, value| !value.is_null());
-    source
 }
 
 /// What of an old source is not read. What is empty is not there, and so not missed.
@@ -164,7 +161,7 @@ fn ignored(source: &Object, origin: &Origin<'_>) -> Vec<Dropped> {
     unread
         .iter()
         .filter_map(|&(field, why)| Some((field, source.get(field)?, why)))
-        .filter(|(_, value, _)| value.as_str() != Some("") && !value.is_null())
+        .filter(|(_, value, _)| value.as_str() != Some(""))
         .map(|(field, value, why)| Dropped::new(field, value, why))
         .collect()
 }
@@ -190,7 +187,7 @@ fn without_unread(object: &mut Object, origin: &Origin<'_>) -> Vec<Dropped> {
     ];
     let unread = unread.into_iter().filter_map(|(field, why)| {
         let value = spec.remove(field)?;
-        let is_empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+        let is_empty = value.as_array().is_some_and(Vec::is_empty);
         (!is_empty).then(|| Dropped::new(field, &value, why))
     });
     unread.collect()

@@ -78,9 +78,9 @@ fn either_form_becomes_the_other_and_is_the_same_again() {
             Some(json!({"set": {"sourceType": "foo", "image": "a:1"}})),
         ),
         (
-            json!({"sourceType": "grpc", "image": 5}),
+            json!({"sourceType": "grpc", "configMap": "m"}),
             json!({}),
-            Some(json!({"set": {"sourceType": "grpc", "image": 5}})),
+            Some(json!({"set": {"sourceType": "grpc", "configMap": "m"}})),
         ),
         // Stored in the new form: v1 has it as it is.
         (
@@ -196,6 +196,12 @@ fn no_annotation_stores_another_image_than_the_one_that_is_shown() {
         json!({"of": of, "same": true, "set": {"catalogImageSource": {"catalogImage": "evil:1"}}}),
         json!({"of": of, "set": {"spec": 1}, "unset": ["image"]}),
         json!({"of": of, "set": {"displayName": "evil"}}),
+        // What nobody could read as what it is.
+        json!({"of": of, "set": {"configMap": 5}}),
+        json!({"of": of, "same": true, "set": {"image": 5}}),
+        json!({"of": of, "same": true, "set": {"grpcPodConfig": "none"}}),
+        json!({"of": of, "set": {"address": "a".repeat(3000)}}),
+        json!({"of": of, "same": true, "set": {"grpcPodConfig": {"tolerations": "all"}}}),
         json!({"of": of, "metadata": [{"name": "other"}]}),
         json!({"of": of, "annotations": ["x"]}),
         json!({"of": "other", "set": {"address": "b:2"}}),
@@ -283,24 +289,30 @@ fn what_nobody_reads_is_taken_out_of_what_is_stored() {
 fn null_is_not_there() {
     let nulls = json!({
         "sourceType": "grpc", "image": "a:1", "address": null, "grpcPodConfig": null, "catalogImageSource": null,
-        "displayName": null,
+        "displayName": null, "secrets": null, "updateStrategy": {"registryPoll": null},
     });
     for (form, expected) in [
         (
             Form::New,
-            json!({"catalogImageSource": {"catalogImage": "a:1"}, "displayName": null}),
+            json!({"catalogImageSource": {"catalogImage": "a:1"}, "updateStrategy": {}}),
         ),
         (
             Form::Legacy,
-            json!({"sourceType": "grpc", "image": "a:1", "displayName": null}),
+            json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}}),
         ),
     ] {
         let done = rewrite(stored(&nulls), form).unwrap();
         assert_eq!(done.object["spec"], expected);
         assert!(done.dropped.is_empty());
     }
+    let within = json!({"configMapSource": {"configMap": "m", "later": null}, "secrets": null});
+    let done = rewrite(stored(&within), Form::Legacy).unwrap();
+    assert_eq!(
+        done.object["spec"],
+        json!({"sourceType": "configmap", "configMap": "m"})
+    );
     let mended = mend(stored(&nulls)).unwrap();
-    let expected = json!({"sourceType": "grpc", "image": "a:1", "displayName": null});
+    let expected = json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}});
     assert_eq!(mended.object["spec"], expected);
 }
 

@@ -7,6 +7,7 @@ use manifests::api::definitions;
 
 use super::*;
 
+mod options;
 mod refused;
 mod warned;
 
@@ -147,6 +148,19 @@ fn offenders() -> Vec<(&'static str, Value, Value)> {
         (
             "members",
             json!({"catalogImageSource": {"catalogImage": "a"}, "configMapSource": {"configMap": "m"}}),
+            json!({"catalogServiceSource": {"address": "a:1"}}),
+        ),
+        (
+            "other-members",
+            json!({"catalogImageSource": {"catalogImage": "a"}, "configMapSource": {"configMap": "m"}}),
+            json!({"catalogServiceSource": {"address": "a:1"}, "configMapSource": null}),
+        ),
+        (
+            "all-members",
+            json!({
+                "catalogImageSource": {"catalogImage": "a"}, "configMapSource": {"configMap": "m"},
+                "catalogServiceSource": {"address": "a:1"},
+            }),
             json!({"sourceType": "grpc"}),
         ),
         (
@@ -178,7 +192,12 @@ fn offenders() -> Vec<(&'static str, Value, Value)> {
         (
             "pod",
             json!({"sourceType": "grpc", "address": "a:1", "grpcPodConfig": {"memoryTarget": "1Mi"}}),
-            json!({"configMap": "m"}),
+            json!({"grpcPodConfig": {"memoryTarget": "2Mi"}}),
+        ),
+        (
+            "both-pods",
+            json!({"catalogServiceSource": {"address": "a:1"}, "sourceType": "grpc", "grpcPodConfig": {}}),
+            json!({"grpcPodConfig": {"memoryTarget": "2Mi"}}),
         ),
         (
             "polled",
@@ -234,6 +253,26 @@ async fn what_was_stored_before_can_still_be_written() {
             alter(&object, json!({"spec": offence})).await.is_err(),
             "{name}: {offence}"
         );
+    }
+    // What makes it better is taken, also when that is not all.
+    for (name, better) in [
+        ("all-members", json!({"catalogServiceSource": null})),
+        ("members", json!({"configMapSource": {"configMap": "n"}})),
+        ("forms", json!({"image": null})),
+        ("both-pods", json!({"grpcPodConfig": null})),
+        ("pod", json!({"grpcPodConfig": null})),
+    ] {
+        let object = stored(name, &json!({}));
+        let done = alter(&object, json!({"spec": better})).await;
+        done.unwrap_or_else(|error| panic!("{name}: {error}"));
+        // And not undone.
+        let again = rows.iter().find(|(of, ..)| *of == name).unwrap().1.clone();
+        if name != "members" {
+            assert!(
+                alter(&object, json!({"spec": again})).await.is_err(),
+                "{name}"
+            );
+        }
     }
     // An image beside an address that nobody reads is what counts, and so it may follow its tag.
     let object = stored("both", &both);

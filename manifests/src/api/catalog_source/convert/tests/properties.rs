@@ -31,6 +31,16 @@ fn text() -> impl Strategy<Value = Value> {
     ]
 }
 
+fn pod() -> impl Strategy<Value = Value> {
+    let options = [
+        json!({}),
+        json!({"priorityClassName": ""}),
+        json!({"tolerations": [{"operator": "Exists"}], "later": {"a": [null]}}),
+        json!({"tolerations": "all"}),
+    ];
+    prop_oneof![5 => prop::sample::select(options.to_vec()), 1 => anything()]
+}
+
 fn maybe(value: impl Strategy<Value = Value> + 'static) -> BoxedStrategy<Option<Value>> {
     prop::option::of(value).boxed()
 }
@@ -49,7 +59,7 @@ fn built(fields: Vec<(&'static str, BoxedStrategy<Option<Value>>)>) -> BoxedStra
 fn member(named: &'static str) -> BoxedStrategy<Option<Value>> {
     let fields = built(vec![
         (named, maybe(text())),
-        ("podSpecOverrides", maybe(anything())),
+        ("podSpecOverrides", maybe(pod())),
         (
             "later",
             prop_oneof![4 => Just(None), 1 => anything().prop_map(Some)].boxed(),
@@ -73,7 +83,7 @@ fn spec(is_stored: bool) -> BoxedStrategy<Value> {
             ("image", maybe(text())),
             ("address", maybe(text())),
             ("configMap", maybe(text())),
-            ("grpcPodConfig", maybe(anything())),
+            ("grpcPodConfig", maybe(pod())),
         ]);
     }
     prop_oneof![9 => built(fields), 1 => anything()].boxed()
@@ -130,7 +140,14 @@ proptest! {
         for field in DEPRECATED {
             prop_assert!(there.get("spec").and_then(|spec| spec.get(field)).is_none());
         }
-        prop_assert_eq!(back(&there), object);
+        let mut stored = object.clone();
+        if typed::is_typed(&take_source(stored.as_object_mut().unwrap())) {
+            prop_assert_eq!(back(&there), object);
+        } else {
+            // Nobody has written that as it is; what v1 shows of it is kept.
+            let shown = v1(&back(&there));
+            prop_assert_eq!(shown.get("spec"), there.get("spec"));
+        }
     }
 
     #[test]

@@ -40,19 +40,11 @@ async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
             Some("updateStrategy: not read, for only an image is looked for in a registry"),
         ),
         (
-            json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": {"nodeSelectr": {"a": "b"}}}}),
-            Some("podSpecOverrides: nothing is read but nodeSelector, tolerations, affinity,"),
-        ),
-        (
             json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": {
                 "nodeSelector": {"a": "b"}, "tolerations": [], "affinity": {}, "priorityClassName": "",
                 "securityContextConfig": "legacy", "memoryTarget": "1Mi", "extractContent": {"catalogDir": "/configs"},
             }}}),
             None,
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": {"later": 1}}),
-            Some("grpcPodConfig: nothing is read but nodeSelector, tolerations, affinity,"),
         ),
         (
             json!({"sourceType": "configmap", "configMap": "m", "secrets": ["s"]}),

@@ -1,0 +1,141 @@
+//! Whether a source is what the definition says: of the right types, and within its bounds.
+//!
+//! The apiserver checks what is written, in the version in which it is written, and not what it is converted to. So whatever
+//! comes out of an annotation has to be checked here, or anybody could store what nobody can read.
+
+use std::sync::LazyLock;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use kube::CustomResourceExt as _;
+use serde_json::Value;
+
+use super::Object;
+use crate::api::catalog_source::CatalogSource;
+
+/// The schema of the spec.
+static SPEC: LazyLock<Option<JSONSchemaProps>> = LazyLock::new(|| {
+    let version = CatalogSource::crd().spec.versions.into_iter().next()?;
+    let mut properties = version.schema?.open_api_v3_schema?.properties?;
+    properties.remove("spec")
+});
+
+/// Whether every field of a source is as the definition has it.
+pub(super) fn is_typed(source: &Object) -> bool {
+    SPEC.as_ref().is_some_and(|spec| has_members(spec, source))
+}
+
+fn has_members(schema: &JSONSchemaProps, members: &Object) -> bool {
+    let properties = schema.properties.as_ref();
+    members.iter().all(|(name, value)| {
+        let known = properties.and_then(|it| it.get(name));
+        let known = known.or(match &schema.additional_properties {
+            Some(JSONSchemaPropsOrBool::Schema(values)) => Some(values),
+            _ => None,
+        });
+        // What is not known is dropped by whoever knows no more, and null is not there.
+        known.is_none_or(|schema| value.is_null() || is(schema, value))
+    })
+}
+
+fn is(schema: &JSONSchemaProps, value: &Value) -> bool {
+    let within = |most: Option<i64>, count: usize| {
+        most.is_none_or(|most| i64::try_from(count).is_ok_and(|count| count <= most))
+    };
+    match (schema.type_.as_deref(), value) {
+        (Some("object"), Value::Object(members)) => {
+            within(schema.max_properties, members.len()) && has_members(schema, members)
+        }
+        (Some("array"), Value::Array(items)) => {
+            let each = match &schema.items {
+                Some(JSONSchemaPropsOrArray::Schema(each)) => Some(each),
+                _ => None,
+            };
+            within(schema.max_items, items.len())
+                && items
+                    .iter()
+                    .all(|item| each.is_none_or(|each| is(each, item)))
+        }
+        (Some("string"), Value::String(text)) => {
+            within(schema.max_length, text.chars().count())
+                && schema
+                    .enum_
+                    .as_ref()
+                    .is_none_or(|all| all.iter().any(|it| it.0 == *value))
+        }
+        (Some("integer"), Value::Number(number)) => number.is_i64(),
+        (Some("boolean"), Value::Bool(_)) => true,
+        // A number or a text.
+        (None, Value::String(text)) => within(schema.max_length, text.chars().count()),
+        (None, Value::Number(number)) => number.is_i64(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_the_definition_would_refuse_is_not_typed() {
+        for (source, expected) in [
+            (json!({}), true),
+            (
+                json!({"sourceType": "grpc", "image": "a", "address": "", "configMap": "m"}),
+                true,
+            ),
+            (json!({"image": null, "later": [1]}), true),
+            (
+                json!({"catalogImageSource": {"catalogImage": "a", "podSpecOverrides": {}}}),
+                true,
+            ),
+            (
+                json!({"grpcPodConfig": {
+                    "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists", "tolerationSeconds": 5}],
+                    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]},
+                    ]}}},
+                    "priorityClassName": "", "securityContextConfig": "legacy", "memoryTarget": "1Mi",
+                    "extractContent": {"catalogDir": "/configs"}, "later": {"a": 1},
+                }}),
+                true,
+            ),
+            (json!({"grpcPodConfig": {"memoryTarget": 5}}), true),
+            (json!({"sourceType": 5}), false),
+            (json!({"image": ["a"]}), false),
+            (json!({"image": "a".repeat(1025)}), false),
+            (json!({"configMap": {}}), false),
+            (json!({"catalogImageSource": "a"}), false),
+            (json!({"catalogServiceSource": {"address": 5}}), false),
+            (json!({"grpcPodConfig": []}), false),
+            (json!({"grpcPodConfig": "a"}), false),
+            (json!({"grpcPodConfig": {"tolerations": "all"}}), false),
+            (
+                json!({"grpcPodConfig": {"tolerations": [{"key": 1}]}}),
+                false,
+            ),
+            (
+                json!({"grpcPodConfig": {"tolerations": vec![json!({}); 65]}}),
+                false,
+            ),
+            (json!({"grpcPodConfig": {"nodeSelector": {"a": 1}}}), false),
+            (json!({"grpcPodConfig": {"memoryTarget": {}}}), false),
+            (json!({"grpcPodConfig": {"memoryTarget": 1.5}}), false),
+            (
+                json!({"grpcPodConfig": {"securityContextConfig": "loose"}}),
+                false,
+            ),
+            (
+                json!({"grpcPodConfig": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"values": "b"}]}],
+                }}}}}),
+                false,
+            ),
+        ] {
+            assert_eq!(is_typed(source.as_object().unwrap()), expected, "{source}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A CatalogSource as it is found in the cluster, where each is to be read by itself.
+//!
+//! A list is read as a whole, and a single object that is nested too deep, or has a number where a text belongs, would take
+//! all others with it. The apiserver refuses such objects, but may have some from before it did.
+
+use std::borrow::Cow;
+
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::Resource;
+use manifests::api::catalog_source::{CatalogSource, CatalogSourceSpec};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::Value;
+
+use crate::shallow::Shallow;
+
+/// What is where a CatalogSource is: one that has nothing in its spec but why that cannot be read, if it cannot.
+#[derive(Debug, Clone)]
+pub(super) struct Found(pub(super) CatalogSource);
+
+impl<'de> Deserialize<'de> for Found {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Shallow(mut object) = Shallow::deserialize(deserializer)?;
+        // Nobody reads whose fields these are, and there is one below another for each that the object ever had.
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+        let unread = match CatalogSource::deserialize(&object) {
+            Ok(source) => return Ok(Self(source)),
+            Err(error) => error.to_string(),
+        };
+        let part = |name: &str| object.get(name).cloned().unwrap_or_default();
+        Ok(Self(CatalogSource {
+            // The apiserver has checked that, whatever the definition said.
+            metadata: serde_json::from_value(part("metadata")).map_err(D::Error::custom)?,
+            spec: CatalogSourceSpec {
+                unread: Some(unread),
+                ..CatalogSourceSpec::default()
+            },
+            status: serde_json::from_value(part("status")).unwrap_or_default(),
+        }))
+    }
+}
+
+impl Resource for Found {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        CatalogSource::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        CatalogSource::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        CatalogSource::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        CatalogSource::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::{ObjectList, WatchEvent};
+    use manifests::api::catalog_source::Invalid;
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, more: &str) -> String {
+        format!(
+            r#"{{"apiVersion":"operators.coreos.com/v1alpha1","kind":"CatalogSource","metadata":{{"name":{name:?},"uid":"u"}},{more}}}"#
+        )
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_leaves_the_others() {
+        let deep = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
+        let image = r#""sourceType":"grpc","image":"a:1""#;
+        let status = json!({"message": "before"});
+        let list = [
+            object("good", &format!(r#""spec":{{{image}}},"status":{status}"#)),
+            // Below what is read, nothing of it is.
+            object(
+                "deep",
+                &format!(r#""spec":{{{image},"grpcPodConfig":{}}}"#, deep(5000)),
+            ),
+            format!(
+                r#"{{"metadata":{{"name":"owned","managedFields":[{{"fieldsV1":{}}}]}},"spec":{{{image}}}}}"#,
+                deep(200)
+            ),
+            object(
+                "typed",
+                &format!(r#""spec":{{"image":5}},"status":{status}"#),
+            ),
+            object("state", r#""spec":{},"status":{"message":5}"#),
+            object("none", r#""status":{}"#),
+        ];
+        let text = format!(
+            r#"{{"apiVersion":"operators.coreos.com/v1alpha1","kind":"CatalogSourceList","metadata":{{}},"items":[{}]}}"#,
+            list.join(",")
+        );
+        let found: ObjectList<Found> = serde_json::from_str(&text).unwrap();
+        let of = |index: usize| &found.items[index].0;
+        for index in 0..3 {
+            assert_eq!(of(index).spec.image.as_deref(), Some("a:1"), "{index}");
+            assert_eq!(of(index).metadata.managed_fields, None);
+        }
+        for (index, why) in [
+            (3, "invalid type: integer `5`"),
+            (4, "invalid type"),
+            (5, "missing field `spec`"),
+        ] {
+            let Err(Invalid::Unread(said)) = of(index).origin() else {
+                panic!("{index} was read");
+            };
+            assert!(said.contains(why), "{said}");
+            assert_eq!(of(index).metadata.uid.as_deref(), Some("u"));
+        }
+        let message = |index: usize| of(index).status.as_ref()?.message.as_deref();
+        assert_eq!(
+            [0, 3, 4].map(message),
+            [Some("before"), Some("before"), None]
+        );
+
+        let event = format!(r#"{{"type":"MODIFIED","object":{}}}"#, list[1]);
+        let event: WatchEvent<Found> = serde_json::from_str(&event).unwrap();
+        assert!(matches!(event, WatchEvent::Modified(Found(source)) if source.origin().is_ok()));
+    }
+}

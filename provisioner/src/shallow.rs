@@ -1,0 +1,134 @@
+//! JSON as deep as anybody reads it.
+//!
+//! Kubernetes keeps what is nested ten thousand times, and clients give up after a hundred and some: whoever lists such an
+//! object with others gets none of them. What is deeper here is null, and everything around it is read.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value};
+
+/// How deep: more than any definition of ours goes, and so little that around it there is room for what clients read.
+const DEPTH: usize = 100;
+
+/// JSON, without what is too deep.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shallow(pub(crate) Value);
+
+impl<'de> Deserialize<'de> for Shallow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Levels(DEPTH).deserialize(deserializer).map(Self)
+    }
+}
+
+/// So many levels are left.
+struct Levels(usize);
+
+impl Levels {
+    fn below(&self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Levels {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        if self.0 == 0 {
+            // Which is the one way that does not get deeper with it.
+            return IgnoredAny::deserialize(deserializer).map(|_| Value::Null);
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Levels {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(item) = items.next_element_seed(self.below())? {
+            all.push(item);
+        }
+        Ok(all.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut all = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            all.insert(name, members.next_value_seed(self.below())?);
+        }
+        Ok(all.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_anybody_reads_is_as_it_was() {
+        for text in [
+            r#"{"a":[1,-2,0.1,18446744073709551615,true,null,"ä\n\u0000",{}],"b":{"c":[[]]}}"#,
+            "null",
+            "7",
+        ] {
+            let shallow: Shallow = serde_json::from_str(text).unwrap();
+            assert_eq!(shallow.0, serde_json::from_str::<Value>(text).unwrap());
+        }
+        for text in ["", "{", "[1,]", "{\"a\":1}x", "{7:1}"] {
+            assert!(serde_json::from_str::<Shallow>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_deep_is_null_and_the_rest_is_read() {
+        let nested = |depth: usize| format!("{}7{}", "[".repeat(depth), "]".repeat(depth));
+        for (depth, is_whole) in [(DEPTH - 1, true), (DEPTH, false), (1_000_000, false)] {
+            let text = nested(depth);
+            let shallow: Shallow = serde_json::from_str(&text).unwrap();
+            assert_eq!(shallow.0.to_string() == text, is_whole, "{depth}");
+            let text = format!(r#"{{"deep":{text},"b":1}}"#);
+            let shallow: Shallow = serde_json::from_str(&text).unwrap();
+            assert_eq!(shallow.0["b"], 1);
+            // Whoever reads it again can.
+            let again: Value = serde_json::from_str(&shallow.0.to_string()).unwrap();
+            assert_eq!(again, shallow.0);
+        }
+    }
+}

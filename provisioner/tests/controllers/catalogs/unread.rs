@@ -1,0 +1,101 @@
+//! CatalogSources that nobody can read, and those beside them.
+
+use super::{served::Server, *};
+
+/// The definition as others may have it, which takes anything.
+async fn define(shelf: &Shelf) {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let name = "catalogsources.operators.coreos.com";
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+        "spec": {
+            "group": "operators.coreos.com", "scope": "Namespaced",
+            "names": {"plural": "catalogsources", "singular": "catalogsource", "kind": "CatalogSource", "listKind": "CatalogSourceList"},
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": open},
+            }],
+        },
+    });
+    shelf.cluster.apply(&definition, DryRun::No).await.unwrap();
+    shelf.cluster.wait_established(name).await.unwrap();
+}
+
+/// Creates a CatalogSource, whatever it says, and does not read it.
+async fn put(shelf: &Shelf, name: &str, spec: &Value) {
+    let source = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": {"name": name}, "spec": spec,
+    });
+    let request = http::Request::post(
+        "/apis/operators.coreos.com/v1alpha1/namespaces/catalogs/catalogsources",
+    )
+    .header("content-type", "application/json")
+    .body(serde_json::to_vec(&source).unwrap());
+    let client = shelf.cluster.client().unwrap();
+    client.request_text(request.unwrap()).await.unwrap();
+}
+
+/// One object that cannot be read is told, and takes nothing from the others: neither when it comes, nor when all are
+/// listed.
+#[tokio::test]
+async fn one_that_cannot_be_read_hides_no_other() {
+    let shelf = Shelf::bare().await;
+    served::want(&shelf, &["tide"]);
+    define(&shelf).await;
+    let server = Server::start(None, &["1.0.0"]).await;
+    let good = json!({"sourceType": "grpc", "address": server.address.to_string()});
+    let mut deep = good.clone();
+    deep["later"] = (0..200).fold(json!(1), |inner, _| json!({"a": inner}));
+    put(&shelf, "first", &good).await;
+    let known = |name: &str| format!("catalogs/{name}: tide.v1.0.0");
+    shelf.offers_become("tide", &[&known("first")]).await;
+    put(&shelf, "deep", &deep).await;
+    put(&shelf, "typed", &json!({"sourceType": "grpc", "image": 5})).await;
+    put(&shelf, "z-last", &good).await;
+    let offers = [
+        &known("deep"),
+        &known("first"),
+        "catalogs/typed: unknown: …",
+        &known("z-last"),
+    ];
+    shelf.offers_become("tide", &offers).await;
+    shelf
+        .is_in_trouble("catalogs/typed", &["spec cannot be read: ", "integer `5`"])
+        .await;
+    // What is nested deep may be in what is told of an object, too, for ever; and its status is written all the same.
+    let of = |name: &str| {
+        let path = format!(
+            "/apis/operators.coreos.com/v1alpha1/namespaces/catalogs/catalogsources/{name}"
+        );
+        http::Request::get(path).body(Vec::new()).unwrap()
+    };
+    let client = shelf.cluster.client().unwrap();
+    for (name, said) in [
+        ("deep", "\"lastObservedState\":\"READY\""),
+        ("typed", "\"reason\":\"SpecInvalidError\""),
+    ] {
+        eventually(&format!("the status of {name}"), async || {
+            let text = client.request_text(of(name)).await.unwrap();
+            text.contains(said).then_some(()).ok_or(text)
+        })
+        .await;
+    }
+
+    // Whoever begins anew finds all of them at once.
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = context(&shelf.cluster, folder.path(), &NAMESPACES, None, None);
+    ctx.catalogs.want(["tide".to_owned()].into());
+    let kinds = Arc::clone(&ctx.kinds);
+    let stop = shelf.stop.clone();
+    let kinds = tokio::spawn(async move { kinds.run(stop).await });
+    let catalogs = tokio::spawn(catalogs::run(ctx.clone(), shelf.stop.clone()));
+    eventually("the next one has the same", async || {
+        let (ours, theirs) = (shelf.offers("tide"), offers_of(&ctx, "tide"));
+        (ours == theirs).then_some(()).ok_or(format!("{theirs:?}"))
+    })
+    .await;
+    shelf.stop.cancel();
+    kinds.abort();
+    catalogs.abort();
+    server.stop().await;
+}
