@@ -1,6 +1,7 @@
 //! Which files of a folder are a catalog: all of them, whatever their names, but those that an `.indexignore` excludes.
 
 mod ignored;
+mod meter;
 mod mounted;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use bytes::Bytes;
 use manifests::content::Content;
 
 use self::ignored::Ignored;
+pub(crate) use self::meter::Meter;
 pub use self::mounted::Mounted;
 
 /// The name of the files that tell which others are no part of the catalog.

@@ -8,16 +8,21 @@
 //!
 //! A database is [`Files`]: for everybody else it is a folder with a file for each package, in which the blobs are that
 //! `opm migrate` writes. They are made while they are read, a bundle at a time, so a database is never in memory. Nothing
-//! is written, not even a journal, and nothing of it is run: tables must be tables, no views, and everything is bounded.
+//! is written, not even a journal, and nothing of it is run: a database with views or virtual tables is refused, and so is
+//! one with a page in two places, which could have rows without end. What is read of it has a price, by the size of the
+//! file, so that a bundle in thousands of packages does not make terabytes of a megabyte.
 //!
 //! All generations are read. Older ones lack tables and columns; what stood there later is then taken from where opm's
 //! migrations take it: APIs from `api_provider` and `api_requirer`, versions, and before there were tables of them also images
 //! and the APIs that are needed, from the ClusterServiceVersion.
 
+mod budget;
 mod documents;
 mod graph;
 mod layout;
+mod names;
 mod rows;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +32,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig, limits::Limit};
+use rusqlite::ErrorCode;
 use tempfile::NamedTempFile;
 
-use self::{documents::Documents, layout::Layout, rows::Rows};
+use self::{
+    documents::Documents,
+    rows::{Most, Rows},
+    tables::Tables,
+};
 use crate::source::{Files, Limits};
 
 /// How every database begins.
@@ -57,6 +66,28 @@ pub enum Error {
         #[source]
         source: rusqlite::Error,
     },
+    /// It is not what SQLite writes.
+    #[error("the database {} is damaged; fetch it again ({found})", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite has found.
+        found: String,
+    },
+    /// It has a view or a virtual table: a program that is run when it is read.
+    #[error("the database {} has {name:?}, which is no table, and what stands in a database is not run; drop it, for no catalog needs it", path.display())]
+    Runs {
+        /// The file.
+        path: PathBuf,
+        /// What it is called.
+        name: String,
+    },
+    /// To read it costs more than a catalog of its size can.
+    #[error("the database {} is not read to its end, for the same of it would be read again and again; look for bundles of several packages, or make it anew with opm", path.display())]
+    Costly {
+        /// The file.
+        path: PathBuf,
+    },
     /// It is a database of something else.
     #[error("{} is no catalog: it has no {missing}; a catalog's database comes from an index image, or from opm", path.display())]
     Foreign {
@@ -77,6 +108,17 @@ pub enum Error {
     },
 }
 
+/// The same, before anybody says of which file.
+#[derive(Debug)]
+enum Problem {
+    Sqlite(rusqlite::Error),
+    Damaged(String),
+    Runs(String),
+    Costly,
+    Foreign(String),
+    TooLarge { limit: u64, unit: &'static str },
+}
+
 // === impl Error ===
 
 impl Error {
@@ -94,7 +136,11 @@ impl Error {
                         | ErrorCode::OperationInterrupted
                 )
             ),
-            Self::Foreign { .. } | Self::TooLarge { .. } => true,
+            Self::Damaged { .. }
+            | Self::Runs { .. }
+            | Self::Costly { .. }
+            | Self::Foreign { .. }
+            | Self::TooLarge { .. } => true,
         }
     }
 }
@@ -102,9 +148,8 @@ impl Error {
 /// A catalog in a database.
 #[derive(Debug)]
 pub struct Database {
-    path: PathBuf,
     limits: Limits,
-    layout: Layout,
+    tables: Tables,
     rows: Rows,
     /// Gone with the catalog, if it is a copy.
     _copy: Option<NamedTempFile>,
@@ -120,6 +165,28 @@ pub fn is_database(path: &Path) -> io::Result<bool> {
         .take(MAGIC.len() as u64)
         .read_to_end(&mut start)?;
     Ok(start == MAGIC)
+}
+
+// === impl Problem ===
+
+impl Problem {
+    fn of(self, path: &Path) -> Error {
+        let path = path.to_owned();
+        match self {
+            Self::Sqlite(source) => Error::Sqlite { path, source },
+            Self::Damaged(found) => Error::Damaged { path, found },
+            Self::Runs(name) => Error::Runs { path, name },
+            Self::Costly => Error::Costly { path },
+            Self::Foreign(missing) => Error::Foreign { path, missing },
+            Self::TooLarge { limit, unit } => Error::TooLarge { path, limit, unit },
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Problem {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
 }
 
 // === impl Database ===
@@ -193,29 +260,15 @@ impl Database {
                 unit: "bytes",
             });
         }
-        let sqlite = |source| Error::Sqlite {
-            path: path.clone(),
-            source,
+        let tables = Tables::open(&path, metadata.len(), limits)?;
+        let most = Most {
+            rows: limits.documents,
+            names: limits.document,
         };
-        let connection = connect(&path, limits).map_err(sqlite)?;
-        let layout = match Layout::read(&connection).map_err(sqlite)? {
-            Ok(layout) => layout,
-            Err(missing) => return Err(Error::Foreign { path, missing }),
-        };
-        let rows = match Rows::read(&connection, &layout, limits.documents).map_err(sqlite)? {
-            Ok(rows) => rows,
-            Err(unit) => {
-                return Err(Error::TooLarge {
-                    path,
-                    limit: limits.documents as u64,
-                    unit,
-                });
-            }
-        };
+        let rows = tables.names(|it| Rows::read(it, &tables.layout, most))?;
         Ok(Self {
-            path,
             limits: *limits,
-            layout,
+            tables,
             rows,
             _copy: copy,
         })
@@ -237,11 +290,8 @@ impl Files for Database {
 
     fn open<'a>(&'a self, path: &str) -> io::Result<Box<dyn Read + 'a>> {
         let package = path.strip_suffix(".json").unwrap_or(path);
-        let connection = connect(&self.path, &self.limits).map_err(io::Error::other)?;
-        let documents = Documents::new(connection, &self.layout, &self.rows, package);
         Ok(Box::new(Text {
-            documents,
-            limit: self.limits.document,
+            documents: Documents::new(&self.tables, &self.rows, package, self.limits.document),
             buffer: Vec::new(),
             read: 0,
         }))
@@ -255,8 +305,6 @@ impl Files for Database {
 /// The blobs of a package one after the other.
 struct Text<'a> {
     documents: Documents<'a>,
-    /// Bytes of one of them.
-    limit: usize,
     buffer: Vec<u8>,
     read: usize,
 }
@@ -266,7 +314,7 @@ impl Read for Text<'_> {
         if self.read == self.buffer.len() {
             self.buffer.clear();
             self.read = 0;
-            if !self.documents.next(self.limit, &mut self.buffer)? {
+            if !self.documents.next(&mut self.buffer)? {
                 return Ok(0);
             }
         }
@@ -275,32 +323,4 @@ impl Read for Text<'_> {
         self.read += count;
         Ok(count)
     }
-}
-
-/// Without locks, for nobody writes; and without trust in what stands in it.
-fn connect(path: &Path, limits: &Limits) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_URI;
-    let connection = Connection::open_with_flags(uri(path), flags)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    let longest = i32::try_from(limits.document).unwrap_or(i32::MAX);
-    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)?;
-    connection.pragma_update(None, "cell_size_check", true)?;
-    Ok(connection)
-}
-
-/// SQLite reads a path of its own kind: what is no letter or digit is written with its number.
-fn uri(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-
-    let byte = |byte: &u8| match byte {
-        b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => {
-            char::from(*byte).to_string()
-        }
-        other => format!("%{other:02x}"),
-    };
-    let path: String = path.as_os_str().as_bytes().iter().map(byte).collect();
-    format!("file:{path}?mode=ro&immutable=1")
 }

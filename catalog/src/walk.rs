@@ -16,7 +16,7 @@ pub(crate) use manifests::openshift::MAX_PROPERTY;
 
 use crate::{
     json::{Node, Tape},
-    source::{Entry, Error, Limits, Source},
+    source::{Entry, Error, Limits, Meter, Source},
     stream::{Format, Stop, Stream},
 };
 
@@ -223,6 +223,7 @@ pub fn collect<T: Send>(
 struct Reader<'a> {
     limits: &'a Limits,
     documents: AtomicUsize,
+    meter: Meter,
 }
 
 // === impl Reader ===
@@ -232,6 +233,7 @@ impl<'a> Reader<'a> {
         Self {
             limits,
             documents: AtomicUsize::new(0),
+            meter: Meter::new(limits),
         }
     }
 
@@ -258,12 +260,14 @@ impl<'a> Reader<'a> {
                 return Ok(visit(Err(fault(1, message))));
             }
         };
-        let mut stream = Stream::new(opened, self.limits.document);
+        let mut stream = Stream::new(self.meter.over(opened), self.limits.document);
         // What JSON made of a document that is now tried as YAML.
         let mut as_json = None;
         let mut index = 0;
         loop {
-            let cut = match stream.next() {
+            let next = stream.next();
+            self.meter.check()?;
+            let cut = match next {
                 Ok(Some(cut)) => cut,
                 Ok(None) => return Ok(ControlFlow::Continue(())),
                 Err(stop) => return Ok(visit(Err(fault(stream.line(), stop.message())))),

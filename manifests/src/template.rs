@@ -151,13 +151,12 @@ pub fn resolve(text: &str, values: &Values) -> Result<String, Error> {
             }
             Piece::Variable(name) => {
                 let variable = known(name).map(|(_, variable)| variable);
-                match variable.and_then(|it| values.of(it)) {
-                    Some(value) => image.push_str(&value),
-                    None => {
-                        unresolved.has_unknown |= variable.is_none();
-                        note(&mut unresolved.names, excerpt(name));
-                        put_back(&mut image, name);
-                    }
+                if let Some(value) = variable.and_then(|it| values.of(it)) {
+                    image.push_str(&value);
+                } else {
+                    unresolved.has_unknown |= variable.is_none();
+                    note(&mut unresolved.names, excerpt(name));
+                    put_back(&mut image, name);
                 }
             }
         }

@@ -68,6 +68,8 @@ type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone)]
 pub struct Cache {
     folder: PathBuf,
+    /// Bytes of a store, where it is not as much as the catalog may have.
+    most: Option<u64>,
 }
 
 // === impl Cache ===
@@ -92,6 +94,7 @@ impl Cache {
         }
         let cache = Self {
             folder: folder.to_owned(),
+            most: None,
         };
         let names = cache.names().map_err(failed)?;
         let is_foreign = |it: &&String| {
@@ -111,6 +114,15 @@ impl Cache {
             });
         }
         Ok(cache)
+    }
+
+    /// Builds only stores of so many bytes at most. Without that it is as many as the catalog's files may have.
+    #[must_use]
+    pub fn at_most(self, bytes: u64) -> Self {
+        Self {
+            most: Some(bytes),
+            ..self
+        }
     }
 
     /// Opens the store of a catalog, and reads all of it to see that it is whole.
@@ -163,7 +175,8 @@ impl Cache {
 
     fn build(&self, source: Source<'_>, limits: &Limits, digest: Digest) -> Result<Store> {
         sweep(&self.folder)?;
-        let writer = Mutex::new(Writer::create(&self.folder)?);
+        let most = self.most.unwrap_or(limits.total);
+        let writer = Mutex::new(Writer::create(&self.folder, most)?);
         let make = |meta: std::result::Result<Meta<'_>, Fault>| {
             // What is wrong with a document is found by whoever checks the catalog.
             let part = meta

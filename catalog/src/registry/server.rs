@@ -37,13 +37,21 @@ use super::store::Store;
 /// The descriptors of `proto/registry.proto` and of what it imports, made from it by a test.
 pub const DESCRIPTORS: &[u8] = include_bytes!("../../proto/registry.bin");
 
-/// How many connections there may be; OLM's programs have one each.
-const CONNECTIONS: usize = 512;
+/// OLM's programs have one connection each.
+const PLACES: Places = Places {
+    connections: 512,
+    patience: Duration::from_secs(5),
+};
 /// Requests of one connection at once; OLM has a handful.
 const STREAMS: u32 = 128;
 /// How long a connection may be silent before it is asked whether somebody is there, and how long that may take.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a connection may be there, whatever is asked; the client is told to make another, and requests may go on for
+/// a while. Whoever holds places and does no more than be there gives way to others then. It is long, for OLM resolves
+/// everything anew when a connection was made again.
+const AGE: Duration = Duration::from_secs(12 * 3600);
+const AGE_GRACE: Duration = Duration::from_secs(15 * 60);
 /// Bytes of the headers of a request.
 const HEADERS: u32 = 16 << 10;
 /// What may be on its way to a client that has not confirmed it: lists are long, and come from memory.
@@ -52,6 +60,15 @@ const WINDOW: u32 = 1 << 20;
 const GRACE: Duration = Duration::from_secs(15);
 /// How long nobody is let in when there is no file descriptor left.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Who is let in.
+#[derive(Debug, Clone, Copy)]
+struct Places {
+    /// How many connections there may be.
+    connections: usize,
+    /// How long one may take to begin.
+    patience: Duration,
+}
 
 /// Why there is no service any more.
 #[derive(Debug, thiserror::Error)]
@@ -109,11 +126,20 @@ impl Service {
         listener: TcpListener,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Failed> {
+        self.serve_within(PLACES, listener, shutdown).await
+    }
+
+    async fn serve_within(
+        &self,
+        places: Places,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Failed> {
         let (end, ended) = oneshot::channel::<()>();
         // Whoever leaves, and however, takes the connections along.
         let connections = CancellationToken::new();
         let _end = connections.clone().drop_guard();
-        let incoming = accept(listener, connections, CONNECTIONS);
+        let incoming = accept(listener, connections, places);
         let router = server().add_routes(self.routes.clone());
         let service = router.serve_with_incoming_shutdown(incoming, async {
             // Also when nobody is there any more to say so.
@@ -143,6 +169,8 @@ fn server() -> Server {
         .max_concurrent_streams(STREAMS)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .max_connection_age(AGE)
+        .max_connection_age_grace(AGE_GRACE)
         .http2_max_header_list_size(HEADERS)
         .initial_stream_window_size(64 << 10)
         .initial_connection_window_size(WINDOW)
@@ -167,12 +195,12 @@ fn routes(store: Arc<Store>, told: Told) -> Result<Routes, tonic_reflection::ser
 fn accept(
     listener: TcpListener,
     end: CancellationToken,
-    most: usize,
+    places: Places,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let permits = Arc::new(Semaphore::new(most));
+    let permits = Arc::new(Semaphore::new(places.connections));
     stream::unfold(
         (listener, end, permits),
-        |(listener, end, permits)| async move {
+        move |(listener, end, permits)| async move {
             // It is never closed.
             let permit = Arc::clone(&permits).acquire_owned().await.ok();
             loop {
@@ -180,7 +208,7 @@ fn accept(
                     Ok((stream, _)) => {
                         // Without it, answers only take longer.
                         drop(stream.set_nodelay(true));
-                        let connection = Connection::new(stream, &end, permit);
+                        let connection = Connection::new(stream, &end, places.patience, permit);
                         return Some((Ok(connection), (listener, end, permits)));
                     }
                     Err(error) => {
@@ -221,17 +249,29 @@ impl Health for Always {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use futures::StreamExt as _;
-    use tokio::net::TcpStream;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+    };
+    use tonic_health::pb::health_client::HealthClient;
 
     use super::*;
+    use crate::{Limits, Source, registry::Cache};
+
+    const TWO: Places = Places {
+        connections: 2,
+        patience: Duration::from_secs(2),
+    };
 
     #[tokio::test]
     async fn who_comes_when_all_places_are_taken_waits_for_one() {
         const SOON: Duration = Duration::from_millis(200);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut incoming = Box::pin(accept(listener, CancellationToken::new(), 2));
+        let mut incoming = Box::pin(accept(listener, CancellationToken::new(), TWO));
         let mut clients = Vec::new();
         for _ in 0..3 {
             clients.push(TcpStream::connect(address).await.unwrap());
@@ -242,5 +282,51 @@ mod tests {
         drop(first);
         let third = timeout(Duration::from_secs(60), incoming.next()).await;
         assert!(third.unwrap().unwrap().is_ok());
+    }
+
+    fn service() -> Service {
+        let folder = tempfile::tempdir().unwrap();
+        let (catalog, cache) = (folder.path().join("catalog"), folder.path().join("cache"));
+        fs::create_dir(&catalog).unwrap();
+        let cache = Cache::open(&cache).unwrap();
+        let store = cache.load_or_build(Source::Folder(&catalog), &Limits::default());
+        Service::new(Arc::new(store.unwrap().0)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_keeps_nobody_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let service = service();
+        let serving = tokio::spawn(async move {
+            let served = service.serve_within(TWO, listener, future::pending());
+            served.await.unwrap();
+        });
+        // One says nothing at all, others begin and do not go on.
+        let mut silent = Vec::new();
+        for begun in ["", "P", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r", "PRI *"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            silent.push(stream);
+        }
+        let honest = async {
+            let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}"));
+            let mut client = HealthClient::new(endpoint.unwrap().connect().await.unwrap());
+            client.check(HealthCheckRequest::default()).await.unwrap();
+            // And it stays longer than others may take to begin.
+            sleep(TWO.patience * 2).await;
+            client.check(HealthCheckRequest::default()).await.unwrap();
+        };
+        timeout(Duration::from_secs(60), honest).await.unwrap();
+        for mut stream in silent {
+            let mut rest = Vec::new();
+            // It is closed, gently or not.
+            drop(
+                timeout(Duration::from_secs(60), stream.read_to_end(&mut rest))
+                    .await
+                    .unwrap(),
+            );
+        }
+        serving.abort();
     }
 }

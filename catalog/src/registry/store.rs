@@ -64,6 +64,14 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// It would have more bytes than there is room for.
+    #[error(
+        "the catalog would take more than {most} bytes to be served; split it, or have the limit raised"
+    )]
+    TooLarge {
+        /// How many there may be.
+        most: u64,
+    },
     /// The file is none of ours, is not whole, or was changed.
     #[error("{} is no usable store: {problem}; remove it, it is built again from the catalog", path.display())]
     Damaged {

@@ -3,6 +3,7 @@
 mod blobs;
 mod old;
 mod properties;
+mod room;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,28 +11,29 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use rusqlite::{Connection, OptionalExtension};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
 
 use self::{
     blobs::{BundleBlob, ChannelBlob, Entry, Icon, PackageBlob, Property, RelatedImage},
     properties::{Of, Properties},
+    room::Room,
 };
 use super::{
-    layout::Layout,
-    rows::{Package, Rows, text},
+    rows::{Package, Rows},
+    tables::Tables,
 };
 
-/// Bundles that opm has cut off say so.
-const DEPRECATED: &str = "olm.deprecated";
+/// Values in the manifests of a bundle, of which the largest known have 53,000: what is read of them is in memory.
+const MOST_VALUES: usize = 1_000_000;
 
 /// The blobs that are still to come.
 pub(super) struct Documents<'a> {
-    connection: Connection,
-    layout: &'a Layout,
+    tables: &'a Tables,
     rows: &'a Rows,
     package: &'a str,
+    /// Bytes of one of them.
+    limit: usize,
     todo: VecDeque<Step<'a>>,
     /// Those that are part of the catalog.
     bundles: BTreeMap<&'a str, Light>,
@@ -85,12 +87,7 @@ struct Picture {
 // === impl Documents ===
 
 impl<'a> Documents<'a> {
-    pub(super) fn new(
-        connection: Connection,
-        layout: &'a Layout,
-        rows: &'a Rows,
-        package: &str,
-    ) -> Self {
+    pub(super) fn new(tables: &'a Tables, rows: &'a Rows, package: &str, limit: usize) -> Self {
         let mut todo = VecDeque::new();
         let mut name = "";
         if let Some((known, package)) = rows.package(package) {
@@ -100,48 +97,52 @@ impl<'a> Documents<'a> {
             todo.push_back(Step::Bundles);
         }
         Self {
-            connection,
-            layout,
+            tables,
             rows,
             package: name,
+            limit,
             todo,
             bundles: BTreeMap::new(),
         }
     }
 
-    /// Writes the next blob, of `limit` bytes at most. Says whether there was one.
-    pub(super) fn next(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<bool> {
+    /// Writes the next blob. Says whether there was one.
+    pub(super) fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
         let Some(step) = self.todo.pop_front() else {
             return Ok(false);
         };
         match step {
             Step::Package(package) => {
-                self.bundles = self.versions().map_err(io::Error::other)?;
-                let icon = self.icon(package).map_err(io::Error::other)?;
-                write(
-                    out,
-                    &PackageBlob {
-                        schema: "olm.package",
-                        name: self.package,
-                        default_channel: &package.default_channel,
-                        icon,
-                    },
-                )?;
+                self.bundles = self.versions()?;
+                let blob = PackageBlob {
+                    schema: "olm.package",
+                    name: self.package,
+                    default_channel: &package.default_channel,
+                    icon: self.icon(package)?,
+                };
+                self.room("package", self.package).write(&blob, out)?;
             }
-            Step::Channel(name) => write(out, &self.channel(name))?,
+            Step::Channel(name) => {
+                let blob = self.channel(name);
+                self.room("channel", name).write(&blob, out)?;
+            }
             Step::Bundles => {
                 let bundles = self.bundles.keys().map(|it| Step::Bundle(it));
                 self.todo.extend(bundles);
-                return self.next(limit, out);
+                return self.next(out);
             }
-            Step::Bundle(name) => self.bundle(name, limit, out)?,
+            Step::Bundle(name) => self.bundle(name, out)?,
         }
         out.push(b'\n');
         Ok(true)
     }
 
+    fn room(&self, kind: &'static str, name: &'a str) -> Room<'a> {
+        Room::new(kind, name, self.limit)
+    }
+
     /// The bundles of all channels that have a row of their own with an image and a version, and were not cut off.
-    fn versions(&self) -> rusqlite::Result<BTreeMap<&'a str, Light>> {
+    fn versions(&self) -> io::Result<BTreeMap<&'a str, Light>> {
         let (rows, package) = (self.rows, self.package);
         let channels = rows
             .package(package)
@@ -150,78 +151,62 @@ impl<'a> Documents<'a> {
         let names: BTreeSet<&str> = channels
             .flat_map(|channel| rows.entries_of(package, channel).into_keys())
             .collect();
-        let column = |name| self.layout.or_null("operatorbundle", name);
-        let mut statement = self.connection.prepare(&format!(
-            "SELECT {}, {}, {}, csv FROM operatorbundle WHERE name = ?1",
-            column("version"),
-            column("bundlepath"),
-            column("skiprange"),
-        ))?;
-        let has = |name| self.layout.has("operatorbundle", name);
+        let mut room = self.room("package", package);
         let mut bundles = BTreeMap::new();
-        for name in names {
-            let found = statement
-                .query_row([name], |row| {
-                    let mut version = text(row.get_ref(0)?);
-                    let mut image = text(row.get_ref(1)?);
-                    let mut skip_range = text(row.get_ref(2)?).unwrap_or_default();
-                    if !has("version") {
-                        let csv = text(row.get_ref(3)?).unwrap_or_default();
-                        let csv: Csv = serde_json::from_str(&csv).unwrap_or_default();
-                        version = csv.spec.version;
-                        let mut annotations = csv.metadata.annotations.unwrap_or_default();
-                        skip_range = annotations.remove("olm.skipRange").unwrap_or_default();
-                    }
-                    if !has("bundlepath") {
-                        image = Some(String::new());
-                    }
-                    Ok(version.zip(image).map(|(version, image)| Light {
-                        version,
-                        image,
-                        skip_range,
-                    }))
-                })
-                .optional()?;
-            if let Some(version) = found.flatten()
-                && !self.is_cut_off(name)?
-            {
-                bundles.insert(name, version);
+        for name in names.into_iter().filter(|it| !rows.is_cut_off(it)) {
+            if let Some(light) = self.light(name)? {
+                room.take(light.version.len() + light.image.len() + light.skip_range.len())?;
+                bundles.insert(name, light);
             }
         }
         Ok(bundles)
     }
 
-    fn is_cut_off(&self, bundle: &str) -> rusqlite::Result<bool> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT type FROM properties WHERE _rowid_ = ?1")
-            .ok();
-        for row in self.rows.of("properties", bundle) {
-            let Some(statement) = &mut statement else {
-                break;
-            };
-            let type_ = statement.query_row([row], |row| Ok(text(row.get_ref(0)?)))?;
-            if type_.as_deref() == Some(DEPRECATED) {
-                return Ok(true);
-            }
+    fn light(&self, bundle: &str) -> io::Result<Option<Light>> {
+        let has = |name| self.tables.layout.has("operatorbundle", name);
+        let columns = ["version", "bundlepath", "skiprange"];
+        let [mut version, mut image, skip_range] = self.texts(bundle, columns)?;
+        let mut skip_range = skip_range.unwrap_or_default();
+        if !has("version") {
+            let csv: Csv = self.csv(bundle)?.unwrap_or_default();
+            version = csv.spec.version;
+            let mut annotations = csv.metadata.annotations.unwrap_or_default();
+            skip_range = annotations.remove("olm.skipRange").unwrap_or_default();
         }
-        Ok(false)
+        if !has("bundlepath") {
+            image = Some(String::new());
+        }
+        Ok(version.zip(image).map(|(version, image)| Light {
+            version,
+            image,
+            skip_range,
+        }))
+    }
+
+    /// Columns of a bundle's row.
+    fn texts<const N: usize>(
+        &self,
+        bundle: &str,
+        columns: [&str; N],
+    ) -> io::Result<[Option<String>; N]> {
+        let row = self.rows.of_bundle(bundle);
+        self.tables.texts("operatorbundle", columns, row)
+    }
+
+    /// What is read of a bundle's ClusterServiceVersion, if it has one that can be read.
+    fn csv<T: DeserializeOwned>(&self, bundle: &str) -> io::Result<Option<T>> {
+        let [csv] = self.texts(bundle, ["csv"])?;
+        let csv = csv.unwrap_or_default();
+        few(bundle, &csv)?;
+        Ok(serde_json::from_str(&csv).ok())
     }
 
     /// The picture of the bundle at the head of the default channel.
-    fn icon(&self, package: &Package) -> rusqlite::Result<Option<Icon>> {
-        let head = package.heads.get(&package.default_channel);
-        let Some(head) = head else {
+    fn icon(&self, package: &Package) -> io::Result<Option<Icon>> {
+        let Some(head) = package.heads.get(&package.default_channel) else {
             return Ok(None);
         };
-        let mut statement = self
-            .connection
-            .prepare("SELECT csv FROM operatorbundle WHERE name = ?1")?;
-        let csv = statement
-            .query_row([head], |row| Ok(text(row.get_ref(0)?)))
-            .optional()?
-            .flatten();
-        let csv: Csv = serde_json::from_str(&csv.unwrap_or_default()).unwrap_or_default();
+        let csv: Csv = self.csv(head)?.unwrap_or_default();
         let picture = csv.spec.icon.into_iter().flatten().next();
         Ok(picture.and_then(|picture| {
             // opm: some have spaces in them.
@@ -257,101 +242,102 @@ impl<'a> Documents<'a> {
         }
     }
 
-    fn bundle(&self, name: &str, limit: usize, out: &mut Vec<u8>) -> io::Result<()> {
+    fn bundle(&self, name: &'a str, out: &mut Vec<u8>) -> io::Result<()> {
         let Some(version) = self.bundles.get(name) else {
             return Ok(());
         };
-        let too_large = || {
-            io::Error::other(format!(
-                "bundle {name:?} is larger than the limit of {limit} bytes"
-            ))
-        };
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT bundle FROM operatorbundle WHERE name = ?1")
-            .map_err(io::Error::other)?;
-        let objects = statement
-            .query_row([name], |row| Ok(text(row.get_ref(0)?)))
-            .map_err(io::Error::other)?
-            .unwrap_or_default();
-        if objects.len() > limit {
-            return Err(too_large());
-        }
-        let objects: Vec<&RawValue> = serde_json::Deserializer::from_str(&objects)
-            .into_iter()
-            .collect::<Result<_, _>>()
-            .map_err(|error| {
-                io::Error::other(format!(
-                    "the objects of bundle {name:?} are no JSON: {error}"
-                ))
-            })?;
-        let properties = Properties {
-            connection: &self.connection,
-            layout: self.layout,
-            rows: self.rows,
-            limit,
-        };
-        let csv = self.old_csv(name).map_err(io::Error::other)?;
+        let mut room = self.room("bundle", name);
+        let [objects] = self.texts(name, ["bundle"])?;
+        let objects = objects.unwrap_or_default();
+        let objects = manifests(name, &objects, &mut room)?;
+        let csv = self.old_csv(name)?;
         let of = Of {
             bundle: name,
             package: self.package,
             version: &version.version,
             csv: csv.as_ref().filter(|_| !self.knows("api_requirer")),
         };
-        let mut all = properties
-            .of(of)
-            .map_err(io::Error::other)?
-            .ok_or_else(too_large)?;
+        let properties = Properties {
+            tables: self.tables,
+            rows: self.rows,
+        };
+        let mut all = properties.of(of, &mut room)?;
         properties::objects(&objects, &mut all);
         properties::arrange(&mut all);
         let mut related_images = related(&objects);
         let more = if self.knows("related_image") {
-            self.images(name).map_err(io::Error::other)?
+            self.images(name, &mut room)?
         } else {
             csv.as_ref().map(old::images).unwrap_or_default()
         };
         add(more, &mut related_images);
-        write(
-            out,
-            &BundleBlob {
-                schema: "olm.bundle",
-                name,
-                package: self.package,
-                image: &version.image,
-                properties: all,
-                related_images,
-            },
-        )
+        let blob = BundleBlob {
+            schema: "olm.bundle",
+            name,
+            package: self.package,
+            image: &version.image,
+            properties: all,
+            related_images,
+        };
+        self.room("bundle", name).write(&blob, out)
     }
 
     /// Whether there is a table of something that the ClusterServiceVersion says as well.
     fn knows(&self, table: &str) -> bool {
-        self.layout.has(table, "operatorbundle_name") || self.layout.has(table, "channel_entry_id")
+        let layout = &self.tables.layout;
+        layout.has(table, "operatorbundle_name") || layout.has(table, "channel_entry_id")
     }
 
     /// The ClusterServiceVersion of a bundle, where there are not all tables yet that say the same.
-    fn old_csv(&self, bundle: &str) -> rusqlite::Result<Option<Value>> {
+    fn old_csv(&self, bundle: &str) -> io::Result<Option<Value>> {
         if self.knows("api_requirer") && self.knows("related_image") {
             return Ok(None);
         }
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT csv FROM operatorbundle WHERE name = ?1")?;
-        let csv = statement.query_row([bundle], |row| Ok(text(row.get_ref(0)?)))?;
-        Ok(csv.and_then(|it| serde_json::from_str(&it).ok()))
+        self.csv(bundle)
     }
 
     /// Images that the database alone knows.
-    fn images(&self, bundle: &str) -> rusqlite::Result<BTreeSet<String>> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT image FROM related_image WHERE _rowid_ = ?1")?;
+    fn images(&self, bundle: &str, room: &mut Room<'_>) -> io::Result<BTreeSet<String>> {
         let mut images = BTreeSet::new();
         for row in self.rows.of("related_image", bundle) {
-            images.extend(statement.query_row([row], |row| Ok(text(row.get_ref(0)?)))?);
+            let [image] = self.tables.texts("related_image", ["image"], Some(*row))?;
+            room.take(image.as_ref().map_or(0, String::len))?;
+            images.extend(image);
         }
         Ok(images)
     }
+}
+
+/// The manifests of a bundle, one behind the other.
+fn manifests<'a>(
+    bundle: &str,
+    json: &'a str,
+    room: &mut Room<'_>,
+) -> io::Result<Vec<&'a RawValue>> {
+    few(bundle, json)?;
+    let mut all = Vec::new();
+    for object in serde_json::Deserializer::from_str(json).into_iter() {
+        let object: &RawValue = object.map_err(|error| {
+            io::Error::other(format!(
+                "the objects of bundle {bundle:?} are no JSON: {error}"
+            ))
+        })?;
+        // They are written as Base64.
+        room.take(object.get().len().div_ceil(3) * 4)?;
+        all.push(object);
+    }
+    Ok(all)
+}
+
+/// Sees that JSON has no more values than may be in memory; a value begins with one of these, or comes behind one.
+fn few(bundle: &str, json: &str) -> io::Result<()> {
+    let values = memchr::memchr3_iter(b',', b'[', b'{', json.as_bytes());
+    if values.take(MOST_VALUES + 1).count() <= MOST_VALUES {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "the manifests of bundle {bundle:?} have more than {MOST_VALUES} values"
+    )))
 }
 
 /// Adds images that nobody has named.
@@ -372,8 +358,4 @@ fn related(objects: &[&RawValue]) -> Vec<RelatedImage> {
     });
     let images = csvs.next().and_then(|it| it.spec.related_images);
     images.unwrap_or_default()
-}
-
-fn write(out: &mut Vec<u8>, blob: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(out, blob).map_err(io::Error::other)
 }

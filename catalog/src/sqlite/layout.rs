@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 
+use super::Problem;
+
 /// What every generation has.
 const NEEDED: [(&str, &[&str]); 4] = [
     ("operatorbundle", &["name", "csv", "bundle"]),
@@ -24,6 +26,18 @@ const NEEDED: [(&str, &[&str]); 4] = [
         ],
     ),
 ];
+/// What later ones have besides.
+const LATER: [&str; 5] = [
+    "properties",
+    "dependencies",
+    "related_image",
+    "api_provider",
+    "api_requirer",
+];
+/// Columns that a table may have: opm's have ten at most.
+const MOST_COLUMNS: usize = 100;
+/// What a row is found by, however it is otherwise called.
+pub(super) const ROW: &str = "_rowid_";
 
 /// The columns of tables.
 #[derive(Debug)]
@@ -32,31 +46,31 @@ pub(super) struct Layout(BTreeMap<String, BTreeSet<String>>);
 // === impl Layout ===
 
 impl Layout {
-    /// Looks at the tables; views and what extensions provide are none. `Err` names what a catalog would have.
-    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Result<Self, String>> {
+    /// Looks at the tables that a catalog may have.
+    pub(super) fn read(connection: &Connection) -> Result<Self, Problem> {
+        refuse_what_runs(connection)?;
         let mut tables = BTreeMap::new();
-        let mut statement = connection.prepare(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' LIMIT 1000",
-        )?;
-        let names = statement.query_map([], |row| row.get::<_, String>(0))?;
-        let names: Vec<String> = names.collect::<Result<_, _>>()?;
-        let mut columns = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
-        for name in names {
-            let columns = columns.query_map([&name], |row| row.get::<_, String>(0))?;
-            tables.insert(name, columns.collect::<Result<_, _>>()?);
+        for name in names(connection)? {
+            if let Some(columns) = columns(connection, &name)? {
+                tables.insert(name, columns);
+            }
         }
         let layout = Self(tables);
         for (table, columns) in NEEDED {
             if !layout.0.contains_key(table) {
-                return Ok(Err(format!("table {table}")));
+                return Err(Problem::Foreign(format!("table {table}")));
             }
             for column in columns {
                 if !layout.has(table, column) {
-                    return Ok(Err(format!("column {column} in table {table}")));
+                    let missing = format!("column {column} in table {table}");
+                    return Err(Problem::Foreign(missing));
                 }
             }
         }
-        Ok(Ok(layout))
+        for table in layout.0.keys() {
+            check(connection, table)?;
+        }
+        Ok(layout)
     }
 
     pub(super) fn has(&self, table: &str, column: &str) -> bool {
@@ -70,5 +84,76 @@ impl Layout {
         } else {
             "NULL"
         }
+    }
+
+    /// An expression for the bytes of a row.
+    pub(super) fn size(&self, table: &str) -> String {
+        let columns = self.0.get(table).into_iter().flatten();
+        let sizes = columns.map(|it| {
+            let quoted = it.replace('"', "\"\"");
+            format!("ifnull(octet_length(\"{quoted}\"), 0)")
+        });
+        sizes.collect::<Vec<_>>().join(" + ")
+    }
+}
+
+/// Views and virtual tables are programs of whoever has written them, which SQLite runs when it only looks at them. How
+/// they are declared can be written in many ways; what is none of them, SQLite itself writes in one.
+fn refuse_what_runs(connection: &Connection) -> Result<(), Problem> {
+    let mut statement = connection.prepare(
+        "SELECT name FROM sqlite_master WHERE sql IS NOT NULL
+            AND CAST(sql AS TEXT) NOT LIKE 'CREATE TABLE %'
+            AND CAST(sql AS TEXT) NOT LIKE 'CREATE INDEX %'
+            AND CAST(sql AS TEXT) NOT LIKE 'CREATE UNIQUE INDEX %'
+            AND CAST(sql AS TEXT) NOT LIKE 'CREATE TRIGGER %'",
+    )?;
+    let mut rows = statement.query([])?;
+    let Some(row) = rows.next()? else {
+        return Ok(());
+    };
+    let name = super::tables::text(row.get_ref(0)?).unwrap_or_default();
+    Err(Problem::Runs(name.chars().take(100).collect()))
+}
+
+/// The tables that are wanted and whose rows have numbers.
+fn names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare(
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND wr = 0",
+    )?;
+    let names = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let needed = NEEDED.map(|(name, _)| name);
+    let is_wanted = |it: &String| needed.contains(&it.as_str()) || LATER.contains(&it.as_str());
+    names
+        .filter(|it| it.as_ref().map_or(true, is_wanted))
+        .collect()
+}
+
+/// The columns of a table, if they are all plain: what is computed would be run, and one in the place of the rows' numbers
+/// has no index.
+fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Option<BTreeSet<String>>> {
+    let mut statement = connection.prepare("SELECT name, hidden FROM pragma_table_xinfo(?1)")?;
+    let mut rows = statement.query([table])?;
+    let mut columns = BTreeSet::new();
+    while let Some(row) = rows.next()? {
+        let (name, hidden) = (row.get::<_, String>(0)?, row.get::<_, i64>(1)?);
+        let is_plain = hidden == 0 && !name.eq_ignore_ascii_case(ROW);
+        if !is_plain || columns.len() >= MOST_COLUMNS {
+            return Ok(None);
+        }
+        columns.insert(name);
+    }
+    Ok(Some(columns))
+}
+
+/// Sees that no page of a table is in two places: a file of some kilobytes could have rows without end, or of any size.
+fn check(connection: &Connection, table: &str) -> Result<(), Problem> {
+    let mut found = None;
+    connection.pragma(None, "quick_check", table, |row| {
+        found.get_or_insert(row.get::<_, String>(0)?);
+        Ok(())
+    })?;
+    match found {
+        Some(found) if found != "ok" => Err(Problem::Damaged(found.chars().take(200).collect())),
+        _ => Ok(()),
     }
 }

@@ -1,127 +1,207 @@
 //! What is kept of a database: names, edges, and in which rows the rest is.
 
-use std::collections::{BTreeMap, HashMap};
-
-use rusqlite::{Connection, types::ValueRef};
-
-use super::{
-    graph::{self, Channels, Row},
-    layout::Layout,
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
 };
 
-/// Where a bundle's APIs and other properties are.
-const TABLES: [&str; 5] = [
-    "properties",
-    "dependencies",
-    "related_image",
-    "api_provider",
-    "api_requirer",
+use rusqlite::{Connection, ErrorCode, types::ValueRef};
+
+use super::{
+    Problem,
+    graph::{self, Channels, Row},
+    layout::{Layout, ROW},
+    names::{Names, too_long},
+    tables::text,
+};
+
+/// Where a bundle is, with its APIs and other properties; the column that names it; and what there are many of.
+const TABLES: [(&str, &str, &str); 6] = [
+    ("operatorbundle", "name", "bundles"),
+    ("properties", OF, "properties"),
+    ("dependencies", OF, "dependencies"),
+    ("related_image", OF, "related images"),
+    ("api_provider", OF, "APIs"),
+    ("api_requirer", OF, "needed APIs"),
 ];
+const OF: &str = "operatorbundle_name";
+/// The bundle was found by way of a channel, before there were versions.
+const ENTRY: &str = "channel_entry_id";
+/// Bundles that opm has cut off say so.
+pub(super) const DEPRECATED: &str = "olm.deprecated";
+/// What is told of what is left out.
+const MOST_LEFT_OUT: usize = 1000;
 
 /// All that need not be read again.
 #[derive(Debug)]
 pub(super) struct Rows {
     names: Names,
     /// Default channel and channels, with the bundle at the head of each.
-    packages: BTreeMap<String, Package>,
+    packages: BTreeMap<Arc<str>, Package>,
     channels: Channels,
     /// Rows of other tables, by table and bundle.
     places: BTreeMap<&'static str, HashMap<u32, Vec<i64>>>,
+    cut_off: HashSet<u32>,
     pub(super) left_out: Vec<String>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Package {
-    pub(super) default_channel: String,
-    pub(super) heads: BTreeMap<String, String>,
+    pub(super) default_channel: Arc<str>,
+    pub(super) heads: BTreeMap<Arc<str>, Arc<str>>,
 }
 
-/// Each name once.
-#[derive(Debug, Default)]
-struct Names {
-    all: Vec<Box<str>>,
-    at: HashMap<Box<str>, u32>,
+/// How much may be kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Most {
+    /// Rows of each table.
+    pub(super) rows: usize,
+    /// Bytes of all names.
+    pub(super) names: usize,
+}
+
+/// Counts the rows of a table.
+struct Count {
+    left: usize,
+    most: usize,
+    unit: &'static str,
+}
+
+// === impl Count ===
+
+impl Count {
+    fn new(most: Most, unit: &'static str) -> Self {
+        Self {
+            left: most.rows,
+            most: most.rows,
+            unit,
+        }
+    }
+
+    fn one_more(&mut self) -> Result<(), Problem> {
+        let too_many = Problem::TooLarge {
+            limit: self.most as u64,
+            unit: self.unit,
+        };
+        self.left = self.left.checked_sub(1).ok_or(too_many)?;
+        Ok(())
+    }
 }
 
 // === impl Rows ===
 
 impl Rows {
-    /// `Err` tells of what there are more than `most`.
+    /// Reads all tables once.
     pub(super) fn read(
         connection: &Connection,
         layout: &Layout,
-        most: usize,
-    ) -> rusqlite::Result<Result<Self, &'static str>> {
+        most: Most,
+    ) -> Result<Self, Problem> {
         let mut rows = Self {
-            names: Names::default(),
+            names: Names::new(most.names),
             packages: BTreeMap::new(),
             channels: Channels::new(),
             places: BTreeMap::new(),
+            cut_off: HashSet::new(),
             left_out: Vec::new(),
         };
-        if !rows.packages(connection, most)? {
-            return Ok(Err("packages and channels"));
-        }
-        if !rows.entries(connection, most)? {
-            return Ok(Err("channel entries"));
-        }
-        for table in TABLES {
-            if !rows.places(connection, layout, table, most)? {
-                return Ok(Err("properties"));
+        rows.fill(connection, layout, most).map_err(|it| match it {
+            // It was about to be a name.
+            Problem::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::TooBig) => {
+                too_long()
             }
-        }
-        rows.leave_out();
-        Ok(Ok(rows))
+            problem => problem,
+        })?;
+        Ok(rows)
     }
 
-    fn packages(&mut self, connection: &Connection, most: usize) -> rusqlite::Result<bool> {
+    fn fill(
+        &mut self,
+        connection: &Connection,
+        layout: &Layout,
+        most: Most,
+    ) -> Result<(), Problem> {
+        self.packages(connection, most)?;
+        self.channels(connection, most)?;
+        let bundles = self.entries(connection, most)?;
+        for (table, of, unit) in TABLES {
+            let count = Count::new(most, unit);
+            if layout.has(table, of) {
+                self.places(connection, layout, (table, of), count, |names, it| {
+                    names.find(&text(it)?)
+                })?;
+            } else if layout.has(table, ENTRY) {
+                self.places(connection, layout, (table, ENTRY), count, |_, it| {
+                    bundles.get(&number(it)?).copied()
+                })?;
+            }
+        }
+        self.leave_out();
+        Ok(())
+    }
+
+    fn packages(&mut self, connection: &Connection, most: Most) -> Result<(), Problem> {
+        let mut count = Count::new(most, "packages");
         let mut statement = connection.prepare("SELECT name, default_channel FROM package")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
+            count.one_more()?;
             let Some(name) = text(row.get_ref(0)?) else {
                 continue;
             };
-            let package = self.packages.entry(name).or_default();
-            package.default_channel = text(row.get_ref(1)?).unwrap_or_default();
-            if self.packages.len() > most {
-                return Ok(false);
-            }
+            let default_channel = text(row.get_ref(1)?).unwrap_or_default();
+            let package = Package {
+                default_channel: self.names.shared(&default_channel)?,
+                heads: BTreeMap::new(),
+            };
+            self.packages.insert(self.names.shared(&name)?, package);
         }
+        Ok(())
+    }
+
+    fn channels(&mut self, connection: &Connection, most: Most) -> Result<(), Problem> {
+        let mut count = Count::new(most, "channels");
         let mut statement = connection
             .prepare("SELECT package_name, name, head_operatorbundle_name FROM channel")?;
         let mut rows = statement.query([])?;
-        let mut count = 0;
         while let Some(row) = rows.next()? {
-            count += 1;
-            if count > most {
-                return Ok(false);
-            }
+            count.one_more()?;
             let (Some(package), Some(name)) = (text(row.get_ref(0)?), text(row.get_ref(1)?)) else {
                 continue;
             };
             let head = text(row.get_ref(2)?).unwrap_or_default();
-            match self.packages.get_mut(&package) {
-                Some(package) => drop(package.heads.insert(name, head)),
-                None => self.left_out.push(format!(
-                    "channel {name:?} is of package {package:?}, which the database does not have"
-                )),
+            match self.packages.get_mut(package.as_str()) {
+                Some(package) => {
+                    let head = self.names.shared(&head)?;
+                    package.heads.insert(self.names.shared(&name)?, head);
+                }
+                None => leave(&mut self.left_out, || {
+                    format!(
+                        "channel {name:?} is of package {package:?}, which the database does not have"
+                    )
+                }),
             }
         }
-        Ok(true)
+        Ok(())
     }
 
-    fn entries(&mut self, connection: &Connection, most: usize) -> rusqlite::Result<bool> {
+    /// Returns the bundle of each entry.
+    fn entries(
+        &mut self,
+        connection: &Connection,
+        most: Most,
+    ) -> Result<HashMap<i64, u32>, Problem> {
+        let mut count = Count::new(most, "channel entries");
         let mut statement = connection.prepare(
             "SELECT entry_id, package_name, channel_name, operatorbundle_name, replaces, depth FROM channel_entry",
         )?;
         let mut found = statement.query([])?;
         let mut rows = Vec::new();
         while let Some(row) = found.next()? {
-            if rows.len() >= most {
-                return Ok(false);
-            }
-            let mut name = |column| -> rusqlite::Result<Option<u32>> {
-                Ok(text(row.get_ref(column)?).map(|it| self.names.add(it)))
+            count.one_more()?;
+            let mut name = |column| -> Result<Option<u32>, Problem> {
+                let name = text(row.get_ref(column)?);
+                name.map(|it| self.names.add(&it)).transpose()
             };
             let (Some(package), Some(channel), Some(bundle)) = (name(1)?, name(2)?, name(3)?)
             else {
@@ -138,43 +218,38 @@ impl Rows {
         }
         let names = &self.names;
         self.channels = graph::channels(&mut rows, |a, b| names.of(a) > names.of(b));
-        Ok(true)
+        Ok(rows.iter().map(|it| (it.id, it.bundle)).collect())
     }
 
-    /// In which rows of a table something of a bundle is: it has no index for that.
+    /// In which rows of a table something of a bundle is: most have no index for that.
     fn places(
         &mut self,
         connection: &Connection,
         layout: &Layout,
-        table: &'static str,
-        most: usize,
-    ) -> rusqlite::Result<bool> {
-        let query = if layout.has(table, "operatorbundle_name") {
-            format!("SELECT _rowid_, operatorbundle_name FROM {table}")
-        } else if layout.has(table, "channel_entry_id") {
-            // The bundle was found by way of a channel, before there were versions.
-            format!(
-                "SELECT {table}._rowid_, operatorbundle_name FROM {table} \
-                 INNER JOIN channel_entry ON channel_entry.entry_id = {table}.channel_entry_id"
-            )
-        } else {
-            return Ok(true);
+        (table, of): (&'static str, &str),
+        mut count: Count,
+        bundle: impl Fn(&Names, ValueRef<'_>) -> Option<u32>,
+    ) -> Result<(), Problem> {
+        // Only properties tell that a bundle was cut off.
+        let type_ = match table {
+            "properties" => layout.or_null(table, "type"),
+            _ => "NULL",
         };
-        let places = self.places.entry(table).or_default();
-        let mut statement = connection.prepare(&query)?;
+        let mut statement =
+            connection.prepare(&format!("SELECT {ROW}, {of}, {type_} FROM {table}"))?;
         let mut rows = statement.query([])?;
-        let mut count = 0;
+        let places = self.places.entry(table).or_default();
         while let Some(row) = rows.next()? {
-            count += 1;
-            if count > most {
-                return Ok(false);
-            }
-            let bundle = text(row.get_ref(1)?).and_then(|it| self.names.find(&it));
-            if let Some(bundle) = bundle {
-                places.entry(bundle).or_default().push(row.get(0)?);
+            count.one_more()?;
+            let Some(bundle) = bundle(&self.names, row.get_ref(1)?) else {
+                continue;
+            };
+            places.entry(bundle).or_default().push(row.get(0)?);
+            if text(row.get_ref(2)?).as_deref() == Some(DEPRECATED) {
+                self.cut_off.insert(bundle);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Channels that no package has.
@@ -192,7 +267,7 @@ impl Rows {
                 .get(package)
                 .is_some_and(|it| it.heads.contains_key(channel));
             if !is_known {
-                left_out.push(format!(
+                leave(left_out, || format!(
                     "there are entries of channel {channel:?} of package {package:?}, which the database does not have"
                 ));
             }
@@ -201,7 +276,7 @@ impl Rows {
     }
 
     pub(super) fn package_names(&self) -> impl Iterator<Item = &str> {
-        self.packages.keys().map(String::as_str)
+        self.packages.keys().map(|it| &**it)
     }
 
     pub(super) fn package(&self, name: &str) -> Option<(&str, &Package)> {
@@ -233,41 +308,25 @@ impl Rows {
             .map(Vec::as_slice)
             .unwrap_or_default()
     }
-}
 
-// === impl Names ===
-
-impl Names {
-    fn add(&mut self, name: String) -> u32 {
-        if let Some(at) = self.at.get(name.as_str()) {
-            return *at;
-        }
-        // There are no more than limits allow, which is far less.
-        let at = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        let name = name.into_boxed_str();
-        self.all.push(name.clone());
-        self.at.insert(name, at);
-        at
+    /// The row of a bundle itself.
+    pub(super) fn of_bundle(&self, bundle: &str) -> Option<i64> {
+        self.of("operatorbundle", bundle).first().copied()
     }
 
-    fn find(&self, name: &str) -> Option<u32> {
-        self.at.get(name).copied()
-    }
-
-    fn of(&self, at: u32) -> &str {
-        self.all.get(at as usize).map_or("", |it| it)
+    /// Whether opm has cut a bundle off.
+    pub(super) fn is_cut_off(&self, bundle: &str) -> bool {
+        let bundle = self.names.find(bundle);
+        bundle.is_some_and(|it| self.cut_off.contains(&it))
     }
 }
 
-/// A value as Go's driver reads it into a text; nothing of NULL.
-pub(super) fn text(value: ValueRef<'_>) -> Option<String> {
-    match value {
-        ValueRef::Null => None,
-        ValueRef::Integer(number) => Some(number.to_string()),
-        ValueRef::Real(number) => Some(number.to_string()),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
-            Some(String::from_utf8_lossy(bytes).into_owned())
-        }
+/// Tells of what is left out, as far as anybody reads that.
+fn leave(left_out: &mut Vec<String>, text: impl FnOnce() -> String) {
+    match left_out.len() {
+        ..MOST_LEFT_OUT => left_out.push(text()),
+        MOST_LEFT_OUT => left_out.push("and more".to_owned()),
+        _ => {}
     }
 }
 

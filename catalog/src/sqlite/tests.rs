@@ -1,10 +1,12 @@
+mod hostile;
+
 use std::{fs, path::PathBuf};
 
 use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::{
-    Database, Error,
+    Database,
     graph::{self, Edges, Row},
     is_database,
 };
@@ -84,7 +86,7 @@ fn a_copy_is_gone_with_its_catalog() {
     let mut file = fs::File::open(&path).unwrap();
     let database = Database::copy(&mut file, &Limits::default()).unwrap();
     assert_eq!(database.paths(), ["tide.json"]);
-    let copy = database.path.clone();
+    let copy = database.tables.path.clone();
     assert!(copy.exists());
     drop(database);
     assert!(!copy.exists());
@@ -194,122 +196,4 @@ fn rows_that_belong_nowhere_are_told_and_left_out() {
     let blobs = blobs(&database, "tide");
     assert_eq!(blobs.lines().count(), 3, "{blobs}");
     assert!(!blobs.contains("nowhere") && !blobs.contains("pathless") && !blobs.contains("cut"));
-}
-
-#[test]
-fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
-    let place = Place::new();
-    let limits = Limits::default();
-    let foreign = |sql: &str| match Database::open(&place.database(sql), &limits).unwrap_err() {
-        Error::Foreign { missing, .. } => missing,
-        error => panic!("{error}"),
-    };
-    assert_eq!(foreign("CREATE TABLE t (a)"), "table operatorbundle");
-    let without = TABLES.replace("head_operatorbundle_name", "tail");
-    assert_eq!(
-        foreign(&without),
-        "column head_operatorbundle_name in table channel"
-    );
-    // A view that never ends.
-    let view = TABLES.replace(
-        "CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);",
-        "CREATE VIEW package AS WITH RECURSIVE n(name, default_channel) AS (SELECT 'a', 'b' UNION ALL SELECT name || 'a', 'b' FROM n) SELECT * FROM n;",
-    );
-    assert_eq!(foreign(&view), "table package");
-
-    let path = place.0.path().join("text.db");
-    for bytes in [
-        &b""[..],
-        b"SQLite format 3\0",
-        b"SQLite format 3\0and something else",
-        b"{}",
-    ] {
-        fs::write(&path, bytes).unwrap();
-        let error = Database::open(&path, &limits).unwrap_err();
-        assert!(
-            matches!(error, Error::Sqlite { .. } | Error::Foreign { .. }),
-            "{error}"
-        );
-        assert!(error.is_terminal(), "{error}");
-    }
-    for path in [place.0.path().to_owned(), place.0.path().join("none")] {
-        let error = Database::open(&path, &limits).unwrap_err();
-        assert!(matches!(error, Error::File { .. }), "{error}");
-        assert!(!error.is_terminal(), "{error}");
-    }
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
-    let full = Error::Sqlite {
-        path,
-        source: rusqlite::Error::SqliteFailure(code, None),
-    };
-    assert!(!full.is_terminal(), "{full}");
-}
-
-#[test]
-fn damaged_pages_are_an_error_and_no_panic() {
-    let place = Place::new();
-    let many = "
-        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
-            INSERT INTO properties(type, value, operatorbundle_name)
-            SELECT 't' || i, '\"' || hex(zeroblob(100)) || '\"', 'tide.v1.0.0' FROM n;";
-    let path = place.database(&format!("{TABLES}{TIDE}{many}"));
-    let whole = fs::read(&path).unwrap();
-    let (mut broken, mut sound) = (0, 0);
-    for at in (100..whole.len()).step_by(397) {
-        let mut bytes = whole.clone();
-        for byte in bytes.iter_mut().skip(at).take(16) {
-            *byte = byte.wrapping_mul(31).wrapping_add(7);
-        }
-        fs::write(&path, &bytes).unwrap();
-        match Database::open(&path, &Limits::default()) {
-            Ok(database) => match load(Source::Files(&database), &Limits::default()) {
-                Ok(catalog) if catalog.is_valid() => sound += 1,
-                _ => broken += 1,
-            },
-            Err(_) => broken += 1,
-        }
-    }
-    assert!(broken > 20 && sound > 20, "{broken} broken, {sound} sound");
-}
-
-#[test]
-fn a_database_has_bounds() {
-    let place = Place::new();
-    let path = place.database(&format!(
-        "{TABLES}{TIDE}
-        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
-            INSERT INTO channel_entry SELECT i, 'stable', 'tide', 'b' || i, NULL, 0 FROM n;
-        UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob(100000)) || '\"}}';"
-    ));
-    let small = |limits: Limits| match Database::open(&path, &limits).unwrap_err() {
-        Error::TooLarge { unit, .. } => unit,
-        error => panic!("{error}"),
-    };
-    let limits = Limits::default();
-    assert_eq!(
-        small(Limits {
-            documents: 1000,
-            ..limits
-        }),
-        "channel entries"
-    );
-    assert_eq!(
-        small(Limits {
-            total: 1000,
-            ..limits
-        }),
-        "bytes"
-    );
-    let limits = Limits {
-        document: 50_000,
-        ..limits
-    };
-    let database = Database::open(&path, &limits).unwrap();
-    let catalog = load(Source::Files(&database), &limits).unwrap();
-    assert!(!catalog.is_valid());
-    let text = catalog.findings[0].to_string();
-    assert!(
-        text.contains("too big") || text.contains("larger than the limit"),
-        "{text}"
-    );
 }

@@ -104,6 +104,35 @@ fn a_folder_of_something_else_is_left_alone() {
 }
 
 #[test]
+fn a_store_has_no_more_bytes_than_there_is_room_for() {
+    // Of a short text aliases make a long one.
+    let bundle = "schema: olm.bundle\npackage: a\nname: a.v1\nimage: b:1\nproperties:\n- {type: olm.package, value: {packageName: a, version: 1.0.0}}\n- type: long\n  value: &long [";
+    let text = format!("{bundle}{}]\n", "x".repeat(10_000));
+    let again = "- {type: again, value: *long}\n".repeat(200);
+    let catalog = tempfile::tempdir().unwrap();
+    fs::write(catalog.path().join("a.yaml"), format!("{text}{again}")).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let build = |most: Option<u64>, limits: &Limits| {
+        let cache = Cache::open(place.path()).unwrap();
+        let cache = most.map_or(cache.clone(), |most| cache.at_most(most));
+        cache.load_or_build(Source::Folder(catalog.path()), limits)
+    };
+    let limits = Limits {
+        total: 1 << 20,
+        ..Limits::default()
+    };
+    for (most, told) in [(Some(1 << 19), 1 << 19), (None, 1 << 20)] {
+        let error = build(most, &limits).unwrap_err();
+        assert!(
+            matches!(error, Error::Store(StoreError::TooLarge { most }) if most == told),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+    assert!(build(None, &Limits::default()).is_ok());
+}
+
+#[test]
 fn what_killed_processes_left_is_swept() {
     let catalog = folder(&[("a.json", &anchor())]);
     let place = tempfile::tempdir().unwrap();

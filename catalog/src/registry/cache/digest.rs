@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     Limits, Source,
     registry::store::Digest,
-    source::{Entry, Error},
+    source::{Entry, Error, Meter},
 };
 
 const BUFFER: usize = 256 << 10;
@@ -24,6 +24,7 @@ const BUFFER: usize = 256 << 10;
 pub(super) fn of(source: Source<'_>, limits: &Limits) -> Result<Digest, Error> {
     let entries = source.entries(limits)?;
     let next = AtomicUsize::new(0);
+    let meter = Meter::new(limits);
     let work = || {
         let mut hashes = Vec::new();
         let mut buffer = vec![0; BUFFER];
@@ -31,7 +32,7 @@ pub(super) fn of(source: Source<'_>, limits: &Limits) -> Result<Digest, Error> {
             let at = next.fetch_add(1, Ordering::Relaxed);
             entries.get(at).map(|it| (at, it))
         } {
-            hashes.push((at, hash(entry, &mut buffer)));
+            hashes.push((at, hash(entry, &meter, &mut buffer)));
         }
         hashes
     };
@@ -52,6 +53,7 @@ pub(super) fn of(source: Source<'_>, limits: &Limits) -> Result<Digest, Error> {
         }
         hashes
     });
+    meter.check()?;
     hashes.sort_unstable_by_key(|(at, _)| *at);
     let mut all = Sha256::new();
     for (entry, (_, hash)) in entries.iter().zip(hashes) {
@@ -63,10 +65,10 @@ pub(super) fn of(source: Source<'_>, limits: &Limits) -> Result<Digest, Error> {
 }
 
 /// A file that cannot be read is a fault of the catalog and told with the others; it is no other catalog for that.
-fn hash(entry: &Entry<'_>, buffer: &mut [u8]) -> [u8; 32] {
+fn hash(entry: &Entry<'_>, meter: &Meter, buffer: &mut [u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut read = || -> io::Result<()> {
-        let mut file = entry.open()?;
+        let mut file = meter.over(entry.open()?);
         loop {
             match file.read(buffer)? {
                 0 => return Ok(()),

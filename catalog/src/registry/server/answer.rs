@@ -290,7 +290,9 @@ impl From<store::Error> for Status {
         );
         match error {
             store::Error::Damaged { .. } => Self::data_loss("the catalog's store is damaged"),
-            store::Error::File { .. } => Self::internal("the catalog's store cannot be read"),
+            store::Error::File { .. } | store::Error::TooLarge { .. } => {
+                Self::internal("the catalog's store cannot be read")
+            }
         }
     }
 }

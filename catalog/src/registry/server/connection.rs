@@ -1,38 +1,60 @@
-//! A connection that can be ended from outside, even when its other side takes nothing.
+//! A connection that can be ended from outside, even when its other side takes nothing, and ends by itself when its other
+//! side says nothing.
 
 use std::{
     io,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     sync::OwnedSemaphorePermit,
+    time::{Sleep, sleep},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::{Connected, TcpConnectInfo};
+
+/// With so many bytes every client begins: `PRI * HTTP/2.0` and some more. Until they are there, HTTP/2 waits for ever;
+/// from then on it asks by itself whether somebody is there.
+const PREFACE: usize = 24;
 
 /// A connection, for as long as the token lets it be. HTTP/2 always waits for something to read.
 pub(super) struct Connection {
     stream: TcpStream,
     end: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Until it has begun.
+    begin: Option<Begin>,
     /// Its place among those that there may be.
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What a client has to do soon.
+struct Begin {
+    until: Pin<Box<Sleep>>,
+    /// Bytes that are still to come.
+    missing: usize,
 }
 
 // === impl Connection ===
 
 impl Connection {
+    /// Its other side has to begin in `patience`.
     pub(super) fn new(
         stream: TcpStream,
         end: &CancellationToken,
+        patience: Duration,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Self {
         Self {
             stream,
             end: Box::pin(end.clone().cancelled_owned()),
+            begin: Some(Begin {
+                until: Box::pin(sleep(patience)),
+                missing: PREFACE,
+            }),
             _permit: permit,
         }
     }
@@ -55,7 +77,18 @@ impl AsyncRead for Connection {
         if self.end.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let count = buffer.filled().len().saturating_sub(before);
+        if let Some(begin) = &mut self.begin {
+            begin.missing = begin.missing.saturating_sub(count);
+            if begin.missing == 0 {
+                self.begin = None;
+            } else if begin.until.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        read
     }
 }
 

@@ -23,6 +23,8 @@ const BUFFER: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct Writer {
     folder: PathBuf,
+    /// Bytes of the whole file.
+    most: u64,
     manifests: Part<NamedTempFile>,
     /// What lists consist of is read together, so it is put together in the end.
     lists: Part<File>,
@@ -37,7 +39,8 @@ struct Part<W: Write> {
 // === impl Writer ===
 
 impl Writer {
-    pub(crate) fn create(folder: &Path) -> Result<Self> {
+    /// Begins a store that will not have more than so many bytes.
+    pub(crate) fn create(folder: &Path, most: u64) -> Result<Self> {
         let new = || -> io::Result<_> {
             let named = tempfile::Builder::new()
                 .prefix(UNFINISHED)
@@ -49,6 +52,7 @@ impl Writer {
         let (named, unnamed) = new().map_err(|it| failed("create a store in", folder, it))?;
         let mut writer = Self {
             folder: folder.to_owned(),
+            most,
             manifests: Part {
                 out: BufWriter::with_capacity(BUFFER, named),
                 at: 0,
@@ -64,6 +68,7 @@ impl Writer {
 
     /// Adds what is read for one bundle at a time.
     pub(crate) fn manifest(&mut self, bytes: &[u8]) -> Result<Piece> {
+        self.room(bytes.len())?;
         self.manifests
             .add(bytes)
             .map_err(|it| failed("write a store in", &self.folder, it))
@@ -71,9 +76,19 @@ impl Writer {
 
     /// Adds what is read for lists. Where it is in the file is known only in the end; see [`Writer::finish`].
     pub(crate) fn listed(&mut self, bytes: &[u8]) -> Result<Piece> {
+        self.room(bytes.len())?;
         self.lists
             .add(bytes)
             .map_err(|it| failed("write a store in", &self.folder, it))
+    }
+
+    /// Sees that there is room for so many bytes, before they are written: whoever shares the disk needs it, too.
+    fn room(&self, bytes: usize) -> Result<()> {
+        let would = [self.manifests.at, self.lists.at, bytes as u64];
+        if would.into_iter().fold(0, u64::saturating_add) <= self.most {
+            return Ok(());
+        }
+        Err(Error::TooLarge { most: self.most })
     }
 
     /// Writes the index and gives the store its name. `light` pieces of bundles have to be those of [`Writer::listed`].
@@ -85,24 +100,25 @@ impl Writer {
                 bundle.light.offset += start;
             }
         }
+        let index = index.encode_to_vec();
+        self.room(index.len().saturating_add(FOOTER))?;
         self.persist(&index, &digest, &path)
             .map_err(|it| failed("write", &path, it))?;
         Ok(path)
     }
 
-    fn persist(self, index: &Index, digest: &Digest, path: &Path) -> io::Result<()> {
+    fn persist(self, index: &[u8], digest: &Digest, path: &Path) -> io::Result<()> {
         let mut lists = self.lists.out.into_inner()?;
         lists.rewind()?;
         let mut manifests = self.manifests.out.into_inner()?;
         io::copy(&mut lists, manifests.as_file_mut())?;
 
-        let index = index.encode_to_vec();
         let mut end = Vec::with_capacity(FOOTER);
         end.extend_from_slice(&(index.len() as u64).to_le_bytes());
         end.extend_from_slice(&digest.0);
-        end.extend_from_slice(&checksum(digest, &index));
+        end.extend_from_slice(&checksum(digest, index));
         end.extend_from_slice(MAGIC);
-        manifests.write_all(&index)?;
+        manifests.write_all(index)?;
         manifests.write_all(&end)?;
 
         let file = manifests.as_file();
@@ -158,5 +174,35 @@ fn failed(action: &'static str, path: &Path, source: io::Error) -> Error {
         action,
         path: path.to_owned(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_beyond_what_there_is_room_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let digest = Digest([7; 32]);
+        let finish = |most: u64| -> Result<PathBuf> {
+            let mut writer = Writer::create(folder.path(), most)?;
+            writer.manifest(&[1; 100])?;
+            writer.listed(&[2; 100])?;
+            let written = writer.manifests.at + writer.lists.at;
+            assert!(written <= most, "{written} of {most}");
+            writer.finish(Index::default(), digest, "whole")
+        };
+        let needed = (MAGIC.len() + 200 + FOOTER) as u64;
+        for most in [0, 8, 100, 108, 207, 208, needed - 1] {
+            let error = finish(most).unwrap_err();
+            assert!(
+                matches!(error, Error::TooLarge { most: told } if told == most),
+                "{error}"
+            );
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        }
+        let size = fs::metadata(finish(needed).unwrap()).unwrap().len();
+        assert_eq!(size, needed);
     }
 }

@@ -1,17 +1,18 @@
 //! What a bundle says of itself: properties, what were dependencies, and the manifests.
 
+use std::io;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
-use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
 };
 
-use super::{DEPRECATED, Property, old};
+use super::{Property, old, room::Room};
 use crate::sqlite::{
-    layout::Layout,
-    rows::{Rows, text},
+    rows::{DEPRECATED, Rows},
+    tables::Tables,
 };
 
 const GVK: &str = "olm.gvk";
@@ -20,11 +21,8 @@ const PACKAGE: &str = "olm.package";
 
 /// Where they are read from.
 pub(super) struct Properties<'a> {
-    pub(super) connection: &'a Connection,
-    pub(super) layout: &'a Layout,
+    pub(super) tables: &'a Tables,
     pub(super) rows: &'a Rows,
-    /// Bytes of all of them.
-    pub(super) limit: usize,
 }
 
 /// A bundle that has properties.
@@ -70,20 +68,21 @@ struct Object {
 // === impl Properties ===
 
 impl Properties<'_> {
-    /// Those of tables. Nothing if they exceed the limit.
-    pub(super) fn of(&self, of: Of<'_>) -> rusqlite::Result<Option<Vec<Property>>> {
-        let bundle = of.bundle;
+    /// Those of tables.
+    pub(super) fn of(&self, of: Of<'_>, room: &mut Room<'_>) -> io::Result<Vec<Property>> {
+        let (bundle, layout) = (of.bundle, &self.tables.layout);
         let mut all = Vec::new();
-        let mut size = 0;
         for (table, is_needed) in [("properties", false), ("dependencies", true)] {
-            if !self.layout.has(table, "value") {
+            if !layout.has(table, "value") {
                 continue;
             }
-            for (type_, value) in self.pairs(table, bundle)? {
-                size += value.len();
-                if size > self.limit {
-                    return Ok(None);
-                }
+            // Whatever version and image a row is of: names are enough for opm, too.
+            for row in self.rows.of(table, bundle) {
+                let pair = self.tables.texts(table, ["type", "value"], Some(*row))?;
+                let [Some(type_), Some(value)] = pair else {
+                    continue;
+                };
+                room.take(type_.len() + value.len())?;
                 all.extend(if is_needed {
                     dependency(&type_, &value)
                 } else {
@@ -91,11 +90,11 @@ impl Properties<'_> {
                 });
             }
         }
-        if !self.layout.has("properties", "value") {
-            self.apis("api_provider", GVK, bundle, &mut all)?;
+        if !layout.has("properties", "value") {
+            self.apis("api_provider", GVK, bundle, &mut all, room)?;
         }
-        if !self.layout.has("dependencies", "value") {
-            self.apis("api_requirer", REQUIRED_GVK, bundle, &mut all)?;
+        if !layout.has("dependencies", "value") {
+            self.apis("api_requirer", REQUIRED_GVK, bundle, &mut all, room)?;
             let required = of.csv.map(old::required).unwrap_or_default();
             all.extend(required.iter().filter_map(|it| made(REQUIRED_GVK, it)));
         }
@@ -106,26 +105,7 @@ impl Properties<'_> {
             };
             all.extend(made(PACKAGE, &value));
         }
-        Ok(Some(all))
-    }
-
-    /// Whatever version and image a row is of: names are enough for opm, too.
-    fn pairs(&self, table: &str, bundle: &str) -> rusqlite::Result<Vec<(String, String)>> {
-        let query = format!("SELECT type, value FROM {table} WHERE _rowid_ = ?1");
-        let mut statement = self.connection.prepare_cached(&query)?;
-        let mut pairs = Vec::new();
-        let mut size = 0;
-        for row in self.rows.of(table, bundle) {
-            let pair = statement.query_row([row], |row| {
-                Ok(text(row.get_ref(0)?).zip(text(row.get_ref(1)?)))
-            })?;
-            size += pair.as_ref().map_or(0, |(_, value)| value.len());
-            pairs.extend(pair);
-            if size > self.limit {
-                break;
-            }
-        }
-        Ok(pairs)
+        Ok(all)
     }
 
     /// APIs, in the tables that were there before properties.
@@ -135,26 +115,18 @@ impl Properties<'_> {
         type_: &str,
         bundle: &str,
         all: &mut Vec<Property>,
-    ) -> rusqlite::Result<()> {
-        let rows = self.rows.of(table, bundle);
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let query = format!("SELECT group_name, version, kind FROM {table} WHERE _rowid_ = ?1");
-        let mut statement = self.connection.prepare_cached(&query)?;
-        for row in rows {
-            let gvk = statement.query_row([row], |row| {
-                let [group, version, kind] = [
-                    text(row.get_ref(0)?),
-                    text(row.get_ref(1)?),
-                    text(row.get_ref(2)?),
-                ];
-                Ok(Gvk {
-                    group: group.unwrap_or_default(),
-                    kind: kind.unwrap_or_default(),
-                    version: version.unwrap_or_default(),
-                })
-            })?;
+        room: &mut Room<'_>,
+    ) -> io::Result<()> {
+        for row in self.rows.of(table, bundle) {
+            let columns = ["group_name", "version", "kind"];
+            let texts = self.tables.texts(table, columns, Some(*row))?;
+            let [group, version, kind] = texts.map(Option::unwrap_or_default);
+            room.take(group.len() + version.len() + kind.len())?;
+            let gvk = Gvk {
+                group,
+                kind,
+                version,
+            };
             all.extend(made(type_, &gvk));
         }
         Ok(())

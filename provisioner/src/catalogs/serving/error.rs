@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// Its catalogs are too large together.
     #[error(
-        "the catalogs of namespace {namespace} would take {would} bytes to be served, and --catalog-size-per-namespace allows \
+        "the catalogs of namespace {namespace} would take at least {would} bytes to be served, and --catalog-size-per-namespace allows \
          {most}; remove one of them, or have the limit raised"
     )]
     TooLarge {
@@ -135,4 +135,18 @@ pub enum Error {
     /// The process ends.
     #[error("the provisioner is about to end")]
     Ended,
+}
+
+// === impl Error ===
+
+impl Error {
+    /// How many bytes a catalog was to be served from at most, where that was not enough.
+    pub(super) fn most(&self) -> Option<u64> {
+        match self {
+            Self::Catalog(registry::Error::Store(registry::StoreError::TooLarge { most })) => {
+                Some(*most)
+            }
+            _ => None,
+        }
+    }
 }

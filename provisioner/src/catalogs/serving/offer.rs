@@ -200,10 +200,17 @@ impl Offerer {
         let owner = source.owner_ref(&());
         let owner = owner.ok_or_else(|| Error::NoUid(key.to_string()))?;
         let share = self.serving.share(key);
-        if let Some(share) = share {
-            self.serving.shares().begin(key, digest, share)?;
+        let begin = |share| self.serving.shares().begin(key, digest, share);
+        let room = share.map(begin).transpose()?;
+        let served = self.serving.stores.get(digest, room, files).await;
+        if let (Err(error), Some(share)) = (&served, share)
+            && let Some(most) = error.most()
+        {
+            let size = most.saturating_add(1);
+            let mut shares = self.serving.shares();
+            shares.is_too_large(key, digest, size, share)?;
         }
-        let served = self.serving.stores.get(digest, files).await?;
+        let served = served?;
         let mut shown = stand.shown.lock().await;
         if let Some(share) = share {
             let size = served.size();

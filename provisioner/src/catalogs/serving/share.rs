@@ -38,11 +38,27 @@ impl Shares {
         self.judge(key, None, share)
     }
 
-    /// Whether a content may have a place, as far as that can be said before it is made.
-    pub(super) fn begin(&self, key: &Key, digest: Digest, share: &Share) -> Result<(), Error> {
+    /// Whether a content may have a place, as far as that can be said before it is made; and how many bytes it may take.
+    pub(super) fn begin(&self, key: &Key, digest: Digest, share: &Share) -> Result<u64, Error> {
         let refused = self.part(key).and_then(|it| it.refused);
         let known = refused.filter(|it| it.digest == digest);
-        self.judge(key, known, share)
+        self.judge(key, known, share)?;
+        let none = Sized { digest, size: 0 };
+        Ok(share.bytes.saturating_sub(self.would(key, Some(none))))
+    }
+
+    /// A content was not made, for it would have had this size at least.
+    pub(super) fn is_too_large(
+        &mut self,
+        key: &Key,
+        digest: Digest,
+        size: u64,
+        share: &Share,
+    ) -> Result<(), Error> {
+        let content = Some(Sized { digest, size });
+        let parts = self.namespaces.entry(key.namespace.clone()).or_default();
+        parts.entry(key.name.clone()).or_default().refused = content;
+        self.judge(key, content, share)
     }
 
     /// A catalog is about to be served with this content, in place of the one before. Where it does not fit, that stays.
@@ -88,20 +104,14 @@ impl Shares {
 
     /// Whether there is room for this catalog, with this content if it is known.
     fn judge(&self, key: &Key, content: Option<Sized>, share: &Share) -> Result<(), Error> {
-        let all = self.namespaces.get(&key.namespace).into_iter().flatten();
-        let others = all.filter(|(name, _)| **name != key.name);
-        let others: Vec<Sized> = others.filter_map(|(_, it)| it.served).collect();
         let is_served = self.part(key).is_some_and(|it| it.served.is_some());
-        if !is_served && others.len() >= share.catalogs {
+        if !is_served && self.others(key).count() >= share.catalogs {
             return Err(Error::TooMany {
                 namespace: key.namespace.clone(),
                 most: share.catalogs,
             });
         }
-        // What several have is there once.
-        let sizes = others.into_iter().chain(content);
-        let sizes: BTreeMap<Digest, u64> = sizes.map(|it| (it.digest, it.size)).collect();
-        let would = sizes.values().copied().fold(0, u64::saturating_add);
+        let would = self.would(key, content);
         if content.is_some() && would > share.bytes {
             return Err(Error::TooLarge {
                 namespace: key.namespace.clone(),
@@ -110,6 +120,20 @@ impl Shares {
             });
         }
         Ok(())
+    }
+
+    /// The bytes of all catalogs of the namespace, with this content. What several have is there once.
+    fn would(&self, key: &Key, content: Option<Sized>) -> u64 {
+        let sizes = self.others(key).chain(content);
+        let sizes: BTreeMap<Digest, u64> = sizes.map(|it| (it.digest, it.size)).collect();
+        sizes.values().copied().fold(0, u64::saturating_add)
+    }
+
+    /// What other catalogs of the namespace have.
+    fn others<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = Sized> + 'a {
+        let all = self.namespaces.get(&key.namespace).into_iter().flatten();
+        let others = all.filter(|(name, _)| **name != key.name);
+        others.filter_map(|(_, it)| it.served)
     }
 
     fn part(&self, key: &Key) -> Option<&Part> {
@@ -121,10 +145,13 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// Steps, each on a line: `begin` or `take` with `namespace/name content size`, or `gone`; and how that ends.
+    /// Steps, each on a line: `begin` (with the room that there is), `take` or `large` with `namespace/name content size`,
+    /// or `gone`; and how that ends.
     const TABLE: &str = "
+begin a/1 x 100 | well
 take  a/1 x 60 | well
-begin a/2 y    | well
+begin a/2 y 40 | well
+begin a/2 x 100 | well
 take  a/2 y 50 | TooLarge
 begin a/2 y    | TooLarge
 begin a/2 z    | well
@@ -187,7 +214,13 @@ gone  a/4      | well
                     shares.is_not_served(&key);
                     Ok(())
                 }
-                "begin" => shares.begin(&key, digest(), &share),
+                "begin" => shares
+                    .begin(&key, digest(), &share)
+                    .map(|room| match words.get(3) {
+                        Some(told) => assert_eq!(room.to_string(), *told, "{row}"),
+                        None => {}
+                    }),
+                "large" => shares.is_too_large(&key, digest(), words[3].parse().unwrap(), &share),
                 "take" => shares.take(&key, digest(), words[3].parse().unwrap(), &share),
                 _ => {
                     shares.give_up(&key);

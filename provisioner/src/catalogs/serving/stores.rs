@@ -90,11 +90,17 @@ impl Stores {
         }
     }
 
-    /// Opens the file of a content, or makes it from its files, which are asked for only then.
+    /// Opens the file of a content, or makes it from its files, which are asked for only then. It is not made with more
+    /// bytes than there is room for, where that is known.
     ///
     /// # Errors
-    /// When the files are no catalog that can be read, or the disk is full.
-    pub async fn get<F>(&self, digest: Digest, files: F) -> Result<Arc<Served>, Error>
+    /// When the files are no catalog that can be read, or there is no room.
+    pub async fn get<F>(
+        &self,
+        digest: Digest,
+        room: Option<u64>,
+        files: F,
+    ) -> Result<Arc<Served>, Error>
     where
         F: FnOnce() -> Result<Box<dyn Files + Send>, Error> + Send + 'static,
     {
@@ -110,7 +116,7 @@ impl Stores {
         let made = spawn_blocking(move || {
             unused.remove(&folder);
             let folder = folder.join(name(digest));
-            let service = make(&folder, calls, files)?;
+            let service = make(&folder, room, calls, files)?;
             let size = size_of(&folder);
             drop(turn); // held until here
             Ok::<_, Error>((service, size, slot))
@@ -193,6 +199,7 @@ fn size_of(folder: &Path) -> u64 {
 
 fn make(
     folder: &Path,
+    room: Option<u64>,
     calls: Arc<dyn Calls>,
     files: impl FnOnce() -> Result<Box<dyn Files + Send>, Error>,
 ) -> Result<Service, Error> {
@@ -211,7 +218,8 @@ fn make(
     let files = database
         .as_ref()
         .map_or(&*files as &dyn Files, |it| it as &dyn Files);
-    let (store, built) = Cache::open(folder)?.load_or_build(Source::Files(files), &limits)?;
+    let cache = Cache::open(folder)?.at_most(room.unwrap_or(limits.total));
+    let (store, built) = cache.load_or_build(Source::Files(files), &limits)?;
     if store.packages() == 0 {
         let left_out = store.left_out().first();
         return Err(Error::Empty {

@@ -64,11 +64,10 @@ fn is(schema: &JSONSchemaProps, value: &Value) -> bool {
                     .as_ref()
                     .is_none_or(|all| all.iter().any(|it| it.0 == *value))
         }
-        (Some("integer"), Value::Number(number)) => number.is_i64(),
+        // Without a type it is a number or a text.
+        (Some("integer") | None, Value::Number(number)) => number.is_i64(),
         (Some("boolean"), Value::Bool(_)) => true,
-        // A number or a text.
         (None, Value::String(text)) => within(schema.max_length, text.chars().count()),
-        (None, Value::Number(number)) => number.is_i64(),
         _ => false,
     }
 }

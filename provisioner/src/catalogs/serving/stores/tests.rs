@@ -42,9 +42,18 @@ async fn get(
     package: &str,
     made: &Arc<AtomicUsize>,
 ) -> Result<Arc<Served>, Error> {
+    get_within(stores, package, made, None).await
+}
+
+async fn get_within(
+    stores: &Stores,
+    package: &str,
+    made: &Arc<AtomicUsize>,
+    room: Option<u64>,
+) -> Result<Arc<Served>, Error> {
     let (files, made) = (one(package), Arc::clone(made));
     stores
-        .get(Digest::of(package.as_bytes()), move || {
+        .get(Digest::of(package.as_bytes()), room, move || {
             made.fetch_add(1, Ordering::SeqCst);
             Ok(Box::new(files))
         })
@@ -110,7 +119,7 @@ async fn what_cannot_be_made_is_told_and_tried_again() {
     let folder = tempfile::tempdir().unwrap();
     let stores = opened(folder.path());
     let digest = Digest::of(b"tide");
-    let failed = stores.get(digest, || {
+    let failed = stores.get(digest, None, || {
         let source = io::Error::other("a worm in the tar");
         Err(Error::Tar(source))
     });
@@ -124,6 +133,20 @@ async fn what_cannot_be_made_is_told_and_tried_again() {
     let file = fs::read_dir(place).unwrap().next().unwrap().unwrap();
     fs::write(file.path(), "nonsense").unwrap();
     assert!(get(&stores, "tide", &made).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_content_is_not_made_larger_than_there_is_room_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = opened(folder.path());
+    let made = Arc::new(AtomicUsize::new(0));
+    let size = get(&stores, "tide", &made).await.unwrap().size();
+    // Each of them is as large as that.
+    let less = get_within(&stores, "moon", &made, Some(size - 1)).await;
+    assert_eq!(less.unwrap_err().most(), Some(size - 1));
+    let place = folder.path().join(FOLDER).join(name(Digest::of(b"moon")));
+    assert_eq!(fs::read_dir(place).unwrap().count(), 0);
+    assert!(get_within(&stores, "moon", &made, Some(size)).await.is_ok());
 }
 
 async fn packages(port: u16) -> Vec<String> {

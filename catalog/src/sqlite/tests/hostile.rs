@@ -1,0 +1,332 @@
+use std::{
+    fs,
+    io::{Read as _, Seek as _, SeekFrom, Write as _},
+};
+
+use rusqlite::Connection;
+
+use super::{Place, TABLES, TIDE};
+use crate::{
+    Error as CatalogError, Limits, Source, load,
+    source::Files as _,
+    sqlite::{Database, Error},
+};
+
+/// As it is in [`TABLES`].
+const PACKAGE: &str = "CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);";
+/// What never ends.
+const ENDLESS: &str = "WITH RECURSIVE n(name, default_channel) AS (SELECT 'a', 'b' UNION ALL SELECT 'a', 'b' FROM n) SELECT * FROM n;";
+
+/// The error of opening a database.
+fn refused(sql: &str) -> Error {
+    let place = Place::new();
+    Database::open(&place.database(sql), &Limits::default()).unwrap_err()
+}
+
+#[test]
+fn nothing_of_a_database_is_run() {
+    let named = |sql: &str| match refused(sql) {
+        Error::Runs { name, .. } => name,
+        error => panic!("{error}"),
+    };
+    let view = TABLES.replace(PACKAGE, &format!("CREATE VIEW package AS {ENDLESS}"));
+    assert_eq!(named(&view), "package");
+    // A virtual table is one however that is written, and reading it reads the view.
+    let tables = TABLES.replace(
+        PACKAGE,
+        "CREATE VIRTUAL TABLE package USING fts4(content='evil', name, default_channel);",
+    );
+    let virtual_table = |declared: &str| {
+        format!(
+            "{tables} CREATE VIEW evil AS {ENDLESS}
+            PRAGMA writable_schema = ON;
+            UPDATE sqlite_master SET sql = '{declared} package USING fts4(content=''evil'', name, default_channel)'
+                WHERE name = 'package';"
+        )
+    };
+    for declared in [
+        "CREATE VIRTUAL TABLE",
+        "CREATE  VIRTUAL TABLE",
+        "create/**/virtual table",
+        "CREATE VIRTUAL TABLE IF NOT EXISTS",
+    ] {
+        assert_eq!(named(&virtual_table(declared)), "package");
+    }
+    // What is said of it counts nothing; SQLite itself may see that it is not true.
+    let renamed = format!(
+        "{view} PRAGMA writable_schema = ON;
+        UPDATE sqlite_master SET type = 'table', rootpage = 2 WHERE name = 'package';"
+    );
+    let error = refused(&renamed);
+    let is_refused = matches!(error, Error::Runs { .. } | Error::Sqlite { .. });
+    assert!(is_refused, "{error}");
+}
+
+/// A page that is the same row's several times makes a row of any size of a small file.
+#[test]
+fn pages_that_lead_back_to_themselves_are_found() {
+    let place = Place::new();
+    let path = place.database(&format!(
+        "PRAGMA page_size = 4096; {TABLES}{TIDE}
+        UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob(30000)) || '\"}}';"
+    ));
+    let page: i64 = Connection::open(&path)
+        .unwrap()
+        .query_row(
+            "SELECT pageno FROM dbstat WHERE name = 'operatorbundle' AND pagetype = 'overflow' ORDER BY path LIMIT 1",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert!(Database::open(&path, &Limits::default()).is_ok());
+    let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.seek(SeekFrom::Start((page as u64 - 1) * 4096))
+        .unwrap();
+    file.write_all(&u32::try_from(page).unwrap().to_be_bytes())
+        .unwrap();
+    let error = Database::open(&path, &Limits::default()).unwrap_err();
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("is damaged; fetch it again"));
+}
+
+/// Many packages that have the same bundle.
+fn shared(packages: u32, bytes: u32) -> String {
+    format!(
+        "{TABLES}{TIDE}
+        UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob({bytes} / 2)) || '\"}}';
+        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= {packages})
+            INSERT INTO channel_entry SELECT i, 'stable', 'p' || i, 'tide.v1.0.0', NULL, 0 FROM n;
+        INSERT INTO channel SELECT channel_name, package_name, operatorbundle_name FROM channel_entry WHERE entry_id > 1;
+        INSERT INTO package SELECT package_name, channel_name FROM channel_entry WHERE entry_id > 1;"
+    )
+}
+
+#[test]
+fn a_bundle_of_many_packages_is_not_read_for_ever() {
+    let place = Place::new();
+    let path = place.database(&shared(2000, 1 << 20));
+    let database = Database::open(&path, &Limits::default()).unwrap();
+    let paths = database.paths();
+    assert_eq!(paths.len(), 2001);
+    let mut read = 0;
+    let error = paths.iter().find_map(|path| {
+        let copied = std::io::copy(&mut database.open(path).unwrap(), &mut std::io::sink());
+        read += copied.as_ref().copied().unwrap_or_default();
+        copied.err()
+    });
+    let error = error.expect("nobody reads all of it").to_string();
+    assert!(error.contains("would be read again and again"), "{error}");
+    assert!((40 << 20..200 << 20).contains(&read), "{read}");
+}
+
+#[test]
+fn what_a_database_yields_is_bounded_as_files_are() {
+    let place = Place::new();
+    let path = place.database(&shared(20, 1 << 20));
+    let limits = Limits {
+        total: 8 << 20,
+        ..Limits::default()
+    };
+    let database = Database::open(&path, &limits).unwrap();
+    let error = load(Source::Files(&database), &limits).unwrap_err();
+    assert!(
+        matches!(error, CatalogError::TooLarge { limit, unit: "bytes" } if limit == 8 << 20),
+        "{error}"
+    );
+    let enough = Limits {
+        total: 64 << 20,
+        ..limits
+    };
+    assert!(load(Source::Files(&database), &enough).is_ok());
+}
+
+#[test]
+fn names_have_bounds() {
+    let unit = |sql: &str, limits: &Limits| {
+        let place = Place::new();
+        match Database::open(&place.database(sql), limits) {
+            Err(Error::TooLarge { unit, .. }) => unit,
+            other => panic!("{other:?}"),
+        }
+    };
+    let limits = Limits::default();
+    for bytes in [600, 60_000, 60_000_000] {
+        let long = format!(
+            "{TABLES}{TIDE} INSERT INTO channel_entry VALUES (2, 'stable', 'tide', hex(zeroblob({bytes})), NULL, 0);"
+        );
+        assert_eq!(unit(&long, &limits), "bytes in a name");
+    }
+    let many = format!(
+        "{TABLES}{TIDE}
+        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= 200)
+            INSERT INTO channel_entry SELECT i, 'stable', 'tide', hex(zeroblob(500)) || i, NULL, 0 FROM n;"
+    );
+    let small = Limits {
+        document: 100_000,
+        ..limits
+    };
+    assert_eq!(unit(&many, &small), "bytes of names");
+    // Rows count, whatever is in them.
+    let few = Limits {
+        documents: 100,
+        ..limits
+    };
+    let nameless = format!(
+        "{TABLES}{TIDE}
+        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= 200)
+            INSERT INTO package SELECT NULL, i FROM n;"
+    );
+    assert_eq!(unit(&nameless, &few), "packages");
+    let same = format!(
+        "{}
+        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= 200)
+            INSERT INTO package SELECT 'tide', i FROM n;",
+        TABLES.replace(
+            PACKAGE,
+            "CREATE TABLE package (name TEXT, default_channel TEXT);"
+        )
+    );
+    assert_eq!(unit(&same, &few), "packages");
+}
+
+#[test]
+fn manifests_have_bounds() {
+    let place = Place::new();
+    let problem = |bundle: &str| {
+        let path = place.database(&format!(
+            "{TABLES}{TIDE} UPDATE operatorbundle SET bundle = {bundle};"
+        ));
+        let database = Database::open(&path, &Limits::default()).unwrap();
+        let mut text = String::new();
+        let mut reader = database.open("tide.json").unwrap();
+        reader.read_to_string(&mut text).unwrap_err().to_string()
+    };
+    let values = problem("'[' || replace(hex(zeroblob(600000)), '0', '0,') || '0]'");
+    assert!(values.contains("more than 1000000 values"), "{values}");
+    let many = problem("replace(hex(zeroblob(600000)), '0', '0 ')");
+    assert!(many.contains("is larger than the limit of"), "{many}");
+}
+
+#[test]
+fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
+    let place = Place::new();
+    let limits = Limits::default();
+    let foreign = |sql: &str| match Database::open(&place.database(sql), &limits).unwrap_err() {
+        Error::Foreign { missing, .. } => missing,
+        error => panic!("{error}"),
+    };
+    assert_eq!(foreign("CREATE TABLE t (a)"), "table operatorbundle");
+    let without = TABLES.replace("head_operatorbundle_name", "tail");
+    assert_eq!(
+        foreign(&without),
+        "column head_operatorbundle_name in table channel"
+    );
+    // Columns that are computed are run, one in place of the rows' numbers has no index, and other rows have none.
+    let package = "package (name TEXT PRIMARY KEY, default_channel TEXT)";
+    for odd in [
+        "package (name TEXT PRIMARY KEY, default_channel TEXT, a AS (hex(zeroblob(60000000))))",
+        "package (name TEXT PRIMARY KEY, default_channel TEXT, a AS ('a') STORED)",
+        "package (name TEXT PRIMARY KEY, default_channel TEXT, _ROWID_ INTEGER)",
+        "package (name TEXT PRIMARY KEY, default_channel TEXT) WITHOUT ROWID",
+    ] {
+        let odd = TABLES.replace(package, odd);
+        assert_ne!(odd, TABLES);
+        assert_eq!(foreign(&odd), "table package");
+    }
+
+    let path = place.0.path().join("text.db");
+    for bytes in [
+        &b""[..],
+        b"SQLite format 3\0",
+        b"SQLite format 3\0and something else",
+        b"{}",
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let error = Database::open(&path, &limits).unwrap_err();
+        assert!(
+            matches!(error, Error::Sqlite { .. } | Error::Foreign { .. }),
+            "{error}"
+        );
+        assert!(error.is_terminal(), "{error}");
+    }
+    for path in [place.0.path().to_owned(), place.0.path().join("none")] {
+        let error = Database::open(&path, &limits).unwrap_err();
+        assert!(matches!(error, Error::File { .. }), "{error}");
+        assert!(!error.is_terminal(), "{error}");
+    }
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+    let full = Error::Sqlite {
+        path,
+        source: rusqlite::Error::SqliteFailure(code, None),
+    };
+    assert!(!full.is_terminal(), "{full}");
+}
+
+#[test]
+fn damaged_pages_are_an_error_and_no_panic() {
+    let place = Place::new();
+    let many = "
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+            INSERT INTO properties(type, value, operatorbundle_name)
+            SELECT 't' || i, '\"' || hex(zeroblob(100)) || '\"', 'tide.v1.0.0' FROM n;";
+    let path = place.database(&format!("{TABLES}{TIDE}{many}"));
+    let whole = fs::read(&path).unwrap();
+    let (mut broken, mut sound) = (0, 0);
+    for at in (100..whole.len()).step_by(397) {
+        let mut bytes = whole.clone();
+        for byte in bytes.iter_mut().skip(at).take(16) {
+            *byte = byte.wrapping_mul(31).wrapping_add(7);
+        }
+        fs::write(&path, &bytes).unwrap();
+        match Database::open(&path, &Limits::default()) {
+            Ok(database) => match load(Source::Files(&database), &Limits::default()) {
+                Ok(catalog) if catalog.is_valid() => sound += 1,
+                _ => broken += 1,
+            },
+            Err(_) => broken += 1,
+        }
+    }
+    assert!(broken > 20 && sound > 20, "{broken} broken, {sound} sound");
+}
+
+#[test]
+fn a_database_has_bounds() {
+    let place = Place::new();
+    let path = place.database(&format!(
+        "{TABLES}{TIDE}
+        WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+            INSERT INTO channel_entry SELECT i, 'stable', 'tide', 'b' || i, NULL, 0 FROM n;
+        UPDATE operatorbundle SET bundle = '{{\"a\":\"' || hex(zeroblob(100000)) || '\"}}';"
+    ));
+    let small = |limits: Limits| match Database::open(&path, &limits).unwrap_err() {
+        Error::TooLarge { unit, .. } => unit,
+        error => panic!("{error}"),
+    };
+    let limits = Limits::default();
+    assert_eq!(
+        small(Limits {
+            documents: 1000,
+            ..limits
+        }),
+        "channel entries"
+    );
+    assert_eq!(
+        small(Limits {
+            total: 1000,
+            ..limits
+        }),
+        "bytes"
+    );
+    let limits = Limits {
+        document: 50_000,
+        ..limits
+    };
+    let database = Database::open(&path, &limits).unwrap();
+    let catalog = load(Source::Files(&database), &limits).unwrap();
+    assert!(!catalog.is_valid());
+    let text = catalog.findings[0].to_string();
+    assert!(
+        text.contains("too big") || text.contains("larger than the limit"),
+        "{text}"
+    );
+}
