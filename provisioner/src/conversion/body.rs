@@ -90,6 +90,7 @@ async fn fill(bytes: &mut BytesMut, body: &mut BodyDataStream, most: usize) -> R
 #[cfg(test)]
 mod tests {
     use futures::{StreamExt as _, stream};
+    use tokio::task::JoinHandle;
 
     use super::*;
 
@@ -143,7 +144,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(size(&room, body(OWN, true)).await, Ok(OWN));
-        assert!(!few.iter().chain(&many).any(|it| it.is_finished()));
+        assert!(!few.iter().chain(&many).any(JoinHandle::is_finished));
         // A large one has its turn when others have had their time.
         assert_eq!(size(&room, body(LARGEST, true)).await, Ok(LARGEST));
         for it in few.into_iter().chain(many) {
