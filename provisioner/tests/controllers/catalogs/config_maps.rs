@@ -9,7 +9,6 @@ use super::{
     status::{message, reason, status},
     *,
 };
-use crate::support::{Fault, Relay};
 
 const CSV: &str = "
 - metadata: {name: tide.v1.0.0}
@@ -129,27 +128,26 @@ async fn a_config_map_is_read_served_and_followed() {
     leader.end().await;
 }
 
-/// Is told only where it lasts, and of what was not seen yet.
+/// Is told only where it lasts.
 #[tokio::test]
 async fn an_interruption_of_its_watch_is_no_broken_config_map() {
     let shelf = stage().await;
-    let relay = Relay::new(&shelf.cluster).await;
-    let leader = Leader::through(&relay, HERE).await;
+    let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
+    shelf.cluster.apply(&secrets, DryRun::No).await.unwrap();
+    let (leader, mut line) = Leader::behind_line(&shelf.cluster, HERE).await;
     let source = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
         "metadata": {"name": "mine", "namespace": "catalogs"},
         "spec": {"sourceType": "internal", "configMap": "tides"},
     });
-    shelf
-        .cluster
-        .apply(&map(CSV, "tide.v1.0.0"), DryRun::No)
-        .await
-        .unwrap();
-    shelf.cluster.apply(&source, DryRun::No).await.unwrap();
+    let one = map(CSV, "tide.v1.0.0");
+    for object in [&one, &source] {
+        shelf.cluster.apply(object, DryRun::No).await.unwrap();
+    }
     shelf
         .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
         .await;
-    let problems = async || {
+    let warnings = async || {
         let events: Api<Event> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
         let all = events.list(&ListParams::default()).await.unwrap().items;
         let of = all
@@ -157,37 +155,42 @@ async fn an_interruption_of_its_watch_is_no_broken_config_map() {
             .filter(|it| it.type_.as_deref() == Some("Warning"));
         of.filter_map(|it| it.note).collect::<Vec<_>>()
     };
+    let trouble = || leader.ctx.catalogs.states().pop().unwrap().trouble;
 
-    relay.fails(Fault::Busy(&["/configmaps"]));
-    let refused = relay.refused();
-    eventually("its watch has failed again and again", async || {
-        let count = relay.refused() - refused;
-        (count >= 4).then_some(()).ok_or(format!("{count}"))
-    })
-    .await;
-    relay.mend();
+    line.cut();
+    line.mend().await;
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
     shelf.cluster.apply(&both, DryRun::No).await.unwrap();
     shelf
         .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0", "tide.v1.1.0"])
         .await;
-    assert_eq!(problems().await, [""; 0]);
-    let text = leader.ctx.metrics.render();
-    let metric = "rukpak_catalog_available{namespace=\"catalogs\",name=\"mine\"} 1";
-    assert!(text.contains(metric), "{text}");
-
-    // One that lasts is told, and what was read stays.
-    relay.fails(Fault::Busy(&["/configmaps"]));
+    let maps: Api<ConfigMap> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
+    let there = maps.get("tides").await.unwrap().metadata;
     shelf
-        .becomes("mine", "told of", |it| {
-            reason(it) == "ConfigMapError"
-                && message(it).contains("failed to get catalog config map tides")
+        .becomes("mine", "of what is there now", |it| {
+            let reference = status(it).config_map_reference.unwrap_or_default();
+            reference.resource_version == there.resource_version && reason(it).is_empty()
         })
         .await;
-    assert_ne!(problems().await, [""; 0]);
-    relay.mend();
+    assert_eq!(warnings().await, [""; 0]);
+    assert_eq!(trouble(), None);
+
+    // One that lasts is told, and what was read stays.
+    line.cut();
+    eventually("it is told", async || {
+        let told = trouble().unwrap_or_default();
+        let begin = "failed to get catalog config map tides: ";
+        told.starts_with(begin).then_some(()).ok_or(told)
+    })
+    .await;
+    line.mend().await;
+    eventually("it is well again", async || {
+        let trouble = trouble();
+        trouble.map_or(Ok(()), Err)
+    })
+    .await;
     shelf
-        .becomes("mine", "well again", |it| reason(it).is_empty())
+        .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0", "tide.v1.1.0"])
         .await;
     leader.end().await;
 }

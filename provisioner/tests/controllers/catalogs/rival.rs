@@ -163,7 +163,7 @@ async fn a_catalog_that_changes_while_it_is_withdrawn_leaves_nothing_behind() {
     gone(services.clone(), "tides").await;
     let olms = json!({"status": {"connectionState": {
         "address": "tides.catalogs.svc:50051", "lastConnect": "2026-01-01T00:00:00Z",
-        "lastObservedState": "CONNECTING",
+        "lastObservedState": "READY",
     }}});
     let sources = shelf.sources("catalogs");
     sources

@@ -1,12 +1,6 @@
 //! A relay to the real apiserver, which has no time for some requests, or never answers them.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
@@ -34,13 +28,11 @@ pub(crate) enum Fault {
 pub(crate) struct Relay {
     here: SocketAddr,
     fault: watch::Sender<Option<Fault>>,
-    refused: Arc<AtomicU64>,
     server: AbortHandle,
 }
 
 struct There {
     client: Client,
-    refused: Arc<AtomicU64>,
     fault: watch::Receiver<Option<Fault>>,
 }
 
@@ -48,10 +40,9 @@ impl Relay {
     pub(crate) async fn new(cluster: &cluster::Cluster) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let here = listener.local_addr().unwrap();
-        let (fault, refused) = (watch::Sender::new(None), Arc::<AtomicU64>::default());
+        let fault = watch::Sender::new(None);
         let there = There {
             client: cluster.client().unwrap(),
-            refused: Arc::clone(&refused),
             fault: fault.subscribe(),
         };
         let router = Router::new().fallback(pass).with_state(Arc::new(there));
@@ -59,7 +50,6 @@ impl Relay {
         Self {
             here,
             fault,
-            refused,
             server: server.abort_handle(),
         }
     }
@@ -74,11 +64,6 @@ impl Relay {
             "contexts": [{"name": "relay", "context": {"cluster": "relay", "user": "relay"}}],
         })
         .to_string()
-    }
-
-    /// How many requests it had no time for.
-    pub(crate) fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
     }
 
     /// From now on, until something else is said.
@@ -118,7 +103,6 @@ async fn pass(State(there): State<Arc<There>>, request: Request) -> Response {
         if now.is_silent() {
             let _ = fault.wait_for(|fault| hits(fault).is_none()).await;
         }
-        there.refused.fetch_add(1, Ordering::Relaxed);
         let status = json!({"kind": "Status", "apiVersion": "v1", "code": 503, "status": "Failure",
                             "reason": "ServiceUnavailable", "message": "there is no time for that"});
         return (StatusCode::SERVICE_UNAVAILABLE, status.to_string()).into_response();

@@ -2,16 +2,12 @@
 
 use catalog::registry::{Bounds, Client};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice, events::v1::Event};
-use kube::{
-    Config,
-    api::ListParams,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Config, api::ListParams};
 use manifests::api::{catalog_source::CatalogSourceStatus, install};
 use provisioner::settings::{Namespaces, Ports, Serving};
 
 use super::super::*;
-use crate::support::{Relay, SYSTEM, install_rights};
+use crate::support::{Line, SYSTEM, install_rights};
 
 /// Addresses that nobody has: it is the control plane that is looked at, and no node.
 pub(in crate::catalogs) const HERE: &str = "192.0.2.1";
@@ -32,23 +28,20 @@ impl Leader {
         Self::with(cluster, address, store, Share::default())
     }
 
-    /// One that has its way to the apiserver through a relay, and an administrator's rights.
-    pub(in crate::catalogs) async fn through(relay: &Relay, address: &str) -> Self {
-        let kubeconfig = Kubeconfig::from_yaml(&relay.kubeconfig()).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    /// One that asks the apiserver through a line.
+    pub(in crate::catalogs) async fn behind_line(cluster: &Cluster, address: &str) -> (Self, Line) {
+        let (line, config) = Line::to(cluster.config().clone()).await;
         let store = tempfile::tempdir().unwrap();
-        Self::of(config.unwrap(), address, store, Share::default())
+        let leader = Self::of(config, address, store, Share::default());
+        (leader, line)
     }
 
     /// One that finds what another one has left on its disk.
     pub(super) fn with(cluster: &Cluster, address: &str, store: TempDir, share: Share) -> Self {
-        let mut config = cluster.config().clone();
-        config.auth_info.impersonate = Some(format!("system:serviceaccount:{SYSTEM}:provisioner"));
-        Self::of(config, address, store, share)
+        Self::of(cluster.config().clone(), address, store, share)
     }
 
-    fn of(config: Config, address: &str, store: TempDir, share: Share) -> Self {
+    fn of(mut config: Config, address: &str, store: TempDir, share: Share) -> Self {
         let budget = Budget {
             disk: 1 << 30,
             memory: 1 << 20,
@@ -72,6 +65,7 @@ impl Leader {
             follow_openshift: false,
             ..Settings::default()
         };
+        config.auth_info.impersonate = Some(format!("system:serviceaccount:{SYSTEM}:provisioner"));
         let opened = Store::open(store.path(), budget).unwrap();
         let (ctx, _) = process::context(config, settings, opened).unwrap();
         let stop = CancellationToken::new();
