@@ -87,8 +87,11 @@ fn is_unservable(error: &serving::Error) -> bool {
         serving::Error::Empty { .. } => true,
         serving::Error::Database(error) => sqlite::Error::is_terminal(error),
         serving::Error::Catalog(E::Source(error)) => is_of_catalog(error),
-        // One that was just made.
-        serving::Error::Catalog(E::Store(error)) => matches!(error, StoreError::Damaged { .. }),
+        // One that was just made, or is larger than anybody may have it: a namespace's share is told of in another way.
+        serving::Error::Catalog(E::Store(error)) => matches!(
+            error,
+            StoreError::Damaged { .. } | StoreError::TooLarge { .. }
+        ),
         _ => false,
     }
 }
@@ -157,6 +160,7 @@ mod tests {
             (serving(large().into()), true),
             (serving(folder().into()), false),
             (serving(damaged.into()), true),
+            (serving(registry::StoreError::TooLarge { most: 1 }.into()), true),
             (serving(file.into()), false),
             (serving::Error::Told("no".to_owned()).into(), false),
             (serving::Error::Ended.into(), false),
