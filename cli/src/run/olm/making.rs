@@ -36,7 +36,7 @@ pub(in crate::run) async fn bundle(
         index: index.as_ref().map(|it| it.name.to_owned()),
         injected: Vec::new(),
     };
-    history.push(&pulled.pinned, flags.mode);
+    history.push(&pulled.pinned, flags.mode)?;
     let wanted = Wanted {
         package: &package,
         csv: &name,
@@ -251,7 +251,7 @@ mod tests {
         let history = |images: &[&str]| {
             let mut history = History::default();
             for it in images {
-                history.push(it, None);
+                history.push(it, None).unwrap();
             }
             history
         };

@@ -29,6 +29,9 @@ use crate::{
     },
 };
 
+/// How much is kept of the bundles of a history. One is a megabyte where OLM can unpack it.
+const MOST_BYTES: usize = 1 << 30;
+
 pub(in crate::run) async fn upgrade(
     task: &Task<'_>,
     args: &RunUpgradeArgs,
@@ -89,7 +92,7 @@ pub(in crate::run) async fn upgrade(
     let composed = composed.context("error in upgrading FBC")?;
     leads(&composed, &found, &package, &csv, has_members)?;
     let parts = cut(&composed)?;
-    history.push(&pulled.pinned, flags.mode);
+    history.push(&pulled.pinned, flags.mode)?;
 
     let owner = owner(&found.source)?;
     let wanted = super::wanted(
@@ -140,7 +143,7 @@ async fn earlier(
     history: Vec<Injected>,
     source_name: &str,
 ) -> anyhow::Result<Vec<Member<Bundle>>> {
-    let mut members = Vec::new();
+    let (mut members, mut kept) = (Vec::new(), 0);
     for injected in history {
         let image = Image::parse(&injected.image_tag).map_err(|error| anyhow!("{error}"))?;
         let pulled = puller.bundle(image).await.with_context(|| {
@@ -148,6 +151,8 @@ async fn earlier(
                 "{} of the history of CatalogSource {source_name} cannot be had; put it where it was, or correct the annotation \
                  {INJECTED_BUNDLES}",
                 injected.image_tag
+        kept = with(kept, pulled.bundle.size())
+            .with_context(|| format!("the history of CatalogSource {source_name}"))?;
             )
         })?;
         members.push(Member {
@@ -159,6 +164,19 @@ async fn earlier(
         });
     }
     Ok(members)
+/// How much is kept of a history with one bundle more: each may be small, and all of them too large for this machine.
+fn with(kept: usize, bundle: usize) -> anyhow::Result<usize> {
+    let kept = kept.saturating_add(bundle);
+    if kept > MOST_BYTES {
+        bail!(
+            "its bundles have more than {} MiB together; correct the annotation {INJECTED_BUNDLES}, or put them into a catalog, \
+             and name that with --index-image when the bundle is run anew",
+            MOST_BYTES >> 20
+        );
+    }
+    Ok(kept)
+}
+
 }
 
 /// What is installed, and from where.
@@ -303,4 +321,21 @@ async fn look(
         source_namespace,
         frozen,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_that_takes_too_much_is_refused() {
+        for (kept, bundle, expected) in [
+            (0, 1 << 20, Some(1 << 20)),
+            (MOST_BYTES - 1, 1, Some(MOST_BYTES)),
+            (MOST_BYTES, 1, None),
+            (1, usize::MAX, None),
+        ] {
+            assert_eq!(with(kept, bundle).ok(), expected, "{kept} {bundle}");
+        }
+    }
 }
