@@ -98,7 +98,7 @@ pub(super) async fn serve(
     })
 }
 
-/// Has a CatalogSource name what serves it now, unless somebody has written another history since it was read.
+/// Has a CatalogSource name what serves it now, unless somebody has written another history, or image, since it was read.
 pub(super) async fn point(
     task: &Task<'_>,
     namespace: &str,
@@ -141,8 +141,8 @@ async fn point_to(
         now = found.ok_or_else(|| anyhow!("somebody has deleted {} {name}", kind.name()))?;
         if objects::has_moved(read, &now) {
             bail!(
-                "somebody has changed the bundles of CatalogSource {name} meanwhile, and they are left as they are; look what is \
-                 wanted, and try again"
+                "somebody has changed the bundles or the image of CatalogSource {name} meanwhile, and they are left as they are; \
+                 look what is wanted, and try again"
             );
         }
     }
