@@ -124,18 +124,16 @@ pub(in crate::run) async fn bundle(
         source_namespace: namespace,
         before: &Earlier::default(),
     };
-    if !installing::follow(task, wanted).await? {
-        return Ok(Exit::Failed);
-    }
+    installing::follow(task, wanted).await?;
     output::print(&format!("OLM has successfully installed {name:?}\n"))?;
     Ok(Exit::Done)
+}
+
 /// What is to be said of an install mode; in operator-sdk's words.
 fn doubtful(mode: Option<&InstallMode>) -> Option<&'static str> {
     mode.is_some_and(|it| it.kind == install_mode::Kind::Multi).then_some(
         "The selected install mode MultiNamespace may cause tenancy issues and is not recommended",
     )
-}
-
 }
 
 /// Makes the Subscription, and tells its name.
@@ -258,6 +256,8 @@ fn in_the_way(
 mod tests {
     use serde_json::json;
 
+    use super::*;
+
     #[test]
     fn operators_of_several_namespaces_are_warned_of() {
         for (mode, expected) in [
@@ -270,8 +270,6 @@ mod tests {
             assert_eq!(doubtful(read.as_ref()).is_some(), expected, "{mode:?}");
         }
     }
-
-    use super::*;
 
     #[test]
     fn only_what_the_same_command_has_left_is_gone_on_with() {

@@ -16,7 +16,7 @@ use super::{
     approving, check, cut, installing, namespace, objects, owner,
     past::{self, Member, Standing},
     progress::{self, Earlier, Halt},
-    serving, tell_meaningless,
+    replacing, serving, tell_meaningless,
     unpacking::{self, GivenUp},
 };
 use crate::{
@@ -113,7 +113,7 @@ pub(in crate::run) async fn upgrade(
         message::warning(text);
     }
     task.leaves(format!(
-        "OLM is on its way to {csv:?}: run the same command again to wait for it, and to have it approved"
+        "the catalog has {csv:?} now: run the same command again to wait for OLM, and to have it approved"
     ));
     message::note(&format!(
         "Updated catalog source {} with address and annotations",
@@ -130,9 +130,7 @@ pub(in crate::run) async fn upgrade(
         source_namespace: space,
         before: &found.before,
     };
-    if !installing::follow(task, wanted).await? {
-        return Ok(Exit::Failed);
-    }
+    installing::follow(task, wanted).await?;
     output::print(&format!("Successfully upgraded to {csv:?}\n"))?;
     Ok(Exit::Done)
 }
@@ -151,10 +149,10 @@ async fn earlier(
                 "{} of the history of CatalogSource {source_name} cannot be had; put it where it was, or correct the annotation \
                  {INJECTED_BUNDLES}",
                 injected.image_tag
-        kept = with(kept, pulled.bundle.size())
-            .with_context(|| format!("the history of CatalogSource {source_name}"))?;
             )
         })?;
+        kept = with(kept, pulled.bundle.size())
+            .with_context(|| format!("the history of CatalogSource {source_name}"))?;
         members.push(Member {
             csv: pulled.bundle.name.clone(),
             package: pulled.bundle.package.clone(),
@@ -164,6 +162,8 @@ async fn earlier(
         });
     }
     Ok(members)
+}
+
 /// How much is kept of a history with one bundle more: each may be small, and all of them too large for this machine.
 fn with(kept: usize, bundle: usize) -> anyhow::Result<usize> {
     let kept = kept.saturating_add(bundle);
@@ -175,8 +175,6 @@ fn with(kept: usize, bundle: usize) -> anyhow::Result<usize> {
         );
     }
     Ok(kept)
-}
-
 }
 
 /// What is installed, and from where.
@@ -290,6 +288,13 @@ async fn look(
     };
     if let Some(why) = halt.stuck() {
         bail!("OLM does not go on with Subscription {name}: {why}; nothing was changed");
+    }
+    let target = olm
+        .find(Kind::ClusterServiceVersion, namespace, csv)
+        .await?;
+    let former = replacing::former(olm, namespace, target.as_ref(), subscription).await?;
+    if let Some(why) = former.and_then(|it| it.stuck(subscription)) {
+        bail!("{why}; nothing was changed");
     }
     let before = progress::before(subscription, plan);
     let not_unpacked = if before.unpacking.is_some() {
