@@ -134,6 +134,11 @@ impl Bundle {
             blob,
         })
     }
+
+    /// How much of it is kept in memory, in bytes.
+    pub fn size(&self) -> usize {
+        self.blob.json.len()
+    }
 }
 
 // === impl Composed ===

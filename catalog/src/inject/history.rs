@@ -66,6 +66,14 @@ pub struct Damaged {
     remedy: &'static str,
 }
 
+/// A history that takes no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{MOST} bundles were run already, one after the other, and no more are remembered: put them into a catalog, and name that \
+     with --index-image when the bundle is run anew"
+)]
+pub struct Full;
+
 /// No such mode; in operator-sdk's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(r#"bundle add mode {0:?} does not exist, must be one of: ["semver" "replaces"]"#)]
@@ -154,12 +162,19 @@ impl History {
     }
 
     /// Adds a bundle; the mode is the usual one of the index unless one was named.
-    pub fn push(&mut self, image: &str, mode: Option<Mode>) {
+    ///
+    /// # Errors
+    /// When there are so many that nobody would read them again.
+    pub fn push(&mut self, image: &str, mode: Option<Mode>) -> Result<(), Full> {
+        if self.injected.len() >= MOST {
+            return Err(Full);
+        }
         let mode = mode.unwrap_or_else(|| Mode::of(self.index_image()));
         self.injected.push(Injected {
             image_tag: image.to_owned(),
             mode,
         });
+        Ok(())
     }
 }
 

@@ -378,11 +378,10 @@ fn a_history_is_read_as_it_was_written() {
         index: Some("example.com/index:v1".to_owned()),
         injected: Vec::new(),
     };
-    history.push("example.com/tide:v1", None);
-    history.push(
-        "example.com/tide@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-        Some(Mode::Semver),
-    );
+    history.push("example.com/tide:v1", None).unwrap();
+    let second =
+        "example.com/tide@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    history.push(second, Some(Mode::Semver)).unwrap();
     let written = history.annotations();
     assert!(written[INJECTED_BUNDLES].starts_with(
         r#"[{"imageTag":"example.com/tide:v1","mode":"replaces"},{"imageTag":"example.com/tide@sha256:"#
@@ -390,12 +389,23 @@ fn a_history_is_read_as_it_was_written() {
     assert_eq!(History::read(&written), Ok(history));
     // What stands for no index is none, and has the other mode.
     let mut none = History::default();
-    none.push("example.com/tide:v1", None);
+    none.push("example.com/tide:v1", None).unwrap();
     let written = none.annotations();
     assert_eq!(written[INDEX_IMAGE], DEFAULT_INDEX);
     assert!(written[INJECTED_BUNDLES].contains("semver"));
     assert_eq!(History::read(&written), Ok(none));
     assert_eq!(History::read(&BTreeMap::new()), Ok(History::default()));
+}
+
+#[test]
+fn a_history_takes_no_more_than_is_read_again() {
+    let mut history = History::default();
+    for number in 0..500 {
+        history.push(&format!("a.io/tide:{number}"), None).unwrap();
+    }
+    let full = history.push("a.io/tide:500", None).unwrap_err().to_string();
+    assert!(full.starts_with("500 bundles were run already"), "{full}");
+    assert_eq!(History::read(&history.annotations()), Ok(history));
 }
 
 #[test]

@@ -42,7 +42,9 @@ fn refusal(status: &Status, server: &str) -> String {
             "the server {server} does not accept these credentials ({message}): log in again, or choose another --context or \
              --user"
         ),
-        403 => format!("{message}: ask an administrator of the cluster for that right"),
+        403 if is_about_rights(message) => {
+            format!("{message}: ask an administrator of the cluster for that right")
+        }
         404 if is_unserved(status) => format!(
             "the cluster does not know {GROUP} ({message}): rukpak is not installed there, or being installed; see kubectl \
              apply --server-side -f manifests/install/rukpak.yaml"
@@ -53,6 +55,13 @@ fn refusal(status: &Status, server: &str) -> String {
         _ if message.is_empty() => format!("the server answers {} {}", status.code, status.reason),
         _ => message.clone(),
     }
+}
+
+/// Whether somebody may not do something. What an admission plugin refuses is forbidden as well, whoever asks: a pod that is not
+/// hardened, or one too many.
+fn is_about_rights(message: &str) -> bool {
+    message.contains("forbidden: User ")
+        || message.contains(" is attempting to grant RBAC permissions")
 }
 
 /// Every reason, from the general to the particular, and none of them twice.
@@ -113,8 +122,20 @@ mod tests {
         for (error, expected) in [
             (status(401, "Unauthorized", ""), "log in again"),
             (
-                status(403, "bundles is forbidden", ""),
-                "ask an administrator",
+                status(
+                    403,
+                    r#"bundles is forbidden: User "ann" cannot list resource "bundles""#,
+                    "",
+                ),
+                "\"bundles\": ask an administrator",
+            ),
+            (
+                status(
+                    403,
+                    r#"roles "x" is forbidden: user "ann" (groups=[]) is attempting to grant RBAC permissions not currently held"#,
+                    "x",
+                ),
+                "held: ask an administrator",
             ),
             (
                 status(404, "404 page not found", ""),
@@ -128,6 +149,13 @@ mod tests {
         ] {
             let text = explain("reading", &error, "https://example.com").to_string();
             assert!(text.contains(expected), "{text}");
+        }
+        for refused in [
+            r#"pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#,
+            r#"pods "x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"#,
+        ] {
+            let text = explain("making", &status(403, refused, "x"), "").to_string();
+            assert_eq!(text, format!("making: {refused}"));
         }
     }
 }

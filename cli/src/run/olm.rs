@@ -33,6 +33,7 @@ mod parts;
 mod past;
 mod pod;
 mod progress;
+mod replacing;
 mod serving;
 mod unpacking;
 mod upgrading;

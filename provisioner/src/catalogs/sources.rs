@@ -9,10 +9,7 @@ use futures::{StreamExt as _, future, stream};
 use kube::{
     Api, Client, ResourceExt as _,
     core::GroupVersionKind,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 use manifests::api::catalog_source::{CatalogSource, ConnectionState, GROUP, RegistryService};
 use tokio::{

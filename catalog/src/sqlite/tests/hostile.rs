@@ -80,7 +80,7 @@ fn pages_that_lead_back_to_themselves_are_found() {
         .unwrap();
     assert!(Database::open(&path, &Limits::default()).is_ok());
     let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    file.seek(SeekFrom::Start((page as u64 - 1) * 4096))
+    file.seek(SeekFrom::Start((u64::try_from(page).unwrap() - 1) * 4096))
         .unwrap();
     file.write_all(&u32::try_from(page).unwrap().to_be_bytes())
         .unwrap();

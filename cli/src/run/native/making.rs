@@ -45,7 +45,7 @@ pub(in crate::run) async fn bundle(
         index: index.as_ref().map(|it| it.name.to_owned()),
         ..History::default()
     };
-    history.push(&pulled.pinned, registry.mode);
+    history.push(&pulled.pinned, registry.mode)?;
     compose(index, &package, Form::Run, vec![pulled.bundle.clone()])?;
     let checked = check(task.cluster, &pulled, registry.namespace.as_deref());
     let deadline = task.deadline;

@@ -190,7 +190,7 @@ async fn follow(
         message::note(&format!(
             "{own} was not installed by \"run bundle\"; {installed:?} is upgraded from"
         ));
-        history.push(image, args.registry.mode);
+        history.push(image, args.registry.mode)?;
     } else if let Some(version) = version_of(instance)
         && pulled.version.cmp_precedence(&version).is_le()
         && !args.force
@@ -234,7 +234,7 @@ async fn follow(
     ));
     let index = index_of(puller, &history, args.registry.mode).await?;
     compose(index, &pulled.bundle.package, Form::Upgrade, bundles)?;
-    history.push(&pulled.pinned, args.registry.mode);
+    history.push(&pulled.pinned, args.registry.mode)?;
     Ok(history)
 }
 

@@ -62,11 +62,15 @@ impl Kind {
         ApiResource::from_gvk_with_plural(&kind, &plural)
     }
 
-    /// Which of them are listed: ClusterServiceVersions that OLM has copied are no others.
-    fn originals(self) -> ListParams {
-        match self {
-            Self::ClusterServiceVersion => ListParams::default().labels("!olm.copiedFrom"),
-            _ => ListParams::default(),
+    /// Which of them are listed and watched: ClusterServiceVersions that OLM has copied are no others.
+    fn originals(self) -> Option<&'static str> {
+        (self == Self::ClusterServiceVersion).then_some("!olm.copiedFrom")
+    }
+
+    fn params(self) -> ListParams {
+        ListParams {
+            label_selector: self.originals().map(str::to_owned),
+            ..ListParams::default()
         }
     }
 }
@@ -78,6 +82,15 @@ pub(super) struct Olm<'a>(pub(super) &'a Cluster);
 impl Olm<'_> {
     pub(super) fn of(self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.0.client.clone(), namespace, &kind.resource())
+    }
+
+    /// Something for every change of those of a namespace; of ClusterServiceVersions those that are not copies.
+    pub(super) fn changes(self, kind: Kind, namespace: &str) -> BoxStream<'static, ()> {
+        let params = WatchParams {
+            label_selector: kind.originals().map(str::to_owned),
+            ..WatchParams::default()
+        };
+        watched(self.of(kind, namespace), params)
     }
 
     pub(super) async fn find(
@@ -96,7 +109,7 @@ impl Olm<'_> {
 
     /// All of a namespace; of ClusterServiceVersions those that are not copies.
     pub(super) async fn list(self, kind: Kind, namespace: &str) -> anyhow::Result<Vec<Value>> {
-        let found = listed(&self.of(kind, namespace), kind.originals()).await;
+        let found = listed(&self.of(kind, namespace), kind.params()).await;
         values(found.map_err(|error| self.unlisted(kind, error))?)
     }
 
@@ -109,7 +122,7 @@ impl Olm<'_> {
         let api = Api::all_with(self.0.client.clone(), &kind.resource());
         let mut found = Vec::new();
         let see = |it: DynamicObject| found.push(serde_json::to_value(it).map(&mut keep));
-        match each(&api, kind.originals().limit(PAGE), see).await {
+        match each(&api, kind.params().limit(PAGE), see).await {
             Ok(()) => Ok(Ok(found.into_iter().collect::<Result<_, _>>()?)),
             Err(kube::Error::Api(status)) if status.code == 403 => Ok(Err(status.message)),
             Err(error) => Err(self.unlisted(kind, error)),
@@ -236,15 +249,23 @@ fn values(objects: Vec<DynamicObject>) -> anyhow::Result<Vec<Value>> {
     Ok(values.collect::<Result<Vec<Value>, _>>()?)
 }
 
-/// Something for every change of what there is, or of the one of that name.
-pub(super) fn changes<K>(api: Api<K>, name: Option<&str>) -> BoxStream<'static, ()>
+/// Something for every change of the object of that name.
+pub(super) fn changes<K>(api: Api<K>, name: &str) -> BoxStream<'static, ()>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     let params = WatchParams {
-        field_selector: name.map(|name| format!("metadata.name={name}")),
-        ..WatchParams::default().timeout(TURN)
+        field_selector: Some(format!("metadata.name={name}")),
+        ..WatchParams::default()
     };
+    watched(api, params)
+}
+
+fn watched<K>(api: Api<K>, params: WatchParams) -> BoxStream<'static, ()>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let params = params.timeout(TURN);
     let turns = stream::unfold((api, params), async |(api, params)| {
         let turn: BoxStream<'static, ()> = if let Ok(events) = api.watch(&params, "0").await {
             events.map(drop).boxed()

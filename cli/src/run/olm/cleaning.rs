@@ -351,7 +351,7 @@ async fn gone(task: &Task<'_>, kind: Kind, namespace: &str, name: &str) -> anyho
     let olm = Olm(task.cluster);
     delete(task, kind, namespace, name).await?;
     let what = kind.name().to_lowercase();
-    let changes = changes(olm.of(kind, namespace), Some(name));
+    let changes = changes(olm.of(kind, namespace), name);
     let is_gone = until([changes], task.deadline, async || {
         Ok(olm
             .find(kind, namespace, name)
@@ -401,7 +401,7 @@ async fn definition(task: &Task<'_>, name: &str) -> anyhow::Result<bool> {
         }
         deleted => drop(deleted.map_err(failed)?),
     }
-    let changes = changes(api.clone(), Some(name));
+    let changes = changes(api.clone(), name);
     let is_gone = until([changes], task.deadline, async || {
         Ok(api
             .get_opt(name)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::bail;
 use manifests::object::text;
 use serde_json::Value;
 
@@ -9,6 +10,7 @@ use super::{
     api::{Kind, Olm, changes, until},
     approving::{others, refusal},
     progress::{self, Earlier, Halt, Next, Seen},
+    replacing,
     unpacking::{self, GivenUp},
 };
 use crate::{
@@ -27,7 +29,7 @@ pub(super) async fn connected(
     address: &str,
 ) -> anyhow::Result<()> {
     let olm = Olm(task.cluster);
-    let changes = changes(olm.of(Kind::CatalogSource, namespace), Some(name));
+    let changes = changes(olm.of(Kind::CatalogSource, namespace), name);
     let deadline = task.deadline.sooner(CONNECT);
     let mut last = String::new();
     let connected = until([changes], deadline, async || {
@@ -63,8 +65,11 @@ pub(super) struct Wanted<'a> {
     pub(super) before: &'a Earlier,
 }
 
-/// Approves what OLM plans until a version is installed, and tells what keeps it; true if it is.
-pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Result<bool> {
+/// Approves what OLM plans until a version is installed.
+///
+/// # Errors
+/// When it is not, with what keeps it; what may be the matter in the cluster is told before.
+pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Result<()> {
     let olm = Olm(task.cluster);
     let Wanted {
         namespace,
@@ -74,14 +79,16 @@ pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Resul
         ..
     } = wanted;
     let watched = [
-        changes(olm.of(Kind::Subscription, namespace), Some(subscription)),
-        changes(olm.of(Kind::InstallPlan, namespace), None),
-        changes(olm.of(Kind::ClusterServiceVersion, namespace), Some(csv)),
+        changes(olm.of(Kind::Subscription, namespace), subscription),
+        olm.changes(Kind::InstallPlan, namespace),
+        // That which it replaces counts as well.
+        olm.changes(Kind::ClusterServiceVersion, namespace),
     ];
     message::note(&format!(
         "Waiting for ClusterServiceVersion {csv:?} to reach 'Succeeded' phase"
     ));
     let mut last = "an answer of the server".to_owned();
+    let mut remedy = None;
     let ended = until(watched, task.deadline, async || {
         let object = olm
             .find(Kind::Subscription, namespace, subscription)
@@ -112,6 +119,8 @@ pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Resul
         } else {
             GivenUp::Nothing
         };
+        let former = replacing::former(olm, namespace, found.as_ref(), &object).await?;
+        remedy = former.as_ref().map(|it| it.remedy(&object));
         let next = progress::next(Seen {
             target: csv,
             subscription: &object,
@@ -120,6 +129,7 @@ pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Resul
             image: wanted.image,
             given_up: &given_up,
             csv: found.as_ref(),
+            former: former.as_ref(),
         });
         Ok(match next {
             Next::Done => Some(Ok(())),
@@ -149,16 +159,24 @@ pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Resul
         })
     });
     let why = match ended.await? {
-        Some(Ok(())) => return Ok(true),
+        Some(Ok(())) => return Ok(()),
         Some(Err(why)) => why,
-        None => format!(
-            "{csv:?} is not installed after {:?}; it waits for {last}",
-            task.deadline.timeout
-        ),
+        None => {
+            let remedy = remedy.map_or_else(String::new, |it| {
+                format!(": wait until it has, or, if it never does, {it}")
+            });
+            format!(
+                "{csv:?} is not installed after {:?}; it waits for {last}{remedy}",
+                task.deadline.timeout
+            )
+        }
     };
-    message::error(&format!("error waiting for CSV to install: {why}"));
     diagnosis::tell_namespace(task.cluster, namespace).await;
-    Ok(false)
+    if wanted.source_namespace != namespace {
+        // There are the pod of the catalog, and what unpacks bundles.
+        diagnosis::tell_namespace(task.cluster, wanted.source_namespace).await;
+    }
+    bail!("error waiting for CSV to install: {why}")
 }
 
 /// Why OLM does not go on where nobody finds the plan that a Subscription names.

@@ -17,7 +17,11 @@ use crate::{
     Exit,
     args::{RunBundleArgs, SecurityContext},
     message, output,
-    run::{Task, command, pulling::Pulled},
+    run::{
+        Task, command,
+        install_mode::{self, InstallMode},
+        pulling::Pulled,
+    },
 };
 
 pub(in crate::run) async fn bundle(
@@ -36,7 +40,7 @@ pub(in crate::run) async fn bundle(
         index: index.as_ref().map(|it| it.name.to_owned()),
         injected: Vec::new(),
     };
-    history.push(&pulled.pinned, flags.mode);
+    history.push(&pulled.pinned, flags.mode)?;
     let wanted = Wanted {
         package: &package,
         csv: &name,
@@ -56,6 +60,9 @@ pub(in crate::run) async fn bundle(
     let decision = deadline
         .keep("looking at the cluster", decide(olm, wanted))
         .await?;
+    if let Some(text) = doubtful(args.install_mode.as_ref()) {
+        message::warning(text);
+    }
 
     message::note(&format!(
         "Creating a File-Based Catalog of the bundle {image:?}"
@@ -117,11 +124,16 @@ pub(in crate::run) async fn bundle(
         source_namespace: namespace,
         before: &Earlier::default(),
     };
-    if !installing::follow(task, wanted).await? {
-        return Ok(Exit::Failed);
-    }
+    installing::follow(task, wanted).await?;
     output::print(&format!("OLM has successfully installed {name:?}\n"))?;
     Ok(Exit::Done)
+}
+
+/// What is to be said of an install mode; in operator-sdk's words.
+fn doubtful(mode: Option<&InstallMode>) -> Option<&'static str> {
+    mode.is_some_and(|it| it.kind == install_mode::Kind::Multi).then_some(
+        "The selected install mode MultiNamespace may cause tenancy issues and is not recommended",
+    )
 }
 
 /// Makes the Subscription, and tells its name.
@@ -247,11 +259,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn operators_of_several_namespaces_are_warned_of() {
+        for (mode, expected) in [
+            (None, false),
+            (Some("AllNamespaces"), false),
+            (Some("SingleNamespace=a"), false),
+            (Some("MultiNamespace=a,b"), true),
+        ] {
+            let read: Option<InstallMode> = mode.map(|it| it.parse().unwrap());
+            assert_eq!(doubtful(read.as_ref()).is_some(), expected, "{mode:?}");
+        }
+    }
+
+    #[test]
     fn only_what_the_same_command_has_left_is_gone_on_with() {
         let history = |images: &[&str]| {
             let mut history = History::default();
             for it in images {
-                history.push(it, None);
+                history.push(it, None).unwrap();
             }
             history
         };

@@ -206,11 +206,14 @@ pub(super) fn annotations(object: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Whether a CatalogSource has another history than when it was read, or is another one.
+/// Whether a CatalogSource has another history than when it was read, or is another one. As long as nothing is written down its
+/// image is the history; and whoever gives it one later wants that served.
 pub(super) fn has_moved(read: &Value, now: &Value) -> bool {
     let told = |source| {
         let mut all = annotations(source);
-        [INDEX_IMAGE, INJECTED_BUNDLES].map(|key| all.remove(key))
+        let image = text(source, &["spec", "image"]).filter(|it| !it.is_empty());
+        let written = [INDEX_IMAGE, INJECTED_BUNDLES].map(|key| all.remove(key));
+        (written, image.map(str::to_owned))
     };
     text(read, &["metadata", "uid"]) != text(now, &["metadata", "uid"]) || told(read) != told(now)
 }
@@ -361,7 +364,7 @@ mod tests {
             // OLM writes the status all the time.
             (source("1", "8", one.clone()), false),
             (source("1", "8", more), false),
-            (source("2", "8", one), true),
+            (source("2", "8", one.clone()), true),
             (source("1", "8", json!({})), true),
             (
                 source(
@@ -377,6 +380,33 @@ mod tests {
             ),
         ] {
             assert_eq!(has_moved(&read, &now), expected, "{now}");
+        }
+        let of = |image: Value, annotations: Value| {
+            let mut source = source("1", "7", annotations);
+            source["spec"] = json!({"image": image, "displayName": "x"});
+            source
+        };
+        let (none, index) = (json!({}), json!("a.io/index:1"));
+        for (read, now, expected) in [
+            (
+                of(index.clone(), none.clone()),
+                of(index.clone(), none.clone()),
+                false,
+            ),
+            (
+                of(json!(null), none.clone()),
+                of(json!(""), none.clone()),
+                false,
+            ),
+            (
+                of(index.clone(), none.clone()),
+                of(json!("a.io/index:2"), none.clone()),
+                true,
+            ),
+            (of(index.clone(), none.clone()), of(json!(null), none), true),
+            (of(json!(null), one.clone()), of(index, one), true),
+        ] {
+            assert_eq!(has_moved(&read, &now), expected, "{read} {now}");
         }
     }
 

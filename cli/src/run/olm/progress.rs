@@ -9,7 +9,11 @@ use std::collections::BTreeSet;
 use manifests::object::{at, text};
 use serde_json::Value;
 
-use super::{approving::csvs, unpacking::GivenUp};
+use super::{
+    approving::csvs,
+    replacing::{FORWARD, Former},
+    unpacking::GivenUp,
+};
 use crate::run::command;
 
 /// What OLM says of an operator.
@@ -27,6 +31,8 @@ pub(super) struct Seen<'a> {
     pub(super) given_up: &'a GivenUp,
     /// The one that is wanted.
     pub(super) csv: Option<&'a Value>,
+    /// What it replaces, as long as that keeps it.
+    pub(super) former: Option<&'a Former>,
 }
 
 /// What was the matter before anything was changed, and so says nothing of the change.
@@ -63,6 +69,26 @@ enum Progress {
 
 /// Decides.
 pub(super) fn next(seen: Seen<'_>) -> Next {
+    let next = by_plans(seen);
+    let (Some(former), Next::Wait(_) | Next::Approve(_)) = (seen.former, &next) else {
+        return next;
+    };
+    if let Some(why) = former.stuck(seen.subscription) {
+        return Next::Failed(why);
+    }
+    match next {
+        // Were it approved, there would be one version more that waits, and none could be put in its place.
+        Next::Approve(plan) if former.is_first() => Next::Wait(format!(
+            "the approval of InstallPlan {plan}: {}",
+            former.told()
+        )),
+        Next::Wait(what) => Next::Wait(format!("{what}; {}", former.told())),
+        next => next,
+    }
+}
+
+/// Decides, whatever is to be replaced.
+fn by_plans(seen: Seen<'_>) -> Next {
     let Seen { target, csv, .. } = seen;
     let installed = field(seen.subscription, &["status", "installedCSV"]);
     let name = seen
@@ -313,8 +339,7 @@ impl Halt<'_> {
     /// that has failed is none to wait for where the OperatorGroup says that upgrades fail forward.
     pub(super) fn stuck(&self) -> Option<String> {
         let why = self.given_up()?;
-        let is_forward =
-            |it: &Value| field(it, &["spec", "upgradeStrategy"]) == "TechPreviewUnsafeFailForward";
+        let is_forward = |it: &Value| field(it, &["spec", "upgradeStrategy"]) == FORWARD;
         let is_forward = self.plan.is_some() && self.groups.iter().any(is_forward);
         let waits = |it: &Value| is_pending(it) && plan_of(it).is_some();
         let looks = is_forward || !waits(self.subscription) || !self.all.iter().all(waits);

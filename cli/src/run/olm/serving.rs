@@ -28,6 +28,7 @@ use super::{
     pod::{OWNER, PORT, Wanted},
 };
 use crate::{
+    args::SecurityContext,
     cluster::{Cluster, MANAGER},
     message, progress,
     run::{Task, diagnosis},
@@ -58,31 +59,28 @@ pub(super) async fn serve(
         .filter_map(|it| it.metadata.name.clone())
         .collect();
     for map in &config_maps {
-        create(task, &maps, map, |it| is_owned(it, uid)).await?;
+        create(task, &maps, map, None, |it| is_owned(it, uid)).await?;
     }
     let pods: Api<Pod> = Api::namespaced(task.cluster.client.clone(), wanted.namespace);
     let pod = wanted.pod(parts)?;
     let name = pod.name_any();
-    create(task, &pods, &pod, |it| is_owned(it, uid) && !has_ended(it)).await?;
-    let ready = until(
-        [changes(pods.clone(), Some(&name))],
-        task.deadline,
-        async || {
-            let found = pods.get_opt(&name).await;
-            let found = found.map_err(|error| {
-                task.cluster
-                    .trouble(format!("failed to read pod {name}"), error)
-            })?;
-            let Some(found) = found else {
-                bail!("somebody has deleted the registry pod {name} in the meantime; try again");
-            };
-            progress::show(&format!("registry {}", diagnosis::describe(&found)));
-            address(&found)
-                .map(socket)
-                .transpose()
-                .with_context(|| format!("registry pod {name}"))
-        },
-    );
+    let is_right = |it: &Pod| is_owned(it, uid) && !has_ended(it);
+    create(task, &pods, &pod, Some(wanted.security), is_right).await?;
+    let ready = until([changes(pods.clone(), &name)], task.deadline, async || {
+        let found = pods.get_opt(&name).await;
+        let found = found.map_err(|error| {
+            task.cluster
+                .trouble(format!("failed to read pod {name}"), error)
+        })?;
+        let Some(found) = found else {
+            bail!("somebody has deleted the registry pod {name} in the meantime; try again");
+        };
+        progress::show(&format!("registry {}", diagnosis::describe(&found)));
+        address(&found)
+            .map(socket)
+            .transpose()
+            .with_context(|| format!("registry pod {name}"))
+    });
     let Some(address) = ready.await? else {
         diagnosis::tell_namespace(task.cluster, wanted.namespace).await;
         bail!(
@@ -98,7 +96,7 @@ pub(super) async fn serve(
     })
 }
 
-/// Has a CatalogSource name what serves it now, unless somebody has written another history since it was read.
+/// Has a CatalogSource name what serves it now, unless somebody has written another history, or image, since it was read.
 pub(super) async fn point(
     task: &Task<'_>,
     namespace: &str,
@@ -141,8 +139,8 @@ async fn point_to(
         now = found.ok_or_else(|| anyhow!("somebody has deleted {} {name}", kind.name()))?;
         if objects::has_moved(read, &now) {
             bail!(
-                "somebody has changed the bundles of CatalogSource {name} meanwhile, and they are left as they are; look what is \
-                 wanted, and try again"
+                "somebody has changed the bundles or the image of CatalogSource {name} meanwhile, and they are left as they are; \
+                 look what is wanted, and try again"
             );
         }
     }
@@ -175,11 +173,13 @@ fn has_ended(pod: &Pod) -> bool {
     matches!(phase, Some("Failed" | "Succeeded"))
 }
 
-/// Creates an object, unless it is there as it should be; what is left of another CatalogSource gives way.
+/// Creates an object, unless it is there as it should be; what is left of another CatalogSource gives way. A pod has a security
+/// context.
 async fn create<K>(
     task: &Task<'_>,
     api: &Api<K>,
     object: &K,
+    security: Option<SecurityContext>,
     is_right: impl Fn(&K) -> bool,
 ) -> anyhow::Result<()>
 where
@@ -197,47 +197,61 @@ where
         field_manager: Some(MANAGER.to_owned()),
         ..PostParams::default()
     };
-    let created = until(
-        [changes(api.clone(), Some(&name))],
-        task.deadline,
-        async || {
-            let error = match api.create(&params, object).await {
-                Ok(_) => return Ok(Some(())),
-                Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
-                    let found = api.get_opt(&name).await;
-                    match found.map(|it| it.map(|it| (is_right(&it), it.uid(), it))) {
-                        Ok(Some((true, ..))) => return Ok(Some(())),
-                        Ok(Some((false, uid, it))) if it.meta().deletion_timestamp.is_none() => {
-                            let params = DeleteParams {
-                                preconditions: uid.map(|uid| kube::api::Preconditions {
-                                    uid: Some(uid),
-                                    resource_version: None,
-                                }),
-                                ..DeleteParams::default()
-                            };
-                            let deleted = api.delete(&name, &params).await;
-                            deleted.err().filter(|error| !Cluster::is_absent(error))
-                        }
-                        Ok(_) => None,
-                        Err(error) => Some(error),
+    let created = until([changes(api.clone(), &name)], task.deadline, async || {
+        let error = match api.create(&params, object).await {
+            Ok(_) => return Ok(Some(())),
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
+                let found = api.get_opt(&name).await;
+                match found.map(|it| it.map(|it| (is_right(&it), it.uid(), it))) {
+                    Ok(Some((true, ..))) => return Ok(Some(())),
+                    Ok(Some((false, uid, it))) if it.meta().deletion_timestamp.is_none() => {
+                        let params = DeleteParams {
+                            preconditions: uid.map(|uid| kube::api::Preconditions {
+                                uid: Some(uid),
+                                resource_version: None,
+                            }),
+                            ..DeleteParams::default()
+                        };
+                        let deleted = api.delete(&name, &params).await;
+                        deleted.err().filter(|error| !Cluster::is_absent(error))
                     }
+                    Ok(_) => None,
+                    Err(error) => Some(error),
                 }
-                Err(error) => Some(error),
-            };
-            match error {
-                None => Ok(None),
-                Some(error) => Err(task
-                    .cluster
-                    .trouble(format!("failed to create {kind} {name}"), error)),
             }
-        },
-    );
+            Err(error) => Some(error),
+        };
+        match error {
+            None => Ok(None),
+            Some(error) => {
+                let remedy = remedy(&error, security);
+                let doing = format!("failed to create {kind} {name}");
+                let error = task.cluster.trouble(doing, error);
+                Err(match remedy {
+                    Some(remedy) => anyhow!("{error:#}; {remedy}"),
+                    None => error,
+                })
+            }
+        }
+    });
     let created = created.await?;
     created.ok_or_else(|| {
         anyhow!(
             "{kind} {name} of an earlier CatalogSource is still there; try again when it is gone"
         )
     })
+}
+
+/// What helps where the namespace takes only hardened pods.
+fn remedy(error: &kube::Error, security: Option<SecurityContext>) -> Option<&'static str> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let is_too_free = security == Some(SecurityContext::Legacy)
+        && status.message.contains("violates PodSecurity");
+    is_too_free.then_some(
+        "run the same command again with --security-context-config=restricted, which hardens the pod as the namespace asks for",
+    )
 }
 
 /// Removes what served earlier catalogs of a CatalogSource. What is gone already needs no removal, and what cannot be removed
@@ -360,6 +374,28 @@ mod tests {
         assert_eq!(address(&pod(Some("10.0.0.1"), "False")), None);
         assert_eq!(address(&pod(None, "True")), None);
         assert!(is_owned(&ready, "1") && !is_owned(&ready, "2") && !has_ended(&ready));
+    }
+
+    #[test]
+    fn a_pod_that_is_too_free_may_be_hardened() {
+        let refused = |message: &str| {
+            let status = kube::core::Status {
+                message: message.to_owned(),
+                ..kube::core::Status::default()
+            };
+            kube::Error::Api(Box::new(status))
+        };
+        let violates = r#"pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true"#;
+        let quota = r#"pods "x" is forbidden: exceeded quota: few"#;
+        for (message, security, expected) in [
+            (violates, Some(SecurityContext::Legacy), true),
+            (violates, Some(SecurityContext::Restricted), false),
+            (violates, None, false),
+            (quota, Some(SecurityContext::Legacy), false),
+        ] {
+            let told = remedy(&refused(message), security);
+            assert_eq!(told.is_some(), expected, "{message}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
     approving, check, cut, installing, namespace, objects, owner,
     past::{self, Member, Standing},
     progress::{self, Earlier, Halt},
-    serving, tell_meaningless,
+    replacing, serving, tell_meaningless,
     unpacking::{self, GivenUp},
 };
 use crate::{
@@ -28,6 +28,9 @@ use crate::{
         pulling::{Pulled, Puller},
     },
 };
+
+/// How much is kept of the bundles of a history. One is a megabyte where OLM can unpack it.
+const MOST_BYTES: usize = 1 << 30;
 
 pub(in crate::run) async fn upgrade(
     task: &Task<'_>,
@@ -89,7 +92,7 @@ pub(in crate::run) async fn upgrade(
     let composed = composed.context("error in upgrading FBC")?;
     leads(&composed, &found, &package, &csv, has_members)?;
     let parts = cut(&composed)?;
-    history.push(&pulled.pinned, flags.mode);
+    history.push(&pulled.pinned, flags.mode)?;
 
     let owner = owner(&found.source)?;
     let wanted = super::wanted(
@@ -110,7 +113,7 @@ pub(in crate::run) async fn upgrade(
         message::warning(text);
     }
     task.leaves(format!(
-        "OLM is on its way to {csv:?}: run the same command again to wait for it, and to have it approved"
+        "the catalog has {csv:?} now: run the same command again to wait for OLM, and to have it approved"
     ));
     message::note(&format!(
         "Updated catalog source {} with address and annotations",
@@ -127,9 +130,7 @@ pub(in crate::run) async fn upgrade(
         source_namespace: space,
         before: &found.before,
     };
-    if !installing::follow(task, wanted).await? {
-        return Ok(Exit::Failed);
-    }
+    installing::follow(task, wanted).await?;
     output::print(&format!("Successfully upgraded to {csv:?}\n"))?;
     Ok(Exit::Done)
 }
@@ -140,7 +141,7 @@ async fn earlier(
     history: Vec<Injected>,
     source_name: &str,
 ) -> anyhow::Result<Vec<Member<Bundle>>> {
-    let mut members = Vec::new();
+    let (mut members, mut kept) = (Vec::new(), 0);
     for injected in history {
         let image = Image::parse(&injected.image_tag).map_err(|error| anyhow!("{error}"))?;
         let pulled = puller.bundle(image).await.with_context(|| {
@@ -150,6 +151,8 @@ async fn earlier(
                 injected.image_tag
             )
         })?;
+        kept = with(kept, pulled.bundle.size())
+            .with_context(|| format!("the history of CatalogSource {source_name}"))?;
         members.push(Member {
             csv: pulled.bundle.name.clone(),
             package: pulled.bundle.package.clone(),
@@ -159,6 +162,19 @@ async fn earlier(
         });
     }
     Ok(members)
+}
+
+/// How much is kept of a history with one bundle more: each may be small, and all of them too large for this machine.
+fn with(kept: usize, bundle: usize) -> anyhow::Result<usize> {
+    let kept = kept.saturating_add(bundle);
+    if kept > MOST_BYTES {
+        bail!(
+            "its bundles have more than {} MiB together; correct the annotation {INJECTED_BUNDLES}, or put them into a catalog, \
+             and name that with --index-image when the bundle is run anew",
+            MOST_BYTES >> 20
+        );
+    }
+    Ok(kept)
 }
 
 /// What is installed, and from where.
@@ -273,6 +289,13 @@ async fn look(
     if let Some(why) = halt.stuck() {
         bail!("OLM does not go on with Subscription {name}: {why}; nothing was changed");
     }
+    let target = olm
+        .find(Kind::ClusterServiceVersion, namespace, csv)
+        .await?;
+    let former = replacing::former(olm, namespace, target.as_ref(), subscription).await?;
+    if let Some(why) = former.and_then(|it| it.stuck(subscription)) {
+        bail!("{why}; nothing was changed");
+    }
     let before = progress::before(subscription, plan);
     let not_unpacked = if before.unpacking.is_some() {
         let failed = unpacking::failed(olm.0, &source_namespace).await?;
@@ -303,4 +326,21 @@ async fn look(
         source_namespace,
         frozen,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_that_takes_too_much_is_refused() {
+        for (kept, bundle, expected) in [
+            (0, 1 << 20, Some(1 << 20)),
+            (MOST_BYTES - 1, 1, Some(MOST_BYTES)),
+            (MOST_BYTES, 1, None),
+            (1, usize::MAX, None),
+        ] {
+            assert_eq!(with(kept, bundle).ok(), expected, "{kept} {bundle}");
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! The same commands with OLM's definitions, and nobody behind them: what is asked, what is written, and in which order. What
 //! OLM makes of it is tested on a real node.
 
+mod stuck;
+
 use std::{
     io::Read as _,
     process::{Child, Command, Stdio},
@@ -80,6 +82,10 @@ impl Scene {
     }
 
     fn of(&self, kind: &str) -> Api<DynamicObject> {
+        self.within(SPACE, kind)
+    }
+
+    fn within(&self, namespace: &str, kind: &str) -> Api<DynamicObject> {
         let version = if kind == "OperatorGroup" {
             "v1"
         } else {
@@ -87,7 +93,7 @@ impl Scene {
         };
         let kind = GroupVersionKind::gvk("operators.coreos.com", version, kind);
         let resource = ApiResource::from_gvk(&kind);
-        Api::namespaced_with(self.cluster.client().unwrap(), SPACE, &resource)
+        Api::namespaced_with(self.cluster.client().unwrap(), namespace, &resource)
     }
 
     async fn status(&self, kind: &str, name: &str, status: &Value) {

@@ -160,7 +160,10 @@ mod tests {
             (serving(large().into()), true),
             (serving(folder().into()), false),
             (serving(damaged.into()), true),
-            (serving(registry::StoreError::TooLarge { most: 1 }.into()), true),
+            (
+                serving(registry::StoreError::TooLarge { most: 1 }.into()),
+                true,
+            ),
             (serving(file.into()), false),
             (serving::Error::Told("no".to_owned()).into(), false),
             (serving::Error::Ended.into(), false),

@@ -35,6 +35,14 @@ impl Run {
         self
     }
 
+    /// The same of what OLM has to do something for, with what OLM says if it has not.
+    #[track_caller]
+    fn done(self, world: &World, namespace: &str, last: &str) -> Self {
+        let is_done = (self.code, self.out.as_str()) == (Some(0), last);
+        assert!(is_done, "{last:?}: {self:#?}\n{}", world.why(namespace));
+        self
+    }
+
     #[track_caller]
     pub(crate) fn fails(self, told: &str) -> Self {
         assert_eq!((self.code, self.out.as_str()), (Some(1), ""), "{self:#?}");
@@ -73,15 +81,18 @@ pub(crate) fn upgraded(version: &Version) -> String {
     format!("Successfully upgraded to {:?}\n", version.csv())
 }
 
+#[track_caller]
 pub(crate) fn install(world: &World, namespace: &str, version: &Version, more: &[&str]) {
     let args = [&["run", "bundle", &version.image], more].concat();
-    rukpak(world, namespace, &args).succeeds(&installed(version));
+    let run = rukpak(world, namespace, &args);
+    run.done(world, namespace, &installed(version));
     world.succeeded(namespace, &version.csv());
 }
 
+#[track_caller]
 pub(crate) fn upgrade(world: &World, namespace: &str, version: &Version, more: &[&str]) -> Run {
     let args = [&["run", "bundle-upgrade", &version.image], more].concat();
-    let run = rukpak(world, namespace, &args).succeeds(&upgraded(version));
+    let run = rukpak(world, namespace, &args).done(world, namespace, &upgraded(version));
     world.succeeded(namespace, &version.csv());
     run
 }

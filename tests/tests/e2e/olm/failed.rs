@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::Registry;
 
 use super::{
-    command::{Run, install, rukpak, upgrade},
+    command::{Run, annotation, install, names, rukpak, upgrade},
     index::Version,
     world::{World, world},
 };
@@ -28,7 +28,9 @@ async fn a_bundle_that_olm_cannot_unpack_is_left_out_of_the_next_upgrade() {
     let timeout = "operatorframework.io/bundle-unpack-timeout=40s";
     world.kubectl(&["-n", space, "annotate", "operatorgroup", "--all", timeout]);
     let args = ["run", "bundle-upgrade", &second.image];
-    let run = rukpak(world, space, &args).fails("OLM cannot unpack a bundle: ");
+    let run = rukpak(world, space, &args).fails(
+        "error: Failed to run bundle upgrade: error waiting for CSV to install: OLM cannot unpack a bundle: ",
+    );
     assert!(run.err.contains("run bundle-upgrade IMAGE"), "{run:#?}");
     world.succeeded(space, &first.csv());
     let run = upgrade(world, space, &third, &[]);
@@ -61,35 +63,16 @@ async fn a_plan_that_has_failed_is_told_with_what_has_olm_go_on() {
     other["metadata"]["namespace"] = space.into();
     world.apply(other).await;
 
-    let fails = |version: &Version, why: &str| {
-        let args = ["run", "bundle-upgrade", &version.image];
-        // Whoever tries again is told the same.
-        let [run, again] = [(); 2].map(|()| rukpak(world, space, &args).fails(why));
-        let told = |run: &Run| {
-            let (_, said) = run.err.split_once("with: kubectl ").unwrap();
-            let (said, _) = said.split_once("; and run the same command again").unwrap();
-            format!("kubectl {said}")
-        };
-        assert_eq!(told(&run), told(&again));
-        told(&run)
-    };
-    let go_on = |said: &str| {
-        let mut shell = Command::new("sh");
-        shell
-            .args(["-c", said])
-            .env("KUBECONFIG", world.cluster.kubeconfig_path());
-        assert!(shell.status().unwrap().success(), "{said}");
-    };
-    let said = fails(&second, "provided port is already allocated");
+    let said = told_twice(world, space, &second, "provided port is already allocated");
     world.kubectl(&["-n", space, "delete", "service", "other"]);
-    go_on(&said);
+    go_on(world, &said);
     upgrade(world, space, &second, &[]);
 
     for object in nobody_creates(&third.csv()) {
         world.apply(object).await;
     }
     is_refused(world, space, &third.csv(), true).await;
-    let said = fails(&third, "nobody creates it");
+    let said = told_twice(world, space, &third, "nobody creates it");
     world.succeeded(space, &second.csv());
     world.kubectl(&[
         "delete",
@@ -97,8 +80,62 @@ async fn a_plan_that_has_failed_is_told_with_what_has_olm_go_on() {
         "nobody-creates",
     ]);
     is_refused(world, space, &third.csv(), false).await;
-    go_on(&said);
+    go_on(world, &said);
     upgrade(world, space, &third, &[]);
+}
+
+/// The first version never becomes healthy, and OLM would have the second one wait for that for good. When upgrades fail forward,
+/// as the command says, the same command goes on.
+#[tokio::test]
+async fn a_version_that_has_failed_is_left_behind_when_its_owner_wants_it() {
+    let world = world().await;
+    let space = "run-broken";
+    world.bare_namespace(space).await;
+    let first = Version::publish_broken("nautilus", "0.0.1");
+    let second = Version::publish("nautilus", "0.0.2");
+    let run = rukpak(world, space, &["run", "bundle", &first.image])
+        .fails("error: Failed to run bundle: error waiting for CSV to install: csv failed: ");
+    assert!(run.err.contains("run the same command again"), "{run:#?}");
+
+    let told = |key| annotation(world, space, "nautilus-catalog", key);
+    let history = || ["injected-bundles", "registry-pod-name"].map(told);
+    let before = history();
+    let said = told_twice(
+        world,
+        space,
+        &second,
+        "nautilus.v0.0.1, which is to be replaced, has failed, and is in phase ",
+    );
+    assert_eq!(history(), before);
+    let versions = names(world, space, "clusterserviceversions");
+    assert_eq!(versions.len(), 1, "{versions:?}");
+
+    go_on(world, &said);
+    upgrade(world, space, &second, &[]);
+}
+
+/// What the command says that has OLM go on from where an upgrade cannot. Whoever tries again is told the same.
+fn told_twice(world: &World, namespace: &str, version: &Version, why: &str) -> String {
+    let args = ["run", "bundle-upgrade", &version.image];
+    let [run, again] = [(); 2].map(|()| rukpak(world, namespace, &args).fails(why));
+    let told = |run: &Run| {
+        let start = "error: Failed to run bundle upgrade: ";
+        assert!(run.err.contains(start), "{run:#?}");
+        let (_, said) = run.err.split_once("with: kubectl ").unwrap();
+        let (said, _) = said.split_once("; and run the same command again").unwrap();
+        format!("kubectl {said}")
+    };
+    assert_eq!(told(&run), told(&again));
+    told(&run)
+}
+
+/// Runs a command as a user would who copies it.
+fn go_on(world: &World, said: &str) {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", said])
+        .env("KUBECONFIG", world.cluster.kubeconfig_path());
+    assert!(shell.status().unwrap().success(), "{said}");
 }
 
 /// What has the apiserver refuse a ClusterServiceVersion.

@@ -25,6 +25,10 @@ pub(crate) const OPM: &str = "quay.io/operator-framework/opm:e2e";
 /// How long what OLM does may take: it resolves, unpacks in a Job, and installs, one after the other.
 const PATIENCE: Duration = Duration::from_secs(360);
 
+/// How much of what OLM says is told: lines, and characters of each.
+const TOLD: usize = 60;
+const WIDTH: usize = 500;
+
 /// The cluster, with OLM's controllers Available.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -169,6 +173,40 @@ impl World {
             path,
             "True",
         );
+    }
+
+    /// What OLM says of the Subscriptions of a namespace, and what its catalog-operator has written about it at last. What
+    /// [`Self::story`] tells at length.
+    pub(crate) fn why(&self, namespace: &str) -> String {
+        let conditions = "jsonpath={range .items[*]}{.metadata.name}: {.status.state}, at {.status.installedCSV}, to \
+                          {.status.currentCSV}{range .status.conditions[*]}\n  {.type}={.status} {.reason}: {.message}{end}\n{end}";
+        let subscriptions = "subscriptions.operators.coreos.com";
+        let conditions = ["-n", namespace, "get", subscriptions, "-o", conditions];
+        let log = [
+            "-n",
+            NAMESPACE,
+            "logs",
+            "--tail=2000",
+            "deployment/catalog-operator",
+        ];
+        let (conditions, log) = (self.tried(&conditions), self.tried(&log));
+        let log: Vec<&str> = log.lines().filter(|it| it.contains(namespace)).collect();
+        let told = conditions.lines().take(TOLD / 2);
+        let left = TOLD - told.clone().count();
+        let told = told.chain(log.iter().skip(log.len().saturating_sub(left)).copied());
+        told.map(|line| line.chars().take(WIDTH).collect::<String>() + "\n")
+            .collect()
+    }
+
+    /// What kubectl says, and be it an error.
+    fn tried(&self, args: &[&str]) -> String {
+        let mut command = Command::new("kubectl");
+        command
+            .args(args)
+            .env("KUBECONFIG", self.cluster.kubeconfig_path());
+        let output = command.output().unwrap();
+        let [told, error] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+        format!("{told}{error}")
     }
 
     /// What there is, for whoever has to find out why something is not as it should be.

@@ -169,7 +169,7 @@ fn what_is_installed_is_gone_back_to() {
     let list = |images: &[String]| {
         let mut history = History::default();
         for it in images {
-            history.push(it, None);
+            history.push(it, None).unwrap();
         }
         history.annotations()[INJECTED_BUNDLES].clone()
     };

@@ -72,7 +72,7 @@ pub(super) async fn settle(
     message::note(&format!(
         "Waiting for InstallPlan {name}, which installs for other Subscriptions as well"
     ));
-    let changes = changes(olm.of(kind, namespace), Some(name));
+    let changes = changes(olm.of(kind, namespace), name);
     let ended = until([changes], task.deadline, async || {
         let plan = olm.find(kind, namespace, name).await?;
         let phase = plan.as_ref().map(|it| text(it, &["status", "phase"]));

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::*;
+use super::{super::replacing, *};
 
 #[expect(clippy::unnecessary_wraps, reason = "there may be none")]
 fn plan(approved: bool, status: &Value) -> Option<Value> {
@@ -232,6 +232,7 @@ fn plans_are_approved_until_the_version_is_there() {
             image: "a.io/tide:2",
             given_up: &GivenUp::Nothing,
             csv: csv.as_ref(),
+            former: None,
         };
         assert_eq!(next(seen), expected, "{seen:?}");
     }
@@ -254,6 +255,7 @@ fn what_failed_before_is_waited_past() {
             image: "a.io/tide:2",
             given_up: &GivenUp::Nothing,
             csv: None,
+            former: None,
         })
     };
     let known = before(&subscription, plan.as_ref());
@@ -432,6 +434,7 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
             image: "a.io/tide:2",
             given_up: &given_up,
             csv: None,
+            former: None,
         };
         assert_eq!(next(seen), expected, "{seen:?}");
     }
@@ -679,11 +682,117 @@ fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
             image: "a.io/tide:2",
             given_up: &GivenUp::Nothing,
             csv: csv.as_ref(),
+            former: None,
         });
         let expected = match expected {
             Ok(waits) => Next::Wait(waits.to_owned()),
             Err(fails) => Next::Failed(fails.to_owned()),
         };
         assert_eq!(found, expected, "{plan}");
+    }
+}
+
+#[test]
+fn nothing_is_begun_before_what_it_replaces_has_succeeded() {
+    let subscription = json!({
+        "metadata": {"name": "tide-sub", "namespace": "tides"}, "spec": {"name": "tide"},
+        "status": {"installedCSV": "tide.v1"},
+    });
+    let (healthy, broken) = ([("Installing", "Waiting")], [("Failed", "Check")]);
+    let strategy =
+        |name: &str| json!({"metadata": {"name": "og"}, "spec": {"upgradeStrategy": name}});
+    let waits = "tide.v1, which is to be replaced, is in phase Installing: Waiting: m; OLM replaces only what has succeeded";
+    let fails = "tide.v1, which is to be replaced, has failed, and is in phase Failed: Check: m; ";
+    let forward = "tide.v1, which is to be replaced, is in phase Failed: Check: m; OLM replaces only what has succeeded or failed";
+    let unapproved = plan(false, &json!({}));
+    let ended = plan(true, &json!({"phase": "Failed", "message": "denied"}));
+    for (plan, csv, past, group, expected) in [
+        (
+            &unapproved,
+            None,
+            healthy,
+            "Default",
+            Next::Wait(format!("the approval of InstallPlan install-1: {waits}")),
+        ),
+        (
+            &unapproved,
+            None,
+            broken,
+            "Default",
+            Next::Failed(fails.to_owned()),
+        ),
+        (
+            &unapproved,
+            None,
+            broken,
+            FORWARD,
+            Next::Approve("install-1".to_owned()),
+        ),
+        // OLM makes no plan.
+        (
+            &None,
+            None,
+            healthy,
+            "Default",
+            Next::Wait(format!("OLM to go on from tide.v1; {waits}")),
+        ),
+        (
+            &None,
+            None,
+            broken,
+            "Default",
+            Next::Failed(fails.to_owned()),
+        ),
+        // It has been approved already.
+        (
+            &None,
+            csv("Pending"),
+            healthy,
+            "Default",
+            Next::Wait(format!(
+                "ClusterServiceVersion tide.v2: Pending: m; {waits}"
+            )),
+        ),
+        (
+            &None,
+            csv("Pending"),
+            broken,
+            "Default",
+            Next::Failed(fails.to_owned()),
+        ),
+        (
+            &None,
+            csv("Pending"),
+            broken,
+            FORWARD,
+            Next::Wait(format!(
+                "ClusterServiceVersion tide.v2: Pending: m; {forward}"
+            )),
+        ),
+        // What has failed for another reason is told with that.
+        (
+            &ended,
+            None,
+            broken,
+            "Default",
+            Next::Failed("InstallPlan install-1 failed: denied".to_owned()),
+        ),
+    ] {
+        let former = replacing::tests::csv("tide.v1", "", &past);
+        let former = replacing::tests::former(&former, &[strategy(group)]);
+        let seen = Seen {
+            target: "tide.v2",
+            subscription: &subscription,
+            plan: plan.as_ref(),
+            before: &Earlier::default(),
+            image: "a.io/tide:2",
+            given_up: &GivenUp::Nothing,
+            csv: csv.as_ref(),
+            former: Some(&former),
+        };
+        match (next(seen), expected) {
+            (Next::Failed(why), Next::Failed(start)) => assert!(why.starts_with(&start), "{why}"),
+            (found, expected) => assert_eq!(found, expected, "{seen:?}"),
+        }
     }
 }

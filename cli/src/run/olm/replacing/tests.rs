@@ -1,0 +1,177 @@
+use serde_json::json;
+
+use super::*;
+
+/// A version by what it has gone through: phases and reasons, oldest first.
+pub(crate) fn csv(name: &str, replaces: &str, past: &[(&str, &str)]) -> Value {
+    let conditions = past
+        .iter()
+        .map(|(phase, reason)| json!({"phase": phase, "reason": reason}));
+    let conditions: Vec<Value> = conditions.collect();
+    let (phase, reason) = past.last().copied().unwrap_or_default();
+    json!({
+        "metadata": {"name": name}, "spec": {"replaces": replaces},
+        "status": {"phase": phase, "reason": reason, "message": "m", "conditions": conditions},
+    })
+}
+
+/// What is said of it, given the OperatorGroups of its namespace.
+pub(crate) fn former(csv: &Value, groups: &[Value]) -> Former {
+    Former::of(csv, groups)
+}
+
+const PENDING: (&str, &str) = ("Pending", "RequirementsUnknown");
+const READY: (&str, &str) = ("InstallReady", "AllRequirementsMet");
+const BEGUN: (&str, &str) = ("Installing", "InstallSucceeded");
+const WAITS: (&str, &str) = ("Installing", "InstallWaiting");
+const TIMEOUT: (&str, &str) = ("Failed", "InstallCheckFailed");
+const AGAIN: (&str, &str) = ("Pending", "NeedsReinstall");
+const DONE: (&str, &str) = ("Succeeded", "InstallSucceeded");
+const UNWELL: (&str, &str) = ("Failed", "ComponentUnhealthy");
+
+#[test]
+fn a_version_that_goes_round_has_failed_in_every_phase() {
+    for (past, expected) in [
+        (&[][..], false),
+        (&[PENDING], false),
+        (&[PENDING, READY, BEGUN, WAITS], false),
+        (&[PENDING, READY, BEGUN, DONE], false),
+        (&[PENDING, READY, BEGUN, WAITS, TIMEOUT], true),
+        (&[PENDING, READY, BEGUN, WAITS, TIMEOUT, AGAIN], true),
+        (&[WAITS, TIMEOUT, AGAIN, READY, BEGUN, WAITS], true),
+        // The oldest conditions are gone.
+        (&[TIMEOUT, AGAIN, READY, BEGUN], true),
+        (&[AGAIN, READY, BEGUN, WAITS, TIMEOUT], true),
+        // It was well at last, whatever it was before, and has become unwell.
+        (&[TIMEOUT, AGAIN, READY, BEGUN, DONE], false),
+        (&[TIMEOUT, AGAIN, READY, DONE, UNWELL], false),
+        (&[DONE, UNWELL, AGAIN, READY, BEGUN, WAITS], false),
+        (
+            &[DONE, UNWELL, AGAIN, READY, BEGUN, WAITS, TIMEOUT, AGAIN],
+            true,
+        ),
+        (&[DONE, TIMEOUT], true),
+        (&[DONE, ("Failed", "RequirementsNotMet")], false),
+        (&[PENDING, ("Failed", "OwnerConflict")], true),
+        (&[PENDING, ("Failed", "OwnerConflict"), AGAIN, READY], true),
+        // Somebody has corrected what kept it.
+        (&[("Failed", "NoOperatorGroup")], true),
+        (
+            &[("Failed", "NoOperatorGroup"), PENDING, READY, BEGUN],
+            false,
+        ),
+    ] {
+        let csv = csv("tide.v1", "", past);
+        assert_eq!(has_failed(&csv), expected, "{past:?}");
+    }
+}
+
+#[test]
+fn a_version_that_has_begun_is_replaced_already() {
+    let subscription = json!({"status": {"installedCSV": "tide.v1"}});
+    for (target, expected) in [
+        (None, "tide.v1"),
+        (Some(csv("tide.v3", "tide.v2", &[])), "tide.v2"),
+        (Some(csv("tide.v3", "tide.v2", &[PENDING])), "tide.v2"),
+        (Some(csv("tide.v3", "tide.v2", &[PENDING, READY])), ""),
+        (Some(csv("tide.v3", "tide.v2", &[TIMEOUT])), ""),
+        (Some(csv("tide.v3", "tide.v2", &[DONE])), ""),
+    ] {
+        assert_eq!(
+            first(target.as_ref(), &subscription),
+            expected,
+            "{target:?}"
+        );
+    }
+    assert_eq!(first(None, &json!({})), "");
+    for (past, expected) in [
+        (&[][..], true),
+        (&[PENDING], true),
+        (&[TIMEOUT], true),
+        (&[DONE], false),
+        (&[TIMEOUT, ("Replacing", "BeingReplaced")], false),
+        (&[DONE, ("Deleting", "Replaced")], false),
+    ] {
+        assert_eq!(keeps(&csv("tide.v1", "", past)), expected, "{past:?}");
+    }
+}
+
+#[test]
+fn what_has_olm_go_on_is_told_with_its_command() {
+    let subscription =
+        json!({"metadata": {"name": "tide-sub", "namespace": "tides"}, "spec": {"name": "tide"}});
+    let group = json!({"metadata": {"name": "og"}, "spec": {}});
+    let forward = json!({"metadata": {"name": "og"}, "spec": {"upgradeStrategy": FORWARD}});
+    let name = crate::args::name();
+    let anew = format!(
+        "remove it with \"{name} cleanup tide --namespace tides\" and run the bundle with \"{name} run bundle IMAGE\""
+    );
+    let asks = format!(
+        "have OLM go on from what has failed with: kubectl patch operatorgroups.operators.coreos.com og --namespace tides --type \
+         merge --patch '{{\"spec\":{{\"upgradeStrategy\":\"TechPreviewUnsafeFailForward\"}}}}'; and run the same command again; \
+         or {anew}"
+    );
+    let denied = ("Failed", "InstallComponentFailedNoRetry");
+    let failed = |phase: &str, reason: &str, remedy: &str| {
+        Some(format!(
+            "tide.v1, which is to be replaced, has failed, and is in phase {phase}: {reason}: m; OLM replaces only what has \
+             succeeded: see that it becomes healthy, or {remedy}"
+        ))
+    };
+    let one = std::slice::from_ref(&group);
+    let two = [group.clone(), group.clone()];
+    let waits = [TIMEOUT, AGAIN, READY, WAITS];
+    for (past, groups, expected, is_first) in [
+        (&[WAITS][..], one, None, true),
+        (
+            &[TIMEOUT],
+            one,
+            failed("Failed", "InstallCheckFailed", &asks),
+            true,
+        ),
+        (
+            &waits,
+            one,
+            failed("Installing", "InstallWaiting", &asks),
+            true,
+        ),
+        // OLM goes on by itself as soon as it has failed again.
+        (&[TIMEOUT], std::slice::from_ref(&forward), None, false),
+        (&waits, std::slice::from_ref(&forward), None, false),
+        // It does not look whether it may.
+        (
+            &[denied],
+            std::slice::from_ref(&forward),
+            failed("Failed", denied.1, &anew),
+            true,
+        ),
+        (&[denied], one, failed("Failed", denied.1, &anew), true),
+        (
+            &[TIMEOUT],
+            &two,
+            failed("Failed", "InstallCheckFailed", &anew),
+            true,
+        ),
+        (
+            &[TIMEOUT],
+            &[],
+            failed("Failed", "InstallCheckFailed", &anew),
+            true,
+        ),
+    ] {
+        let former = former(&csv("tide.v1", "", past), groups);
+        assert_eq!(former.stuck(&subscription), expected, "{past:?} {groups:?}");
+        assert_eq!(former.is_first(), is_first, "{past:?} {groups:?}");
+    }
+    let told = |past: &[(&str, &str)], group: &Value| {
+        former(&csv("tide.v1", "", past), std::slice::from_ref(group)).told()
+    };
+    assert_eq!(
+        told(&[WAITS], &group),
+        "tide.v1, which is to be replaced, is in phase Installing: InstallWaiting: m; OLM replaces only what has succeeded"
+    );
+    assert_eq!(
+        told(&[TIMEOUT], &forward),
+        "tide.v1, which is to be replaced, is in phase Failed: InstallCheckFailed: m; OLM replaces only what has succeeded or failed"
+    );
+}
