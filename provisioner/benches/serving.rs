@@ -89,7 +89,7 @@ fn image(number: usize, round: usize) -> Image {
 async fn get(stores: &Stores, number: usize, round: usize) -> Arc<Served> {
     let digest = Digest::of(format!("{number} {round}").as_bytes());
     let files = move || Ok::<Box<dyn Files + Send>, Error>(Box::new(image(number, round)));
-    stores.get(digest, files).await.unwrap()
+    stores.get(digest, None, files).await.unwrap()
 }
 
 /// What each CatalogSource does when its image was looked at: as follow does it, all at once.

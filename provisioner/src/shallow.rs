@@ -122,7 +122,8 @@ mod tests {
         for (depth, is_whole) in [(DEPTH - 1, true), (DEPTH, false), (1_000_000, false)] {
             let text = nested(depth);
             let shallow: Shallow = serde_json::from_str(&text).unwrap();
-            assert_eq!(shallow.0.to_string() == text, is_whole, "{depth}");
+            let read = shallow.0.to_string();
+            assert_eq!(read == text, is_whole, "{depth}");
             let text = format!(r#"{{"deep":{text},"b":1}}"#);
             let shallow: Shallow = serde_json::from_str(&text).unwrap();
             assert_eq!(shallow.0["b"], 1);

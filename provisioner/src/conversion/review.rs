@@ -174,8 +174,8 @@ mod tests {
             assert_eq!(converted["metadata"]["name"], "a");
             let source = &converted["spec"]["catalogImageSource"];
             assert_eq!(source["catalogImage"], "a:1");
-            let is_whole = source["podSpecOverrides"].to_string() == deep(depth);
-            assert_eq!(is_whole, depth == 90);
+            let converted = source["podSpecOverrides"].to_string();
+            assert_eq!(converted == deep(depth), depth == 90);
         }
     }
 

@@ -404,8 +404,7 @@ mod tests {
 
     /// Within the quarter that pauses are spread by.
     fn is_about(pause: Duration, milliseconds: u64) -> bool {
-        let ratio =
-            pause.as_secs_f64() * 1000.0 / Duration::from_millis(milliseconds).as_millis() as f64;
+        let ratio = pause.div_duration_f64(Duration::from_millis(milliseconds));
         (0.74..1.26).contains(&ratio)
     }
 

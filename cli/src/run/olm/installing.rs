@@ -143,18 +143,8 @@ pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Resul
                 None
             }
             Next::Approve(name) => {
-                let all = olm.list(Kind::Subscription, namespace).await?;
-                let others = plan.as_ref().map(|it| others(it, &all, subscription));
-                if let Some(others) = others.filter(|it| !it.is_empty()) {
-                    return Ok(Some(Err(refusal(&others, &name, namespace))));
-                }
-                let patch = serde_json::json!({"spec": {"approved": true}});
-                olm.change(Kind::InstallPlan, namespace, &name, &patch)
-                    .await?;
-                message::note(&format!(
-                    "Approved InstallPlan {name} for the Subscription: {subscription}"
-                ));
-                None
+                let refused = approve(olm, wanted, &name, plan.as_ref()).await?;
+                refused.map(Err)
             }
         })
     });
@@ -177,6 +167,32 @@ pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Resul
         diagnosis::tell_namespace(task.cluster, wanted.source_namespace).await;
     }
     bail!("error waiting for CSV to install: {why}")
+}
+
+/// Approves a plan, or says why not: it would also install what somebody keeps for approval.
+async fn approve(
+    olm: Olm<'_>,
+    wanted: Wanted<'_>,
+    name: &str,
+    plan: Option<&Value>,
+) -> anyhow::Result<Option<String>> {
+    let Wanted {
+        namespace,
+        subscription,
+        ..
+    } = wanted;
+    let all = olm.list(Kind::Subscription, namespace).await?;
+    let others = plan.map(|it| others(it, &all, subscription));
+    if let Some(others) = others.filter(|it| !it.is_empty()) {
+        return Ok(Some(refusal(&others, name, namespace)));
+    }
+    let patch = serde_json::json!({"spec": {"approved": true}});
+    olm.change(Kind::InstallPlan, namespace, name, &patch)
+        .await?;
+    message::note(&format!(
+        "Approved InstallPlan {name} for the Subscription: {subscription}"
+    ));
+    Ok(None)
 }
 
 /// Why OLM does not go on where nobody finds the plan that a Subscription names.
