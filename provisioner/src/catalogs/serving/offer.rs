@@ -136,14 +136,16 @@ impl Offerer {
     /// When an object cannot be removed.
     pub async fn withdraw(&self) -> Result<(), Error> {
         let stand = self.serving.shared.stands().get(&self.key).cloned();
-        // Nobody is writing, or repairs any more, what is removed now.
+        // Nobody is writing what is removed now; nor is it made again, also when this is given up half-way.
         let mut quiet = match &stand {
             Some(stand) => Some(stand.shown.lock().await),
             None => None,
         };
+        if let Some(shown) = &mut quiet {
+            shown.is_leaving = true;
+        }
         let removed = self.remove().await;
-        // Nothing is waited for from here on: a stand that is left when this is given up would have made both objects
-        // again, and they would count as removed.
+        // Nothing is waited for from here on: what counts as removed has no stand any more.
         let listening = quiet.as_mut().and_then(|it| it.listening.take());
         self.serving.take_down(&self.key, None);
         if let Some(listening) = listening {
@@ -233,6 +235,7 @@ impl Offerer {
             info!(catalog = %key, port, %digest, "serving a catalog");
         }
         is_new |= shown.of.as_ref().is_none_or(|(of, _)| *of != owner);
+        is_new |= std::mem::take(&mut shown.is_leaving);
         is_new |= *stand.state() == State::default() || stand.state().trouble.is_some();
         if is_new {
             shown.of = Some((owner, source.object_ref(&())));

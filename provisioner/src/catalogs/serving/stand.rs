@@ -60,6 +60,8 @@ pub(super) struct Shown {
     pub(super) since: Option<Timestamp>,
     /// Why what was offered last is not what is shown. Nothing that is done to the objects changes that.
     pub(super) refused: Option<String>,
+    /// Whether its objects are being removed.
+    pub(super) is_leaving: bool,
     /// Counts the changes.
     pub(super) changes: u64,
 }
@@ -70,7 +72,9 @@ impl Shared {
     /// Makes the objects of a stand what they should be, and tells how that went.
     async fn settle(&self, stand: &Stand) -> Outcome {
         let shown = stand.shown.lock().await;
-        let (Some(listening), Some((owner, about))) = (&shown.listening, &shown.of) else {
+        let (false, Some(listening), Some((owner, about))) =
+            (shown.is_leaving, &shown.listening, &shown.of)
+        else {
             return Outcome::Well;
         };
         let declared = Declared {

@@ -152,12 +152,18 @@ async fn an_interruption_of_its_watch_is_no_broken_config_map() {
         let all = events.list(&ListParams::default()).await.unwrap().items;
         let of = all
             .into_iter()
-            .filter(|it| it.type_.as_deref() == Some("Warning"));
+            .filter(|it| it.reason.as_deref() == Some("CatalogUnavailable"));
         of.filter_map(|it| it.note).collect::<Vec<_>>()
     };
     let trouble = || leader.ctx.catalogs.states().pop().unwrap().trouble;
 
+    let mut doubts = leader.ctx.versions.changes();
     line.cut();
+    for _ in 0..3 {
+        // A watch has failed, and so has this one.
+        doubts.changed().await.unwrap();
+    }
+    assert_eq!(trouble(), None);
     line.mend().await;
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
     shelf.cluster.apply(&both, DryRun::No).await.unwrap();

@@ -101,7 +101,11 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept() {
         (!left).then_some(()).ok_or("still there".to_owned())
     })
     .await;
-    assert!(bundles(port).await.is_err());
+    eventually("nobody listens any more", async || {
+        let listed = bundles(port).await;
+        listed.map_or(Ok(()), |it| Err(format!("{it:?}")))
+    })
+    .await;
     assert!(leader.served().is_empty());
 }
 
