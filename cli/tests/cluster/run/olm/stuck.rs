@@ -38,7 +38,8 @@ async fn a_pod_that_is_too_free_for_its_namespace_can_be_hardened() {
     scene
         .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
         .await;
-    let image = Operator::new(&unique("free")).publish("0.0.1");
+    let operator = Operator::new(&unique("free"));
+    let image = operator.publish("0.0.1");
     let args = ["run", "bundle", &image, "--use-http", "--engine=olm"];
     let run = scene
         .run(&args)
