@@ -91,9 +91,11 @@ impl<'a> Operator<'a> {
             "containers": [container],
             "terminationGracePeriodSeconds": 5,
         });
+        // Of one that is not to become ready nobody waits for more.
+        let is_well = self.image == IMAGE && self.flags.is_empty();
         let deployment = json!({
             "replicas": 1,
-            "progressDeadlineSeconds": 10,
+            "progressDeadlineSeconds": if is_well { 120 } else { 10 },
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         });

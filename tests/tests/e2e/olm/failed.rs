@@ -91,20 +91,20 @@ async fn a_version_that_has_failed_is_left_behind_when_its_owner_wants_it() {
     let world = world().await;
     let space = "run-broken";
     world.bare_namespace(space).await;
-    let first = Version::publish_broken("nautilus", "0.0.1");
-    let second = Version::publish("nautilus", "0.0.2");
+    let first = Version::publish_broken("argonaut", "0.0.1");
+    let second = Version::publish("argonaut", "0.0.2");
     let run = rukpak(world, space, &["run", "bundle", &first.image])
         .fails("error: Failed to run bundle: error waiting for CSV to install: csv failed: ");
     assert!(run.err.contains("run the same command again"), "{run:#?}");
 
-    let told = |key| annotation(world, space, "nautilus-catalog", key);
+    let told = |key| annotation(world, space, "argonaut-catalog", key);
     let history = || ["injected-bundles", "registry-pod-name"].map(told);
     let before = history();
     let said = told_twice(
         world,
         space,
         &second,
-        "nautilus.v0.0.1, which is to be replaced, has failed, and is in phase ",
+        "argonaut.v0.0.1, which is to be replaced, has failed, and is in phase ",
     );
     assert_eq!(history(), before);
     let versions = names(world, space, "clusterserviceversions");
