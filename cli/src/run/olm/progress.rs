@@ -414,7 +414,8 @@ fn waits(target: &str, phase: &str, message: &str) -> String {
     format!("ClusterServiceVersion {target}: {phase}{colon}{message}")
 }
 
-fn field<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+/// A text of an object, empty where there is none.
+pub(super) fn field<'a>(object: &'a Value, path: &[&str]) -> &'a str {
     text(object, path).unwrap_or_default()
 }
 
@@ -432,8 +433,8 @@ fn last<'a>(
     nested.filter(|it| is_meant(it)).last()
 }
 
-/// `Reason: message` of a condition.
-fn told(condition: &Value) -> String {
+/// `Reason: message` of a condition, or of what has both.
+pub(super) fn told(condition: &Value) -> String {
     let parts = [
         field(condition, &["reason"]),
         field(condition, &["message"]),

@@ -4,10 +4,13 @@
 //! A version that never becomes healthy goes round: Installing for five minutes, Failed for a moment, Pending, and again. So its
 //! phase alone does not tell; its conditions do, of which OLM keeps the last twenty.
 
-use manifests::object::{at, text};
+use manifests::object::at;
 use serde_json::Value;
 
-use super::api::{Kind, Olm};
+use super::{
+    api::{Kind, Olm},
+    progress::{field, told},
+};
 use crate::run::command;
 
 /// How far versions are followed that wait for one another.
@@ -118,19 +121,13 @@ fn has_failed(csv: &Value) -> bool {
 
 impl Former {
     fn of(csv: &Value, groups: &[Value]) -> Self {
-        let said = |key| field(csv, &["status", key]);
-        let why = [said("reason"), said("message")];
-        let why: Vec<&str> = why.into_iter().filter(|it| !it.is_empty()).collect();
+        let status = at(csv, &["status"]).unwrap_or(&Value::Null);
         Self {
             name: field(csv, &["metadata", "name"]).to_owned(),
             phase: phase(csv).to_owned(),
-            why: if why.is_empty() {
-                "it does not say why".to_owned()
-            } else {
-                why.join(": ")
-            },
+            why: told(status),
             has_failed: has_failed(csv),
-            forward: forward(said("reason"), groups),
+            forward: forward(field(status, &["reason"]), groups),
         }
     }
 
@@ -213,10 +210,6 @@ fn forward(reason: &str, groups: &[Value]) -> Forward {
 
 fn phase(csv: &Value) -> &str {
     field(csv, &["status", "phase"])
-}
-
-fn field<'a>(object: &'a Value, path: &[&str]) -> &'a str {
-    text(object, path).unwrap_or_default()
 }
 
 #[cfg(test)]
