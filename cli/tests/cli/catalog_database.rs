@@ -3,32 +3,17 @@
 use std::fs;
 
 use rusqlite::Connection;
-use tests::{Buildah, Registry};
+use tests::{Buildah, DATABASE_LABEL, DATABASE_TABLES, Registry};
 
 use crate::{
     bundle::{Place, Run},
     sources::says,
 };
 
-const DATABASE: &str = "operators.operatorframework.io.index.database.v1";
 const OLD: &str = "the catalog is an SQLite database, a form that is not made any more";
 
 /// A package with two bundles, and a channel of a package that there is not.
-const SQL: &str = r#"
-    CREATE TABLE schema_migrations (version bigint NOT NULL PRIMARY KEY, timestamp DATETIME DEFAULT CURRENT_TIMESTAMP);
-    INSERT INTO schema_migrations(version) VALUES (13);
-    CREATE TABLE operatorbundle (name TEXT PRIMARY KEY, csv TEXT, bundle TEXT, bundlepath TEXT, skiprange TEXT,
-        version TEXT, replaces TEXT, skips TEXT, substitutesfor TEXT);
-    CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);
-    CREATE TABLE channel (name TEXT, package_name TEXT, head_operatorbundle_name TEXT, PRIMARY KEY(name, package_name));
-    CREATE TABLE channel_entry (entry_id INTEGER PRIMARY KEY, channel_name TEXT, package_name TEXT,
-        operatorbundle_name TEXT, replaces INTEGER, depth INTEGER);
-    CREATE TABLE related_image (image TEXT, operatorbundle_name TEXT);
-    CREATE TABLE dependencies (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT,
-        operatorbundle_path TEXT);
-    CREATE TABLE properties (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT,
-        operatorbundle_path TEXT);
-    CREATE TABLE deprecated (operatorbundle_name TEXT PRIMARY KEY);
+const ROWS: &str = r#"
     INSERT INTO operatorbundle(name, csv, bundlepath, version) VALUES
         ('tide.v1.0.0', '{"kind": "ClusterServiceVersion"}', 'example.com/tide:1.0.0', '1.0.0'),
         ('tide.v1.1.0', '{"kind": "ClusterServiceVersion", "spec": {}}', 'example.com/tide:1.1.0', '1.1.0');
@@ -41,7 +26,9 @@ const SQL: &str = r#"
 fn place() -> Place {
     let place = Place::new();
     let database = Connection::open(place.path("index.db")).unwrap();
-    database.execute_batch(SQL).unwrap();
+    database
+        .execute_batch(&format!("{DATABASE_TABLES}{ROWS}"))
+        .unwrap();
     place
 }
 
@@ -102,8 +89,9 @@ fn an_image_with_a_database_is_a_catalog() {
     let place = place();
     let registry = Registry::plain();
     let image = registry.image("org/index:v4.5");
-    let file =
-        format!("FROM scratch\nLABEL {DATABASE}=/database/index.db\nCOPY index.db /database/\n");
+    let file = format!(
+        "FROM scratch\nLABEL {DATABASE_LABEL}=/database/index.db\nCOPY index.db /database/\n"
+    );
     Buildah::new().publish(&file, &place.path(""), &image, &[]);
     let args = ["catalog", "render", "--tls-verify=false", &image];
     let run = place.run(&args).exits(0);

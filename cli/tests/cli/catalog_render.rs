@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink};
 
 use serde_json::json;
-use tests::{Buildah, Registry};
+use tests::{Buildah, DATABASE_LABEL, Registry};
 
 use crate::{
     bundle::{Place, Run},
@@ -11,7 +11,6 @@ use crate::{
 };
 
 const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
-const DATABASE: &str = "operators.operatorframework.io.index.database.v1";
 
 const CATALOG: &str = "schema: olm.package\nname: tide\ndefaultChannel: stable\n---\n\
     schema: olm.channel\nname: stable\npackage: tide\nentries: [{name: tide}]\n---\n\
@@ -372,7 +371,7 @@ fn images_are_rendered_as_by_opm() {
             "names the folder \"lost\", which is not there",
         ),
         (
-            publish("old:v1", &format!("LABEL {DATABASE}=/index.db\n")),
+            publish("old:v1", &format!("LABEL {DATABASE_LABEL}=/index.db\n")),
             "names the file \"index.db\", which is not there",
         ),
         (registry.image("absent:v1"), "absent"),

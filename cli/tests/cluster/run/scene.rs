@@ -3,32 +3,15 @@
 use std::{fs, process::Command};
 
 use serde_json::{Value, json};
-use tests::{Buildah, Registry};
+use tests::{Buildah, DATABASE_LABEL, DATABASE_TABLES, Registry};
 
 use crate::world::binary;
 
 /// The label that names the folder of a catalog in its image.
 const CONFIGS: &str = "operators.operatorframework.io.index.configs.v1";
 
-/// The label that names a catalog's database.
-const DATABASE: &str = "operators.operatorframework.io.index.database.v1";
-
-/// A database with a package of somebody else.
-const SQL: &str = r#"
-    CREATE TABLE schema_migrations (version bigint NOT NULL PRIMARY KEY, timestamp DATETIME DEFAULT CURRENT_TIMESTAMP);
-    INSERT INTO schema_migrations(version) VALUES (13);
-    CREATE TABLE operatorbundle (name TEXT PRIMARY KEY, csv TEXT, bundle TEXT, bundlepath TEXT, skiprange TEXT,
-        version TEXT, replaces TEXT, skips TEXT, substitutesfor TEXT);
-    CREATE TABLE package (name TEXT PRIMARY KEY, default_channel TEXT);
-    CREATE TABLE channel (name TEXT, package_name TEXT, head_operatorbundle_name TEXT, PRIMARY KEY(name, package_name));
-    CREATE TABLE channel_entry (entry_id INTEGER PRIMARY KEY, channel_name TEXT, package_name TEXT,
-        operatorbundle_name TEXT, replaces INTEGER, depth INTEGER);
-    CREATE TABLE related_image (image TEXT, operatorbundle_name TEXT);
-    CREATE TABLE dependencies (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT,
-        operatorbundle_path TEXT);
-    CREATE TABLE properties (type TEXT, value TEXT, operatorbundle_name TEXT, operatorbundle_version TEXT,
-        operatorbundle_path TEXT);
-    CREATE TABLE deprecated (operatorbundle_name TEXT PRIMARY KEY);
+/// A package of somebody else.
+const ROWS: &str = r#"
     INSERT INTO operatorbundle(name, csv, bundlepath, version) VALUES
         ('other.v1.0.0', '{"kind": "ClusterServiceVersion"}', 'example.com/other:1.0.0', '1.0.0');
     INSERT INTO package VALUES ('other', 'stable');
@@ -186,7 +169,7 @@ impl Operator {
 
     /// An image with a catalog of another package, in a database.
     pub(super) fn publish_database(&self) -> String {
-        let label = format!("LABEL {DATABASE}=/database/index.db\n");
+        let label = format!("LABEL {DATABASE_LABEL}=/database/index.db\n");
         self.publish_file("index.db", &label)
     }
 
@@ -198,7 +181,9 @@ impl Operator {
     fn publish_file(&self, name: &str, label: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let database = rusqlite::Connection::open(folder.path().join(name)).unwrap();
-        database.execute_batch(SQL).unwrap();
+        database
+            .execute_batch(&format!("{DATABASE_TABLES}{ROWS}"))
+            .unwrap();
         database.close().unwrap();
         let file = format!("FROM scratch\nCOPY {name} /database/{name}\n{label}");
         let image = self.registry.image(&format!("database:{name}"));
