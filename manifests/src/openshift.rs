@@ -1,20 +1,36 @@
 //! Releases of OpenShift: which one a cluster runs, which one comes next, and which one a bundle claims to run on at most.
 //!
 //! Only major and minor release count. 4.23 and 5.0 are one and the same release, and what follows either is 5.1.
-//! A maximum is `{major}.{minor}` and nothing else, as the enhancement "maxOpenShiftVersion" has it; what is not can be
-//! told to nobody as a version, and so neither blocks an upgrade nor an installation.
+//! A max OpenShift version is `<major>.<minor>` and nothing else, as the enhancement "maxOpenShiftVersion" defines it. Any
+//! other value cannot be determined and blocks neither an upgrade nor an installation. [`maximum`] is the only parser of the
+//! value, and [`Declarations`] decides between its spellings.
 
 mod cluster;
+mod declared;
+pub mod olm_v0;
+mod value;
 
 use std::{fmt, str::FromStr};
 
 use serde::Serialize;
 
-pub use self::cluster::{Cluster, is_placeholder};
-use crate::{object::shortened, version};
+pub use self::{
+    cluster::{Cluster, is_placeholder},
+    declared::{Decision, Declarations, MaxOpenShiftVersion, Problem, Spelling},
+    olm_v0::OlmV0,
+    value::{ParseMaximumError, maximum},
+};
+use crate::version;
 
-/// The type of the property that names the newest release a bundle runs on.
+/// The type of the property that declares the max OpenShift version of a bundle.
 pub const MAX_PROPERTY: &str = "olm.maxOpenShiftVersion";
+/// The annotation of a ClusterServiceVersion that declares its max OpenShift version, as the enhancement defines it. It is
+/// also the key that declares the version directly in a bundle of a catalog.
+pub const MAX_ANNOTATION: &str = "operators.coreos.com/maxOpenShiftVersion";
+/// The annotation of a ClusterServiceVersion with a JSON list of properties, written by the bundle author.
+pub const PROPERTIES_ANNOTATION: &str = "olm.properties";
+/// The annotation of an installed ClusterServiceVersion with all properties of its bundle, written by OLM.
+pub const INSTALLED_PROPERTIES_ANNOTATION: &str = "operatorframework.io/properties";
 
 /// An OpenShift release, without its patch.
 ///
@@ -25,17 +41,6 @@ pub struct Release {
     pub major: u64,
     /// The y of x.y.
     pub minor: u64,
-}
-
-/// Why a text is no maximum.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoMaximum {
-    /// Nothing at all.
-    #[error("it is empty, not <major>.<minor>")]
-    Empty,
-    /// Something else.
-    #[error("{0:?} is not <major>.<minor>")]
-    NotARelease(String),
 }
 
 impl Release {
@@ -110,25 +115,6 @@ impl FromStr for Release {
         let version = version::tolerant(text)?;
         Ok(Self::new(version.major, version.minor))
     }
-}
-
-/// Reads a maximum: the JSON text of the property's value, or the value of the annotation. Strings and numbers count
-/// alike, `4.10` stays 4.10, and white space around the release does not matter.
-///
-/// # Errors
-/// When it is anything but `{major}.{minor}`: a patch release, a range, a `v`, a leading zero.
-///
-/// ```
-/// use manifests::openshift::{Release, maximum};
-/// assert_eq!(maximum("4.10"), Ok(Release::new(4, 10)));
-/// assert!(maximum("\"4.8.1\"").is_err());
-/// ```
-pub fn maximum(json: &str) -> Result<Release, NoMaximum> {
-    let text = json.trim().trim_matches('"').trim();
-    if text.is_empty() {
-        return Err(NoMaximum::Empty);
-    }
-    Release::read(text).ok_or_else(|| NoMaximum::NotARelease(shortened(text, 60)))
 }
 
 /// Digits only, and no leading zero.

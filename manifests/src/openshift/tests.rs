@@ -3,10 +3,10 @@
 //! | rows | test |
 //! | --- | --- |
 //! | 15, 16, 20, 21 | `a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it`, its last table |
-//! | 17, 18, 27, 37 to 39 | `a_maximum_is_major_and_minor_and_nothing_else`: what is no release is not known, and does not block |
+//! | 17, 18, 27, 37 to 39 | `maximum_is_major_dot_minor_only`: other values cannot be determined, and do not block |
 //! | 22 to 24 | `a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it` |
 //! | 25, 26 | `the_next_release_is_the_next_minor_and_5_1_after_either_name_of_the_same`, `cluster::tests::versions_of_clusters_are_read_as_releases` |
-//! | 42, 43 | `catalog: walk::tests::an_unquoted_release_of_yaml_stays_what_was_written`, and `load::tests::facts` for JSON |
+//! | 42, 43 | `catalog: walk::tests::max_openshift_keeps_its_digits`, and `load::tests::max_openshift` |
 //!
 //! Of E.1, rows 10 and 11 are `what_is_as_new_as_the_cluster_can_be_installed`. Verdicts and messages (E.1 rows 1 to 9 and 12
 //! to 14, E.2 rows 19 and 28 to 36) are the provisioner's: `platform::gate`, `platform::aggregate` and `preflight`.
@@ -18,7 +18,7 @@ fn release(text: &str) -> Release {
 }
 
 #[test]
-fn a_maximum_is_major_and_minor_and_nothing_else() {
+fn maximum_is_major_dot_minor_only() {
     for (json, expected) in [
         (r#""4.8""#, Some("4.8")),
         ("4.8", Some("4.8")),
@@ -61,6 +61,12 @@ fn a_maximum_is_major_and_minor_and_nothing_else() {
         (r#"{"max": "4.8"}"#, None),
         ("4.8e0", None),
         ("-4.8", None),
+        // One level of JSON is decoded, and no other quotes.
+        (r#""4\u002e8""#, Some("4.8")),
+        (r#""\"4.8\"""#, None),
+        (r#""4.8"#, None),
+        (r#"4.8""#, None),
+        (r#"""4.8"""#, None),
         (r#""4.+8""#, None),
         (r#""٤.٨""#, None),
         (r#""4.99999999999999999999999""#, None),
@@ -71,10 +77,14 @@ fn a_maximum_is_major_and_minor_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_maximum_is_quoted_in_part() {
+fn undeterminable_value_is_quoted_in_part() {
     assert_eq!(
         maximum("\"4.8.1\"").unwrap_err().to_string(),
-        "\"4.8.1\" is not <major>.<minor>"
+        "max OpenShift version cannot be determined: \"4.8.1\" is not <major>.<minor>"
+    );
+    assert_eq!(
+        maximum("\" \"").unwrap_err().to_string(),
+        "max OpenShift version cannot be determined: the value is empty"
     );
     let long = maximum(&"x".repeat(10_000)).unwrap_err().to_string();
     assert!(long.len() < 200, "{long}");

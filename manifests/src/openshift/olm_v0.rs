@@ -1,0 +1,313 @@
+//! The tolerant reading that OLM v0 applies to `olm.maxOpenShiftVersion`.
+//!
+//! OLM v0 accepts more forms than [`super::maximum`], and blocks cluster upgrades for every form that it rejects. It reads
+//! one annotation alone. Callers compare both readings to explain why OLM's ClusterOperator and the upgrade gate differ, and
+//! what a value that is not `<major>.<minor>` does where OLM v0 works.
+//! Pure; no I/O.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde_json::value::RawValue;
+
+use super::{MAX_PROPERTY, Release};
+use crate::{object::shortened, version};
+
+/// Maximum length of the quoted value, in characters.
+const MAX_QUOTED: usize = 60;
+/// Maximum length of a repeated error of OLM v0, in characters.
+const MAX_ERROR: usize = 200;
+
+/// The errors with which OLM v0 rejects a value, in OLM's wording.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OlmV0Error {
+    /// The value has no characters.
+    #[error("value cannot be \"\" (an empty string)")]
+    Empty,
+    /// The value is not a version.
+    #[error("failed to parse {text:?} as semver: {problem}")]
+    NotSemver {
+        /// The value, truncated.
+        text: String,
+        /// The error of the parser.
+        problem: String,
+    },
+    /// The version has a patch or a pre-release.
+    #[error(
+        "property {MAX_PROPERTY} must specify only <major>.<minor> version, got invalid value {0}"
+    )]
+    NotMinor(String),
+    /// The annotation is not a JSON object with a list of properties.
+    #[error("failed to unmarshal properties annotation: {0}")]
+    Malformed(String),
+    /// The annotation declares several values.
+    #[error("defining more than one {MAX_PROPERTY:?} property is not allowed")]
+    Several,
+}
+
+/// Reads the JSON text of a property's value: `4`, `v4.8`, `4.08` and `4.8.0` are releases for OLM v0.
+///
+/// # Errors
+/// Returns an error if the value is not a version, or has a patch other than 0 or a pre-release.
+///
+/// ```
+/// use manifests::openshift::{Release, olm_v0};
+/// assert_eq!(olm_v0::read("\"v4.8\""), Ok(Release::new(4, 8)));
+/// assert!(olm_v0::read("\"4.8.1\"").is_err());
+/// ```
+pub fn read(json: &str) -> Result<Release, OlmV0Error> {
+    let text = json.trim_matches('"');
+    if text.is_empty() {
+        return Err(OlmV0Error::Empty);
+    }
+    let version = version::tolerant(text).map_err(|error| OlmV0Error::NotSemver {
+        text: shortened(text, MAX_QUOTED),
+        problem: match error {
+            version::Error::Version { problem, .. } => problem,
+            kube @ version::Error::Kube { .. } => kube.to_string(),
+        },
+    })?;
+    // Build metadata does not count in the precedence of versions.
+    if version.patch != 0 || !version.pre.is_empty() {
+        let version = shortened(&version.to_string(), MAX_QUOTED);
+        return Err(OlmV0Error::NotMinor(version));
+    }
+    Ok(Release::new(version.major, version.minor))
+}
+
+/// A JSON object as Go reads a struct: serde also accepts a list in place of a struct, Go ignores the case of names.
+type Object = BTreeMap<String, Box<RawValue>>;
+
+/// Reads the value of [`INSTALLED_PROPERTIES_ANNOTATION`](super::INSTALLED_PROPERTIES_ANNOTATION), the one annotation that
+/// OLM v0 reads; `None` if it declares no max OpenShift version.
+///
+/// # Errors
+/// Returns an error if the annotation is malformed, declares several values, or one that [`read`] rejects.
+///
+/// ```
+/// use manifests::openshift::{Release, olm_v0};
+/// let text = r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": 4.10}]}"#;
+/// assert_eq!(olm_v0::read_annotation(text), Ok(Some(Release::new(4, 10))));
+/// assert_eq!(olm_v0::read_annotation("{}"), Ok(None));
+/// ```
+pub fn read_annotation(text: &str) -> Result<Option<Release>, OlmV0Error> {
+    let malformed = |error: serde_json::Error| OlmV0Error::Malformed(error.to_string());
+    let field = |object: &Object, name: &str| {
+        let mut fields = object.iter();
+        fields.find_map(|(key, value)| key.eq_ignore_ascii_case(name).then(|| value.clone()))
+    };
+    let annotation: Option<Object> = serde_json::from_str(text).map_err(malformed)?;
+    let list = annotation.and_then(|annotation| field(&annotation, "properties"));
+    let list = list.as_deref().map_or("null", RawValue::get);
+    let properties: Option<Vec<Option<Object>>> = serde_json::from_str(list).map_err(malformed)?;
+    let mut declared = Vec::new();
+    for property in properties.into_iter().flatten().flatten() {
+        let type_ = field(&property, "type");
+        let type_ = type_.as_deref().map_or("null", RawValue::get);
+        let type_: Option<String> = serde_json::from_str(type_).map_err(malformed)?;
+        if type_.as_deref() == Some(MAX_PROPERTY) {
+            declared.push(field(&property, "value"));
+        }
+    }
+    match declared.as_slice() {
+        [] => Ok(None),
+        [value] => read(value.as_deref().map_or("", RawValue::get)).map(Some),
+        _ => Err(OlmV0Error::Several),
+    }
+}
+
+/// The result of OLM v0 for the `olm.maxOpenShiftVersion` properties of one ClusterServiceVersion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OlmV0 {
+    /// OLM v0 reads no value and blocks nothing.
+    Unspecified,
+    /// OLM v0 reads this release and blocks upgrades of the cluster beyond it.
+    Release(Release),
+    /// OLM v0 rejects the value with this error and blocks every minor upgrade of the cluster.
+    Invalid(String),
+}
+
+impl OlmV0 {
+    /// Reads the JSON texts of the values as OLM v0 does, and words errors like OLM v0.
+    ///
+    /// ```
+    /// use manifests::openshift::{OlmV0, Release};
+    /// assert_eq!(OlmV0::read(["\"v4.8\""]), OlmV0::Release(Release::new(4, 8)));
+    /// assert_eq!(OlmV0::read(["4"]), OlmV0::Release(Release::new(4, 0)));
+    /// assert!(matches!(OlmV0::read(["\"4.8.1\""]), OlmV0::Invalid(_)));
+    /// assert!(matches!(OlmV0::read(["\"4.8\"", "\"4.8\""]), OlmV0::Invalid(_)));
+    /// ```
+    pub fn read<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut values = values.into_iter();
+        match (values.next(), values.next()) {
+            (None, _) => Self::Unspecified,
+            (Some(json), None) => match read(json) {
+                Ok(release) => Self::Release(release),
+                Err(error) => Self::Invalid(shortened(&error.to_string(), MAX_ERROR)),
+            },
+            (Some(_), Some(_)) => Self::Invalid(OlmV0Error::Several.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for OlmV0 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unspecified => f.write_str("OLM v0 ignores the value"),
+            Self::Release(release) => write!(
+                f,
+                "OLM v0 reads {release} and blocks upgrades of the cluster beyond {release}"
+            ),
+            Self::Invalid(error) => write!(
+                f,
+                "OLM v0 rejects the value and blocks every minor upgrade of the cluster ({error})"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_the_reading_of_olm_v0() {
+        let semver = "failed to parse";
+        let patch = "property olm.maxOpenShiftVersion must specify only <major>.<minor> version, got invalid value ";
+        for (json, expected) in [
+            (r#""4.8""#, Ok((4, 8))),
+            ("4.8", Ok((4, 8))),
+            ("4.10", Ok((4, 10))),
+            (r#"" 4.8 ""#, Ok((4, 8))),
+            (r#""4.8.0""#, Ok((4, 8))),
+            (r#""v4.8""#, Ok((4, 8))),
+            (r#""4""#, Ok((4, 0))),
+            ("4", Ok((4, 0))),
+            ("5.0", Ok((5, 0))),
+            (r#""4.08""#, Ok((4, 8))),
+            (r#""04.8""#, Ok((4, 8))),
+            (r#""4.8.0+b""#, Ok((4, 8))),
+            (r#""""#, Err("value cannot be \"\" (an empty string)")),
+            (r#"" ""#, Err(semver)),
+            (r#""4.8.1""#, Err(patch)),
+            (r#""4.8.0-rc.1""#, Err(patch)),
+            (r#""4.8-rc""#, Err(semver)),
+            (r#""4.8+b""#, Err(semver)),
+            (r#""V4.8""#, Err(semver)),
+            (r#""vv4.8""#, Err(semver)),
+            (r#""4.x""#, Err(semver)),
+            (r#""4.8.""#, Err(semver)),
+            (r#""latest""#, Err(semver)),
+            ("null", Err("failed to parse \"null\" as semver")),
+            ("true", Err(semver)),
+            (r#"["4.8"]"#, Err(semver)),
+            ("4.8e0", Err(semver)),
+            ("-4.8", Err(semver)),
+        ] {
+            match (read(json), expected) {
+                (Ok(found), Ok((major, minor))) => {
+                    assert_eq!(found, Release::new(major, minor), "{json}");
+                }
+                (Err(found), Err(expected)) => {
+                    assert!(found.to_string().starts_with(expected), "{json}: {found}");
+                }
+                (found, _) => panic!("{json}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn annotations_declare_one_value_or_none() {
+        let max =
+            |value: &str| format!(r#"{{"type": "olm.maxOpenShiftVersion", "value": {value}}}"#);
+        let list = |properties: &str| format!(r#"{{"properties": [{properties}]}}"#);
+        let malformed = "failed to unmarshal properties annotation: ";
+        for (text, expected) in [
+            ("{}".to_owned(), Ok(None)),
+            ("null".to_owned(), Ok(None)),
+            (r#"{"properties": null}"#.to_owned(), Ok(None)),
+            (list("null"), Ok(None)),
+            (list(r#"{"value": 4.8}"#), Ok(None)),
+            (list(r#"{"type": "olm.package", "value": {}}"#), Ok(None)),
+            (list(&max("\"4.8\"")), Ok(Some((4, 8)))),
+            (list(&max("4.10")), Ok(Some((4, 10)))),
+            (list(&max("\"4.8.0\"")), Ok(Some((4, 8)))),
+            (
+                r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "Value": "4.8"}]}"#
+                    .to_owned(),
+                Ok(Some((4, 8))),
+            ),
+            (
+                list(&max("\"4.8.1\"")),
+                Err("property olm.maxOpenShiftVersion must"),
+            ),
+            (
+                list(r#"{"type": "olm.maxOpenShiftVersion"}"#),
+                Err("value cannot be \"\" (an empty string)"),
+            ),
+            (
+                list(&[max("4.8"), max("4.8")].join(",")),
+                Err("defining more than one \"olm.maxOpenShiftVersion\" property is not allowed"),
+            ),
+            ("garbage".to_owned(), Err(malformed)),
+            (String::new(), Err(malformed)),
+            ("[]".to_owned(), Err(malformed)),
+            (list("[\"olm.maxOpenShiftVersion\", 4.8]"), Err(malformed)),
+            (list(r#"{"type": 7}"#), Err(malformed)),
+            (list(&"[".repeat(100_000)), Err(malformed)),
+        ] {
+            let shown: String = text.chars().take(80).collect();
+            match (read_annotation(&text), expected) {
+                (Ok(found), Ok(expected)) => {
+                    let expected = expected.map(|(major, minor)| Release::new(major, minor));
+                    assert_eq!(found, expected, "{shown}");
+                }
+                (Err(found), Err(expected)) => {
+                    assert!(found.to_string().starts_with(expected), "{shown}: {found}");
+                }
+                (found, _) => panic!("{shown}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn errors_quote_values_in_part() {
+        for hostile in [
+            "x".repeat(100_000),
+            format!("4.8.1-{}", "x".repeat(100_000)),
+            "4.8\n\u{202e}".to_owned(),
+        ] {
+            let error = read(&hostile).unwrap_err().to_string();
+            assert!(error.len() < 300, "{error}");
+            assert!(!error.contains(['\n', '\u{202e}']), "{error}");
+        }
+    }
+
+    #[test]
+    fn olm_v0_says_what_it_blocks() {
+        for (values, expected) in [
+            (&[][..], "OLM v0 ignores the value"),
+            (
+                &["\"4.8.0\""],
+                "OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8",
+            ),
+            (
+                &["\"4\""],
+                "OLM v0 reads 4.0 and blocks upgrades of the cluster beyond 4.0",
+            ),
+            (
+                &["\"4.8.1\""],
+                "OLM v0 rejects the value and blocks every minor upgrade of the cluster (property olm.maxOpenShiftVersion \
+                 must specify only <major>.<minor> version, got invalid value 4.8.1)",
+            ),
+            (
+                &["\"4.8\"", "4.8"],
+                "OLM v0 rejects the value and blocks every minor upgrade of the cluster (defining more than one \
+                 \"olm.maxOpenShiftVersion\" property is not allowed)",
+            ),
+        ] {
+            assert_eq!(OlmV0::read(values.iter().copied()).to_string(), expected);
+        }
+        let long = format!("\"{}\"", "x".repeat(10_000));
+        assert!(OlmV0::read([&*long]).to_string().len() < 400);
+    }
+}
