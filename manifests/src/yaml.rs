@@ -15,6 +15,7 @@
 //! ```
 
 mod chunk;
+mod cost;
 mod decode;
 mod emit;
 mod error;
@@ -31,15 +32,18 @@ mod tagged;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, io, ops::Range};
 
 use serde::Serialize;
 use serde_json::Value;
 
-use self::split::{Chunk, Splitter};
 pub use self::{
     error::Error,
-    locate::{Location, Style, Written, locate, locate_all, repeated, written_all},
+    locate::{Location, Style, Written, locate, locate_all, locate_nearest, repeated, written_all},
+};
+use self::{
+    error::Fault,
+    split::{Chunk, Splitter},
 };
 
 /// How much an input may demand. It comes from strangers.
@@ -51,23 +55,39 @@ pub struct Limits {
     pub depth: usize,
     /// Documents in one input.
     pub documents: usize,
-    /// Entries of mappings and sequences in one input, aliases resolved. A value takes many times the memory of the
-    /// two bytes it can be written in.
+    /// Entries of mappings and sequences in one input, aliases resolved.
     pub values: usize,
+    /// Bytes of memory that the values of one input take, as [`memory`] estimates them. A value takes up to 300 times
+    /// the memory of the bytes it is written in.
+    pub memory: usize,
     /// Bytes of text that aliases in one input may repeat. Go shares the text, a [`Value`] cannot.
     pub text: usize,
+}
+
+impl Limits {
+    /// The bytes of memory for each value of [`Self::with_values`]. Values of real bundles take 300 on average, and the
+    /// largest of a hundred real bundles takes 17 MB.
+    const VALUE: usize = 100;
+    /// The least memory of [`Self::with_values`]: the text of a bundle can take half of it.
+    const LEAST_MEMORY: usize = 64 << 20;
+
+    /// The default limits with another number of values, and with memory in proportion to it.
+    pub fn with_values(values: usize) -> Self {
+        Self {
+            bytes: 64 << 20,
+            depth: 512,
+            documents: 100_000,
+            values,
+            memory: values.saturating_mul(Self::VALUE).max(Self::LEAST_MEMORY),
+            text: 8 << 20,
+        }
+    }
 }
 
 impl Default for Limits {
     /// Far above every bundle known, low enough for a small pod and a default stack.
     fn default() -> Self {
-        Self {
-            bytes: 64 << 20,
-            depth: 512,
-            documents: 100_000,
-            values: 1_000_000,
-            text: 8 << 20,
-        }
+        Self::with_values(1_000_000)
     }
 }
 
@@ -119,25 +139,38 @@ impl Iterator for Documents<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let document = self.read;
-        let value = self.cut()?.and_then(|cut| match cut {
-            Cut::Json(value, _) => Ok(value),
-            Cut::Yaml(chunk) => chunk::value(&chunk.text, &mut self.limits)
+        let value = match self.cut()? {
+            Ok(Cut::Json(value, _)) => Ok(value),
+            Ok(Cut::Yaml(chunk)) => chunk::value(&chunk.text, &mut self.limits)
                 .map_err(|fault| chunk::error(&chunk, document, fault)),
-        });
-        if let Ok(value) = &value {
-            match self.limits.values.checked_sub(entries(value)) {
-                Some(left) => self.limits.values = left,
-                None => return Some(self.stop(None, too_many(&self.limits))),
+            Err(error) => Err(error),
+        };
+        match &value {
+            Ok(value) => {
+                if let Some(fault) = self.limits.spend(cost::weigh(value)) {
+                    return Some(self.exceeded(fault));
+                }
             }
+            Err(error) if error.is_limit() => self.state = State::End,
+            Err(_) => {}
         }
         Some(value)
     }
 }
 
 impl<'a> Documents<'a> {
-    /// The limits to go on with in another input: [`Limits::values`] and [`Limits::text`] are what is left of them.
+    /// The limits for a further input: [`Limits::values`], [`Limits::memory`] and [`Limits::text`] are what this input
+    /// left of them.
     pub fn left(&self) -> Limits {
         self.limits
+    }
+
+    /// Takes memory that the caller needs for the values off the limits, and reports whether they leave it.
+    #[must_use]
+    pub fn reserve(&mut self, bytes: usize) -> bool {
+        let left = self.limits.memory.checked_sub(bytes);
+        self.limits.memory = left.unwrap_or_default();
+        left.is_some()
     }
 
     fn new(input: &'a [u8], limits: Limits) -> Self {
@@ -165,13 +198,14 @@ impl<'a> Documents<'a> {
         loop {
             match &mut self.state {
                 State::Start if self.input.len() > self.limits.bytes => {
-                    let message = format!("larger than the limit of {} bytes", self.limits.bytes);
-                    return Some(self.stop(None, message));
+                    return Some(self.exceeded(Fault::too_long(&self.limits)));
                 }
                 State::Start => {
                     self.state = if json::may_start(self.input) {
-                        if json::has_more_values(self.input, self.limits.values) {
-                            return Some(self.stop(None, too_many(&self.limits)));
+                        let weight = cost::weigh_json(self.input);
+                        let mut limits = self.limits;
+                        if let Some(fault) = limits.spend(weight) {
+                            return Some(self.exceeded(fault));
                         }
                         State::Json(0)
                     } else {
@@ -214,6 +248,12 @@ impl<'a> Documents<'a> {
         }))
     }
 
+    /// Ends the iteration with an error about the limits.
+    fn exceeded<T>(&mut self, fault: Fault) -> Result<T, Error> {
+        self.state = State::End;
+        Err(Error::from_fault(self.read, None, fault))
+    }
+
     /// Ends the iteration with an error about the whole input.
     fn stop<T>(
         &mut self,
@@ -244,6 +284,17 @@ pub fn write(out: &mut String, value: &Value) {
     emit::document(out, value);
 }
 
+/// Writes a value as one YAML document, in the form of [`to_string`] and without a separator. The document is never in
+/// memory as a whole.
+///
+/// # Errors
+/// Returns an error if the writer does.
+pub fn write_to(writer: &mut dyn io::Write, value: &Value) -> io::Result<()> {
+    let mut stream = emit::Stream::new(writer);
+    emit::document(&mut stream, value);
+    stream.finish()
+}
+
 /// Appends a value as one YAML document in the very bytes that Go's `sigs.k8s.io/yaml` prints, without a separator.
 ///
 /// For output that is compared with that of Go programs. What people read is easier on them in the form of [`write`].
@@ -257,19 +308,30 @@ pub fn write_as_go(out: &mut String, value: &Value) {
     go::document(out, value);
 }
 
-/// The entries of all mappings and sequences of a value.
-fn entries(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => items.len() + items.iter().map(entries).sum::<usize>(),
-        Value::Object(map) => map.len() + map.values().map(entries).sum::<usize>(),
-        _ => 0,
-    }
+/// The memory that a value takes, estimated in bytes.
+pub fn memory(value: &Value) -> usize {
+    cost::weigh(value).memory
 }
 
-/// What to say of an input with more values than allowed.
-fn too_many(limits: &Limits) -> String {
-    format!(
-        "too many values: the limit left {} for this input",
-        limits.values
-    )
+/// The most memory that reading an input takes besides its bytes, estimated without reading it; `usize::MAX` for inputs
+/// with anchors, whose aliases repeat values.
+pub fn estimate(input: &[u8]) -> usize {
+    cost::estimate(input)
+}
+
+impl Limits {
+    /// Takes a weight off the limits; the fault if that is more than they leave.
+    fn spend(&mut self, weight: cost::Weight) -> Option<Fault> {
+        match (
+            self.values.checked_sub(weight.values),
+            self.memory.checked_sub(weight.memory),
+        ) {
+            (None, _) => Some(Fault::too_many(None, self)),
+            (_, None) => Some(Fault::too_large(None, self)),
+            (Some(values), Some(memory)) => {
+                (self.values, self.memory) = (values, memory);
+                None
+            }
+        }
+    }
 }

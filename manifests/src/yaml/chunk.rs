@@ -42,7 +42,7 @@ pub(super) fn error(chunk: &Chunk, document: usize, fault: Fault) -> Error {
         .at
         .and_then(|at| places(chunk, BTreeSet::from([at])).pop_first())
         .map(|(_, place)| place);
-    Error::new(document, place, fault.message)
+    Error::from_fault(document, place, fault)
 }
 
 /// Lines and columns (in characters) in the file, from 1, of bytes of a document, from 0.

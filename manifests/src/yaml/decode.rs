@@ -5,17 +5,18 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::{
-    Limits,
+    Limits, cost,
     error::Fault,
     node::{Id, Kind, Tree, too_deep},
     scalar::Scalar,
-    tagged, too_many,
+    tagged,
 };
 
 /// The value of a whole document; null when it is empty. Counts [`Limits::text`] down.
 pub(super) fn value(tree: &Tree, limits: &mut Limits) -> Result<Value, Fault> {
     let mut decoder = Decoder {
         tree,
+        memory: limits.memory.saturating_sub(tree.memory),
         limits,
         decoded: 1,
         aliased: 0,
@@ -47,6 +48,8 @@ pub(super) fn is_merge(tree: &Tree, key: Id) -> bool {
 struct Decoder<'a> {
     tree: &'a Tree,
     limits: &'a mut Limits,
+    /// Bytes of memory that the value may still take beside the tree.
+    memory: usize,
     decoded: usize,
     aliased: usize,
     open_aliases: HashSet<Id>,
@@ -61,8 +64,13 @@ impl<'a> Decoder<'a> {
                 .ok_or_else(|| Fault::new(node.start, "infinity and NaN have no JSON value")),
             Kind::Sequence(items) => {
                 self.check_depth(depth, node.start)?;
-                let items = items.iter().map(|item| self.value(*item, depth + 1));
-                Ok(Value::Array(items.collect::<Result<_, _>>()?))
+                let mut values = Vec::new();
+                for item in items {
+                    let value = self.value(*item, depth + 1)?;
+                    self.spend(cost::item(values.len()), &value, node.start)?;
+                    values.push(value);
+                }
+                Ok(Value::Array(values))
             }
             Kind::Mapping(_) => {
                 let mut map = Map::new();
@@ -89,6 +97,7 @@ impl<'a> Decoder<'a> {
             } else {
                 let key = self.key(*key)?;
                 let value = self.value(*value, depth + 1)?;
+                self.spend(cost::entry(map.len(), &key), &value, node.start)?;
                 map.insert(key, value);
             }
         }
@@ -147,7 +156,7 @@ impl<'a> Decoder<'a> {
         self.decoded += 1;
         // Keys are nodes, too; each entry of a mapping is two.
         if self.decoded > self.limits.values.saturating_mul(2).saturating_add(2) {
-            return Err(Fault::new(node.start, too_many(self.limits)));
+            return Err(Fault::too_many(Some(node.start), self.limits));
         }
         let mut over = false;
         if !self.open_aliases.is_empty() {
@@ -171,6 +180,15 @@ impl<'a> Decoder<'a> {
             ));
         }
         Ok(node)
+    }
+
+    /// Counts the memory of an entry; `slot` is that of its place and key.
+    fn spend(&mut self, slot: usize, value: &Value, at: usize) -> Result<(), Fault> {
+        match self.memory.checked_sub(slot + cost::scalar(value)) {
+            Some(left) => self.memory = left,
+            None => return Err(Fault::too_large(Some(at), self.limits)),
+        }
+        Ok(())
     }
 
     fn aliased<T>(

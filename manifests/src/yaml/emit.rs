@@ -1,7 +1,7 @@
 //! Values to YAML that reads back as the same value, here and in Go, in the looks of `kubectl get -o yaml`: sorted
 //! keys, lists at the column of their key, text in literal blocks where it has lines.
 
-use std::fmt::Write;
+use std::{fmt::Write, io};
 
 use serde_json::{Map, Value};
 
@@ -11,23 +11,84 @@ use crate::object::is_mark;
 /// Keys above this many bytes need a `?`, as YAML looks for their colon within 1024 characters only.
 const LONGEST_KEY: usize = 1000;
 
+/// The target of a document: a text, or a small buffer in front of a writer.
+pub(super) trait Sink {
+    /// The text to append to.
+    fn text(&mut self) -> &mut String;
+
+    /// Called behind each entry of a collection.
+    fn flush(&mut self) {}
+}
+
+impl Sink for String {
+    fn text(&mut self) -> &mut String {
+        self
+    }
+}
+
+/// A buffered document for a writer: indentation can make a document a thousand times as long as its values.
+pub(super) struct Stream<'a> {
+    text: String,
+    writer: &'a mut dyn io::Write,
+    outcome: io::Result<()>,
+}
+
+impl<'a> Stream<'a> {
+    const CAPACITY: usize = 64 << 10;
+
+    pub(super) fn new(writer: &'a mut dyn io::Write) -> Self {
+        Self {
+            text: String::with_capacity(Self::CAPACITY),
+            writer,
+            outcome: Ok(()),
+        }
+    }
+
+    /// Writes the rest.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.write();
+        self.outcome
+    }
+
+    fn write(&mut self) {
+        if self.outcome.is_ok() {
+            self.outcome = self.writer.write_all(self.text.as_bytes());
+        }
+        self.text.clear();
+    }
+}
+
+impl Sink for Stream<'_> {
+    fn text(&mut self) -> &mut String {
+        &mut self.text
+    }
+
+    fn flush(&mut self) {
+        if self.text.len() >= Self::CAPACITY {
+            self.write();
+        }
+    }
+}
+
 /// Appends one document without a separator.
-pub(super) fn document(out: &mut String, value: &Value) {
+pub(super) fn document(sink: &mut impl Sink, value: &Value) {
     match value {
-        Value::Object(map) if !map.is_empty() => mapping(out, map, 0, false),
-        Value::Array(items) if !items.is_empty() => sequence(out, items, 0, false),
+        Value::Object(map) if !map.is_empty() => mapping(sink, map, 0, false),
+        Value::Array(items) if !items.is_empty() => sequence(sink, items, 0, false),
         // A block could hold lines that start with a separator.
         Value::String(text) if text.contains('\n') => {
+            let out = sink.text();
             quoted(out, text);
             out.push('\n');
         }
-        value => scalar(out, value, 0),
+        value => scalar(sink.text(), value, 0),
     }
 }
 
 /// `inline`: the first entry goes on a line that has been started.
-fn mapping(out: &mut String, map: &Map<String, Value>, column: usize, mut inline: bool) {
+fn mapping(sink: &mut impl Sink, map: &Map<String, Value>, column: usize, mut inline: bool) {
     for (name, value) in map {
+        let out = sink.text();
         if !inline {
             spaces(out, column);
         }
@@ -36,32 +97,35 @@ fn mapping(out: &mut String, map: &Map<String, Value>, column: usize, mut inline
         match value {
             Value::Object(map) if !map.is_empty() => {
                 out.push_str(":\n");
-                mapping(out, map, column + 2, false);
+                mapping(sink, map, column + 2, false);
             }
             Value::Array(items) if !items.is_empty() => {
                 out.push_str(":\n");
-                sequence(out, items, column, false);
+                sequence(sink, items, column, false);
             }
             value => {
                 out.push_str(": ");
                 scalar(out, value, column);
             }
         }
+        sink.flush();
     }
 }
 
-fn sequence(out: &mut String, items: &[Value], column: usize, mut inline: bool) {
+fn sequence(sink: &mut impl Sink, items: &[Value], column: usize, mut inline: bool) {
     for item in items {
+        let out = sink.text();
         if !inline {
             spaces(out, column);
         }
         inline = false;
         out.push_str("- ");
         match item {
-            Value::Object(map) if !map.is_empty() => mapping(out, map, column + 2, true),
-            Value::Array(items) if !items.is_empty() => sequence(out, items, column + 2, true),
+            Value::Object(map) if !map.is_empty() => mapping(sink, map, column + 2, true),
+            Value::Array(items) if !items.is_empty() => sequence(sink, items, column + 2, true),
             item => scalar(out, item, column),
         }
+        sink.flush();
     }
 }
 

@@ -1,5 +1,7 @@
 use std::{borrow::Cow, fmt};
 
+use super::Limits;
+
 /// Why a document cannot be read or written, and where in the file the reader stood.
 ///
 /// The text is `line 14, column 3: …`, led by `document 2, ` when it is not the first; the caller adds the file.
@@ -8,6 +10,7 @@ pub struct Error {
     message: Cow<'static, str>,
     document: usize,
     place: Option<(usize, usize)>,
+    is_limit: bool,
 }
 
 impl Error {
@@ -21,7 +24,21 @@ impl Error {
             message: message.into(),
             document,
             place,
+            is_limit: false,
         }
+    }
+
+    pub(super) fn from_fault(document: usize, place: Option<(usize, usize)>, fault: Fault) -> Self {
+        Self {
+            is_limit: fault.is_limit,
+            ..Self::new(document, place, fault.message)
+        }
+    }
+
+    /// Whether the input is not malformed, but exceeds [`Limits::bytes`], [`Limits::values`] or [`Limits::memory`]. No
+    /// document is read after that.
+    pub fn is_limit(&self) -> bool {
+        self.is_limit
     }
 
     /// What is wrong, without the place.
@@ -64,6 +81,7 @@ impl std::error::Error for Error {}
 pub(super) struct Fault {
     pub(super) message: Cow<'static, str>,
     pub(super) at: Option<usize>,
+    pub(super) is_limit: bool,
 }
 
 impl Fault {
@@ -71,6 +89,43 @@ impl Fault {
         Self {
             message: message.into(),
             at: Some(at),
+            is_limit: false,
+        }
+    }
+
+    /// More bytes than the limit.
+    pub(super) fn too_long(limits: &Limits) -> Self {
+        let message = format!("larger than the limit of {} bytes", limits.bytes);
+        Self {
+            message: message.into(),
+            at: None,
+            is_limit: true,
+        }
+    }
+
+    /// More entries of mappings and sequences than the limit leaves.
+    pub(super) fn too_many(at: Option<usize>, limits: &Limits) -> Self {
+        let message = format!(
+            "too many values: the limit leaves {} for this input",
+            limits.values
+        );
+        Self {
+            message: message.into(),
+            at,
+            is_limit: true,
+        }
+    }
+
+    /// Values that take more memory than the limit leaves.
+    pub(super) fn too_large(at: Option<usize>, limits: &Limits) -> Self {
+        let message = format!(
+            "too many values: the limit leaves {} bytes of memory for those of this input",
+            limits.memory
+        );
+        Self {
+            message: message.into(),
+            at,
+            is_limit: true,
         }
     }
 }

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use self::plain::Plain;
-use super::{Limits, scalar::Scalar};
+use super::{Limits, cost, scalar::Scalar};
 
 /// The value of a document, or `None` when the complete reader must decide.
 pub(super) fn value(text: &str, limits: &Limits) -> Option<Value> {
@@ -29,6 +29,7 @@ pub(super) fn value(text: &str, limits: &Limits) -> Option<Value> {
         line: 0,
         depth: limits.depth.min(128),
         values: limits.values,
+        memory: limits.memory,
     };
     // The separator that opened the document stands alone on its line.
     if text.starts_with("---") {
@@ -87,6 +88,8 @@ struct Reader<'a> {
     depth: usize,
     /// Entries that may still be read.
     values: usize,
+    /// Bytes of memory that they may still take.
+    memory: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -217,9 +220,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Counts an entry, within the limit of values.
-    fn spend(&mut self) -> Option<()> {
+    /// Counts an entry, within the limits of values and memory; `slot` is the memory of its place and key.
+    fn spend(&mut self, slot: usize, value: &Value) -> Option<()> {
         self.values = self.values.checked_sub(1)?;
+        self.memory = self.memory.checked_sub(slot + cost::scalar(value))?;
         Some(())
     }
 
@@ -250,7 +254,7 @@ impl<'a> Reader<'a> {
             } else {
                 Value::Null
             };
-            self.spend()?;
+            self.spend(cost::entry(map.len(), &key), &value)?;
             map.insert(key, value);
             if self.at_end() || self.column() < column {
                 return Some(Value::Object(map));
@@ -270,12 +274,13 @@ impl<'a> Reader<'a> {
             let line = self.line;
             self.skip_to_token()?;
             let filled = !self.at_end() && (self.line == line || self.column() > column);
-            self.spend()?;
-            items.push(if filled {
+            let item = if filled {
                 self.node(column + 1)?
             } else {
                 Value::Null
-            });
+            };
+            self.spend(cost::item(items.len()), &item)?;
+            items.push(item);
         }
         // Anything deeper is an error; the same column is a key, if the mapping around starts there.
         (self.at_end() || self.column() <= column).then_some(Value::Array(items))

@@ -14,25 +14,6 @@ pub(super) fn may_start(input: &[u8]) -> bool {
     input.trim_ascii_start().starts_with(b"{")
 }
 
-/// Whether an input has more entries than allowed, told before any of them takes memory. Small inputs cannot: an entry
-/// takes two bytes.
-pub(super) fn has_more_values(input: &[u8], limit: usize) -> bool {
-    if input.len() / 2 <= limit {
-        return false;
-    }
-    let (mut entries, mut quoted, mut escaped) = (0, false, false);
-    for byte in input {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b',' | b'[' | b'{' if !quoted => entries += 1,
-            _ => {}
-        }
-    }
-    entries > limit
-}
-
 /// Where something went wrong (line and column, from 1), and what.
 type Failure = ((usize, usize), String);
 

@@ -1,5 +1,10 @@
 //! Where in a file the value of a path was written. Costs nothing until asked: the document is read again.
 
+#![expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a path to a method has no lifetime for every search"
+)]
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -62,10 +67,35 @@ pub fn locate(input: &[u8], document: usize, path: &Path) -> Option<Location> {
 
 /// Line and column, as [`locate`] finds them, of many values at the price of one.
 pub fn locate_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<(usize, usize)>> {
-    let Some((chunk, tree)) = read(input, document, paths) else {
+    places(input, document, paths, |search, path| search.find(path))
+}
+
+/// Line and column of many values, or of the nearest ones around those that do not exist, at the price of one.
+pub fn locate_nearest(
+    input: &[u8],
+    document: usize,
+    paths: &[Path],
+) -> Vec<Option<(usize, usize)>> {
+    places(input, document, paths, |search, path| search.nearest(path))
+}
+
+/// The bytes of memory that looking for lines may take. It is a convenience: a larger document gets none.
+const MEMORY: usize = 32 << 20;
+
+fn places(
+    input: &[u8],
+    document: usize,
+    paths: &[Path],
+    find: impl Fn(&mut Search<'_>, &Path) -> Option<Found>,
+) -> Vec<Option<(usize, usize)>> {
+    let limits = Limits {
+        memory: MEMORY,
+        ..Limits::default()
+    };
+    let Some((chunk, tree)) = read(input, document, paths, &limits) else {
         return vec![None; paths.len()];
     };
-    let found = find_all(&tree, paths);
+    let found = find_all(&tree, paths, find);
     let starts = found
         .iter()
         .flatten()
@@ -87,10 +117,10 @@ pub fn locate_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<(
 ///
 /// What aliases share is copied for each path: ask only for paths of a value that was read within [`Limits::text`].
 pub fn written_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<Written>> {
-    let Some((_, tree)) = read(input, document, paths) else {
+    let Some((_, tree)) = read(input, document, paths, &Limits::default()) else {
         return vec![None; paths.len()];
     };
-    find_all(&tree, paths)
+    find_all(&tree, paths, |search, path| search.find(path))
         .into_iter()
         .map(|found| written(&tree, found?.value))
         .collect()
@@ -99,7 +129,7 @@ pub fn written_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<
 /// The first key that a mapping of a document has twice, and the line of the second one: for inputs in which the last of
 /// equal keys must not win. What `<<` merges is overwritten on purpose. `None` also when the document cannot be read.
 pub fn repeated(input: &[u8], document: usize) -> Option<(String, usize)> {
-    let (chunk, tree) = read(input, document, &[Path::root()])?;
+    let (chunk, tree) = read(input, document, &[Path::root()], &Limits::default())?;
     let (key, id) = tree.mappings().find_map(|entries| {
         let mut seen = BTreeSet::new();
         let keys = entries.iter().map(|(key, _)| *key);
@@ -113,17 +143,21 @@ pub fn repeated(input: &[u8], document: usize) -> Option<(String, usize)> {
 }
 
 /// Reads the document again, unless nothing is asked of it.
-fn read<'a>(input: &'a [u8], document: usize, paths: &[Path]) -> Option<(Chunk<'a>, Tree)> {
+fn read<'a>(
+    input: &'a [u8],
+    document: usize,
+    paths: &[Path],
+    limits: &Limits,
+) -> Option<(Chunk<'a>, Tree)> {
     if paths.is_empty() {
         return None;
     }
-    let limits = Limits::default();
-    let mut documents = Documents::new(input, limits);
+    let mut documents = Documents::new(input, *limits);
     for _ in 0..document {
         documents.next_text()?.ok()?;
     }
     let chunk = documents.next_text()?.ok()?;
-    let tree = node::read(chunk::utf8(&chunk.text).ok()?, &limits).ok()?;
+    let tree = node::read(chunk::utf8(&chunk.text).ok()?, limits).ok()?;
     Some((chunk, tree))
 }
 
@@ -141,13 +175,17 @@ fn written(tree: &Tree, id: Id) -> Option<Written> {
     }
 }
 
-fn find_all(tree: &Tree, paths: &[Path]) -> Vec<Option<Found>> {
+fn find_all(
+    tree: &Tree,
+    paths: &[Path],
+    find: impl Fn(&mut Search<'_>, &Path) -> Option<Found>,
+) -> Vec<Option<Found>> {
     let mut search = Search {
         tree,
         indexes: BTreeMap::new(),
         merges: 1_000_000,
     };
-    paths.iter().map(|path| search.find(path)).collect()
+    paths.iter().map(|path| find(&mut search, path)).collect()
 }
 
 /// A value and what introduces it: its key, or itself.
@@ -176,26 +214,43 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn find(&mut self, path: &Path) -> Option<Found> {
-        let root = self.tree.root?;
-        let mut found = Found {
-            key: root,
-            value: root,
-        };
+        let steps = path.steps().iter();
+        steps.fold(self.root(), |found, step| self.step(found?, step))
+    }
+
+    /// The value, or the nearest one around it.
+    fn nearest(&mut self, path: &Path) -> Option<Found> {
+        let mut found = self.root()?;
         for step in path.steps() {
-            let parent = follow(self.tree, found.value);
-            found = match (&self.tree.node(parent).ok()?.kind, step) {
-                (Kind::Mapping(_), Step::Key(key)) => self.entry(parent, key, 0)?,
-                (Kind::Sequence(items), Step::Index(index)) => {
-                    let item = *items.get(*index)?;
-                    Found {
-                        key: item,
-                        value: item,
-                    }
-                }
-                _ => return None,
-            };
+            match self.step(found, step) {
+                Some(next) => found = next,
+                None => break,
+            }
         }
         Some(found)
+    }
+
+    fn root(&self) -> Option<Found> {
+        let root = self.tree.root?;
+        Some(Found {
+            key: root,
+            value: root,
+        })
+    }
+
+    fn step(&mut self, from: Found, step: &Step) -> Option<Found> {
+        let parent = follow(self.tree, from.value);
+        match (&self.tree.node(parent).ok()?.kind, step) {
+            (Kind::Mapping(_), Step::Key(key)) => self.entry(parent, key, 0),
+            (Kind::Sequence(items), Step::Index(index)) => {
+                let item = *items.get(*index)?;
+                Some(Found {
+                    key: item,
+                    value: item,
+                })
+            }
+            _ => None,
+        }
     }
 
     /// The entry that wins: the last one in document order, as each overwrites what it repeats.

@@ -4,13 +4,13 @@
 
 mod commas;
 
-use std::{collections::HashMap, iter::Peekable, panic, vec::IntoIter};
+use std::{collections::HashMap, iter::Peekable, panic};
 
 use libyaml_safer::{
     Encoding, ErrorKind, Event, EventData, MappingStyle, Parser, ScalarStyle, SequenceStyle,
 };
 
-use super::{Limits, error::Fault, too_many};
+use super::{Limits, cost, error::Fault};
 
 /// The position of a node in its [`Tree`].
 pub(super) type Id = usize;
@@ -42,6 +42,8 @@ pub(super) struct Tree {
     nodes: Vec<Node>,
     /// `None` for a document without content.
     pub(super) root: Option<Id>,
+    /// Bytes of memory that it takes, estimated.
+    pub(super) memory: usize,
 }
 
 impl Tree {
@@ -99,7 +101,7 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
     let mut tree = Tree::default();
     let mut anchors = HashMap::new();
     let mut open: Vec<Open> = Vec::new();
-    let mut slashes = escaped_slashes(text).into_iter().peekable();
+    let mut slashes = escaped_slashes(text).peekable();
     loop {
         let event = parser.parse().map_err(|error| syntax(text, &error))?;
         refuse_escaped_slash(&event, &mut slashes)?;
@@ -126,7 +128,11 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
         let id = tree.nodes.len();
         // Keys are nodes, too; each entry of a mapping is two.
         if id > limits.values.saturating_mul(2).saturating_add(2) {
-            return Err(Fault::new(start, too_many(limits)));
+            return Err(Fault::too_many(Some(start), limits));
+        }
+        tree.memory += memory(&node, anchor.as_deref());
+        if tree.memory > limits.memory {
+            return Err(Fault::too_large(Some(start), limits));
         }
         tree.nodes.push(node);
         match open.last_mut() {
@@ -146,30 +152,37 @@ fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
     }
 }
 
+/// The memory of a node, twice that of what grows by doubling, and of its place in a collection.
+fn memory(node: &Node, anchor: Option<&str>) -> usize {
+    const LINKS: usize = 4 * size_of::<Id>();
+    let texts = match &node.kind {
+        Kind::Scalar { tag, text, .. } => tag.as_deref().map_or(0, cost::text) + cost::text(text),
+        Kind::Sequence(_) | Kind::Mapping(_) => LINKS,
+        Kind::Alias(_) => 0,
+    };
+    2 * size_of::<Node>() + LINKS + texts + anchor.map_or(0, |anchor| 128 + cost::text(anchor))
+}
+
 /// A `?` ends a plain scalar of a flow collection in go-yaml, and can follow none; for libyaml-safer it is text.
 fn has_question_mark(node: &Node) -> bool {
     matches!(&node.kind, Kind::Scalar { text, style: ScalarStyle::Plain, .. } if text.contains('?'))
 }
 
 /// Where `\/` stands. An escape in YAML 1.2, and in libyaml-safer; an error in YAML 1.1, and in go-yaml.
-fn escaped_slashes(text: &str) -> Vec<usize> {
-    if !text.contains("\\/") {
-        return Vec::new();
-    }
+fn escaped_slashes(text: &str) -> impl Iterator<Item = usize> {
+    let has_any = text.contains("\\/");
+    let bytes = text.bytes().enumerate().take_while(move |_| has_any);
     let mut escaped = false;
-    let mut found = Vec::new();
-    for (at, c) in text.bytes().enumerate() {
-        if escaped && c == b'/' {
-            found.push(at);
-        }
+    bytes.filter_map(move |(at, c)| {
+        let found = escaped && c == b'/';
         escaped = c == b'\\' && !escaped;
-    }
-    found
+        found.then_some(at)
+    })
 }
 
 fn refuse_escaped_slash(
     event: &Event,
-    slashes: &mut Peekable<IntoIter<usize>>,
+    slashes: &mut Peekable<impl Iterator<Item = usize>>,
 ) -> Result<(), Fault> {
     let EventData::Scalar { style, .. } = event.data else {
         return Ok(());
@@ -276,6 +289,7 @@ fn syntax(text: &str, error: &libyaml_safer::Error) -> Fault {
     Fault {
         message: message.into(),
         at,
+        is_limit: false,
     }
 }
 

@@ -193,6 +193,21 @@ fn values_are_located_in_the_file() {
 }
 
 #[test]
+fn missing_values_are_located_by_their_parents() {
+    let input = "a: 1\nspec:\n  list:\n  - x: {z: 1}\n";
+    let paths = [
+        path("spec.list.0.x.z"),
+        path("spec.list.0.x.missing.more"),
+        path("spec.list.7"),
+        path("other"),
+        Path::root(),
+    ];
+    let places = [(4, 12), (4, 8), (3, 3), (1, 1), (1, 1)].map(Some);
+    assert_eq!(locate_nearest(input.as_bytes(), 0, &paths), places);
+    assert_eq!(locate_nearest(input.as_bytes(), 1, &paths), [None; 5]);
+}
+
+#[test]
 fn many_values_are_located_at_the_price_of_one() {
     let keys: Vec<_> = (0..20_000).map(|at| format!("k{at}")).collect();
     let wide = format!("{{{}: 1.10}}\n", keys.join(": 1.10, "));
@@ -220,6 +235,7 @@ fn limits_hold() {
         depth: 3,
         documents: 2,
         values: 40,
+        memory: 1 << 20,
         text: 40,
     };
     let cases = [
@@ -284,6 +300,64 @@ fn values_are_counted_over_all_documents() {
         let found = error.is_none().then(|| documents.left().values);
         assert_eq!(found, left, "{input:?}: {error:?}");
         assert!(error.is_none_or(|error| error.message().starts_with("too many values")));
+    }
+}
+
+#[test]
+fn memory_is_counted_over_all_documents() {
+    // The first entry of a mapping takes 640 bytes and its key, that of a sequence 128; further ones up to 128.
+    for (input, memory, left) in [
+        ("a: {b: {c: 1}}\n", 3 * 657, Some(0)),
+        ("a: {b: {c: 1}}\n", 3 * 657 - 1, None),
+        ("a:\n  b:\n    c: 1\n", 3 * 657 - 1, None),
+        ("{\"a\": {\"b\": {\"c\": 1}}}", 3000, Some(3000 - 3 * 657)),
+        ("{\"a\": {\"b\": {\"c\": 1}}}", 3 * 657 - 1, None),
+        ("- []\n- {}\n- abcdefghij\n", 128 + 2 * 64 + 26, Some(0)),
+        ("- []\n- {}\n- abcdefghij\n", 128 + 2 * 64 + 25, None),
+        ("a: 1\n---\na: 1\n", 2 * 657, Some(0)),
+        ("a: 1\n---\na: 1\n", 2 * 657 - 1, None),
+        // The complete reader needs nodes besides, which it gives back.
+        ("a: &a [1]\nb: *a\n", 8 << 10, Some((8 << 10) - 674 - 256)),
+        ("a: &a [1]\nb: *a\n", 1500, None),
+    ] {
+        let limits = Limits {
+            memory,
+            ..Limits::default()
+        };
+        let mut documents = documents_with(input.as_bytes(), limits);
+        let error = documents.find_map(Result::err);
+        let found = error.is_none().then(|| documents.left().memory);
+        assert_eq!(found, left, "{input:?}: {error:?}");
+        assert!(error.is_none_or(|error| error.is_limit()), "{input:?}");
+    }
+}
+
+#[test]
+fn reading_ends_at_the_first_limit() {
+    let small = Limits {
+        values: 3,
+        ..Limits::default()
+    };
+    let mut documents = documents_with(b"a: 1\n---\n[1,2,3]\n---\nb: 1\n---\n*x\n", small);
+    let outcomes: Vec<bool> = documents.by_ref().map(|read| read.is_ok()).collect();
+    assert_eq!(outcomes, [true, false]);
+    assert!(documents.next().is_none());
+    assert!(documents.reserve(1) && !documents.reserve(usize::MAX));
+}
+
+#[test]
+fn a_writer_gets_the_bytes_of_the_text() {
+    let deep = (0..200).fold(
+        json!(["a", "b: c\n", {}]),
+        |value, at| json!({(at.to_string()): value, "x": "y"}),
+    );
+    let wide: Value = (0..20_000)
+        .map(|at| (at.to_string(), json!([at, "text"])))
+        .collect();
+    for value in [json!("a\nb"), json!(null), deep, wide] {
+        let mut written = Vec::new();
+        write_to(&mut written, &value).unwrap();
+        assert!(written == to_string(&value).unwrap().into_bytes());
     }
 }
 

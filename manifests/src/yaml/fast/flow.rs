@@ -1,7 +1,7 @@
 use serde_json::{Map, Value};
 
 use super::{Reader, plain::starts_plain, plain_key};
-use crate::yaml::scalar::Scalar;
+use crate::yaml::{cost, scalar::Scalar};
 
 impl<'a> Reader<'a> {
     /// A flow sequence or mapping, from its opening bracket to behind its closing one.
@@ -11,8 +11,9 @@ impl<'a> Reader<'a> {
         if opened == b'[' {
             let mut items = Vec::new();
             while !self.closes(b']') {
-                self.spend()?;
-                items.push(self.flow_value()?);
+                let item = self.flow_value()?;
+                self.spend(cost::item(items.len()), &item)?;
+                items.push(item);
                 self.separator(b']')?;
             }
             return Some(Value::Array(items));
@@ -22,7 +23,7 @@ impl<'a> Reader<'a> {
             let key = self.flow_key()?;
             self.skip_flow_space();
             let value = self.flow_value()?;
-            self.spend()?;
+            self.spend(cost::entry(map.len(), &key), &value)?;
             map.insert(key, value);
             self.separator(b'}')?;
         }

@@ -13,6 +13,9 @@ pub(super) fn check(text: &str, limits: &Limits) -> Result<(), Fault> {
     if commas.is_empty() {
         return Ok(());
     }
+    if commas.len() > limits.values {
+        return Err(Fault::too_many(None, limits));
+    }
     let mut spaced = String::with_capacity(text.len() + commas.len());
     let mut done = 0;
     for &comma in &commas {
@@ -21,13 +24,11 @@ pub(super) fn check(text: &str, limits: &Limits) -> Result<(), Fault> {
         done = comma;
     }
     spaced.push_str(text.get(done..).unwrap_or_default());
-    let original = |at: usize| {
-        at - commas
-            .iter()
-            .zip(0..)
-            .filter(|(comma, before)| *comma + before < at)
-            .count()
-    };
+    let spaces: Vec<usize> = (0..)
+        .zip(&commas)
+        .map(|(before, comma)| comma + before)
+        .collect();
+    let original = |at: usize| at - spaces.partition_point(|space| *space < at);
     let tree = compose(&spaced, limits).map_err(|fault| Fault {
         at: fault.at.map(original),
         ..fault
@@ -51,18 +52,30 @@ fn suspects(text: &str) -> Vec<usize> {
     if memchr::memchr2(b'[', b'{', bytes).is_none() {
         return Vec::new();
     }
-    let mut commas: Vec<usize> = memchr::memchr_iter(b'!', bytes)
-        .filter_map(|at| comma_after(text, at))
-        .collect();
-    commas.dedup();
+    let mut commas = Vec::new();
+    let mut end = 0;
+    for at in memchr::memchr_iter(b'!', bytes) {
+        // One word can have many of them.
+        if at < end {
+            continue;
+        }
+        end = word_end(text, at).unwrap_or(bytes.len());
+        commas.extend(comma_after(text, at, end));
+    }
     commas
 }
 
-fn comma_after(text: &str, at: usize) -> Option<usize> {
-    let word = text.get(at..)?;
-    let end = word.find([',', ' ', '\t', '\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])?;
+/// The end of the word that contains `at`, if a separator follows.
+fn word_end(text: &str, at: usize) -> Option<usize> {
+    let separators = [',', ' ', '\t', '\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
+    Some(at + text.get(at..)?.find(separators)?)
+}
+
+/// The comma at the end of a word.
+fn comma_after(text: &str, at: usize, end: usize) -> Option<usize> {
     // Behind a colon, a space would make a key; the tag that ends in one is left to the net below.
-    (word.get(end..)?.starts_with(',') && !word.get(..end)?.ends_with(':')).then_some(at + end)
+    let is_tag = text.get(end..)?.starts_with(',') && !text.get(at..end)?.ends_with(':');
+    is_tag.then_some(end)
 }
 
 fn is_empty_and_tagged(node: &Node) -> bool {
@@ -81,5 +94,9 @@ fn is_empty_and_tagged(node: &Node) -> bool {
 /// Whether the tag of a node at `start`, which may come behind an anchor, does.
 fn runs_into_comma(text: &str, start: usize) -> bool {
     let tag = text.get(start..).and_then(|node| node.find('!'));
-    tag.is_some_and(|tag| comma_after(text, start + tag).is_some())
+    let comma = tag.and_then(|tag| {
+        let at = start + tag;
+        comma_after(text, at, word_end(text, at)?)
+    });
+    comma.is_some()
 }
