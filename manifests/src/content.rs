@@ -16,6 +16,8 @@
 //! ```
 
 mod gate;
+mod irregular;
+mod layout;
 mod paths;
 
 use std::io::Read;
@@ -23,6 +25,8 @@ use std::io::Read;
 use bytes::Bytes;
 
 pub use gate::Gate;
+pub use irregular::{Assessment, Irregular, Kind, SkippedEntries};
+pub use layout::{find_document, metadata_limits};
 pub use paths::Paths;
 
 /// How much may be read. Sizes are bytes of uncompressed content.
@@ -169,6 +173,16 @@ impl Content {
         self.files.into_folder(folder).into()
     }
 
+    /// Entries of the source that are not regular files, ordered by path.
+    pub fn irregular(&self) -> impl Iterator<Item = (&str, &Irregular)> {
+        self.files.irregular()
+    }
+
+    /// Assesses the entries of the source that are not regular files, as those of a bundle.
+    pub fn assess(&self) -> Assessment<'_> {
+        Assessment::new(&self.files, |_, file| Some(file.bytes.clone()))
+    }
+
     /// The number of files.
     pub fn len(&self) -> usize {
         self.files.len()
@@ -238,6 +252,14 @@ impl Builder {
     /// When the path is not acceptable or there are too many entries.
     pub fn skip(&mut self, path: &str) -> Result<(), Error> {
         self.gate.skip(path)
+    }
+
+    /// Records an entry that is not a regular file.
+    ///
+    /// # Errors
+    /// Returns an error if the path is not acceptable, exists as a file, or there are too many entries.
+    pub fn record(&mut self, path: &str, entry: Irregular) -> Result<(), Error> {
+        self.gate.record(path, entry)
     }
 
     /// What has been read.

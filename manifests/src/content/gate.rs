@@ -1,17 +1,14 @@
 //! The one way in: paths, counts and sizes are checked here, wherever the bytes are kept.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Read},
-};
+use std::io::{self, Read};
 
-use super::{Error, Limits, Paths, normalise};
+use super::{Error, Irregular, Limits, Paths, normalise};
 
 /// Lets files in under limits, and leaves to its caller what is kept of each.
 #[derive(Debug)]
 pub struct Gate<T> {
     limits: Limits,
-    files: BTreeMap<String, T>,
+    paths: Paths<T>,
     entries: usize,
     size: u64,
 }
@@ -21,7 +18,7 @@ impl<T> Gate<T> {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            files: BTreeMap::new(),
+            paths: Paths::default(),
             entries: 0,
             size: 0,
         }
@@ -63,9 +60,18 @@ impl<T> Gate<T> {
         self.settle(path, size, value)
     }
 
-    /// What stands for a file that was let in.
-    pub fn get(&self, path: &str) -> Option<&T> {
-        self.files.get(path)
+    /// Lets one regular file in through a link that was recorded before: its path is that of the link.
+    ///
+    /// # Errors
+    /// Returns an error if a limit is reached.
+    pub fn follow(&mut self, path: &str, size: u64, value: T) -> Result<(), Error> {
+        self.paths.remove_irregular(path);
+        self.note(path, size, value)
+    }
+
+    /// The entries so far.
+    pub fn paths(&self) -> &Paths<T> {
+        &self.paths
     }
 
     fn settle(&mut self, path: String, size: u64, value: T) -> Result<(), Error> {
@@ -77,11 +83,11 @@ impl<T> Gate<T> {
             let limit = self.limits.total;
             return Err(Error::TooLarge { path, limit });
         }
-        if self.files.contains_key(&path) {
+        if self.paths.is_taken(&path) {
             return Err(Error::Duplicate { path });
         }
         self.size += size;
-        self.files.insert(path, value);
+        self.paths.insert(path, value);
         Ok(())
     }
 
@@ -96,9 +102,23 @@ impl<T> Gate<T> {
         self.count()
     }
 
+    /// Checks, counts and records an entry that is not a regular file.
+    ///
+    /// # Errors
+    /// Returns an error if the path is not acceptable, exists as a file, or there are too many entries.
+    pub fn record(&mut self, path: &str, entry: Irregular) -> Result<(), Error> {
+        let path = self.normalise(path)?;
+        self.count()?;
+        if self.paths.get(&path).is_some() {
+            return Err(Error::Duplicate { path });
+        }
+        self.paths.insert_irregular(path, entry);
+        Ok(())
+    }
+
     /// What has been let in.
     pub fn finish(self) -> Paths<T> {
-        Paths::new(self.files)
+        self.paths
     }
 
     fn count(&mut self) -> Result<(), Error> {
@@ -140,15 +160,14 @@ impl<T> Gate<T> {
         };
         for (at, _) in path.match_indices('/') {
             if let Some(folder) = path.get(..at)
-                && self.files.contains_key(folder)
+                && self.paths.get(folder).is_some()
             {
                 return Err(conflict(folder, path));
             }
         }
-        let below = format!("{path}/");
-        match self.files.range(below.clone()..).next() {
-            Some((other, _)) if other.starts_with(&below) => Err(conflict(path, other)),
-            _ => Ok(()),
+        match self.paths.first_below(path) {
+            Some(other) => Err(conflict(path, other)),
+            None => Ok(()),
         }
     }
 }

@@ -2,24 +2,56 @@
 
 use std::collections::BTreeMap;
 
+use super::Irregular;
+
 /// An ordered set of values under normalised relative paths, none of which is a file and a folder at once. Only a
 /// [`Gate`](super::Gate) makes one, so that whoever holds it need not check the paths again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths<T> {
     values: BTreeMap<String, T>,
+    /// Entries of the source that are not regular files and so have no value.
+    irregular: BTreeMap<String, Irregular>,
 }
 
 impl<T> Default for Paths<T> {
     fn default() -> Self {
         Self {
             values: BTreeMap::new(),
+            irregular: BTreeMap::new(),
         }
     }
 }
 
 impl<T> Paths<T> {
-    pub(super) fn new(values: BTreeMap<String, T>) -> Self {
-        Self { values }
+    pub(super) fn insert(&mut self, path: String, value: T) {
+        self.values.insert(path, value);
+    }
+
+    pub(super) fn insert_irregular(&mut self, path: String, entry: Irregular) {
+        self.irregular.insert(path, entry);
+    }
+
+    pub(super) fn remove_irregular(&mut self, path: &str) {
+        self.irregular.remove(path);
+    }
+
+    /// Reports whether a path has a value or is an entry that is not a regular file.
+    pub(super) fn is_taken(&self, path: &str) -> bool {
+        self.values.contains_key(path) || self.irregular.contains_key(path)
+    }
+
+    /// Returns the first path below a folder.
+    pub(super) fn first_below(&self, folder: &str) -> Option<&str> {
+        let below = format!("{folder}/");
+        let (path, _) = self.values.range(below.clone()..).next()?;
+        path.starts_with(&below).then_some(path)
+    }
+
+    /// Entries of the source that are not regular files, ordered by path.
+    pub fn irregular(&self) -> impl Iterator<Item = (&str, &Irregular)> {
+        self.irregular
+            .iter()
+            .map(|(path, entry)| (path.as_str(), entry))
     }
 
     /// All values, ordered by path.
@@ -55,7 +87,8 @@ impl<T> Paths<T> {
         self.folder(folder).next().is_some()
     }
 
-    /// The values below a folder as a set of their own, with their paths relative to it.
+    /// Returns the values below a directory as a new set, with paths relative to the directory. Irregular entries beside the
+    /// folder are kept as `../…`, so that they still count.
     #[must_use]
     pub fn into_folder(self, folder: &str) -> Self {
         let below = format!("{folder}/");
@@ -63,7 +96,17 @@ impl<T> Paths<T> {
             let path = path.strip_prefix(&below)?;
             Some((path.to_owned(), value))
         });
-        Self::new(values.collect())
+        let irregular = self.irregular.into_iter().map(|(path, entry)| {
+            let path = match path.strip_prefix(&below) {
+                Some(path) => path.to_owned(),
+                None => format!("../{path}"),
+            };
+            (path, entry)
+        });
+        Self {
+            values: values.collect(),
+            irregular: irregular.collect(),
+        }
     }
 
     /// The same paths with other values.
@@ -78,14 +121,20 @@ impl<T> Paths<T> {
             let value = change(&path, value)?;
             Ok((path, value))
         });
-        Ok(Paths::new(values.collect::<Result<_, E>>()?))
+        Ok(Paths {
+            values: values.collect::<Result<_, E>>()?,
+            irregular: self.irregular,
+        })
     }
 
     /// The same paths with other values.
     #[must_use]
     pub fn map<U>(self, mut change: impl FnMut(T) -> U) -> Paths<U> {
         let values = self.values.into_iter();
-        Paths::new(values.map(|(path, value)| (path, change(value))).collect())
+        Paths {
+            values: values.map(|(path, value)| (path, change(value))).collect(),
+            irregular: self.irregular,
+        }
     }
 
     /// The number of values.

@@ -1,0 +1,320 @@
+//! Entries of a source that are not regular files: links, devices and the like.
+//!
+//! Content consists of regular files only, so every other entry is missing from it. Whether that matters depends on the
+//! place: below the directories that a bundle is made of, a missing entry is a missing object, and the bundle is
+//! rejected. Elsewhere the entry is skipped and counted. Pure; no I/O.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Paths, layout};
+
+/// Paths that a summary lists; the others are counted.
+const MAX_SHOWN: usize = 10;
+/// Characters of one path or link target in a message.
+const MAX_TEXT_LEN: usize = 200;
+
+/// Kind of an entry that is not a regular file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A symbolic link.
+    Symlink,
+    /// A hard link of an archive to a file that the archive does not contain.
+    HardLink,
+    /// A device, FIFO or socket.
+    Special,
+    /// A file of an archive without its holes.
+    Sparse,
+}
+
+/// An entry that is not a regular file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Irregular {
+    /// Kind of the entry.
+    pub kind: Kind,
+    /// Target of a link, shortened; `None` if it is unknown.
+    pub target: Option<String>,
+}
+
+impl Irregular {
+    /// An entry without a target.
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, target: None }
+    }
+
+    /// A link with its target.
+    pub fn link(kind: Kind, target: &str) -> Self {
+        Self {
+            kind,
+            target: Some(shortened(target)),
+        }
+    }
+
+    /// Returns the remedy of a bundle author, in the imperative.
+    pub fn remedy(&self) -> &'static str {
+        match self.kind {
+            Kind::Symlink => "replace the link with a copy of the file",
+            Kind::HardLink => {
+                "replace the link with a copy of the file, or pack the bundle with \"tar --hard-dereference\""
+            }
+            Kind::Special => "remove the entry from the bundle",
+            Kind::Sparse => "pack the bundle without --sparse",
+        }
+    }
+}
+
+impl fmt::Display for Irregular {
+    /// Describes the entry as a noun: `a symbolic link to "../crd.yaml"`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            Kind::Symlink => "a symbolic link",
+            Kind::HardLink => "a hard link",
+            Kind::Special => "a device, FIFO or socket",
+            Kind::Sparse => "a sparse file",
+        })?;
+        match &self.target {
+            Some(target) => write!(f, " to {target:?}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Numbers and first paths of entries that are not part of the content because they are not regular files.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SkippedEntries {
+    /// Symbolic links.
+    pub symlinks: usize,
+    /// Hard links of archives to files that the archive does not contain.
+    pub hard_links: usize,
+    /// Devices, FIFOs and sockets.
+    pub special: usize,
+    /// Sparse files of archives.
+    pub sparse_files: usize,
+    /// The first paths, shortened.
+    pub paths: Vec<String>,
+}
+
+impl SkippedEntries {
+    /// Counts entries.
+    pub fn count<'a>(entries: impl IntoIterator<Item = (&'a str, &'a Irregular)>) -> Self {
+        let mut skipped = Self::default();
+        for (path, entry) in entries {
+            let number = match entry.kind {
+                Kind::Symlink => &mut skipped.symlinks,
+                Kind::HardLink => &mut skipped.hard_links,
+                Kind::Special => &mut skipped.special,
+                Kind::Sparse => &mut skipped.sparse_files,
+            };
+            *number += 1;
+            if skipped.paths.len() < MAX_SHOWN {
+                skipped.paths.push(shortened(path));
+            }
+        }
+        skipped
+    }
+
+    /// The number of entries.
+    pub fn total(&self) -> usize {
+        let numbers = [
+            self.symlinks,
+            self.hard_links,
+            self.special,
+            self.sparse_files,
+        ];
+        numbers.into_iter().fold(0, usize::saturating_add)
+    }
+
+    /// Reports whether no entry was skipped.
+    pub fn is_empty(&self) -> bool {
+        self.total() == 0
+    }
+
+    /// Returns the numbers as text: `2 symbolic links, 1 special file`.
+    pub fn numbers(&self) -> String {
+        let numbers = [
+            (self.symlinks, "symbolic link"),
+            (self.hard_links, "hard link"),
+            (self.special, "special file"),
+            (self.sparse_files, "sparse file"),
+        ];
+        let numbers = numbers.into_iter().filter(|(number, _)| *number > 0);
+        let numbers: Vec<String> = numbers
+            .map(|(number, noun)| format!("{number} {noun}{}", if number == 1 { "" } else { "s" }))
+            .collect();
+        numbers.join(", ")
+    }
+}
+
+impl fmt::Display for SkippedEntries {
+    /// Lists numbers and paths: `2 symbolic links (docs/a, docs/b)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}", self.numbers(), self.paths.join(", "))?;
+        match self.total().saturating_sub(self.paths.len()) {
+            0 => f.write_str(")"),
+            more => write!(f, " and {more} more)"),
+        }
+    }
+}
+
+/// Entries of a bundle that are not regular files, by their consequence.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Assessment<'a> {
+    /// Entries at, above or below a directory that the bundle is made of, ordered by path. The bundle is incomplete.
+    pub rejected: Vec<(&'a str, &'a Irregular)>,
+    /// All other entries.
+    pub skipped: SkippedEntries,
+}
+
+impl<'a> Assessment<'a> {
+    /// Assesses the entries of a bundle, whose files `read` returns.
+    pub fn new<T, B: AsRef<[u8]>>(
+        paths: &'a Paths<T>,
+        read: impl FnMut(&str, &T) -> Option<B>,
+    ) -> Self {
+        if paths.irregular().next().is_none() {
+            return Self::default(); // no file has to be read
+        }
+        let directories = layout::directories(paths, read);
+        let is_needed = |(path, _): &(&str, &Irregular)| {
+            let mut directories = directories.iter();
+            directories.any(|directory| {
+                layout::is_at_or_below(path, directory) || layout::is_at_or_below(directory, path)
+            })
+        };
+        let (rejected, skipped): (Vec<_>, Vec<_>) = paths.irregular().partition(is_needed);
+        Self {
+            rejected,
+            skipped: SkippedEntries::count(skipped),
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT_LEN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::{Builder, Content, Limits};
+
+    const SYMLINK: Kind = Kind::Symlink;
+
+    fn content(files: &[(&str, &str)], links: &[&str]) -> Content {
+        let mut builder = Builder::new(Limits::default());
+        for (path, text) in files {
+            builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
+        }
+        for path in links {
+            builder.record(path, Irregular::new(SYMLINK)).unwrap();
+        }
+        builder.finish()
+    }
+
+    #[test]
+    fn directories_of_the_bundle_need_regular_files() {
+        let named =
+            "annotations:\n  operators.operatorframework.io.bundle.manifests.v1: /deploy/olm/\n";
+        let unusual = "annotations:\n  operators.operatorframework.io.bundle.metadata.v1: about/\n";
+        let outside = "annotations:\n  operators.operatorframework.io.bundle.manifests.v1: ../x\n";
+        let cases: [(&str, &[&str], &str); 14] = [
+            ("", &["manifests/a.yaml"], "manifests/a.yaml"),
+            ("", &["metadata/a.yaml"], "metadata/a.yaml"),
+            ("", &["manifests"], "manifests"),
+            ("", &["manifests/deep/a.yaml"], "manifests/deep/a.yaml"),
+            ("", &["manifests2", "manifests.yaml", "tests/a"], ""),
+            ("", &["deploy/olm/a.yaml"], ""),
+            (named, &["deploy/olm/a.yaml"], "deploy/olm/a.yaml"),
+            (named, &["manifests/a.yaml"], ""),
+            (named, &["deploy/a.yaml", "deploy2"], ""),
+            (unusual, &["about/a.yaml"], "about/a.yaml"),
+            (unusual, &["metadata/a.yaml"], "metadata/a.yaml"),
+            (outside, &["manifests/a.yaml"], "manifests/a.yaml"),
+            (":", &["manifests/a.yaml", "x"], "manifests/a.yaml"),
+            (
+                "",
+                &["manifests/b", "x", "metadata/c"],
+                "manifests/b metadata/c",
+            ),
+        ];
+        for (annotations, links, rejected) in cases {
+            let files = [
+                ("deploy/olm/csv.yaml", ""),
+                ("metadata/annotations.yaml", annotations),
+            ];
+            let content = content(&files, links);
+            let found = content.assess();
+            let paths: Vec<_> = found.rejected.iter().map(|(path, _)| *path).collect();
+            assert_eq!(paths.join(" "), rejected, "{annotations:?} {links:?}");
+            assert_eq!(found.skipped.total(), links.len() - paths.len());
+        }
+    }
+
+    #[test]
+    fn a_link_above_a_named_directory_is_rejected() {
+        let named =
+            "annotations:\n  operators.operatorframework.io.bundle.manifests.v1: deploy/olm/\n";
+        let content = content(&[("metadata/annotations.yaml", named)], &["deploy"]);
+        assert_eq!(content.assess().rejected.len(), 1);
+    }
+
+    #[test]
+    fn a_bundle_below_a_directory_keeps_its_entries() {
+        let content = content(
+            &[("b/manifests/csv.yaml", "")],
+            &["b/manifests/link", "b/docs", "latest"],
+        );
+        assert_eq!(content.assess().rejected, []);
+        let content = content.into_folder("b");
+        let found = content.assess();
+        let rejected: Vec<_> = found.rejected.iter().map(|(path, _)| *path).collect();
+        assert_eq!(rejected, ["manifests/link"]);
+        assert_eq!(found.skipped.paths, ["../latest", "docs"]);
+    }
+
+    #[test]
+    fn summaries_count_all_and_show_the_first_paths() {
+        let paths: Vec<String> = (0..12).map(|at| format!("docs/{at:02}")).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let content = content(&[], &paths);
+        let skipped = content.assess().skipped;
+        assert_eq!((skipped.symlinks, skipped.paths.len()), (12, MAX_SHOWN));
+        let text = skipped.to_string();
+        assert!(
+            text.starts_with("12 symbolic links (docs/00, docs/01, ")
+                && text.ends_with("docs/09 and 2 more)"),
+            "{text}"
+        );
+        let one = Irregular::new(Kind::Special);
+        let one = SkippedEntries::count([("x".repeat(300).as_str(), &one)]);
+        assert_eq!(one.numbers(), "1 special file");
+        assert_eq!(one.paths[0].chars().count(), MAX_TEXT_LEN + 1);
+    }
+
+    #[test]
+    fn entries_are_described_with_kind_target_and_remedy() {
+        for (kind, target, expected) in [
+            (
+                SYMLINK,
+                Some("../a"),
+                "a symbolic link to \"../a\"; replace",
+            ),
+            (SYMLINK, None, "a symbolic link; replace"),
+            (Kind::HardLink, Some("a"), "a hard link to \"a\"; replace"),
+            (Kind::Special, None, "a device, FIFO or socket; remove"),
+            (Kind::Sparse, None, "a sparse file; pack"),
+        ] {
+            let entry = match target {
+                Some(target) => Irregular::link(kind, target),
+                None => Irregular::new(kind),
+            };
+            let text = format!("{entry}; {}", entry.remedy());
+            assert!(text.starts_with(expected), "{text}");
+        }
+    }
+}
