@@ -36,7 +36,8 @@ pub const GROUP: &str = "core.rukpak.io";
 /// Who applies the objects of bundles, in their managedFields.
 pub const MANAGER: &str = "rukpak";
 
-/// What may be written for a class: `core.rukpak.io/registry` (rukpak before 0.9) and `core-rukpak-io-registry` (since).
+/// Provisioner class of this project, in one of its spellings: `core-rukpak-io-registry`, `core.rukpak.io/registry` (rukpak
+/// before 0.9), and the alias `core.rukpak.io/converter` (platform operators, document 004).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// `plain+v0` content.
@@ -46,12 +47,37 @@ pub enum Class {
 }
 
 impl Class {
-    /// Reads a class name in either spelling; `None` is a class of somebody else.
+    /// Returns the class of a `provisionerClassName`; `None` for classes of other provisioners.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "core.rukpak.io/plain" | "core-rukpak-io-plain" => Some(Self::Plain),
-            "core.rukpak.io/registry" | "core-rukpak-io-registry" => Some(Self::Registry),
+            "core.rukpak.io/registry" | "core-rukpak-io-registry" | "core.rukpak.io/converter" => {
+                Some(Self::Registry)
+            }
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Class;
+
+    #[test]
+    fn class_names_have_two_spellings_and_one_alias() {
+        for (name, class) in [
+            ("core-rukpak-io-plain", Some(Class::Plain)),
+            ("core.rukpak.io/plain", Some(Class::Plain)),
+            ("core-rukpak-io-registry", Some(Class::Registry)),
+            ("core.rukpak.io/registry", Some(Class::Registry)),
+            ("core.rukpak.io/converter", Some(Class::Registry)),
+            ("core-rukpak-io-converter", None),
+            ("core.rukpak.io/Converter", None),
+            ("core.rukpak.io/converter ", None),
+            ("converter", None),
+            ("", None),
+        ] {
+            assert_eq!(Class::parse(name), class, "{name:?}");
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::image::Reference;
 pub enum Variable {
     /// Of the Kubernetes version.
     Kube(Part),
-    /// Of the version of the provisioner, which has the place of OLM here.
+    /// Of the version of the program that serves the catalog: OLM, or the provisioner.
     Olm(Part),
     /// Of the OpenShift version.
     Openshift(Part),
@@ -68,7 +68,7 @@ pub const VARIABLES: [(&str, Variable); 11] = [
 pub struct Values {
     /// The server's version, as [`server`] reads it.
     pub kube: Option<Version>,
-    /// The version of who resolves the template.
+    /// The version of OLM where OLM serves the catalog, else that of the provisioner.
     pub olm: Option<Version>,
     /// The newest OpenShift version that an update was completed to.
     pub openshift: Option<Version>,

@@ -11,6 +11,8 @@ pub const INSTANCE_NAME: u32 = 45;
 pub const PACKAGE_NAME: u32 = 56;
 /// Constraints that do not count for a content.
 pub const OVERRIDES: u32 = 16;
+/// Bundles that a BundleInstance records: the installed, the previous and the desired one, and those of earlier templates.
+pub const CREATED_BUNDLES: u32 = 16;
 /// Class names.
 pub const CLASS: u32 = 128;
 /// References of images.
@@ -40,6 +42,8 @@ pub const WORD: u32 = 512;
 pub const LINE: u32 = 1024;
 /// How many of them: requirements, APIs, what waits, what was left.
 pub const LINES: u32 = 512;
+/// Paths of skipped entries.
+pub const SKIPPED_PATHS: u32 = 16;
 /// Findings of a conversion.
 pub const FINDINGS: u32 = 64;
 /// Operators that are listed with what speaks against an upgrade of the cluster.

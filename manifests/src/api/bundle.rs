@@ -1,11 +1,14 @@
 //! `Bundle`: content from one source, fetched once.
 
+use std::fmt;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{bounds, schema};
+use crate::content;
 
 /// Which content to fetch, and how it is to be read. It cannot be changed: other content is another Bundle.
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -24,7 +27,8 @@ use super::{bounds, schema};
 pub struct BundleSpec {
     /// Who acts on this Bundle, and which format its content has: `core-rukpak-io-registry` for registry+v1 bundles
     /// (manifests/ with a ClusterServiceVersion, and metadata/), `core-rukpak-io-plain` for plain manifests.
-    /// `core.rukpak.io/registry` and `core.rukpak.io/plain` mean the same.
+    /// `core.rukpak.io/registry` and `core.rukpak.io/plain` mean the same; `core.rukpak.io/converter` is an alias of the
+    /// registry class.
     #[schemars(length(min = 1, max = bounds::CLASS), regex(pattern = schema::CLASS))]
     pub provisioner_class_name: String,
     /// Where the content comes from.
@@ -188,9 +192,15 @@ pub struct ConfigMapName {
     pub name: String,
 }
 
-/// Content that is sent to the provisioner; there is nothing to say about it.
+/// Content that a user sends to the provisioner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct UploadSource {}
+pub struct UploadSource {
+    /// Content digest that the upload must have, as `rukpak unpack` prints it and as `status.contentDigest` has it:
+    /// `sha256:…`. The provisioner rejects other content. Without it, the first upload decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WORD), regex(pattern = schema::DIGEST))]
+    pub digest: Option<String>,
+}
 
 /// How far a Bundle has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -234,9 +244,60 @@ pub struct BundleStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub content_digest: Option<String>,
+    /// Entries of the source that are not part of the content because they are not regular files. The bundle does not
+    /// need them: such an entry among the manifests or the metadata fails the Bundle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<SkippedEntries>,
     /// What the content says of itself.
     #[serde(flatten)]
     pub facts: Facts,
+}
+
+/// Entries of a source that were skipped because they are not regular files.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SkippedEntries {
+    /// The number of symbolic links.
+    pub symlinks: i64,
+    /// The number of hard links to files that the archive does not contain.
+    pub hard_links: i64,
+    /// The number of devices, FIFOs and sockets.
+    pub special: i64,
+    /// The number of sparse files of an archive.
+    pub sparse_files: i64,
+    /// The first paths, shortened.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::SKIPPED_PATHS), inner(length(max = bounds::LINE)))]
+    pub paths: Vec<String>,
+}
+
+impl fmt::Display for SkippedEntries {
+    /// Lists numbers and paths: `2 symbolic links (docs/a, docs/b)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |number: i64| usize::try_from(number).unwrap_or_default();
+        let skipped = content::SkippedEntries {
+            symlinks: number(self.symlinks),
+            hard_links: number(self.hard_links),
+            special: number(self.special),
+            sparse_files: number(self.sparse_files),
+            paths: self.paths.clone(),
+        };
+        skipped.fmt(f)
+    }
+}
+
+impl SkippedEntries {
+    /// Returns what a status has of these entries: nothing if none were skipped.
+    pub fn new(skipped: &content::SkippedEntries) -> Option<Self> {
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        (!skipped.is_empty()).then(|| Self {
+            symlinks: number(skipped.symlinks),
+            hard_links: number(skipped.hard_links),
+            special: number(skipped.special),
+            sparse_files: number(skipped.sparse_files),
+            paths: skipped.paths.clone(),
+        })
+    }
 }
 
 /// What registry+v1 content says of itself; shared by Bundle and BundleInstance.

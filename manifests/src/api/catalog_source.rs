@@ -25,7 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(in crate::api) use self::versions::with_v1;
+pub(in crate::api) use self::versions::{v1, with_v1};
 pub use self::{
     origin::{Invalid, Origin, PORT, Place},
     status::{CatalogSourceStatus, ConfigMapReference, ConnectionState, RegistryService},

@@ -19,6 +19,8 @@ pub mod reason {
     pub const UNPACKING: &str = "Unpacking";
     /// The source or its content is no good.
     pub const UNPACK_FAILED: &str = "UnpackFailed";
+    /// The source has an entry that no bundle may have, such as a symbolic link among the manifests.
+    pub const ENTRY_REFUSED: &str = "EntryRefused";
     /// The content is stored.
     pub const UNPACK_SUCCESSFUL: &str = "UnpackSuccessful";
     /// Nobody here serves that class.
@@ -31,6 +33,8 @@ pub mod reason {
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
     /// All objects are applied.
     pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
+    /// Another client replaced the installed Bundle, and nothing is applied or repaired from it.
+    pub const INSTALLED_BUNDLE_REPLACED: &str = "InstalledBundleReplaced";
     /// Nothing has been installed yet.
     pub const NOT_INSTALLED: &str = "NotInstalled";
     /// `spec.paused`.

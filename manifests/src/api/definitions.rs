@@ -5,11 +5,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
+use serde_json::Value;
 
 use super::{
     bounds,
     bundle::Bundle,
-    catalog_source::CatalogSource,
+    catalog_source::{CatalogSource, convert::Version, v1},
     instance::BundleInstance,
     platform::PlatformOperator,
     platform_status::{self, PlatformStatus},
@@ -232,6 +233,17 @@ pub fn foreign() -> [CustomResourceDefinition; 2] {
     ]
 }
 
+/// Returns the schema of CatalogSources in a version of the API.
+pub fn catalog_source_schema(version: Version) -> Option<Value> {
+    let definition = finish(CatalogSource::crd(), 253, CATALOG, CATALOG_WIDE);
+    let stored = definition.spec.versions.into_iter().next()?;
+    let asked = match version {
+        Version::V1alpha1 => stored,
+        Version::V1 => v1(stored),
+    };
+    serde_json::to_value(asked.schema?.open_api_v3_schema?).ok()
+}
+
 /// What the types cannot say.
 fn finish(
     mut definition: CustomResourceDefinition,
@@ -349,7 +361,7 @@ mod tests {
             _ => schema.x_kubernetes_int_or_string == Some(true) && schema.max_length.is_some(),
         };
         // These have nothing to say.
-        let is_empty = path.ends_with(".upload") || path == "PlatformStatus.spec";
+        let is_empty = path == "PlatformStatus.spec";
         if !bounded && !is_empty {
             found.push(path.to_owned());
         }

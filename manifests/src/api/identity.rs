@@ -45,20 +45,24 @@ pub fn identity(instance: &BundleInstance) -> Option<Identity> {
     let (_, digest) = image.reference.rsplit_once('@')?;
     let facts = &status.facts;
     let named = (&facts.package, &facts.cluster_service_version);
-    let (package, bundle) = if let (Some(package), Some(bundle)) = named {
-        (package.clone(), bundle.clone())
-    } else {
-        let text = instance.annotations().get(labels::CHOSEN_BUNDLE)?;
-        let chosen: Chosen = serde_json::from_str(text).ok()?;
-        let (_, of) = chosen.image.rsplit_once('@')?;
-        if of != digest || chosen.package.is_empty() {
-            return None;
-        }
-        (chosen.package, chosen.name)
-    };
-    Some(Identity {
-        package,
-        bundle,
+    if let (Some(package), Some(bundle)) = named {
+        return Some(Identity {
+            package: package.clone(),
+            bundle: bundle.clone(),
+            digest: digest.to_owned(),
+        });
+    }
+    chosen(instance, digest)
+}
+
+/// Returns the identity of the bundle that was chosen from a catalog for the instance, if its image has this digest.
+pub fn chosen(instance: &BundleInstance, digest: &str) -> Option<Identity> {
+    let text = instance.annotations().get(labels::CHOSEN_BUNDLE)?;
+    let chosen: Chosen = serde_json::from_str(text).ok()?;
+    let (_, of) = chosen.image.rsplit_once('@')?;
+    (of == digest && !chosen.package.is_empty()).then(|| Identity {
+        package: chosen.package,
+        bundle: chosen.name,
         digest: digest.to_owned(),
     })
 }

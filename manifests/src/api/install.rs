@@ -175,7 +175,7 @@ fn documents(options: &Options, target: Target) -> Vec<Document> {
     if target.is_openshift() {
         documents.extend(openshift::documents(options));
     }
-    documents.extend(admission::documents());
+    documents.extend(admission::documents(options));
     documents.extend(workload::documents(options, target));
     if target.is_openshift() {
         documents.extend(monitoring::documents(options, target));

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::CustomResource;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
+use kube::{CustomResource, Resource as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    bounds,
-    bundle::{BundleSource, Facts},
+    GROUP, bounds,
+    bundle::{Bundle, BundleSource, Facts},
     schema,
 };
+use crate::object::group_version;
 
 /// What is to be installed, where and how.
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -216,6 +217,17 @@ pub struct BundleInstanceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub previous_bundle_name: Option<String>,
+    /// The installed Bundle, by uid and content digest: nothing is applied or repaired from any other Bundle of its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installed: Option<InstalledBundle>,
+    /// The Bundle of previousBundleName, in the same form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<InstalledBundle>,
+    /// The Bundles that the provisioner created for this BundleInstance, the newest last. The provisioner uses no other
+    /// Bundle, even if its name, labels and ownerReferences agree.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = bounds::CREATED_BUNDLES))]
+    pub bundles: Vec<CreatedBundle>,
     /// The generation that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -256,6 +268,56 @@ pub struct BundleInstanceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::WORD))]
     pub failed_template_hash: Option<String>,
+}
+
+/// An installed Bundle. Its name is not enough, because another Bundle can get the same name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InstalledBundle {
+    /// The name of the Bundle.
+    #[schemars(length(max = bounds::WORD))]
+    pub name: String,
+    /// The uid of the Bundle.
+    #[schemars(length(max = bounds::WORD))]
+    pub uid: String,
+    /// The SHA-256 of the content that was applied.
+    #[schemars(length(max = bounds::WORD))]
+    pub content_digest: String,
+}
+
+impl BundleInstance {
+    /// Reports whether an ownerReference refers to this BundleInstance.
+    pub fn is_in(&self, reference: &OwnerReference) -> bool {
+        let (group, _) = group_version(&reference.api_version);
+        group == GROUP
+            && reference.kind == Self::kind(&())
+            && self.metadata.uid.as_ref() == Some(&reference.uid)
+    }
+}
+
+impl InstalledBundle {
+    /// Reports whether a Bundle is the installed one, and still has the content that was applied.
+    pub fn is(&self, bundle: &Bundle) -> bool {
+        let status = bundle.status.as_ref();
+        bundle.metadata.uid.as_ref() == Some(&self.uid)
+            && status.and_then(|status| status.content_digest.as_ref())
+                == Some(&self.content_digest)
+    }
+}
+
+/// A Bundle that the provisioner created from a template.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedBundle {
+    /// The name of the Bundle.
+    #[schemars(length(max = bounds::WORD))]
+    pub name: String,
+    /// The uid that the API server gave to the Bundle.
+    #[schemars(length(max = bounds::WORD))]
+    pub uid: String,
+    /// The hash of the template.
+    #[schemars(length(max = bounds::WORD))]
+    pub template_hash: String,
 }
 
 /// The objects of an instance. What exceeds its bounds stands in ConfigMaps of the system namespace.

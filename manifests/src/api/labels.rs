@@ -32,6 +32,10 @@ pub const IMAGE: &str = "core.rukpak.io/image";
 pub const DECLARED: &str = "core.rukpak.io/declared";
 /// On an unpack Job: the digest of the content that it has handed over.
 pub const HANDED_OVER: &str = "core.rukpak.io/handed-over";
+/// On an unpack Job: the entries of the content that are not regular files and were skipped, as JSON.
+pub const SKIPPED: &str = "core.rukpak.io/skipped";
+/// On an unpack Job: why the content that it has sent is rejected. The same image is rejected each time.
+pub const REJECTED: &str = "core.rukpak.io/rejected";
 /// On the ServiceAccount of a catalog's pod: the pull secrets that the catalog names, separated by commas. It may have
 /// others.
 pub const PULL_SECRETS: &str = "core.rukpak.io/pull-secrets";

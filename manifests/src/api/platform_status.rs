@@ -67,8 +67,8 @@ pub struct Details {
     /// How many more there are than are listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_concerns: i64,
-    /// What catalogs last said of the newest OpenShift that an installed bundle runs on, by package, name and digest of the
-    /// bundle: it counts while the catalog is away.
+    /// The last max OpenShift version that a catalog declared for an installed bundle, by package, name and image digest of
+    /// the bundle, or by package, name and CatalogSource where OLM installed it. Used while the catalog is unavailable.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = bounds::CONCERNS, "additionalProperties" = schema::word()))]
     pub catalog_maxima: BTreeMap<String, String>,

@@ -52,8 +52,8 @@ pub enum Invalid {
     /// No ConfigMap.
     #[error("configmap name unset: must be set for sourcetype: {0}")]
     NoConfigMap(String),
-    /// A type that is none.
-    #[error("unknown sourcetype: {0}")]
+    /// A type that does not exist, such as `configMap`.
+    #[error("unknown sourcetype: {0}: must be grpc or configmap")]
     Type(String),
     /// A member with nothing in it.
     #[error("{0} unset: must name the catalog")]

@@ -54,7 +54,10 @@ pub(in crate::api) fn with_v1(
     definition
 }
 
-fn v1(mut version: CustomResourceDefinitionVersion) -> CustomResourceDefinitionVersion {
+/// Returns `v1` as it follows from the stored version.
+pub(in crate::api) fn v1(
+    mut version: CustomResourceDefinitionVersion,
+) -> CustomResourceDefinitionVersion {
     "v1".clone_into(&mut version.name);
     version.storage = false;
     let schema = version.schema.as_mut();

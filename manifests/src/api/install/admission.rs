@@ -1,117 +1,105 @@
-//! Nobody gets the rights of an account by naming it in a BundleInstance, or in a PlatformOperator that becomes one.
+//! Admission policies of the install files: a user gets no permissions of a ServiceAccount by naming it, and Bundles of a
+//! BundleInstance are the provisioner's.
+//!
+//! Every policy lists who does upkeep on the objects it matches, because a policy that denies the garbage collector or the
+//! provisioner stops deletions and upgrades.
+
+mod accounts;
+mod bundles;
 
 use serde_json::{Value, json};
 
-use super::{Document, labels};
-use crate::api::GROUP;
+use super::{Document, Options, labels, rights};
 
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
-/// Resources in which an account can be named.
-const NAMING: [Naming; 2] = [
-    Naming {
-        policy: "bundleinstance-service-account",
-        kind: "BundleInstance",
-        group: GROUP,
-        resource: "bundleinstances",
-        path: &["serviceAccount"],
-    },
-    Naming {
-        policy: "platformoperator-service-account",
-        kind: "PlatformOperator",
-        group: "platform.openshift.io",
-        resource: "platformoperators",
-        path: &["bundle", "serviceAccount"],
-    },
+/// The users that kube-controller-manager collects garbage as: its own, where its controllers share one, or the
+/// ServiceAccount of the collector.
+const GARBAGE_COLLECTORS: [&str; 2] = [
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:kube-controller-manager",
 ];
 
-/// A resource in which an account can be named.
-struct Naming {
-    policy: &'static str,
-    kind: &'static str,
-    group: &'static str,
-    resource: &'static str,
-    /// Where, below the spec.
-    path: &'static [&'static str],
+/// The finalizers and ownerReferences of an object, none where `object` is null.
+const METADATA_LISTS: [&str; 2] = ["finalizers", "ownerReferences"];
+
+pub(super) fn documents(options: &Options) -> impl Iterator<Item = Document> {
+    accounts::documents(options).chain(bundles::documents(options))
 }
 
-pub(super) fn documents() -> impl Iterator<Item = Document> {
-    NAMING.iter().flat_map(Naming::documents)
+/// A ValidatingAdmissionPolicy that denies requests.
+struct Policy<'a> {
+    name: &'a str,
+    comment: &'a str,
+    group: &'a str,
+    resource: &'a str,
+    operations: &'a [&'a str],
+    /// Name and expression: only requests for which all hold are validated.
+    conditions: Vec<(&'a str, String)>,
+    /// Name and expression.
+    variables: Vec<(&'a str, String)>,
+    validations: Vec<Value>,
 }
 
-impl Naming {
-    fn documents(&self) -> [Document; 2] {
-        let (now, before) = (self.account("object"), self.account("oldObject"));
-        let (is_named, was_named) = (self.has("object"), self.has("oldObject"));
+impl Policy<'_> {
+    /// Returns the policy and its binding.
+    fn documents(self) -> [Document; 2] {
+        let named = |list: Vec<(&str, String)>| -> Value {
+            let entry = |(name, expression)| json!({"name": name, "expression": expression});
+            list.into_iter().map(entry).collect()
+        };
+        let mut spec = json!({
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [self.group],
+                "apiVersions": ["*"],
+                "operations": self.operations,
+                "resources": [self.resource],
+            }]},
+            "matchConditions": named(self.conditions),
+            "validations": self.validations,
+        });
+        if !self.variables.is_empty()
+            && let Some(spec) = spec.as_object_mut()
+        {
+            spec.insert("variables".to_owned(), named(self.variables));
+        }
         [
-            Document {
-                comment: format!(
-                    "Whoever names a ServiceAccount in a {}, or changes one that names it, needs the right to impersonate it.",
-                    self.kind
-                )
-                .into(),
-                object: json!({
+            Document::new(
+                self.comment.to_owned(),
+                json!({
                     "apiVersion": ADMISSION,
                     "kind": "ValidatingAdmissionPolicy",
-                    "metadata": {"name": self.policy, "labels": labels()},
-                    "spec": {
-                        "failurePolicy": "Fail",
-                        "matchConstraints": {"resourceRules": [{
-                            "apiGroups": [self.group],
-                            "apiVersions": ["*"],
-                            "operations": ["CREATE", "UPDATE"],
-                            "resources": [self.resource],
-                        }]},
-                        "matchConditions": [
-                            {"name": "account-named", "expression": format!("{is_named} || oldObject != null && {was_named}")},
-                            // What is installed with somebody's rights is theirs to say, too.
-                            {"name": "spec-changed", "expression": "oldObject == null || object.spec != oldObject.spec"},
-                        ],
-                        "validations": [
-                            self.may_impersonate(&now, &format!("!({is_named})")),
-                            // Neither may anybody else take it away.
-                            self.may_impersonate(&before, &format!("oldObject == null || !({was_named})")),
-                        ],
-                    },
+                    "metadata": {"name": self.name, "labels": labels()},
+                    "spec": spec,
                 }),
-            },
-            Document {
-                comment: "".into(),
-                object: json!({
+            ),
+            Document::new(
+                "",
+                json!({
                     "apiVersion": ADMISSION,
                     "kind": "ValidatingAdmissionPolicyBinding",
-                    "metadata": {"name": self.policy, "labels": labels()},
-                    "spec": {"policyName": self.policy, "validationActions": ["Deny"]},
+                    "metadata": {"name": self.name, "labels": labels()},
+                    "spec": {"policyName": self.name, "validationActions": ["Deny"]},
                 }),
-            },
+            ),
         ]
     }
+}
 
-    /// The account that an object names.
-    fn account(&self, object: &str) -> String {
-        format!("{object}.spec.{}", self.path.join("."))
-    }
+/// Returns the name of the provisioner's user as a CEL string.
+fn provisioner(options: &Options) -> String {
+    let (namespace, account) = (&options.namespace, rights::ACCOUNT);
+    format!("'system:serviceaccount:{namespace}:{account}'")
+}
 
-    /// Whether it names one: each part of the path has to be there.
-    fn has(&self, object: &str) -> String {
-        let parts = (1..=self.path.len()).filter_map(|length| self.path.get(..length));
-        parts
-            .map(|path| format!("has({object}.spec.{})", path.join(".")))
-            .collect::<Vec<_>>()
-            .join(" && ")
-    }
+/// Returns the users that do upkeep, as a CEL list.
+fn upkeep(options: &Options) -> String {
+    let collectors = GARBAGE_COLLECTORS.map(|user| format!("'{user}'"));
+    format!("[{}, {}]", provisioner(options), collectors.join(", "))
+}
 
-    /// That whoever asks may act as the account, or need not.
-    fn may_impersonate(&self, account: &str, unless: &str) -> Value {
-        let field = format!("spec.{}", self.path.join("."));
-        json!({
-            "expression": format!(
-                "{unless} || authorizer.group('').resource('serviceaccounts').namespace({account}.namespace).name({account}.name).check('impersonate').allowed()"
-            ),
-            "messageExpression": format!(
-                "'{field}: ' + request.userInfo.username + ' may not impersonate the ServiceAccount ' + {account}.namespace + '/' + {account}.name + ': ask for the verb impersonate on it (ClusterRole bundle-instance-impersonator, bound in the namespace ' + {account}.namespace + ')'"
-            ),
-            "reason": "Forbidden",
-        })
-    }
+/// Returns a CEL expression for a list of an object's metadata.
+fn metadata_list(object: &str, list: &str) -> String {
+    format!("{object}.metadata.?{list}.orValue([])")
 }

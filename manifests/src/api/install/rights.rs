@@ -372,11 +372,15 @@ fn people(options: &Options) -> [Document; 9] {
             ),
         },
         Document {
-            comment: "Who may send the content of Bundles with the source upload: PUT is the verb update.".into(),
+            comment: "Grants uploads for all Bundles with the source upload: PUT is the verb update, GET the verb get. For some Bundles,\n\
+                      bind a role with resourceNames instead. The second rule is deprecated, and is for older provisioners.".into(),
             object: cluster_role(
                 "bundle-uploader",
                 &labels(),
-                &json!([{"nonResourceURLs": ["/uploads/*"], "verbs": ["get", "update"]}]),
+                &json!([
+                    rule(GROUP, &["bundles/content"], &["get", "update"]),
+                    {"nonResourceURLs": ["/uploads/*"], "verbs": ["get", "update"]},
+                ]),
             ),
         },
         Document {

@@ -108,6 +108,8 @@ fn deployments_differ_in_nothing_but_what_their_cluster_asks_for() {
         template["spec"][field] = pod[field].clone();
     }
     let container = &mut template["spec"]["containers"][0];
+    let resources = container["resources"].as_object_mut().unwrap();
+    assert!(resources.remove("limits").is_some());
     container["args"]
         .as_array_mut()
         .unwrap()
@@ -115,6 +117,23 @@ fn deployments_differ_in_nothing_but_what_their_cluster_asks_for() {
     let env = container["env"].as_array_mut().unwrap();
     env.push(json!({"name": "RELEASE_VERSION", "value": "0.0.1-snapshot"}));
     assert_eq!(payload, expected);
+}
+
+#[test]
+fn the_pod_has_limits_of_memory_and_storage() {
+    for target in [Target::Kubernetes, Target::OpenShift] {
+        let deployment = only(&all(&Options::default(), target), "Deployment", "core");
+        let pod = &deployment["spec"]["template"]["spec"];
+        let resources = json!({
+            "requests": {"cpu": "50m", "memory": "128Mi", "ephemeral-storage": "1Gi"},
+            "limits": {"memory": "512Mi", "ephemeral-storage": "9Gi"},
+        });
+        assert_eq!(pod["containers"][0]["resources"], resources, "{target:?}");
+        let sizes: Vec<&Value> = (0..2)
+            .map(|at| &pod["volumes"][at]["emptyDir"]["sizeLimit"])
+            .collect();
+        assert_eq!(sizes, ["6Gi", "2Gi"], "{target:?}");
+    }
 }
 
 #[test]

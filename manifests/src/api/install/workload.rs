@@ -106,8 +106,10 @@ fn deployment(options: &Options, target: Target) -> Value {
         }],
         "containers": [container(options, target)],
         "volumes": [
-            {"name": "store", "emptyDir": {}},
-            {"name": "tmp", "emptyDir": {}},
+            // The content store (--storage-size) and the files of served catalogs.
+            {"name": "store", "emptyDir": {"sizeLimit": "6Gi"}},
+            // Git repositories while they are fetched.
+            {"name": "tmp", "emptyDir": {"sizeLimit": "2Gi"}},
         ],
     });
     let mut metadata_of_pods =
@@ -221,13 +223,26 @@ fn container(options: &Options, target: Target) -> Value {
             "httpGet": {"path": "/readyz", "port": "probes"},
             "periodSeconds": 5,
         },
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
+        "resources": resources(target),
         "securityContext": hardened(),
         "volumeMounts": [
             {"name": "store", "mountPath": STORAGE},
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     })
+}
+
+/// Conversions share 256 MiB of the memory. The storage is that of all volumes, and of logs.
+fn resources(target: Target) -> Value {
+    let mut resources = json!({
+        "requests": {"cpu": "50m", "memory": "128Mi", "ephemeral-storage": "1Gi"},
+        "limits": {"memory": "512Mi", "ephemeral-storage": "9Gi"},
+    });
+    if target == Target::Payload {
+        // OpenShift's conventions: its own components set requests, and no limits.
+        mapping(&mut resources).remove("limits");
+    }
+    resources
 }
 
 fn metadata(options: &Options) -> Value {

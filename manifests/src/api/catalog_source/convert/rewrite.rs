@@ -97,6 +97,10 @@ pub fn rewrite(object: Value, form: Form) -> Result<Rewritten, Error> {
         }
         Form::Legacy => {
             source = legacy(&source);
+            // OLM dials the address as it is written, and has no port for one without.
+            if let Origin::Service { address } = &origin {
+                source.insert("address".to_owned(), address.to_string().into());
+            }
             if let Some(member) = MEMBERS.iter().find(|member| source.contains_key(**member)) {
                 return Err(Error::Newer((*member).to_owned()));
             }

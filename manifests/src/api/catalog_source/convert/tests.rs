@@ -361,6 +361,45 @@ fn the_new_form_is_as_the_apiserver_takes_it() {
     }
 }
 
+#[test]
+fn legacy_address_has_its_port() {
+    for (spec, address) in [
+        (
+            json!({"catalogServiceSource": {"address": "some.namespace.svc"}}),
+            "some.namespace.svc:50051",
+        ),
+        (
+            json!({"catalogServiceSource": {"address": "10.0.0.1:8080"}}),
+            "10.0.0.1:8080",
+        ),
+        (
+            json!({"catalogServiceSource": {"address": "fd00::1"}}),
+            "[fd00::1]:50051",
+        ),
+        (
+            json!({"catalogServiceSource": {"address": "[fd00::1]"}}),
+            "[fd00::1]:50051",
+        ),
+        (
+            json!({"sourceType": "grpc", "address": "host"}),
+            "host:50051",
+        ),
+    ] {
+        let done = rewrite(stored(&spec), Form::Legacy).unwrap();
+        let expected = json!({"sourceType": "grpc", "address": address});
+        assert_eq!(done.object["spec"], expected, "{spec}");
+        // The new form keeps the address as it is written, and so does the conversion between versions.
+        let kept = rewrite(stored(&spec), Form::New).unwrap().object;
+        let service = kept["spec"]["catalogServiceSource"].clone();
+        let written = spec.get("catalogServiceSource").unwrap_or(&spec);
+        assert_eq!(service["address"], written["address"], "{spec}");
+        assert_eq!(back(&v1(&stored(&spec))), stored(&spec));
+    }
+    let beside = json!({"sourceType": "grpc", "image": "a:1", "address": "host"});
+    let done = rewrite(stored(&beside), Form::Legacy).unwrap();
+    assert_eq!(done.object["spec"], beside);
+}
+
 /// The apiserver fails the list of all for one that has more annotations than it takes.
 #[test]
 fn no_object_gets_more_annotations_than_an_apiserver_takes() {

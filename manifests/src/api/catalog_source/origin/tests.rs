@@ -202,11 +202,11 @@ fn what_says_no_place_or_several_is_refused_in_words() {
         ),
         (
             json!({"sourceType": "foo", "image": "a:1"}),
-            "unknown sourcetype: foo",
+            "unknown sourcetype: foo: must be grpc or configmap",
         ),
         (
             json!({"sourceType": "configMap", "configMap": "m"}),
-            "unknown sourcetype: configMap",
+            "unknown sourcetype: configMap: must be grpc or configmap",
         ),
         (
             json!({"catalogImageSource": {}}),
@@ -235,5 +235,5 @@ fn what_says_no_place_or_several_is_refused_in_words() {
         assert_eq!(catalog(&spec).place(true).unwrap_err().to_string(), said);
     }
     let long = catalog(&json!({"sourceType": "x".repeat(500)}));
-    assert!(long.origin().unwrap_err().to_string().chars().count() < 120);
+    assert!(long.origin().unwrap_err().to_string().chars().count() < 150);
 }

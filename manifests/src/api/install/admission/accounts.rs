@@ -1,0 +1,111 @@
+//! Policies about ServiceAccounts that a BundleInstance, or a PlatformOperator that becomes one, names.
+
+use serde_json::{Value, json};
+
+use super::{METADATA_LISTS, Policy, metadata_list, upkeep};
+use crate::api::{
+    GROUP,
+    install::{Document, Options},
+};
+
+/// Resources in which an account can be named.
+const NAMING: [Naming; 2] = [
+    Naming {
+        policy: "bundleinstance-service-account",
+        kind: "BundleInstance",
+        comment: "A user that creates or deletes a BundleInstance with a ServiceAccount, or changes its spec, finalizers or\n\
+                  ownerReferences, needs permission to impersonate that account.",
+        group: GROUP,
+        resource: "bundleinstances",
+        path: &["serviceAccount"],
+    },
+    Naming {
+        policy: "platformoperator-service-account",
+        kind: "PlatformOperator",
+        comment: "A user that creates or deletes a PlatformOperator with a ServiceAccount, or changes its spec, finalizers or\n\
+                  ownerReferences, needs permission to impersonate that account.",
+        group: "platform.openshift.io",
+        resource: "platformoperators",
+        path: &["bundle", "serviceAccount"],
+    },
+];
+
+/// A resource in which an account can be named.
+struct Naming {
+    policy: &'static str,
+    kind: &'static str,
+    comment: &'static str,
+    group: &'static str,
+    resource: &'static str,
+    /// The path of the account below the spec.
+    path: &'static [&'static str],
+}
+
+pub(super) fn documents(options: &Options) -> impl Iterator<Item = Document> {
+    NAMING
+        .iter()
+        .flat_map(|naming| naming.policy(options).documents())
+}
+
+impl Naming {
+    fn policy(&self, options: &Options) -> Policy<'_> {
+        let [is_named, was_named] = ["object", "oldObject"]
+            .map(|object| format!("({object} != null && {})", self.has(object)));
+        let is_changed = METADATA_LISTS.map(|list| {
+            let [now, before] = ["object", "oldObject"].map(|object| metadata_list(object, list));
+            format!("{now} != {before}")
+        });
+        // The garbage collector and the provisioner delete objects, and change finalizers and ownerReferences. A spec that
+        // the provisioner writes comes from a bundle or a PlatformOperator, so it is checked.
+        let changes = format!(
+            "oldObject == null || (object != null && object.spec != oldObject.spec) || (!(request.userInfo.username in {}) \
+             && (object == null || {}))",
+            upkeep(options),
+            is_changed.join(" || ")
+        );
+        Policy {
+            name: self.policy,
+            comment: self.comment,
+            group: self.group,
+            resource: self.resource,
+            operations: &["CREATE", "UPDATE", "DELETE"],
+            conditions: vec![
+                ("account-named", format!("{is_named} || {was_named}")),
+                ("changed", changes),
+            ],
+            variables: Vec::new(),
+            validations: vec![
+                self.may_impersonate("object", &is_named),
+                // Other users can neither take the account away nor delete the installation.
+                self.may_impersonate("oldObject", &was_named),
+            ],
+        }
+    }
+
+    /// Returns a CEL expression that says whether an object names an account: each part of the path has to exist.
+    fn has(&self, object: &str) -> String {
+        let parts = (1..=self.path.len()).filter_map(|length| self.path.get(..length));
+        parts
+            .map(|path| format!("has({object}.spec.{})", path.join(".")))
+            .collect::<Vec<_>>()
+            .join(" && ")
+    }
+
+    /// Returns the rule that the user may impersonate the account, if the object names one.
+    fn may_impersonate(&self, object: &str, is_named: &str) -> Value {
+        let field = format!("spec.{}", self.path.join("."));
+        let account = format!("{object}.{field}");
+        let kind = self.kind;
+        // Of a collection that is deleted the API server does not name the object.
+        let name = format!("{object}.metadata.?name.orValue('')");
+        json!({
+            "expression": format!(
+                "!{is_named} || authorizer.group('').resource('serviceaccounts').namespace({account}.namespace).name({account}.name).check('impersonate').allowed()"
+            ),
+            "messageExpression": format!(
+                "'{kind} ' + {name} + ': {field}: ' + request.userInfo.username + ' may not impersonate the ServiceAccount ' + {account}.namespace + '/' + {account}.name + ': ask for the verb impersonate on it (ClusterRole bundle-instance-impersonator, bound in the namespace ' + {account}.namespace + ')'"
+            ),
+            "reason": "Forbidden",
+        })
+    }
+}
