@@ -4,10 +4,16 @@ use std::{collections::BTreeMap, fmt};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 
+use tracing::debug;
+
 use crate::{
+    job::chain,
     registry::{Credentials, Mirrors},
-    web::{Patience, Proxies},
+    web::{Patience, Proxies, printable},
 };
+
+/// Length of an error in the log, in characters.
+const MAX_LOGGED: usize = 2000;
 
 /// A password, a token or a key. It never shows in messages.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -80,15 +86,45 @@ pub struct Trust {
     pub verify: Verify,
 }
 
-/// Whether a message quotes what a server says when it refuses. Who asks for himself wants to read it; who asks for
-/// strangers must not show them the words of servers that only he can reach.
+/// Decides whether errors repeat what a server says. A user on a local machine wants to read it. A program that asks for
+/// other users must not: these could read answers of servers that only the program can reach.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Quotes {
-    /// The beginning of the body is quoted.
+    /// Errors repeat the beginning of a body, texts of git servers, targets of redirects and the like.
     #[default]
     Shown,
-    /// Only the status is told.
+    /// Errors have what the author of the source wrote, the kind of problem and the remedy. They lose what the server
+    /// chose:
+    ///
+    /// | withheld                                                         | kept                                             |
+    /// | ---------------------------------------------------------------- | ------------------------------------------------ |
+    /// | bodies, sideband texts and `ERR` lines of git, ssh banners       | the status: 401, 403, 404, 407, 408, 429 and 5xx |
+    /// | the digest of a body that is not the pinned one                  | the URL and the pinned digest                    |
+    /// | targets of redirects, URLs of token services, content types      | that the server redirects                        |
+    /// | names of branches, tags and directories beside the requested one | the requested name                               |
+    /// | names and dates in certificates                                  | the problem of the certificate                   |
+    /// | values in manifests, indexes and configurations of images        | the label's name, the number of the layer        |
+    ///
+    /// The content of a bundle is not withheld: its author needs the paths and values that are invalid. Neither is the key
+    /// of an unknown ssh host, which an admin has to compare and to add. Every error type matches all of its variants for
+    /// this, so that a new one cannot be forgotten.
     Withheld,
+}
+
+impl Quotes {
+    /// Removes remote texts from an error, unless the caller may repeat them. The log has the whole error at level debug.
+    pub(crate) fn apply<T>(self, result: crate::Result<T>) -> crate::Result<T> {
+        match (self, result) {
+            (Self::Withheld, Err(error)) => {
+                debug!(
+                    error = printable(&chain(&error), MAX_LOGGED),
+                    "failed to fetch a source"
+                );
+                Err(error.withheld())
+            }
+            (_, result) => result,
+        }
+    }
 }
 
 /// All that reaching a source may need. What a source has no use for is not looked at.
@@ -102,7 +138,7 @@ pub struct Access {
     pub trust: Trust,
     /// How long servers are waited for.
     pub patience: Patience,
-    /// Whether messages quote servers.
+    /// Whether errors repeat what servers say.
     pub quotes: Quotes,
     /// For registries.
     pub registries: Credentials,

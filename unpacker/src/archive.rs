@@ -5,11 +5,11 @@
 
 use std::{io::Read, mem};
 
-use manifests::content;
+use manifests::content::{self, Irregular, Kind};
 use tar::Header;
 
 use crate::{
-    Error, Options, Result, Skipped,
+    Error, Options, Result,
     block::{Blocks, Meter, explain},
     inflate::Inflate,
     pax::{self, Before, lossy},
@@ -22,7 +22,7 @@ use crate::{
 pub(crate) const EXTENDED: u64 = 1 << 20;
 
 /// Reads a stream to its end, or to the limit.
-pub(crate) fn read(reader: impl Read, options: &Options, room: Room) -> Result<(Tree, Skipped)> {
+pub(crate) fn read(reader: impl Read, options: &Options, room: Room) -> Result<(Tree, usize)> {
     let limit = options.stream_limit();
     // Metered before it is inflated too: gzip members without content could go on for ever.
     let inflated = Inflate::new(Meter::new(reader, limit))
@@ -32,12 +32,12 @@ pub(crate) fn read(reader: impl Read, options: &Options, room: Room) -> Result<(
     let mut archive = Archive {
         select: Select::new(options)?,
         files: Builder::new(options.limits, room),
-        skipped: Skipped::default(),
+        unselected: 0,
     };
     each(&mut blocks, options.limits.path as u64, |blocks, entry| {
         archive.entry(blocks, entry)
     })?;
-    Ok((archive.files.finish(), archive.skipped))
+    Ok((archive.files.finish(), archive.unselected))
 }
 
 /// One entry, behind all that stands before it. Its body is read or passed over by whoever takes it.
@@ -202,34 +202,75 @@ impl Entry {
             );
         }
         // Readers differ in whether a body follows what needs none.
-        match kind {
-            b'5' | b'2' if self.size > 0 => refuse(
-                path,
-                "a folder or a symbolic link with content",
-                "pack the bundle again with another tar program",
-            ),
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses what never is content.
-    pub(crate) fn refuse(&self, path: &str, kind: u8) -> Result<()> {
-        let (kind, remedy) = match kind {
-            _ if self.is_sparse() => ("a sparse file", "pack the bundle without --sparse"),
-            b'1' => (
-                "a hard link",
-                "pack the bundle with \"tar --hard-dereference\"",
-            ),
-            b'3' | b'4' => ("a device", "remove it from the bundle"),
-            b'6' => ("a fifo", "remove it from the bundle"),
-            b'S' => ("a sparse file", "pack the bundle without --sparse"),
-            _ => (
-                "of an unknown kind",
-                "pack the bundle with \"tar --format=ustar\"",
-            ),
+        let kind = match kind {
+            b'5' | b'2' if self.size > 0 => "a folder or a symbolic link with content",
+            b'1' | b'3' | b'4' | b'6' if self.size > 0 => "a link or a device with content",
+            _ => return Ok(()),
         };
+        let remedy = "pack the bundle, or build the image, again with another program";
         refuse(path, kind, remedy)
     }
+
+    /// Returns the kind of an entry that is neither a regular file nor a directory. Refuses kinds of which readers do
+    /// not agree where the next entry starts.
+    pub(crate) fn irregular(&self, path: &str, kind: u8) -> Result<Option<Kind>> {
+        Ok(Some(match kind {
+            _ if self.is_sparse() => Kind::Sparse,
+            b'0' | b'5' => return Ok(None),
+            b'1' => Kind::HardLink,
+            b'2' => Kind::Symlink,
+            b'3' | b'4' | b'6' => Kind::Special,
+            b'S' => Kind::Sparse,
+            _ => {
+                let remedy = "pack the bundle with \"tar --format=ustar\"";
+                return refuse(path, "of an unknown kind", remedy);
+            }
+        }))
+    }
+
+    /// Records an entry that is not a regular file, unless `link` adds the file that a hard link leads to.
+    pub(crate) fn record(
+        &self,
+        files: &mut Builder,
+        path: &str,
+        kind: Kind,
+        link: impl FnOnce(&mut Builder, &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let entry = match kind {
+            Kind::Symlink | Kind::HardLink => {
+                let target = self.before.link(&self.header)?;
+                if kind == Kind::HardLink && link(files, &target)? {
+                    return Ok(());
+                }
+                match lossy(&target).as_str() {
+                    "" => Irregular::new(kind),
+                    target => Irregular::link(kind, target),
+                }
+            }
+            Kind::Special | Kind::Sparse => Irregular::new(kind),
+        };
+        files.record(path, entry)
+    }
+}
+
+/// Passes over the body of an entry that is not read.
+pub(crate) fn pass<R: Read>(blocks: &mut Blocks<R>, entry: &Entry, kind: u8) -> Result<()> {
+    if kind == b'S' {
+        // GNU's sparse files may have more of their map in blocks that the size does not count.
+        const FIRST: usize = 482;
+        const OTHERS: usize = 504;
+        let mut more = entry.header.as_bytes().get(FIRST) == Some(&1);
+        while more {
+            let mut map = [0; 512];
+            let at = blocks.place();
+            blocks
+                .body(512)
+                .read_exact(&mut map)
+                .map_err(|error| explain(error, at))?;
+            more = map.get(OTHERS) == Some(&1);
+        }
+    }
+    blocks.pass(entry.size)
 }
 
 /// Adds a regular file whose body comes next.
@@ -251,36 +292,37 @@ pub(crate) fn add<R: Read>(
 struct Archive {
     select: Select,
     files: Builder,
-    skipped: Skipped,
+    unselected: usize,
 }
 
 impl Archive {
     fn entry<R: Read>(&mut self, blocks: &mut Blocks<R>, entry: &Entry) -> Result<()> {
         let path = text(entry.before.path(&entry.header)?)?;
         let kind = entry.kind(path.as_bytes());
-        if entry.is_sparse() {
-            return entry.refuse(&path, kind);
-        }
         entry.check_size(&path, kind)?;
-        match kind {
-            b'0' if self.select.takes(&content::normalise(&path)?) => {
-                add(&mut self.files, blocks, &path, entry)
+        let irregular = entry.irregular(&path, kind)?;
+        if irregular.is_none() && kind == b'5' {
+            return self.files.skip(&path);
+        }
+        let normal = content::normalise(&path)?;
+        match irregular {
+            None if self.select.takes(&normal) => add(&mut self.files, blocks, &path, entry),
+            // A link in the place of a directory hides what is selected in it.
+            Some(irregular) if self.select.enters(&normal) => {
+                entry.record(&mut self.files, &path, irregular, |files, target| {
+                    let target = str::from_utf8(target).ok();
+                    match target.and_then(|target| content::normalise(target).ok()) {
+                        Some(target) => files.link(&path, &target),
+                        None => Ok(false),
+                    }
+                })?;
+                pass(blocks, entry, kind)
             }
-            b'0' => {
-                self.skipped.unselected += 1;
+            _ => {
+                self.unselected += 1;
                 self.files.skip(&path)?;
-                blocks.pass(entry.size)
+                pass(blocks, entry, kind)
             }
-            b'5' => self.files.skip(&path),
-            b'2' => {
-                if self.select.takes(&content::normalise(&path)?) {
-                    self.skipped.symlinks += 1;
-                } else {
-                    self.skipped.unselected += 1;
-                }
-                self.files.skip(&path)
-            }
-            kind => entry.refuse(&path, kind),
         }
     }
 }

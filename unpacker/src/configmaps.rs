@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use manifests::content;
 
-use crate::{Options, Result, Skipped, Tree, select::Select, spool::Room, tree::Builder};
+use crate::{Options, Result, Tree, select::Select, spool::Room, tree::Builder};
 
 /// A ConfigMap whose keys are files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,12 +97,12 @@ struct Entry<'a> {
     bytes: &'a [u8],
 }
 
-/// Puts all files together, each under its ConfigMap's path.
+/// Puts all files together, each under its ConfigMap's path. Also returns the number of files that are not selected.
 ///
 /// # Errors
 /// When there is nothing to put together, a file stands in several ConfigMaps, a path or a key names no file in the
 /// bundle, or a limit is exceeded.
-pub fn read(configmaps: &[ConfigMap], options: &Options) -> Result<(Tree, Skipped)> {
+pub fn read(configmaps: &[ConfigMap], options: &Options) -> Result<(Tree, usize)> {
     if configmaps.is_empty() {
         return Err(Error::None.into());
     }
@@ -113,7 +113,7 @@ pub fn read(configmaps: &[ConfigMap], options: &Options) -> Result<(Tree, Skippe
         }
     }
     let select = Select::new(options)?;
-    let mut skipped = Skipped::default();
+    let mut unselected = 0;
     let mut builder = Builder::new(options.limits, Room::Memory);
     for (path, entries) in files {
         let [entry] = entries.as_slice() else {
@@ -124,10 +124,10 @@ pub fn read(configmaps: &[ConfigMap], options: &Options) -> Result<(Tree, Skippe
             builder.add(&path, 0o644, &mut &*entry.bytes)?;
         } else {
             builder.skip(&path)?;
-            skipped.unselected += 1;
+            unselected += 1;
         }
     }
-    Ok((builder.finish(), skipped))
+    Ok((builder.finish(), unselected))
 }
 
 fn entries(configmap: &ConfigMap) -> Result<Vec<(String, Entry<'_>)>, Error> {
@@ -348,7 +348,7 @@ mod tests {
             configmap("a", Some("manifests"), &[("x", "")]),
             configmap("b", None, &[("y", "")]),
         ];
-        let (tree, skipped) = read(&configmaps, &options).unwrap();
-        assert_eq!((tree.len(), skipped.unselected), (1, 1));
+        let (tree, unselected) = read(&configmaps, &options).unwrap();
+        assert_eq!((tree.len(), unselected), (1, 1));
     }
 }

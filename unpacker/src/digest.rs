@@ -88,6 +88,7 @@ impl FromStr for Digest {
 pub(crate) struct Hashed<W> {
     writer: W,
     hash: Sha256,
+    count: u64,
 }
 
 impl<W: Write> Hashed<W> {
@@ -95,7 +96,16 @@ impl<W: Write> Hashed<W> {
         Self {
             writer,
             hash: Sha256::new(),
+            count: 0,
         }
+    }
+
+    /// Returns the digest and the size that a tar would have if it ended here.
+    pub(crate) fn as_ended_tar(&self) -> (Digest, u64) {
+        const END: [u8; 1024] = [0; 1024];
+        let mut hash = self.hash.clone();
+        hash.update(END);
+        (hash.into(), self.count + END.len() as u64)
     }
 
     /// The writer, and the digest of all that went through.
@@ -108,6 +118,7 @@ impl<W: Write> Write for Hashed<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         let count = self.writer.write(buffer)?;
         self.hash.update(buffer.get(..count).unwrap_or(buffer));
+        self.count += count as u64;
         Ok(count)
     }
 

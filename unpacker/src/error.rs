@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use manifests::content;
+use manifests::content::{self, Irregular};
 
 /// The result of reading or packing.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -91,6 +91,16 @@ pub enum Error {
         kind: &'static str,
         /// What to do about it.
         remedy: &'static str,
+    },
+    /// An entry that a bundle is incomplete without is not a regular file.
+    #[error("entry {path:?} is {entry}, not a regular file{}; {}", format_others(*more), entry.remedy())]
+    Irregular {
+        /// Path of the first such entry.
+        path: String,
+        /// Kind and target of that entry.
+        entry: Irregular,
+        /// The number of other such entries.
+        more: usize,
     },
     /// A layer of an image cannot be taken.
     #[error("failed to read layer {name}")]
@@ -198,7 +208,19 @@ impl From<crate::registry::Error> for Error {
     }
 }
 
+/// Mentions entries that a message does not name.
+fn format_others(number: usize) -> String {
+    match number {
+        0 => String::new(),
+        1 => " (1 more entry is not either)".to_owned(),
+        number => format!(" ({number} more entries are not either)"),
+    }
+}
+
 impl Error {
+    /// Reason of an entry that no source may have, or that a bundle is incomplete without.
+    pub const ENTRY_REFUSED: &str = "EntryRefused";
+
     /// The kind of failure in one word, for conditions, events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -222,7 +244,7 @@ impl Error {
             Self::Content(_) | Self::Name { .. } => "InvalidPath",
             Self::Empty | Self::Truncated { .. } => "ArchiveTruncated",
             Self::Corrupt { .. } => "ArchiveDamaged",
-            Self::Refused { .. } => "EntryRefused",
+            Self::Refused { .. } | Self::Irregular { .. } => Self::ENTRY_REFUSED,
             #[cfg(feature = "sources")]
             Self::Web(error) => error.reason(),
             #[cfg(feature = "sources")]
@@ -278,3 +300,51 @@ impl Error {
         }
     }
 }
+
+#[cfg(feature = "sources")]
+impl Error {
+    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    pub(crate) fn withheld(self) -> Self {
+        match self {
+            Self::Unpack { path, source } => Self::Unpack {
+                path,
+                source: source.withheld().into(),
+            },
+            Self::Layer { name, source } => Self::Layer {
+                name,
+                source: source.withheld().into(),
+            },
+            Self::Web(error) => Self::Web(error.withheld()),
+            Self::Git(error) => Self::Git(error.withheld()),
+            Self::Http(error) => Self::Http(error.withheld()),
+            Self::Registry(error) => Self::Registry(Box::new(error.withheld())),
+            Self::Oci(error) => Self::Oci(error.withheld()),
+            // Shared errors are withheld before callers share them. The others name content or local files.
+            error @ (Self::Shared(_)
+            | Self::Open { .. }
+            | Self::Kind { .. }
+            | Self::Read { .. }
+            | Self::Content(_)
+            | Self::Name { .. }
+            | Self::Empty
+            | Self::NotArchive { .. }
+            | Self::Truncated { .. }
+            | Self::Corrupt { .. }
+            | Self::Refused { .. }
+            | Self::Irregular { .. }
+            | Self::ImageTooLarge { .. }
+            | Self::TooLong { .. }
+            | Self::Slow { .. }
+            | Self::ConfigMaps(_)
+            | Self::Store(_)
+            | Self::Source(_)
+            | Self::Local(_)
+            | Self::Spool { .. }
+            | Self::Write { .. }) => error,
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "sources")]
+mod tests;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    Access, Digest, Error, Options, Result, Skipped, Source, Tree, git, http, image, open_tree,
+    Access, Digest, Error, Options, Result, Source, Tree, git, http, image, open_tree,
     source::Local, stream_tree,
 };
 
@@ -21,10 +21,10 @@ pub struct Fetched {
     pub resolved: Source,
     /// The digest of what was transferred: of an image's manifest or of an archive as it came.
     pub digest: Option<Digest>,
-    /// Its files.
+    /// Its files, and the entries that are not regular files.
     pub tree: Tree,
-    /// What it had besides.
-    pub skipped: Skipped,
+    /// The number of entries that are not selected.
+    pub unselected: usize,
     /// The labels of an image whose labels tell what is read of it ([`crate::Selection::Natural`]); else there are none.
     pub labels: BTreeMap<String, String>,
 }
@@ -91,21 +91,21 @@ async fn in_time<T>(
 /// # Errors
 /// As [`fetch`].
 pub fn local(local: &Local, platform: Option<&str>, options: &Options) -> Result<Fetched> {
-    let (tree, skipped) = match local {
+    let (tree, unselected) = match local {
         Local::Stdin => {
-            let (tree, skipped) =
+            let (tree, unselected) =
                 stream_tree(io::stdin().lock(), options).map_err(|source| Error::Unpack {
                     path: "-".into(),
                     source: Box::new(source),
                 })?;
-            (tree.strip_top_folder(), skipped)
+            (tree.strip_top_folder(), unselected)
         }
         Local::Path(path) => {
-            let (tree, skipped) = open_tree(path, options)?;
+            let (tree, unselected) = open_tree(path, options)?;
             if path.is_dir() {
-                (tree, skipped)
+                (tree, unselected)
             } else {
-                (tree.strip_top_folder(), skipped)
+                (tree.strip_top_folder(), unselected)
             }
         }
         image => return crate::local::image(image, platform, options),
@@ -114,7 +114,7 @@ pub fn local(local: &Local, platform: Option<&str>, options: &Options) -> Result
         resolved: Source::Local(local.clone()),
         digest: None,
         tree,
-        skipped,
+        unselected,
         labels: BTreeMap::new(),
     })
 }

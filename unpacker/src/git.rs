@@ -113,11 +113,13 @@ async fn bounded<T>(
 ) -> crate::Result<T> {
     let total = access.patience.total;
     let done = timeout(total, work).await;
-    done.unwrap_or_else(|_| Err(Problem::Slow { total }.into()))
+    let done = done
+        .unwrap_or_else(|_| Err(Problem::Slow { total }.into()))
         .map_err(|blame| match blame {
             Blame::Repository(problem) => at(git, problem),
             Blame::Content(error) => error,
-        })
+        });
+    access.quotes.apply(done)
 }
 
 fn at(git: &Git, problem: Problem) -> crate::Error {
@@ -188,12 +190,12 @@ async fn transfer(
             }
             _ => problem,
         })?;
-        let (tree, skipped) = walk::read(&mut pack, commit, git.directory.as_deref(), &options)?;
+        let (tree, unselected) = walk::read(&mut pack, commit, git.directory.as_deref(), &options)?;
         Ok(Fetched {
             resolved: Source::Git(pinned(&git, commit.to_string())),
             digest: None,
             tree,
-            skipped,
+            unselected,
             labels: BTreeMap::new(),
         })
     });

@@ -10,7 +10,7 @@ use ::http::StatusCode;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Access, Digest, Fetched, Options, Progress, Result, Skipped, Source, Tree,
+    Access, Digest, Fetched, Options, Progress, Result, Source, Tree,
     access::Basic,
     block::explain,
     source::Http,
@@ -31,16 +31,17 @@ pub enum Error {
     },
     /// What came is not what was pinned.
     #[error(
-        "{url} gives {actual}, but is pinned to {expected}; find out who has changed it, and pin the new digest if it is right"
+        "{url} gives {}, but is pinned to {expected}; find out who has changed it, and pin the new digest if it is right",
+        actual.as_ref().map_or("something else".to_owned(), ToString::to_string)
     )]
     Digest {
         /// Where it came from.
         url: Shown,
         /// What it should be.
         expected: Box<Digest>,
-        /// What it is.
-        actual: Box<Digest>,
-        /// Why it could not have been used either, if so.
+        /// Digest of the received bytes; `None` where remote texts are withheld.
+        actual: Option<Box<Digest>>,
+        /// Reason why the body is not an archive; `None` if it is one, and where remote texts are withheld.
         #[source]
         source: Option<Box<crate::Error>>,
     },
@@ -83,6 +84,26 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    pub(crate) fn withheld(self) -> Self {
+        match self {
+            Self::Digest { url, expected, .. } => Self::Digest {
+                url,
+                expected,
+                actual: None,
+                // The reason describes the body.
+                source: None,
+            },
+            Self::Unpack { url, source } => Self::Unpack {
+                url,
+                source: source.withheld().into(),
+            },
+            error @ (Self::Credentials { .. } | Self::Page { .. }) => error,
+        }
+    }
+}
+
 /// Fetches a tar or a gzip-compressed tar. Credentials are only sent to the URL's own server.
 ///
 /// The archive is unpacked as it arrives; should the connection break, it is fetched once more from its start.
@@ -100,6 +121,17 @@ pub async fn fetch(
         let url = Shown::from(&http.url);
         return Err(Error::Credentials { url }.into());
     }
+    let fetched = persist(http, access, options, progress).await;
+    access.quotes.apply(fetched)
+}
+
+/// Fetches again when the connection breaks, as often as is allowed.
+async fn persist(
+    http: &Http,
+    access: &Access,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Fetched> {
     let patience = &access.patience;
     let client = Client::of(access)?;
     let begin = Instant::now();
@@ -158,13 +190,13 @@ async fn attempt(
     };
     let is_page = web::is_markup(&body.start);
     let digest = Digest::from(body.hash);
-    let (tree, skipped) = match (unpacked, pin) {
+    let (tree, unselected) = match (unpacked, pin) {
         (unpacked, Some(expected)) if expected != digest => {
             let source = unpacked.err().map(Box::new);
             return Err(Error::Digest {
                 url,
                 expected: expected.into(),
-                actual: digest.into(),
+                actual: Some(digest.into()),
                 source,
             }
             .into());
@@ -181,7 +213,7 @@ async fn attempt(
         resolved: Source::Http(resolved),
         digest: Some(digest),
         tree: tree.strip_top_folder(),
-        skipped,
+        unselected,
         labels: BTreeMap::new(),
     })
 }
@@ -201,7 +233,7 @@ struct Body {
 }
 
 /// What is in an archive, or why it is none.
-type Contents = Result<(Tree, Skipped)>;
+type Contents = Result<(Tree, usize)>;
 
 impl Body {
     /// Reads the archive, and whatever follows it, which counts for the digest. What is no archive is only read on if

@@ -39,6 +39,16 @@ pub async fn fetch(
     options: &Options,
     progress: &Progress,
 ) -> Result<Fetched> {
+    let fetched = fetch_anywhere(image, access, options, progress).await;
+    access.quotes.apply(fetched)
+}
+
+async fn fetch_anywhere(
+    image: &Image,
+    access: &Access,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Fetched> {
     let mut failures = Vec::new();
     for place in places(image, access)? {
         match fetch_from(&place, image, access, options, progress).await {
@@ -57,6 +67,10 @@ pub async fn resolve(image: &Image, access: &Access) -> Result<Image> {
     if image.reference.is_pinned() {
         return pinned(image, &checksum(&image.reference)?).map_err(Into::into);
     }
+    access.quotes.apply(resolve_anywhere(image, access).await)
+}
+
+async fn resolve_anywhere(image: &Image, access: &Access) -> Result<Image> {
     let mut failures = Vec::new();
     for place in places(image, access)? {
         let found = async {
@@ -79,6 +93,10 @@ pub async fn resolve(image: &Image, access: &Access) -> Result<Image> {
 /// # Errors
 /// When no registry knows the image, or its configuration is not well formed.
 pub async fn labels(image: &Image, access: &Access) -> Result<BTreeMap<String, String>> {
+    access.quotes.apply(labels_anywhere(image, access).await)
+}
+
+async fn labels_anywhere(image: &Image, access: &Access) -> Result<BTreeMap<String, String>> {
     let mut failures = Vec::new();
     for place in places(image, access)? {
         let found = async {
@@ -131,7 +149,7 @@ async fn fetch_from(
         patience: &access.patience,
         progress,
     };
-    let (tree, skipped) = fetch.layers(&found.manifest).await?;
+    let (tree, unselected) = fetch.layers(&found.manifest).await?;
     // An archive in an artifact is packed as archives are.
     let tree = match found.manifest.artifact {
         Some(_) => tree.strip_top_folder(),
@@ -141,7 +159,7 @@ async fn fetch_from(
         resolved: Source::Image(pinned(image, &found.named)?),
         digest: Some(found.digest),
         tree,
-        skipped,
+        unselected,
         labels,
     })
 }

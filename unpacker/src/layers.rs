@@ -1,17 +1,21 @@
 //! A stack of layers, read from the top down: what an upper layer has, hides or deletes, a lower one no longer adds.
 //! So nothing is ever kept that loses, and what lies outside the folders that are wanted is not even remembered.
 //!
-//! | entry in a layer                 | inside the wanted folders                        | outside            |
-//! | -------------------------------- | ------------------------------------------------ | ------------------ |
-//! | regular file                     | read, unless an upper layer hides it             | skipped, counted   |
-//! | folder                           | hides a lower file of its name                   | passed over        |
-//! | symbolic link                    | hides what is below; skipped and counted         | skipped, counted   |
-//! | hard link                        | read if it links to a file of this layer in them | skipped, counted   |
-//! | whiteout, opaque folder          | hides what is below                              | skipped, counted   |
-//! | device, fifo, sparse file, other | refused, unless an upper layer hides it          | skipped, counted   |
-//! | name that is not UTF-8           | refused                                          | skipped, counted   |
-//! | the same path twice              | refused: tools differ in which they take         | passed over        |
-//! | name with `..`, or with a zero   | refused                                          | refused            |
+//! | entry in a layer               | inside the selected directories                                  | outside          |
+//! | ------------------------------ | ---------------------------------------------------------------- | ---------------- |
+//! | regular file                   | read, unless an upper layer hides it                             | skipped, counted |
+//! | directory                      | hides a lower file of its name                                   | passed over      |
+//! | symbolic link                  | hides lower entries; recorded                                    | skipped, counted |
+//! | hard link                      | read if it links to a selected file of this layer; else recorded | skipped, counted |
+//! | whiteout, opaque directory     | hides lower entries                                              | skipped, counted |
+//! | device, FIFO, sparse file      | recorded, unless an upper layer hides it                         | skipped, counted |
+//! | entry of an unknown kind       | refused, unless an upper layer hides it                          | skipped, counted |
+//! | name that is not UTF-8         | refused                                                          | skipped, counted |
+//! | the same path twice            | refused: tools differ in which they take                         | passed over      |
+//! | name with `..`, or with a zero | refused                                                          | refused          |
+//!
+//! A recorded link, device or sparse file is also one in the place of a directory above a selected one. It is not
+//! content, see [`Tree::ensure_regular`].
 //!
 //! A leading `/` or `./` means the root of the image, as everywhere.
 //!
@@ -40,8 +44,8 @@ use std::io::{self, Read};
 use manifests::content;
 
 use crate::{
-    Error, ImageLimits, Options, Result, Skipped,
-    archive::{self, EXTENDED, Entry},
+    Error, ImageLimits, Options, Result,
+    archive::{self, EXTENDED, Entry, pass},
     block::{Blocks, Meter, explain},
     inflate::Inflate,
     pax::lossy,
@@ -62,7 +66,7 @@ pub struct Layers {
     select: Select,
     stack: Stack,
     files: Builder,
-    skipped: Skipped,
+    unselected: usize,
 }
 
 /// What may still be read.
@@ -93,7 +97,7 @@ impl Layers {
             select: Select::new(options)?,
             stack: Stack::default(),
             files: Builder::new(options.limits, options.room()),
-            skipped: Skipped::default(),
+            unselected: 0,
         })
     }
 
@@ -131,9 +135,9 @@ impl Layers {
         self.push(&path, head.get_ref().as_slice().chain(reader).chain(tail))
     }
 
-    /// The files that are left, and what was skipped.
-    pub fn finish(self) -> (Tree, Skipped) {
-        (self.files.finish(), self.skipped)
+    /// Returns the remaining entries, and the number of those that are not selected.
+    pub fn finish(self) -> (Tree, usize) {
+        (self.files.finish(), self.unselected)
     }
 
     fn too_much(&self) -> Error {
@@ -192,13 +196,6 @@ impl Layer<'_> {
         let kind = entry.kind(&bytes);
         let lossy_path = || lossy(&bytes);
         entry.check_size(&lossy_path(), kind)?;
-        if matches!(kind, b'1' | b'3' | b'4' | b'6') && entry.size > 0 {
-            return archive::refuse(
-                &lossy_path(),
-                "a link or a device with content",
-                "build the image again with another tool",
-            );
-        }
         let name = Name::read(&bytes)?;
         let change = name.change()?;
         let select = &self.layers.select;
@@ -207,7 +204,7 @@ impl Layer<'_> {
             Change::Add(path) | Change::Hide(path) | Change::Opaque(path) => select.enters(path),
         };
         if !is_of_interest {
-            self.layers.skipped.unselected += usize::from(kind != b'5');
+            self.layers.unselected += usize::from(kind != b'5');
             return pass(blocks, entry, kind);
         }
         if !name.is_text {
@@ -253,16 +250,18 @@ impl Layer<'_> {
             select,
             stack,
             files,
-            skipped,
+            unselected,
             ..
         } = &mut *self.layers;
         let is_hidden = stack.hides(&path);
-        let is_wanted = select.takes(&path);
+        let is_file = kind == b'0' && !entry.is_sparse();
+        // A link in the place of a directory hides what is selected in it.
+        let is_wanted = select.takes(&path) || !is_file;
         self.fresh.file(&path)?;
         if is_hidden || !is_wanted {
-            skipped.unselected += usize::from(!is_wanted);
+            *unselected += usize::from(!is_wanted);
             files.skip(&path)?;
-            let may_be_linked = is_wanted && kind == b'0' && !entry.is_sparse();
+            let may_be_linked = is_wanted && is_file;
             if may_be_linked && files.has_room_aside(entry.size) {
                 // An upper layer has removed this name of the file, and perhaps not its others.
                 let mut body = blocks.body(entry.size);
@@ -275,57 +274,21 @@ impl Layer<'_> {
             }
             return pass(blocks, entry, kind);
         }
-        match kind {
-            b'0' if !entry.is_sparse() => archive::add(files, blocks, &path, entry)?,
-            b'2' => {
-                skipped.symlinks += 1;
-                files.skip(&path)?;
+        match entry.irregular(&path, kind)? {
+            None => archive::add(files, blocks, &path, entry)?,
+            Some(irregular) => {
+                let fresh = &self.fresh;
+                entry.record(files, &path, irregular, |files, target| {
+                    let target = Name::read(target)?;
+                    // The target is a file that this layer added before, because lower layers are read later.
+                    Ok(fresh.has_file(&target.path) && files.link(&path, &target.path)?)
+                })?;
+                pass(blocks, entry, kind)?;
             }
-            b'1' => {
-                let target = entry.before.link(&entry.header)?;
-                let target = Name::read(&target)?;
-                // Only what this very layer added before can be meant: a layer below is not known yet.
-                let is_known = self.fresh.has_file(&target.path);
-                if !(is_known && files.link(&path, &target.path)?) {
-                    let (kind, remedy) = if target.path.is_empty() || select.takes(&target.path) {
-                        (
-                            "a hard link to a file that is not read",
-                            "copy the file instead of linking it",
-                        )
-                    } else {
-                        (
-                            "a hard link to a file outside of the folders that are read",
-                            "copy the file instead of linking it, or take everything with --all",
-                        )
-                    };
-                    return archive::refuse(&path, kind, remedy);
-                }
-            }
-            kind => return entry.refuse(&path, kind),
         }
         self.fresh.keep(path);
         Ok(())
     }
-}
-
-/// Passes over a body that nobody wants.
-fn pass<R: Read>(blocks: &mut Blocks<R>, entry: &Entry, kind: u8) -> Result<()> {
-    if kind == b'S' {
-        // GNU's sparse files may have more of their map in blocks that the size does not count.
-        const FIRST: usize = 482;
-        const OTHERS: usize = 504;
-        let mut more = entry.header.as_bytes().get(FIRST) == Some(&1);
-        while more {
-            let mut map = [0; 512];
-            let at = blocks.place();
-            blocks
-                .body(512)
-                .read_exact(&mut map)
-                .map_err(|error| explain(error, at))?;
-            more = map.get(OTHERS) == Some(&1);
-        }
-    }
-    blocks.pass(entry.size)
 }
 
 impl From<stack::Conflict> for Error {

@@ -1,7 +1,7 @@
 //! Reads folders and archives from strangers into checked [`Content`], and packs content into archives.
 //!
-//! No path of a source ever becomes a path on disk: what is too large for memory waits in a file without a name. No
-//! link is followed, and everything is bounded while it is read: the number of
+//! No path of a source ever becomes a path on disk: what is too large for memory waits in a file without a name.
+//! Everything is bounded while it is read: the number of
 //! entries, the length and depth of paths, the size of a file and of all files ([`Limits`]), and with them the
 //! bytes that an archive may inflate to ([`Options::stream_limit`]), skipped entries, headers and padding included.
 //!
@@ -13,14 +13,18 @@
 //!  Content ── pack ──> the same bytes for the same content, and their digest
 //! ```
 //!
-//! | entry                                   | in a folder         | in an archive         |
-//! | --------------------------------------- | ------------------- | --------------------- |
-//! | regular file                            | read                | read                  |
-//! | symbolic link                           | skipped and counted | skipped and counted   |
-//! | hard link                               | a file like another | refused               |
-//! | device, fifo, socket                    | skipped and counted | refused               |
-//! | sparse file                             | a file like another | refused               |
-//! | name that leaves the root, is not UTF-8 | refused             | refused               |
+//! | entry                                   | in a directory      | in an archive                              |
+//! | --------------------------------------- | ------------------- | ------------------------------------------ |
+//! | regular file                            | read                | read                                       |
+//! | symbolic link                           | recorded            | recorded                                   |
+//! | hard link                               | a file like another | read, if the archive has the file; else recorded |
+//! | device, FIFO, socket                    | recorded            | recorded                                   |
+//! | sparse file                             | a file like another | recorded                                   |
+//! | name that leaves the root, is not UTF-8 | refused             | refused                                    |
+//!
+//! Recorded entries are not part of the content. A bundle that has one in `manifests/` or `metadata/` is rejected, because its object
+//! would be missing ([`Tree::ensure_regular`]); elsewhere they are skipped and counted. In a directory on this machine,
+//! a symbolic link in `manifests/` or `metadata/` to a regular file of the same directory tree is read as that file.
 //!
 //! Wherever two readers of tar could see different content, the archive is refused: two names for one entry, two
 //! sizes for one file, data behind the end, a folder with a body.
@@ -95,7 +99,7 @@ pub use digest::{Digest, NotADigest};
 pub use error::{Error, Result};
 #[cfg(feature = "sources")]
 pub use fetch::{Fetched, Progress, fetch, local, resolve};
-pub use manifests::content::{Content, Limits};
+pub use manifests::content::{Content, Limits, SkippedEntries};
 pub use pack::{Format, pack};
 #[cfg(feature = "sources")]
 pub use source::Source;
@@ -170,20 +174,9 @@ impl Options {
 /// A source that has been read to its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unpacked {
-    /// Its regular files.
+    /// Its regular files, and the entries that are not regular files.
     pub content: Content,
-    /// What it had besides.
-    pub skipped: Skipped,
-}
-
-/// The numbers of entries that are not part of the content. Folders are not counted: content has none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Skipped {
-    /// Symbolic links. They are never followed, not even inside the source.
-    pub symlinks: usize,
-    /// Devices, fifos and sockets. They are never opened.
-    pub special: usize,
-    /// Files and links outside [`Options::select`]; in a folder also whole folders, which are not looked into.
+    /// The number of entries outside of [`Options::select`]; a directory of which nothing is selected counts once.
     pub unselected: usize,
 }
 
@@ -195,15 +188,16 @@ pub fn open(path: &Path, options: &Options) -> Result<Unpacked> {
     unpacked(open_in(path, options, Room::Memory)?)
 }
 
-/// Reads a folder or an archive as [`open`] does, into a [`Tree`].
+/// Reads a folder or an archive as [`open`] does, into a [`Tree`]. Also returns the number of entries that are not
+/// selected.
 ///
 /// # Errors
 /// As [`open`], and when a temporary file cannot be written.
-pub fn open_tree(path: &Path, options: &Options) -> Result<(Tree, Skipped)> {
+pub fn open_tree(path: &Path, options: &Options) -> Result<(Tree, usize)> {
     open_in(path, options, options.room())
 }
 
-fn open_in(path: &Path, options: &Options, room: Room) -> Result<(Tree, Skipped)> {
+fn open_in(path: &Path, options: &Options, room: Room) -> Result<(Tree, usize)> {
     let failed = |source| Error::Open {
         path: path.to_owned(),
         source,
@@ -232,17 +226,20 @@ pub fn stream(reader: impl Read, options: &Options) -> Result<Unpacked> {
     unpacked(archive::read(reader, options, Room::Memory)?)
 }
 
-/// Reads an archive as [`stream`] does, into a [`Tree`].
+/// Reads an archive as [`stream`] does, into a [`Tree`]. Also returns the number of entries that are not selected.
 ///
 /// # Errors
 /// As [`stream`], and when a temporary file cannot be written.
-pub fn stream_tree(reader: impl Read, options: &Options) -> Result<(Tree, Skipped)> {
+pub fn stream_tree(reader: impl Read, options: &Options) -> Result<(Tree, usize)> {
     archive::read(reader, options, options.room())
 }
 
-fn unpacked((tree, skipped): (Tree, Skipped)) -> Result<Unpacked> {
+fn unpacked((tree, unselected): (Tree, usize)) -> Result<Unpacked> {
     let content = tree.into_content()?;
-    Ok(Unpacked { content, skipped })
+    Ok(Unpacked {
+        content,
+        unselected,
+    })
 }
 
 /// Takes the bundle out of the one folder that it was packed with, as in `tar czf bundle.tgz bundle/`.

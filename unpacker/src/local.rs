@@ -64,7 +64,7 @@ pub fn image(local: &Local, platform: Option<&str>, options: &Options) -> Result
         resolved: Source::Local(image.name.map_or_else(|| local.clone(), pinned)),
         digest: image.manifest,
         tree: image.tree,
-        skipped: image.skipped,
+        unselected: image.unselected,
         labels: image.labels,
     })
 }
@@ -75,7 +75,7 @@ struct Image {
     name: Option<String>,
     manifest: Option<Digest>,
     tree: crate::Tree,
-    skipped: crate::Skipped,
+    unselected: usize,
     labels: BTreeMap<String, String>,
 }
 

@@ -284,7 +284,7 @@ fn check_layer(number: usize, layer: &RawDescriptor, artifact: Option<&str>) -> 
     if !(of_image || of_artifact) {
         return Err(Error::NoFileSystem {
             number,
-            kind: excerpt(kind),
+            kind: Some(excerpt(kind)),
             artifact: artifact.map(excerpt),
         });
     }
@@ -332,7 +332,7 @@ impl Index {
             match platform {
                 Some(wanted) => Error::NoPlatform {
                     wanted: excerpt(wanted),
-                    known: known.join(", "),
+                    known: Some(known.join(", ")),
                 },
                 None => Error::NoImage,
             }
@@ -363,7 +363,10 @@ fn fits(platform: &str, wanted: &str) -> bool {
 
 impl RawDescriptor {
     fn check(self) -> Result<Descriptor, Error> {
-        let digest = self.digest.parse().map_err(Error::Digest)?;
+        let digest = self
+            .digest
+            .parse()
+            .map_err(|error| Error::Digest(Some(error)))?;
         let platform = self
             .platform
             .filter(|platform| !platform.os.is_empty())
@@ -407,7 +410,7 @@ pub(crate) fn json<'a, T: Deserialize<'a>>(
 ) -> Result<T, Error> {
     let failed = |problem: &str| Error::Json {
         what,
-        problem: excerpt(problem),
+        problem: Some(excerpt(problem)),
     };
     // Serde would take a list of the fields' values, too.
     if bytes.trim_ascii_start().first() != Some(&b'{') {

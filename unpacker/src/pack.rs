@@ -2,8 +2,10 @@
 
 use std::io::{self, Read, Write};
 
-use flate2::{Compression, GzBuilder};
-use manifests::content::Content;
+use flate2::{Compression, GzBuilder, write::GzEncoder};
+use manifests::content::{Content, Irregular, Kind};
+
+use tar::EntryType;
 
 use crate::{Digest, Error, Result, digest::Hashed};
 
@@ -52,6 +54,32 @@ pub(crate) fn write<'a, R: Read>(
     compressed(files, format, Compression::fast(), writer)
 }
 
+/// Writes files as [`write`] does into a tar, and after them the entries that are not regular files, for a receiver that
+/// checks the bundle. Returns the digest and the size of the tar of the files alone.
+pub(crate) fn deliver<'a, R: Read>(
+    files: impl Iterator<Item = Packed<'a, R>>,
+    irregular: impl Iterator<Item = (&'a str, &'a Irregular)>,
+    writer: impl Write,
+) -> Result<(Digest, u64)> {
+    let mut archive = tar::Builder::new(Hashed::new(writer));
+    let write = || -> io::Result<_> {
+        append(&mut archive, files)?;
+        let content = archive.get_ref().as_ended_tar();
+        for (path, entry) in irregular {
+            append_irregular(&mut archive, path, entry)?;
+        }
+        archive.finish()?;
+        archive.get_mut().flush()?;
+        Ok(content)
+    };
+    write().map_err(|source| Error::Write { source })
+}
+
+/// Compresses an archive that is read once: in a hurry, for only the tar inside has a digest that matters.
+pub(crate) fn gzip<W: Write>(writer: W) -> GzEncoder<W> {
+    GzBuilder::new().mtime(0).write(writer, Compression::fast())
+}
+
 fn compressed<'a, R: Read>(
     files: impl Iterator<Item = Packed<'a, R>>,
     format: Format,
@@ -78,16 +106,59 @@ fn tar<'a, R: Read, W: Write>(
     writer: W,
 ) -> io::Result<W> {
     let mut archive = tar::Builder::new(writer);
+    append(&mut archive, files)?;
+    archive.into_inner()
+}
+
+fn append<'a, R: Read, W: Write>(
+    archive: &mut tar::Builder<W>,
+    files: impl Iterator<Item = Packed<'a, R>>,
+) -> io::Result<()> {
     for file in files {
-        let mut header = tar::Header::new_gnu();
-        header.set_uid(0);
-        header.set_gid(0);
-        header.set_mtime(0);
-        header.set_size(file.size);
+        let mut header = header(file.size);
         header.set_mode(if file.mode & 0o111 == 0 { 0o644 } else { 0o755 });
         archive.append_data(&mut header, file.path, file.reader)?;
     }
-    archive.into_inner()
+    Ok(())
+}
+
+/// Writes an entry as any tar has it that was packed from the same files.
+fn append_irregular<W: Write>(
+    archive: &mut tar::Builder<W>,
+    path: &str,
+    entry: &Irregular,
+) -> io::Result<()> {
+    // Entries beside the bundle's own directory; no tar has `..`.
+    let outside = path.strip_prefix("../").map(|path| format!(".../{path}"));
+    let path = outside.as_deref().unwrap_or(path);
+    let mut header = header(0);
+    header.set_mode(0o644);
+    header.set_entry_type(match entry.kind {
+        Kind::Symlink => EntryType::Symlink,
+        Kind::HardLink => EntryType::Link,
+        Kind::Special => EntryType::Fifo,
+        Kind::Sparse => EntryType::GNUSparse,
+    });
+    match entry.kind {
+        // A link without a target cannot be written.
+        Kind::Symlink | Kind::HardLink => {
+            let target = entry.target.as_deref().unwrap_or("unknown");
+            // The receiver has all files by now: a hard link that leads out of the bundle is never one of them.
+            let is_hard = entry.kind == Kind::HardLink;
+            let target = [if is_hard { "../" } else { "" }, target].concat();
+            archive.append_link(&mut header, path, target)
+        }
+        Kind::Special | Kind::Sparse => archive.append_data(&mut header, path, io::empty()),
+    }
+}
+
+fn header(size: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(size);
+    header
 }
 
 #[cfg(test)]

@@ -78,7 +78,6 @@ impl Before {
     }
 
     /// The one target of a link.
-    #[cfg(feature = "sources")]
     pub(crate) fn link(&self, header: &Header) -> Result<Vec<u8>> {
         let extended = self.extended.as_ref().and_then(|all| all.link.as_ref());
         let named = one_of(self.long_link.as_ref(), extended)?;

@@ -50,7 +50,7 @@ use std::{
 use manifests::content::{Content, Limits};
 use tracing::warn;
 
-use crate::{Access, Digest, Format, Options, Source, Tree, unpack};
+use crate::{Access, Digest, Format, Options, SkippedEntries, Source, Tree, unpack};
 use disk::Disk;
 use flight::Flights;
 use hold::Holds;
@@ -325,21 +325,23 @@ impl Store {
         &self.inner.fetches
     }
 
-    /// Notes which content a source has.
+    /// Notes which content a source has, and which of its entries were skipped.
     ///
     /// # Errors
     /// When that cannot be written.
-    pub fn remember(&self, key: &Key, digest: &Digest) -> Result<()> {
+    pub fn remember(&self, key: &Key, digest: &Digest, skipped: &SkippedEntries) -> Result<()> {
         let disk = &self.inner.disk;
-        disk.sources.remember(&disk.state.lock()?, key, digest)
+        let usage = disk.state.lock()?;
+        disk.sources.remember(&usage, key, digest, skipped)
     }
 
-    /// The content that a source was noted to have, if it is still there, and holds it.
-    pub fn find(&self, key: &Key) -> Option<Stored> {
-        let digest = self.inner.disk.sources.find(key)?;
+    /// The content that a source was noted to have, if it is still there, and holds it; and the entries that were
+    /// skipped.
+    pub fn find(&self, key: &Key) -> Option<(Stored, SkippedEntries)> {
+        let (digest, skipped) = self.inner.disk.sources.find(key)?;
         let hold = self.hold(&digest).ok()?;
         let size = hold.size();
-        Some(Stored { digest, size, hold })
+        Some((Stored { digest, size, hold }, skipped))
     }
 
     /// What has been done since this process opened the store, and how full it is.

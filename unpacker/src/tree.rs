@@ -20,7 +20,9 @@ use std::{
     io::{Read, Write},
 };
 
-use manifests::content::{self, Content, File, Gate, Limits, Paths};
+use manifests::content::{
+    self, Assessment, Content, File, Gate, Irregular, Limits, Paths, SkippedEntries,
+};
 
 use crate::{
     Digest, Error, Format, Options, Result,
@@ -84,6 +86,32 @@ impl Tree {
         Some(self.spool.reader(&kept.piece))
     }
 
+    /// Entries of the source that are not regular files, ordered by path.
+    pub fn irregular(&self) -> impl Iterator<Item = (&str, &Irregular)> {
+        self.files.irregular()
+    }
+
+    /// Makes sure that a bundle lacks none of its manifests and metadata because of an entry that is not a regular
+    /// file. Returns the other such entries.
+    ///
+    /// # Errors
+    /// Returns an error that names the first of these entries.
+    pub fn ensure_regular(&self) -> Result<SkippedEntries> {
+        let Assessment { rejected, skipped } = Assessment::new(&self.files, |_, kept| {
+            let mut bytes = Vec::new();
+            let read = self.spool.reader(&kept.piece).read_to_end(&mut bytes);
+            read.ok().map(|_| bytes)
+        });
+        match rejected.split_first() {
+            None => Ok(skipped),
+            Some(((path, entry), others)) => Err(Error::Irregular {
+                path: (*path).to_owned(),
+                entry: (*entry).clone(),
+                more: others.len(),
+            }),
+        }
+    }
+
     /// All files in memory.
     ///
     /// # Errors
@@ -140,6 +168,25 @@ impl Tree {
     /// When writing fails, or the temporary file cannot be read.
     pub fn write_tar(&self, writer: impl Write) -> Result<Digest> {
         self.pack(Format::Tar, writer)
+    }
+
+    /// Writes a tar.gz for a receiver that checks the bundle itself: unlike [`Tree::pack`], it has also the entries that
+    /// are not regular files. Returns the digest of the content, which does not depend on these.
+    ///
+    /// # Errors
+    /// Returns an error if writing fails, or the temporary file cannot be read.
+    pub fn deliver(&self, writer: impl Write) -> Result<Digest> {
+        let files = self.files.iter().map(|(path, kept)| Packed {
+            path,
+            mode: kept.mode,
+            size: kept.piece.size(),
+            reader: self.spool.reader(&kept.piece),
+        });
+        let mut gzip = pack::gzip(writer);
+        let (digest, _) = pack::deliver(files, self.files.irregular(), &mut gzip)?;
+        let finished = gzip.finish().and_then(|mut writer| writer.flush());
+        finished.map_err(|source| Error::Write { source })?;
+        Ok(digest)
     }
 
     /// Takes the bundle out of the one folder that it was packed with: [`strip_top_folder`](crate::strip_top_folder).
@@ -220,19 +267,30 @@ impl Builder {
         Ok(self.gate.skip(path)?)
     }
 
+    /// Checks, counts and records an entry that is not a regular file.
+    pub(crate) fn record(&mut self, path: &str, entry: Irregular) -> Result<()> {
+        Ok(self.gate.record(path, entry)?)
+    }
+
     /// Adds a file under a second name, if there is one under the first. It counts as if it was read again, which it
     /// is whenever the tree is packed.
-    #[cfg(feature = "sources")]
     pub(crate) fn link(&mut self, path: &str, target: &str) -> Result<bool> {
-        // What is set aside is of the layer that is read; under its name there may be another file by now.
-        let aside = self.aside.files.get(target);
-        let Some(Kept { piece, mode }) = aside.or_else(|| self.gate.get(target)) else {
+        let Some(Kept { piece, mode }) = self.linked(target) else {
             return Ok(false);
         };
         let (piece, mode) = (piece.clone(), *mode);
         let size = piece.size();
         self.gate.note(path, size, Kept { piece, mode })?;
         Ok(true)
+    }
+
+    fn linked(&self, target: &str) -> Option<&Kept> {
+        // A file that is set aside belongs to the layer that is read; an upper layer may have another one of its name.
+        #[cfg(feature = "sources")]
+        if let Some(kept) = self.aside.files.get(target) {
+            return Some(kept);
+        }
+        self.gate.paths().get(target)
     }
 
     /// Whether so many bytes more can be set aside.

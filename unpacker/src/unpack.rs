@@ -38,7 +38,7 @@ use tracing::warn;
 pub(crate) use flights::Flights;
 
 use crate::{
-    Access, Digest, Options, Progress, Result, Skipped, Source, Store,
+    Access, Digest, Options, Progress, Result, SkippedEntries, Source, Store,
     fetch::{self, Fetched},
     store::{self, Hold, Stored},
 };
@@ -52,8 +52,8 @@ pub struct Pinned {
     pub digest: Digest,
     /// The bytes of its tar.
     pub size: u64,
-    /// What the source had besides. None when it was not looked at, since the store knew its content.
-    pub skipped: Option<Skipped>,
+    /// Entries of the source that are not regular files, and that a bundle does not need.
+    pub skipped: SkippedEntries,
     /// Keeps the content in the store.
     pub hold: Hold,
 }
@@ -66,8 +66,8 @@ pub struct Pinned {
 /// [`Options::spool`], what is too large for memory waits beside the store.
 ///
 /// # Errors
-/// When the source cannot be resolved, reached or read, holds what is refused, exceeds a limit, or does not fit into
-/// the store.
+/// Returns an error if the source cannot be resolved, reached or read, contains a rejected entry, lacks a manifest of a
+/// bundle because the entry is not a regular file, exceeds a limit, or does not fit into the store.
 pub async fn unpack(
     store: &Store,
     source: &Source,
@@ -126,9 +126,9 @@ where
         progress,
     } = &*wanted;
     if let Some(key) = store.key(source, options, access)
-        && let Some(stored) = blocking(store, move |store| store.find(&key)).await?
+        && let Some((stored, skipped)) = blocking(store, move |store| store.find(&key)).await?
     {
-        return Ok(Pinned::new(source.clone(), stored, None));
+        return Ok(Pinned::new(source.clone(), stored, skipped));
     }
     let asked = store.asked(source, options, access);
     let asked = asked.map(|key| flights::Id::new(key, source, access, options));
@@ -148,31 +148,27 @@ where
 
 /// Stores what has been fetched, and notes where it came from.
 async fn keep(store: &Store, fetched: Fetched, wanted: Arc<Wanted>) -> Result<Pinned> {
-    let Fetched {
-        resolved,
-        tree,
-        skipped,
-        ..
-    } = fetched;
+    let Fetched { resolved, tree, .. } = fetched;
     let key = store.key(&resolved, &wanted.options, &wanted.access);
     let given_up = GivenUp::default();
     let stop = Arc::clone(&given_up.0);
     let stored = blocking(store, move |store| {
+        let skipped = tree.ensure_regular()?;
         let stored = store.put_until(&tree, &stop)?;
         // Without the note it is fetched once more: no reason to fail now.
         if let Some(key) = key
-            && let Err(error) = store.remember(&key, &stored.digest)
+            && let Err(error) = store.remember(&key, &stored.digest, &skipped)
         {
             warn!(%error, "cannot note which content a source has");
         }
-        Ok::<_, store::Error>(stored)
+        Ok::<_, crate::Error>((stored, skipped))
     });
-    let stored = stored.await??;
-    Ok(Pinned::new(resolved, stored, Some(skipped)))
+    let (stored, skipped) = stored.await??;
+    Ok(Pinned::new(resolved, stored, skipped))
 }
 
 impl Pinned {
-    fn new(resolved: Source, stored: Stored, skipped: Option<Skipped>) -> Self {
+    fn new(resolved: Source, stored: Stored, skipped: SkippedEntries) -> Self {
         let Stored { digest, size, hold } = stored;
         Self {
             resolved,

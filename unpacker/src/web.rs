@@ -98,6 +98,8 @@ pub struct Request {
     pub authorization: Option<Secret>,
     /// What to send.
     pub body: Option<Bytes>,
+    /// Names a URL that a server chose, for errors that must not repeat the URL; `None` if the caller wrote the URL.
+    pub(crate) written: Option<Box<str>>,
 }
 
 impl Request {
@@ -115,7 +117,13 @@ impl Request {
             headers: HeaderMap::new(),
             authorization: None,
             body: None,
+            written: None,
         }
+    }
+
+    /// Returns the URL as errors show it.
+    fn shown_url(&self) -> Shown {
+        Shown::from(&self.url).with_written(self.written.clone())
     }
 }
 
@@ -129,6 +137,7 @@ pub struct Response {
     /// Where the answer came from, behind all redirects.
     pub url: Url,
     method: Method,
+    shown: Shown,
     body: Body,
     /// What was sent to get it, and must not come back in a message.
     authorization: Option<Secret>,
@@ -243,7 +252,7 @@ impl Client {
             }
         }
         Err(Error::Redirect {
-            url: (&request.url).into(),
+            url: request.shown_url(),
             problem: format!(
                 "further, after {} redirects; use the address where they should lead to",
                 redirect::MOST
@@ -284,7 +293,7 @@ impl Client {
     }
 
     async fn send_once(&self, request: &Request, wait: &Wait, tries: u32) -> Result<Response> {
-        let url = Shown::from(&request.url);
+        let url = request.shown_url();
         if !matches!(request.url.scheme(), "https" | "http") {
             return Err(Error::Scheme { url });
         }
@@ -304,12 +313,13 @@ impl Client {
             sent = sent.body(reqwest::Body::wrap(Upload::new(body.clone(), wait.clone())));
         }
         let response = wait.bound(&url, sent.send()).await?;
-        let response = response.map_err(|error| explain::explain(&error, &request.url, tries))?;
+        let response = response.map_err(|error| explain::explain(&error, url.clone(), tries))?;
         Ok(Response {
             status: response.status(),
             headers: response.headers().clone(),
             url: request.url.clone(),
             method: request.method.clone(),
+            shown: url.clone(),
             body: Body::new(response, url, wait),
             authorization: request.authorization.clone(),
             quotes: self.quotes,
@@ -344,7 +354,7 @@ impl Response {
     /// # Errors
     /// When it is larger, or does not arrive.
     pub async fn bytes(self, limit: u64) -> Result<Bytes> {
-        let url = Shown::from(&self.url);
+        let url = self.shown.clone();
         if self.body.stated().is_some_and(|stated| stated > limit) {
             return Err(Error::TooLarge { url, limit });
         }
@@ -397,7 +407,7 @@ impl Response {
     pub async fn into_error(self) -> Error {
         Error::Status {
             method: self.method.clone(),
-            url: (&self.url).into(),
+            url: self.shown.clone(),
             status: self.status,
             excerpt: self.excerpt().await.into(),
         }

@@ -2,7 +2,9 @@
 //!
 //! # The request
 //!
-//! HTTP/1.1, `PUT` to a URL that the receiver chooses. The body is a tar.gz.
+//! HTTP/1.1, `PUT` to a URL that the receiver chooses. The body is a tar.gz. Links, devices and sockets of the source are
+//! entries of the tar like any other, without content: the receiver rejects the bundle if it needs one of them, and
+//! counts the others. The digest and the size of the content are those of a tar without them.
 //!
 //! | header                                      | from a Job                                                     |
 //! | ------------------------------------------- | -------------------------------------------------------------- |
@@ -19,6 +21,7 @@
 //!
 //! Claims may stand among the headers as well, for clients without trailers; claims that contradict each other are
 //! refused. A receiver of Jobs demands all three, a receiver of uploads none. Each that is made must be right.
+//! A receiver may expect a digest of the content itself, as for a Bundle that names one; no claim replaces it.
 //!
 //! # The answer
 //!

@@ -1,5 +1,7 @@
 //! Why a git repository gave no content.
 
+mod withhold;
+
 use std::{fmt, io, time::Duration};
 
 use crate::web::{self, Shown};
@@ -45,22 +47,24 @@ pub enum Problem {
     CredentialsRefused,
     /// The server does not speak as git does.
     #[error(
-        "this is no git server: {found}; check that the address is the one that \"git clone\" takes"
+        "this is no git server: {found}{}; check that the address is the one that \"git clone\" takes", typed(.media_type)
     )]
     NotGit {
-        /// What it does instead.
+        /// Description of the answer; `media_type` completes the sentence.
         found: String,
+        /// Content type that the server states; empty if the problem is another one.
+        media_type: String,
     },
-    /// The server says no in words of its own.
-    #[error("the server refuses: {said}; check what it asks for")]
+    /// The server rejects the request with a text.
+    #[error("the server refuses{}; check what it asks for", quoted(.said))]
     Refused {
-        /// Its words.
+        /// Text of the server; empty where remote texts are withheld.
         said: String,
     },
-    /// The server had begun, and could not go on.
-    #[error("the server gives up: {said}; try again, or ask who runs it")]
+    /// The server reports an error after it began to answer.
+    #[error("the server gives up{}; try again, or ask who runs it", quoted(.said))]
     GivenUp {
-        /// Its words.
+        /// Text of the server; empty where remote texts are withheld.
         said: String,
     },
     /// The server does not keep to the protocol.
@@ -119,19 +123,19 @@ pub enum Problem {
         how: &'static str,
     },
     /// A tag of something that has no folders.
-    #[error("{name} is a tag of a {kind}, not of a commit; choose another")]
+    #[error("{} is a tag of a {kind}, not of a commit; choose another", or(.name, "the reference"))]
     TagOfOther {
-        /// Its hash.
+        /// Its hash; empty where remote texts are withheld.
         name: String,
         /// What it points to.
         kind: &'static str,
     },
     /// The folder that was asked for does not exist.
-    #[error("failed to get subdirectory {directory:?} of commit {commit}: {problem}{}", some(.others))]
+    #[error("failed to get subdirectory {directory:?}{}: {problem}{}", of_commit(.commit), some(.others))]
     NoDirectory {
         /// As asked for.
         directory: String,
-        /// In which commit.
+        /// In which commit; empty where remote texts are withheld.
         commit: String,
         /// What is there instead.
         problem: &'static str,
@@ -140,16 +144,16 @@ pub enum Problem {
     },
     /// A part of the content lives in another repository.
     #[error(
-        "{path:?} is a submodule, and those are not fetched; keep the files in this repository, or name the submodule's own repository"
+        "{} is a submodule, and those are not fetched; keep the files in this repository, or name the submodule's own repository", path_or(.path, "a directory")
     )]
     Submodule {
-        /// Where.
+        /// Where; empty where remote texts are withheld.
         path: String,
     },
     /// A name in a folder that no file may have.
-    #[error("{path:?} {problem}; rename it in the repository")]
+    #[error("{} {problem}; rename it in the repository", path_or(.path, "a path"))]
     Name {
-        /// The path, as far as it can be shown.
+        /// The path, as far as it can be shown; empty where remote texts are withheld.
         path: String,
         /// What is wrong.
         problem: &'static str,
@@ -172,10 +176,10 @@ pub enum Problem {
     },
     /// An object that the server should have sent.
     #[error(
-        "object {id} is missing in what the server sent; try again, or have the repository checked by \"git fsck\""
+        "{} is missing in what the server sent; try again, or have the repository checked by \"git fsck\"", object(.id)
     )]
     Missing {
-        /// Its hash.
+        /// Its hash; empty where remote texts are withheld.
         id: String,
     },
     /// Two objects made to have one hash.
@@ -220,14 +224,14 @@ pub enum Problem {
     },
     /// An ssh server that nobody vouches for.
     #[error(
-        "{host} is not among the known hosts; if {fingerprint} is its key's fingerprint, add this line to the file of --known-hosts (in a cluster: to ssh-knownhosts): {line}"
+        "{host} is not among the known hosts; if {fingerprint} is its key's fingerprint, add {} to the file of --known-hosts (in a cluster: to ssh-knownhosts){}", known_host(.line), quoted(.line)
     )]
     HostUnknown {
         /// Host and port.
         host: String,
         /// Of its key.
         fingerprint: String,
-        /// What to add.
+        /// What to add; empty where remote texts are withheld.
         line: String,
     },
     /// An ssh server with another key than it should have.
@@ -255,9 +259,9 @@ pub enum Problem {
     Ssh {
         /// Host and port.
         host: String,
-        /// Why.
+        /// The cause, which may repeat what the server offers; `None` where remote texts are withheld.
         #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
     /// Nothing came for too long.
     #[error("the server sent nothing for {} s; try again later", .idle.as_secs_f64())]
@@ -284,6 +288,15 @@ pub enum Problem {
 }
 
 impl Error {
+    /// An error of a repository, for tests of other modules.
+    #[cfg(test)]
+    pub(crate) fn test(repository: &str, problem: Problem) -> Self {
+        Self {
+            repository: (&url::Url::parse(repository).unwrap()).into(),
+            problem: Box::new(problem),
+        }
+    }
+
     /// What is wrong.
     pub fn problem(&self) -> &Problem {
         &self.problem
@@ -387,6 +400,59 @@ fn told(text: &str) -> String {
         String::new()
     } else {
         format!(" (the server says: {text})")
+    }
+}
+
+/// Appends the text of a server, unless it is withheld.
+fn quoted(text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!(": {text}")
+    }
+}
+
+fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
+    if text.is_empty() { other } else { text }
+}
+
+fn path_or(path: &str, other: &str) -> String {
+    if path.is_empty() {
+        other.to_owned()
+    } else {
+        format!("{path:?}")
+    }
+}
+
+fn object(id: &str) -> String {
+    if id.is_empty() {
+        "an object".to_owned()
+    } else {
+        format!("object {id}")
+    }
+}
+
+fn of_commit(commit: &str) -> String {
+    if commit.is_empty() {
+        String::new()
+    } else {
+        format!(" of commit {commit}")
+    }
+}
+
+fn known_host(line: &str) -> &'static str {
+    if line.is_empty() {
+        "that key"
+    } else {
+        "this line"
+    }
+}
+
+fn typed(media_type: &str) -> String {
+    if media_type.is_empty() {
+        String::new()
+    } else {
+        format!(" {media_type:?}")
     }
 }
 

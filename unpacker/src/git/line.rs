@@ -80,6 +80,7 @@ impl Lines {
         let Some(length) = digits.and_then(|length| usize::try_from(length).ok()) else {
             return Err(Problem::NotGit {
                 found: "it answers with something else than git's lines".to_owned(),
+                media_type: String::new(),
             });
         };
         match length {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Access,
     access::{Basic, Secret},
-    web::{Client, Request, Response, printable},
+    web::{Client, Request, Response, Shown, printable},
 };
 
 const PROTOCOL: HeaderName = HeaderName::from_static("git-protocol");
@@ -28,6 +28,8 @@ pub(super) struct Smart {
     /// Where the server really is, behind all redirects.
     base: Url,
     authorization: Option<Secret>,
+    /// Names `base` in errors that must not repeat a redirect's target; `None` without a redirect.
+    written: Option<Box<str>>,
 }
 
 /// Asks a server whether it has the repository.
@@ -44,14 +46,17 @@ pub(super) async fn connect(repository: &Url, access: &Access) -> Result<Talk> {
     let Some(base) = parent(&response.url) else {
         return Err(Problem::NotGit {
             found: "it redirects to something else".to_owned(),
+            media_type: String::new(),
         });
     };
     let is_same = base.origin() == repository.origin();
+    let is_redirected = response.url != request.url;
     let smart = Smart {
         client,
         base,
         // Whoever was redirected to did not get the credentials, and does not get them now.
         authorization: authorization.filter(|_| is_same),
+        written: is_redirected.then(|| format!("{} (redirected)", Shown::from(repository)).into()),
     };
     Talk::begin(Way::Http(smart), input(response)).await
 }
@@ -72,6 +77,7 @@ impl Smart {
             headers,
             authorization: self.authorization.clone(),
             body: Some(ask),
+            written: self.written.clone(),
         };
         let response = self.client.send(&request).await?;
         accept(response, ANSWER, self.authorization.is_some())
@@ -100,11 +106,15 @@ async fn accept(response: Response, kind: &str, has_credentials: bool) -> Result
     if stated.split(';').next().map(str::trim) == Some(kind) {
         return Ok(response);
     }
-    let found = match printable(&stated, 80) {
-        stated if stated.is_empty() => "it answers with something of no stated kind".to_owned(),
-        stated => format!("it answers with {stated:?}"),
+    let media_type = printable(&stated, 80);
+    let found = match media_type.as_str() {
+        "" => "it answers with something of no stated kind",
+        _ => "it answers with",
     };
-    Err(Problem::NotGit { found })
+    Err(Problem::NotGit {
+        found: found.to_owned(),
+        media_type,
+    })
 }
 
 fn input(response: Response) -> Input {

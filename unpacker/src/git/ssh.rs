@@ -133,7 +133,7 @@ pub(super) async fn connect(url: &Url, access: &Access) -> Result<Talk> {
             .take();
         found.unwrap_or_else(|| Problem::Ssh {
             host: shown.clone(),
-            source: error.into(),
+            source: Some(error.into()),
         })
     };
     let unreachable = |source| Problem::Connect {
@@ -281,9 +281,11 @@ impl Reader {
         match (self.status, said.is_empty()) {
             _ if self.is_refused => Problem::NotGit {
                 found: format!("{} runs no commands", self.address),
+                media_type: String::new(),
             },
             (Some(127), _) => Problem::NotGit {
                 found: format!("{} has no git-upload-pack", self.address),
+                media_type: String::new(),
             },
             (_, false) => line::refused(said.as_bytes()),
             _ => Problem::CutShort {
@@ -300,7 +302,7 @@ impl Writer {
         let sent = sent.map_err(|_| Problem::Idle { idle })?;
         sent.map_err(|error| Problem::Ssh {
             host: self.address.clone(),
-            source: error.into(),
+            source: Some(error.into()),
         })
     }
 

@@ -102,6 +102,7 @@ impl Talk {
         match &self.way {
             Way::Http(_) => Problem::NotGit {
                 found: "its answer is empty".to_owned(),
+                media_type: String::new(),
             },
             Way::Ssh(_) => self.lines.last_words(),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use manifests::content;
+use manifests::content::{self, Irregular, Kind as EntryKind};
 
 use super::{
     error::{Problem, Result},
@@ -10,7 +10,7 @@ use super::{
     pack::Pack,
     tree::{self, Sort},
 };
-use crate::{Options, Skipped, Tree, select::Select, tree::Builder, web::printable};
+use crate::{Options, Tree, select::Select, tree::Builder, web::printable};
 
 /// How many names a message lists.
 const SHOWN: usize = 10;
@@ -77,7 +77,7 @@ pub(super) fn read(
     commit: Id,
     directory: Option<&str>,
     options: &Options,
-) -> Result<(Tree, Skipped), Blame> {
+) -> Result<(Tree, usize), Blame> {
     let bytes = pack.read(commit, Kind::Commit)?;
     let root = field(&bytes, b"tree ").ok_or(Problem::Damaged {
         problem: "a commit has no folder",
@@ -93,7 +93,7 @@ pub(super) fn read(
         files: Builder::new(options.limits, options.room()),
         listed: 0,
         wanted: Vec::new(),
-        skipped: Skipped::default(),
+        unselected: 0,
     };
     let mut waiting = vec![(String::new(), folder)];
     while let Some((path, id)) = waiting.pop() {
@@ -143,7 +143,7 @@ struct Walk<'a> {
     files: Builder,
     listed: usize,
     wanted: Vec<(String, u32, Id)>,
-    skipped: Skipped,
+    unselected: usize,
 }
 
 impl Walk<'_> {
@@ -166,13 +166,14 @@ impl Walk<'_> {
                 if self.select.takes(&path) {
                     return Err(crate::Error::Name { path }.into());
                 }
-                self.skipped.unselected += 1;
+                self.unselected += 1;
                 continue;
             };
             let path = join(folder, name);
-            let is_folder = entry.sort == Sort::Folder;
-            if !(self.select.takes(&path) || is_folder && self.select.enters(&path)) {
-                self.skipped.unselected += 1;
+            // A link in the place of a folder hides what is selected in it.
+            let may_hold_more = matches!(entry.sort, Sort::Folder | Sort::Link);
+            if !(self.select.takes(&path) || may_hold_more && self.select.enters(&path)) {
+                self.unselected += 1;
                 continue;
             }
             match entry.sort {
@@ -183,8 +184,8 @@ impl Walk<'_> {
                 }
                 Sort::File(mode) => self.wanted.push((path, mode, entry.id)),
                 Sort::Link => {
-                    self.files.skip(&path)?;
-                    self.skipped.symlinks += 1;
+                    let link = Irregular::new(EntryKind::Symlink);
+                    self.files.record(&path, link)?;
                 }
                 Sort::Submodule => return Err(Problem::Submodule { path }.into()),
             }
@@ -193,7 +194,7 @@ impl Walk<'_> {
     }
 
     /// Reads what was noted.
-    fn add(mut self, limit: u64) -> Result<(Tree, Skipped), Blame> {
+    fn add(mut self, limit: u64) -> Result<(Tree, usize), Blame> {
         let ids: HashSet<Id> = self.wanted.iter().map(|(_, _, id)| *id).collect();
         self.pack.resolve(&[Kind::Blob], Some(&ids))?;
         for (path, mode, id) in std::mem::take(&mut self.wanted) {
@@ -209,7 +210,7 @@ impl Walk<'_> {
                 Err(problem) => return Err(problem.into()),
             }
         }
-        Ok((self.files.finish(), self.skipped))
+        Ok((self.files.finish(), self.unselected))
     }
 }
 

@@ -11,7 +11,7 @@ use tempfile::SpooledTempFile;
 use tokio::{sync::mpsc, task::spawn_blocking};
 
 use crate::{
-    Options, Skipped, Tree,
+    Options, Tree,
     fetch::Progress,
     layers::Layers,
     oci::{Descriptor, Manifest},
@@ -56,7 +56,7 @@ enum Input {
 
 impl Fetch<'_> {
     /// Reads all layers, from the topmost down. Nothing of them counts before all are checked.
-    pub(super) async fn layers(&self, manifest: &Manifest) -> Result<(Tree, Skipped), Error> {
+    pub(super) async fn layers(&self, manifest: &Manifest) -> Result<(Tree, usize), Error> {
         let (sender, receiver) = mpsc::channel(1);
         let (what, options) = (self.what.to_owned(), self.options.clone());
         let reading = spawn_blocking(move || read(receiver, &what, &options));
@@ -135,7 +135,7 @@ fn read(
     mut layers: mpsc::Receiver<Result<Opened, Error>>,
     what: &str,
     options: &Options,
-) -> Result<(Tree, Skipped), Error> {
+) -> Result<(Tree, usize), Error> {
     let failed = |source| Error::Content {
         what: what.to_owned(),
         source: Box::new(source),

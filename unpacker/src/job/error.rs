@@ -28,14 +28,12 @@ pub enum Error {
         user: String,
     },
     /// Not one file.
-    #[error("there is no file in {folder:?}, looking for {wanted}{}; {EMPTY}", links(*symlinks))]
+    #[error("no file found in {folder:?}, looking for {wanted}; {EMPTY}")]
     Empty {
         /// As given.
         folder: PathBuf,
         /// What was selected.
         wanted: String,
-        /// What was there instead.
-        symlinks: usize,
     },
     /// The URL is none that can be used.
     #[error("{text:?} {problem}; write https://HOST[:PORT]/PATH")]
@@ -162,13 +160,6 @@ pub enum Error {
 }
 
 const EMPTY: &str = "check that the image is a bundle, or choose with --only or --all";
-
-fn links(count: usize) -> String {
-    match count {
-        0 => String::new(),
-        _ => format!(" (symbolic links, of which there are {count}, are not followed)"),
-    }
-}
 
 impl Error {
     /// The kind of failure in one word. A refusal bears the receiver's.

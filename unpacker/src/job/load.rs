@@ -6,12 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flate2::{Compression, GzBuilder};
-
 use super::{Error, error::explain};
 use crate::{
-    Digest, Options, Selection, Skipped,
-    folder::{Bounds, Survey},
+    Digest, Options, Selection, SkippedEntries,
+    folder::{Bounds, Links, Survey},
+    pack,
 };
 
 /// The selected files of a folder: found, allowed, readable, and not read yet.
@@ -43,15 +42,16 @@ impl Load {
             Bounds::Everything
         };
         let explain = |error| explain(folder, error);
-        let survey = Survey::new(folder, options, bounds).map_err(explain)?;
-        if survey.len() == 0 {
+        // The receiver gives the same answer for an image that it pulls itself, where links cannot be followed.
+        let survey = Survey::new(folder, options, bounds, Links::Record).map_err(explain)?;
+        let skipped = survey.skipped();
+        if survey.len() == 0 && skipped.is_empty() {
             return Err(Error::Empty {
                 folder: folder.to_owned(),
                 wanted: match &options.select {
                     Selection::Only(paths) => paths.join(", "),
                     Selection::Natural | Selection::All => "any file".to_owned(),
                 },
-                symlinks: survey.skipped().symlinks,
             });
         }
         survey.check().map_err(explain)?;
@@ -66,8 +66,8 @@ impl Load {
         self.survey.len()
     }
 
-    /// What is there besides.
-    pub fn skipped(&self) -> Skipped {
+    /// Entries that are not regular files. The receiver gets them without content.
+    pub fn skipped(&self) -> SkippedEntries {
         self.survey.skipped()
     }
 
@@ -81,17 +81,12 @@ impl Load {
             writer,
             broken: false,
         };
-        let gzip = GzBuilder::new().mtime(0).write(out, Compression::fast());
-        let mut tar = Counted {
-            writer: gzip,
-            count: 0,
-        };
-        let digest = self.survey.write_tar(&mut tar).map_err(|error| {
-            tar.writer.get_mut().broken = true;
+        let mut gzip = pack::gzip(out);
+        let (digest, size) = self.survey.deliver(&mut gzip).map_err(|error| {
+            gzip.get_mut().broken = true;
             explain(&self.folder, error)
         })?;
-        let size = tar.count;
-        let written = tar.writer.finish().and_then(|mut out| out.flush());
+        let written = gzip.finish().and_then(|mut out| out.flush());
         written.map_err(|source| Error::Write { source })?;
         Ok(Packed { digest, size })
     }
@@ -109,23 +104,6 @@ impl<W: Write> Write for Cut<W> {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         self.writer.write(buffer)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
-    }
-}
-
-struct Counted<W> {
-    writer: W,
-    count: u64,
-}
-
-impl<W: Write> Write for Counted<W> {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let count = self.writer.write(buffer)?;
-        self.count += count as u64;
-        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -53,7 +53,7 @@ pub(super) fn read(shelf: &Shelf, name: Option<&str>, options: &Options) -> Resu
     let images: Vec<Saved> = serde_json::from_slice(&bytes).map_err(|error| {
         malformed(oci::Error::Json {
             what: "the list of images",
-            problem: oci::excerpt(&error.to_string()),
+            problem: Some(oci::excerpt(&error.to_string())),
         })
     })?;
     let saved = choose(&images, name)?;
@@ -76,15 +76,17 @@ pub(super) fn read(shelf: &Shelf, name: Option<&str>, options: &Options) -> Resu
     }
     let (mut stack, labels) = layers(&config, options)?;
     for (layer, wanted) in saved.layers.iter().zip(&wanted).rev() {
-        let wanted = wanted.parse().map_err(oci::Error::Digest)?;
+        let wanted = wanted
+            .parse()
+            .map_err(|error| oci::Error::Digest(Some(error)))?;
         push(shelf, layer, wanted, &mut stack)?;
     }
-    let (tree, skipped) = stack.finish();
+    let (tree, unselected) = stack.finish();
     Ok(Image {
         name: None,
         manifest: None,
         tree,
-        skipped,
+        unselected,
         labels,
     })
 }

@@ -54,7 +54,7 @@ pub(super) fn read(
     for layer in manifest.layers.iter().rev() {
         push(shelf, layer, manifest.file(layer), &mut stack)?;
     }
-    let (tree, skipped) = stack.finish();
+    let (tree, unselected) = stack.finish();
     let tree = match manifest.artifact {
         Some(_) => tree.strip_top_folder(),
         None => tree,
@@ -63,7 +63,7 @@ pub(super) fn read(
         name: Some(entry.digest.to_string()),
         manifest: Some(digest),
         tree,
-        skipped,
+        unselected,
         labels,
     })
 }

@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use manifests::content::Kind;
+
 use super::{Error, Summed};
 use crate::{
     Digest, Error as Failure, Options, Result,
@@ -223,7 +225,14 @@ fn index(reader: impl Read, limit: u64) -> Result<BTreeMap<String, Place>> {
                 Place::Link(behind(&name.path, &String::from_utf8_lossy(&target)))
             }
             b'5' => return Ok(()),
-            kind => return entry.refuse(&name.path, kind),
+            kind => {
+                let kind = match entry.irregular(&name.path, kind)? {
+                    Some(Kind::Sparse) => "a sparse file",
+                    _ => "a device or FIFO",
+                };
+                let remedy = "write the image again with another program";
+                return archive::refuse(&name.path, kind, remedy);
+            }
         };
         blocks.pass(entry.size)?;
         if entries.insert(name.path.clone(), place).is_some() {

@@ -13,12 +13,15 @@ pub enum Error {
     )]
     TooLarge,
     /// No JSON, or other JSON.
-    #[error("{what} is not well formed: {problem}; check that the reference names an image")]
+    #[error(
+        "{what} is not well formed{}; check that the reference names an image",
+        problem.as_ref().map_or(String::new(), |problem| format!(": {problem}"))
+    )]
     Json {
         /// Which document.
         what: &'static str,
-        /// What the parser says.
-        problem: String,
+        /// Error of the parser, which may repeat values; `None` where remote texts are withheld.
+        problem: Option<String>,
     },
     /// The oldest format, which is not even addressed by digests.
     #[error("the image has a manifest of the outdated schema 1; push it again with a current tool")]
@@ -39,12 +42,12 @@ pub enum Error {
         kind.as_ref().map_or(String::new(), |kind| format!(", but {kind:?}"))
     )]
     NoManifest {
-        /// What it says to be.
+        /// Media type that the document states; `None` if it states none, and where remote texts are withheld.
         kind: Option<String>,
     },
     /// A digest of another algorithm, or none.
     #[error("the manifest names a blob by a digest that is not supported")]
-    Digest(#[source] NotADigest),
+    Digest(#[source] Option<NotADigest>),
     /// More layers than any image has.
     #[error(
         "the image has {count} layers, more than the limit of {LAYERS_LIMIT}; build it with fewer steps, or squash it"
@@ -66,24 +69,28 @@ pub enum Error {
     },
     /// A layer that is no tar: the image is an artifact of some other kind.
     #[error(
-        "layer {number} is {kind:?}{}, and no file system; publish the bundle as an image",
+        "layer {number} is {}{}, and no file system; publish the bundle as an image",
+        kind.as_ref().map_or("of another type".to_owned(), |kind| format!("{kind:?}")),
         artifact.as_ref().map_or(String::new(), |artifact| format!(" of an artifact {artifact:?}"))
     )]
     NoFileSystem {
         /// Counted from the lowest, which is 1.
         number: usize,
-        /// Its type.
-        kind: String,
-        /// The type of the artifact, if it says to be one.
+        /// Media type of the layer; `None` where remote texts are withheld.
+        kind: Option<String>,
+        /// The type of the artifact, if it says to be one; `None` where remote texts are withheld.
         artifact: Option<String>,
     },
     /// An index without the platform that was asked for.
-    #[error("the index has no image for {wanted:?}; choose one of: {known}")]
+    #[error(
+        "the index has no image for {wanted:?}; choose {}",
+        known.as_ref().map_or("another platform".to_owned(), |known| format!("one of: {known}"))
+    )]
     NoPlatform {
         /// What was asked for.
         wanted: String,
-        /// What there is.
-        known: String,
+        /// Platforms of the index; `None` where remote texts are withheld.
+        known: Option<String>,
     },
     /// An index of nothing but attestations, or of nothing.
     #[error("the index has no image; push one")]
@@ -95,16 +102,17 @@ pub enum Error {
     TooDeep,
     /// A label that names no folder.
     #[error(
-        "label {label} names {value:?}, which is no folder in an image; build the image with another value"
+        "label {label} names {}, which is not a directory in an image; build the image with another value",
+        value.as_ref().map_or("a path".to_owned(), |value| format!("{value:?}"))
     )]
     Label {
         /// The label.
         label: &'static str,
-        /// Its value, shortened.
-        value: String,
-        /// What is wrong with it.
+        /// Value of the label, truncated; `None` where remote texts are withheld.
+        value: Option<String>,
+        /// Problem of the value; `None` where remote texts are withheld.
         #[source]
-        source: LabelProblem,
+        source: Option<LabelProblem>,
     },
 }
 
@@ -132,5 +140,42 @@ impl Error {
     /// Whether the same image fails again: always, since an image never changes.
     pub fn is_terminal(&self) -> bool {
         true
+    }
+}
+
+impl Error {
+    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    pub(crate) fn withheld(self) -> Self {
+        match self {
+            Self::Json { what, .. } => Self::Json {
+                what,
+                problem: None,
+            },
+            Self::NoManifest { .. } => Self::NoManifest { kind: None },
+            Self::Digest(_) => Self::Digest(None),
+            Self::NoFileSystem { number, .. } => Self::NoFileSystem {
+                number,
+                kind: None,
+                artifact: None,
+            },
+            Self::NoPlatform { wanted, .. } => Self::NoPlatform {
+                wanted,
+                known: None,
+            },
+            Self::Label { label, .. } => Self::Label {
+                label,
+                value: None,
+                source: None,
+            },
+            // The types in `Ambiguous` are those that this crate knows.
+            error @ (Self::TooLarge
+            | Self::Schema1
+            | Self::Ambiguous { .. }
+            | Self::TooManyLayers { .. }
+            | Self::NoLayers
+            | Self::Foreign { .. }
+            | Self::NoImage
+            | Self::TooDeep) => error,
+        }
     }
 }

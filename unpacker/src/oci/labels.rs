@@ -90,8 +90,8 @@ fn named(labels: &BTreeMap<String, String>, keys: &[&'static str]) -> Result<Vec
         }
         let path = normalise(relative).map_err(|error| Error::Label {
             label,
-            value: excerpt(value),
-            source: LabelProblem(excerpt(&error.to_string())),
+            value: Some(excerpt(value)),
+            source: Some(LabelProblem(excerpt(&error.to_string()))),
         })?;
         paths.push(path);
     }

@@ -350,7 +350,7 @@ fn labels_name_the_folders_that_are_read() {
     assert!(
         error
             .to_string()
-            .contains("manifests.v1 names \"../../etc\", which is no folder"),
+            .contains("manifests.v1 names \"../../etc\", which is not a directory in an image"),
         "{error}"
     );
     assert!(labels(b"{\"config\": {\"Labels\": {\"a\": 1}}}").is_err());

@@ -67,8 +67,8 @@ impl Checksum {
         }
         Err(Error::Digest {
             what: what.to_owned(),
-            expected: self.text.clone(),
-            found,
+            expected: Some(self.text.clone()),
+            found: Some(found),
         })
     }
 }

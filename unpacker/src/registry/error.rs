@@ -71,13 +71,14 @@ pub enum Error {
     },
     /// A token service that must not see credentials.
     #[error(
-        "the registry {registry} sends us to the token service {realm:?}, which {problem}; have the registry's configuration corrected"
+        "the registry {registry} sends us to the token service {}, which {problem}; have the registry's configuration corrected",
+        realm.as_ref().map_or("that it chose".to_owned(), |realm| format!("{realm:?}"))
     )]
     Realm {
         /// Which registry.
         registry: String,
-        /// As sent, cut to a readable length.
-        realm: String,
+        /// As sent, cut to a readable length; `None` where remote texts are withheld.
+        realm: Option<String>,
         /// What is wrong with it.
         problem: &'static str,
     },
@@ -99,15 +100,18 @@ pub enum Error {
     },
     /// Something else than the digest says.
     #[error(
-        "{what} is not what its digest {expected} says, but {found}; the registry, or something on the way, has changed it: push it again"
+        "{what} is not what its digest{} says{}; the registry, or something on the way, has changed it: push it again",
+        expected.as_ref().map_or(String::new(), |expected| format!(" {expected}")),
+        found.as_ref().map_or(String::new(), |found| format!(", but {found}"))
     )]
     Digest {
         /// What.
         what: String,
-        /// What it should be.
-        expected: String,
-        /// What it is.
-        found: String,
+        /// Digest that the reference or the registry states; `None` where remote texts are withheld: `what` has the
+        /// digest that the author wrote.
+        expected: Option<String>,
+        /// Digest of the received bytes; `None` where remote texts are withheld.
+        found: Option<String>,
     },
     /// More or fewer bytes than the manifest says.
     #[error(
@@ -282,5 +286,71 @@ impl Error {
                 | Self::Stopped { .. }
                 | Self::NoBundle { .. }
         )
+    }
+}
+
+impl Error {
+    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    pub(crate) fn withheld(self) -> Self {
+        match self {
+            Self::Web { action, source } => Self::Web {
+                action,
+                source: source.withheld(),
+            },
+            Self::Realm {
+                registry, problem, ..
+            } => Self::Realm {
+                registry,
+                realm: None,
+                problem,
+            },
+            Self::Digest { what, .. } => Self::Digest {
+                what,
+                expected: None,
+                found: None,
+            },
+            Self::Interrupted {
+                what,
+                tries,
+                read,
+                source,
+            } => Self::Interrupted {
+                what,
+                tries,
+                read,
+                source: source.withheld(),
+            },
+            Self::Document { what, source } => Self::Document {
+                what,
+                source: source.withheld(),
+            },
+            Self::Content { what, source } => Self::Content {
+                what,
+                source: source.withheld().into(),
+            },
+            Self::Everywhere { image, failures } => {
+                let failures = failures.into_iter();
+                Self::Everywhere {
+                    image,
+                    failures: failures
+                        .map(|(place, error)| (place, error.withheld()))
+                        .collect(),
+                }
+            }
+            error @ (Self::Credentials(_)
+            | Self::Mirrors(_)
+            | Self::NeedsCredentials { .. }
+            | Self::Refused { .. }
+            | Self::Denied { .. }
+            | Self::Challenge { .. }
+            | Self::Token { .. }
+            | Self::NotFound { .. }
+            | Self::Size { .. }
+            | Self::Invalid { .. }
+            | Self::TooMuch { .. }
+            | Self::Disk { .. }
+            | Self::Stopped { .. }
+            | Self::NoBundle { .. }) => error,
+        }
     }
 }

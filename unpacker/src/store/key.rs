@@ -44,6 +44,8 @@ impl Key {
         access: &Access,
     ) -> Option<Self> {
         let mut fields = Fields::new(salt);
+        // Sources that were noted before their entries had to be regular files are fetched once more.
+        fields.add("regular");
         fields.source(source);
         match &options.select {
             Selection::Natural => fields.add("natural"),

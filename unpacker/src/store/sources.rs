@@ -1,20 +1,33 @@
-//! Which content a source had: links in a folder, so that finding it takes one system call and changing it is atomic.
+//! Content of known sources: links in a directory, so that a lookup takes one system call and a change is atomic. A source
+//! with skipped entries has a small file in place of the link, which lists them.
 
 use std::{
-    fs::{self, DirEntry},
-    io::ErrorKind,
+    fs::{self, DirEntry, File},
+    io::{ErrorKind, Read as _},
     os::unix,
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
     time::SystemTime,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{Error, Key, Result, files, state::Usage};
-use crate::Digest;
+use crate::{Digest, SkippedEntries};
 
 /// Links are small, but not nothing, and commits and credentials come and go. A source that is forgotten is fetched
 /// once more.
 const MOST: usize = 10_000;
+
+/// Bytes of a file in place of a link.
+const MAX_NOTE_SIZE: u64 = 64 << 10;
+
+/// A file in place of a link.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    digest: String,
+    skipped: SkippedEntries,
+}
 
 /// The folder of links.
 #[derive(Debug)]
@@ -35,7 +48,13 @@ impl Sources {
     }
 
     /// Notes the content of a source.
-    pub(super) fn remember(&self, usage: &Usage<'_>, key: &Key, digest: &Digest) -> Result<()> {
+    pub(super) fn remember(
+        &self,
+        usage: &Usage<'_>,
+        key: &Key,
+        digest: &Digest,
+        skipped: &SkippedEntries,
+    ) -> Result<()> {
         let path = self.folder.join(key.hex());
         let temp = self.temp.join(key.hex());
         let failed = |error| Error::file("write", &path)(error);
@@ -43,7 +62,17 @@ impl Sources {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        unix::fs::symlink(format!("../content/{}", files::name(digest)), &temp).map_err(failed)?;
+        if skipped.is_empty() {
+            let target = format!("../content/{}", files::name(digest));
+            unix::fs::symlink(target, &temp).map_err(failed)?;
+        } else {
+            let note = Note {
+                digest: digest.to_string(),
+                skipped: skipped.clone(),
+            };
+            let bytes = serde_json::to_vec(&note).map_err(|error| failed(error.into()))?;
+            fs::write(&temp, bytes).map_err(failed)?;
+        }
         fs::rename(&temp, &path).map_err(failed)?;
         if self.count.fetch_add(1, Ordering::Relaxed) >= MOST {
             self.sweep(usage, |_| true)?;
@@ -51,9 +80,9 @@ impl Sources {
         Ok(())
     }
 
-    /// The content that a source had. It may be gone.
-    pub(super) fn find(&self, key: &Key) -> Option<Digest> {
-        target(&self.folder.join(key.hex()))
+    /// Returns the content of a source, which may be missing from the store, and the entries that were skipped.
+    pub(super) fn find(&self, key: &Key) -> Option<(Digest, SkippedEntries)> {
+        read(&self.folder.join(key.hex()))
     }
 
     /// Forgets links whose content is gone, whatever else is no link of ours, and the oldest if there are too many.
@@ -64,7 +93,7 @@ impl Sources {
                 .file_name()
                 .to_str()
                 .is_some_and(|name| files::digest(name).is_some());
-            if is_key && target(&entry.path()).is_some_and(|digest| is_there(&digest)) {
+            if is_key && read(&entry.path()).is_some_and(|(digest, _)| is_there(&digest)) {
                 links.push(entry);
             } else {
                 files::remove(&entry);
@@ -85,9 +114,21 @@ fn age(link: &DirEntry) -> Option<SystemTime> {
     link.metadata().and_then(|about| about.modified()).ok()
 }
 
-/// The content that a link of ours points to.
-fn target(link: &Path) -> Option<Digest> {
-    let target = fs::read_link(link).ok()?;
-    let name = target.to_str()?.strip_prefix("../content/")?;
-    files::digest(name.strip_suffix(".tar")?)
+/// Returns the content that a link of ours points to, or that the file in its place names.
+fn read(path: &Path) -> Option<(Digest, SkippedEntries)> {
+    match fs::read_link(path) {
+        Ok(target) => {
+            let name = target.to_str()?.strip_prefix("../content/")?;
+            let digest = files::digest(name.strip_suffix(".tar")?)?;
+            Some((digest, SkippedEntries::default()))
+        }
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            let mut bytes = Vec::new();
+            let file = File::open(path).ok()?;
+            file.take(MAX_NOTE_SIZE).read_to_end(&mut bytes).ok()?;
+            let Note { digest, skipped } = serde_json::from_slice(&bytes).ok()?;
+            Some((digest.parse().ok()?, skipped))
+        }
+        Err(_) => None,
+    }
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use manifests::content::Builder;
+use manifests::content::{Builder, Irregular, Kind};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
@@ -50,7 +50,7 @@ impl Origin {
             resolved: wanted.source.clone(),
             digest: None,
             tree: crate::Tree::from_content(files.finish()),
-            skipped: Skipped::default(),
+            unselected: 0,
             labels: BTreeMap::new(),
         })
     }
@@ -118,6 +118,40 @@ async fn until(what: impl Fn() -> bool) {
     }
 }
 
+/// A bundle with a link at a path, or an outage.
+#[expect(clippy::unused_async, reason = "the form of a fetch")]
+async fn linked(wanted: Arc<Wanted>, link: Option<&str>) -> Result<Fetched> {
+    let link = link.ok_or(crate::Error::Empty)?;
+    let mut files = Builder::new(wanted.options.limits);
+    files.add("manifests/csv.yaml", 0o644, &mut b"x".as_slice())?;
+    files.record(link, Irregular::new(Kind::Symlink))?;
+    Ok(Fetched {
+        resolved: wanted.source.clone(),
+        digest: None,
+        tree: crate::Tree::from_content(files.finish()),
+        unselected: 0,
+        labels: BTreeMap::new(),
+    })
+}
+
+#[tokio::test]
+async fn a_bundle_with_a_link_is_rejected_or_known_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let ask = |link| find_or_fetch(&store, pinned(None), move |wanted| linked(wanted, link));
+    let error = ask(Some("manifests/link")).await.unwrap_err();
+    assert_eq!(
+        (error.reason(), error.is_terminal()),
+        ("EntryRefused", true)
+    );
+    assert_eq!(store.digests().unwrap(), []);
+    // The second time, the source is not asked.
+    for link in [Some("docs/link"), None] {
+        let found = ask(link).await.unwrap();
+        assert_eq!(found.skipped.paths, ["docs/link"]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn all_who_want_the_same_share_one_fetch_and_find_it_afterwards() {
     let folder = tempfile::tempdir().unwrap();
@@ -132,7 +166,7 @@ async fn all_who_want_the_same_share_one_fetch_and_find_it_afterwards() {
     origin.gate.add_permits(1);
     for (outcome, wanted) in asked {
         let outcome = outcome.await.unwrap().unwrap();
-        assert!(outcome.skipped.is_some());
+        assert!(outcome.skipped.is_empty());
         assert_eq!(
             (wanted.progress.done(), wanted.progress.total()),
             (1000, 1000)
@@ -144,7 +178,6 @@ async fn all_who_want_the_same_share_one_fetch_and_find_it_afterwards() {
         .await
         .unwrap()
         .unwrap();
-    assert!(found.skipped.is_none());
     assert_eq!((origin.counts(), store.stats().written), ((1, 1), 1));
     // What was damaged is fetched again.
     let digest = found.digest;

@@ -114,9 +114,9 @@ pub enum Error {
         url: Shown,
         /// In which way.
         problem: Untrusted,
-        /// What the check says.
+        /// Result of the check, which may name other hosts of the certificate; `None` where remote texts are withheld.
         #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
     /// An https URL of a server that does not speak it. Whoever may use plain HTTP instead asks again by it.
     #[error(
@@ -192,6 +192,16 @@ pub enum Error {
         /// The beginning of what it says about it.
         excerpt: Box<str>,
     },
+    /// A status from 400 to 499 without a remedy that depends on it, where remote texts are withheld.
+    #[error(
+        "{method} {url}: the server rejects the request; check the address and what the server expects"
+    )]
+    Rejected {
+        /// Method of the request.
+        method: Method,
+        /// URL of the request.
+        url: Shown,
+    },
 }
 
 fn after(tries: u32) -> String {
@@ -244,6 +254,7 @@ impl Error {
                 429 => "TooManyRequests",
                 _ => "UnexpectedStatus",
             },
+            Self::Rejected { .. } => "UnexpectedStatus",
         }
     }
 
@@ -262,4 +273,85 @@ impl Error {
             _ => true,
         }
     }
+}
+
+impl Error {
+    /// Removes what the server chose: see [`Quotes::Withheld`](crate::access::Quotes::Withheld).
+    pub(crate) fn withheld(self) -> Self {
+        match self {
+            Self::Roots { .. } | Self::Proxy { .. } | Self::Client { .. } => self,
+            Self::Scheme { url } => Self::Scheme {
+                url: url.withheld(),
+            },
+            Self::Credentials { url } => Self::Credentials {
+                url: url.withheld(),
+            },
+            Self::Connect { url, tries, source } => Self::Connect {
+                url: url.withheld(),
+                tries,
+                source,
+            },
+            Self::Host { url, source } => Self::Host {
+                url: url.withheld(),
+                source,
+            },
+            Self::Tunnel { url, source } => Self::Tunnel {
+                url: url.withheld(),
+                source,
+            },
+            Self::Untrusted { url, problem, .. } => Self::Untrusted {
+                url: url.withheld(),
+                problem,
+                source: None,
+            },
+            Self::NotTls { url } => Self::NotTls {
+                url: url.withheld(),
+            },
+            Self::Handshake { url, source } => Self::Handshake {
+                url: url.withheld(),
+                source,
+            },
+            Self::Idle { url, idle } => Self::Idle {
+                url: url.withheld(),
+                idle,
+            },
+            Self::Slow { url, total } => Self::Slow {
+                url: url.withheld(),
+                total,
+            },
+            Self::Redirect { url, .. } => Self::Redirect {
+                url: url.withheld(),
+                problem: "to an address that is not followed; use the final address".to_owned(),
+            },
+            Self::Broken { url, read, source } => Self::Broken {
+                url: url.withheld(),
+                read,
+                source,
+            },
+            Self::TooLarge { url, limit } => Self::TooLarge {
+                url: url.withheld(),
+                limit,
+            },
+            Self::Status {
+                method,
+                url,
+                status,
+                ..
+            } if is_named(status) => Self::Status {
+                method,
+                url: url.withheld(),
+                status,
+                excerpt: Box::default(),
+            },
+            Self::Status { method, url, .. } | Self::Rejected { method, url } => Self::Rejected {
+                method,
+                url: url.withheld(),
+            },
+        }
+    }
+}
+
+/// Reports whether errors name the status where remote texts are withheld: the remedy or a retry depends on it.
+fn is_named(status: StatusCode) -> bool {
+    !status.is_client_error() || matches!(status.as_u16(), 401 | 403 | 404 | 407 | 408 | 429)
 }

@@ -2,21 +2,18 @@
 
 use std::{error::Error as StdError, io};
 
+use super::{Error, Shown, Untrusted};
 use rustls::CertificateError;
-use url::Url;
-
-use super::{Error, Untrusted};
 
 /// Why a request got no answer.
-pub(super) fn explain(error: &reqwest::Error, url: &Url, tries: u32) -> Error {
-    let url = url.into();
+pub(super) fn explain(error: &reqwest::Error, url: Shown, tries: u32) -> Error {
     let source = cause(error);
     match find::<rustls::Error>(error) {
         Some(rustls::Error::InvalidCertificate(problem)) => {
             return Error::Untrusted {
                 url,
                 problem: untrusted(problem),
-                source,
+                source: Some(source),
             };
         }
         Some(rustls::Error::InvalidMessage(_)) => return Error::NotTls { url },

@@ -15,7 +15,7 @@ pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Requ
         return Ok(None);
     }
     let fail = |problem: String| Error::Redirect {
-        url: (&request.url).into(),
+        url: request.shown_url(),
         problem,
     };
     let Some(location) = response.headers.get(header::LOCATION) else {
@@ -73,6 +73,9 @@ pub(super) fn next(request: &Request, response: &Response) -> Result<Option<Requ
         ] {
             next.headers.remove(name);
         }
+    }
+    if next.written.is_none() {
+        next.written = Some(format!("{} (redirected)", request.shown_url()).into());
     }
     next.url = url;
     Ok(Some(next))

@@ -10,7 +10,26 @@ use crate::access::Secret;
 /// A URL as messages show it: scheme, host, port and path. What else it has may be a secret, as the signature of a
 /// storage service in a query is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown(Box<str>);
+pub struct Shown {
+    text: Box<str>,
+    /// Replaces `text` where errors must not repeat what a server chose; `None` if the caller wrote the URL.
+    written: Option<Box<str>>,
+}
+
+impl Shown {
+    /// Names the text to show instead of a URL that a server chose.
+    pub(crate) fn with_written(self, written: Option<Box<str>>) -> Self {
+        Self { written, ..self }
+    }
+
+    /// Replaces a URL that a server chose.
+    pub(crate) fn withheld(self) -> Self {
+        Self {
+            text: self.written.unwrap_or(self.text),
+            written: None,
+        }
+    }
+}
 
 impl From<&Url> for Shown {
     fn from(url: &Url) -> Self {
@@ -19,13 +38,16 @@ impl From<&Url> for Shown {
             .port()
             .map_or_else(String::new, |port| format!(":{port}"));
         let path: String = url.path().chars().take(500).collect();
-        Self(format!("{}://{host}{port}{path}", url.scheme()).into())
+        Self {
+            text: format!("{}://{host}{port}{path}", url.scheme()).into(),
+            written: None,
+        }
     }
 }
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

@@ -8,9 +8,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
 use super::{BODY_DIGEST, CONTENT_DIGEST, CONTENT_SIZE, Claims, Demand, Received, Refusal};
-use crate::{
-    Digest, Error, Options, Skipped, Store, Tree, block::fill, store::Stored, stream_tree,
-};
+use crate::{Digest, Error, Options, Store, Tree, block::fill, store::Stored, stream_tree};
 
 /// A part of a body.
 pub(super) enum Part {
@@ -61,7 +59,6 @@ impl Read for Inlet {
 /// A body that has been read to its end.
 pub(super) struct Taken {
     tree: Tree,
-    skipped: Skipped,
     body: Digest,
 }
 
@@ -79,41 +76,49 @@ pub(super) fn read(mut inlet: Inlet, options: &Options) -> Result<Taken, Refusal
         return Err(Refusal::NotGzip);
     }
     let whole = Read::chain(magic.as_slice(), &mut inlet);
-    let (tree, skipped) = stream_tree(whole, options).map_err(Refusal::Archive)?;
+    let (tree, _) = stream_tree(whole, options).map_err(Refusal::Archive)?;
     Ok(Taken {
         tree,
-        skipped,
         body: inlet.hash.into(),
     })
 }
 
-/// Compares what came with what is claimed, and only then stores it.
+/// Compares the received content with the expected digest and with the claims, and stores it only if all of them agree.
 pub(super) fn keep(
     store: &Store,
     demand: Demand,
+    expected: Option<Digest>,
     claims: &Claims,
     taken: Taken,
 ) -> Result<Received, Refusal> {
-    let Taken {
-        tree,
-        skipped,
-        body,
-    } = taken;
+    let Taken { tree, body } = taken;
     compare(demand, BODY_DIGEST, claims.body, &body)?;
+    let has_claims = demand == Demand::Claims || (claims.content, claims.size) != (None, None);
+    let tree = if has_claims {
+        tree
+    } else {
+        tree.strip_top_folder()
+    };
+    let skipped = tree.ensure_regular().map_err(Refusal::Archive)?;
     if tree.is_empty() {
         return Err(Refusal::Empty);
     }
-    if demand == Demand::Nothing && (claims.content, claims.size) == (None, None) {
-        return put(store, &tree.strip_top_folder(), skipped);
-    }
     let mut size = Count(0);
     let digest = tree.write_tar(&mut size).map_err(Refusal::Archive)?;
+    if let Some(expected) = expected.filter(|expected| *expected != digest) {
+        let found = digest;
+        return Err(Refusal::Unexpected { expected, found });
+    }
     compare(demand, CONTENT_DIGEST, claims.content, &digest)?;
     compare(demand, CONTENT_SIZE, claims.size, &size.0)?;
     // Not asked before the claims are known to be right: nobody learns what is here by claiming it. What is here is
     // read again: who has just sent the right bytes must not be sent away for the sake of damaged ones.
     let Ok(hold) = store.verified(&digest) else {
-        return put(store, &tree, skipped);
+        return Ok(Received {
+            stored: store.put(&tree)?,
+            skipped,
+            known: false,
+        });
     };
     Ok(Received {
         stored: Stored {
@@ -123,14 +128,6 @@ pub(super) fn keep(
         },
         skipped,
         known: true,
-    })
-}
-
-fn put(store: &Store, tree: &Tree, skipped: Skipped) -> Result<Received, Refusal> {
-    Ok(Received {
-        stored: store.put(tree)?,
-        skipped,
-        known: false,
     })
 }
 

@@ -13,7 +13,7 @@ use super::{
     Accepted, CONTENT_TYPE, Claims, Refusal,
     check::{self, Inlet, Part},
 };
-use crate::{Options, Skipped, Store, store::Stored};
+use crate::{Digest, Options, SkippedEntries, Store, store::Stored};
 
 /// How many parts of a body may wait to be inflated.
 const WAITING: usize = 16;
@@ -30,6 +30,8 @@ pub struct Terms {
     pub options: Options,
     /// Which claims must be there.
     pub demand: Demand,
+    /// Digest that the content must have, besides the claims of the sender; `None` accepts any content.
+    pub expected: Option<Digest>,
     /// How long nothing may come.
     pub idle: Duration,
     /// How long all of it may take.
@@ -42,6 +44,7 @@ impl Default for Terms {
         Self {
             options: Options::default(),
             demand: Demand::Claims,
+            expected: None,
             idle: Duration::from_secs(60),
             total: Duration::from_secs(600),
         }
@@ -63,8 +66,8 @@ pub enum Demand {
 pub struct Received {
     /// Where it is now.
     pub stored: Stored,
-    /// What came besides.
-    pub skipped: Skipped,
+    /// Entries that are not regular files, and that the bundle does not need.
+    pub skipped: SkippedEntries,
     /// Whether it was there before.
     pub known: bool,
 }
@@ -155,8 +158,8 @@ where
     drop(parts);
     let taken = reading.await.map_err(|error| failed(&error))??;
     let claims = claims.and(Claims::read(&trailers)?)?;
-    let (store, demand) = (store.clone(), terms.demand);
-    task::spawn_blocking(move || check::keep(&store, demand, &claims, taken))
+    let (store, demand, expected) = (store.clone(), terms.demand, terms.expected);
+    task::spawn_blocking(move || check::keep(&store, demand, expected, &claims, taken))
         .await
         .map_err(|error| failed(&error))?
 }

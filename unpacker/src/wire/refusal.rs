@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderName, StatusCode};
 
 use super::{BadClaim, Problem};
-use crate::{Error, job::chain, store};
+use crate::{Digest, Error, job::chain, store};
 
 /// Why content is not taken, in words for whoever sent it.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,18 @@ pub enum Refusal {
         claimed: String,
         /// What is true.
         found: String,
+    },
+    /// Other content than the receiver expects.
+    #[error(
+        "the content has the digest {found}, and the Bundle accepts only {expected} \
+         (spec.source.upload.digest, or status.contentDigest once it was unpacked); send that content, or create a Bundle \
+         for this one"
+    )]
+    Unexpected {
+        /// Digest of the Bundle's spec or status.
+        expected: Digest,
+        /// Digest of the received content.
+        found: Digest,
     },
     /// The connection ended before the body.
     #[error("the upload broke off; send it again from the start")]
@@ -98,7 +110,7 @@ impl Refusal {
             Self::Archive(error) if error.reason() == "LimitExceeded" => {
                 StatusCode::PAYLOAD_TOO_LARGE
             }
-            Self::Archive(_) | Self::Empty | Self::WrongClaim { .. } => {
+            Self::Archive(_) | Self::Empty | Self::WrongClaim { .. } | Self::Unexpected { .. } => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             Self::BadClaim(_) | Self::NoClaim { .. } | Self::Broken { .. } => {
@@ -123,7 +135,7 @@ impl Refusal {
             Self::NoClaim { .. } => "ClaimMissing",
             Self::WrongClaim { name, .. } if *name == super::BODY_DIGEST => "BodyDigestMismatch",
             Self::WrongClaim { name, .. } if *name == super::CONTENT_SIZE => "SizeMismatch",
-            Self::WrongClaim { .. } => "DigestMismatch",
+            Self::WrongClaim { .. } | Self::Unexpected { .. } => "DigestMismatch",
             Self::Broken { .. } => "UploadBroken",
             Self::Stalled { .. } => "UploadStalled",
             Self::Late { .. } => "UploadTooSlow",

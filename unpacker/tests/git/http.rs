@@ -7,7 +7,7 @@ use std::{
 
 use tests::{Authority, GitServer, OWNER, TENANT};
 use unpacker::{
-    Access, Limits, Options, Progress, Selection, Skipped, Source,
+    Access, Limits, Options, Progress, Selection, Source, Tree,
     access::{Trust, Verify},
     source::Revision,
 };
@@ -208,6 +208,11 @@ async fn https_with_a_private_authority_and_a_password_works_and_nothing_less_do
     }
 }
 
+/// Paths of entries that are not regular files.
+fn irregular(tree: &Tree) -> Vec<&str> {
+    tree.irregular().map(|(path, _)| path).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn files_that_run_links_and_parts_that_are_not_selected_are_what_they_are_in_a_folder() {
     let server = GitServer::start(None, None);
@@ -220,16 +225,19 @@ async fn files_that_run_links_and_parts_that_are_not_selected_are_what_they_are_
     fs::set_permissions(folder.path().join("run"), fs::Permissions::from_mode(0o755)).unwrap();
     symlink("/etc/passwd", folder.path().join("manifests/link")).unwrap();
     symlink("docs", folder.path().join("linked")).unwrap();
+    symlink("b", folder.path().join("docs/c")).unwrap();
     repository.commit("main", folder.path());
     let git = source(&server.url("repo.git"), "");
     let access = Access::default();
     let fetched = fetch(&git, &access).await.unwrap();
-    assert_eq!(
-        fetched.skipped,
-        Skipped {
-            symlinks: 2,
-            ..Skipped::default()
-        }
+    let links = ["docs/c", "linked", "manifests/link"];
+    assert_eq!(irregular(&fetched.tree), links);
+    let error = fetched.tree.ensure_regular().unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("entry \"manifests/link\" is a symbolic link, not a regular file; "),
+        "{error}"
     );
     assert_eq!(
         show(Ok(fetched)),
@@ -244,14 +252,8 @@ async fn files_that_run_links_and_parts_that_are_not_selected_are_what_they_are_
     let fetched = unpacker::git::fetch(&git, &access, &options, &progress)
         .await
         .unwrap();
-    assert_eq!(
-        fetched.skipped,
-        Skipped {
-            symlinks: 1,
-            unselected: 3,
-            ..Skipped::default()
-        }
-    );
+    assert_eq!(irregular(&fetched.tree), ["manifests/link"]);
+    assert_eq!(fetched.unselected, 3);
     assert_eq!(show(Ok(fetched)), "manifests/A.yaml=A manifests/a.yaml=a");
     assert!(progress.done() > 100, "{}", progress.done());
 

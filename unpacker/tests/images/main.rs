@@ -9,9 +9,7 @@ mod contents;
 
 use std::path::Path;
 
-use unpacker::{
-    Digest, Options, Result, Selection, Skipped, Tree, fetch::Fetched, local, source::Local,
-};
+use unpacker::{Digest, Options, Result, Selection, Tree, fetch::Fetched, local, source::Local};
 
 /// What a tool wrote, and as what it is read.
 fn forms(folder: &Path) -> Vec<Local> {
@@ -31,7 +29,7 @@ fn read(local: &Local, select: Selection) -> Result<Fetched> {
 }
 
 /// The digest of the content, and its paths.
-fn listed((tree, _): &(Tree, Skipped)) -> (Digest, Vec<String>) {
+fn listed(tree: &Tree) -> (Digest, Vec<String>) {
     let paths = tree.files().map(|(path, _)| path.to_owned());
     (tree.write_tar(std::io::sink()).unwrap(), paths.collect())
 }

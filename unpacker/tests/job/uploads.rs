@@ -52,6 +52,39 @@ async fn content_that_was_damaged_on_disk_is_replaced_by_what_is_sent_again() {
 }
 
 #[tokio::test]
+async fn content_with_another_digest_than_expected_is_not_stored() {
+    let tar = small();
+    let digest = Digest::of(&tar);
+    let other = Digest::of(b"other");
+    for terms in [Terms::default(), uploads()] {
+        let expecting = |expected| Terms {
+            expected: Some(expected),
+            ..terms.clone()
+        };
+        let sender = || match terms.demand {
+            Demand::Claims => Sender::claiming(gzip(&tar), &tar),
+            Demand::Nothing => Sender::new(gzip(&tar)),
+        };
+        let receiver = Receiver::with(expecting(other), None, []).await;
+        let message =
+            format!("the content has the digest {digest}, and the Bundle accepts only {other}");
+        sender()
+            .refused(&receiver, 422, "DigestMismatch", &message)
+            .await;
+        // A claim does not replace the expected digest, true or not.
+        sender()
+            .header("rukpak-content-digest", &digest.to_string())
+            .refused(&receiver, 422, "DigestMismatch", &message)
+            .await;
+        receiver.settled((0, 0)).await;
+
+        let receiver = Receiver::with(expecting(digest), None, []).await;
+        assert_eq!(sender().send(&receiver).await.unwrap().0, 201);
+        assert_eq!(receiver.kept(), (1, 0));
+    }
+}
+
+#[tokio::test]
 async fn a_media_type_may_have_parameters() {
     let (receiver, tar) = (Receiver::new().await, small());
     for kind in [

@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-use unpacker::{Limits, Options, Selection, Skipped, Unpacked, open};
+use unpacker::{Limits, Options, Selection, Unpacked, open};
 
 use crate::{chain, listed, outcome};
 
@@ -21,7 +21,7 @@ fn write(root: &Path, path: &str, text: &str) {
 }
 
 #[test]
-fn links_fifos_and_sockets_are_skipped_and_never_opened() {
+fn links_fifos_and_sockets_are_recorded_and_never_opened() {
     let outside = tempfile::tempdir().unwrap();
     write(outside.path(), "secret", "s");
     let folder = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ fn links_fifos_and_sockets_are_skipped_and_never_opened() {
     symlink(".", root.join("loop")).unwrap();
     symlink("loop2", root.join("loop2")).unwrap();
     symlink("nowhere", root.join("dangling")).unwrap();
-    symlink("csv.yaml", root.join("manifests/inside")).unwrap();
+    symlink("manifests/csv.yaml", root.join("inside")).unwrap();
     assert!(
         Command::new("mkfifo")
             .arg(root.join("fifo"))
@@ -42,16 +42,10 @@ fn links_fifos_and_sockets_are_skipped_and_never_opened() {
     );
     let _socket = UnixListener::bind(root.join("socket")).unwrap();
 
-    let Unpacked { content, skipped } = open(root, &Options::default()).unwrap();
+    let content = open(root, &Options::default()).unwrap().content;
     assert_eq!(listed(&content), [("manifests/csv.yaml", "csv")]);
-    assert_eq!(
-        skipped,
-        Skipped {
-            symlinks: 6,
-            special: 2,
-            unselected: 0
-        }
-    );
+    let skipped = content.assess().skipped;
+    assert_eq!((skipped.symlinks, skipped.special), (6, 2));
     let found = outcome(open(&root.join("fifo"), &Options::default()));
     assert!(found.contains("neither a folder nor a file"), "{found}");
     let linked = tempfile::tempdir().unwrap().path().with_extension("link");
@@ -107,10 +101,13 @@ fn only_the_selected_part_of_a_checkout_is_looked_into() {
         select: Selection::Only(vec!["bundle/manifests".to_owned()]),
         ..Options::default()
     };
-    let Unpacked { content, skipped } = open(folder.path(), &options).unwrap();
+    let Unpacked {
+        content,
+        unselected,
+    } = open(folder.path(), &options).unwrap();
     let paths: Vec<_> = content.files().map(|(path, _)| path).collect();
     assert_eq!(paths, ["bundle/manifests/a", "bundle/manifests/b/c"]);
-    assert_eq!(skipped.unselected, 3);
+    assert_eq!(unselected, 3);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::json;
 use unpacker::{
-    Digest, Error, ImageLimits, Skipped, Tree,
+    Digest, Error, ImageLimits, Tree,
     layers::Layers,
     oci::{self, Document},
 };
@@ -238,7 +238,7 @@ fn changed_layers_never_panic_and_never_give_what_is_not_selected() {
     let (mut done, mut taken) = (0, 0);
     for _ in rounds(20_000) {
         done += 1;
-        let mut read = || -> Result<(Tree, Skipped), Error> {
+        let mut read = || -> Result<(Tree, usize), Error> {
             let mut layers = Layers::new(&options)?;
             for _ in 0..=random.below(3) {
                 let mut bytes = seeds[random.below(seeds.len())].clone();

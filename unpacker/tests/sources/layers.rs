@@ -5,7 +5,8 @@ mod links;
 
 use std::io::{self, Read};
 
-use unpacker::{Options, Result, Selection, Skipped, Tree, layers::Layers};
+use manifests::content::Kind;
+use unpacker::{Options, Result, Selection, Tree, layers::Layers};
 
 use crate::{
     chain,
@@ -27,7 +28,7 @@ fn push(layers: &mut Layers, layer: impl Read) -> Result<()> {
     layers.push("sha256:0", layer)
 }
 
-fn read(layers: &[Vec<u8>], options: &Options) -> Result<(Tree, Skipped)> {
+fn read(layers: &[Vec<u8>], options: &Options) -> Result<(Tree, usize)> {
     let mut stack = Layers::new(options)?;
     for layer in layers {
         push(&mut stack, layer.as_slice())?;
@@ -35,10 +36,16 @@ fn read(layers: &[Vec<u8>], options: &Options) -> Result<(Tree, Skipped)> {
     Ok(stack.finish())
 }
 
-/// Paths with what the files hold, or the message.
-fn outcome(result: Result<(Tree, Skipped)>) -> String {
+/// Paths with what the files hold, or the last hard link that leads nowhere, or the message.
+fn outcome(result: Result<(Tree, usize)>) -> String {
     match result {
         Ok((tree, _)) => {
+            let links = tree
+                .irregular()
+                .filter(|(_, entry)| entry.kind == Kind::HardLink);
+            if let Some((path, link)) = links.last() {
+                return format!("{path} is {link}");
+            }
             let content = tree.into_content().unwrap();
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let files = content.files();
@@ -305,7 +312,7 @@ fn what_two_tools_would_read_differently_is_refused() {
 }
 
 #[test]
-fn what_is_no_file_is_skipped_outside_and_refused_inside_unless_it_is_hidden() {
+fn irregular_entries_are_recorded_unless_hidden() {
     let mut sparse = tar().entry(b'S', b"etc/sparse", 512, b"");
     sparse.0[482] = 1;
     let sum: u32 = (0..512)
@@ -338,22 +345,34 @@ fn what_is_no_file_is_skipped_outside_and_refused_inside_unless_it_is_hidden() {
             ],
         )
         .file("usr/holes", "12345");
-    let (tree, skipped) = read(&[outside.file("manifests/a", "1").end()], &options()).unwrap();
-    assert_eq!((tree.len(), skipped.unselected), (1, 7));
-    assert_eq!((skipped.special, skipped.symlinks), (0, 0));
+    let (tree, unselected) = read(&[outside.file("manifests/a", "1").end()], &options()).unwrap();
+    assert_eq!((tree.len(), unselected), (1, 7));
+    assert_eq!(tree.irregular().count(), 0);
     for (kind, expected) in [
-        (b'3', "is a device"),
-        (b'4', "is a device"),
-        (b'6', "is a fifo"),
+        (b'2', "is a symbolic link"),
+        (b'3', "is a device, FIFO or socket"),
+        (b'4', "is a device, FIFO or socket"),
+        (b'6', "is a device, FIFO or socket"),
         (b'S', "is a sparse file"),
-        (b'V', "is of an unknown kind"),
     ] {
         let lower = || tar().with(kind, "manifests/x", b"");
-        assert_outcome(vec![lower()], expected);
-        assert_outcome(vec![tar().file("manifests/.wh.x", ""), lower()], "");
+        let (tree, _) = read(&[lower().end()], &options()).unwrap();
+        let error = tree.ensure_regular().unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        let upper = tar().file("manifests/.wh.x", "");
+        let (tree, _) = read(&[upper.end(), lower().end()], &options()).unwrap();
+        assert_eq!(tree.irregular().count(), 0);
     }
-    let (tree, skipped) = read(&[tar().with(b'2', "manifests/l", b"").end()], &options()).unwrap();
-    assert_eq!((tree.len(), skipped.symlinks), (0, 1));
+    let unknown = || tar().with(b'V', "manifests/x", b"");
+    assert_outcome(vec![unknown()], "is of an unknown kind");
+    assert_outcome(vec![tar().file("manifests/.wh.x", ""), unknown()], "");
+}
+
+#[test]
+fn a_link_above_a_selected_directory_is_recorded() {
+    let (tree, unselected) = read(&[tar().with(b'2', "app", b"").end()], &options()).unwrap();
+    let paths: Vec<_> = tree.irregular().map(|(path, _)| path).collect();
+    assert_eq!((paths, unselected), (vec!["app"], 0));
 }
 
 #[test]

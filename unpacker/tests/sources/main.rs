@@ -7,6 +7,7 @@ mod archives;
 mod bombs;
 mod folders;
 mod fuzz;
+mod irregular;
 mod layers;
 mod layouts;
 mod packing;
@@ -36,12 +37,13 @@ fn listed(content: &Content) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// One line that tells what came out: the paths and what was skipped, or the message.
+/// One line that describes the outcome: the paths and the number of irregular entries, or the message.
 fn outcome(result: Result<Unpacked, Error>) -> String {
     match result {
-        Ok(Unpacked { content, skipped }) => {
+        Ok(Unpacked { content, .. }) => {
             let paths: Vec<_> = content.files().map(|(path, _)| path).collect();
-            format!("{} +{} links", paths.join(" "), skipped.symlinks)
+            let irregular = content.irregular().count();
+            format!("{} +{irregular} links", paths.join(" "))
         }
         Err(error) => chain(&error),
     }

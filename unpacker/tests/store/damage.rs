@@ -7,7 +7,9 @@ use std::{
     path::Path,
 };
 
-use unpacker::{Access, Digest, Format, Limits, Options, Source, Store, store::Error};
+use unpacker::{
+    Access, Digest, Format, Limits, Options, SkippedEntries, Source, Store, store::Error,
+};
 
 use crate::{assert_whole, content, file, listed, open, tree};
 
@@ -60,8 +62,9 @@ fn damaged_content_is_told_removed_and_can_be_stored_again() {
             let (options, access) = (Options::default(), Access::default());
             let key = store.key(&source.unwrap(), &options, &access).unwrap();
             let stored = store.put(&tree(1, 20_000)).unwrap();
-            store.remember(&key, &stored.digest).unwrap();
-            assert_eq!(store.find(&key).unwrap().digest, stored.digest);
+            let none = SkippedEntries::default();
+            store.remember(&key, &stored.digest, &none).unwrap();
+            assert_eq!(store.find(&key).unwrap().0.digest, stored.digest);
 
             damage(&file(folder, &stored.digest));
             let error = read(&store, &stored.digest).unwrap();

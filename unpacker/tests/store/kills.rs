@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use unpacker::{Access, Limits, Options, Source, Store};
+use unpacker::{Access, Limits, Options, SkippedEntries, Source, Store};
 
 use crate::{Dice, alone, assert_whole, listed, open, role, tree};
 
@@ -27,7 +27,13 @@ fn write_for_ever(store: &Store, seed: u64) {
         let url = format!("https://example.com/{}#{}", dice.below(100), stored.digest);
         let source = Source::parse(&url, |_| false).unwrap();
         let key = store.key(&source, &Options::default(), &Access::default());
-        store.remember(&key.unwrap(), &stored.digest).unwrap();
+        let skipped = SkippedEntries {
+            symlinks: round % 2,
+            ..SkippedEntries::default()
+        };
+        store
+            .remember(&key.unwrap(), &stored.digest, &skipped)
+            .unwrap();
         if round % 3 == 0 {
             store.get(&stored.digest, &Limits::default()).unwrap();
         }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs};
 
 use unpacker::{
-    Access, Options, Selection, Source, Store,
+    Access, Options, Selection, SkippedEntries, Source, Store,
     access::{Basic, Ssh},
     registry::Credentials,
 };
@@ -152,13 +152,20 @@ fn a_source_is_found_after_a_restart_until_its_content_is_gone() {
     };
     assert!(store.find(&key(&store)).is_none());
     let [first, second] = [1, 2].map(|seed| store.put(&tree(seed, 1000)).unwrap().digest);
-    for digest in [first, second, second, first] {
-        store.remember(&key(&store), &digest).unwrap();
-        assert_eq!(store.find(&key(&store)).unwrap().digest, digest);
+    let skipped = |symlinks| SkippedEntries {
+        symlinks,
+        ..SkippedEntries::default()
+    };
+    for (digest, links) in [(first, 0), (second, 2), (second, 0), (first, 1)] {
+        let noted = skipped(links);
+        store.remember(&key(&store), &digest, &noted).unwrap();
+        let (stored, found) = store.find(&key(&store)).unwrap();
+        assert_eq!((stored.digest, found), (digest, noted));
     }
     drop(store);
     let store = open(folder, 1 << 20, 0);
-    assert_eq!(store.find(&key(&store)).unwrap().digest, first);
+    let (stored, found) = store.find(&key(&store)).unwrap();
+    assert_eq!((stored.digest, found), (first, skipped(1)));
     // A link that dangles is a miss.
     fs::remove_file(crate::file(folder, &first)).unwrap();
     assert!(store.find(&key(&store)).is_none());
@@ -170,7 +177,9 @@ fn a_source_is_found_after_a_restart_until_its_content_is_gone() {
         .unwrap()
         .unwrap()
         .path();
-    // So is one that points anywhere else.
+    // So is a file that is damaged, and a link that points anywhere else.
+    fs::write(&link, "{").unwrap();
+    assert!(store.find(&key(&store)).is_none());
     fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(crate::file(folder, &second), &link).unwrap();
     assert!(store.find(&key(&store)).is_none());
@@ -188,7 +197,8 @@ fn links_do_not_pile_up_for_ever() {
             .unwrap()
     };
     for at in 0..10_100 {
-        store.remember(&key(at), &digest).unwrap();
+        let none = SkippedEntries::default();
+        store.remember(&key(at), &digest, &none).unwrap();
     }
     let count = fs::read_dir(folder.path().join("sources")).unwrap().count();
     assert!((9000..10_000).contains(&count), "{count}");

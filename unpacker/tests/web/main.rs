@@ -11,6 +11,7 @@ mod redirects;
 mod retries;
 mod server;
 mod tls;
+mod withheld;
 
 use std::{error::Error as StdError, fmt::Write as _, time::Duration};
 

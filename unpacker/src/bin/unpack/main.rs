@@ -113,12 +113,15 @@ async fn hand_over(unpack: &Unpack) -> Result<(), job::Error> {
     };
     let skipped = load.skipped();
     report::line(&format!(
-        "{how}: {}, {} bytes of tar, in {:.2} s; not taken: {} symbolic links, {} special files",
+        "{how}: {}, {} bytes of tar, in {:.2} s{}",
         packed.digest,
         packed.size,
         started.elapsed().as_secs_f32(),
-        skipped.symlinks,
-        skipped.special,
+        if skipped.is_empty() {
+            String::new()
+        } else {
+            format!("; not regular files: {skipped}")
+        },
     ));
     Ok(())
 }

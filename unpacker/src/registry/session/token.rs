@@ -70,7 +70,7 @@ impl Session {
         let scope = format!("repository:{}:{rights}", shared.place.repository);
         let mut pairs = vec![("scope", scope.as_str())];
         pairs.extend(service.map(|service| ("service", service)));
-        let request = match &shared.credential {
+        let mut request = match &shared.credential {
             Some(Credential::Identity(identity)) => {
                 pairs.extend([
                     ("grant_type", "refresh_token"),
@@ -96,6 +96,7 @@ impl Session {
                 request
             }
         };
+        request.written = Some(format!("the token service of {registry}").into());
         let response = shared.client.send(&request).await;
         let response = response.map_err(|source| Error::Web {
             action: format!("get a token for the registry {registry}"),
@@ -157,7 +158,7 @@ impl Session {
     fn realm(&self, text: &str) -> Result<Url> {
         let fail = |problem| Error::Realm {
             registry: self.shared.place.registry.clone(),
-            realm: shown(text),
+            realm: Some(shown(text)),
             problem,
         };
         let url = Url::parse(text).map_err(|_| fail("is no URL"))?;

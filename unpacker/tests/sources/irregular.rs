@@ -1,0 +1,288 @@
+//! Entries that are not regular files: rejected where a bundle needs them, else counted.
+
+use std::{fs, io::Read as _, os::unix::fs::symlink, path::Path};
+
+use flate2::read::GzDecoder;
+use manifests::content::Kind;
+use unpacker::{Format, Limits, Options, Tree, open_tree, stream_tree};
+
+use crate::{
+    chain,
+    raw::{Tar, gzip},
+};
+
+fn tar() -> Tar {
+    Tar::default()
+}
+
+fn read(tar: Tar) -> Tree {
+    let tar = tar.end();
+    let (tree, _) = stream_tree(gzip(&tar).as_slice(), &Options::default()).unwrap();
+    tree.strip_top_folder()
+}
+
+fn link(tar: Tar, kind: u8, name: &str, target: &str) -> Tar {
+    tar.pax(b'x', &[("linkpath", target)]).with(kind, name, b"")
+}
+
+/// The files, and what the bundle is rejected for or what is skipped.
+fn outcome(tree: &Tree) -> String {
+    let paths: Vec<_> = tree.files().map(|(path, _)| path).collect();
+    let found = match tree.ensure_regular() {
+        Ok(skipped) if skipped.is_empty() => "complete".to_owned(),
+        Ok(skipped) => skipped.to_string(),
+        Err(error) => {
+            assert_eq!(
+                (error.reason(), error.is_terminal()),
+                ("EntryRefused", true)
+            );
+            chain(&error)
+        }
+    };
+    format!("{}: {found}", paths.join(" "))
+}
+
+#[test]
+fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
+    let bundle = || tar().file("manifests/a", "1");
+    let sparse = |name: &str| {
+        bundle()
+            .pax(b'x', &[("GNU.sparse.major", "1")])
+            .file(name, "1")
+    };
+    for (tar, expected) in [
+        (bundle(), "manifests/a: complete"),
+        (
+            link(bundle(), b'2', "manifests/b", "a"),
+            "manifests/a: entry \"manifests/b\" is a symbolic link to \"a\", not a regular file; replace the link with a \
+             copy of the file",
+        ),
+        (
+            link(bundle(), b'1', "manifests/b", "elsewhere/c"),
+            "manifests/a: entry \"manifests/b\" is a hard link to \"elsewhere/c\", not a regular file; replace the link \
+             with a copy of the file, or pack the bundle with \"tar --hard-dereference\"",
+        ),
+        (
+            bundle()
+                .with(b'3', "metadata/null", b"")
+                .with(b'6', "manifests/fifo", b""),
+            "manifests/a: entry \"manifests/fifo\" is a device, FIFO or socket, not a regular file (1 more entry is not \
+             either); remove the entry from the bundle",
+        ),
+        (
+            bundle().with(b'S', "manifests/b", b"1"),
+            "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse",
+        ),
+        (
+            sparse("manifests/b"),
+            "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse",
+        ),
+        (
+            bundle()
+                .with(b'2', "docs/link", b"")
+                .with(b'1', "docs/hard", b"")
+                .with(b'4', "docs/disk", b"")
+                .with(b'S', "docs/sparse", b"1"),
+            "manifests/a: 1 symbolic link, 1 hard link, 1 special file, 1 sparse file (docs/disk, docs/hard, docs/link, \
+             docs/sparse)",
+        ),
+        (sparse("docs/b"), "manifests/a: 1 sparse file (docs/b)"),
+        (
+            link(tar().file("b/manifests/a", "1"), b'2', "b/metadata", "x")
+                .with(b'2', "latest", b""),
+            "manifests/a: entry \"metadata\" is a symbolic link to \"x\", not a regular file; replace the link with a copy \
+             of the file",
+        ),
+        (
+            tar().file("b/manifests/a", "1").with(b'2', "latest", b""),
+            "manifests/a: 1 symbolic link (../latest)",
+        ),
+    ] {
+        assert_eq!(outcome(&read(tar)), expected);
+    }
+}
+
+#[test]
+fn hard_links_to_files_of_the_archive_are_read() {
+    let file = || tar().file("manifests/a", "1");
+    for (tar, expected) in [
+        (
+            link(file(), b'1', "manifests/b", "manifests/a"),
+            "manifests/a manifests/b: complete",
+        ),
+        (
+            link(file(), b'1', "manifests/b", "./manifests//a"),
+            "manifests/a manifests/b: complete",
+        ),
+        (
+            link(file(), b'1', "x/b", "manifests/later").file("manifests/later", ""),
+            "manifests/a manifests/later: 1 hard link (x/b)",
+        ),
+        (
+            link(file(), b'1', "x/b", "/manifests/a"),
+            "manifests/a: 1 hard link (x/b)",
+        ),
+        (
+            link(file().with(b'2', "l", b""), b'1', "x/b", "l"),
+            "manifests/a: 1 symbolic link, 1 hard link (l, x/b)",
+        ),
+    ] {
+        assert_eq!(outcome(&read(tar)), expected);
+    }
+    let many = (0..100).fold(tar().file("0", &"x".repeat(1000)), |tar, number| {
+        link(tar, b'1', &format!("more/{number}"), "0")
+    });
+    let limits = Limits {
+        total: 50_000,
+        ..Limits::default()
+    };
+    let options = Options {
+        limits,
+        ..Options::default()
+    };
+    let error = stream_tree(many.end().as_slice(), &options).unwrap_err();
+    assert_eq!(error.reason(), "LimitExceeded", "{error}");
+}
+
+#[test]
+fn a_path_is_either_a_file_or_a_link() {
+    for tar in [
+        tar().file("a", "1").with(b'2', "a", b""),
+        tar().with(b'2', "a", b"").file("a", "1"),
+    ] {
+        let error = stream_tree(tar.end().as_slice(), &Options::default()).unwrap_err();
+        assert!(error.to_string().contains("appears twice"), "{error}");
+    }
+}
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn links_of_a_local_bundle_to_its_own_files_are_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let named = "annotations: {operators.operatorframework.io.bundle.manifests.v1: deploy/}";
+    write(root, "shared/crd.yaml", "crd");
+    write(root, "shared/annotations.yaml", named);
+    write(root, "deploy/csv.yaml", "csv");
+    fs::create_dir(root.join("metadata")).unwrap();
+    symlink("../shared/crd.yaml", root.join("deploy/crd.yaml")).unwrap();
+    // Only this link says that the manifests are in deploy.
+    symlink(
+        "../shared/annotations.yaml",
+        root.join("metadata/annotations.yaml"),
+    )
+    .unwrap();
+    symlink("shared/crd.yaml", root.join("latest")).unwrap();
+    let (tree, _) = open_tree(root, &Options::default()).unwrap();
+    assert_eq!(
+        outcome(&tree),
+        "deploy/crd.yaml deploy/csv.yaml metadata/annotations.yaml shared/annotations.yaml shared/crd.yaml: \
+         1 symbolic link (latest)"
+    );
+    let content = tree.into_content().unwrap();
+    assert_eq!(content.read("deploy/crd.yaml").unwrap(), "crd");
+
+    let limits = Limits {
+        total: named.len() as u64 + 8,
+        ..Limits::default()
+    };
+    let options = Options {
+        limits,
+        ..Options::default()
+    };
+    let error = open_tree(root, &options).unwrap_err();
+    assert_eq!(
+        error.reason(),
+        "LimitExceeded",
+        "followed links cost: {error}"
+    );
+}
+
+#[test]
+fn other_links_of_a_local_bundle_are_rejected() {
+    let outside = tempfile::tempdir().unwrap();
+    write(outside.path(), "secret", "s");
+    let secret = outside.path().join("secret");
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(root, "manifests/a", "1");
+    write(root, "deep/file", "2");
+    symlink("deep", root.join("indirect")).unwrap();
+    symlink(outside.path(), root.join("out")).unwrap();
+    let beside = format!(
+        "../../{}/secret",
+        outside.path().file_name().unwrap().display()
+    );
+    let inside = root.join("manifests/a");
+    for target in [
+        secret.to_str().unwrap(),
+        inside.to_str().unwrap(),
+        beside.as_str(),
+        "../out/secret",
+        "../indirect/file",
+        "../deep/../deep/file",
+        "../deep",
+        "link",
+        "nowhere",
+        "a/",
+        "..",
+    ] {
+        let link = root.join("manifests/link");
+        symlink(target, &link).unwrap();
+        let (tree, _) = open_tree(root, &Options::default()).unwrap();
+        let found = outcome(&tree);
+        let expected = "deep/file manifests/a: entry \"manifests/link\" is a symbolic link to ";
+        assert!(found.starts_with(expected), "{target}: {found}");
+        fs::remove_file(link).unwrap();
+    }
+}
+
+#[test]
+fn a_delivered_archive_keeps_the_digest_of_the_files() {
+    let long = "x".repeat(150);
+    let tree = read(
+        link(
+            tar().file("b/manifests/a", "1"),
+            b'2',
+            "b/manifests/l",
+            &long,
+        )
+        .with(b'1', "b/hard", b"")
+        .with(b'6', "b/fifo", b"")
+        .with(b'S', "b/sparse", b"1")
+        .with(b'2', "latest", b""),
+    );
+    let mut archive = Vec::new();
+    let digest = tree.deliver(&mut archive).unwrap();
+    assert_eq!(digest, tree.write_tar(std::io::sink()).unwrap());
+    let (received, _) = stream_tree(archive.as_slice(), &Options::default()).unwrap();
+    let kinds = |tree: &Tree| -> Vec<(String, Kind)> {
+        let entries = tree.irregular();
+        entries
+            .map(|(path, entry)| (path.to_owned(), entry.kind))
+            .collect()
+    };
+    let mut sent = kinds(&tree);
+    assert_eq!(sent[0].0, "../latest");
+    sent[0].0 = ".../latest".to_owned();
+    assert_eq!(kinds(&received), sent);
+    assert_eq!(
+        received.ensure_regular().unwrap_err().to_string(),
+        tree.ensure_regular().unwrap_err().to_string()
+    );
+
+    // Without such entries it is the archive that packing gives.
+    let plain = read(tar().file("manifests/a", "1"));
+    let (mut delivered, mut packed) = (Vec::new(), Vec::new());
+    plain.deliver(&mut delivered).unwrap();
+    plain.pack(Format::Tar, &mut packed).unwrap();
+    let mut inflated = Vec::new();
+    let mut gzip = GzDecoder::new(delivered.as_slice());
+    gzip.read_to_end(&mut inflated).unwrap();
+    assert_eq!(inflated, packed);
+}
