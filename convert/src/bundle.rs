@@ -9,6 +9,7 @@ use manifests::{
 use serde_json::Value;
 
 use crate::{
+    budget::{self, Budget},
     code::Code,
     metadata::{self, Metadata},
     report::{Findings, Place},
@@ -53,12 +54,18 @@ pub(crate) struct Bundle {
     pub(crate) csv: Option<Item>,
     /// All other objects.
     pub(crate) others: Vec<Item>,
+    /// The memory that the objects left.
+    pub(crate) budget: Budget,
 }
 
 /// Reads a registry+v1 bundle. What cannot be read is a finding, and the rest goes on.
 pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findings) -> Bundle {
-    let metadata = metadata::read(content, findings);
-    let items = objects(content, &metadata.manifests_dir, limits, findings);
+    let metadata = metadata::read(content, limits, findings);
+    let Objects {
+        items,
+        budget,
+        is_complete,
+    } = objects(content, &metadata.manifests_dir, limits, findings);
     let (mut csvs, others): (Vec<_>, Vec<_>) = items
         .into_iter()
         .partition(|item| item.kind() == "ClusterServiceVersion");
@@ -75,7 +82,7 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
             "keep the one that belongs to this version; each version is a bundle of its own",
         );
     }
-    if csvs.is_empty() {
+    if csvs.is_empty() && is_complete {
         findings.error(
             Code::CSVCount,
             None,
@@ -91,22 +98,39 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
         metadata,
         csv,
         others,
+        budget,
     }
 }
 
-/// All objects of the manifests folder, lists flattened, in the order of files and documents.
+/// The objects of a folder.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    /// All of them, lists flattened, in the order of files and documents.
+    pub(crate) items: Vec<Item>,
+    /// The memory that they leave.
+    pub(crate) budget: Budget,
+    /// Whether all files were read: reading ends at the first limit.
+    pub(crate) is_complete: bool,
+}
+
+/// Reads the objects of the manifests folder.
 pub(crate) fn objects(
     content: &Content,
     folder: &str,
-    mut limits: yaml::Limits,
+    limits: yaml::Limits,
     findings: &mut Findings,
-) -> Vec<Item> {
-    let mut items = Vec::new();
+) -> Objects {
+    let mut reader = Reader {
+        items: Vec::new(),
+        limits,
+        findings,
+    };
     let mut last_folder = None;
+    let mut is_complete = true;
     for (name, file) in content.folder(folder) {
         if let Some((sub, _)) = name.split_once('/') {
             if last_folder.replace(sub) != Some(sub) {
-                findings.error(
+                reader.findings.error(
                     Code::Subdirectory,
                     Place::file(format!("{folder}/{sub}")),
                     format!(
@@ -118,63 +142,69 @@ pub(crate) fn objects(
             }
             continue;
         }
-        limits = read_file(
-            &format!("{folder}/{name}"),
-            &file.bytes,
-            limits,
-            &mut items,
-            findings,
-        );
-    }
-    items
-}
-
-/// Reads one file; returns the limits that are left for the next.
-fn read_file(
-    file: &str,
-    bytes: &[u8],
-    limits: yaml::Limits,
-    items: &mut Vec<Item>,
-    findings: &mut Findings,
-) -> yaml::Limits {
-    let mut documents = yaml::documents_with(bytes, limits);
-    for (number, document) in documents.by_ref().enumerate() {
-        let mut place = Place::file(file);
-        place.document = number + 1;
-        match document {
-            Ok(Value::Null) => {}
-            Ok(value) => flatten(Item { value, place }, items, findings),
-            Err(error) => {
-                findings.error(
-                    Code::Unreadable,
-                    unreadable(file, &error),
-                    format!("is not YAML or JSON: {}", error.message()),
-                    "every file of this folder must be a Kubernetes manifest; fix it or move it out of the folder",
-                );
-            }
+        if !reader.file(&format!("{folder}/{name}"), &file.bytes) {
+            is_complete = false;
+            break;
         }
     }
-    documents.left()
-}
-
-/// Where reading a file failed.
-pub(crate) fn unreadable(file: &str, error: &yaml::Error) -> Place {
-    Place {
-        file: file.to_owned(),
-        document: error.document() + 1,
-        line: error.line(),
-        column: error.column(),
-        ..Place::default()
+    Objects {
+        items: reader.items,
+        budget: Budget::new(reader.limits),
+        is_complete,
     }
 }
 
-/// Lists become their items; each item knows its place within the list.
-fn flatten(item: Item, items: &mut Vec<Item>, findings: &mut Findings) {
-    let mut open = vec![(item, 0)];
-    while let Some((mut item, depth)) = open.pop() {
-        if object::is_list(&item.value) {
-            if depth == MAX_LISTS {
-                findings.error(
+/// Reads files one after the other.
+struct Reader<'f> {
+    items: Vec<Item>,
+    /// The limits for all that is still to be read.
+    limits: yaml::Limits,
+    findings: &'f mut Findings,
+}
+
+impl Reader<'_> {
+    /// Reads one file, and reports whether the limits allow another one.
+    fn file(&mut self, file: &str, bytes: &[u8]) -> bool {
+        let mut documents = yaml::documents_with(bytes, self.limits);
+        let mut number = 0;
+        while let Some(document) = documents.next() {
+            number += 1;
+            let mut place = Place::file(file);
+            place.document = number;
+            match document {
+                Ok(Value::Null) => {}
+                Ok(value) => {
+                    if !self.flatten(Item { value, place }, &mut documents) {
+                        return false;
+                    }
+                }
+                Err(error) if error.is_limit() => {
+                    let place = unreadable(file, &error);
+                    self.findings
+                        .error(Code::TooMany, place, error.message(), budget::REMEDY);
+                    return false;
+                }
+                Err(error) => {
+                    self.findings.error(
+                        Code::Unreadable,
+                        unreadable(file, &error),
+                        format!("is not YAML or JSON: {}", error.message()),
+                        "every file of this folder must be a Kubernetes manifest; fix it or move it out of the folder",
+                    );
+                }
+            }
+        }
+        self.limits = documents.left();
+        true
+    }
+
+    /// Lists become their items; each item knows its place within the list. Reports whether there is memory for them.
+    fn flatten(&mut self, item: Item, documents: &mut yaml::Documents<'_>) -> bool {
+        let mut open = vec![(item, 0)];
+        while let Some((mut item, depth)) = open.pop() {
+            let is_list = object::is_list(&item.value);
+            if is_list && depth == MAX_LISTS {
+                self.findings.error(
                     Code::TooMany,
                     item.place,
                     format!("lists are nested deeper than the limit of {MAX_LISTS}"),
@@ -182,28 +212,64 @@ fn flatten(item: Item, items: &mut Vec<Item>, findings: &mut Findings) {
                 );
                 continue;
             }
-            let listed = object::take_items(&mut item.value);
-            open.extend(listed.into_iter().enumerate().rev().map(|(at, value)| {
-                let place = item.place.at(&Path::from(["items"]).index(at));
-                (Item { value, place }, depth + 1)
-            }));
-        } else if !item.value.is_object() {
-            findings.error(
+            let items = item.value.get("items").filter(|_| is_list);
+            let objects = match items.and_then(Value::as_array) {
+                Some(items) => items.len(),
+                None => usize::from(depth == 0),
+            };
+            let bytes = objects.saturating_mul(budget::OBJECT + item.place.file.len());
+            if !documents.reserve(bytes) {
+                let subject = if is_list {
+                    format!("a list of {objects} objects")
+                } else {
+                    item.label()
+                };
+                self.findings.too_large(item.place, &subject);
+                return false;
+            }
+            if is_list {
+                let listed = object::take_items(&mut item.value);
+                open.extend(listed.into_iter().enumerate().rev().map(|(at, value)| {
+                    let place = item.place.at(&Path::from(["items"]).index(at));
+                    (Item { value, place }, depth + 1)
+                }));
+            } else {
+                self.add(item);
+            }
+        }
+        true
+    }
+
+    /// Adds an object; anything else is a finding.
+    fn add(&mut self, item: Item) {
+        if !item.value.is_object() {
+            self.findings.error(
                 Code::WrongShape,
                 item.place,
                 format!("the document is {}, not an object", type_name(&item.value)),
                 "every document of this folder must be a Kubernetes object; fix it or move it out of the folder",
             );
         } else if item.kind().is_empty() {
-            findings.error(
+            self.findings.error(
                 Code::Unidentified,
                 item.place,
                 "Object 'Kind' is missing",
                 "set kind and apiVersion, or move the file out of the folder",
             );
         } else {
-            items.push(item);
+            self.items.push(item);
         }
+    }
+}
+
+/// Returns the place where reading a file failed.
+pub(crate) fn unreadable(file: &str, error: &yaml::Error) -> Place {
+    Place {
+        file: file.to_owned(),
+        document: error.document() + 1,
+        line: error.line(),
+        column: error.column(),
+        ..Place::default()
     }
 }
 
@@ -277,7 +343,8 @@ mod tests {
                 text,
                 ..yaml::Limits::default()
             };
-            objects(&content, "manifests", limits, &mut Findings::default()).len()
+            let objects = objects(&content, "manifests", limits, &mut Findings::default());
+            objects.items.len()
         };
         assert_eq!(read(9, 27), 3);
         assert_eq!(read(8, 27), 2);

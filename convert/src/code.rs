@@ -33,6 +33,8 @@ codes! {
     Unreadable,
     /// The manifests folder has a sub-directory.
     Subdirectory,
+    /// An entry of the manifests or the metadata is a link, a device or a sparse file, whose content is missing.
+    EntryRefused,
     /// A folder or file that every bundle needs is missing.
     Missing,
     /// There is more of something than a bundle may have.
@@ -51,6 +53,8 @@ codes! {
     BundleAnnotation,
     /// A bundle property is wrong.
     Property,
+    /// The max OpenShift version cannot be determined, or two places declare different ones.
+    MaxOpenShiftVersion,
     /// A bundle dependency is wrong.
     Dependency,
     /// A version is not a semantic version.
@@ -187,6 +191,8 @@ codes! {
     ShippedServiceAccount,
     /// A binding names an account of the bundle in another namespace than the bundle's.
     BindingNamespace,
+    /// A binding refers to a Role that the bundle does not ship.
+    MissingRole,
     /// A PodDisruptionBudget forbids every disruption.
     DisruptionBudget,
     /// A PriorityClass is the default of the whole cluster.

@@ -103,6 +103,31 @@ impl<'a> Csv<'a> {
     }
 }
 
+/// The lists of the install strategy, taken out of a CSV so that rendering need not copy them.
+#[derive(Debug)]
+pub(crate) struct Install {
+    pub(crate) deployments: Vec<Value>,
+    pub(crate) permissions: Vec<Value>,
+    pub(crate) cluster_permissions: Vec<Value>,
+}
+
+impl Install {
+    pub(crate) fn take_from(csv: &mut Value) -> Self {
+        let mut take = |name: &str| {
+            let list = csv.pointer_mut(&format!("/spec/install/spec/{name}"));
+            match list.map(Value::take) {
+                Some(Value::Array(list)) => list,
+                _ => Vec::new(),
+            }
+        };
+        Self {
+            deployments: take("deployments"),
+            permissions: take("permissions"),
+            cluster_permissions: take("clusterPermissions"),
+        }
+    }
+}
+
 /// Where the deployments of the install strategy stand.
 pub(crate) const DEPLOYMENTS: [&str; 4] = ["spec", "install", "spec", "deployments"];
 
@@ -113,14 +138,18 @@ pub(crate) const DEPLOYMENTS: [&str; 4] = ["spec", "install", "spec", "deploymen
 pub(crate) fn check(item: &mut Item, findings: &mut Findings) {
     let group = manifests::object::group_version(item.api_version());
     if group != ("operators.coreos.com", "v1alpha1") {
+        // OLM looks at the kind alone; only an empty apiVersion keeps it from decoding the object.
+        let message = match item.api_version() {
+            "" => "the ClusterServiceVersion has no apiVersion; OLM rejects the bundle".to_owned(),
+            other => format!(
+                "the ClusterServiceVersion has apiVersion {other:?}; OLM takes it for operators.coreos.com/v1alpha1"
+            ),
+        };
         findings.warn(
             Code::WrongShape,
             item.place.at(&Path::from(["apiVersion"])),
-            format!(
-                "the ClusterServiceVersion has apiVersion {:?}",
-                item.api_version()
-            ),
-            "write operators.coreos.com/v1alpha1; OLM does not find it otherwise",
+            message,
+            "set operators.coreos.com/v1alpha1",
         );
     }
     for problem in schema::conform(&mut item.value, schema::csv()) {

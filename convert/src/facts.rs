@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use manifests::object::{at, text};
+use manifests::{
+    object::{at, text},
+    openshift::MaxOpenShiftVersion,
+};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     bundle::Item,
     csv::Csv,
-    maxocp::MaxOpenShiftVersion,
     metadata::{Metadata, keys},
     property::Property,
 };

@@ -23,12 +23,13 @@
 //! One rule, one place: what is refused stands in `refuse`, what the output looks like in `render`, what old APIs
 //! become in [`upgrade`], what an admin may change in [`overlay`], what is only worth a warning in `lint`.
 
+mod budget;
 mod bundle;
 pub mod code;
 mod csv;
 pub mod facts;
 mod lint;
-pub mod maxocp;
+mod max_openshift;
 mod metadata;
 pub mod olm;
 mod options;
@@ -54,7 +55,13 @@ use manifests::{
 };
 use serde_json::Value;
 
-use crate::{bundle::Item, csv::Csv, metadata::Metadata, report::Findings};
+use crate::{
+    budget::Budget,
+    bundle::Item,
+    csv::{Csv, Install},
+    metadata::Metadata,
+    report::Findings,
+};
 pub use crate::{
     code::Code,
     options::{Class, NamespaceObject, Options},
@@ -80,8 +87,9 @@ pub fn plain(content: &Content, options: &Options) -> Conversion {
     convert(content, options, Depth::Conversion)
 }
 
-/// Says everything there is to say about a bundle: what [`plain`] finds, and what other tools, catalogs and consoles
-/// object to. None of the latter keeps the bundle from being installed here, so all of it is warnings.
+/// Validates a bundle: what [`plain`] finds, and what other tools, catalogs and consoles object to. None of the latter keeps
+/// the bundle from being installed here, so all of it is warnings. The one error beyond those of [`plain`] is a max OpenShift
+/// version that cannot be determined ([`Code::MaxOpenShiftVersion`]): its author relies on a protection that does not exist.
 pub fn validate(content: &Content, options: &Options) -> Report {
     convert(content, options, Depth::Advice).report
 }
@@ -97,6 +105,7 @@ enum Depth {
 
 fn convert(content: &Content, options: &Options, depth: Depth) -> Conversion {
     let mut findings = Findings::default();
+    let skipped = refuse::entries(content, &mut findings);
     let (objects, facts) = match options.class.unwrap_or_else(|| class(content)) {
         Class::Plain => (
             plain::objects(content, options, &mut findings),
@@ -110,6 +119,7 @@ fn convert(content: &Content, options: &Options, depth: Depth) -> Conversion {
         report: Report {
             facts,
             findings: findings.finish(),
+            skipped,
         },
     }
 }
@@ -150,6 +160,7 @@ fn registry(
         metadata,
         mut csv,
         mut others,
+        mut budget,
     } = bundle::read(content, options.limits, findings);
     let mut version = String::new();
     if let Some(csv) = &mut csv {
@@ -159,7 +170,12 @@ fn registry(
     let view = csv.as_ref().map(Csv::new);
     let properties = Properties::of(&metadata, view, findings);
     let mut facts = facts::of(&metadata, view, &others, properties.all);
-    facts.max_open_shift_version = maxocp::of(&facts.properties, view, findings);
+    let level = match depth {
+        Depth::Conversion => Level::Warning,
+        Depth::Advice => Level::Error,
+    };
+    facts.max_open_shift_version =
+        max_openshift::decide(&facts.properties, &metadata, view, level, findings);
     facts.install_namespace = render::namespace::choose(options, view, &metadata, findings);
 
     refuse::objects(&others, findings);
@@ -175,20 +191,24 @@ fn registry(
         };
         lint::run(input, findings);
     }
-    upgrade_items(&mut others, options.kube_version, findings);
+    upgrade_items(&mut others, options.kube_version, &mut budget, findings);
     refuse::duplicates(&others, refuse::Namespaces::One, findings);
-    let Some(csv) = view else {
+    let Some(view) = view else {
         return (Vec::new(), facts);
     };
-    refuse::csv(csv, &metadata, &others, findings);
+    refuse::csv(view, &metadata, &others, findings);
+    let Some(mut csv) = csv else {
+        return (Vec::new(), facts);
+    };
+    let install = Install::take_from(&mut csv.value);
     let input = render::Input {
-        csv,
+        csv: Csv::new(&csv),
         properties: properties.annotation.as_deref(),
         namespace: &facts.install_namespace,
         options,
     };
     // Rendering has its own findings (names of accounts, namespaces of objects), so it runs even for a refused bundle.
-    let objects = render::objects(&input, others, findings);
+    let objects = render::objects(&input, install, others, &mut budget, findings);
     (objects, facts)
 }
 
@@ -207,6 +227,11 @@ impl Properties {
         if let Some((csv, json)) =
             csv.and_then(|csv| Some((csv, csv.annotation(render::deployments::PROPERTIES)?)))
         {
+            let place = csv.at(&Path::from([
+                "metadata",
+                "annotations",
+                render::deployments::PROPERTIES,
+            ]));
             match property::parse_list(json) {
                 _ if matches!(json.trim(), "" | "null") => {}
                 Ok(list) => own = list,
@@ -220,7 +245,7 @@ impl Properties {
                     findings.add(
                         level,
                         Code::Property,
-                        Some(csv.at(&Path::from(["metadata", "annotations", render::deployments::PROPERTIES]))),
+                        Some(place),
                         format!("failed to unmarshal csv.metadata.annotations['olm.properties']: {error}; its properties, \
                                  a maxOpenShiftVersion among them, are unknown"),
                         "write a JSON list of objects with `type` and `value`, or use metadata/properties.yaml",
@@ -243,11 +268,29 @@ impl Properties {
 }
 
 /// Moves objects to APIs that the target serves; what has no successor goes.
-pub(crate) fn upgrade_items(items: &mut Vec<Item>, target: KubeVersion, findings: &mut Findings) {
+pub(crate) fn upgrade_items(
+    items: &mut Vec<Item>,
+    target: KubeVersion,
+    budget: &mut Budget,
+    findings: &mut Findings,
+) {
     let mut changes = Vec::new();
     items.retain_mut(|item| {
         let label = item.label();
+        let is_upgraded = upgrade::is_upgraded(&item.value, target);
+        if is_upgraded && !budget.covers(upgrade::growth(&item.value)) {
+            let subject = format!("the upgrade of {label}");
+            findings.too_large(item.place.clone(), &subject);
+            return false;
+        }
+        let before = is_upgraded.then(|| yaml::memory(&item.value));
         let fate = upgrade::upgrade(&mut item.value, target, &mut changes);
+        if let Some(before) = before {
+            let growth = yaml::memory(&item.value).saturating_sub(before);
+            if !budget.take(growth) {
+                findings.too_large(item.place.clone(), &label);
+            }
+        }
         for change in changes.drain(..) {
             findings.add(
                 change.level,

@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use manifests::{content::Content, object::type_name, path::Path, yaml};
+use manifests::{
+    content::{Content, find_document, metadata_limits},
+    object::type_name,
+    path::Path,
+    yaml,
+};
 use serde_json::Value;
 
 use crate::{
     bundle,
     code::Code,
     property::{self, Property},
-    report::{Findings, Place},
+    report::{Findings, Level, Place},
 };
 
 /// Annotation keys of a bundle.
@@ -62,13 +67,21 @@ impl Metadata {
     }
 }
 
-pub(crate) fn read(content: &Content, findings: &mut Findings) -> Metadata {
+pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findings) -> Metadata {
+    let most = metadata_limits();
+    let limits = yaml::Limits {
+        bytes: most.bytes,
+        memory: limits.memory.min(most.memory),
+        ..limits
+    };
+    let find =
+        |folder: &str, key, findings: &mut Findings| find(content, folder, key, limits, findings);
     let mut metadata = Metadata {
         manifests_dir: "manifests".into(),
         ..Metadata::default()
     };
     let mut folder = "metadata".to_owned();
-    if let Some((file, annotations)) = find(content, "metadata", "annotations", findings) {
+    if let Some((file, annotations)) = find("metadata", "annotations", findings) {
         metadata.place = Place::file(file);
         metadata.annotations = texts(content, &metadata.place, annotations, findings);
         media_type(&metadata, findings);
@@ -81,12 +94,12 @@ pub(crate) fn read(content: &Content, findings: &mut Findings) -> Metadata {
     } else {
         missing(content, findings);
     }
-    if let Some((file, list)) = find(content, &folder, "properties", findings) {
+    if let Some((file, list)) = find(&folder, "properties", findings) {
         let (properties, places) =
             property::read_file(content, &file, "properties", &list, findings);
         (metadata.properties, metadata.property_places) = (Some(properties), places);
     }
-    if let Some((file, list)) = find(content, &folder, "dependencies", findings) {
+    if let Some((file, list)) = find(&folder, "dependencies", findings) {
         (metadata.dependencies, metadata.dependency_places) =
             property::read_file(content, &file, "dependencies", &list, findings);
     }
@@ -146,62 +159,47 @@ fn media_type(metadata: &Metadata, findings: &mut Findings) {
     }
 }
 
-/// The file of a folder whose document has a non-empty `key`: the one called after it, else, as `opm` does, the first
-/// one that decodes. File names in `metadata/` are a convention, not a rule.
+/// The file of a folder whose document has a non-empty `key`, see [`find_document`].
 fn find(
     content: &Content,
     folder: &str,
     key: &str,
+    limits: yaml::Limits,
     findings: &mut Findings,
 ) -> Option<(String, Value)> {
-    let usual = |name: &str| {
-        name == format!("{key}.yaml")
-            || name == format!("{key}.yml")
-            || name == format!("{key}.json")
-    };
-    let mut names: Vec<&str> = content
-        .folder(folder)
-        .map(|(name, _)| name)
-        .filter(|name| !name.contains('/'))
-        .collect();
-    names.sort_by_key(|name| (!usual(name), *name));
-    for name in names {
-        let file = format!("{folder}/{name}");
-        let first = content
-            .read(&file)
-            .and_then(|bytes| yaml::documents(bytes).next());
-        match first {
-            Some(Ok(Value::Object(mut map))) => {
-                if let Some(value) = map.remove(key)
-                    && !is_empty(&value)
-                {
-                    return Some((file, value));
-                }
-            }
-            // Only the file that is called after the key has to be readable: others may be anything.
-            Some(Err(error)) if usual(name) => {
-                let message = format!("is not YAML or JSON: {}", error.message());
-                findings.error(
-                    Code::Unreadable,
-                    bundle::unreadable(&file, &error),
-                    message,
-                    "fix the file",
-                );
-                return None;
-            }
-            _ => {}
+    let names = content.folder(folder).map(|(name, _)| name);
+    match find_document(folder, key, names, limits, |path| content.read(path)) {
+        Ok(found) => found,
+        Err((file, error)) => {
+            unreadable(&file, key, &error, findings);
+            None
         }
     }
-    None
 }
 
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        _ => false,
-    }
+/// Reports a file that is malformed or beyond the limits. The reference converts bundles without looking at their
+/// dependencies, which concern catalogs alone.
+fn unreadable(file: &str, key: &str, error: &yaml::Error, findings: &mut Findings) {
+    let level = if key == "dependencies" {
+        Level::Warning
+    } else {
+        Level::Error
+    };
+    let (code, message, remedy) = if error.is_limit() {
+        (
+            Code::TooMany,
+            error.message().to_owned(),
+            "shorten the file",
+        )
+    } else {
+        (
+            Code::Unreadable,
+            format!("is not YAML or JSON: {}", error.message()),
+            "fix the file",
+        )
+    };
+    let place = bundle::unreadable(file, error);
+    findings.add(level, code, Some(place), message, remedy);
 }
 
 /// Annotation values as Go decodes them into texts: `yes` is "true", `1.10` is "1.1". Both surprise, so both warn.
@@ -283,7 +281,7 @@ mod tests {
             .add("metadata/annotations.yaml", 0o644, &mut text.as_bytes())
             .unwrap();
         let mut findings = Findings::default();
-        let metadata = read(&files.finish(), &mut findings);
+        let metadata = read(&files.finish(), yaml::Limits::default(), &mut findings);
         assert_eq!(metadata.annotation("k7"), Some("7.1"));
         let said = findings.finish();
         let unquoted: Vec<_> = said

@@ -1,23 +1,26 @@
 //! What OLM writes on the ClusterServiceVersions that it installs, as far as others have to know it.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use manifests::openshift::{MAX_PROPERTY, maximum as read};
+use manifests::openshift::{
+    Declarations, INSTALLED_PROPERTIES_ANNOTATION as PROJECTED, MaxOpenShiftVersion,
+};
 use serde_json::value::RawValue;
 
-use crate::{Property, maxocp};
+use crate::Property;
 
-/// The annotation with all properties of the bundle.
-const PROJECTED: &str = "operatorframework.io/properties";
 /// The annotation with the namespace that OLM has installed it in: elsewhere it is a copy.
 pub const NAMESPACE: &str = "olm.operatorNamespace";
 /// The label of copies.
 pub const COPIED: &str = "olm.copiedFrom";
 
-/// The newest OpenShift that it runs on, as it is written. Properties count before the annotation of the first proposal;
-/// where both name a release, the lower one does, for it is the one that protects the cluster.
+/// Returns the max OpenShift version of an installed ClusterServiceVersion, as [`MaxOpenShiftVersion::text`] has it.
+/// `annotation` looks up its annotations. [`Declarations`] decides between the spellings.
 pub fn maximum<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
-    claimed(annotation(PROJECTED), annotation(maxocp::ANNOTATION))
+    let mut declarations = Declarations::default();
+    declarations.add_annotations(|key| annotation(key).map(Cow::Borrowed));
+    let declared = declarations.decide().declared;
+    declared.as_ref().map(MaxOpenShiftVersion::text)
 }
 
 /// Its package, if OLM has written that.
@@ -44,80 +47,72 @@ fn projected(text: &str) -> Result<Vec<Property>, serde_json::Error> {
         .map_or_else(|| Ok(Vec::new()), |list| serde_json::from_str(list.get()))
 }
 
-fn claimed(properties: Option<&str>, annotation: Option<&str>) -> Option<String> {
-    let listed = properties.map(|text| match projected(text) {
-        Ok(properties) => properties
-            .into_iter()
-            .filter(|property| property.type_ == MAX_PROPERTY)
-            .map(|property| property.value.get().to_owned())
-            .collect(),
-        // What cannot be read may be anything.
-        Err(_) => vec![format!(
-            "the annotation {PROJECTED} is no JSON of properties"
-        )],
-    });
-    let listed: Vec<String> = listed.unwrap_or_default();
-    let property = (!listed.is_empty()).then(|| listed.join(" and "));
-    let annotation = annotation.map(str::to_owned);
-    match (property, annotation) {
-        (Some(property), Some(annotation)) => match (read(&property), read(&annotation)) {
-            (Ok(a), Ok(b)) if b.normalized() < a.normalized() => Some(annotation),
-            _ => Some(property),
-        },
-        (property, annotation) => property.or(annotation),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
+    /// The rows of all spellings are those of `manifests::openshift`.
     #[test]
-    fn the_maximum_of_a_csv_is_what_olm_has_written() {
-        let of = |list: Value| json!({"properties": list}).to_string();
-        let max =
-            |value: &str| format!(r#"{{"type": "olm.maxOpenShiftVersion", "value": {value}}}"#);
-        let raw = |list: &[&str]| {
-            let list: Vec<String> = list.iter().map(|value| max(value)).collect();
-            format!(r#"{{"properties": [{}]}}"#, list.join(", "))
+    fn installed_csv_declares_what_olm_has_written() {
+        let max = |value: &str| {
+            let property = format!(r#"{{"type": "olm.maxOpenShiftVersion", "value": {value}}}"#);
+            format!("[{property}]")
         };
-        for (projected, annotation, expected) in [
-            (None, None, None),
-            (Some(of(json!([]))), None, None),
+        let installed = |value: &str| format!(r#"{{"properties": {}}}"#, max(value));
+        for (projected, listed, plain, expected) in [
+            (None, None, None, None),
             (
-                Some(of(json!([{"type": "olm.package", "value": {}}]))),
+                Some(json!({"properties": []}).to_string()),
+                None,
                 None,
                 None,
             ),
-            (Some(raw(&["\"4.8\""])), None, Some("\"4.8\"")),
-            (Some(raw(&["4.8"])), None, Some("4.8")),
+            (Some(installed("\"4.8\"")), None, None, Some("4.8")),
             // A number keeps its digits.
-            (Some(raw(&["4.10"])), None, Some("4.10")),
+            (Some(installed("4.10")), None, None, Some("4.10")),
+            // The catalog's maintainer has raised the value of the author.
             (
-                Some(raw(&["\"4.8\"", "\"4.8\""])),
+                Some(installed("\"4.9\"")),
+                Some(max("\"4.8\"")),
                 None,
-                Some("\"4.8\" and \"4.8\""),
+                Some("4.9"),
             ),
+            // OLM has not installed it.
+            (None, Some(max("\"4.8\"")), None, Some("4.8")),
+            (None, None, Some("4.8"), Some("4.8")),
+            (Some(installed("\"4.9\"")), None, Some("4.8"), Some("4.8")),
             (
-                Some("[]".into()),
+                Some(installed("\"4.9\"")),
                 None,
-                Some("the annotation operatorframework.io/properties is no JSON of properties"),
+                Some("garbage"),
+                Some("4.9"),
             ),
+            (Some(installed("\"4.9.1\"")), None, None, Some("4.9.1")),
+            (Some(installed("\"4.9.1\"")), None, Some("4.8"), Some("4.8")),
+            (Some("garbage".into()), None, None, Some("garbage")),
             (
-                Some("garbage".into()),
+                Some(installed("\"4.8\"").replace(
+                    "}]}",
+                    "}, {\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.8\"}]}",
+                )),
                 None,
-                Some("the annotation operatorframework.io/properties is no JSON of properties"),
+                None,
+                Some("4.8, 4.8"),
             ),
-            (None, Some("4.8"), Some("4.8")),
-            (Some(raw(&["\"4.9\""])), Some("4.8"), Some("4.8")),
-            (Some(raw(&["\"4.9\""])), Some("4.10"), Some("\"4.9\"")),
-            (Some(raw(&["\"4.9\""])), Some("garbage"), Some("\"4.9\"")),
-            (Some(raw(&["\"4.9.1\""])), Some("4.8"), Some("\"4.9.1\"")),
         ] {
-            let found = claimed(projected.as_deref(), annotation);
-            assert_eq!(found.as_deref(), expected, "{projected:?} {annotation:?}");
+            let found = maximum(|key| match key {
+                "operatorframework.io/properties" => projected.as_deref(),
+                "olm.properties" => listed.as_deref(),
+                "operators.coreos.com/maxOpenShiftVersion" => plain,
+                _ => None,
+            });
+            assert_eq!(
+                found.as_deref(),
+                expected,
+                "{projected:?} {listed:?} {plain:?}"
+            );
         }
     }
 

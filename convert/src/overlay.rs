@@ -17,6 +17,7 @@
 use manifests::{
     object::{add_missing, child, mapping, text, type_name},
     schema::{self, What},
+    yaml,
 };
 use serde_json::{Map, Value, json};
 
@@ -25,6 +26,13 @@ use crate::csv;
 /// A checked `deploymentConfig`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeploymentConfig(Map<String, Value>);
+
+impl DeploymentConfig {
+    /// The memory that the configuration adds to a container, estimated in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        yaml::memory(&Value::Object(self.0.clone()))
+    }
+}
 
 /// Why a document is no `deploymentConfig`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -33,7 +33,11 @@ pub(crate) fn objects(
         );
         return Vec::new();
     }
-    let mut items = bundle::objects(content, FOLDER, options.limits, findings);
+    let bundle::Objects {
+        mut items,
+        mut budget,
+        ..
+    } = bundle::objects(content, FOLDER, options.limits, findings);
     if items.is_empty() && !findings.is_refused() {
         findings.error(
             Code::Missing,
@@ -42,7 +46,7 @@ pub(crate) fn objects(
             "add a manifest",
         );
     }
-    upgrade_items(&mut items, options.kube_version, findings);
+    upgrade_items(&mut items, options.kube_version, &mut budget, findings);
     refuse::duplicates(&items, refuse::Namespaces::Stated, findings);
     let mut unique: BTreeMap<Identity, Object> = BTreeMap::new();
     for Item { value, place } in items {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value, value::RawValue};
 
 use crate::{
+    budget::MAX_ANNOTATIONS,
     code::Code,
     report::{Findings, Level, Place},
 };
@@ -104,9 +105,15 @@ pub(crate) fn read_file(
 /// Reads the JSON list of a CSV's `olm.properties` annotation; the texts of values stay as they are.
 ///
 /// # Errors
-/// When it is not a JSON list of objects with `type` and `value`.
-pub(crate) fn parse_list(json: &str) -> Result<Vec<Property>, serde_json::Error> {
-    serde_json::from_str(json)
+/// Returns an error if the text is not a JSON list of objects with `type` and `value`, or longer than an annotation can be.
+pub(crate) fn parse_list(json: &str) -> Result<Vec<Property>, String> {
+    if json.len() > MAX_ANNOTATIONS {
+        let length = json.len();
+        return Err(format!(
+            "it has {length} bytes, and all annotations of an object together at most {MAX_ANNOTATIONS}"
+        ));
+    }
+    serde_json::from_str(json).map_err(|error| error.to_string())
 }
 
 /// How numbers of a file were written, each of which is worth a word; `None` where JSON cannot say it so.

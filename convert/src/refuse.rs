@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::{
+    content::{Assessment, Content, SkippedEntries},
     names,
     object::{self, text},
     path::Path,
@@ -13,9 +14,24 @@ use crate::{
     code::Code,
     csv::{ALL_NAMESPACES, Csv, DEPLOYMENTS},
     metadata::Metadata,
-    report::Findings,
+    report::{Findings, Place},
     scope,
 };
+
+/// Rejects entries of the manifests and the metadata that are not regular files: their objects would be missing without
+/// a word. Returns all other such entries.
+pub(crate) fn entries(content: &Content, findings: &mut Findings) -> SkippedEntries {
+    let Assessment { rejected, skipped } = content.assess();
+    for (path, entry) in rejected {
+        findings.error(
+            Code::EntryRefused,
+            Place::file(path),
+            format!("is {entry}, not a regular file"),
+            entry.remedy(),
+        );
+    }
+    skipped
+}
 
 /// Runs every rule about the CSV.
 pub(crate) fn csv(csv: Csv<'_>, metadata: &Metadata, others: &[Item], findings: &mut Findings) {

@@ -24,9 +24,10 @@ use manifests::object::{Identity, Object};
 use serde_json::Value;
 
 use crate::{
+    budget::Budget,
     bundle::Item,
     code::Code,
-    csv::Csv,
+    csv::{Csv, Install},
     options::{NamespaceObject, Options},
     property::Property,
     report::Findings,
@@ -43,17 +44,33 @@ pub(crate) struct Input<'a> {
 /// All objects, ordered, each identity once.
 pub(crate) fn objects(
     input: &Input<'_>,
+    install: Install,
     others: Vec<Item>,
+    budget: &mut Budget,
     findings: &mut Findings,
 ) -> Vec<Object> {
     let extra = extra::objects(others, input.namespace, findings);
     let shipped = accounts::shipped(&extra);
-    let mut generated = accounts::objects(input.csv, input.namespace, &shipped, findings);
-    generated.extend(permissions::objects(input.csv, input.namespace, findings));
-    generated.extend(deployments::objects(input, findings));
+    let mut generated = accounts::objects(input, &install, &shipped, budget, findings);
     if input.options.operator_condition {
-        generated.extend(condition::objects(input.csv, input.namespace));
+        generated.extend(condition::objects(
+            input.csv.name(),
+            &install.deployments,
+            input.namespace,
+        ));
     }
+    let Install {
+        deployments,
+        permissions,
+        cluster_permissions,
+    } = install;
+    generated.extend(permissions::objects(
+        input,
+        [permissions, cluster_permissions],
+        budget,
+        findings,
+    ));
+    generated.extend(deployments::objects(input, deployments, budget, findings));
     let mut unique: BTreeMap<Identity, Object> = identified(generated).collect();
     let generated: BTreeSet<Identity> = unique.keys().cloned().collect();
 

@@ -2,16 +2,20 @@
 
 use std::fmt;
 
-use manifests::{content::Content, path::Path, yaml};
+use manifests::{
+    content::{Content, SkippedEntries},
+    path::{Path, Step},
+    yaml,
+};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use crate::{code::Code, facts::Facts};
+use crate::{budget::REMEDY, code::Code, facts::Facts};
 
 /// How much a finding weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// The bundle cannot be converted.
+    /// The bundle cannot be converted; from [`validate`](crate::validate) also a declaration that protects nothing.
     Error,
     /// It can, but something deserves attention.
     Warning,
@@ -149,6 +153,9 @@ pub struct Report {
     pub facts: Facts,
     /// Errors first, then warnings, then changes, each ordered by place.
     pub findings: Vec<Finding>,
+    /// Entries outside of the manifests and the metadata that are not regular files.
+    #[serde(skip_serializing_if = "SkippedEntries::is_empty")]
+    pub skipped: SkippedEntries,
 }
 
 impl Report {
@@ -181,40 +188,29 @@ impl Report {
                 continue;
             };
             // What is missing has no place of its own: the nearest value around it stands for it.
-            let ways: Vec<Vec<Path>> = places.iter().map(|place| ancestors(&place.path)).collect();
-            let flat: Vec<Path> = ways.iter().flatten().cloned().collect();
-            let mut located = yaml::locate_all(bytes, document, &flat).into_iter();
-            for (place, way) in places.iter_mut().zip(&ways) {
-                let found: Vec<_> = located.by_ref().take(way.len()).collect();
-                if let Some((line, column)) = found.into_iter().flatten().next() {
-                    (place.line, place.column) = (Some(line), Some(column));
-                }
+            let paths: Vec<Path> = places.iter().map(|place| place.path.clone()).collect();
+            let located = yaml::locate_nearest(bytes, document, &paths);
+            for (place, located) in places.iter_mut().zip(located) {
+                (place.line, place.column) = located.unzip();
             }
         }
     }
 }
 
-/// The path and all that lead to it, longest first, the document itself last.
-fn ancestors(path: &Path) -> Vec<Path> {
-    let mut all = vec![path.clone()];
-    let mut path = path.clone();
-    while !path.is_root() {
-        path = path.parent();
-        all.push(path.clone());
-    }
-    all
-}
-
 /// The most findings that a report holds. A bundle with more is no bundle, and each takes memory.
 pub const MAX_FINDINGS: usize = 10_000;
+/// The memory of all findings together. Those of real bundles take a small part of it.
+const MAX_MEMORY: usize = 16 << 20;
 
 /// Collects findings while a bundle is read.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     list: Vec<Finding>,
     refused: bool,
-    errors: usize,
-    others: usize,
+    /// The number of errors, and the memory of those in the list.
+    errors: (usize, usize),
+    /// The same of all other findings.
+    others: (usize, usize),
 }
 
 impl Findings {
@@ -226,6 +222,12 @@ impl Findings {
         remedy: &str,
     ) {
         self.add(Level::Error, code, place.into(), message.into(), remedy);
+    }
+
+    /// Refuses a bundle whose conversion takes more memory than the limit of values allows.
+    pub(crate) fn too_large(&mut self, place: impl Into<Option<Place>>, subject: &str) {
+        let message = format!("{subject} takes more memory than the limit of values allows");
+        self.error(Code::TooMany, place, message, REMEDY);
     }
 
     pub(crate) fn warn(
@@ -258,22 +260,24 @@ impl Findings {
         // Errors have a half of their own, so that no number of warnings hides why a bundle is refused.
         let is_error = level == Level::Error;
         self.refused |= is_error;
-        let count = if is_error {
+        let (count, memory) = if is_error {
             &mut self.errors
         } else {
             &mut self.others
         };
         *count += 1;
-        if *count > MAX_FINDINGS / 2 {
+        if *count > MAX_FINDINGS / 2 || *memory > MAX_MEMORY / 2 {
             return;
         }
-        self.list.push(Finding {
+        let finding = Finding {
             level,
             code,
             place,
             message: shortened(message),
             remedy: (!remedy.is_empty()).then(|| remedy.to_owned()),
-        });
+        };
+        *memory += memory_of(&finding);
+        self.list.push(finding);
     }
 
     /// Whether something was found for which the bundle cannot be converted.
@@ -283,7 +287,7 @@ impl Findings {
 
     /// The findings in the report's order, which does not depend on the order in which they were found.
     pub(crate) fn finish(mut self) -> Vec<Finding> {
-        let dropped = (self.errors + self.others).saturating_sub(self.list.len());
+        let dropped = (self.errors.0 + self.others.0).saturating_sub(self.list.len());
         if dropped > 0 {
             self.list.push(Finding {
                 level: if self.refused {
@@ -303,6 +307,23 @@ impl Findings {
         self.list.dedup();
         self.list
     }
+}
+
+/// The memory of a finding, estimated in bytes.
+fn memory_of(finding: &Finding) -> usize {
+    let of_step = |step: &Step| {
+        size_of::<Step>()
+            + match step {
+                Step::Key(key) => key.len() + 16,
+                Step::Index(_) => 0,
+            }
+    };
+    let of_place = |place: &Place| {
+        let steps = place.path.steps().iter();
+        place.file.len() + steps.map(of_step).sum::<usize>()
+    };
+    let texts = finding.message.len() + finding.remedy.as_ref().map_or(0, String::len);
+    size_of::<Finding>() + texts + finding.place.as_ref().map_or(0, of_place)
 }
 
 /// Messages quote what strangers wrote; no more of it than a person reads.

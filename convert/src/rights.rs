@@ -117,6 +117,11 @@ pub struct Grant {
     pub dangers: BTreeSet<Danger>,
 }
 
+/// Reports whether an object can give rights: a role or a binding.
+pub fn is_rbac(object: &Object) -> bool {
+    object.group() == RBAC
+}
+
 /// Adds up the rights that objects give, ordered by holder and scope, the cluster first.
 pub fn of(objects: &[Object]) -> Vec<Rights> {
     within(objects, &mut Budget::default())

@@ -18,6 +18,23 @@ pub(crate) enum Scope {
 
 /// Kinds that bundles ship and Kubernetes does not define: (group, kind), and the scope their own CRDs give them.
 const KNOWN: &[(&str, &str, Scope)] = &[
+    ("authorization.openshift.io", "ClusterRole", Scope::Cluster),
+    (
+        "authorization.openshift.io",
+        "ClusterRoleBinding",
+        Scope::Cluster,
+    ),
+    ("authorization.openshift.io", "Role", Scope::Namespaced),
+    (
+        "authorization.openshift.io",
+        "RoleBinding",
+        Scope::Namespaced,
+    ),
+    (
+        "authorization.openshift.io",
+        "RoleBindingRestriction",
+        Scope::Namespaced,
+    ),
     (
         "autoscaling.k8s.io",
         "VerticalPodAutoscaler",

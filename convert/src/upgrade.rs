@@ -22,7 +22,7 @@ mod versions;
 mod webhook;
 mod workload;
 
-use manifests::{path::Path, version::KubeVersion};
+use manifests::{path::Path, version::KubeVersion, yaml};
 use serde_json::{Map, Value};
 
 pub(crate) use self::served::apis;
@@ -53,6 +53,42 @@ pub enum Fate {
     Keep,
     /// Its API has no successor: it must go.
     Drop,
+}
+
+/// Reports whether [`upgrade`] changes the shape of an object.
+pub(crate) fn is_upgraded(object: &Value, target: KubeVersion) -> bool {
+    let field = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let fate = unserved(field("apiVersion"), field("kind"), target);
+    matches!(fate, Some(Unserved::Gone { .. }))
+}
+
+/// The most memory that [`upgrade`] adds to an object, in bytes.
+///
+/// Each of its mappings may get fields and another mapping: an empty schema gets both. The versions of a definition get
+/// copies of the fields that they share.
+pub(crate) fn growth(object: &Value) -> usize {
+    const OBJECT: usize = 16 << 10;
+    const MAPPING: usize = 2 << 10;
+    let added = |value: &Value| mappings(value).saturating_mul(MAPPING);
+    let spec = object.get("spec");
+    let versions = spec.and_then(|spec| spec.get("versions")?.as_array());
+    let copies = versions.map_or(0, |versions| versions.len().saturating_sub(1));
+    let shared = |key: &&str| spec.and_then(|spec| spec.get(key));
+    let copied: usize = crd::SHARED
+        .iter()
+        .filter_map(shared)
+        .map(|value| yaml::memory(value) + added(value))
+        .sum();
+    OBJECT + added(object) + copies.saturating_mul(copied)
+}
+
+/// The mappings of a value.
+fn mappings(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(mappings).sum(),
+        Value::Object(map) => 1 + map.values().map(mappings).sum::<usize>(),
+        _ => 0,
+    }
 }
 
 /// Moves an object to an API that the target serves; one that the target serves as it is stays untouched.

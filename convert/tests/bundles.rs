@@ -14,6 +14,8 @@ mod bundles {
     mod facts;
     mod fixture;
     mod fuzz;
+    mod irregular;
+    mod memory;
     mod others;
     mod refusals;
 }

@@ -1,8 +1,11 @@
-//! ServiceAccounts that the bundle ships, and who is bound to what.
+//! ServiceAccounts that the bundle ships, and bindings of accounts to roles.
 
 use std::collections::BTreeSet;
 
-use manifests::{object::at, path::Path};
+use manifests::{
+    object::{at, group_version, shortened},
+    path::Path,
+};
 
 use super::{Input, list, word};
 use crate::{bundle::Item, code::Code, csv::Csv, report::Findings};
@@ -12,6 +15,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
         shipped_accounts(csv, input, findings);
     }
     binding_namespaces(input, findings);
+    missing_roles(input, findings);
 }
 
 /// The accounts of the CSV's Deployments.
@@ -42,6 +46,38 @@ fn shipped_accounts(csv: Csv<'_>, input: Input<'_>, findings: &mut Findings) {
                 item.label()
             ),
             "remove the manifest, unless it carries pull secrets or annotations that the operator needs",
+        );
+    }
+}
+
+/// A Role exists in the install namespace only if the bundle ships it. ClusterRoles may be those of the cluster.
+fn missing_roles(input: Input<'_>, findings: &mut Findings) {
+    let rbac = |kind: &'static str| {
+        input.others.iter().filter(move |item| {
+            group_version(item.api_version()).0 == "rbac.authorization.k8s.io"
+                && item.kind() == kind
+        })
+    };
+    let shipped: BTreeSet<&str> = rbac("Role").map(Item::name).collect();
+    for item in rbac("RoleBinding").chain(rbac("ClusterRoleBinding")) {
+        let name = word(&item.value, &["roleRef", "name"]);
+        let is_cluster_wide = item.kind() == "ClusterRoleBinding";
+        if word(&item.value, &["roleRef", "kind"]) != "Role"
+            || shipped.contains(name) && !is_cluster_wide
+        {
+            continue;
+        }
+        let name = shortened(name, 253);
+        let problem = if is_cluster_wide {
+            format!("refers to Role {name:?}; the apiserver accepts only ClusterRoles")
+        } else {
+            format!("refers to Role {name:?}, which the bundle does not ship; it grants nothing")
+        };
+        findings.warn(
+            Code::MissingRole,
+            item.place.at(&Path::from(["roleRef"])),
+            format!("{} {problem}", item.label()),
+            "ship the Role, or refer to a ClusterRole",
         );
     }
 }

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use manifests::{object::group_version, path::Path, version::KubeVersion};
+use manifests::{
+    object::group_version,
+    openshift::{MaxOpenShiftVersion, Release},
+    path::Path,
+    version::KubeVersion,
+};
 
 use super::{Input, list, permissions, word};
 use crate::{
     code::Code,
     csv::Csv,
-    maxocp::Release,
     report::Findings,
     upgrade::{Unserved, unserved},
 };
@@ -63,7 +67,7 @@ fn openshift(input: Input<'_>, findings: &mut Findings) {
         .facts
         .max_open_shift_version
         .as_ref()
-        .and_then(|max| max.version);
+        .and_then(MaxOpenShiftVersion::release);
     let is_gone = |api: &str, kind: &str| {
         matches!(
             unserved(api, kind, KubeVersion::new(1, 22)),
@@ -162,7 +166,7 @@ fn removed_resources(input: Input<'_>, findings: &mut Findings) {
             if rule.names(group, resource) && seen.insert((group, resource)) {
                 findings.warn(
                     Code::RemovedAPI,
-                    rule.place.clone(),
+                    rule.place(),
                     format!("a permission names {resource} of {group:?}, which Kubernetes does not serve since v1.{until}"),
                     &if successor.is_empty() { "remove it".to_owned() } else { format!("name them in {successor:?} only") },
                 );
@@ -208,7 +212,7 @@ fn mentioned_resources(input: Input<'_>, findings: &mut Findings) {
             if seen.insert(api) {
                 findings.warn(
                     Code::MentionedAPI,
-                    rule.place.clone(),
+                    rule.place(),
                     format!("a permission names {resource} of {group:?}; {api} was deprecated and removed in v1.{until}"),
                     "make sure that the operator uses a newer version",
                 );

@@ -13,7 +13,17 @@ pub(super) struct Version<'a> {
     pub(super) name: &'a str,
     pub(super) is_served: bool,
     is_stored: bool,
-    path: Path,
+    /// Its position in the list; `None` for the short form of v1beta1.
+    index: Option<usize>,
+}
+
+impl Version<'_> {
+    fn path(&self) -> Path {
+        match self.index {
+            Some(index) => Path::from(["spec", "versions"]).index(index),
+            None => Path::from(["spec", "version"]),
+        }
+    }
 }
 
 /// The versions; v1beta1 has a short form for a single one.
@@ -23,7 +33,7 @@ pub(super) fn versions(crd: &Value) -> Vec<Version<'_>> {
             name: word(version, &["name"]),
             is_served: version.get("served") == Some(&Value::Bool(true)),
             is_stored: version.get("storage") == Some(&Value::Bool(true)),
-            path: Path::from(["spec", "versions"]).index(at),
+            index: Some(at),
         })
         .collect();
     let short = word(crd, &["spec", "version"]);
@@ -32,7 +42,7 @@ pub(super) fn versions(crd: &Value) -> Vec<Version<'_>> {
             name: short,
             is_served: true,
             is_stored: true,
-            path: Path::from(["spec", "version"]),
+            index: None,
         });
     }
     versions
@@ -230,7 +240,7 @@ impl<'a> Crd<'a, '_> {
             };
             self.warn(
                 Code::CRDVersions,
-                &version.path,
+                &version.path(),
                 &problem,
                 "name each version once, such as v1alpha1 or v1",
             );

@@ -9,7 +9,7 @@ use manifests::{
 use serde_json::Value;
 
 use super::{near, word};
-use crate::{code::Code, csv::Csv, report::Findings};
+use crate::{budget::MAX_ANNOTATIONS, code::Code, csv::Csv, report::Findings};
 
 /// The annotations that hold examples; the first one counts.
 const KEYS: [&str; 2] = ["alm-examples", "olm.examples"];
@@ -46,6 +46,9 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
     let mut warn = |message: String, remedy: &str| {
         findings.warn(Code::Example, place.clone(), message, remedy);
     };
+    if json.len() > MAX_ANNOTATIONS {
+        return; // The bundle is refused, as Deployments could not carry it.
+    }
     let examples = match serde_json::from_str::<Value>(json) {
         Ok(Value::Array(list)) => list,
         Ok(other) => {
@@ -61,7 +64,7 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
             return warn(message, "write a JSON list of custom resources");
         }
     };
-    let known: BTreeSet<Api<'_>> = provided.iter().map(|(api, _)| *api).collect();
+    let known: BTreeSet<Api<'_>> = provided.iter().map(|(api, ..)| *api).collect();
     let mut shown: BTreeSet<Api<'_>> = BTreeSet::new();
     for (at, example) in examples.iter().enumerate() {
         let (group, version) = group_version(word(example, &["apiVersion"]));
@@ -82,39 +85,37 @@ pub(super) fn run(csv: Csv<'_>, findings: &mut Findings) {
             );
         }
     }
-    for ((group, version, kind), path) in
-        provided.into_iter().filter(|(api, _)| !shown.contains(api))
+    for ((group, version, kind), [field, list], at) in provided
+        .into_iter()
+        .filter(|(api, ..)| !shown.contains(api))
     {
         findings.warn(
             Code::Example,
-            csv.at(&path),
+            csv.at(&Path::from(["spec", field, list]).index(at)),
             format!("provided API {group}/{version} {kind} should have an example annotation"),
             &format!("add one to {key}"),
         );
     }
 }
 
-/// What the CSV owns, and where it says so.
-fn provided(csv: Csv<'_>) -> Vec<(Api<'_>, Path)> {
+/// An API that the CSV owns, and its place: a field of the spec, the list in that field, the position in that list.
+type Provided<'a> = (Api<'a>, [&'static str; 2], usize);
+
+/// The APIs that the CSV owns.
+fn provided(csv: Csv<'_>) -> Vec<Provided<'_>> {
     let crds = csv.crds("owned").iter().enumerate().map(|(at, crd)| {
         let group = word(crd, &["name"]).split_once('.').unwrap_or_default().1;
-        let path = Path::from(["spec", "customresourcedefinitions", "owned"]).index(at);
-        ((group, word(crd, &["version"]), word(crd, &["kind"])), path)
+        let api = (group, word(crd, &["version"]), word(crd, &["kind"]));
+        (api, ["customresourcedefinitions", "owned"], at)
     });
-    let services = csv
-        .api_services("owned")
-        .iter()
-        .enumerate()
-        .map(|(at, service)| {
-            let path = Path::from(["spec", "apiservicedefinitions", "owned"]).index(at);
-            (
-                (
-                    word(service, &["group"]),
-                    word(service, &["version"]),
-                    word(service, &["kind"]),
-                ),
-                path,
-            )
-        });
+    let services = csv.api_services("owned").iter().enumerate();
+    let services = services.map(|(at, service)| {
+        let [group, version, kind] = ["group", "version", "kind"].map(|key| word(service, &[key]));
+        (
+            (group, version, kind),
+            ["apiservicedefinitions", "owned"],
+            at,
+        )
+    });
     crds.chain(services).collect()
 }

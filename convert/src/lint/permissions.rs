@@ -1,23 +1,61 @@
 //! What the operator may do: rules of the CSV's permissions, and of Roles that the bundle ships.
 
-use manifests::path::Path;
+use manifests::{object::shortened, path::Path};
 use serde_json::Value;
 
 use super::{Input, list, word};
 use crate::{
+    bundle::Item,
     code::Code,
+    csv::Csv,
     report::{Findings, Place},
 };
 
 /// One RBAC rule.
 pub(super) struct Rule<'a> {
-    /// Whose rule it is.
-    label: String,
-    pub(super) place: Place,
+    owner: Owner<'a>,
+    /// Its position in the list of its owner.
+    index: usize,
     value: &'a Value,
 }
 
+/// The list that holds a rule.
+#[derive(Clone, Copy)]
+enum Owner<'a> {
+    /// An entry of a list of the CSV's permissions.
+    Entry {
+        csv: Csv<'a>,
+        list: &'static str,
+        index: usize,
+        value: &'a Value,
+    },
+    /// A Role or ClusterRole.
+    Role(&'a Item),
+}
+
 impl<'a> Rule<'a> {
+    pub(super) fn place(&self) -> Place {
+        match self.owner {
+            Owner::Entry {
+                csv, list, index, ..
+            } => {
+                let entry = Path::from(["spec", "install", "spec", list]).index(index);
+                csv.at(&entry.key("rules").index(self.index))
+            }
+            Owner::Role(item) => item.place.at(&Path::from(["rules"]).index(self.index)),
+        }
+    }
+
+    fn label(&self) -> String {
+        match self.owner {
+            Owner::Entry { value, .. } => {
+                let account = shortened(word(value, &["serviceAccountName"]), 253);
+                format!("a rule of ServiceAccount {account:?}")
+            }
+            Owner::Role(item) => format!("a rule of {}", item.label()),
+        }
+    }
+
     fn words(&self, field: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         list(self.value, &[field]).filter_map(|(_, word)| word.as_str())
     }
@@ -41,49 +79,42 @@ impl<'a> Rule<'a> {
     fn warn(&self, code: Code, problem: &str, remedy: &str, findings: &mut Findings) {
         findings.warn(
             code,
-            self.place.clone(),
-            format!("{} {problem}", self.label),
+            self.place(),
+            format!("{} {problem}", self.label()),
             remedy,
         );
     }
 }
 
 /// All rules of the bundle.
-pub(super) fn all(input: Input<'_>) -> Vec<Rule<'_>> {
-    let mut rules = Vec::new();
-    if let Some(csv) = input.csv {
-        for field in ["permissions", "clusterPermissions"] {
-            for (index, entry) in csv
-                .list(&["spec", "install", "spec", field])
-                .iter()
-                .enumerate()
-            {
-                let path = Path::from(["spec", "install", "spec", field])
-                    .index(index)
-                    .key("rules");
-                rules.extend(list(entry, &["rules"]).map(|(at, value)| Rule {
-                    label: format!(
-                        "a rule of ServiceAccount {:?}",
-                        word(entry, &["serviceAccountName"])
-                    ),
-                    place: csv.at(&path.clone().index(at)),
+pub(super) fn all(input: Input<'_>) -> impl Iterator<Item = Rule<'_>> {
+    let lists = ["permissions", "clusterPermissions"];
+    let entries = input.csv.into_iter().flat_map(move |csv| {
+        lists.into_iter().flat_map(move |list| {
+            let entries = csv.list(&["spec", "install", "spec", list]).iter();
+            entries.enumerate().map(move |(index, value)| {
+                let owner = Owner::Entry {
+                    csv,
+                    list,
+                    index,
                     value,
-                }));
-            }
-        }
-    }
-    for item in input
+                };
+                (owner, value)
+            })
+        })
+    });
+    let roles = input
         .others
         .iter()
         .filter(|item| matches!(item.kind(), "Role" | "ClusterRole"))
-    {
-        rules.extend(list(&item.value, &["rules"]).map(|(at, value)| Rule {
-            label: format!("a rule of {}", item.label()),
-            place: item.place.at(&Path::from(["rules"]).index(at)),
+        .map(|item| (Owner::Role(item), &item.value));
+    entries.chain(roles).flat_map(|(owner, holder)| {
+        list(holder, &["rules"]).map(move |(index, value)| Rule {
+            owner,
+            index,
             value,
-        }));
-    }
-    rules
+        })
+    })
 }
 
 pub(super) fn run(input: Input<'_>, findings: &mut Findings) {

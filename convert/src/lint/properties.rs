@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use manifests::{
     object::type_name,
+    openshift::{MAX_PROPERTY, maximum},
     path::{Path, Step},
     range::Range,
     version,
@@ -57,6 +58,9 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
         typed(property, place, has_lines, findings);
         spelling(property, place, findings);
         package(property, place, input, findings);
+        if !has_lines {
+            unquoted(property, place, findings);
+        }
         if !seen.insert((&property.type_, property.value.get())) {
             let message = format!(
                 "property {} is listed twice with the same value",
@@ -138,7 +142,7 @@ fn spelling(property: &Property, place: &Place, findings: &mut Findings) {
         "olm.gvk",
         "olm.gvk.required",
         "olm.label",
-        "olm.maxOpenShiftVersion",
+        MAX_PROPERTY,
         "olm.package",
         "olm.package.required",
     ];
@@ -149,6 +153,24 @@ fn spelling(property: &Property, place: &Place, findings: &mut Findings) {
     if let Some(known) = known {
         let message = format!("property {type_:?} has no effect; OLM knows {known:?}");
         findings.warn(Code::Property, place.clone(), message, "correct its case");
+    }
+}
+
+/// A catalog shortens numbers: opm makes 4.1 of 4.10. Those of the file are reported when it is read.
+fn unquoted(property: &Property, place: &Place, findings: &mut Findings) {
+    let value = property.value.get();
+    // The quotes do not make a release of another number: the value has an error of its own.
+    let is_release = property.type_ == MAX_PROPERTY && maximum(value).is_ok();
+    if is_release && parsed(property).is_number() {
+        findings.warn(
+            Code::UnquotedNumber,
+            place.clone(),
+            format!(
+                "property {MAX_PROPERTY} is the unquoted number {value}; other tools read it as {}",
+                parsed(property)
+            ),
+            &format!("write \"{value}\""),
+        );
     }
 }
 

@@ -10,11 +10,16 @@ use manifests::{
 use serde_json::{Value, json};
 
 use crate::{
+    budget::Budget,
     bundle::Item,
     code::Code,
-    csv::{Csv, DEPLOYMENTS},
+    csv::{DEPLOYMENTS, Install},
+    render::Input,
     report::Findings,
 };
+
+/// The memory of an account.
+const ACCOUNT: usize = 4 << 10;
 
 /// The account every namespace has; Kubernetes makes it.
 pub(crate) const DEFAULT: &str = "default";
@@ -36,13 +41,19 @@ pub(crate) fn shipped(extra: &[Item]) -> BTreeSet<String> {
 
 /// The accounts to make, by name. A shipped one stays as it is, with its pull secrets and annotations.
 pub(crate) fn objects(
-    csv: Csv<'_>,
-    namespace: &str,
+    input: &Input<'_>,
+    install: &Install,
     shipped: &BTreeSet<String>,
+    budget: &mut Budget,
     findings: &mut Findings,
 ) -> Vec<Value> {
+    let (csv, namespace) = (input.csv, input.namespace);
     let mut objects = Vec::new();
-    for (name, path) in used(csv) {
+    for (name, path) in used(install) {
+        if !budget.take(ACCOUNT + 2 * name.len()) {
+            findings.too_large(csv.at(&path), "one of many ServiceAccounts");
+            break;
+        }
         if let Err(problem) = names::dns_subdomain(name) {
             let message = format!("service account name {name:?} is invalid: {problem}");
             findings.error(
@@ -69,12 +80,12 @@ pub(crate) fn objects(
 }
 
 /// Names in use, each once, with the place of their first use.
-fn used(csv: Csv<'_>) -> Vec<(&str, Path)> {
+fn used(install: &Install) -> Vec<(&str, Path)> {
     let mut seen = BTreeSet::new();
     let mut names = Vec::new();
     let lists = [
-        ("permissions", csv.permissions()),
-        ("clusterPermissions", csv.cluster_permissions()),
+        ("permissions", &install.permissions),
+        ("clusterPermissions", &install.cluster_permissions),
     ];
     for (list, entries) in lists {
         for (index, entry) in entries.iter().enumerate() {
@@ -89,7 +100,7 @@ fn used(csv: Csv<'_>) -> Vec<(&str, Path)> {
             }
         }
     }
-    for (index, deployment) in csv.deployments().iter().enumerate() {
+    for (index, deployment) in install.deployments.iter().enumerate() {
         let Some(pod) = at(deployment, &["spec", "template", "spec"]) else {
             continue;
         };

@@ -10,21 +10,19 @@ use manifests::{
 };
 use serde_json::{Value, json};
 
-use crate::{csv::Csv, overlay, render::accounts};
+use crate::{overlay, render::accounts};
 
 const GROUP: &str = "operators.coreos.com";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The object, and role and binding of the accounts of all Deployments. It has the ClusterServiceVersion's name, as OLM
 /// calls it; the role has another one than OLM would give it, for where both run, OLM makes its own.
-pub(crate) fn objects(csv: Csv<'_>, namespace: &str) -> Vec<Value> {
+pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec<Value> {
     let pod = ["spec", "template", "spec", "serviceAccountName"];
-    let accounts: BTreeSet<&str> = csv
-        .deployments()
+    let accounts: BTreeSet<&str> = deployments
         .iter()
         .map(|entry| accounts::named(text(entry, &pod).unwrap_or_default()))
         .collect();
-    let name = csv.name();
     if accounts.is_empty() || name.is_empty() {
         return Vec::new();
     }
@@ -64,10 +62,10 @@ pub(crate) fn objects(csv: Csv<'_>, namespace: &str) -> Vec<Value> {
     ]
 }
 
-/// Tells all containers of a Deployment the name; no other one would be written to.
-pub(crate) fn tell(deployment: &mut Value, csv: Csv<'_>) {
+/// Sets the variable with the name of the OperatorCondition in all containers of a Deployment.
+pub(crate) fn set_variable(deployment: &mut Value, name: &str) {
     let pod = child(child(child(deployment, "spec"), "template"), "spec");
-    let variable = [json!({"name": NAME_VARIABLE, "value": csv.name()})];
+    let variable = [json!({"name": NAME_VARIABLE, "value": name})];
     let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {
         overlay::by_name(container, "env", &variable);

@@ -1,12 +1,14 @@
 //! Deployments of the install strategy, with what OLM adds to their pods.
 
 use manifests::{
-    object::{add_missing, child, mapping, text},
+    object::{add_missing, at, child, mapping, text},
     path::Path,
+    yaml,
 };
 use serde_json::{Map, Value, json};
 
 use crate::{
+    budget::{Budget, MAX_ANNOTATIONS},
     code::Code,
     csv::DEPLOYMENTS,
     overlay,
@@ -15,12 +17,21 @@ use crate::{
     report::Findings,
 };
 
+/// The memory of a Deployment beside its spec and the annotations of the CSV.
+const DEPLOYMENT: usize = 8 << 10;
+/// The memory of a variable in a container.
+const VARIABLE: usize = 2 << 10;
+
 /// All Deployments. Operators read `olm.targetNamespaces` from their own pod through the downward API, hence all
 /// annotations go to the pod template, not to the Deployment (rukpak put them there).
-pub(crate) fn objects(input: &Input<'_>, findings: &mut Findings) -> Vec<Value> {
-    let annotations = annotations(input);
+pub(crate) fn objects(
+    input: &Input<'_>,
+    deployments: Vec<Value>,
+    budget: &mut Budget,
+    findings: &mut Findings,
+) -> Vec<Value> {
     let csv = input.csv;
-    if csv.deployments().is_empty() {
+    if deployments.is_empty() {
         findings.warn(
             Code::NoDeployment,
             csv.at(&Path::from(DEPLOYMENTS)),
@@ -28,70 +39,127 @@ pub(crate) fn objects(input: &Input<'_>, findings: &mut Findings) -> Vec<Value> 
             "list the operator's Deployment under spec.install.spec.deployments",
         );
     }
-    if is_too_much(input, &annotations, findings) {
+    let Some(annotations) = annotations(input, findings) else {
         return Vec::new();
-    }
+    };
+    let cost = Cost::new(input, &annotations);
     let mut objects = Vec::new();
-    for (index, entry) in csv.deployments().iter().enumerate() {
-        let mut spec = entry.get("spec").cloned().unwrap_or_else(|| json!({}));
-        let reads_operator_namespace = mentions(&spec, OPERATOR_NAMESPACE);
-        let own = child(
-            child(child(&mut spec, "template"), "metadata"),
-            "annotations",
-        );
-        add_missing(own, &annotations);
-        let own = mapping(own);
-        own.insert("olm.targetNamespaces".into(), "".into());
-        if reads_operator_namespace {
-            own.insert(OPERATOR_NAMESPACE.into(), input.namespace.into());
+    for (index, entry) in deployments.into_iter().enumerate() {
+        let place = csv.at(&Path::from(DEPLOYMENTS).index(index).key("spec"));
+        if !budget.take(cost.memory(&entry)) {
+            findings.too_large(place, "one of many Deployments");
+            return Vec::new();
         }
-        mapping(&mut spec).insert("revisionHistoryLimit".into(), 1.into());
-
-        let mut metadata = json!({
-            "name": text(entry, &["name"]).unwrap_or_default(),
-            "namespace": input.namespace,
-        });
-        if let Some(labels) = entry
-            .get("label")
-            .and_then(Value::as_object)
-            .filter(|labels| !labels.is_empty())
-        {
-            mapping(&mut metadata).insert("labels".into(), Value::Object(labels.clone()));
-        }
-        let mut deployment = json!({
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": metadata,
-            "spec": spec,
-        });
+        let mut deployment = deployment(entry, &annotations, input.namespace);
         if let Some(config) = &input.options.deployment_config {
             overlay::apply(config, &mut deployment);
         }
         if input.options.operator_condition {
-            condition::tell(&mut deployment, csv);
+            condition::set_variable(&mut deployment, csv.name());
         }
-        let place = csv.at(&Path::from(DEPLOYMENTS).index(index).key("spec"));
         pods::check(&deployment, &place, findings);
         objects.push(deployment);
     }
     objects
 }
 
-/// The CSV's annotations, all of them, with the bundle's properties among them.
-fn annotations(input: &Input<'_>) -> Map<String, Value> {
-    let mut annotations = input.csv.annotations().cloned().unwrap_or_default();
-    if let Some(properties) = input.properties {
-        annotations.insert(
-            PROPERTIES.into(),
-            property::to_annotation(properties).into(),
-        );
+/// The Deployment of an entry of the install strategy.
+fn deployment(mut entry: Value, annotations: &Map<String, Value>, namespace: &str) -> Value {
+    let mut spec = entry.get_mut("spec").map_or_else(|| json!({}), Value::take);
+    let reads_operator_namespace = mentions(&spec, OPERATOR_NAMESPACE);
+    let own = child(
+        child(child(&mut spec, "template"), "metadata"),
+        "annotations",
+    );
+    add_missing(own, annotations);
+    let own = mapping(own);
+    own.insert(TARGET_NAMESPACES.into(), "".into());
+    if reads_operator_namespace || own.contains_key(OPERATOR_NAMESPACE) {
+        own.insert(OPERATOR_NAMESPACE.into(), namespace.into());
     }
-    annotations.retain(|_, value| value.is_string());
-    annotations
+    mapping(&mut spec).insert("revisionHistoryLimit".into(), 1.into());
+
+    let mut deployment = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": text(&entry, &["name"]).unwrap_or_default(),
+            "namespace": namespace,
+        },
+    });
+    let labels = entry.get_mut("label").map(Value::take);
+    if let Some(labels) = labels.filter(|labels| labels.as_object().is_some_and(|l| !l.is_empty()))
+    {
+        mapping(child(&mut deployment, "metadata")).insert("labels".into(), labels);
+    }
+    mapping(&mut deployment).insert("spec".into(), spec);
+    deployment
 }
 
-/// Where OLM tells a pod in which namespace its operator was installed. Only pods that read it get it: the reference
-/// renderer leaves it out, and a pod that does not look needs no restart for it.
+/// The memory of Deployments.
+struct Cost {
+    /// Bytes for each Deployment.
+    deployment: usize,
+    /// Bytes for each of its containers.
+    container: usize,
+}
+
+impl Cost {
+    fn new(input: &Input<'_>, annotations: &Map<String, Value>) -> Self {
+        let config = input.options.deployment_config.as_ref();
+        let config = config.map_or(0, |config| VARIABLE + config.memory());
+        let condition = usize::from(input.options.operator_condition) * VARIABLE;
+        Self {
+            deployment: DEPLOYMENT + 2 * config + yaml::memory(&annotations.clone().into()),
+            container: config + condition,
+        }
+    }
+
+    fn memory(&self, entry: &Value) -> usize {
+        let pod = at(entry, &["spec", "template", "spec", "containers"]);
+        let containers = pod.and_then(Value::as_array).map_or(0, Vec::len);
+        self.deployment + containers.saturating_mul(self.container)
+    }
+}
+
+/// The annotations of the CSV and the properties of the bundle; `None` if they exceed the limit of an apiserver. Those with
+/// which OLM describes an installation are left to [`deployment`].
+fn annotations(input: &Input<'_>, findings: &mut Findings) -> Option<Map<String, Value>> {
+    let properties = input.properties.map(property::to_annotation);
+    let is_kept = |key: &str| {
+        !(key == TARGET_NAMESPACES
+            || key == OPERATOR_NAMESPACE
+            || key == PROPERTIES && properties.is_some())
+    };
+    let own = input.csv.annotations().into_iter().flatten();
+    let own = own.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+    let all = own
+        .filter(|(key, _)| is_kept(key))
+        .chain(properties.as_deref().map(|json| (PROPERTIES, json)));
+    let size: usize = all.clone().map(|(key, text)| key.len() + text.len()).sum();
+    if size > MAX_ANNOTATIONS {
+        findings.error(
+            Code::TooMany,
+            input.csv.at(&Path::from(["metadata", "annotations"])),
+            format!(
+                "the annotations of the ClusterServiceVersion have {size} bytes, and each Deployment gets them; the limit \
+                 is {MAX_ANNOTATIONS} bytes"
+            ),
+            "shorten alm-examples or other long annotations",
+        );
+        return None;
+    }
+    Some(
+        all.map(|(key, text)| (key.to_owned(), text.into()))
+            .collect(),
+    )
+}
+
+/// The annotation with the namespaces that an operator watches, as OLM sets it on pods.
+const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
+
+/// The annotation with the namespace of the installation. Only pods that read the annotation get it. The newer reference
+/// sets it on every pod; doing the same here would restart all operators when the provisioner is upgraded.
 const OPERATOR_NAMESPACE: &str = "olm.operatorNamespace";
 
 /// Whether any text within a value contains another.
@@ -110,34 +178,4 @@ pub(crate) const PROPERTIES: &str = "olm.properties";
 /// What the annotation holds once `metadata/properties.yaml` is merged into it: the CSV's own first.
 pub(crate) fn merged(own: &[Property], file: &[Property]) -> Vec<Property> {
     own.iter().chain(file).cloned().collect()
-}
-
-/// What an apiserver takes for all annotations of an object together, in bytes.
-const MAX_ANNOTATIONS: usize = 256 << 10;
-/// What the annotations of all Deployments together may take: each gets a copy of the CSV's.
-const MAX_COPIES: usize = 64 << 20;
-
-/// Whether the CSV's annotations are more than its Deployments can carry.
-fn is_too_much(
-    input: &Input<'_>,
-    annotations: &Map<String, Value>,
-    findings: &mut Findings,
-) -> bool {
-    let length = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
-    let size: usize = annotations.iter().map(length).sum();
-    let copies = size.saturating_mul(input.csv.deployments().len());
-    if size <= MAX_ANNOTATIONS && copies <= MAX_COPIES {
-        return false;
-    }
-    findings.error(
-        Code::TooMany,
-        input.csv.at(&Path::from(["metadata", "annotations"])),
-        format!(
-            "the annotations of the ClusterServiceVersion have {size} bytes, and each of {} deployments gets them; the \
-             limit is {MAX_ANNOTATIONS} bytes for one and {MAX_COPIES} for all",
-            input.csv.deployments().len(),
-        ),
-        "shorten alm-examples or other long annotations",
-    );
-    true
 }

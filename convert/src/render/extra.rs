@@ -62,18 +62,21 @@ fn place(item: &mut Item, scope: Option<Scope>, namespace: &str, findings: &mut 
         Some(Scope::Namespaced) => Some(namespace),
         Some(Scope::Cluster) => None,
         None => {
-            findings.warn(
-                Code::UnknownScope,
-                item.place.clone(),
-                format!(
-                    "whether a {} ({}) lives in a namespace is not known here; {} is taken for {}, as the bundle says",
-                    item.kind(),
-                    item.api_version(),
-                    item.label(),
-                    if stated.is_empty() { "cluster-scoped" } else { "namespaced" },
-                ),
-                "ship the kind's CustomResourceDefinition, or state metadata.namespace if it is namespaced",
-            );
+            // Without an apiVersion the bundle is refused.
+            if !item.api_version().is_empty() {
+                findings.warn(
+                    Code::UnknownScope,
+                    item.place.clone(),
+                    format!(
+                        "the scope of kind {} ({}) is unknown; {} is taken for {}, as the bundle says",
+                        item.kind(),
+                        item.api_version(),
+                        item.label(),
+                        if stated.is_empty() { "cluster-scoped" } else { "namespaced" },
+                    ),
+                    "ship the kind's CustomResourceDefinition, or set metadata.namespace if the kind is namespaced",
+                );
+            }
             (!stated.is_empty()).then_some(namespace)
         }
     };

@@ -8,6 +8,7 @@ use manifests::{
 use serde_json::{Map, Value, json};
 
 use crate::{
+    budget::MAX_ANNOTATIONS,
     code::Code,
     csv::Csv,
     metadata::{Metadata, keys},
@@ -72,7 +73,11 @@ pub(crate) fn choose(
 
 /// The Namespace object, with the labels and annotations that the CSV's template asks for.
 pub(crate) fn object(csv: Csv<'_>, name: &str, findings: &mut Findings) -> Value {
-    let template = csv.annotation(TEMPLATE).map(serde_json::from_str::<Value>);
+    // With a longer one the bundle is refused, as Deployments could not carry it.
+    let template = csv
+        .annotation(TEMPLATE)
+        .filter(|json| json.len() <= MAX_ANNOTATIONS)
+        .map(serde_json::from_str::<Value>);
     let mut metadata = Map::new();
     let place = || csv.at(&Path::from(["metadata", "annotations", TEMPLATE]));
     match &template {

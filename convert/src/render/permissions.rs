@@ -2,31 +2,53 @@
 
 use std::collections::BTreeMap;
 
-use manifests::{names, object::text, path::Path};
+use manifests::{
+    names,
+    object::{mapping, text},
+    path::Path,
+};
 use serde_json::{Value, json};
 
-use crate::{code::Code, csv::Csv, render::accounts, report::Findings};
+use crate::{
+    budget::Budget,
+    code::Code,
+    render::{Input, accounts},
+    report::Findings,
+};
+
+/// The memory of a role and its binding, without the rules.
+const ROLE: usize = 8 << 10;
 
 /// The roles and bindings of all permissions. Promoted ones may also look at namespaces, as OLM adds it: an operator
 /// that watches all of them lists them first. Identical entries become one.
-pub(crate) fn objects(csv: Csv<'_>, namespace: &str, findings: &mut Findings) -> Vec<Value> {
+pub(crate) fn objects(
+    input: &Input<'_>,
+    [permissions, cluster_permissions]: [Vec<Value>; 2],
+    budget: &mut Budget,
+    findings: &mut Findings,
+) -> Vec<Value> {
+    let (csv, namespace) = (input.csv, input.namespace);
     let lists = [
-        ("permissions", csv.permissions(), true),
-        ("clusterPermissions", csv.cluster_permissions(), false),
+        ("permissions", permissions, true),
+        ("clusterPermissions", cluster_permissions, false),
     ];
     let mut roles: BTreeMap<String, [Value; 2]> = BTreeMap::new();
     for (list, entries, promoted) in lists {
-        for (index, entry) in entries.iter().enumerate() {
-            let account = accounts::named(text(entry, &["serviceAccountName"]).unwrap_or_default());
-            let mut rules = entry
-                .get("rules")
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default();
+        for (index, mut entry) in entries.into_iter().enumerate() {
+            let mut rules = match entry.get_mut("rules").map(Value::take) {
+                Some(Value::Array(rules)) => rules,
+                _ => Vec::new(),
+            };
+            let account =
+                accounts::named(text(&entry, &["serviceAccountName"]).unwrap_or_default());
             if promoted {
                 rules.push(json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]}));
             }
             let place = || csv.at(&Path::from(["spec", "install", "spec", list]).index(index));
+            if !budget.take(ROLE + 2 * account.len()) {
+                findings.too_large(place(), "one of many permissions");
+                return Vec::new();
+            }
             let name = role_name(csv.name(), account, &rules);
             if roles.contains_key(&name) {
                 findings.change(
@@ -50,12 +72,13 @@ pub(crate) fn objects(csv: Csv<'_>, namespace: &str, findings: &mut Findings) ->
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
                 "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
             });
-            let role = json!({
+            let mut role = json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1",
                 "kind": "ClusterRole",
                 "metadata": {"name": name},
-                "rules": rules,
             });
+            // In the macro above they would be copied.
+            mapping(&mut role).insert("rules".into(), rules.into());
             roles.insert(name, [role, binding]);
         }
     }
@@ -65,7 +88,8 @@ pub(crate) fn objects(csv: Csv<'_>, namespace: &str, findings: &mut Findings) ->
 /// Role and binding share a name: they differ in kind. It hashes all that makes them distinct in a cluster, the CSV
 /// included, so that two packages with the same rules do not collide.
 fn role_name(csv: &str, account: &str, rules: &[Value]) -> String {
-    let rules = Value::from(rules.to_vec()).to_string();
+    // Values of JSON can always be written as JSON.
+    let rules = serde_json::to_string(rules).unwrap_or_default();
     names::generated(
         &format!("{csv}-{account}"),
         &[csv, "ClusterRole", account, &rules],

@@ -30,6 +30,7 @@ pub(crate) fn check(deployment: &Value, place: &Place, findings: &mut Findings) 
     unique(
         list(deployment, &pod, "volumes"),
         &spec.clone().key("volumes"),
+        "the apiserver",
         place,
         findings,
     );
@@ -40,11 +41,13 @@ pub(crate) fn check(deployment: &Value, place: &Place, findings: &mut Findings) 
             let path = path.clone().index(index);
             let name = text(container, &["name"]).unwrap_or_default();
             if !names.insert(name) {
-                twice(name, &path, place, findings);
+                twice(name, &path, "the apiserver", place, findings);
             }
+            // The last one of two variables wins everywhere else.
             unique(
                 list(container, &[], "env"),
                 &path.key("env"),
+                "server-side apply",
                 place,
                 findings,
             );
@@ -59,22 +62,34 @@ fn list<'a>(value: &'a Value, keys: &[&str], name: &str) -> &'a [Value] {
     list.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Server-side apply merges these lists by name, so it refuses a name that is there twice.
-fn unique(entries: &[Value], path: &Path, place: &Place, findings: &mut Findings) {
+/// Finds names that a list has twice. Server-side apply merges these lists by name, and rejects all of them.
+fn unique(
+    entries: &[Value],
+    path: &Path,
+    rejected_by: &str,
+    place: &Place,
+    findings: &mut Findings,
+) {
     let mut seen = BTreeSet::new();
     for (index, entry) in entries.iter().enumerate() {
         let name = text(entry, &["name"]).unwrap_or_default();
         if !seen.insert(name) {
-            twice(name, &path.clone().index(index), place, findings);
+            twice(
+                name,
+                &path.clone().index(index),
+                rejected_by,
+                place,
+                findings,
+            );
         }
     }
 }
 
-fn twice(name: &str, path: &Path, place: &Place, findings: &mut Findings) {
+fn twice(name: &str, path: &Path, rejected_by: &str, place: &Place, findings: &mut Findings) {
     findings.warn(
         Code::WrongShape,
         place.at(path),
-        format!("{path} has the name {name:?} of another entry; the apiserver refuses it"),
+        format!("{path} has the name {name:?} of another entry; {rejected_by} refuses it"),
         "keep one of them",
     );
 }

@@ -17,12 +17,13 @@ use crate::{code::Code, report::Level};
 /// The largest request an apiserver takes; a definition beyond it cannot be installed.
 const REQUEST_LIMIT: usize = 3 << 20;
 
-/// How many copies of what its versions share a definition may get, whatever their size. Real ones have five versions at
-/// most, but a bundle may have hundreds of definitions.
-const MOST_COPIES: usize = 6;
-
-/// How many times the length of a definition more copies may add.
-const MOST_GROWTH: usize = 4;
+/// The fields that the versions of a definition share.
+pub(super) const SHARED: [&str; 4] = [
+    "validation",
+    "subresources",
+    "additionalPrinterColumns",
+    "selectableFields",
+];
 
 /// No certificate is as short in PEM and base64.
 const SHORTEST_BUNDLE: usize = 128;
@@ -129,7 +130,6 @@ fn spread(
     preserve: bool,
     notes: &mut Notes<'_>,
 ) -> bool {
-    let length = length(spec) + versions.iter().map(length).sum::<usize>();
     let validation = take(spec, "validation");
     for key in [
         "subresources",
@@ -138,7 +138,7 @@ fn spread(
     ] {
         if let Some(shared) = take(spec, key) {
             let path = Path::from(["spec", key]);
-            if !share(key, &shared, versions, length, path, notes) {
+            if !share(key, &shared, versions, path, notes) {
                 return false;
             }
         }
@@ -156,15 +156,14 @@ fn spread(
         }
     }
     report(repaired, notes);
-    schemas(validation, versions, preserve, length, notes)
+    schemas(validation, versions, preserve, notes)
 }
 
-/// Gives a copy to every version that has none of its own, unless that makes too much of a definition of this length.
+/// Gives a copy to every version without such a field, unless the copies exceed the largest request.
 fn share(
     key: &str,
     shared: &Value,
     versions: &mut [Object],
-    length: usize,
     path: Path,
     notes: &mut Notes<'_>,
 ) -> bool {
@@ -173,8 +172,7 @@ fn share(
         .filter(|version| !has(version, key))
         .collect();
     let copies = weight(shared).saturating_mul(sharing.len());
-    let is_growth = sharing.len() > MOST_COPIES && copies > length.saturating_mul(MOST_GROWTH);
-    if is_growth || copies > REQUEST_LIMIT {
+    if copies > REQUEST_LIMIT {
         let problem = format!(
             "{path} is too large to be repeated in {} versions",
             sharing.len()
@@ -217,7 +215,6 @@ fn schemas(
     validation: Option<Value>,
     versions: &mut [Object],
     preserve: bool,
-    length: usize,
     notes: &mut Notes<'_>,
 ) -> bool {
     let has_status = |version: &Object| {
@@ -246,7 +243,7 @@ fn schemas(
         }
     }
     let shared = or_open(shared, sharing);
-    if !share("schema", &shared, versions, length, path, notes) {
+    if !share("schema", &shared, versions, path, notes) {
         return false;
     }
     if open > 0 {

@@ -46,6 +46,72 @@ fn what_the_target_serves_stays_as_it_is() {
 }
 
 #[test]
+fn growth_covers_what_an_upgrade_adds() {
+    let definition = |schema: Value| {
+        let versions: Vec<Value> = (0..10)
+            .map(|at| json!({"name": format!("v{at}"), "served": true, "storage": at == 0}))
+            .collect();
+        let spec = json!({"group": "a.b", "versions": versions, "validation": {"openAPIV3Schema": schema}});
+        json!({"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "CustomResourceDefinition", "spec": spec})
+    };
+    let properties = |schema: Value| {
+        let properties: Value = (0..50).map(|at| (at.to_string(), schema.clone())).collect();
+        definition(json!({"properties": properties}))
+    };
+    let of = |api: &str, kind: &str, more: Value| {
+        let mut object = json!({"apiVersion": api, "kind": kind});
+        object
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        object
+    };
+    let many = |item: Value| vec![item; 50];
+    for object in [
+        definition(json!({})),
+        properties(json!({})),
+        properties(json!({"type": "array"})),
+        properties(json!({"anyOf": many(json!({"properties": {"a": {}, "b": {"items": {}}}}))})),
+        properties(json!({"oneOf": [{"type": "string"}, {"type": "integer"}], "not": {}})),
+        of(
+            "extensions/v1beta1",
+            "Ingress",
+            json!({"spec": {"rules": [{"http": {"paths": many(json!({"backend": {"serviceName": "a", "servicePort": 1}}))}}]}}),
+        ),
+        of(
+            "extensions/v1beta1",
+            "Ingress",
+            json!({"spec": {"rules": [{"http": {"paths": many(json!({}))}}]}}),
+        ),
+        of(
+            "autoscaling/v2beta1",
+            "HorizontalPodAutoscaler",
+            json!({"spec": {"metrics": many(json!({"type": "Resource", "resource": {"targetAverageValue": 1}}))}}),
+        ),
+        of(
+            "admissionregistration.k8s.io/v1beta1",
+            "ValidatingWebhookConfiguration",
+            json!({"webhooks": many(json!({}))}),
+        ),
+        of(
+            "discovery.k8s.io/v1beta1",
+            "EndpointSlice",
+            json!({"endpoints": many(json!({"topology": {"a": "b"}}))}),
+        ),
+        of(
+            "apps/v1beta1",
+            "Deployment",
+            json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}),
+        ),
+    ] {
+        let (before, bound) = (yaml::memory(&object), growth(&object));
+        let (after, _) = upgraded(object.clone());
+        let added = yaml::memory(&after).saturating_sub(before);
+        assert!(added <= bound, "{added} > {bound}: {object}");
+    }
+}
+
+#[test]
 fn most_kinds_only_change_their_version() {
     for (from, kind, to) in [
         (

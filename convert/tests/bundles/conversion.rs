@@ -103,6 +103,39 @@ fn pods_that_read_the_operators_namespace_get_it() {
 }
 
 #[test]
+fn namespaces_of_the_installation_win_over_annotations() {
+    let stale = |bundle: Bundle| {
+        let annotations = json!({"olm.operatorNamespace": "stale", "olm.targetNamespaces": "stale", "support": "yes"});
+        bundle.csv("/metadata/annotations", annotations)
+    };
+    let env = json!([{"name": "OPERATOR_NAMESPACE",
+        "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['olm.operatorNamespace']"}}}]);
+    let pod = "/spec/install/spec/deployments/0/spec/template";
+    let reader = Bundle::good().csv(&format!("{pod}/spec/containers/0/env"), env);
+    let template = Bundle::good().csv(
+        &format!("{pod}/metadata/annotations"),
+        json!({"olm.operatorNamespace": "own", "olm.targetNamespaces": "own"}),
+    );
+    for (bundle, expected) in [
+        (stale(Bundle::good()), None),
+        (stale(reader), Some("tide-system")),
+        (stale(template), Some("tide-system")),
+    ] {
+        let conversion = bundle.convert();
+        let deployment = object(&conversion, "Deployment", "tide-operator");
+        let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
+        assert_eq!(annotations["olm.targetNamespaces"], "");
+        assert_eq!(
+            annotations
+                .get("olm.operatorNamespace")
+                .and_then(Value::as_str),
+            expected
+        );
+        assert!(annotations.get("support").is_some(), "{annotations}");
+    }
+}
+
+#[test]
 fn permissions_become_cluster_wide_and_may_look_at_namespaces() {
     let conversion = Bundle::good().convert();
     let rules: Vec<&Value> = conversion

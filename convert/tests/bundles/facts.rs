@@ -54,62 +54,59 @@ fn facts_tell_what_others_need() {
     );
 }
 
+/// The rows of the decision between spellings are those of `manifests::openshift`.
 #[test]
-fn max_open_shift_version_is_read_from_every_spelling_and_4_10_stays_4_10() {
-    let max = |bundle: Bundle| {
-        let facts = bundle.convert().report.facts;
-        let max = facts.max_open_shift_version.expect("a version");
-        (max.raw, max.version.map(|v| v.to_string()), max.problem)
+fn max_openshift_is_read_from_every_spelling() {
+    let max = |bundle: &Bundle| {
+        let declared = bundle.convert().report.facts.max_open_shift_version;
+        let declared = serde_json::to_value(declared.expect("a version")).unwrap();
+        let version = declared.get("version");
+        let version = version.map(|version| format!("{}.{}", version["major"], version["minor"]));
+        let text = |key: &str| declared[key].as_str().map(str::to_owned);
+        (text("raw").unwrap(), version, text("problem"))
     };
-    let fine = |raw: &str, version: &str| (raw.to_owned(), Some(version.to_owned()), None);
-    let file = |value: &str| {
-        Bundle::good().file(
-            "metadata/properties.yaml",
-            format!("properties:\n- type: olm.maxOpenShiftVersion\n  value: {value}\n"),
-        )
-    };
-    let annotation = |key: &str, value: &str| {
-        Bundle::good().csv(&format!("/metadata/annotations/{key}"), json!(value))
-    };
-    assert_eq!(max(file("4.10")), fine("4.10", "4.10"));
-    assert_eq!(max(file("\"4.10\"")), fine("4.10", "4.10"));
-    assert_eq!(max(file("4.1")), fine("4.1", "4.1"));
+    let fine = |version: &str| (version.to_owned(), Some(version.to_owned()), None);
     let list = r#"[{"type": "olm.maxOpenShiftVersion", "value": 4.10}]"#;
+    let installed = r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.20"}]}"#;
+    for (bundle, version) in [
+        (file("4.10"), "4.10"),
+        (file("\"4.10\""), "4.10"),
+        (file("4.1"), "4.1"),
+        (annotated("olm.properties", list), "4.10"),
+        (
+            annotated("operatorframework.io~1properties", installed),
+            "4.20",
+        ),
+        (annotated(ANNOTATION, "4.8"), "4.8"),
+        // The property and the annotation differ: the lower one protects the cluster.
+        (
+            file("\"4.12\"").csv(&metadata(ANNOTATION), json!("4.9")),
+            "4.9",
+        ),
+        // The same text twice is one property.
+        (
+            file("\"4.8\"").csv(
+                &metadata("olm.properties"),
+                json!(list.replace("4.10", "\"4.8\"")),
+            ),
+            "4.8",
+        ),
+    ] {
+        assert_eq!(max(&bundle), fine(version));
+    }
+    // Two spellings are two properties.
+    let two = file("\"4.10\"").csv(&metadata("olm.properties"), json!(list));
     assert_eq!(
-        max(annotation("olm.properties", list)),
-        fine("4.10", "4.10")
-    );
-    let projected = r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.20"}]}"#;
-    assert_eq!(
-        max(annotation("operatorframework.io~1properties", projected)),
-        fine("4.20", "4.20")
-    );
-    assert_eq!(
-        max(annotation(
-            "operators.coreos.com~1maxOpenShiftVersion",
-            "4.8"
-        )),
-        fine("4.8", "4.8")
-    );
-    // The property and the annotation differ: the lower one protects the cluster.
-    let both = file("\"4.12\"").csv(
-        "/metadata/annotations/operators.coreos.com~1maxOpenShiftVersion",
-        json!("4.9"),
-    );
-    assert_eq!(max(both), fine("4.9", "4.9"));
-    // The same text twice is one property, two spellings are two.
-    let repeated = file("\"4.8\"").csv(
-        "/metadata/annotations/olm.properties",
-        json!(list.replace("4.10", "\"4.8\"")),
-    );
-    assert_eq!(max(repeated), fine("4.8", "4.8"));
-    let two = max(file("\"4.10\"").csv("/metadata/annotations/olm.properties", json!(list)));
-    assert!(two.1.is_none() && two.2.unwrap().contains("more than one"));
-    assert!(
-        max(file("\"latest\""))
-            .2
-            .unwrap()
-            .contains("failed to parse")
+        max(&two),
+        (
+            "4.10, 4.10".to_owned(),
+            None,
+            Some(
+                "max OpenShift version cannot be determined: more than one olm.maxOpenShiftVersion property: \
+                 \"4.10, 4.10\""
+                    .to_owned()
+            )
+        )
     );
     let unquoted = file("4.10").convert();
     assert_eq!(
@@ -120,6 +117,98 @@ fn max_open_shift_version_is_read_from_every_spelling_and_4_10_stays_4_10() {
             "properties[0].value".to_owned()
         )]
     );
+}
+
+const ANNOTATION: &str = "operators.coreos.com~1maxOpenShiftVersion";
+
+fn metadata(annotation: &str) -> String {
+    format!("/metadata/annotations/{annotation}")
+}
+
+fn file(value: &str) -> Bundle {
+    Bundle::good().file(
+        "metadata/properties.yaml",
+        format!("properties:\n- type: olm.maxOpenShiftVersion\n  value: {value}\n"),
+    )
+}
+
+fn annotated(annotation: &str, value: &str) -> Bundle {
+    Bundle::good().csv(&metadata(annotation), json!(value))
+}
+
+#[test]
+fn invalid_max_openshift_is_an_error_of_validate_only() {
+    for (value, olm_v0) in [
+        (
+            "v4.8",
+            "OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8",
+        ),
+        ("4.8.0", "OLM v0 reads 4.8 and blocks"),
+        ("4", "OLM v0 reads 4.0 and blocks"),
+        ("4.08", "OLM v0 reads 4.8 and blocks"),
+        (
+            "4.8.1",
+            "OLM v0 rejects the value and blocks every minor upgrade",
+        ),
+        (
+            "latest",
+            "OLM v0 rejects the value and blocks every minor upgrade",
+        ),
+    ] {
+        let error =
+            format!("max OpenShift version cannot be determined: {value:?} is not <major>.<minor>");
+        let list = json!([{"type": "olm.maxOpenShiftVersion", "value": value}]).to_string();
+        for (bundle, place, source, olm_v0) in [
+            (
+                file(&format!("{value:?}")),
+                "metadata/properties.yaml",
+                "bundle properties",
+                olm_v0,
+            ),
+            (
+                annotated("olm.properties", &list),
+                super::fixture::CSV,
+                "bundle properties",
+                olm_v0,
+            ),
+            (
+                annotated(ANNOTATION, value),
+                super::fixture::CSV,
+                "annotation operators.coreos.com/maxOpenShiftVersion",
+                "OLM v0 ignores the value",
+            ),
+        ] {
+            let conversion = bundle.convert();
+            assert!(conversion.objects.is_some(), "{value} {source}");
+            let declared = conversion
+                .report
+                .facts
+                .max_open_shift_version
+                .as_ref()
+                .unwrap();
+            assert_eq!(declared.release(), None);
+            assert_eq!(declared.version.as_ref().unwrap_err().to_string(), error);
+            let warning = conversion.report.of(Level::Warning).next().unwrap();
+            assert_eq!(warning.code, Code::MaxOpenShiftVersion);
+            assert_eq!(warning.message, format!("{error} ({source})"));
+            let content = bundle.content();
+            let mut report = convert::validate(&content, &convert::Options::default());
+            report.locate(&content);
+            let [found] = report.of(Level::Error).collect::<Vec<_>>()[..] else {
+                panic!("{value} {source}: {:?}", report.findings);
+            };
+            assert_eq!(found.code, Code::MaxOpenShiftVersion);
+            assert!(
+                found
+                    .message
+                    .starts_with(&format!("{error} ({source}); {olm_v0}")),
+                "{found}"
+            );
+            let found = found.place.as_ref().unwrap();
+            assert_eq!(found.file, place, "{value} {source}");
+            assert!(found.line.is_some(), "{value} {source}");
+        }
+    }
 }
 
 #[test]

@@ -93,6 +93,14 @@ fn other_objects_go_where_their_kind_lives() {
             "",
             "tide-system",
         ),
+        ("authorization.openshift.io/v1", "Role", "", "tide-system"),
+        (
+            "authorization.openshift.io/v1",
+            "RoleBinding",
+            "elsewhere",
+            "tide-system",
+        ),
+        ("authorization.openshift.io/v1", "ClusterRole", "stray", ""),
         ("scheduling.k8s.io/v1", "PriorityClass", "", ""),
         ("scheduling.k8s.io/v1", "PriorityClass", "stray", ""),
         ("console.openshift.io/v1", "ConsoleLink", "", ""),
@@ -111,6 +119,50 @@ fn other_objects_go_where_their_kind_lives() {
             .iter()
             .any(|finding| finding.0 == Code::UnknownScope);
         assert_eq!(unknown, kind == "Thing", "{kind}");
+    }
+}
+
+#[test]
+fn objects_without_api_version_have_no_scope_to_warn_of() {
+    let object = json!({"kind": "Thing", "metadata": {"name": "x"}}).to_string();
+    let conversion = Bundle::good().file("manifests/x.yaml", object).convert();
+    let codes = |level| -> Vec<Code> {
+        let findings = findings(&conversion, level).into_iter();
+        findings.map(|finding| finding.0).collect()
+    };
+    assert_eq!(codes(Level::Error), [Code::Unidentified]);
+    assert!(!codes(Level::Warning).contains(&Code::UnknownScope));
+}
+
+#[test]
+fn warnings_say_who_rejects_what() {
+    let containers = "/spec/install/spec/deployments/0/spec/template/spec/containers";
+    let twice = json!([{"name": "A"}, {"name": "A"}]);
+    for (bundle, expected) in [
+        (
+            Bundle::good().csv(&format!("{containers}/0/env"), twice),
+            "of another entry; server-side apply refuses it",
+        ),
+        (
+            Bundle::good().csv(containers, json!([{"name": "a"}, {"name": "a"}])),
+            "of another entry; the apiserver refuses it",
+        ),
+        (
+            Bundle::good().csv("/apiVersion", json!("")),
+            "has no apiVersion; OLM rejects the bundle",
+        ),
+        (
+            Bundle::good().csv("/apiVersion", json!("operators.coreos.com/v1")),
+            "OLM takes it for operators.coreos.com/v1alpha1",
+        ),
+    ] {
+        let conversion = bundle.convert();
+        let mut warnings = conversion.report.of(Level::Warning);
+        assert!(
+            warnings.any(|warning| warning.message.ends_with(expected)),
+            "{expected}: {:?}",
+            conversion.report.findings
+        );
     }
 }
 

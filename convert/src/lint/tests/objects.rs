@@ -226,6 +226,53 @@ fn accounts() {
 }
 
 #[test]
+fn bindings_refer_to_roles_that_exist() {
+    const PLACE: &str = "manifests/binding.yaml (roleRef)";
+    let rbac = |kind: &str, name: &str, more: Value| {
+        let mut object = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}});
+        object
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        object
+    };
+    let bundle = |kind: &str, role: &str, name: &str| {
+        let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name});
+        let subject = json!({"kind": "User", "name": "jane"});
+        let binding = rbac(
+            kind,
+            "a",
+            json!({"roleRef": role_ref, "subjects": [subject]}),
+        );
+        Bundle::good().file("manifests/binding.yaml", binding).file(
+            "manifests/role.yaml",
+            rbac("Role", "reader", json!({"rules": []})),
+        )
+    };
+    check([
+        (bundle("RoleBinding", "Role", "reader"), &[] as &[_]),
+        (
+            bundle(
+                "RoleBinding",
+                "Role",
+                "extension-apiserver-authentication-reader",
+            ),
+            &[(Code::MissingRole, PLACE)],
+        ),
+        (bundle("RoleBinding", "ClusterRole", "view"), &[]),
+        (bundle("RoleBinding", "ClusterRole", "of-the-cluster"), &[]),
+        (
+            bundle("ClusterRoleBinding", "ClusterRole", "system:auth-delegator"),
+            &[],
+        ),
+        (
+            bundle("ClusterRoleBinding", "Role", "reader"),
+            &[(Code::MissingRole, PLACE)],
+        ),
+    ]);
+}
+
+#[test]
 fn other_objects() {
     let budget = |field: &str, value: Value| {
         let spec = json!({field: value, "selector": {"matchLabels": {"app": "etcd"}}});

@@ -263,7 +263,7 @@ fn the_default_scope_is_written_out() {
 }
 
 #[test]
-fn what_versions_share_is_not_repeated_without_end() {
+fn versions_share_what_an_apiserver_takes() {
     let text = |length| "x".repeat(length);
     let schema =
         |length| json!({"openAPIV3Schema": {"type": "object", "description": text(length)}});
@@ -276,21 +276,22 @@ fn what_versions_share_is_not_repeated_without_end() {
         // More than an apiserver takes.
         ("validation", schema(1 << 20), 4, true),
         ("additionalPrinterColumns", columns(1 << 20), 4, true),
-        // Much out of little, which a bundle can do in many definitions.
-        ("validation", schema(4 << 10), 100, true),
-        ("additionalPrinterColumns", columns(4 << 10), 100, true),
         (
             "subresources",
-            json!({"scale": {"labelSelectorPath": text(4 << 10)}}),
+            json!({"scale": {"labelSelectorPath": text(40 << 10)}}),
             100,
             true,
         ),
         (
             "selectableFields",
-            json!([{"jsonPath": text(4 << 10)}]),
+            json!([{"jsonPath": text(40 << 10)}]),
             100,
             true,
         ),
+        // A small definition with many versions.
+        ("validation", schema(1 << 10), 10, false),
+        ("validation", schema(4 << 10), 100, false),
+        ("additionalPrinterColumns", columns(4 << 10), 100, false),
     ] {
         let versions: Vec<Value> = (0..number)
             .map(|n| json!({"name": format!("v{n}"), "served": true, "storage": n == 0}))
