@@ -1,11 +1,16 @@
 //! The four schemas that mean something here, read from metas as Go reads them into its structs.
 
+use manifests::{
+    openshift::{MAX_ANNOTATION, MAX_PROPERTY, MaxOpenShiftVersion, Spelling, maximum},
+    path::Path,
+};
+
 use crate::{
     facts::{CONVERT, END, Facts},
     json::Node,
     model::{Entry, Need},
     shape::{self, borrowed, list, text},
-    walk::{Fault, Meta},
+    walk::{Fault, Meta, Unquoted},
 };
 
 /// How many related images are looked at for each bundle.
@@ -55,8 +60,18 @@ pub(crate) struct Bundle {
     pub(crate) facts: Result<Facts, String>,
     /// The first related image with a name that is none, and why.
     pub(crate) related: Option<(usize, String, String)>,
+    /// The max OpenShift version that counts.
+    pub(crate) max_openshift: Option<MaxOpenShiftVersion>,
     /// What others read differently, or not at all.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// A warning about a bundle.
+#[derive(Debug, Clone)]
+pub(crate) struct Warning {
+    /// The line in its file, from 1.
+    pub(crate) line: usize,
+    pub(crate) message: String,
 }
 
 #[derive(Debug, Clone)]
@@ -88,7 +103,7 @@ pub(crate) fn look(meta: Result<Meta<'_>, Fault>) -> Seen {
     let read = match &*meta.schema {
         "olm.package" => package(root).map_err(|it| format!("parse package: {it}")),
         "olm.channel" => channel(root).map_err(|it| format!("parse channel: {it}")),
-        "olm.bundle" => bundle(root),
+        "olm.bundle" => bundle(&meta),
         "olm.deprecations" => deprecations(root).map_err(|it| format!("parse deprecation: {it}")),
         _ => Ok(Blob::Other(meta.package.to_string())),
     };
@@ -133,7 +148,8 @@ fn channel(root: Node<'_>) -> Result<Blob, String> {
     }))
 }
 
-fn bundle(root: Node<'_>) -> Result<Blob, String> {
+fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
+    let root = meta.root;
     shape::check(root, &shape::BUNDLE).map_err(|it| format!("parse bundle: {it}"))?;
     let (name, package) = (text(root, "name"), text(root, "package"));
     let images = list(root, "relatedImages").take(RELATED_IMAGES);
@@ -145,13 +161,10 @@ fn bundle(root: Node<'_>) -> Result<Blob, String> {
     let mut facts = Facts::default();
     // The first property that cannot be read; where it is a manifest, opm does not even load the catalog.
     let mut problem = None;
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<Warning> = meta.unquoted.iter().map(unquoted).collect();
     for (at, property) in list(root, "properties").enumerate() {
         let type_ = borrowed(property, "type");
-        // A value is kept as it is, so a null is one.
-        let value = property.entries().filter(|(key, _)| key.folds_to("value"));
-        let value = value.last().map(|(_, value)| value);
-        let value = property.field("value").or(value);
+        let value = value_of(property);
         if type_ == "olm.bundle.object" {
             let read = value.ok_or_else(|| END.to_owned());
             if let Err(problem) = read.and_then(|it| facts.read_object(it)) {
@@ -171,38 +184,85 @@ fn bundle(root: Node<'_>) -> Result<Blob, String> {
         if let Err(error) = facts.add(at, &type_, value) {
             problem.get_or_insert(error);
         }
-        let warning = match facts.needs.get(needs) {
-            Some(Need::Unreadable(why)) => Some(format!(
-                "property[{at}] of type \"olm.constraint\" cannot be read by OLM: {why}"
-            )),
-            _ if type_ == crate::walk::MAX_PROPERTY => value.and_then(unquoted),
-            _ => None,
-        };
-        if let Some(warning) = warning
+        if let Some(Need::Unreadable(why)) = facts.needs.get(needs)
             && warnings.len() < WARNINGS
         {
-            warnings.push(warning);
+            warnings.push(Warning {
+                line: meta.line,
+                message: format!(
+                    "property[{at}] of type \"olm.constraint\" cannot be read by OLM: {why}"
+                ),
+            });
         }
     }
+    let decision = facts.max_openshift();
+    warnings.extend(decision.problems.iter().map(|problem| Warning {
+        line: line_of(meta, problem.declared().source),
+        message: format!("{}; {}", problem.explained(), problem.remedy()),
+    }));
     Ok(Blob::Bundle(Box::new(Bundle {
         image: text(root, "image"),
         facts: problem.map_or(Ok(facts), Err),
         related,
+        max_openshift: decision.declared,
         warnings,
         name,
         package,
     })))
 }
 
-/// A maximum that others may read as less than was written.
-fn unquoted(value: Node<'_>) -> Option<String> {
-    value.number()?;
-    let number = String::from_utf8_lossy(value.raw());
-    let number: String = number.chars().take(40).collect();
-    Some(format!(
-        "property olm.maxOpenShiftVersion is the unquoted number {number}, which other programs may shorten (4.10 is \
-         4.1 to them); write \"{number}\""
-    ))
+/// Returns the value of a property. A value is kept as it is, so that `null` is one.
+fn value_of(property: Node<'_>) -> Option<Node<'_>> {
+    let value = property.entries().filter(|(key, _)| key.folds_to("value"));
+    let value = value.last().map(|(_, value)| value);
+    property.field("value").or(value)
+}
+
+/// Warns of a max OpenShift version that other programs read as a lower one.
+fn unquoted(found: &Unquoted) -> Warning {
+    let Unquoted {
+        line,
+        text,
+        read_as,
+    } = found;
+    let read_as = if read_as == text {
+        String::new()
+    } else {
+        format!("; other programs read it as {read_as}")
+    };
+    Warning {
+        line: *line,
+        message: format!("{MAX_PROPERTY} is the unquoted number {text}{read_as}; write \"{text}\""),
+    }
+}
+
+/// Returns the line where a spelling declares the max OpenShift version, the first invalid one if there are several.
+fn line_of(meta: &Meta<'_>, spelling: Spelling) -> usize {
+    let root = meta.root;
+    let of_type = |type_: &'static str| {
+        let properties = list(root, "properties").enumerate();
+        let properties = properties.filter(move |(_, it)| borrowed(*it, "type") == type_);
+        properties.filter_map(|(at, it)| {
+            let path = Path::from(["properties"]).index(at).key("value");
+            Some((path, value_of(it)?))
+        })
+    };
+    let found = if let Some(annotation) = spelling.annotation() {
+        of_type("olm.csv.metadata").find_map(|(path, metadata)| {
+            let value = metadata.field("annotations")?.get(annotation)?;
+            Some((path.key("annotations").key(annotation), value))
+        })
+    } else {
+        let values = || {
+            let key = root.get(MAX_ANNOTATION);
+            let key = key.map(|value| (Path::from([MAX_ANNOTATION]), value));
+            key.into_iter().chain(of_type(MAX_PROPERTY))
+        };
+        let is_invalid =
+            |(_, value): &(Path, Node<'_>)| maximum(&String::from_utf8_lossy(value.raw())).is_err();
+        values().find(is_invalid).or_else(|| values().next())
+    };
+    found.map_or(meta.line, |(path, value)| meta.line_at(&path, value))
 }
 
 fn deprecations(root: Node<'_>) -> Result<Blob, String> {

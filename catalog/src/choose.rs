@@ -20,7 +20,11 @@ mod eligible;
 mod tests;
 mod way;
 
-use manifests::{openshift, range::Range, version::Version};
+use manifests::{
+    openshift::{self, MaxOpenShiftVersion},
+    range::Range,
+    version::Version,
+};
 
 pub use self::ahead::{Ahead, Followed, ahead};
 use self::chooser::Chooser;
@@ -65,7 +69,7 @@ pub struct Override<'a> {
 /// What a bundle may demand of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Constraint {
-    /// The newest OpenShift (`olm.maxOpenShiftVersion`).
+    /// The max OpenShift version, in any spelling.
     MaxOpenShiftVersion,
     /// The oldest Kubernetes (`minKubeVersion`).
     MinKubeVersion,
@@ -168,8 +172,8 @@ pub struct Choice {
     pub image: String,
     /// What it is packed like.
     pub media_type: String,
-    /// The JSON text of each of its properties `olm.maxOpenShiftVersion`.
-    pub max_openshift: Vec<String>,
+    /// The max OpenShift version that it declares; `None` if it declares none.
+    pub max_openshift: Option<MaxOpenShiftVersion>,
 }
 
 /// A bundle that was looked at.

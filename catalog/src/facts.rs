@@ -5,13 +5,15 @@ mod constraint;
 
 use std::borrow::Cow;
 
-use manifests::yaml;
+use manifests::{
+    openshift::{Decision, Declarations, MAX_PROPERTY, Spelling},
+    yaml,
+};
 
 use crate::{
     json::{Kind, Node, Tape},
     model::{Gvk, Need},
     shape::{self, borrowed, text},
-    walk::MAX_PROPERTY,
 };
 
 /// What the properties of a bundle say.
@@ -23,8 +25,6 @@ pub struct Facts {
     pub provides: Vec<Gvk>,
     /// What is needed beside the bundle.
     pub needs: Vec<Need>,
-    /// The JSON text of each `olm.maxOpenShiftVersion`.
-    pub max_openshift: Vec<String>,
     /// `minKubeVersion` of `olm.csv.metadata` or else of the ClusterServiceVersion.
     pub min_kube: Option<String>,
     /// `olm.bundle.mediatype`.
@@ -35,6 +35,12 @@ pub struct Facts {
     pub has_objects: bool,
     /// Whether it stands in for another bundle (`olm.substitutesFor`). Then build metadata is its release.
     pub is_rebuild: bool,
+    /// The max OpenShift versions that the properties declare.
+    declared: Declarations,
+    /// Those that annotations in `olm.csv.metadata` declare.
+    of_metadata: Declarations,
+    /// Those that annotations of the ClusterServiceVersion declare.
+    of_csv: Declarations,
     source: Described,
 }
 
@@ -136,6 +142,14 @@ impl Facts {
         Ok(())
     }
 
+    /// Decides which max OpenShift version counts, of all the spellings that were added.
+    pub fn max_openshift(&self) -> Decision {
+        let mut all = self.declared.clone();
+        all.complete_with(self.of_metadata.clone());
+        all.complete_with(self.of_csv.clone());
+        all.decide()
+    }
+
     fn read(&mut self, type_: &str, value: Node<'_>) -> Result<(), String> {
         match type_ {
             "olm.package" => {
@@ -167,6 +181,7 @@ impl Facts {
                 shape::check(value, &shape::CSV_METADATA)?;
                 self.source = Described::Metadata;
                 self.is_rebuild |= substitutes(value);
+                declare(value, &mut self.of_metadata);
                 if let Some(version) = value.field("minKubeVersion").and_then(Node::text) {
                     self.min_kube = Some(version.into_owned()).filter(|it| !it.is_empty());
                 }
@@ -178,11 +193,8 @@ impl Facts {
             MAX_PROPERTY => {
                 let mut json = Vec::new();
                 value.compact(&mut json);
-                let json = String::from_utf8_lossy(&json).into_owned();
-                // The same text twice says it once, and several are one too many.
-                if self.max_openshift.len() < MAXIMA && !self.max_openshift.contains(&json) {
-                    self.max_openshift.push(json);
-                }
+                let json = String::from_utf8_lossy(&json);
+                self.declared.add(Spelling::CatalogProperties, &json);
             }
             _ => {}
         }
@@ -218,12 +230,17 @@ impl Facts {
         let is_csv = root
             .get("kind")
             .is_some_and(|it| it.is("ClusterServiceVersion"));
-        if is_csv && self.source == Described::Nowhere {
+        if is_csv && self.source != Described::Csv {
             self.read_csv(root);
         }
     }
 
     fn read_csv(&mut self, csv: Node<'_>) {
+        if let Some(metadata) = csv.field("metadata")
+            && self.of_csv == Declarations::default()
+        {
+            declare(metadata, &mut self.of_csv);
+        }
         if self.source == Described::Metadata {
             return;
         }
@@ -240,8 +257,6 @@ impl Facts {
     }
 }
 
-/// How many different maxima are kept of one bundle.
-const MAXIMA: usize = 10;
 /// The values of one manifest; an object in etcd has no more.
 const OBJECT_VALUES: usize = 1_000_000;
 
@@ -255,6 +270,18 @@ fn substitutes(owner: Node<'_>) -> bool {
     let annotations = owner.field("annotations");
     let name = annotations.and_then(|it| it.get("olm.substitutesFor")?.text());
     name.is_some_and(|it| !it.is_empty())
+}
+
+/// Adds the max OpenShift versions that the annotations of `owner` declare. A value that is not a string is invalid.
+fn declare(owner: Node<'_>, declarations: &mut Declarations) {
+    let Some(annotations) = owner.field("annotations") else {
+        return;
+    };
+    declarations.add_annotations(|key| {
+        let value = annotations.get(key).filter(|value| !value.is_null())?;
+        let text = value.text();
+        Some(text.unwrap_or_else(|| format!("a {}, not a string", value.kind().name()).into()))
+    });
 }
 
 /// A format. What is no text is none that anybody installs, and must not pass for the usual one.

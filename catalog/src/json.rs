@@ -115,27 +115,17 @@ impl<'a> Node<'a> {
     }
 
     /// The values of an array; of anything else none.
-    pub fn items(self) -> impl Iterator<Item = Node<'a>> {
-        let (mut at, end) = self.inner(Kind::Array);
-        std::iter::from_fn(move || {
-            let node = (at < end).then_some(Node { at, ..self })?;
-            at = node.next(end);
-            Some(node)
-        })
+    pub fn items(self) -> Items<'a> {
+        let (at, end) = self.inner(Kind::Array);
+        let next = Node { at, ..self };
+        Items { next, end }
     }
 
     /// The keys and values of an object, in the order they were written in, duplicates included.
-    pub fn entries(self) -> impl Iterator<Item = (Node<'a>, Node<'a>)> {
-        let (mut at, end) = self.inner(Kind::Object);
-        std::iter::from_fn(move || {
-            let key = (at < end).then_some(Node { at, ..self })?;
-            let value = Node {
-                at: key.next(end),
-                ..self
-            };
-            at = value.next(end);
-            Some((key, value))
-        })
+    pub fn entries(self) -> Entries<'a> {
+        let (at, end) = self.inner(Kind::Object);
+        let next = Node { at, ..self };
+        Entries { next, end }
     }
 
     /// The value that a field of a Go struct gets: names are folded; of equal keys the last counts, and of several that
@@ -225,6 +215,50 @@ impl<'a> Node<'a> {
             next if next > self.at => next,
             _ => end,
         }
+    }
+}
+
+/// The values of an array.
+#[derive(Debug, Clone)]
+pub struct Items<'a> {
+    next: Node<'a>,
+    /// The slot behind the last value.
+    end: usize,
+}
+
+// === impl Items ===
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Node<'a>;
+
+    fn next(&mut self) -> Option<Node<'a>> {
+        let node = (self.next.at < self.end).then_some(self.next)?;
+        self.next.at = node.next(self.end);
+        Some(node)
+    }
+}
+
+/// The keys and values of an object.
+#[derive(Debug, Clone)]
+pub struct Entries<'a> {
+    next: Node<'a>,
+    /// The slot behind the last value.
+    end: usize,
+}
+
+// === impl Entries ===
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = (Node<'a>, Node<'a>);
+
+    fn next(&mut self) -> Option<(Node<'a>, Node<'a>)> {
+        let key = (self.next.at < self.end).then_some(self.next)?;
+        let value = Node {
+            at: key.next(self.end),
+            ..key
+        };
+        self.next.at = value.next(self.end);
+        Some((key, value))
     }
 }
 

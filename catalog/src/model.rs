@@ -7,7 +7,7 @@ mod size;
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt};
 
-use manifests::version::Version;
+use manifests::{openshift::MaxOpenShiftVersion, version::Version};
 use semver::Prerelease;
 use serde::Serialize;
 
@@ -73,9 +73,8 @@ pub struct Bundle {
     pub provides: Vec<Gvk>,
     /// What it needs beside itself.
     pub needs: Vec<Need>,
-    /// The JSON text of each property `olm.maxOpenShiftVersion`, as it was written; more than one is an error of its
-    /// author.
-    pub max_openshift: Vec<String>,
+    /// The max OpenShift version that it declares; `None` if it declares none.
+    pub max_openshift: Option<MaxOpenShiftVersion>,
     /// The oldest Kubernetes it runs on, as it was written.
     pub min_kube: Option<String>,
     /// Why it should no longer be used.
@@ -166,7 +165,7 @@ impl Bundle {
             media_type: None,
             provides: Vec::new(),
             needs: Vec::new(),
-            max_openshift: Vec::new(),
+            max_openshift: None,
             min_kube: None,
             deprecation: None,
             is_deprecated: false,

@@ -1,6 +1,7 @@
 //! Metas: the documents of a catalog, each of which has a schema and mostly belongs to a package.
 
 mod blob;
+mod max_openshift;
 #[cfg(test)]
 mod tests;
 
@@ -12,8 +13,9 @@ use std::{
     thread,
 };
 
-pub(crate) use manifests::openshift::MAX_PROPERTY;
+use manifests::{path::Path, yaml};
 
+pub(crate) use self::max_openshift::Unquoted;
 use crate::{
     json::{Node, Tape},
     source::{Entry, Error, Limits, Meter, Source},
@@ -40,8 +42,12 @@ pub struct Meta<'a> {
     pub name: Cow<'a, str>,
     /// All of it: an object.
     pub root: Node<'a>,
+    /// The max OpenShift versions that were written as numbers, and are strings in `root`.
+    pub(crate) unquoted: Vec<Unquoted>,
     /// Whether lines of the file are those of the text of `root`.
     is_json: bool,
+    /// The text of a YAML document.
+    yaml: Option<&'a [u8]>,
 }
 
 /// A document or file that cannot be read.
@@ -80,7 +86,9 @@ impl<'a> Meta<'a> {
             package: head.package,
             name: head.name,
             root,
+            unquoted: Vec::new(),
             is_json: false,
+            yaml: None,
         })
     }
 }
@@ -98,6 +106,16 @@ impl<'a> Meta<'a> {
     /// The line in its file where a value begins, as far as that is known: in YAML it is the document's.
     pub fn line_of(&self, node: Node<'_>) -> usize {
         self.lines().of(node)
+    }
+
+    /// Returns the line in its file where the value of a path begins, in YAML, too. Reads a YAML document again.
+    pub(crate) fn line_at(&self, path: &Path, node: Node<'_>) -> usize {
+        let Some(text) = self.yaml else {
+            return self.line_of(node);
+        };
+        let found = yaml::locate_all(text, 0, std::slice::from_ref(path));
+        let line = found.first().copied().flatten().map(|(line, _)| line);
+        self.line + line.map_or(0, |line| line.saturating_sub(1))
     }
 
     /// The lines of many values, which are asked for in their order.
@@ -237,6 +255,17 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Counts one more document.
+    fn count_document(&self) -> Result<(), Error> {
+        if self.documents.fetch_add(1, Ordering::Relaxed) < self.limits.documents {
+            return Ok(());
+        }
+        Err(Error::TooLarge {
+            limit: self.limits.documents as u64,
+            unit: "documents",
+        })
+    }
+
     /// Shows the metas of one file.
     fn read<B>(
         &self,
@@ -253,12 +282,7 @@ impl<'a> Reader<'a> {
         };
         let opened = match entry.open() {
             Ok(opened) => opened,
-            Err(error) => {
-                let message = format!(
-                    "cannot be opened: {error}; make it readable or leave it out with .indexignore"
-                );
-                return Ok(visit(Err(fault(1, message))));
-            }
+            Err(error) => return Ok(visit(Err(fault(1, unopened(&error))))),
         };
         let mut stream = Stream::new(self.meter.over(opened), self.limits.document);
         // What JSON made of a document that is now tried as YAML.
@@ -272,19 +296,16 @@ impl<'a> Reader<'a> {
                 Ok(None) => return Ok(ControlFlow::Continue(())),
                 Err(stop) => return Ok(visit(Err(fault(stream.line(), stop.message())))),
             };
-            if self.documents.fetch_add(1, Ordering::Relaxed) >= self.limits.documents {
-                return Err(Error::TooLarge {
-                    limit: self.limits.documents as u64,
-                    unit: "documents",
-                });
-            }
+            self.count_document()?;
             let text = stream.text(&cut);
             let converted;
+            let mut unquoted = Vec::new();
             let (bytes, is_json) = match cut.format {
                 Format::Json => (text, true),
-                Format::Yaml => match blob::from_yaml(text, self.limits) {
-                    Ok(bytes) => {
-                        converted = bytes;
+                Format::Yaml => match blob::from_yaml(text, cut.line, self.limits) {
+                    Ok(found) => {
+                        unquoted = found.unquoted;
+                        converted = found.bytes;
                         (converted.as_slice(), false)
                     }
                     Err((line, message)) => {
@@ -310,6 +331,18 @@ impl<'a> Reader<'a> {
                     return Ok(visit(Err(fault)));
                 }
             };
+            let edited;
+            let root = match max_openshift::normalize(root, bytes, cut.line) {
+                None => root,
+                Some(found) => {
+                    unquoted.extend(found.unquoted);
+                    edited = found.bytes;
+                    match tape.read(&edited, self.limits.values) {
+                        Ok(root) => root,
+                        Err(error) => return Ok(visit(Err(fault(cut.line, error.message)))),
+                    }
+                }
+            };
             let meta = blob::meta(root).map(|head| Meta {
                 file,
                 line: cut.line,
@@ -318,7 +351,9 @@ impl<'a> Reader<'a> {
                 package: head.package,
                 name: head.name,
                 root,
+                unquoted,
                 is_json,
+                yaml: (!is_json).then_some(text),
             });
             let flow = match (meta, as_json.take()) {
                 (Ok(meta), _) => visit(Ok(meta)),
@@ -335,6 +370,10 @@ impl<'a> Reader<'a> {
             index += 1;
         }
     }
+}
+
+fn unopened(error: &dyn std::fmt::Display) -> String {
+    format!("cannot be opened: {error}; make it readable or leave it out with .indexignore")
 }
 
 impl Stop {

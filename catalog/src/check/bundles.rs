@@ -46,7 +46,11 @@ impl Check {
             }
             let in_channel = named.get(&package).is_some_and(|it| it.contains(&name));
             for warning in &bundle.warnings {
-                let message = format!("bundle {}: {warning}", q(&name));
+                let message = format!("bundle {}: {}", q(&name), warning.message);
+                let place = Place {
+                    line: warning.line,
+                    ..place.clone()
+                };
                 self.tell(
                     Level::Warning,
                     &place,
@@ -235,7 +239,6 @@ fn make(blob: blob::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
     let Facts {
         provides,
         needs,
-        max_openshift,
         min_kube,
         media_type,
         is_deprecated,
@@ -250,7 +253,7 @@ fn make(blob: blob::Bundle, problems: &mut Vec<String>) -> Option<Bundle> {
         media_type,
         provides,
         needs,
-        max_openshift,
+        max_openshift: blob.max_openshift,
         min_kube,
         deprecation: None,
         is_deprecated,

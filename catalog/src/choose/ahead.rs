@@ -20,7 +20,7 @@ const MOST_LOOKS: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ahead {
     /// An upgrade to this bundle.
-    To(Choice),
+    To(Box<Choice>),
     /// There is none: what can be followed leads to no bundle that runs then.
     Nothing,
     /// It is not known: this catalog has a say in it, and cannot be asked.
@@ -81,7 +81,7 @@ pub fn ahead(
         Some(Choice::of(bundle, catalog, channel))
     });
     match found {
-        Some(choice) => Ahead::To(choice),
+        Some(choice) => Ahead::To(Box::new(choice)),
         None => unasked.map_or(Ahead::Nothing, unknown),
     }
 }

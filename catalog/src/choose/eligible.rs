@@ -1,7 +1,7 @@
 //! What speaks against a bundle, whatever its place in a channel.
 
 use manifests::{
-    openshift,
+    openshift::MaxOpenShiftVersion,
     version::{self, Version},
 };
 
@@ -10,14 +10,6 @@ use crate::model::{Bundle, Need};
 
 /// How much of a stranger's text is repeated.
 const SHORT: usize = 60;
-
-/// What the properties say of the newest OpenShift.
-enum Maximum {
-    None,
-    Release(openshift::Release),
-    /// There is something, and it cannot be compared.
-    Unclear(String),
-}
 
 impl Request<'_> {
     /// All reasons why a bundle cannot be installed here, whatever its place in a channel.
@@ -85,18 +77,20 @@ impl Request<'_> {
                 format!("bundle {name} {reason}, which an override says does not count")
             })
             .collect();
-        if let (Some(_), Maximum::Unclear(text)) = (self.openshift, maximum(bundle)) {
+        let declared = bundle.max_openshift.as_ref();
+        let version = declared.map(|declared| &declared.version);
+        if let (Some(cluster), Some(Err(error))) = (self.openshift, version) {
             doubts.push(format!(
-                "bundle {name} has a maxOpenShiftVersion that is no <major>.<minor>: {text}; it may not run here"
+                "bundle {name}: {error}; the bundle may not run on OpenShift {cluster}"
             ));
         }
         doubts
     }
 
     fn too_new(&self, bundle: &Bundle) -> Option<String> {
-        let (Some(cluster), Maximum::Release(max)) = (self.openshift, maximum(bundle)) else {
-            return None;
-        };
+        let cluster = self.openshift?;
+        let declared = bundle.max_openshift.as_ref();
+        let max = declared.and_then(MaxOpenShiftVersion::release)?;
         (!max.admits(cluster))
             .then(|| format!("requires OpenShift <= {max} but the cluster is {cluster}"))
     }
@@ -136,18 +130,4 @@ fn needs(needs: &[Need]) -> Option<String> {
     Some(format!(
         "needs {first}{more}, and dependencies are not resolved here"
     ))
-}
-
-fn maximum(bundle: &Bundle) -> Maximum {
-    match bundle.max_openshift.as_slice() {
-        [] => Maximum::None,
-        [json] => match openshift::maximum(json) {
-            Ok(release) => Maximum::Release(release),
-            Err(_) => Maximum::Unclear(json.chars().take(SHORT).collect()),
-        },
-        several => {
-            let text: String = several.join(", ").chars().take(SHORT).collect();
-            Maximum::Unclear(format!("{text} (several)"))
-        }
-    }
 }

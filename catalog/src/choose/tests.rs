@@ -4,7 +4,7 @@ mod hostile;
 mod overrides;
 mod rebuilds;
 
-use manifests::version::strict;
+use manifests::{openshift::Spelling, version::strict};
 
 use super::*;
 use crate::model::{Bundle, Channel, Entry, Gvk, Need, PLAIN_V0, REGISTRY_V1};
@@ -62,6 +62,11 @@ fn bundle(name: &str) -> Bundle {
         image: format!("quay.io/foo@{name}"),
         ..Bundle::new(name, version(name).version)
     }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the form of the field")]
+fn max_openshift(text: &str) -> Option<MaxOpenShiftVersion> {
+    Some(MaxOpenShiftVersion::new(text, Spelling::CatalogProperties))
 }
 
 fn installed(name: &str) -> Installed {
@@ -275,7 +280,7 @@ type Spoiled = (fn(&mut Bundle), &'static str);
 fn what_cannot_run_here_is_not_chosen_and_it_is_said_why() {
     let cases: [Spoiled; 9] = [
         (
-            |b| b.max_openshift = vec!["\"4.12\"".into()],
+            |b| b.max_openshift = max_openshift("4.12"),
             "requires OpenShift <= 4.12 but the cluster is 4.13",
         ),
         (
@@ -359,7 +364,7 @@ fn an_ineligible_step_is_passed_over_for_a_lower_one() {
         "stable",
         &[("stable", "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~<1.2.0")],
     );
-    package.bundles.get_mut("1.2.0").unwrap().max_openshift = vec!["4.9".into()];
+    package.bundles.get_mut("1.2.0").unwrap().max_openshift = max_openshift("4.9");
     let at = installed("1.0.0");
     let request = Request {
         installed: Some(&at),
@@ -370,30 +375,28 @@ fn an_ineligible_step_is_passed_over_for_a_lower_one() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_no_reason_but_a_warning() {
-    for max in [
-        vec!["\"4.8.1\"".to_owned()],
-        vec!["4.8".into(), "4.9".into()],
-        vec!["\"\"".into()],
-    ] {
+fn undeterminable_max_openshift_is_a_warning() {
+    for max in ["v4.8", "4.8.0", "4.8.1", "4", "4.08", "latest"] {
         let mut package = package("stable", &[("stable", "1.0.0")]);
-        package.bundles.get_mut("1.0.0").unwrap().max_openshift = max;
+        package.bundles.get_mut("1.0.0").unwrap().max_openshift = max_openshift(max);
         let on_openshift = Request {
             openshift: Some("4.13.0".parse().unwrap()),
             ..request()
         };
         let decision = decide(&on_openshift, &package);
         assert_eq!(short(&decision), "install 1.0.0");
-        assert!(
-            decision.warnings[0].contains("no <major>.<minor>"),
-            "{:?}",
-            decision.warnings
+        assert_eq!(
+            decision.warnings,
+            [format!(
+                "bundle 1.0.0: max OpenShift version cannot be determined: {max:?} is not <major>.<minor>; the bundle may \
+                 not run on OpenShift 4.13"
+            )]
         );
         // Where there is no OpenShift it means nothing.
         assert_eq!(decide(&request(), &package).warnings, [""; 0]);
     }
     let mut low = package("stable", &[("stable", "1.0.0")]);
-    low.bundles.get_mut("1.0.0").unwrap().max_openshift = vec!["4.1".into()];
+    low.bundles.get_mut("1.0.0").unwrap().max_openshift = max_openshift("4.1");
     assert_eq!(short(&decide(&request(), &low)), "install 1.0.0");
 }
 

@@ -63,6 +63,26 @@ fn three() -> BTreeMap<String, String> {
     data(CRD, &csvs.concat(), packages)
 }
 
+#[test]
+fn config_map_declares_max_openshift_in_every_spelling() {
+    let list = r#"[{"type": "olm.maxOpenShiftVersion", "value": 4.10}]"#;
+    for (key, text) in [
+        ("operators.coreos.com/maxOpenShiftVersion", "4.10"),
+        ("olm.properties", list),
+    ] {
+        let csvs = csv("tide.v1", "1.0.0", "").replace(
+            "annotations: {",
+            &format!("annotations: {{{key}: '{text}', "),
+        );
+        let packages = "[{packageName: tide, channels: [{name: stable, currentCSV: tide.v1}]}]";
+        let map = ConfigMap::read(&data(CRD, &csvs, packages), &Limits::default()).unwrap();
+        let catalog = load(Source::Files(&map), &Limits::default()).unwrap();
+        let bundle = catalog.packages["tide"].bundle("tide.v1").unwrap();
+        let declared = bundle.max_openshift.as_ref().unwrap();
+        assert_eq!(declared.text(), "4.10", "{key}");
+    }
+}
+
 fn text_of(map: &ConfigMap, path: &str) -> String {
     let mut text = String::new();
     map.open(path).unwrap().read_to_string(&mut text).unwrap();

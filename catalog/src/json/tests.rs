@@ -187,11 +187,61 @@ fn maps_are_written_as_go_writes_them() {
         ),
         (r#""\ud83d\b\f""#, "\"\u{fffd}\\b\\f\""),
         (
+            r#"["a\"\\\n\r\t", "é", "\\u0041", "\u00e9"]"#,
+            r#"["a\"\\\n\r\t","é","\\u0041","é"]"#,
+        ),
+        ("[\"a\u{2028}é\", \"\u{2029}\"]", r#"["a\u2028é","\u2029"]"#),
+        // The quote behind a key is greater than a space and less than a letter.
+        (r#"{"a b":1,"a":2}"#, r#"{"a":2,"a b":1}"#),
+        (r#"{"a":1,"a b":2,"ab":3}"#, r#"{"a":1,"a b":2,"ab":3}"#),
+        (
+            r#"{"":1,"\u0061":2,"b":3,"é":4,"z":5}"#,
+            r#"{"":1,"a":2,"b":3,"z":5,"é":4}"#,
+        ),
+        (
+            "[-12, 999999999999999, 12345678901234567]",
+            "[-12,999999999999999,12345678901234568]",
+        ),
+        (
             r#"[{"a":{"b":[1,{"c":2}]}},[[]],""]"#,
             r#"[{"a":{"b":[1,{"c":2}]}},[[]],""]"#,
         ),
     ] {
         assert_eq!(sorted(text), written, "{text}");
+    }
+}
+
+#[test]
+fn copied_strings_are_those_that_their_texts_become() {
+    let parts = [
+        "a", "u", "/", "é", "\u{2028}", "\u{2029}", r"\\", r#"\""#, r"\/", r"\n", r"\b", r"\u0041",
+        r"\u2028", r"\ud83d",
+    ];
+    for first in parts {
+        for second in parts {
+            for third in parts {
+                let string = format!("\"{first}{second}{third}\"");
+                let mut expected = Vec::new();
+                with(string.as_bytes(), |node| {
+                    write_text(&node.text().unwrap(), &mut expected);
+                });
+                assert_eq!(sorted(&string).as_bytes(), expected, "{string}");
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_are_written_in_the_order_of_a_map() {
+    let keys = ["", "a", "a b", "a!", "ab", "B", "é", r"\u0061"];
+    for first in keys {
+        for second in keys {
+            for third in keys {
+                let object = format!(r#"{{"{first}":0,"{second}":1,"{third}":2}}"#);
+                let expected: serde_json::Value = serde_json::from_str(&object).unwrap();
+                assert_eq!(sorted(&object), expected.to_string(), "{object}");
+            }
+        }
     }
 }
 

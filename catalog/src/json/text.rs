@@ -74,6 +74,35 @@ pub(super) fn fold(text: &str) -> String {
         .collect()
 }
 
+/// Appends a checked string, its quotes included, as [`write_text`] writes the text it stands for.
+///
+/// Most strings of a catalog were written by Go; their bytes are copied.
+pub(super) fn write_string(raw: &[u8], out: &mut Vec<u8>) {
+    match raw {
+        [b'"', inner @ .., b'"'] if !is_canonical(inner) => write_text(&decode(inner), out),
+        _ => out.extend_from_slice(raw),
+    }
+}
+
+#[expect(
+    clippy::needless_bitwise_bool,
+    reason = "without branches and an early exit, the compiler compares many bytes at once"
+)]
+/// Reports whether Go's encoder certainly writes the text of a checked string with these very bytes. `\\u`, an escaped
+/// backslash, is taken for an escape: nothing but time is lost.
+fn is_canonical(inner: &[u8]) -> bool {
+    let pairs = inner.iter().zip(inner.get(1..).unwrap_or_default());
+    let has_other_escape = pairs.fold(false, |found, (&first, &second)| {
+        found | ((first == b'\\') & ((second == b'u') | (second == b'/')))
+    });
+    !has_other_escape && (inner.is_ascii() || is_plain_unicode(inner))
+}
+
+/// Reports whether bytes are UTF-8 without the two characters beyond ASCII that Go escapes.
+fn is_plain_unicode(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| !text.contains(['\u{2028}', '\u{2029}']))
+}
+
 /// Appends a text in quotes as Go's encoder writes it when it does not escape HTML.
 pub fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');

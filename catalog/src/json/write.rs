@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::{Kind, Node, text::write_text};
+use super::{
+    Entries, Items, Kind, Node,
+    text::{write_string, write_text},
+};
 
 /// Leaves out the space between tokens. The text was checked before.
 pub(super) fn compact(mut text: &[u8], out: &mut Vec<u8>) {
@@ -31,10 +34,13 @@ pub(super) fn compact(mut text: &[u8], out: &mut Vec<u8>) {
     out.extend(text.iter().filter(|b| !b.is_ascii_whitespace()));
 }
 
-/// What is left to write of an object or array.
+/// The rest of an object or array that is being written.
 enum Open<'a> {
-    Object(std::vec::IntoIter<(Cow<'a, str>, Node<'a>)>),
-    Array(std::vec::IntoIter<Node<'a>>),
+    /// An object whose keys are plain and in their order.
+    Ordered(Entries<'a>),
+    /// An object whose keys had to be sorted.
+    Sorted(std::vec::IntoIter<(Cow<'a, str>, Node<'a>)>),
+    Array(Items<'a>),
 }
 
 /// Without recursion, for Go allows 10,000 levels and a thread has two megabytes.
@@ -46,14 +52,13 @@ pub(super) fn sorted<'a>(root: Node<'a>, out: &mut Vec<u8>) {
             match node.kind() {
                 Kind::Object => {
                     out.push(b'{');
-                    open.push(Open::Object(entries(node).into_iter()));
+                    open.push(Open::object(node));
                 }
                 Kind::Array => {
                     out.push(b'[');
-                    let items: Vec<_> = node.items().collect();
-                    open.push(Open::Array(items.into_iter()));
+                    open.push(Open::Array(node.items()));
                 }
-                Kind::String => write_text(&node.text().unwrap_or_default(), out),
+                Kind::String => write_string(node.raw(), out),
                 Kind::Number => number(node, out),
                 Kind::Bool | Kind::Null => out.extend_from_slice(node.raw()),
             }
@@ -61,34 +66,71 @@ pub(super) fn sorted<'a>(root: Node<'a>, out: &mut Vec<u8>) {
         let Some(last) = open.last_mut() else {
             return;
         };
-        let first = matches!(out.last(), Some(b'{' | b'['));
-        match last {
-            Open::Object(entries) => {
-                if let Some((key, value)) = entries.next() {
-                    if !first {
-                        out.push(b',');
-                    }
-                    write_text(&key, out);
-                    out.push(b':');
-                    next = Some(value);
-                } else {
-                    out.push(b'}');
-                    open.pop();
-                }
+        next = last.next(out);
+        if next.is_none() {
+            out.push(last.closing());
+            open.pop();
+        }
+    }
+}
+
+// === impl Open ===
+
+impl<'a> Open<'a> {
+    fn object(node: Node<'a>) -> Self {
+        if is_ordered(node) {
+            Self::Ordered(node.entries())
+        } else {
+            Self::Sorted(entries(node).into_iter())
+        }
+    }
+
+    /// Writes the comma and the key that stand before the next value, and returns the value.
+    fn next(&mut self, out: &mut Vec<u8>) -> Option<Node<'a>> {
+        let is_first = matches!(out.last(), Some(b'{' | b'['));
+        let comma: &[u8] = if is_first { b"" } else { b"," };
+        match self {
+            Self::Ordered(entries) => {
+                let (key, value) = entries.next()?;
+                out.extend_from_slice(comma);
+                out.extend_from_slice(key.raw());
+                out.push(b':');
+                Some(value)
             }
-            Open::Array(items) => {
-                if let Some(value) = items.next() {
-                    if !first {
-                        out.push(b',');
-                    }
-                    next = Some(value);
-                } else {
-                    out.push(b']');
-                    open.pop();
-                }
+            Self::Sorted(entries) => {
+                let (key, value) = entries.next()?;
+                out.extend_from_slice(comma);
+                write_text(&key, out);
+                out.push(b':');
+                Some(value)
+            }
+            Self::Array(items) => {
+                let value = items.next()?;
+                out.extend_from_slice(comma);
+                Some(value)
             }
         }
     }
+
+    fn closing(&self) -> u8 {
+        match self {
+            Self::Ordered(_) | Self::Sorted(_) => b'}',
+            Self::Array(_) => b']',
+        }
+    }
+}
+
+/// Reports whether the keys of an object are ASCII without escapes, and each is greater than the one before it.
+fn is_ordered(node: Node<'_>) -> bool {
+    let mut previous = None;
+    node.entries().all(|(key, _)| {
+        let [b'"', key @ .., b'"'] = key.raw() else {
+            return false;
+        };
+        let is_later = previous < Some(key);
+        previous = Some(key);
+        is_later && key.is_ascii() && !key.contains(&b'\\')
+    })
 }
 
 /// Sorted; of equal keys the last.
@@ -108,8 +150,17 @@ fn entries(node: Node<'_>) -> Vec<(Cow<'_, str>, Node<'_>)> {
     entries
 }
 
+/// A `float64` holds every integer of so many digits.
+const EXACT_DIGITS: usize = 15;
+
 /// Go writes the shortest decimal form, with an exponent when that is long.
 fn number(node: Node<'_>, out: &mut Vec<u8>) {
+    let raw = node.raw();
+    let digits = raw.strip_prefix(b"-").unwrap_or(raw);
+    if digits.len() <= EXACT_DIGITS && digits.iter().all(u8::is_ascii_digit) {
+        out.extend_from_slice(raw);
+        return;
+    }
     let number = node.number().unwrap_or_default();
     let size = number.abs();
     let text = if size != 0.0 && !(1e-6..1e21).contains(&size) {

@@ -10,9 +10,13 @@ mod conversion;
 mod facts;
 mod fuzz;
 mod hostile;
+mod max_openshift;
 mod tree;
 
-use manifests::content::{Builder, Content, Limits as ContentLimits};
+use manifests::{
+    content::{Builder, Content, Limits as ContentLimits},
+    openshift::MaxOpenShiftVersion,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -144,8 +148,11 @@ fn a_sound_catalog_is_loaded_as_it_is_written() {
     assert_eq!((last.media_type(), last.is_deprecated), ("plain+v0", true));
     assert_eq!(foo.bundles["foo.v0.1.0"].media_type(), "registry+v1");
     assert_eq!(
-        (last.max_openshift.as_slice(), last.min_kube.as_deref()),
-        (&["\"4.10\"".to_owned()][..], Some("1.25.0"))
+        (
+            last.max_openshift.as_ref().map(MaxOpenShiftVersion::text),
+            last.min_kube.as_deref()
+        ),
+        (Some("4.10".to_owned()), Some("1.25.0"))
     );
     assert_eq!(last.provides[0].to_string(), "g/v1 K");
     let needs: Vec<String> = last.needs.iter().map(ToString::to_string).collect();

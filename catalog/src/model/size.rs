@@ -80,7 +80,8 @@ impl Bundle {
             .map(|it| size_of::<Need>() + need(it))
             .sum();
         let provides: usize = self.provides.iter().map(api_size).sum();
-        let maxima: usize = self.max_openshift.iter().map(String::len).sum();
+        let max = self.max_openshift.as_ref();
+        let max = max.map_or(0, |max| max.raw.len());
         let texts = [
             &self.deprecation,
             &self.unreadable,
@@ -88,7 +89,7 @@ impl Bundle {
             &self.media_type,
         ];
         let texts: usize = texts.into_iter().flatten().map(String::len).sum();
-        needs + provides + maxima + texts
+        needs + provides + max + texts
     }
 }
 

@@ -137,10 +137,10 @@ fn fill(bundle: &mut Bundle, package: &str, told: wire::Bundle) {
     // Most servers tell what is needed twice: as properties, and as dependencies for who reads only these.
     let mut told = HashSet::new();
     facts.needs.retain(|it| told.insert(it.to_string()));
+    bundle.max_openshift = facts.max_openshift().declared;
     bundle.media_type = facts.media_type;
     bundle.provides = facts.provides;
     bundle.needs = facts.needs;
-    bundle.max_openshift = facts.max_openshift;
     bundle.min_kube = facts.min_kube;
     bundle.is_deprecated = facts.is_deprecated;
     if bundle.image.is_empty() {

@@ -80,6 +80,36 @@ fn a_database_is_a_catalog() {
 }
 
 #[test]
+fn database_declares_max_openshift_in_every_spelling() {
+    let place = Place::new();
+    let property = |value: &str| {
+        format!(
+            "INSERT INTO properties(type, value, operatorbundle_name) VALUES ('olm.maxOpenShiftVersion', '{value}', 'tide.v1.0.0');"
+        )
+    };
+    let manifest = |annotation: &str, text: &str| {
+        let annotations = serde_json::json!({annotation: text});
+        let csv = serde_json::json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": annotations}});
+        format!("UPDATE operatorbundle SET bundle = '{csv}';")
+    };
+    let list = r#"[{"type": "olm.maxOpenShiftVersion", "value": "4.10"}]"#;
+    for sql in [
+        property("\"4.10\""),
+        property("4.10"),
+        manifest("operators.coreos.com/maxOpenShiftVersion", "4.10"),
+        manifest("olm.properties", list),
+    ] {
+        let path = place.database(&format!("{TABLES}{TIDE}{sql}"));
+        let database = Database::open(&path, &Limits::default()).unwrap();
+        let catalog = load(Source::Files(&database), &Limits::default()).unwrap();
+        assert!(catalog.is_valid(), "{:?}", catalog.findings);
+        let bundle = catalog.packages["tide"].bundle("tide.v1.0.0").unwrap();
+        let declared = bundle.max_openshift.as_ref().unwrap();
+        assert_eq!(declared.text(), "4.10", "{sql}");
+    }
+}
+
+#[test]
 fn a_copy_is_gone_with_its_catalog() {
     let place = Place::new();
     let path = place.database(&format!("{TABLES}{TIDE}"));

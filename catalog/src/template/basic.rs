@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use manifests::openshift::MAX_ANNOTATION;
+
 use super::{Error, check, entries, shaped};
 use crate::{
     render::{
@@ -106,6 +108,8 @@ fn slot(entry: &Meta<'_>) -> Result<Slot, String> {
             .into_iter()
             .filter(|it| list(root, it).next().is_some()),
     );
+    // opm ignores it, and its author relies on it.
+    others.extend(root.get(MAX_ANNOTATION).map(|_| MAX_ANNOTATION));
     if others.is_empty() {
         return Ok(Slot::Image(image));
     }

@@ -2,12 +2,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use manifests::{
-    path::{Path, Step},
-    yaml::{self, Limits as YamlLimits},
-};
+use manifests::yaml::{self, Limits as YamlLimits};
 use serde_json::Value;
 
+use super::max_openshift::{Normalized, quote_yaml};
 use crate::{
     json::{self, Node},
     source::Limits,
@@ -63,12 +61,8 @@ pub(super) fn package(root: Node<'_>) -> Option<String> {
 }
 
 fn string<'a>(root: Node<'a>, name: &str) -> Result<Cow<'a, str>, String> {
-    let folded = |key: Node<'_>| key.text().is_some_and(|it| json::folded(&it) == name);
     // Distinct keys that fold to one name are no more here, and of equal ones the last counts.
-    let found = root
-        .entries()
-        .filter(|(key, _)| key.is(name) || folded(*key))
-        .last();
+    let found = root.entries().filter(|(key, _)| key.folds_to(name)).last();
     match found.map(|(_, value)| (value, value.text())) {
         None => Ok(Cow::Borrowed("")),
         Some((_, Some(text))) => Ok(text),
@@ -154,11 +148,18 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-/// A YAML document as JSON; or the line in it where it is wrong, from 0, and why.
-pub(super) fn from_yaml(text: &[u8], limits: &Limits) -> Result<Vec<u8>, (usize, String)> {
+/// A YAML document as JSON; or the line in it where it is wrong, from 0, and why. `first` is the line in its file where it
+/// begins.
+pub(super) fn from_yaml(
+    text: &[u8],
+    first: usize,
+    limits: &Limits,
+) -> Result<Normalized, (usize, String)> {
     let yaml_limits = YamlLimits {
         bytes: limits.document.saturating_mul(2),
         values: limits.values.min(YamlLimits::default().values),
+        // The limits of bytes and values bound a catalog's documents.
+        memory: usize::MAX,
         ..YamlLimits::default()
     };
     let mut documents = yaml::documents_with(text, yaml_limits);
@@ -179,42 +180,7 @@ pub(super) fn from_yaml(text: &[u8], limits: &Limits) -> Result<Vec<u8>, (usize,
             "more than one JSON value in a YAML document; separate them by ---".into(),
         ));
     }
-    keep_release(text, &mut value);
-    serde_json::to_vec(&value).map_err(|error| (0, error.to_string()))
-}
-
-/// YAML's `4.10` is the number 4.1. As a maximum that would block every cluster, so it stays the text that was written; in
-/// the blobs that a template holds, too.
-fn keep_release(text: &[u8], value: &mut Value) {
-    let mut paths = maxima(value, &Path::root());
-    let entries = value.get("entries").and_then(Value::as_array);
-    for (at, entry) in entries.into_iter().flatten().enumerate() {
-        paths.append(&mut maxima(entry, &Path::from(["entries"]).index(at)));
-    }
-    let written = yaml::written_all(text, 0, &paths);
-    for (path, written) in paths.iter().zip(written) {
-        let place = path
-            .steps()
-            .iter()
-            .try_fold(&mut *value, |value, step| match step {
-                Step::Key(key) => value.get_mut(key),
-                Step::Index(at) => value.get_mut(at),
-            });
-        if let (Some(written), Some(place)) = (written, place) {
-            *place = Value::String(written.text);
-        }
-    }
-}
-
-/// Where a blob, which is at this path, has numbers as maxima.
-fn maxima(blob: &Value, path: &Path) -> Vec<Path> {
-    let properties = blob.get("properties").and_then(Value::as_array);
-    let properties = properties.into_iter().flatten().enumerate();
-    let numbers = properties.filter(|(_, property)| {
-        property.get("value").is_some_and(Value::is_number)
-            && property.get("type").and_then(Value::as_str) == Some(super::MAX_PROPERTY)
-    });
-    numbers
-        .map(|(at, _)| path.clone().key("properties").index(at).key("value"))
-        .collect()
+    let unquoted = quote_yaml(text, first, &mut value);
+    let bytes = serde_json::to_vec(&value).map_err(|error| (0, error.to_string()))?;
+    Ok(Normalized { bytes, unquoted })
 }

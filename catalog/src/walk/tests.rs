@@ -148,19 +148,103 @@ fn what_begins_like_json_may_be_yaml() {
     );
 }
 
-#[test]
-fn an_unquoted_release_of_yaml_stays_what_was_written() {
-    let text = "schema: olm.bundle\nproperties:\n- type: olm.maxOpenShiftVersion\n  value: 4.10\n- type: other\n  value: 4.10\n";
+/// The values of all properties, and the lines of unquoted numbers.
+fn properties(text: &str) -> (Vec<String>, Vec<usize>) {
     let content = content(&[("f", text.as_bytes())]);
     let found = collect(Source::Content(&content), &Limits::default(), |meta| {
         let meta = meta.unwrap();
-        let properties = meta.root.field("properties").unwrap();
-        properties
-            .items()
-            .map(|it| String::from_utf8_lossy(it.field("value").unwrap().raw()).into_owned())
-            .collect::<Vec<_>>()
+        let properties = meta.root.field("properties");
+        let properties = properties.into_iter().flat_map(Node::items);
+        let values = properties.map(|property| {
+            String::from_utf8_lossy(
+                property
+                    .field("value")
+                    .or(property.get("value"))
+                    .unwrap()
+                    .raw(),
+            )
+            .into_owned()
+        });
+        let lines = meta.unquoted.iter().map(|number| number.line);
+        (values.collect(), lines.collect())
     });
-    assert_eq!(found.unwrap(), [["\"4.10\"", "4.1"]]);
+    let [found] = &found.unwrap()[..] else {
+        panic!("{text}");
+    };
+    found.clone()
+}
+
+#[test]
+fn max_openshift_keeps_its_digits() {
+    let text = "schema: olm.bundle\nproperties:\n- type: olm.maxOpenShiftVersion\n  value: 4.10\n- type: other\n  value: 4.10\n";
+    assert_eq!(
+        properties(text),
+        (vec!["\"4.10\"".into(), "4.1".into()], vec![4])
+    );
+    let text = "{\"schema\": \"olm.bundle\", \"properties\": [\n{\"type\": \"olm.maxOpenShiftVersion\",\n\"value\": 4.10 },\n\
+                {\"type\": \"other\", \"value\": 4.10}]}";
+    assert_eq!(
+        properties(text),
+        (vec!["\"4.10\"".into(), "4.10".into()], vec![3])
+    );
+    // Go ignores the case of names, and JSON has escapes.
+    let text = "Schema: olm.bundle\nProperties:\n- Type: olm.maxOpenShiftVersion\n  Value: 4.10\n";
+    assert_eq!(properties(text), (vec!["\"4.10\"".into()], vec![4]));
+    let text = "{\"schema\": \"olm.bundle\", \"properties\": [{\"type\": \"olm.maxOpenShiftV\\u0065rsion\", \"value\": 4.10}]}";
+    assert_eq!(properties(text), (vec!["\"4.10\"".into()], vec![1]));
+    // The property has no meaning in other schemas.
+    let text = "{\"schema\": \"x\", \"properties\": [{\"type\": \"olm.maxOpenShiftVersion\", \"value\": 4.10}]}";
+    assert_eq!(properties(text), (vec!["4.10".into()], vec![]));
+}
+
+#[test]
+fn max_openshift_key_of_a_bundle_is_a_property() {
+    let key = "\"operators.coreos.com/maxOpenShiftVersion\"";
+    let same = "{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.8\"}";
+    for (rest, expected, unquoted) in [
+        (format!("{key}: \"4.8\""), &["\"4.8\""][..], &[][..]),
+        (format!("{key}:\n4.10"), &["\"4.10\""], &[2]),
+        (
+            format!("{key}: \"4.8\", \"properties\": []"),
+            &["\"4.8\""],
+            &[],
+        ),
+        (
+            format!("{key}: \"4.8\", \"properties\": null"),
+            &["\"4.8\""],
+            &[],
+        ),
+        (
+            format!("\"properties\": [ {{\"type\": \"a\", \"value\": 1}} ], {key}: null"),
+            &["1", "null"],
+            &[],
+        ),
+        // Once if it says the same, twice if it does not.
+        (
+            format!("{key}: \"4.8\", \"properties\": [{same}]"),
+            &["\"4.8\""],
+            &[],
+        ),
+        (
+            format!("{key}: \"4.9\", \"properties\": [{same}]"),
+            &["\"4.8\"", "\"4.9\""],
+            &[],
+        ),
+        // The property declares the same release in another form.
+        (
+            format!("{key}: \" 4.8 \", \"properties\": [{same}]"),
+            &["\"4.8\""],
+            &[],
+        ),
+        // Something else is an error, which others report.
+        (format!("{key}: \"4.8\", \"properties\": {{}}"), &[], &[]),
+    ] {
+        let text = format!("{{\"schema\": \"olm.bundle\", {rest}}}\n");
+        let expected: Vec<String> = expected.iter().map(|&json| json.to_owned()).collect();
+        assert_eq!(properties(&text), (expected, unquoted.to_vec()), "{text}");
+    }
+    let yaml = "schema: olm.bundle\n# declared\noperators.coreos.com/maxOpenShiftVersion: 4.10\n";
+    assert_eq!(properties(yaml), (vec!["\"4.10\"".into()], vec![3]));
 }
 
 #[test]

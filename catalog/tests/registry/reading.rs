@@ -11,11 +11,15 @@ use std::{
     time::Duration,
 };
 
-use catalog::registry::{
-    Bounds,
-    client::Error,
-    packages,
-    wire::{self, Bundle, Deprecation, GetBundleRequest, GetPackageRequest, Package, Property},
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use catalog::{
+    Limits, Source, load,
+    registry::{
+        Bounds,
+        client::Error,
+        packages,
+        wire::{self, Bundle, Deprecation, GetBundleRequest, GetPackageRequest, Package, Property},
+    },
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use http::{Request, Response};
@@ -23,9 +27,13 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
+use serde_json::json;
 use tokio::{net::TcpListener, sync::Notify};
 
-use crate::suspicion::{Body, connect, data, framed, of, trailers};
+use crate::{
+    fixture::{Served, bundle, folder},
+    suspicion::{Body, connect, data, framed, of, trailers},
+};
 
 /// Answers `GetBundle`.
 type Answer = Arc<dyn Fn(GetBundleRequest) -> BoxFuture<'static, Body> + Send + Sync>;
@@ -222,9 +230,10 @@ async fn what_room_does_not_suffice_for_is_broken_and_the_rest_is_not() {
         async move {
             let mut bundle = told(asked);
             if bundle.package_name == "large" {
+                let api = json!({"group": "4".repeat(100_000), "kind": "K", "version": "v1"});
                 bundle.properties.push(Property {
-                    r#type: "olm.maxOpenShiftVersion".into(),
-                    value: format!("\"{}\"", "4".repeat(100_000)),
+                    r#type: "olm.gvk".into(),
+                    value: api.to_string(),
                 });
             }
             good(&bundle)
@@ -399,4 +408,69 @@ async fn what_packages_say_of_themselves_is_counted_and_cut() {
     }
     let texts = 3 * 32 * 1024;
     assert!(read.kept > texts && wordy.size() > texts, "{}", read.kept);
+}
+
+/// The rows of the spellings are those of `load::tests::max_openshift`.
+#[tokio::test(flavor = "multi_thread")]
+async fn served_max_openshift_is_that_of_the_file() {
+    let annotation = "operators.coreos.com/maxOpenShiftVersion";
+    let list = json!([{"type": "olm.maxOpenShiftVersion", "value": "4.10"}]).to_string();
+    let annotated = |key: &str, text: &str| json!({"type": "olm.csv.metadata", "value": {"annotations": {key: text}}});
+    let csv = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": "tide.v1.3.0", "annotations": {annotation: "4.10"}},
+    });
+    let data = STANDARD.encode(csv.to_string());
+    let metadata = json!({"type": "olm.csv.metadata", "value": {}});
+    let mut keyed = bundle("tide", "1.4.0", std::slice::from_ref(&metadata));
+    keyed[annotation] = "4.10".into();
+    let bundles = [
+        bundle(
+            "tide",
+            "1.0.0",
+            &[
+                json!({"type": "olm.maxOpenShiftVersion", "value": "4.10"}),
+                metadata,
+            ],
+        ),
+        bundle("tide", "1.1.0", &[annotated(annotation, "4.10")]),
+        bundle("tide", "1.2.0", &[annotated("olm.properties", &list)]),
+        bundle(
+            "tide",
+            "1.3.0",
+            &[json!({"type": "olm.bundle.object", "value": {"data": data}})],
+        ),
+        keyed,
+    ];
+    let entries: Vec<_> = bundles
+        .iter()
+        .enumerate()
+        .map(|(at, it)| match at.checked_sub(1) {
+            Some(before) => json!({"name": it["name"], "replaces": bundles[before]["name"]}),
+            None => json!({"name": it["name"]}),
+        })
+        .collect();
+    let mut documents = vec![
+        json!({"schema": "olm.package", "name": "tide", "defaultChannel": "stable"}),
+        json!({"schema": "olm.channel", "package": "tide", "name": "stable", "entries": entries}),
+    ];
+    documents.extend(bundles);
+    let folder = folder(&[("tide.json", &documents)]);
+    // A number, which JSON of other programs shortens.
+    let path = folder.path().join("tide.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replacen("\"value\": \"4.10\"", "\"value\": 4.10", 1);
+    std::fs::write(&path, text).unwrap();
+
+    let read = load(Source::Folder(folder.path()), &Limits::default()).unwrap();
+    let served = Served::of(folder.path()).await;
+    let client = served.client().await;
+    let packages = packages(&client, &set(&["tide"])).await.unwrap();
+    let declared = |package: &catalog::model::Package| {
+        let bundles = package.bundles.values();
+        let declared = bundles.map(|bundle| bundle.max_openshift.as_ref().unwrap().text());
+        declared.collect::<Vec<_>>()
+    };
+    assert_eq!(declared(&read.packages["tide"]), ["4.10"; 5]);
+    assert_eq!(*packages.packages["tide"], read.packages["tide"]);
 }

@@ -7,7 +7,7 @@ fn limited(channels: &[(&str, &str)], maxima: &[(&str, &str)]) -> Package {
     let mut package = package("stable", channels);
     for (name, maximum) in maxima {
         let bundle = package.bundles.get_mut(*name).unwrap();
-        bundle.max_openshift = vec![format!("\"{maximum}\"")];
+        bundle.max_openshift = max_openshift(maximum);
     }
     package
 }

@@ -375,7 +375,7 @@ fn a_decision_explains_itself() {
             ("fast", "2.0.0"),
         ],
     );
-    package.bundles.get_mut("1.2.0").unwrap().max_openshift = vec!["\"4.12\"".into()];
+    package.bundles.get_mut("1.2.0").unwrap().max_openshift = max_openshift("4.12");
     let request = Request {
         openshift: Some("4.13.0".parse().unwrap()),
         ..request()

@@ -12,7 +12,7 @@ fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
         let bundle = package.bundles.get_mut("1.2.0").unwrap();
         bundle.image = "quay.io/foo:v1@sha256:12".into();
         if newest {
-            bundle.max_openshift = vec!["\"4.12\"".into()];
+            bundle.max_openshift = max_openshift("4.12");
         }
         if oldest {
             bundle.min_kube = Some("1.31.0".into());

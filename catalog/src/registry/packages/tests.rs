@@ -65,6 +65,44 @@ fn only_bundles_for_olm_must_have_a_cluster_service_version() {
 }
 
 #[test]
+fn served_csv_declares_max_openshift() {
+    let csv = |annotations: serde_json::Value| {
+        serde_json::json!({"kind": "ClusterServiceVersion", "metadata": {"annotations": annotations}})
+            .to_string()
+    };
+    let annotation = "operators.coreos.com/maxOpenShiftVersion";
+    let max = |value: &str| vec![property("olm.maxOpenShiftVersion", value)];
+    for (csv, properties, expected) in [
+        (csv(serde_json::json!({})), vec![], None),
+        (
+            csv(serde_json::json!({annotation: "4.8"})),
+            vec![],
+            Some("4.8"),
+        ),
+        (csv(serde_json::json!({})), max("4.10"), Some("4.10")),
+        (
+            csv(serde_json::json!({annotation: "4.8"})),
+            max("\"4.9\""),
+            Some("4.8"),
+        ),
+        (
+            csv(serde_json::json!({annotation: "4.8"})),
+            max("\"v4.9\""),
+            Some("4.8"),
+        ),
+        (
+            csv(serde_json::json!({annotation: 4.8})),
+            vec![],
+            Some("a number, not a string"),
+        ),
+    ] {
+        let declared = filled(told(&csv, properties)).max_openshift;
+        let declared = declared.map(|declared| declared.text());
+        assert_eq!(declared.as_deref(), expected, "{csv}");
+    }
+}
+
+#[test]
 fn dependencies_are_needs_whichever_way_they_are_told() {
     let api = "{\"group\":\"g\",\"kind\":\"K\",\"version\":\"v1\"}";
     let package = "{\"packageName\":\"rope\",\"version\":\">1.0.0\"}";

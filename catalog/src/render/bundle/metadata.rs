@@ -1,7 +1,7 @@
 //! `metadata/`: what is said of a bundle beside its manifests. Names of files do not matter.
 
-use manifests::{content::Content, yaml};
-use serde_json::Value;
+use manifests::{content::Content, openshift::MAX_PROPERTY, path::Path, yaml};
+use serde_json::{Number, Value};
 
 use super::{
     super::{Error, blob::Property, json},
@@ -116,6 +116,8 @@ fn list(value: &Value, key: &str, bytes: &[u8]) -> Option<Vec<Property>> {
     }
     if is_json {
         as_written(bytes, key, &mut list);
+    } else {
+        keep_digits(bytes, key, &mut list);
     }
     (!list.is_empty()).then_some(list)
 }
@@ -133,6 +135,26 @@ fn as_written(bytes: &[u8], key: &str, list: &mut [Property]) {
         if let Some(value) = item.field("value") {
             property.value.clear();
             value.compact(&mut property.value);
+        }
+    }
+}
+
+/// Keeps the digits of max OpenShift versions: YAML's `4.10` is the number 4.1, which would block every cluster.
+fn keep_digits(bytes: &[u8], key: &str, list: &mut [Property]) {
+    let numbers = list.iter_mut().enumerate();
+    let (paths, numbers): (Vec<Path>, Vec<&mut Property>) = numbers
+        .filter(|(_, property)| {
+            property.type_ == MAX_PROPERTY
+                && serde_json::from_slice::<Number>(&property.value).is_ok()
+        })
+        .map(|(at, property)| (Path::from([key]).index(at).key("value"), property))
+        .unzip();
+    let written = yaml::written_all(bytes, 0, &paths);
+    for (property, written) in numbers.into_iter().zip(written) {
+        let text = written.map(|written| written.text);
+        // `0x1F` and `1_000` are not numbers in JSON.
+        if let Some(text) = text.filter(|text| serde_json::from_str::<Number>(text).is_ok()) {
+            property.value = text.into_bytes();
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use manifests::{object::shortened, openshift::MAX_PROPERTY};
 use serde_json::Value;
 
 use super::{
@@ -15,10 +16,7 @@ use super::{
     csv::Csv,
     metadata::Metadata,
 };
-use crate::{
-    json::{Kind, Node, Tape, write_text},
-    walk::MAX_PROPERTY,
-};
+use crate::json::{Kind, Node, Tape, write_text};
 
 const PACKAGE: &str = "olm.package";
 const GVK: &str = "olm.gvk";
@@ -50,20 +48,31 @@ pub(super) fn listed(
     listed.extend(provided.iter().map(|api| Api::property(api, GVK)));
     let mut seen = BTreeSet::new();
     listed.retain(|it| seen.insert(it.clone()));
-    let maxima = listed.iter().filter(|it| it.type_ == MAX_PROPERTY);
-    warnings.extend(maxima.filter_map(shortened));
+    let declared = listed
+        .iter_mut()
+        .filter(|property| property.type_ == MAX_PROPERTY);
+    warnings.extend(declared.filter_map(quote));
     Ok(listed)
 }
 
-/// A maximum that may be less than was written.
-fn shortened(property: &Property) -> Option<String> {
+/// Makes a string of a max OpenShift version that is a number: opm and other programs read 4.10 as 4.1.
+fn quote(property: &mut Property) -> Option<String> {
     let mut tape = Tape::default();
-    tape.read(&property.value, VALUES).ok()?.number()?;
-    let number = String::from_utf8_lossy(&property.value);
-    let number: String = number.chars().take(40).collect();
+    let number = tape.read(&property.value, VALUES).ok()?;
+    number.number()?;
+    let text = String::from_utf8_lossy(number.raw()).into_owned();
+    let mut read_as = Vec::new();
+    number.sorted(&mut read_as);
+    let read_as = String::from_utf8_lossy(&read_as);
+    let read_as = if read_as == text {
+        String::new()
+    } else {
+        format!("; opm reads it as {}", shortened(&read_as, 40))
+    };
+    let shown = shortened(&text, 40);
+    property.value = format!("\"{text}\"").into_bytes();
     Some(format!(
-        "property {MAX_PROPERTY} is an unquoted number and is printed as {number}; where it was 4.10 that is 4.1, so write \
-         it in quotes"
+        "property {MAX_PROPERTY} is the unquoted number {shown}{read_as}; write \"{shown}\""
     ))
 }
 
