@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  PlatformOperators, BundleInstances, ClusterVersion, ─┐
-//!  OperatorConditions, ClusterServiceVersions           ├─ follow ─ known ─┐
+//!  OperatorConditions, ClusterServiceVersions,          │
+//!  Subscriptions, ClusterOperators of others,           ├─ follow ─ known ─┐
 //!  what is written, which others may edit               ┘                  ├─ decide ─ publish ─ ClusterOperators, or
 //!  catalogs, the clock ────────────────────────────────────────────────────┘                     the PlatformStatus
 //! ```
@@ -16,6 +17,7 @@ mod follow;
 mod known;
 mod publish;
 mod read;
+mod subscribed;
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -42,6 +44,7 @@ use self::{
     follow::Follow,
     known::Facts,
     publish::Memory,
+    subscribed::Entry,
 };
 use super::{
     aggregate::{AGGREGATED, CORE},
@@ -146,18 +149,42 @@ impl Shared {
                     }
                     .run(self)
                 ),
-                Box::pin(
-                    Follow {
-                        // Copies in a thousand namespaces say nothing new.
-                        config: all().labels("!olm.copiedFrom").page_size(PAGE),
-                        read: read::service,
-                        place: |facts| &mut facts.services,
-                    }
-                    .run(self)
-                ),
+                Box::pin(self.follow_olm()),
             )
         };
         tokio::join!(reported, ours, others);
+    }
+
+    /// Follows the objects of OLM, and the ClusterOperators that name the payload's operators.
+    async fn follow_olm(&self) {
+        let paged = || watcher::Config::default().page_size(PAGE);
+        tokio::join!(
+            Box::pin(
+                Follow {
+                    // Copies in a thousand namespaces say nothing new.
+                    config: paged().labels("!olm.copiedFrom"),
+                    read: read::service,
+                    place: |facts| &mut facts.services,
+                }
+                .run(self)
+            ),
+            Box::pin(
+                Follow {
+                    config: paged(),
+                    read: read::subscription,
+                    place: |facts| &mut facts.subscriptions,
+                }
+                .run(self)
+            ),
+            Box::pin(
+                Follow {
+                    config: paged(),
+                    read: read::component,
+                    place: |facts| &mut facts.components,
+                }
+                .run(self)
+            ),
+        );
     }
 
     /// Takes in what a watch tells.
@@ -229,6 +256,10 @@ impl Shared {
         let settings = &self.ctx.settings;
         let catalogs = &self.ctx.catalogs;
         let said = |it: &Identity| catalogs.said(&it.package, &it.bundle, &it.digest);
+        let said_by = |entry: &Entry| {
+            let version = entry.version.as_deref();
+            catalogs.said_by(&entry.catalog, &entry.package, &entry.bundle, version)
+        };
         let remedy = |instance: &BundleInstance, owner: Option<&PlatformOperator>, release| {
             upgrade::remedy(instance, owner, catalogs, (release, kubernetes))
         };
@@ -237,6 +268,7 @@ impl Shared {
             release: settings.release.as_deref(),
             system_namespace: &settings.system_namespace,
             catalogs: &said,
+            subscribed: &said_by,
             kept: catalogs.kept(),
             remedy: &remedy,
             removed: &removed,

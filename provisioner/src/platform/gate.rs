@@ -7,8 +7,10 @@
 //! of Kubernetes does not serve; the latter is a warning.
 //!
 //! The first line of a message is for machines that look for it; what follows says what to do, a line for each operator.
+//! OLM v0 judges ClusterServiceVersions, too: the last lines explain where its ClusterOperator differs ([`olm`]).
 
 mod message;
+pub mod olm;
 mod sources;
 
 use std::{
@@ -73,6 +75,13 @@ pub struct Operator {
     pub removed: Vec<String>,
     /// What there is to be done if it blocks.
     pub remedy: Remedy,
+    /// Whether `maximum` is the value of a catalog.
+    pub is_from_catalog: bool,
+    /// Whether the OpenShift release payload contains the operator: then it is upgraded with the cluster, and need not
+    /// declare a maximum.
+    pub is_payload: bool,
+    /// OLM v0's reading of the ClusterServiceVersion; `None` if OLM v0 does not judge the operator.
+    pub olm: Option<olm::Reading>,
 }
 
 /// What can be done about an operator that will not run on the next release.
@@ -98,9 +107,31 @@ impl Operator {
 
     /// Whether it keeps a cluster of this release from being upgraded, by what is known of the newest one it runs on.
     pub fn blocks(&self, release: Release) -> bool {
-        let newest = self.maximum.as_deref().map(maximum);
-        self.overridden.is_none() && matches!(newest, Some(Ok(newest)) if !newest.outlasts(release))
+        self.overridden.is_none() && matches!(self.outcome(release), Outcome::Blocks(_))
     }
+
+    /// Compares the max OpenShift version with the release after the cluster's.
+    fn outcome(&self, release: Release) -> Outcome {
+        match self.maximum.as_deref().map(maximum) {
+            None if self.is_payload => Outcome::Passes,
+            None => Outcome::Undeclared,
+            Some(Err(error)) => Outcome::Undetermined(error.to_string()),
+            Some(Ok(maximum)) if maximum.outlasts(release) => Outcome::Passes,
+            Some(Ok(maximum)) => Outcome::Blocks(maximum),
+        }
+    }
+}
+
+/// The effect of an operator's max OpenShift version on the next upgrade of the cluster.
+enum Outcome {
+    /// The operator runs on the next release.
+    Passes,
+    /// The operator declares no max OpenShift version.
+    Undeclared,
+    /// The value is not a release; holds the error.
+    Undetermined(String),
+    /// The operator runs on this older release at most.
+    Blocks(Release),
 }
 
 /// What was found.
@@ -146,10 +177,11 @@ pub fn judge<'a>(
             Cluster::OpenShift(_) => "OpenShift",
             Cluster::Kubernetes => "Kubernetes",
         };
-        let mut message = Message::new(format!(
+        let first = format!(
             "Encountered errors while checking compatibility with the next minor version of {name}: {}",
-            message::joined(&errors, "; ")
-        ));
+            message::joined(&errors, "; ", message::FIRST)
+        );
+        let mut message = Message::new(first, found.differences.text());
         found.tell(&mut message);
         (reason::ERROR, message)
     };
@@ -176,12 +208,15 @@ struct Found {
     names: BTreeMap<Effect, BTreeSet<String>>,
     /// Sorted by operator.
     concerns: BTreeSet<Concern>,
+    /// The ClusterServiceVersions that OLM judges differently.
+    differences: olm::Differences,
 }
 
 impl Found {
     fn look_at(&mut self, operator: &Operator, release: Option<Release>) {
         if let Some(release) = release {
             self.compare(operator, release);
+            self.differences.add(operator, release);
         }
         if let Some((reason, message)) = &operator.refusal {
             let said = match (one_line(reason), one_line(message)) {
@@ -201,28 +236,31 @@ impl Found {
         let next = release.next();
         if let Some(Err(error)) = operator.unread.as_deref().map(maximum) {
             let message = format!(
-                "what its catalog says of olm.maxOpenShiftVersion does not count, and what its bundle says does: {error}; ask \
-                 the catalog's author to correct it"
+                "the value of the bundle counts in place of the value of the catalog: {error}; ask the catalog author to \
+                 correct olm.maxOpenShiftVersion"
             );
             self.note(operator, Effect::Unknown, &message);
         }
-        let text = operator.maximum.as_deref();
-        let maximum = match text.map(maximum) {
-            None => {
+        let maximum = match operator.outcome(release) {
+            Outcome::Passes => return,
+            Outcome::Undeclared => {
                 let message = format!(
                     "it does not say whether it runs on OpenShift {next}: ask its author for olm.maxOpenShiftVersion"
                 );
                 return self.note(operator, Effect::Unknown, &message);
             }
-            Some(Err(error)) => {
+            Outcome::Undetermined(error) => {
+                let author = if operator.is_from_catalog {
+                    "catalog"
+                } else {
+                    "bundle"
+                };
                 let message = format!(
-                    "its olm.maxOpenShiftVersion says nothing: {error}; ask its author to write a release such as \
-                     \"{next}\""
+                    "{error}; ask the {author} author to declare a release such as \"{next}\" in olm.maxOpenShiftVersion"
                 );
                 return self.note(operator, Effect::Unknown, &message);
             }
-            Some(Ok(maximum)) if maximum.outlasts(release) => return,
-            Some(Ok(maximum)) => maximum,
+            Outcome::Blocks(maximum) => maximum,
         };
         if let Some(why) = &operator.overridden {
             let message = format!(
@@ -298,7 +336,7 @@ impl Found {
         } else {
             (reason::AS_EXPECTED, "Ready for upgrade".to_owned())
         };
-        let mut message = Message::new(first);
+        let mut message = Message::new(first, self.differences.text());
         self.tell(&mut message);
         (reason, message)
     }

@@ -5,6 +5,8 @@
 //! | 44, 45, 46, 47, 48, 62, 63, 64 | [`days::the_cluster_is_told_of_its_platform_operators`] |
 //! | 4, 8, 13, 20, 21 | [`gate::a_maximum_closes_the_gate_and_a_catalog_opens_it`] |
 //! | 1, 2, 6, 7, 28, 36 | [`gate::what_olm_has_installed_counts_and_its_copies_do_not`] |
+//! | the example of the design document | [`gate::the_annotation_of_a_csv_closes_the_gate`] |
+//! | 13 for operators of OLM | [`gate::the_catalog_of_a_subscription_opens_the_gate`] |
 //! | an operator asks not to be upgraded | [`asking::an_operator_asks_not_to_be_upgraded_and_the_gate_closes`] |
 //! | 9, 12 on Kubernetes | [`elsewhere::a_cluster_without_cluster_operators_has_a_gate_as_well`] |
 //! | 31, 33 (nothing is said before everything is known) | [`days::the_cluster_is_told_of_its_platform_operators`] |

@@ -167,7 +167,8 @@ fn trouble(instance: &BundleInstance) -> Option<Trouble> {
 }
 
 /// What is installed and not as it should be.
-const FAILED: [&str; 3] = [
+const FAILED: [&str; 4] = [
+    below::INSTALLED_BUNDLE_REPLACED,
     below::UPGRADE_FAILED,
     below::RECONCILE_FAILED,
     below::ROLLED_BACK,

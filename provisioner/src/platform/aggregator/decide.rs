@@ -19,12 +19,15 @@ use manifests::{
     openshift::{self, Release},
 };
 
-use super::known::{Facts, Known};
+use super::{
+    known::{Facts, Known},
+    subscribed::{Entry, entries},
+};
 use crate::{
     catalogs::maxima::{Maxima, Said, maxima},
     platform::{
         aggregate::{self, AGGREGATED, Input, Output, Tally},
-        gate::{self, Cluster, Identity, Operator, Remedy, Verdict, judge},
+        gate::{self, Cluster, Identity, Operator, Remedy, Verdict, judge, olm::Reading},
     },
 };
 
@@ -38,6 +41,8 @@ pub(super) struct Outside<'a> {
     pub(super) system_namespace: &'a str,
     /// What catalogs say of the newest OpenShift that a bundle runs on.
     pub(super) catalogs: &'a dyn Fn(&Identity) -> Said,
+    /// The value of the catalog that a Subscription names; `None` if the catalog is not one of the admin's.
+    pub(super) subscribed: &'a dyn Fn(&Entry) -> Option<Said>,
     /// What they have said last, unless nobody has looked it up.
     pub(super) kept: Option<Arc<Maxima>>,
     /// What can be done about an instance, of this platform operator, that runs on a release and not on the next one.
@@ -99,8 +104,9 @@ pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
     let cluster = cluster(facts, outside.release);
     let before = before(facts, outside.written);
     let last = outside.kept.as_deref().unwrap_or(&before.catalog_maxima);
+    let entries = entries(facts.services.all(), facts.subscriptions.all());
     let (maxima, packages) = match &cluster {
-        Cluster::OpenShift(_) => maxima_of(facts, outside, last),
+        Cluster::OpenShift(_) => maxima_of(facts, &entries, outside, last),
         Cluster::Kubernetes => Default::default(),
     };
     let (counting, keeping) = maxima;
@@ -108,7 +114,8 @@ pub(super) fn decide(facts: &Facts, outside: &Outside<'_>) -> Option<Decided> {
     let is_read = outside.kept.is_some() || facts.aggregated.is_listed();
     let keeps = is_read && cluster != Cluster::Kubernetes;
     let maxima = keeps.then(|| keeping.clone());
-    let installed = installed(facts, &cluster, &counting, &before.concerns, outside);
+    let mut installed = instances(facts, &cluster, &counting, &before.concerns, outside);
+    installed.extend(services(facts, &entries, &counting));
     let verdict = judge(&cluster, &installed, &errors(facts));
     let known = facts.version.get(CLUSTER_VERSION);
     let input = Input {
@@ -166,6 +173,7 @@ fn errors(facts: &Facts) -> Vec<String> {
     [
         facts.instances.error(),
         facts.services.error(),
+        facts.subscriptions.error(),
         facts.refusals.error(),
     ]
     .into_iter()
@@ -214,6 +222,7 @@ fn status_of(known: &Known<ClusterOperator>, name: &str) -> Option<ClusterOperat
 /// What counts and what is kept of what catalogs say of what is installed, and which packages that is.
 fn maxima_of(
     facts: &Facts,
+    entries: &BTreeMap<String, Entry>,
     outside: &Outside<'_>,
     last: &Maxima,
 ) -> ((Maxima, Maxima), BTreeSet<String>) {
@@ -225,27 +234,30 @@ fn maxima_of(
         packages.insert(it.package);
         Some((key, said))
     });
+    let mut said: Vec<(String, Said)> = said.collect();
+    for entry in entries.values() {
+        if let Some(value) = (outside.subscribed)(entry) {
+            packages.insert(entry.package.clone());
+            said.push((entry.key(), value));
+        }
+    }
     let maxima = maxima(last, said);
     (maxima, packages)
 }
 
-/// All operators that are installed, whoever has installed them.
-fn installed(
+/// The operators of BundleInstances.
+fn instances(
     known: &Facts,
     cluster: &Cluster,
     maxima: &Maxima,
     concerns: &[Concern],
     outside: &Outside<'_>,
 ) -> Vec<Operator> {
-    let refusal = |namespace: &str, name: Option<&str>| {
-        let name = format!("{namespace}/{}", name?);
-        known.refusals.get(&name).cloned()
-    };
     let instances = known.instances.all().filter_map(|instance| {
         let mut operator = Operator::of_instance(instance, maxima)?;
         let facts = &instance.status.as_ref()?.facts;
         let condition = facts.cluster_service_version.as_deref();
-        operator.refusal = refusal(&operator.namespace, condition);
+        operator.refusal = condition.and_then(|name| refusal(known, &operator.namespace, name));
         operator.removed = match (outside.removed)(instance) {
             Some(removed) => removed.to_vec(),
             // What was told of it before counts until it was looked at.
@@ -260,11 +272,35 @@ fn installed(
         }
         Some(operator)
     });
-    let services = known.services.all().map(|service| Operator {
-        refusal: refusal(&service.namespace, Some(&service.name)),
-        ..service.clone()
+    instances.collect()
+}
+
+/// The operators that OLM installed. OLM judges them where OLM has its ClusterOperator.
+fn services(known: &Facts, entries: &BTreeMap<String, Entry>, maxima: &Maxima) -> Vec<Operator> {
+    let components: BTreeSet<&String> = known.components.all().flatten().collect();
+    let has_olm = known.components.get(gate::olm::CLUSTER_OPERATOR).is_some();
+    let services = known.services.all().map(|service| {
+        let operator = service.operator.clone();
+        let name = format!("{}/{}", operator.namespace, operator.name);
+        let value = entries
+            .get(&name)
+            .and_then(|entry| maxima.get(&entry.key()));
+        let is_component = components.contains(&name);
+        Operator {
+            refusal: refusal(known, &operator.namespace, &operator.name),
+            // By a label (olm.clusteroperator.name), a bundle makes OLM name its ClusterServiceVersion in a ClusterOperator.
+            // But OLM annotates every ClusterServiceVersion from a catalog, and no bundle can prevent that.
+            is_payload: is_component && operator.olm == Some(Reading::NotFromCatalog),
+            olm: operator.olm.clone().filter(|_| has_olm),
+            ..operator.with_catalog(value)
+        }
     });
-    instances.chain(services).collect()
+    services.collect()
+}
+
+/// The OperatorCondition's refusal, by the name that OLM gives the OperatorCondition.
+fn refusal(known: &Facts, namespace: &str, name: &str) -> Option<(String, String)> {
+    known.refusals.get(&format!("{namespace}/{name}")).cloned()
 }
 
 /// What an operator was warned of.

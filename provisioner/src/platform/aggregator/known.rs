@@ -1,6 +1,9 @@
 //! What is known of everything that conclusions are drawn from. No I/O.
 
-use std::{collections::BTreeMap, fmt::Display};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+};
 
 use manifests::{
     api::{
@@ -11,7 +14,7 @@ use manifests::{
     openshift::Cluster,
 };
 
-use crate::platform::gate;
+use super::subscribed::{Service, Subscription};
 
 /// How much is kept of what an apiserver says, in characters.
 const LONGEST_WORDS: usize = 400;
@@ -46,7 +49,12 @@ pub(super) struct Facts {
     /// Reason and message of those that ask not to be upgraded.
     pub(super) refusals: Known<(String, String)>,
     /// The ClusterServiceVersions of an OLM.
-    pub(super) services: Known<gate::Operator>,
+    pub(super) services: Known<Service>,
+    /// The Subscriptions of an OLM that have installed something.
+    pub(super) subscriptions: Known<Subscription>,
+    /// The ClusterServiceVersions that the ClusterOperators of other components name as related objects, by
+    /// ClusterOperator.
+    pub(super) components: Known<BTreeSet<String>>,
     pub(super) aggregated: Known<ClusterOperator>,
     pub(super) core: Known<ClusterOperator>,
     pub(super) status: Known<PlatformStatus>,
@@ -149,5 +157,7 @@ impl Facts {
             && self.version.is_heard()
             && self.refusals.is_heard()
             && self.services.is_heard()
+            && self.subscriptions.is_heard()
+            && self.components.is_heard()
     }
 }

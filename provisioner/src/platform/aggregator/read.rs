@@ -2,11 +2,10 @@
 
 #![expect(
     clippy::unnecessary_wraps,
-    clippy::needless_pass_by_value,
     reason = "readers have one signature, whether or not they need all of it"
 )]
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -16,7 +15,7 @@ use kube::{CustomResource, Resource};
 use manifests::{
     api::{
         bounds, condition,
-        config::{ClusterOperator, ClusterVersion},
+        config::{ClusterOperator, ClusterVersion, ObjectReference},
         instance::BundleInstance,
         labels,
         operator_condition::{OperatorCondition, OperatorConditionSpec, OperatorConditionStatus},
@@ -28,10 +27,21 @@ use manifests::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::platform::gate;
+use super::subscribed::{Service, Subscription};
+use crate::{
+    catalogs::Key,
+    platform::{
+        aggregate::{AGGREGATED, CORE},
+        gate,
+    },
+};
 
 /// How much of a message is kept, in characters: more than is repeated of it.
 const LONGEST_MESSAGE: usize = 400;
+/// Maximum length of the name of an object.
+const MAX_NAME: usize = 253;
+/// Maximum number of ClusterServiceVersions that count as a component's own.
+const MAX_RELATED: usize = 256;
 
 /// As much of a ClusterServiceVersion as is read. Its definition is OLM's.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -44,7 +54,10 @@ const LONGEST_MESSAGE: usize = 400;
     status = "ServiceStatus",
     schema = "disabled"
 )]
-pub(super) struct ServiceSpec {}
+pub(super) struct ServiceSpec {
+    #[serde(default)]
+    version: Option<String>,
+}
 
 /// How OLM sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -52,6 +65,59 @@ pub(super) struct ServiceStatus {
     /// `Copied`, for one.
     #[serde(default)]
     reason: Option<String>,
+}
+
+/// As much of a Subscription as is read. Its definition is OLM's.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "operators.coreos.com",
+    version = "v1alpha1",
+    kind = "Subscription",
+    root = "OlmSubscription",
+    plural = "subscriptions",
+    namespaced,
+    status = "SubscriptionStatus",
+    schema = "disabled"
+)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SubscriptionSpec {
+    /// The CatalogSource.
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    source_namespace: String,
+    /// The package.
+    #[serde(default)]
+    name: String,
+}
+
+/// The state of a Subscription.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct SubscriptionStatus {
+    /// The ClusterServiceVersion that runs; missing until one does.
+    #[serde(rename = "installedCSV", default)]
+    installed: Option<String>,
+}
+
+/// As much of any ClusterOperator as is read: which ClusterServiceVersions are its component's own.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "config.openshift.io",
+    version = "v1",
+    kind = "ClusterOperator",
+    root = "Component",
+    plural = "clusteroperators",
+    status = "ComponentStatus",
+    schema = "disabled"
+)]
+pub(super) struct ComponentSpec {}
+
+/// The objects of a component.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ComponentStatus {
+    #[serde(default)]
+    related_objects: Option<Vec<ObjectReference>>,
 }
 
 /// An OperatorCondition: unlike other objects it may have no spec, and who has made one so must not close the gate.
@@ -169,14 +235,59 @@ pub(super) fn refusal(asked: Asked) -> Option<(String, String)> {
     ))
 }
 
-pub(super) fn service(service: ClusterServiceVersion) -> Option<gate::Operator> {
+pub(super) fn service(service: ClusterServiceVersion) -> Option<Service> {
     let reason = service.status.as_ref().and_then(|it| it.reason.as_deref());
     let mut operator = gate::Operator::of_csv(&service.metadata, reason)?;
     // A release is short, and of anything else a word tells enough.
     operator.maximum = operator
         .maximum
         .map(|maximum| shortened(&maximum, bounds::WORD as usize));
-    Some(operator)
+    let version = service.spec.version;
+    let version = version.map(|version| shortened(&version, bounds::WORD as usize));
+    Some(Service { operator, version })
+}
+
+/// Keeps the Subscriptions that have installed something, with names as long as names may be.
+pub(super) fn subscription(subscription: OlmSubscription) -> Option<Subscription> {
+    let spec = subscription.spec;
+    let subscription = Subscription {
+        namespace: subscription.metadata.namespace?,
+        catalog: Key {
+            namespace: spec.source_namespace,
+            name: spec.source,
+        },
+        package: spec.name,
+        installed: subscription.status?.installed?,
+    };
+    let names = [
+        &subscription.catalog.namespace,
+        &subscription.catalog.name,
+        &subscription.package,
+        &subscription.installed,
+    ];
+    let is_name = |name: &&String| !name.is_empty() && name.len() <= MAX_NAME;
+    names.iter().all(is_name).then_some(subscription)
+}
+
+/// Keeps the ClusterServiceVersions that a ClusterOperator of another component names. OLM writes their kind in place of
+/// their resource, too.
+pub(super) fn component(component: Component) -> Option<BTreeSet<String>> {
+    let name = component.metadata.name.as_deref()?;
+    if [AGGREGATED, CORE].contains(&name) {
+        return None;
+    }
+    let is_csv = |related: &ObjectReference| {
+        let resource = related.resource.as_str();
+        let is_named = ["clusterserviceversions", "ClusterServiceVersion"].contains(&resource);
+        is_named && related.group == "operators.coreos.com"
+    };
+    let related = component.status.unwrap_or_default().related_objects;
+    let related = related.into_iter().flatten().filter(is_csv);
+    let names = related.filter_map(|related| {
+        let name = format!("{}/{}", related.namespace?, related.name);
+        (name.len() <= 2 * MAX_NAME).then_some(name)
+    });
+    Some(names.take(MAX_RELATED).collect())
 }
 
 pub(super) fn cluster_operator(mut operator: ClusterOperator) -> Option<ClusterOperator> {

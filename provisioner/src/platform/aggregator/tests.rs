@@ -1,3 +1,7 @@
+//! Decisions of the aggregator.
+
+mod olm;
+
 use std::sync::Arc;
 
 use manifests::{
@@ -14,6 +18,7 @@ use super::{
     decide::{Decided, Outside, Report, Written, decide},
     known::{Facts, Known},
     read,
+    subscribed::Entry,
 };
 use crate::{
     catalogs::maxima::{self, Maxima},
@@ -35,6 +40,8 @@ fn facts() -> Facts {
     facts.version.list([("version".to_owned(), cluster)].into());
     facts.refusals.list([].into());
     facts.services.list([].into());
+    facts.subscriptions.list([].into());
+    facts.components.list([].into());
     facts.aggregated.list([].into());
     facts.core.list([].into());
     facts.status.is_not_served();
@@ -62,6 +69,7 @@ fn instance(name: &str, newest: &str) -> BundleInstance {
 
 struct Said {
     catalogs: maxima::Said,
+    subscribed: Option<maxima::Said>,
     kept: Option<Arc<Maxima>>,
     removed: Option<Arc<[String]>>,
     release: Option<&'static str>,
@@ -72,6 +80,7 @@ impl Default for Said {
     fn default() -> Self {
         Self {
             catalogs: maxima::Said::Absent,
+            subscribed: None,
             kept: None,
             removed: Some(Arc::default()),
             release: None,
@@ -82,6 +91,7 @@ impl Default for Said {
 
 fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
     let catalogs = |_: &Identity| said.catalogs.clone();
+    let subscribed = |_: &Entry| said.subscribed.clone();
     let remedy = |instance: &BundleInstance, _: Option<&PlatformOperator>, release: Release| {
         let facts = &instance.status.as_ref().unwrap().facts;
         let (package, than) = (facts.package.as_ref(), facts.version.as_ref());
@@ -94,6 +104,7 @@ fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
         release: said.release,
         system_namespace: "system",
         catalogs: &catalogs,
+        subscribed: &subscribed,
         kept: said.kept.clone(),
         remedy: &remedy,
         removed: &removed,
@@ -113,12 +124,14 @@ fn gate(facts: &Facts, said: &Said) -> (&'static str, String) {
 #[test]
 fn nothing_is_said_before_everything_was_heard() {
     assert!(decided(&facts(), &Said::default()).is_some());
-    let forget: [fn(&mut Facts); 8] = [
+    let forget: [fn(&mut Facts); 10] = [
         |facts| facts.operators = Known::default(),
         |facts| facts.instances = Known::default(),
         |facts| facts.version = Known::default(),
         |facts| facts.refusals = Known::default(),
         |facts| facts.services = Known::default(),
+        |facts| facts.subscriptions = Known::default(),
+        |facts| facts.components = Known::default(),
         |facts| facts.aggregated = Known::default(),
         |facts| facts.core = Known::default(),
         |facts| facts.status = Known::default(),
@@ -132,12 +145,16 @@ fn nothing_is_said_before_everything_was_heard() {
 
 #[test]
 fn what_cannot_be_read_closes_the_gate_and_is_named() {
-    let broken: [(Change, &str); 5] = [
+    let broken: [(Change, &str); 6] = [
         (
             |facts| facts.instances.fails(&"no instances"),
             "no instances",
         ),
         (|facts| facts.services.fails(&"no services"), "no services"),
+        (
+            |facts| facts.subscriptions.fails(&"no subscriptions"),
+            "no subscriptions",
+        ),
         (|facts| facts.refusals.fails(&"no refusals"), "no refusals"),
         (|facts| facts.version.fails(&"no version"), "no version"),
         (
@@ -152,8 +169,11 @@ fn what_cannot_be_read_closes_the_gate_and_is_named() {
         assert_eq!(reason, "ErrorCheckingOperatorCompatibility");
         assert!(message.contains(words), "{message}");
     }
-    // What platform operators there are is not what the gate is about.
+    // Related objects only decide about a warning.
     let mut facts = facts();
+    facts.components.fails(&"no components");
+    assert_eq!(gate(&facts, &Said::default()).0, "AsExpected");
+    // The gate does not depend on PlatformOperators.
     facts.operators.fails(&"no operators");
     assert_eq!(gate(&facts, &Said::default()).0, "AsExpected");
     let found = decided(&facts, &Said::default()).unwrap();

@@ -9,7 +9,7 @@ use std::{
 use manifests::object::shortened;
 
 /// The longest first line, in bytes: some hundred names.
-const FIRST: usize = 12 << 10;
+pub(super) const FIRST: usize = 12 << 10;
 /// The longest message, in bytes; conditions take 32 KiB.
 const ALL: usize = 30 << 10;
 /// How many lines follow the first one.
@@ -17,25 +17,29 @@ const LINES: usize = 20;
 /// How much of what others have written is repeated, in characters.
 const REPEATED: usize = 200;
 
-/// A first line, and others as far as there is room.
+/// A first line, and others as far as there is room beside the last ones.
 pub(super) struct Message {
     text: String,
     lines: usize,
     more: usize,
+    last: String,
 }
 
 impl Message {
-    pub(super) fn new(first: String) -> Self {
+    /// Begins a message with its first line and its last lines, both bounded by the caller.
+    pub(super) fn new(first: String, last: String) -> Self {
         Self {
             text: first,
             lines: 0,
             more: 0,
+            last,
         }
     }
 
     /// Adds a line, or counts it.
     pub(super) fn line(&mut self, line: &str) {
-        if self.lines >= LINES || self.text.len() + line.len() + 1 > ALL {
+        let length = self.text.len() + line.len() + self.last.len() + 2;
+        if self.lines >= LINES || length > ALL {
             self.more += 1;
             return;
         }
@@ -48,6 +52,10 @@ impl Message {
         if self.more > 0 {
             let _ = write!(self.text, "\nand {} more", self.more); // a String takes everything
         }
+        if !self.last.is_empty() {
+            self.text.push('\n');
+            self.text.push_str(&self.last);
+        }
         self.text
     }
 }
@@ -55,15 +63,15 @@ impl Message {
 /// Sorted names, as many as fit into the first line.
 pub(super) fn names(names: &BTreeSet<String>) -> String {
     let names: Vec<&String> = names.iter().collect();
-    joined(&names, ", ")
+    joined(&names, ", ", FIRST)
 }
 
-/// A list, as far as it fits into the first line.
-pub(super) fn joined(parts: &[impl Display], separator: &str) -> String {
+/// A list, as far as it fits into so many bytes, and at least its first part.
+pub(super) fn joined(parts: &[impl Display], separator: &str, longest: usize) -> String {
     let mut text = String::new();
     for (at, part) in parts.iter().enumerate() {
         let part = part.to_string();
-        if !text.is_empty() && text.len() + part.len() > FIRST {
+        if !text.is_empty() && text.len() + part.len() > longest {
             let _ = write!(text, "{separator}and {} more", parts.len() - at);
             break;
         }

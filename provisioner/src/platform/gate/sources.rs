@@ -8,9 +8,9 @@ use manifests::api::{
     instance::{BundleInstance, Constraint},
     operator_condition::OperatorCondition,
 };
-use manifests::openshift::maximum;
+use manifests::openshift::{INSTALLED_PROPERTIES_ANNOTATION, maximum};
 
-use super::{Operator, Remedy};
+use super::{Operator, Remedy, olm::Reading};
 use crate::{catalogs::maxima::Maxima, overrides::Digests};
 
 impl Operator {
@@ -20,22 +20,16 @@ impl Operator {
         let status = instance.status.as_ref()?;
         status.installed_bundle_name.as_ref()?;
         let of_catalog = identity(instance).and_then(|it| maxima.get(&it.key()));
-        let of_bundle = status.facts.max_open_shift_version.as_ref();
-        let is_release = |text: &&String| maximum(text).is_ok();
-        let read = of_catalog.filter(is_release);
-        let read = read.or(of_bundle.filter(is_release));
         let overridden = Digests::of_installed(status)
             .find(&instance.spec.overrides, Constraint::MaxOpenShiftVersion);
-        Some(Self {
+        let operator = Self {
             namespace: status.install_namespace.clone().unwrap_or_default(),
             name: instance.name_any(),
-            maximum: read.or(of_catalog).or(of_bundle).cloned(),
-            unread: of_catalog
-                .filter(|it| read.is_some() && !is_release(it))
-                .cloned(),
+            maximum: status.facts.max_open_shift_version.clone(),
             overridden: overridden.map(|it| it.reason.clone()),
             ..Self::default()
-        })
+        };
+        Some(operator.with_catalog(of_catalog))
     }
 
     /// A ClusterServiceVersion, unless it is a copy of one in another namespace. `reason` is that of its status.
@@ -52,8 +46,25 @@ impl Operator {
             name: metadata.name.clone().unwrap_or_default(),
             maximum: olm::maximum(annotation),
             remedy: Remedy::Subscription,
+            olm: Some(Reading::new(annotation(INSTALLED_PROPERTIES_ANNOTATION))),
             ..Self::default()
         })
+    }
+
+    /// Takes the value of a catalog in place of the bundle's, unless the bundle's alone is a release.
+    #[must_use]
+    pub fn with_catalog(mut self, value: Option<&String>) -> Self {
+        let Some(value) = value else {
+            return self;
+        };
+        let is_release = |text: &str| maximum(text).is_ok();
+        if is_release(value) || !self.maximum.as_deref().is_some_and(is_release) {
+            self.maximum = Some(value.clone());
+            self.is_from_catalog = true;
+        } else {
+            self.unread = Some(value.clone());
+        }
+        self
     }
 
     /// The same, with what its OperatorCondition says.
@@ -70,7 +81,7 @@ impl Operator {
 mod tests {
     use std::collections::BTreeMap;
 
-    use manifests::api::labels;
+    use manifests::{api::labels, openshift::MAX_ANNOTATION};
     use serde_json::{Value, json};
 
     use super::*;
@@ -170,6 +181,33 @@ mod tests {
         let waiting = instance(&json!({"package": "etcd"}), &json!([]));
         assert_eq!(Operator::of_instance(&waiting, &none), None);
         assert_eq!(identity(&waiting), None);
+    }
+
+    #[test]
+    fn csv_value_counts_unless_the_catalog_declares_a_release() {
+        let of = |own: Option<&str>, catalog: Option<&str>| {
+            let annotations = own.map(|own| json!({MAX_ANNOTATION: own}));
+            let metadata = json!({"name": "etcd.v1", "namespace": "a", "annotations": annotations});
+            let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+            let catalog = catalog.map(str::to_owned);
+            let operator = Operator::of_csv(&metadata, None).unwrap();
+            let operator = operator.with_catalog(catalog.as_ref());
+            let maximum = operator.maximum.unwrap_or_default();
+            (maximum, operator.is_from_catalog, operator.unread.is_some())
+        };
+        for (own, catalog, maximum, is_from_catalog, is_unread) in [
+            (Some("4.12"), None, "4.12", false, false),
+            (Some("4.12"), Some("\"4.13\""), "\"4.13\"", true, false),
+            (Some("4.12"), Some("\"4.11\""), "\"4.11\"", true, false),
+            (Some("4.12"), Some("\"4.13.0\""), "4.12", false, true),
+            (Some("4.x"), Some("\"4.13\""), "\"4.13\"", true, false),
+            (Some("4.x"), Some("\"4.y\""), "\"4.y\"", true, false),
+            (None, Some("\"4.13\""), "\"4.13\"", true, false),
+            (None, None, "", false, false),
+        ] {
+            let expected = (maximum.to_owned(), is_from_catalog, is_unread);
+            assert_eq!(of(own, catalog), expected, "{own:?} {catalog:?}");
+        }
     }
 
     #[test]

@@ -92,11 +92,17 @@ fn what_is_no_release_is_not_known() {
         assert_eq!(verdict.reason, reason::INDETERMINATE, "{value:?}");
         let said = &verdict.concerns[0].message;
         assert_eq!(verdict.message, format!("{MAY_NOT}ns/a\n- ns/a: {said}"));
-        assert!(
-            said.starts_with("its olm.maxOpenShiftVersion says nothing: "),
-            "{said}"
-        );
+        let error = maximum(value).unwrap_err();
+        let remedy =
+            format!("{error}; ask the bundle author to declare a release such as \"4.13\"");
+        assert!(said.starts_with(&remedy), "{said}");
         assert!(!said.contains(['\n', '\u{202e}', '\u{7}']), "{said}");
+        let of_catalog = Operator {
+            is_from_catalog: true,
+            ..operator("a", Some(value))
+        };
+        let verdict = judged(&openshift("4.12"), &[of_catalog]);
+        assert!(verdict.message.contains("; ask the catalog author to "));
     }
 }
 
@@ -119,8 +125,8 @@ fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
         assert_eq!(verdict.reason, reason, "{bundle}");
         let found: Vec<Effect> = verdict.concerns.iter().map(|it| it.effect).collect();
         assert_eq!(found, effects, "{bundle}");
-        let told = "- ns/a: what its catalog says of olm.maxOpenShiftVersion does not count, and what its bundle says does: ";
-        assert!(verdict.message.contains(told), "{}", verdict.message);
+        let line = "- ns/a: the value of the bundle counts in place of the value of the catalog: ";
+        assert!(verdict.message.contains(line), "{}", verdict.message);
     }
 }
 
@@ -355,4 +361,90 @@ fn what_is_listed_is_the_worst_and_all_is_counted() {
         lines[4]
     );
     assert_eq!(lines.last(), Some(&"and 1983 more"));
+}
+
+#[test]
+fn payload_operators_warn_only_of_what_they_declare() {
+    for (maximum, reason, first) in [
+        (None, reason::AS_EXPECTED, READY.to_owned()),
+        (Some("4.13"), reason::AS_EXPECTED, READY.to_owned()),
+        (
+            Some("4.x"),
+            reason::INDETERMINATE,
+            format!("{MAY_NOT}ns/packageserver"),
+        ),
+        (
+            Some("4.12"),
+            reason::INCOMPATIBLE,
+            format!("{WILL_NOT}ns/packageserver"),
+        ),
+    ] {
+        let payload = Operator {
+            is_payload: true,
+            ..operator("packageserver", maximum)
+        };
+        let verdict = judged(&openshift("4.12"), &[payload]);
+        assert_eq!(verdict.reason, reason, "{maximum:?}");
+        assert_eq!(verdict.message.lines().next(), Some(first.as_str()));
+        assert_eq!(verdict.concerns.is_empty(), reason == reason::AS_EXPECTED);
+    }
+}
+
+#[test]
+fn olms_other_judgment_follows_the_first_line() {
+    let header = "ClusterOperator operator-lifecycle-manager judges these ClusterServiceVersions differently:";
+    let blocks = "- blocks the upgrade, because OLM ignores the value in the catalog: ns/a (OLM reads 4.12, the catalog declares \
+                  4.13)";
+    let judged_by_olm = |name: &str, maximum: Option<&str>, reading| Operator {
+        olm: Some(reading),
+        ..operator(name, maximum)
+    };
+    let reads = |minor| olm::Reading::Release(Release::new(4, minor));
+    let raised = Operator {
+        is_from_catalog: true,
+        ..judged_by_olm("a", Some("4.13"), reads(12))
+    };
+    let verdict = judged(&openshift("4.12"), std::slice::from_ref(&raised));
+    assert!(verdict.is_upgradeable);
+    assert_eq!(verdict.message, format!("{READY}\n{header}\n{blocks}"));
+    let annotated = judged_by_olm("b", Some("4.12"), olm::Reading::NotFromCatalog);
+    let silent = judged_by_olm("c", None, olm::Reading::Undeclared);
+    let same = judged_by_olm("d", Some("4.12"), reads(12));
+    let all = [raised.clone(), annotated, silent, same];
+    let verdict = judged(&openshift("4.12"), &all);
+    let lines: Vec<&str> = verdict.message.lines().collect();
+    assert_eq!(lines[0], format!("{WILL_NOT}ns/b, ns/d"));
+    assert_eq!(lines[4..6], [header, blocks]);
+    assert_eq!(lines.len(), 8, "{lines:?}");
+    // Concerns are the gate's own.
+    assert_eq!(verdict.concerns.len(), 3);
+    // Without a release neither judges.
+    for cluster in [Cluster::Kubernetes, Cluster::OpenShift(Err("x".into()))] {
+        let verdict = judged(&cluster, &all);
+        assert!(!verdict.message.contains(header), "{}", verdict.message);
+    }
+    let verdict = judge(&openshift("4.12"), &all, &["an error".to_owned()]);
+    assert!(verdict.message.contains(header), "{}", verdict.message);
+
+    // The longest message has both.
+    let mut many = Vec::new();
+    for number in 0..500 {
+        let name = format!("{number}{}", "ä".repeat(300));
+        let wide = "x".repeat(5000);
+        many.push(judged_by_olm(&name, Some(&wide), olm::Reading::Undeclared));
+        many.push(judged_by_olm(
+            &name,
+            Some("4.8"),
+            olm::Reading::NotFromCatalog,
+        ));
+        many.push(judged_by_olm(&name, None, olm::Reading::Rejected(wide)));
+        many.push(raised.clone());
+    }
+    let errors = ["e".repeat(100_000)];
+    for errors in [&errors[..], &[]] {
+        let verdict = judge(&openshift("4.12"), &many, errors);
+        let message = verdict.message;
+        assert!(message.len() <= 32 << 10, "{}", message.len());
+        assert!(message.contains(header) && message.contains("does not block the upgrade"));
+    }
 }

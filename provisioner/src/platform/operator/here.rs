@@ -207,8 +207,13 @@ fn is_installed(
     }
     // Of a tag only the name is known; and without a ClusterServiceVersion, whether it is the Bundle of this template.
     let Some(name) = &status.facts.cluster_service_version else {
-        let bundle = template::bundle(instance, &template::hash(instance));
-        return status.installed_bundle_name == bundle.metadata.name;
+        let hash = template::hash(instance);
+        let created = status.bundles.iter();
+        let created = created.filter(|created| created.template_hash == hash);
+        let mut names = created
+            .map(|created| created.name.clone())
+            .chain([template::bundle_name(instance, &hash)]);
+        return names.any(|name| status.installed_bundle_name.as_ref() == Some(&name));
     };
     *name == chosen.name
 }

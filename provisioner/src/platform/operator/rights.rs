@@ -4,13 +4,13 @@ mod answers;
 
 use std::{sync::Arc, time::Instant};
 
-use convert::{Class as Format, Options, rights};
+use convert::{Class as Format, Conversion, Options, rights};
 use kube::{Api, ResourceExt};
 use manifests::{
     api::{Class, bundle::Bundle, instance::BundleInstance, platform::PlatformOperator},
     content::Content,
     image::{self, Reference},
-    object::Object,
+    yaml,
 };
 use tokio::task::spawn_blocking;
 use unpacker::{Progress, Source, job::chain, source::Image, store};
@@ -52,10 +52,18 @@ pub(super) async fn gains(
         wait: None,
     };
     let status = instance.status.as_ref();
-    let installed = match status.and_then(|it| it.installed_bundle_name.as_ref()) {
-        Some(name) => {
+    let installed = match status.and_then(|status| status.installed.as_ref()) {
+        Some(installed) => {
             let bundles = Api::<Bundle>::all(ctx.client.clone());
-            bundles.get_opt(name).await.map_err(unknown)?
+            let found = bundles.get_opt(&installed.name).await.map_err(unknown)?;
+            // The permissions of a Bundle that another client created must not count as those of the installed one.
+            found.filter(|bundle| installed.is(bundle))
+        }
+        None if status.is_some_and(|status| status.installed_bundle_name.is_some()) => {
+            return Err(Unknown {
+                why: "the status of the BundleInstance does not name the installed Bundle by its uid yet".to_owned(),
+                wait: None,
+            });
         }
         None => None,
     };
@@ -89,13 +97,13 @@ async fn look(
     };
     let mut before = Vec::new();
     if let Some(installed) = installed {
-        let content = bundle::load(ctx, installed).await?;
         let class = Class::parse(&installed.spec.provisioner_class_name);
+        let converted = bundle::convert(ctx, installed, converter(class, options.clone())).await;
         // What cannot be converted any more has no rights to build on: all of the next one are new.
-        before = match objects(content, class, options.clone()).await {
-            Err(Error::Refused(_)) => Vec::new(),
-            objects => objects?,
-        };
+        before = converted
+            .map_err(|_| Error::Cancelled)??
+            .objects
+            .unwrap_or_default();
     }
     let reference: Reference = question.image.parse()?;
     let source = Source::Image(Image {
@@ -107,9 +115,15 @@ async fn look(
     let progress = Progress::default();
     let pinned = unpacker::unpack(&ctx.store, &source, &access, unpack, &progress).await?;
     let (store, limits) = (Arc::clone(&ctx.store), unpack.limits);
-    let content = spawn_blocking(move || store.get(&pinned.digest, &limits));
-    let content = content.await.map_err(|_| Error::Cancelled)??;
-    let after = objects(content, Some(question.class), options).await?;
+    let load = move || store.get(&pinned.digest, &limits);
+    let converter = converter(Some(question.class), options);
+    let converted = ctx.conversions.run(load, converter).await;
+    let converted = converted.map_err(|_| Error::Cancelled)??;
+    let refused = || {
+        let first = converted.report.refusals().next();
+        Error::Refused(first.map(ToString::to_string).unwrap_or_default())
+    };
+    let after = converted.objects.ok_or_else(refused)?;
     let gained = spawn_blocking(move || rights::gained(&before, &after));
     let gained = gained.await.map_err(|_| Error::Cancelled)?;
     let looked_at = match pinned.resolved {
@@ -122,12 +136,11 @@ async fn look(
     })
 }
 
-/// What a bundle consists of.
-async fn objects(
-    content: Arc<Content>,
+/// Converts a bundle to its RBAC objects.
+fn converter(
     class: Option<Class>,
     options: Options,
-) -> Result<Vec<Object>, Error> {
+) -> impl FnOnce(&Content, yaml::Limits) -> Conversion + Clone + Send + 'static {
     let options = Options {
         class: class.map(|class| match class {
             Class::Registry => Format::Registry,
@@ -135,11 +148,12 @@ async fn objects(
         }),
         ..options
     };
-    let converted = spawn_blocking(move || convert::plain(&content, &options));
-    let converted = converted.await.map_err(|_| Error::Cancelled)?;
-    let refused = || {
-        let first = converted.report.refusals().next();
-        Error::Refused(first.map(ToString::to_string).unwrap_or_default())
-    };
-    converted.objects.ok_or_else(refused)
+    move |content, limits| {
+        let mut converted = convert::plain(content, &Options { limits, ..options });
+        // The rest would only take memory while the other bundle is converted.
+        if let Some(objects) = &mut converted.objects {
+            objects.retain(rights::is_rbac);
+        }
+        converted
+    }
 }

@@ -8,7 +8,12 @@ use convert::removal::{
     Search,
     calls::{Calls, RequestCount},
 };
-use manifests::{api::labels, object::Identity, openshift::Release, version::KubeVersion};
+use manifests::{
+    api::labels,
+    object::Identity,
+    openshift::{MaxOpenShiftVersion, Release, Spelling},
+    version::KubeVersion,
+};
 use serde_json::json;
 
 use super::{
@@ -201,7 +206,10 @@ fn offer(answer: Answer<'_>) -> Offer<'_> {
 fn the_version_that_unblocks_is_one_that_can_be_installed_today() {
     let bundle = |version: &str, maximum: &str| Bundle {
         image: "quay.io/tide@sha256:a".into(),
-        max_openshift: vec![format!("\"{maximum}\"")],
+        max_openshift: Some(MaxOpenShiftVersion::new(
+            maximum,
+            Spelling::CatalogProperties,
+        )),
         ..Bundle::new(format!("tide.v{version}"), version.parse().unwrap())
     };
     let bundles = [

@@ -243,3 +243,147 @@ async fn what_olm_has_installed_counts_and_its_copies_do_not() {
         .unwrap();
     is_open(&platform).await;
 }
+
+/// The example of the design document, with a name.
+const EXAMPLE: &str = r#"
+apiVersion: operators.coreos.com/v1alpha1
+kind: ClusterServiceVersion
+metadata:
+  name: foo
+  namespace: default
+  annotations:
+    # Prevent upgrades to OpenShift Version 4.9
+    operators.coreos.com/maxOpenShiftVersion: "4.8"
+spec:
+  displayName: Foo
+  install:
+    strategy: deployment
+"#;
+
+#[tokio::test]
+async fn the_annotation_of_a_csv_closes_the_gate() {
+    let platform = Platform::new().await;
+    become_openshift(&platform).await;
+    let cluster = platform.world.cluster;
+    history(cluster, &["Completed 4.7.9"]).await;
+    define(cluster, "clusterserviceversions").await;
+    let mut example = yaml::documents(EXAMPLE.as_bytes()).next().unwrap().unwrap();
+    platform.world.apply(&example).await;
+    let _provisioner = platform.start().await;
+    is_open(&platform).await;
+    history(cluster, &["Completed 4.8.0", "Completed 4.7.9"]).await;
+    let message = is_closed(&platform, WILL_NOT).await;
+    let first = "The following operators will not run on the next OpenShift Version: default/foo";
+    assert_eq!(message.lines().next(), Some(first));
+    assert!(
+        message.contains("runs on OpenShift 4.8 at most"),
+        "{message}"
+    );
+    // The author has tested the operator on 4.9.
+    let annotations = &mut example["metadata"]["annotations"];
+    annotations["operators.coreos.com/maxOpenShiftVersion"] = "4.9".into();
+    platform.world.apply(&example).await;
+    is_open(&platform).await;
+}
+
+/// Applies the ClusterOperator of another component, with its related objects.
+async fn component(platform: &Platform, name: &str, related: Value) {
+    let operator = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": {"name": name}, "spec": {},
+    });
+    platform.world.apply(&operator).await;
+    let status = json!({"status": {"relatedObjects": related}});
+    let api = platform.world.api::<ClusterOperator>();
+    api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_catalog_of_a_subscription_opens_the_gate() {
+    let platform = Platform::new().await;
+    become_openshift(&platform).await;
+    let cluster = platform.world.cluster;
+    history(cluster, &["Completed 4.12.0"]).await;
+    for plural in ["clusterserviceversions", "subscriptions"] {
+        define(cluster, plural).await;
+    }
+    let moon = publish(&platform, "moon", "4.12").await;
+    let server = Server::of(None, &listed("moon", &moon, "4.13")).await;
+    platform.serve("mine", &server).await;
+    let service = |name: &str, annotations: Value| {
+        json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+            "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+            "spec": {"displayName": name, "version": "1.0.0", "install": {"strategy": "deployment"}},
+        })
+    };
+    let properties = json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.12"}]});
+    let written = json!({"operatorframework.io/properties": properties.to_string()});
+    platform.world.apply(&service("moon.v1.0.0", written)).await;
+    let mut subscription = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+        "metadata": {"name": "moon", "namespace": "default"},
+        "spec": {"name": "moon", "source": "mine", "sourceNamespace": "catalogs", "channel": "stable"},
+    });
+    platform.world.apply(&subscription).await;
+    let _provisioner = platform.start().await;
+    // The Subscription has installed nothing yet.
+    is_closed(&platform, &format!("{WILL_NOT}default/moon.v1.0.0")).await;
+    let status = json!({"installedCSV": "moon.v1.0.0", "lastUpdated": "2026-01-01T00:00:00Z"});
+    subscription["status"] = status;
+    let resource = kube::core::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(
+        "operators.coreos.com",
+        "v1alpha1",
+        "Subscription",
+    ));
+    let subscriptions: Api<kube::core::DynamicObject> =
+        Api::namespaced_with(platform.world.client(), "default", &resource);
+    let params = PatchParams::apply("olm").force();
+    subscriptions
+        .patch_status("moon", &params, &Patch::Apply(&subscription))
+        .await
+        .unwrap();
+    is_open(&platform).await;
+
+    // OLM's own ClusterOperator does not know of the catalog's value.
+    component(&platform, "operator-lifecycle-manager", json!([])).await;
+    let differs = "- blocks the upgrade, because OLM ignores the value in the catalog: default/moon.v1.0.0 (OLM reads 4.12, the \
+                   catalog declares 4.13)";
+    becomes(&platform, "Upgradeable", "True", "AsExpected", differs).await;
+
+    // An operator of the release payload is known by its ClusterOperator.
+    platform
+        .world
+        .apply(&service("packageserver", json!({})))
+        .await;
+    let unknown = "IndeterminateOperatorsInstalled";
+    becomes(
+        &platform,
+        "Upgradeable",
+        "True",
+        unknown,
+        "default/packageserver",
+    )
+    .await;
+    let related = json!([
+        {"group": "", "resource": "namespaces", "name": "default"},
+        {"group": "operators.coreos.com", "resource": "clusterserviceversions", "namespace": "default",
+         "name": "packageserver"},
+    ]);
+    component(
+        &platform,
+        "operator-lifecycle-manager-packageserver",
+        related,
+    )
+    .await;
+    is_open(&platform).await;
+
+    // Without the Subscription, the ClusterServiceVersion's own value counts.
+    subscriptions
+        .delete("moon", &DeleteParams::default())
+        .await
+        .unwrap();
+    is_closed(&platform, &format!("{WILL_NOT}default/moon.v1.0.0")).await;
+    server.stop().await;
+}

@@ -111,10 +111,17 @@ fn what_is_installed_is_known_by_its_digest_or_its_name() {
     // A tag without a name is known by the Bundle of the template.
     let mut status = plain_status("1.1.0");
     let made = instance(&tagged, &status);
-    let bundle = template::bundle(&made, &template::hash(&made));
-    status["installedBundleName"] = bundle.metadata.name.into();
+    let hash = template::hash(&made);
+    for name in [&template::bundle_name(&made, &hash), "tide-random"] {
+        status["installedBundleName"] = name.into();
+        let record = json!({"name": "tide-random", "uid": "1", "templateHash": hash});
+        status["bundles"] = json!([record]);
+        let here = of(&instance(&tagged, &status));
+        assert_eq!(brief(&here), "tide.v1.1.0 1.1.0 c/mine, as chosen");
+    }
+    status["bundles"][0]["templateHash"] = "other".into();
     let here = of(&instance(&tagged, &status));
-    assert_eq!(brief(&here), "tide.v1.1.0 1.1.0 c/mine, as chosen");
+    assert!(!here.is_chosen_installed);
 }
 
 #[test]

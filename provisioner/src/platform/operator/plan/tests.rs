@@ -5,7 +5,11 @@ mod offers;
 mod upgrades;
 
 use catalog::{choose::Answer, model::Package};
-use manifests::{api::instance::BundleInstance, version::strict};
+use manifests::{
+    api::instance::BundleInstance,
+    openshift::{MaxOpenShiftVersion, Spelling},
+    version::strict,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -17,6 +21,11 @@ use super::{
 
 /// What stands for a catalog that is being read for the first time.
 const PENDING: &str = "pending";
+
+#[expect(clippy::unnecessary_wraps, reason = "the form of the field")]
+fn max_openshift(text: &str) -> Option<MaxOpenShiftVersion> {
+    Some(MaxOpenShiftVersion::new(text, Spelling::CatalogProperties))
+}
 
 /// What there is to decide about.
 struct Case {

@@ -6,7 +6,7 @@ use catalog::{
 };
 use manifests::{
     api::{instance::Constraint, platform::NewRights},
-    openshift::{Release, maximum},
+    openshift::{MaxOpenShiftVersion, Release, maximum},
     version::Version,
 };
 
@@ -29,7 +29,10 @@ impl Chooser<'_> {
         let version = &choice.version;
         let way_out = self.way_out(
             version,
-            &choice.max_openshift,
+            choice
+                .max_openshift
+                .as_ref()
+                .and_then(MaxOpenShiftVersion::release),
             (&choice.name, &choice.catalog, &choice.channel),
         );
         let decided = approval::decide(&self.approval(Some(approval::Next {
@@ -50,13 +53,13 @@ impl Chooser<'_> {
     pub(super) fn way_out(
         &self,
         version: &Packed,
-        maxima: &[String],
+        max: Option<Release>,
         (name, catalog, channel): (&str, &str, &str),
     ) -> WayOut {
         let (Some(cluster), true) = (self.openshift, self.blocks()) else {
             return WayOut::None;
         };
-        if !self.is_blocked_by(maxima) {
+        if !self.is_blocked_by(max) {
             return WayOut::Here;
         }
         let next = Installed {
@@ -108,16 +111,17 @@ impl Chooser<'_> {
             it.constraint == Constraint::MaxOpenShiftVersion && Some(it.digest.as_str()) == digest
         });
         let known = self.known_maximum().filter(|_| !is_overridden);
-        known.is_some_and(|it| self.is_blocked_by(&[it]))
+        self.is_blocked_by(known)
     }
 
-    /// What is said by now of what is installed: by a catalog if it names a release, or else by the bundle.
-    fn known_maximum(&self) -> Option<String> {
+    /// Returns the max OpenShift version of the installed bundle: that of a catalog if it can be determined, or else that of
+    /// the bundle.
+    fn known_maximum(&self) -> Option<Release> {
         let installed = self.here.installed.as_ref()?;
-        match self.listed(installed).map(|(_, it)| &*it.max_openshift) {
-            Some([one]) if maximum(one).is_ok() => Some(one.clone()),
-            _ => self.here.maximum.clone(),
-        }
+        let listed = self.listed(installed).map(|(_, listed)| listed);
+        let of_catalog = listed.and_then(|listed| listed.max_openshift.as_ref()?.release());
+        let of_bundle = || maximum(self.here.maximum.as_deref()?).ok();
+        of_catalog.or_else(of_bundle)
     }
 
     /// What is installed, in just this image, as the catalog with the highest priority has it; and which that is.
@@ -138,10 +142,10 @@ impl Chooser<'_> {
         found.min_by_key(|(offer, _)| std::cmp::Reverse(offer.priority))
     }
 
-    /// Whether a bundle with these maxima keeps the cluster from its next release.
-    fn is_blocked_by(&self, maxima: &[String]) -> bool {
-        match (maxima, self.openshift) {
-            ([one], Some(cluster)) => maximum(one).is_ok_and(|it| !it.outlasts(cluster.completed)),
+    /// Whether a bundle with this max OpenShift version keeps the cluster from its next release.
+    fn is_blocked_by(&self, max: Option<Release>) -> bool {
+        match (max, self.openshift) {
+            (Some(max), Some(cluster)) => !max.outlasts(cluster.completed),
             _ => false,
         }
     }

@@ -4,7 +4,10 @@ use catalog::{
     choose::{self, Answer, Decision},
     model::{PLAIN_V0, Package, REGISTRY_V1},
 };
-use manifests::api::platform::{ChosenBundle, RightsApproval, reason};
+use manifests::{
+    api::platform::{ChosenBundle, RightsApproval, reason},
+    openshift::MaxOpenShiftVersion,
+};
 
 use super::{
     super::{Plan, stay},
@@ -65,9 +68,11 @@ impl Chooser<'_> {
     fn is_approved(&self, chosen: &Chosen, bundle: &catalog::model::Bundle) -> bool {
         let memo = &chosen.bundle;
         let place = (&*memo.name, &*memo.catalog, &*memo.channel);
+        let max = bundle.max_openshift.as_ref();
+        let max = max.and_then(MaxOpenShiftVersion::release);
         let next = approval::Next {
             version: &bundle.version.version,
-            way_out: self.way_out(&bundle.version, &bundle.max_openshift, place),
+            way_out: self.way_out(&bundle.version, max, place),
             gains: approval::Gains::None,
         };
         let input = approval::Input {

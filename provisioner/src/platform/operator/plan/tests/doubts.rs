@@ -20,7 +20,7 @@ fn limited(versions: &[&str], maxima: &[(&str, &str)]) -> Package {
     let mut package = package(versions);
     for (version, max) in maxima {
         let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
-        bundle.unwrap().max_openshift = vec![format!("\"{max}\"")];
+        bundle.unwrap().max_openshift = max_openshift(max);
     }
     package
 }

@@ -102,7 +102,7 @@ fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
         ),
         (needs(Need::Constraint(Some("no GPU".into()))), "no GPU"),
         (
-            one(&|it| it.max_openshift = vec!["\"4.11\"".into()]),
+            one(&|bundle| bundle.max_openshift = max_openshift("4.11")),
             "requires OpenShift <= 4.11 but the cluster is 4.12",
         ),
         (
@@ -132,14 +132,15 @@ fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
         assert!(said.ends_with(": failed to run sourcing logic"), "{said}");
     }
     // During an update of the cluster the higher release counts.
-    let max = |releases: &str| one(&|it| it.max_openshift = vec!["\"4.12\"".into()]).on(releases);
+    let max =
+        |releases: &str| one(&|bundle| bundle.max_openshift = max_openshift("4.12")).on(releases);
     assert_eq!(brief(&max("4.12").plan()), "have 1.0.0");
     assert_eq!(brief(&max("4.12->4.13").plan()), "refuse SourceFailed");
     // The next lower one is fine.
     let mut package = package(&["1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"]);
     for (name, bundle) in &mut package.bundles {
         if name != "tide.v1.0.0" {
-            bundle.max_openshift = vec!["\"4.11\"".into()];
+            bundle.max_openshift = max_openshift("4.11");
         }
     }
     let case = Case::new(package.clone()).on("4.12");

@@ -243,7 +243,7 @@ fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
         let mut package = package(&["1.0.0", "1.1.0"]);
         for (version, max) in maxima {
             let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
-            bundle.unwrap().max_openshift = vec![(*max).to_owned()];
+            bundle.unwrap().max_openshift = max_openshift(max);
         }
         let there = instance(&chosen("1.0.0", None), &status("1.0.0", true));
         Case::new(package).with(there).on("4.12").kept("4.12 1.0")
@@ -274,7 +274,7 @@ fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
         let mut package = package(&versions);
         for (version, max) in versions.iter().zip(maxima) {
             let bundle = package.bundles.get_mut(&format!("tide.v{version}"));
-            bundle.unwrap().max_openshift = vec![format!("\"{max}\"")];
+            bundle.unwrap().max_openshift = max_openshift(max);
         }
         let there = instance(&chosen("1.0.0", None), &status("1.0.0", true));
         let case = || {

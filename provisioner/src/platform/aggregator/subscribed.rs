@@ -1,0 +1,134 @@
+//! The catalog entries of the ClusterServiceVersions that OLM installed.
+//!
+//! A catalog author raises the max OpenShift version of a published bundle in the catalog alone. Only the Subscription
+//! knows which catalog and package a ClusterServiceVersion comes from. Pure; no I/O.
+
+use std::collections::BTreeMap;
+
+use crate::{catalogs::Key, platform::gate};
+
+/// An observed ClusterServiceVersion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Service {
+    pub(super) operator: gate::Operator,
+    /// Version of the bundle (`spec.version`).
+    pub(super) version: Option<String>,
+}
+
+/// An observed Subscription that has installed a ClusterServiceVersion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Subscription {
+    pub(super) namespace: String,
+    pub(super) catalog: Key,
+    pub(super) package: String,
+    /// The ClusterServiceVersion, in the namespace of the Subscription.
+    pub(super) installed: String,
+}
+
+/// The place of a ClusterServiceVersion's bundle in a catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) catalog: Key,
+    pub(super) package: String,
+    /// The bundle; it has the name of the ClusterServiceVersion.
+    pub(super) bundle: String,
+    pub(super) version: Option<String>,
+}
+
+impl Entry {
+    /// Returns the key of the last value in `catalogMaxima`; digests of images contain no `/`.
+    pub(super) fn key(&self) -> String {
+        gate::key(&self.package, &self.bundle, &self.catalog.to_string())
+    }
+}
+
+/// Returns the entries by `namespace/name` of the ClusterServiceVersion. If several Subscriptions name one
+/// ClusterServiceVersion and different catalogs or packages, none counts.
+pub(super) fn entries<'a>(
+    services: impl Iterator<Item = &'a Service>,
+    subscriptions: impl Iterator<Item = &'a Subscription>,
+) -> BTreeMap<String, Entry> {
+    let mut origins: BTreeMap<String, Option<(&Key, &str)>> = BTreeMap::new();
+    for subscription in subscriptions {
+        let name = format!("{}/{}", subscription.namespace, subscription.installed);
+        let origin = Some((&subscription.catalog, subscription.package.as_str()));
+        let known = origins.entry(name).or_insert(origin);
+        if *known != origin {
+            *known = None;
+        }
+    }
+    let entries = services.filter_map(|service| {
+        let operator = &service.operator;
+        let name = format!("{}/{}", operator.namespace, operator.name);
+        let (catalog, package) = origins.get(&name).copied().flatten()?;
+        let entry = Entry {
+            catalog: catalog.clone(),
+            package: package.to_owned(),
+            bundle: operator.name.clone(),
+            version: service.version.clone(),
+        };
+        Some((name, entry))
+    });
+    entries.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subscription(text: &str) -> Subscription {
+        let parts: Vec<&str> = text.split(' ').collect();
+        let [namespace, catalog, package, installed] = parts[..] else {
+            panic!("{text}");
+        };
+        let (of, name) = catalog.split_once('/').unwrap();
+        Subscription {
+            namespace: namespace.to_owned(),
+            catalog: Key {
+                namespace: of.to_owned(),
+                name: name.to_owned(),
+            },
+            package: package.to_owned(),
+            installed: installed.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_subscription_names_the_catalog_entry_of_its_csv() {
+        let mine = "ops catalogs/mine etcd etcd.v1";
+        for (subscriptions, expected) in [
+            (&[][..], None),
+            (&[mine], Some("etcd/etcd.v1@catalogs/mine")),
+            (&[mine, mine], Some("etcd/etcd.v1@catalogs/mine")),
+            (&["other catalogs/mine etcd etcd.v1"], None),
+            (&["ops catalogs/mine etcd etcd.v2"], None),
+            (
+                &[mine, "ops catalogs/mine etcd etcd.v2"],
+                Some("etcd/etcd.v1@catalogs/mine"),
+            ),
+            // Two Subscriptions contradict each other.
+            (&[mine, "ops catalogs/other etcd etcd.v1"], None),
+            (&[mine, "ops catalogs/mine moon etcd.v1", mine], None),
+        ] {
+            let service = Service {
+                operator: gate::Operator {
+                    namespace: "ops".to_owned(),
+                    name: "etcd.v1".to_owned(),
+                    ..gate::Operator::default()
+                },
+                version: Some("1.0.0".to_owned()),
+            };
+            let subscribed: Vec<Subscription> = subscriptions
+                .iter()
+                .map(|text| subscription(text))
+                .collect();
+            let entries = entries([service].iter(), subscribed.iter());
+            let entry = entries.get("ops/etcd.v1");
+            let found = entry.map(Entry::key);
+            assert_eq!(found.as_deref(), expected, "{subscriptions:?}");
+            if let Some(entry) = entry {
+                assert_eq!(entry.version.as_deref(), Some("1.0.0"));
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The operators that OLM installed.
+
+use super::*;
+
+/// A ClusterServiceVersion of this name with these annotations, after it was read.
+fn put(facts: &mut Facts, name: &str, annotations: &Value) {
+    let (namespace, csv) = name.split_once('/').unwrap();
+    let service = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": csv, "namespace": namespace, "annotations": annotations},
+        "spec": {"version": "1.0.0"},
+    });
+    let service = read::service(serde_json::from_value(service).unwrap()).unwrap();
+    facts.services.put(name.to_owned(), service);
+}
+
+/// The annotation that OLM writes, with this value.
+fn properties(value: &str) -> Value {
+    let property = json!({"type": "olm.maxOpenShiftVersion", "value": value});
+    json!({"operatorframework.io/properties": json!({"properties": [property]}).to_string()})
+}
+
+/// The annotation of a bundle that declares nothing.
+fn undeclared() -> Value {
+    json!({"operatorframework.io/properties": "{}"})
+}
+
+fn subscription(status: &Value) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+        "metadata": {"name": "moon", "namespace": "ops"},
+        "spec": {"name": "moon", "source": "mine", "sourceNamespace": "catalogs", "channel": "stable"},
+        "status": status,
+    })
+}
+
+fn component(name: &str, related: &Value) -> (String, std::collections::BTreeSet<String>) {
+    let operator = json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": {"name": name}, "spec": {},
+        "status": {"relatedObjects": related},
+    });
+    let read = read::component(serde_json::from_value(operator).unwrap());
+    (name.to_owned(), read.unwrap_or_default())
+}
+
+const OLM: &str = "operator-lifecycle-manager";
+
+#[test]
+fn a_subscriptions_catalog_counts_for_its_csv() {
+    let mut facts = facts();
+    put(&mut facts, "ops/moon.v1", &properties("4.12"));
+    let raised = maxima::Said::Says(Some("\"4.13\"".to_owned()));
+    let with = |subscribed: Option<maxima::Said>| Said {
+        subscribed,
+        ..Said::default()
+    };
+    let blocked = "IncompatibleOperatorsInstalled";
+    // No Subscription names the ClusterServiceVersion yet.
+    assert_eq!(gate(&facts, &with(Some(raised.clone()))).0, blocked);
+    let installed = subscription(&json!({"installedCSV": "moon.v1"}));
+    let read = read::subscription(serde_json::from_value(installed).unwrap()).unwrap();
+    facts.subscriptions.put("ops/moon".to_owned(), read);
+    for (subscribed, reason) in [
+        (Some(raised.clone()), "AsExpected"),
+        (Some(maxima::Said::Says(Some("4.12".to_owned()))), blocked),
+        (Some(maxima::Said::Says(Some("4.13.0".to_owned()))), blocked),
+        (Some(maxima::Said::Says(None)), blocked),
+        (Some(maxima::Said::Absent), blocked),
+        (Some(maxima::Said::Away(None)), blocked),
+        (None, blocked),
+    ] {
+        let shown = format!("{subscribed:?}");
+        assert_eq!(gate(&facts, &with(subscribed)).0, reason, "{shown}");
+    }
+    // Catalogs are read for the package, and the last value counts while the catalog is unavailable.
+    let decided = decided(&facts, &with(Some(raised))).unwrap();
+    assert_eq!(decided.packages, ["moon".to_owned()].into());
+    let maxima = decided.maxima.unwrap();
+    assert_eq!(maxima["moon/moon.v1@catalogs/mine"], "\"4.13\"");
+    let away = Said {
+        kept: Some(Arc::new(maxima)),
+        ..with(Some(maxima::Said::Away(None)))
+    };
+    assert_eq!(gate(&facts, &away).0, "AsExpected");
+    // Catalogs outside of the admin's namespaces are ignored.
+    let unknown = super::decided(&facts, &with(None)).unwrap();
+    assert!(unknown.packages.is_empty() && unknown.maxima.unwrap().is_empty());
+    // Values of catalogs mean nothing elsewhere.
+    facts.version.is_not_served();
+    let elsewhere = super::decided(&facts, &with(Some(maxima::Said::Absent))).unwrap();
+    assert!(elsewhere.packages.is_empty());
+}
+
+#[test]
+fn subscriptions_count_once_they_have_installed_a_csv() {
+    let read = |object: Value| read::subscription(serde_json::from_value(object).unwrap());
+    assert!(read(subscription(&json!({"installedCSV": "moon.v1"}))).is_some());
+    for status in [json!({}), json!(null), json!({"installedCSV": ""})] {
+        assert_eq!(read(subscription(&status)), None, "{status}");
+    }
+    for field in ["name", "source", "sourceNamespace"] {
+        for value in [json!(""), json!("x".repeat(254))] {
+            let mut object = subscription(&json!({"installedCSV": "moon.v1"}));
+            object["spec"][field] = value;
+            assert_eq!(read(object), None, "{field}");
+        }
+        let mut object = subscription(&json!({"installedCSV": "moon.v1"}));
+        object["spec"].as_object_mut().unwrap().remove(field);
+        assert_eq!(read(object), None, "{field}");
+    }
+}
+
+#[test]
+fn payload_csvs_are_those_that_a_cluster_operator_names() {
+    let related = |group: &str, resource: &str, name: &str| {
+        json!([
+            {"group": "", "resource": "namespaces", "name": "olm"},
+            {"group": group, "resource": resource, "namespace": "olm", "name": name},
+        ])
+    };
+    let csvs = |name: &str| related("operators.coreos.com", "clusterserviceversions", name);
+    let package_server = "operator-lifecycle-manager-packageserver";
+    for (operator, related, annotations, is_payload) in [
+        (package_server, csvs("packageserver"), json!({}), true),
+        (
+            package_server,
+            related(
+                "operators.coreos.com",
+                "ClusterServiceVersion",
+                "packageserver",
+            ),
+            json!({}),
+            true,
+        ),
+        (package_server, csvs("other"), json!({}), false),
+        (package_server, csvs(""), json!({}), false),
+        (
+            package_server,
+            related("example.com", "clusterserviceversions", "packageserver"),
+            json!({}),
+            false,
+        ),
+        (package_server, json!([]), json!({}), false),
+        (package_server, json!(null), json!({}), false),
+        // The gate's own ClusterOperator.
+        (AGGREGATED, csvs("packageserver"), json!({}), false),
+        // OLM names a bundle's ClusterServiceVersion by its label, and a bundle can copy annotations of the payload.
+        ("forged", csvs("packageserver"), undeclared(), false),
+        (
+            "other",
+            json!([]),
+            json!({"include.release.openshift.io/self-managed-high-availability": "true"}),
+            false,
+        ),
+    ] {
+        let mut facts = facts();
+        put(&mut facts, "olm/packageserver", &annotations);
+        let (name, read) = component(operator, &related);
+        facts.components.put(name, read);
+        let (reason, message) = gate(&facts, &Said::default());
+        let expected = if is_payload {
+            "AsExpected"
+        } else {
+            "IndeterminateOperatorsInstalled"
+        };
+        assert_eq!(
+            reason, expected,
+            "{operator} {related} {annotations}: {message}"
+        );
+    }
+}
+
+#[test]
+fn related_objects_of_cluster_operators_are_bounded() {
+    let csv = |namespace: &str, number: usize| {
+        json!({
+            "group": "operators.coreos.com", "resource": "clusterserviceversions", "namespace": namespace,
+            "name": number.to_string(),
+        })
+    };
+    let (_, read) = component("a", &(0..10_000).map(|number| csv("olm", number)).collect());
+    assert_eq!(read.len(), 256);
+    let (_, read) = component("a", &json!([csv(&"x".repeat(100_000), 1), csv("olm", 1)]));
+    assert_eq!(read, ["olm/1".to_owned()].into());
+}
+
+#[test]
+fn olm_judges_where_it_has_a_cluster_operator() {
+    let mut facts = facts();
+    put(&mut facts, "ops/moon.v1", &properties("4.x"));
+    let differs = format!("ClusterOperator {OLM} judges these");
+    let (_, message) = gate(&facts, &Said::default());
+    assert!(!message.contains(&differs), "{message}");
+    let (name, read) = component(OLM, &json!([]));
+    facts.components.put(name, read);
+    let (reason, message) = gate(&facts, &Said::default());
+    assert_eq!(reason, "IndeterminateOperatorsInstalled");
+    let line = "- blocks the upgrade, because OLM blocks for a value that OLM rejects: ops/moon.v1 (failed to parse";
+    assert!(
+        message.contains(&differs) && message.contains(line),
+        "{message}"
+    );
+    assert!(message.starts_with(
+        "The following operators may not run on the next OpenShift Version: ops/moon.v1\n"
+    ));
+}
