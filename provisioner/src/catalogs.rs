@@ -24,6 +24,7 @@ mod image;
 mod interval;
 mod known;
 pub mod maxima;
+mod olm_version;
 mod patience;
 mod plan;
 pub mod pods;
@@ -175,12 +176,33 @@ impl Catalogs {
         self.known().said(package, bundle, digest)
     }
 
-    /// What counts of that: what they say, or have said last. The JSON text of the value.
+    /// Returns the value of the catalog that a Subscription names, for a bundle of this name and, if known, this version.
+    /// `None` if no namespace of the admin has such a catalog.
+    pub fn said_by(
+        &self,
+        catalog: &Key,
+        package: &str,
+        bundle: &str,
+        version: Option<&str>,
+    ) -> Option<Said> {
+        self.known().said_by(catalog, package, bundle, version)
+    }
+
+    /// Returns the max OpenShift version that counts, as text: the one that catalogs declare, or have declared last.
     pub fn maximum(&self, package: &str, bundle: &str, digest: &str) -> Option<String> {
         let key = maxima::key(package, bundle, digest);
         let kept = self.kept();
         let last = kept.as_ref().and_then(|kept| kept.get(&key));
         self.said(package, bundle, digest).counts(last)
+    }
+
+    /// Returns the `minKubeVersion` of a bundle in the first catalog that has it with this image; `None` also while no catalog
+    /// that has it can be read.
+    pub fn min_kube(&self, package: &str, bundle: &str, digest: &str) -> Option<String> {
+        self.known()
+            .bundle(package, bundle, digest)?
+            .min_kube
+            .clone()
     }
 
     /// What catalogs have said last of what is installed; nothing before it was told.
@@ -233,6 +255,19 @@ impl Wants {
         if has_room && !package.is_empty() {
             self.refused.insert(package.to_owned(), now);
         }
+    }
+}
+
+#[cfg(test)]
+impl Catalogs {
+    /// One catalog, which is read and has this package.
+    pub(crate) fn with(package: catalog::model::Package) -> Self {
+        let catalogs = Self::default();
+        catalogs.change(|known| {
+            known.stock(package);
+            true
+        });
+        catalogs
     }
 }
 

@@ -1,35 +1,31 @@
 //! What of the cluster decides how catalogs are followed: whether OLM runs, and the values of templates. Watched, and of the
 //! server's version asked now and then, for nothing tells of it.
 
+mod olm;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
 use futures::StreamExt as _;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
+use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Api, ResourceExt as _,
+    Api, Resource, ResourceExt as _,
     core::{GroupVersionKind, PartialObjectMeta},
     runtime::watcher::{self, Event},
 };
 use manifests::{
-    api::{
-        catalog_source::GROUP,
-        config::{CLUSTER_VERSION, ClusterVersion},
-    },
-    template::{self, Values},
+    api::config::{CLUSTER_VERSION, ClusterVersion},
+    template::{self, Values, Variable},
 };
+use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use super::{
-    release::Release,
-    server::{Judge, NAMESPACES, OPERATOR, Operator},
-};
+use super::{olm_version::OlmFacts, release::Release};
 use crate::{
     context::Context,
-    settings::CatalogServer,
     watches::{patient, spread},
 };
 
@@ -46,10 +42,12 @@ pub(super) struct Around {
     /// Whether OLM runs what CatalogSources declare.
     pub(super) has_olm: bool,
     pub(super) values: Values,
+    /// The declared version of OLM.
+    pub(super) olm: OlmFacts,
     /// What nodes call their architectures: with several, no template has one.
     pub(super) architectures: BTreeSet<String>,
-    /// Whether some template wants to know of nodes.
-    pub(super) wants_nodes: bool,
+    /// The parts that a template needs and nothing else watches.
+    pub(super) wanted: BTreeSet<Part>,
     /// What nobody has looked at yet.
     pub(super) pending: BTreeSet<Part>,
 }
@@ -57,29 +55,51 @@ pub(super) struct Around {
 /// What is looked at by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
+    /// Whether OLM runs, and its Deployment.
     Olm,
     Kubernetes,
     Openshift,
-    /// Only if some template wants to know.
+    /// Only once a template needs it, as the next two.
     Nodes,
+    /// The ClusterOperator of OLM.
+    ClusterOperator,
+    /// The ClusterServiceVersion that comes with OLM.
+    Packageserver,
 }
 
 /// Follows all of it, for ever.
 pub(super) async fn follow(ctx: &Context, around: &watch::Sender<Around>) {
     tokio::join!(
-        olm(ctx, around),
+        olm::watch_server(ctx, around),
+        olm::watch_version(ctx, around),
         kubernetes(ctx, around),
         openshift(ctx, around),
         nodes(ctx, around),
     );
 }
 
-/// Whether something is to be had of nodes: from the first template on that wants it.
-pub(super) fn want_nodes(around: &watch::Sender<Around>) {
-    around.send_if_modified(|around| {
-        let was_wanted = std::mem::replace(&mut around.wants_nodes, true);
-        // A second look comes with the next change of a node alone, and there may be none.
-        !was_wanted && around.pending.insert(Part::Nodes)
+/// Starts the watches that only some templates need, from the first such template on.
+pub(super) fn require<'a>(
+    around: &watch::Sender<Around>,
+    templates: impl IntoIterator<Item = &'a str>,
+) {
+    let variables = templates.into_iter().flat_map(template::variables);
+    let wanted: BTreeSet<Part> = variables
+        .flat_map(|variable| match variable {
+            Variable::Architecture => &[Part::Nodes][..],
+            Variable::Olm(_) => &Part::OLM_VERSION,
+            Variable::Kube(_) | Variable::Openshift(_) | Variable::UpdateChannel => &[],
+        })
+        .copied()
+        .collect();
+    if wanted.is_subset(&around.borrow().wanted) {
+        return;
+    }
+    around.send_modify(|around| {
+        let new = wanted.difference(&around.wanted);
+        // A second look comes with the next change alone, and there may be none.
+        around.pending.extend(new.copied());
+        around.wanted.extend(wanted.iter().copied());
     });
 }
 
@@ -87,100 +107,10 @@ fn change(around: &watch::Sender<Around>, part: Part, change: impl FnOnce(&mut A
     around.send_if_modified(|around| {
         let before = around.clone();
         change(around);
+        around.values.olm = around.olm_version();
         around.pending.remove(&part);
         *around != before
     });
-}
-
-async fn olm(ctx: &Context, around: &watch::Sender<Around>) {
-    let tell = |has_olm: bool| {
-        let was_known = !around.borrow().pending.contains(&Part::Olm);
-        if !was_known || around.borrow().has_olm != has_olm {
-            info!(has_olm, "who serves the catalogs of CatalogSources");
-        }
-        ctx.metrics.olm_serves(has_olm);
-        change(around, Part::Olm, |around| around.has_olm = has_olm);
-    };
-    match ctx.settings.catalog_server {
-        CatalogServer::Own => tell(false),
-        CatalogServer::Olm => tell(true),
-        CatalogServer::Auto => {
-            // Without its kinds there is no OLM, whatever else is called so.
-            let wanted = GroupVersionKind::gvk(GROUP, "v1alpha1", "ClusterServiceVersion");
-            let tell = &tell;
-            ctx.kinds
-                .while_served(&wanted, |kind| async move {
-                    let was = {
-                        let around = around.borrow();
-                        let is_known = !around.pending.contains(&Part::Olm);
-                        is_known.then_some(around.has_olm)
-                    };
-                    match kind {
-                        None => tell(false),
-                        Some(_) => watch_olm(ctx, Judge::after(was), tell).await,
-                    }
-                })
-                .await;
-        }
-    }
-}
-
-async fn watch_olm(ctx: &Context, mut judge: Judge, tell: &(impl Fn(bool) + Sync)) {
-    let api: Api<Deployment> = Api::all(ctx.client.clone());
-    // With this selector the right to watch that name is enough.
-    let config = watcher::Config::default().fields(&format!("metadata.name={OPERATOR}"));
-    let mut events = patient(watcher::watcher(api, config)).boxed();
-    let (mut known, mut listing) = (None, BTreeMap::<String, Operator>::new());
-    let mut again: Option<Instant> = None;
-    loop {
-        let rest = async {
-            match again {
-                Some(again) => tokio::time::sleep_until(again.into()).await,
-                None => std::future::pending().await,
-            }
-        };
-        let event = tokio::select! {
-            event = events.next() => Some(event),
-            () = rest => None,
-        };
-        match event {
-            None => {}
-            Some(None) => return,
-            Some(Some(Ok(Event::Init))) => listing.clear(),
-            Some(Some(Ok(Event::InitApply(found)))) => note(&mut listing, &found),
-            Some(Some(Ok(Event::InitDone))) => known = Some(std::mem::take(&mut listing)),
-            Some(Some(Ok(Event::Apply(found)))) => note(known.get_or_insert_default(), &found),
-            Some(Some(Ok(Event::Delete(found)))) => {
-                let namespace = found.namespace().unwrap_or_default();
-                known.get_or_insert_default().remove(&namespace);
-            }
-            Some(Some(Err(error))) => {
-                warn!(
-                    %error,
-                    "it cannot be seen whether OLM runs; let the provisioner list and watch the Deployments {OPERATOR}, or say who \
-                     serves catalogs with --catalog-server"
-                );
-                // Nobody becomes OLM's rival because of that.
-                if known.is_none() {
-                    tell(true);
-                }
-            }
-        }
-        if let Some(known) = &known {
-            let now = Instant::now();
-            let best = known.values().max().copied();
-            let (has_olm, left) = judge.see(best.unwrap_or(Operator::Gone), now);
-            tell(has_olm);
-            again = left.map(|left| now + left);
-        }
-    }
-}
-
-fn note(known: &mut BTreeMap<String, Operator>, found: &Deployment) {
-    let namespace = found.namespace().unwrap_or_default();
-    if NAMESPACES.contains(&namespace.as_str()) {
-        known.insert(namespace, Operator::of(found));
-    }
 }
 
 async fn kubernetes(ctx: &Context, around: &watch::Sender<Around>) {
@@ -231,25 +161,38 @@ async fn openshift(ctx: &Context, around: &watch::Sender<Around>) {
                 return;
             }
             let api: Api<ClusterVersion> = Api::all(ctx.client.clone());
-            let only = format!("metadata.name={CLUSTER_VERSION}");
-            let events = watcher::watcher(api, watcher::Config::default().fields(&only));
-            let mut events = patient(events).boxed();
-            let mut listed = None;
-            while let Some(event) = events.next().await {
-                match event {
-                    Ok(Event::Init) => listed = None,
-                    Ok(Event::InitApply(version)) => listed = Some(version),
-                    Ok(Event::InitDone) => tell(listed.take().as_ref()),
-                    Ok(Event::Apply(version)) => tell(Some(&version)),
-                    Ok(Event::Delete(_)) => tell(None),
-                    Err(error) => {
-                        warn!(%error, "the ClusterVersion cannot be watched");
-                        change(around, Part::Openshift, |_| {});
-                    }
-                }
-            }
+            watch_one(api, CLUSTER_VERSION, tell, |error| {
+                warn!(%error, "failed to watch the ClusterVersion; retrying");
+                change(around, Part::Openshift, |_| {});
+            })
+            .await;
         })
         .await;
+}
+
+/// Follows the one object of a kind that has a name: reports it, `None` while it does not exist, and failures.
+async fn watch_one<K>(
+    api: Api<K>,
+    name: &str,
+    report: impl Fn(Option<&K>),
+    report_failure: impl Fn(&watcher::Error),
+) where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let only = format!("metadata.name={name}");
+    let events = watcher::watcher(api, watcher::Config::default().fields(&only));
+    let mut events = patient(events).boxed();
+    let mut listed = None;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed = None,
+            Ok(Event::InitApply(object)) => listed = Some(object),
+            Ok(Event::InitDone) => report(listed.take().as_ref()),
+            Ok(Event::Apply(object)) => report(Some(&object)),
+            Ok(Event::Delete(_)) => report(None),
+            Err(error) => report_failure(&error),
+        }
+    }
 }
 
 /// The newest version that an update was completed to, and the name of the update channel.
@@ -265,7 +208,7 @@ fn of_cluster_version(version: &ClusterVersion) -> (Option<semver::Version>, Opt
 
 async fn nodes(ctx: &Context, around: &watch::Sender<Around>) {
     let mut wanted = around.subscribe();
-    let is_wanted = wanted.wait_for(|around| around.wants_nodes);
+    let is_wanted = wanted.wait_for(|around| around.wanted.contains(&Part::Nodes));
     if is_wanted.await.is_err() {
         return;
     }
@@ -309,7 +252,30 @@ async fn nodes(ctx: &Context, around: &watch::Sender<Around>) {
     }
 }
 
+// === impl Part ===
+
+impl Part {
+    /// The parts that declare the version of OLM beside its Deployment.
+    pub(super) const OLM_VERSION: [Self; 2] = [Self::ClusterOperator, Self::Packageserver];
+}
+
 // === impl Around ===
+
+impl Around {
+    /// Returns the version of the program that serves catalogs: OLM where it does, else the provisioner.
+    fn olm_version(&self) -> Option<semver::Version> {
+        if self.has_olm {
+            self.olm.version()
+        } else {
+            template::server(env!("CARGO_PKG_VERSION"))
+        }
+    }
+
+    /// Describes why the version of the OLM that serves catalogs is unknown, if it is.
+    pub(super) fn unknown_olm(&self) -> Option<String> {
+        (self.has_olm && self.values.olm.is_none()).then(|| self.olm.describe_unknown())
+    }
+}
 
 impl Default for Around {
     /// Nothing is known yet but our own version.
@@ -320,8 +286,9 @@ impl Default for Around {
                 olm: template::server(env!("CARGO_PKG_VERSION")),
                 ..Values::default()
             },
+            olm: OlmFacts::default(),
             architectures: BTreeSet::new(),
-            wants_nodes: false,
+            wanted: BTreeSet::new(),
             pending: [Part::Olm, Part::Kubernetes, Part::Openshift].into(),
         }
     }
@@ -370,28 +337,59 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_looked_at_once_somebody_wants_to_know() {
-        let (around, mut changes) = watch::channel(Around::default());
-        changes.mark_unchanged();
-        change(&around, Part::Olm, |_| {});
-        assert!(changes.has_changed().unwrap());
-        want_nodes(&around);
-        assert!(around.borrow().pending.contains(&Part::Nodes));
-        changes.mark_unchanged();
-        // There is none, and nobody waits for one.
-        change(&around, Part::Nodes, |_| {});
-        assert!(changes.has_changed().unwrap());
-        want_nodes(&around);
-        assert!(!around.borrow().pending.contains(&Part::Nodes));
-        changes.mark_unchanged();
-        change(&around, Part::Nodes, |around| {
-            around.architectures = ["amd64", "arm64"].map(str::to_owned).into();
-        });
-        assert!(changes.has_changed().unwrap());
-        changes.mark_unchanged();
-        want_nodes(&around);
-        change(&around, Part::Kubernetes, |_| {});
-        change(&around, Part::Kubernetes, |_| {});
-        assert!(!around.borrow().pending.contains(&Part::Nodes));
+    fn watches_start_once_a_template_needs_them() {
+        for (text, wanted) in [
+            ("r/c:{platform_architecture}", &[Part::Nodes][..]),
+            ("r/c:{olm_minor_version}", &Part::OLM_VERSION),
+        ] {
+            let (around, mut changes) = watch::channel(Around::default());
+            changes.mark_unchanged();
+            change(&around, Part::Olm, |_| {});
+            assert!(changes.has_changed().unwrap());
+            changes.mark_unchanged();
+            require(&around, ["r/c:{kube_minor_version}", "r/c:v1"]);
+            assert!(!changes.has_changed().unwrap(), "{text}");
+            require(&around, [text]);
+            for part in wanted {
+                assert!(around.borrow().pending.contains(part), "{text}");
+                changes.mark_unchanged();
+                // The list is empty, and no later event would end the wait.
+                change(&around, *part, |_| {});
+                assert!(changes.has_changed().unwrap(), "{text}");
+            }
+            // A second template waits for nothing.
+            changes.mark_unchanged();
+            require(&around, [text]);
+            assert!(!changes.has_changed().unwrap(), "{text}");
+            change(&around, Part::Kubernetes, |_| {});
+            let pending = around.borrow().pending.clone();
+            assert!(wanted.iter().all(|part| !pending.contains(part)), "{text}");
+        }
+    }
+
+    #[test]
+    fn olm_version_is_that_of_the_program_that_serves() {
+        let ours = template::server(env!("CARGO_PKG_VERSION"));
+        let (around, _changes) = watch::channel(Around::default());
+        let label = |text: Option<&str>| OlmFacts {
+            packageserver: text.map(str::to_owned),
+            ..OlmFacts::default()
+        };
+        for (has_olm, declared, expected) in [
+            (false, None, ours.clone()),
+            (false, Some("0.38.0"), ours.clone()),
+            (true, Some("0.38.0"), template::server("0.38.0")),
+            (true, None, None),
+            (false, None, ours),
+        ] {
+            change(&around, Part::Olm, |around| {
+                around.has_olm = has_olm;
+                around.olm = label(declared);
+            });
+            let around = around.borrow();
+            assert_eq!(around.values.olm, expected, "{has_olm} {declared:?}");
+            let is_unknown = around.unknown_olm().is_some();
+            assert_eq!(is_unknown, expected.is_none(), "{has_olm} {declared:?}");
+        }
     }
 }

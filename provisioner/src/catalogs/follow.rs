@@ -12,6 +12,7 @@ use std::{
 };
 
 use catalog::source::Files;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::EventType;
 use manifests::api::catalog_source::CatalogSource;
 use tokio::{sync::watch, time::sleep};
@@ -49,11 +50,12 @@ pub(super) struct Shared {
     pub(super) pods: Watches,
 }
 
-/// Follows a catalog until its sender is gone.
+/// Follows a catalog until its sender is dropped. `conditions` are ours in its status.
 pub(super) async fn follow(
     shared: Arc<Shared>,
     key: Key,
     source: watch::Receiver<Arc<CatalogSource>>,
+    conditions: watch::Receiver<Vec<Condition>>,
 ) {
     let serving = shared.serving.as_ref();
     let serving = serving.filter(|it| it.serves(&key.namespace));
@@ -64,7 +66,8 @@ pub(super) async fn follow(
         let serving = serving.cloned();
         async move {
             let serving = serving.as_deref();
-            report::write_all(&shared.ctx, &key, serving, (written, told), source).await;
+            let reports = (written, told);
+            report::write_all(&shared.ctx, &key, serving, reports, source, conditions).await;
         }
     };
     let mut following = Following {

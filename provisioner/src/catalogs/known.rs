@@ -4,10 +4,17 @@ mod offers;
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use catalog::{Catalog, model::Package, registry::Packages};
-use manifests::api::{
-    catalog_source::{CatalogSource, Invalid, Origin},
-    platform::CatalogRef,
+use catalog::{
+    Catalog,
+    model::{Bundle, Package},
+    registry::Packages,
+};
+use manifests::{
+    api::{
+        catalog_source::{CatalogSource, Invalid, Origin},
+        platform::CatalogRef,
+    },
+    openshift::MaxOpenShiftVersion,
 };
 
 use self::offers::Held;
@@ -262,6 +269,37 @@ impl Known {
         })
     }
 
+    /// Adds a catalog, which is read and has this package.
+    #[cfg(test)]
+    pub(super) fn stock(&mut self, package: Package) {
+        let key = Key {
+            namespace: "catalogs".to_owned(),
+            name: package.name.clone(),
+        };
+        self.begin(std::slice::from_ref(&key.namespace));
+        self.add(&key, &Identity::default(), 0);
+        let packages = [(package.name.clone(), package)].into();
+        let read = Read::All(Arc::new(Catalog {
+            packages,
+            ..Catalog::default()
+        }));
+        self.read(&key, &Identity::default(), read);
+        self.listed(&key.namespace);
+    }
+
+    /// Returns the bundle of an image from the first catalog that has it, in the order in which bundles are chosen.
+    pub(super) fn bundle(&self, package: &str, bundle: &str, digest: &str) -> Option<&Bundle> {
+        let found = self.catalogs.iter().filter_map(|(key, entry)| {
+            let package = entry.read.as_ref()?.package(package)?;
+            let bundle = package.bundle(bundle)?;
+            let is_it = digest_of(&bundle.image) == Some(digest);
+            is_it.then_some(((Reverse(entry.priority), key), bundle))
+        });
+        found
+            .min_by_key(|(place, _)| *place)
+            .map(|(_, bundle)| bundle)
+    }
+
     /// In the order in which bundles are chosen from catalogs, the first that has it decides, unless one that comes before
     /// cannot be asked.
     pub(super) fn said(&self, package: &str, bundle: &str, digest: &str) -> Said {
@@ -288,12 +326,10 @@ impl Known {
             let Some(listed) = listed.filter(|it| digest_of(&it.image) == Some(digest)) else {
                 continue;
             };
-            let maximum = &listed.max_openshift;
-            let value = (!maximum.is_empty()).then(|| maximum.join(" and "));
             return if is_away {
-                Said::Away(value)
+                Said::Away(value(listed))
             } else {
-                Said::Says(value)
+                Said::Says(value(listed))
             };
         }
         // One that is away may have it by now.
@@ -303,6 +339,45 @@ impl Known {
             Said::Absent
         }
     }
+
+    /// Returns the value of the catalog that a Subscription names, for a bundle of this name and, if known, this version.
+    /// `None` if no namespace of the admin has such a catalog.
+    pub(super) fn said_by(
+        &self,
+        catalog: &Key,
+        package: &str,
+        bundle: &str,
+        version: Option<&str>,
+    ) -> Option<Said> {
+        let Some(entry) = self.catalogs.get(catalog) else {
+            let mut namespaces = self.namespaces.iter();
+            let listed = namespaces.find(|(name, _)| *name == catalog.namespace);
+            let is_listed = listed.is_none_or(|(_, listing)| *listing == Listing::Known);
+            return (!self.is_begun || !is_listed).then_some(Said::Away(None));
+        };
+        let read = entry.read.as_ref();
+        let is_usable = |read: &&Read| read.knows_of(package) && !read.is_broken(package);
+        let Some(read) = read.filter(is_usable) else {
+            return Some(Said::Away(None));
+        };
+        let package = read.package(package);
+        let listed = package.and_then(|package| package.bundle(bundle));
+        let is_same = |bundle: &&Bundle| {
+            version.is_none_or(|version| bundle.version.version.to_string() == version)
+        };
+        Some(match listed.filter(is_same) {
+            Some(listed) => Said::Says(value(listed)),
+            // The newer catalog may list the bundle.
+            None if entry.trouble.is_some() => Said::Away(None),
+            None => Said::Absent,
+        })
+    }
+}
+
+/// Returns the max OpenShift version that a bundle of a catalog declares, as text.
+fn value(bundle: &Bundle) -> Option<String> {
+    let declared = bundle.max_openshift.as_ref();
+    declared.map(MaxOpenShiftVersion::text)
 }
 
 /// The priority of catalogs that say nothing of it.

@@ -11,8 +11,8 @@ use manifests::{api::bounds, object::shortened};
 /// What catalogs say of a bundle now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
-    /// The catalog that decides has the bundle, with this value or none: the JSON text of its `olm.maxOpenShiftVersion`, or
-    /// of several of them.
+    /// The catalog that decides has the bundle, with this max OpenShift version or none: see
+    /// [`MaxOpenShiftVersion::text`](manifests::openshift::MaxOpenShiftVersion::text).
     Says(Option<String>),
     /// All catalogs are read, and none has such a bundle.
     Absent,

@@ -82,6 +82,7 @@ pub(super) fn plan(
         Err(Invalid::NoPlace) => templates(source).next().map(|_| ""),
         _ => None,
     };
+    let unknown_olm = around.unknown_olm();
     let resolved = |reference| {
         let status = source.status.as_ref();
         let input = Input {
@@ -91,6 +92,7 @@ pub(super) fn plan(
             noted,
             generation: source.metadata.generation,
             has_olm,
+            unknown_olm: unknown_olm.as_deref(),
         };
         template::resolve(input, &around.values, &around.pending)
     };

@@ -25,6 +25,7 @@ mod quantity;
 mod repair;
 mod watch;
 
+pub(super) use self::pace::Pace;
 pub use self::{
     declare::{Around, Content, Objects, Wanted, objects},
     follow::{Of, follow, has_own},

@@ -1,12 +1,23 @@
 //! Writes into a CatalogSource what is to be said of it. The only one who does.
+//!
+//! OLM writes the status where it runs, and only conditions of our types are applied there. OLM replaces the whole status by
+//! the one that it read, with a resourceVersion, so both keep their conditions. When another client removes ours, they are
+//! applied again: at once the first time, and then with growing delays.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
-    Api, ResourceExt as _,
+    Api, Resource as _, ResourceExt as _,
     api::{Patch, PatchParams},
 };
-use manifests::api::catalog_source::{CatalogSource, CatalogSourceStatus};
+use manifests::api::{
+    MANAGER,
+    catalog_source::{CatalogSource, CatalogSourceStatus},
+};
 use serde_json::{Map, Value, json};
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
@@ -16,6 +27,7 @@ use super::{
     follow::Told,
     found::Found,
     plan::templates,
+    pods::Pace,
     serving::{Serving, State},
     status::{self, Seen},
     template::{OURS, OURS_BESIDE_OLM},
@@ -41,7 +53,18 @@ pub(super) struct Report {
     pub(super) has_olm: bool,
 }
 
-/// Writes each report, for ever; one that is out of date is given up.
+/// Returns the conditions of a CatalogSource that are ours, with OLM and without.
+pub(super) fn own_conditions(source: &CatalogSource) -> Vec<Condition> {
+    let status = source.status.as_ref();
+    let all = status.map_or(&[][..], |status| &status.conditions);
+    let own = all.iter().filter(|condition| {
+        let type_ = condition.type_.as_str();
+        OURS.contains(&type_)
+    });
+    own.cloned().collect()
+}
+
+/// Writes each report, forever; an outdated report is dropped. `conditions` are those of [`own_conditions`].
 pub(super) async fn write_all(
     ctx: &Context,
     key: &Key,
@@ -51,8 +74,11 @@ pub(super) async fn write_all(
         watch::Receiver<Option<Told>>,
     ),
     source: watch::Receiver<Arc<CatalogSource>>,
+    mut conditions: watch::Receiver<Vec<Condition>>,
 ) {
     let mut changes = serving.map(|it| it.changes(key));
+    let mut repairs = Pace::default();
+    repairs.has_written(Instant::now());
     loop {
         let mut report = reports.borrow_and_update().clone();
         if let Some(changes) = &mut changes {
@@ -80,18 +106,42 @@ pub(super) async fn write_all(
             }
         };
         let writing = async {
-            if let Some(report) = &report {
+            let Some(report) = &report else {
+                return std::future::pending().await;
+            };
+            loop {
                 write(ctx, key, report, &source).await;
+                wait_for_removal(ctx, report, &source, &mut conditions, &repairs).await;
+                repairs.has_written(Instant::now());
             }
-            std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = writing => {}
+            never = writing => never,
             goes_on = news => {
                 if !goes_on {
                     return;
                 }
             }
+        }
+    }
+}
+
+/// Waits until another client has removed or changed conditions that a report has written. Our own write changes them too,
+/// and leaves nothing to write.
+async fn wait_for_removal(
+    ctx: &Context,
+    report: &Report,
+    source: &watch::Receiver<Arc<CatalogSource>>,
+    conditions: &mut watch::Receiver<Vec<Condition>>,
+    repairs: &Pace,
+) {
+    loop {
+        if conditions.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        sleep(repairs.rest(Instant::now())).await;
+        if !is_written(report, &source.borrow(), (ctx.now)()) {
+            return;
         }
     }
 }
@@ -153,6 +203,8 @@ async fn try_to(
                 return Ok(());
             }
             written
+        } else if report.has_olm {
+            apply_conditions(api, report, &now, (ctx.now)()).await
         } else {
             let was = now.status.clone().unwrap_or_default();
             let Some(status) = due(&was, report, now.metadata.generation, (ctx.now)()) else {
@@ -172,6 +224,84 @@ async fn try_to(
     }
 }
 
+/// Applies our conditions to a status that OLM writes, and nothing else.
+async fn apply_conditions(
+    api: &Api<Found>,
+    report: &Report,
+    now: &CatalogSource,
+    at: jiff::Timestamp,
+) -> Result<Found, kube::Error> {
+    let Some(conditions) = due_beside_olm(report, now, at) else {
+        return Ok(Found(now.clone()));
+    };
+    let name = now.name_any();
+    let patch = json!({
+        "apiVersion": CatalogSource::api_version(&()), "kind": CatalogSource::kind(&()),
+        // Another object of this name does not get them.
+        "metadata": {"name": name, "uid": now.metadata.uid},
+        "status": {"conditions": conditions},
+    });
+    let params = PatchParams::apply(MANAGER).force();
+    let applied = api
+        .patch_status(&name, &params, &Patch::Apply(patch))
+        .await?;
+    // Earlier releases wrote them without being the manager of what they wrote, which therefore stays.
+    let Some(kept) = without_leftovers(&applied.0, &conditions) else {
+        return Ok(applied);
+    };
+    let version = &applied.0.metadata.resource_version;
+    let patch = json!({"metadata": {"resourceVersion": version}, "status": {"conditions": kept}});
+    let params = PatchParams::default();
+    api.patch_status(&name, &params, &Patch::Merge(patch)).await
+}
+
+/// Returns our conditions as they are due beside OLM; `None` if the status has them.
+fn due_beside_olm(
+    report: &Report,
+    now: &CatalogSource,
+    at: jiff::Timestamp,
+) -> Option<Vec<Condition>> {
+    let status = now.status.as_ref();
+    let before = status.map_or(&[][..], |status| &status.conditions);
+    let updates = &report.seen.conditions;
+    let generation = now.metadata.generation;
+    let mut due = status::conditions(before, updates, OURS_BESIDE_OLM, generation, at);
+    if due == before {
+        return None;
+    }
+    due.retain(is_ours_beside_olm);
+    Some(due)
+}
+
+fn is_ours_beside_olm(condition: &Condition) -> bool {
+    OURS_BESIDE_OLM.contains(&condition.type_.as_str())
+}
+
+/// Returns the conditions of a status without those of our types that were not applied; `None` if all were.
+fn without_leftovers(now: &CatalogSource, applied: &[Condition]) -> Option<Vec<Condition>> {
+    let all = &now.status.as_ref()?.conditions;
+    let is_leftover = |condition: &Condition| {
+        let mut applied = applied.iter().map(|applied| &applied.type_);
+        is_ours_beside_olm(condition) && !applied.any(|type_| *type_ == condition.type_)
+    };
+    all.iter().any(is_leftover).then(|| {
+        let others = all.iter().filter(|condition| !is_leftover(condition));
+        others.cloned().collect()
+    })
+}
+
+/// Whether a CatalogSource has all that a report is to write into its status. After an image another report follows.
+fn is_written(report: &Report, now: &CatalogSource, at: jiff::Timestamp) -> bool {
+    if report.image.is_some() {
+        return true;
+    }
+    if report.has_olm {
+        return due_beside_olm(report, now, at).is_none();
+    }
+    let was = now.status.clone().unwrap_or_default();
+    due(&was, report, now.metadata.generation, at).is_none()
+}
+
 /// Whether what was found out of the one is true of the other.
 fn is_same(of: &CatalogSource, now: &CatalogSource) -> bool {
     // Others annotate it as they like; what is followed is not begun anew for that.
@@ -189,24 +319,14 @@ fn image_of(source: &CatalogSource, image: &str) -> Value {
     }
 }
 
-/// What to write into the status, if anything: what has changed, and `null` for what is to go.
+/// Returns the fields to write into a status that OLM does not write: those that change, and `null` for those that are removed.
 fn due(
     was: &CatalogSourceStatus,
     report: &Report,
     generation: Option<i64>,
     now: jiff::Timestamp,
 ) -> Option<Value> {
-    let due = if report.has_olm {
-        let told = &report.seen.conditions;
-        let conditions =
-            status::conditions(&was.conditions, told, OURS_BESIDE_OLM, generation, now);
-        CatalogSourceStatus {
-            conditions,
-            ..was.clone()
-        }
-    } else {
-        status::status(was, &report.seen, OURS, generation, now)
-    };
+    let due = status::status(was, &report.seen, OURS, generation, now);
     let map = |status: &CatalogSourceStatus| match serde_json::to_value(status) {
         Ok(Value::Object(map)) => map,
         _ => Map::new(),
@@ -243,14 +363,18 @@ mod tests {
         serde_json::from_value(source).unwrap()
     }
 
-    fn patch(was: &Value, seen: Seen, has_olm: bool) -> Option<Value> {
-        let report = Report {
+    fn report(seen: Seen, has_olm: bool) -> Report {
+        Report {
             of: Arc::new(source(&json!({"sourceType": "grpc", "image": "a:1"}))),
             seen,
             image: None,
             has_olm,
-        };
+        }
+    }
+
+    fn patch(was: &Value, seen: Seen) -> Option<Value> {
         let was = serde_json::from_value(was.clone()).unwrap();
+        let report = report(seen, false);
         due(&was, &report, Some(1), jiff::Timestamp::UNIX_EPOCH)
     }
 
@@ -268,31 +392,73 @@ mod tests {
         };
         let state = json!({"address": "a:1", "lastConnect": epoch, "lastObservedState": "READY"});
         let is = json!({"registryService": {"protocol": "grpc", "createdAt": epoch}, "connectionState": state});
-        assert_eq!(patch(&is, well.clone(), false), None);
-        assert_eq!(patch(&json!({}), well.clone(), false), Some(is.clone()));
+        assert_eq!(patch(&is, well.clone()), None);
+        assert_eq!(patch(&json!({}), well.clone()), Some(is.clone()));
         let mut before = is.clone();
         before["message"] = "no".into();
         before["registryService"]["serviceName"] = "mine".into();
         let service = json!({"protocol": "grpc", "createdAt": epoch, "serviceName": null});
         assert_eq!(
-            patch(&before, well.clone(), false),
+            patch(&before, well),
             Some(json!({"message": null, "registryService": service}))
         );
-        // OLM's own words are OLM's.
-        assert_eq!(patch(&before, well.clone(), true), None);
-        let told = Told {
-            type_: "resolved_image",
+    }
+
+    #[test]
+    fn beside_olm_only_own_conditions_are_due() {
+        let epoch = jiff::Timestamp::UNIX_EPOCH;
+        let update = |type_: &&'static str| Told {
+            type_,
             is_true: true,
-            reason: "a",
+            reason: "A",
             message: "b".to_owned(),
         };
-        let seen = Seen {
-            conditions: vec![told],
-            ..well
+        let condition = |type_: &str, message: &str| {
+            json!({
+                "type": type_, "status": "True", "reason": "A", "message": message,
+                "lastTransitionTime": "1970-01-01T00:00:00Z", "observedGeneration": 1,
+            })
         };
-        let written = patch(&before, seen, true).unwrap();
-        let names: Vec<&String> = written.as_object().unwrap().keys().collect();
-        assert_eq!(names, ["conditions"]);
+        let (ours, olms) = ("resolved_image", "TemplatesHaveResolved");
+        // The conditions of the status, the reported ones, the applied ones, and the rest if leftovers are removed.
+        for (was, reported, due, left) in [
+            (json!([]), &[][..], None, None),
+            (json!([condition(olms, "x")]), &[], None, None),
+            (
+                json!([]),
+                &[ours],
+                Some(json!([condition(ours, "b")])),
+                None,
+            ),
+            (json!([condition(ours, "b")]), &[ours], None, None),
+            (
+                json!([condition(olms, "x"), condition(ours, "old")]),
+                &[ours],
+                Some(json!([condition(ours, "b")])),
+                None,
+            ),
+            (
+                json!([condition(ours, "b"), condition(olms, "x")]),
+                &[],
+                Some(json!([])),
+                Some(json!([condition(olms, "x")])),
+            ),
+        ] {
+            let seen = Seen {
+                conditions: reported.iter().map(update).collect(),
+                ..Seen::default()
+            };
+            let report = report(seen, true);
+            let mut now = source(&json!({"sourceType": "grpc", "image": "a:1"}));
+            now.metadata.generation = Some(1);
+            now.status =
+                serde_json::from_value(json!({"message": "OLM's", "conditions": was})).unwrap();
+            let found = due_beside_olm(&report, &now, epoch);
+            assert_eq!(found.as_ref().map(|found| json!(found)), due, "{was}");
+            assert_eq!(is_written(&report, &now, epoch), due.is_none(), "{was}");
+            let found = without_leftovers(&now, &found.unwrap_or(own_conditions(&now)));
+            assert_eq!(found.map(|found| json!(found)), left, "{was}");
+        }
     }
 
     #[test]

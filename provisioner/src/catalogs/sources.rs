@@ -6,6 +6,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, future, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, Client, ResourceExt as _,
     core::GroupVersionKind,
@@ -28,6 +29,7 @@ use super::{
     known::{Identity, Known, hidden},
     plan::templates,
     pods::Watches,
+    report::own_conditions,
     serving::Serving,
 };
 use crate::{
@@ -37,8 +39,6 @@ use crate::{
 };
 
 const VERSION: &str = "v1alpha1";
-/// What of templates has to be asked of nodes.
-const ARCHITECTURE: &str = "{platform_architecture}";
 
 /// Follows the catalogs of the namespaces that they are taken from, until `stop`.
 pub async fn run(ctx: Context, stop: CancellationToken) {
@@ -239,6 +239,8 @@ struct Followed {
 /// A catalog that is followed, as long as this lives.
 struct Catalog {
     source: watch::Sender<Arc<CatalogSource>>,
+    /// Our conditions in its status, which other clients may remove.
+    conditions: watch::Sender<Vec<Condition>>,
     task: AbortHandle,
 }
 
@@ -256,9 +258,7 @@ impl Followed {
                 serving.is_gone(&key);
             }
         }
-        if templates(&source).any(|text| text.contains(ARCHITECTURE)) {
-            around::want_nodes(&self.shared.around);
-        }
+        around::require(&self.shared.around, templates(&source));
         // Here, and not by who follows it: he may still be at it when it is gone.
         let (of, priority) = (Identity::of(&source), source.spec.priority);
         let ctx = &self.shared.ctx;
@@ -266,18 +266,26 @@ impl Followed {
             ctx.catalogs
                 .change(|known| known.add(&key, &of, priority.unwrap_or_default()));
         }
+        let conditions = own_conditions(&source);
         if let Some(catalog) = self.catalogs.get(&key) {
             catalog.source.send_if_modified(|known| {
                 let differs = matters(known) != matters(&source);
                 *known = Arc::new(source);
                 differs
             });
+            catalog.conditions.send_if_modified(|known| {
+                let differs = *known != conditions;
+                *known = conditions;
+                differs
+            });
             return;
         }
         let (sender, receiver) = watch::channel(Arc::new(source));
-        let following = follow(Arc::clone(&self.shared), key.clone(), receiver);
+        let (conditions, changes) = watch::channel(conditions);
+        let following = follow(Arc::clone(&self.shared), key.clone(), receiver, changes);
         let catalog = Catalog {
             source: sender,
+            conditions,
             task: tokio::spawn(following).abort_handle(),
         };
         self.catalogs.insert(key, catalog);

@@ -9,7 +9,8 @@
 //!
 //! OLM takes braces in an image for a part of its name. So where it runs, our annotation holds the template, and we write the
 //! image that OLM then serves. The two conditions that OLM has for its own annotation are OLM's there, which removes them from
-//! whatever has no such annotation; `resolved_image` is ours everywhere.
+//! objects without such an annotation; `resolved_image` is ours everywhere. Beside OLM, `core.rukpak.io/TemplateResolved` reports
+//! why a template has no image: OLM writes the message of the status, and an Event expires.
 //!
 //! Nothing is decided, and nothing said, before the cluster was asked once for what a template wants to know.
 
@@ -29,9 +30,17 @@ pub(super) const RESOLVED_IMAGE: &str = "resolved_image";
 const TEMPLATES_HAVE_RESOLVED: &str = "TemplatesHaveResolved";
 /// The image, or what could be put together of it (OLM v0 parity).
 const IMAGE_IS_RESOLVED: &str = "ResolvedImage";
-/// All that are ours, where OLM does not run, and where it does.
-pub(super) const OURS: &[&str] = &[TEMPLATES_HAVE_RESOLVED, IMAGE_IS_RESOLVED, RESOLVED_IMAGE];
-pub(super) const OURS_BESIDE_OLM: &[&str] = &[RESOLVED_IMAGE];
+/// Reports beside OLM whether the template resolves, and the reason if it does not.
+const TEMPLATE_RESOLVED: &str = "core.rukpak.io/TemplateResolved";
+/// The condition types that the provisioner removes where OLM does not run.
+pub(super) const OURS: &[&str] = &[
+    TEMPLATES_HAVE_RESOLVED,
+    IMAGE_IS_RESOLVED,
+    RESOLVED_IMAGE,
+    TEMPLATE_RESOLVED,
+];
+/// The condition types that the provisioner applies and removes where OLM runs.
+pub(super) const OURS_BESIDE_OLM: &[&str] = &[RESOLVED_IMAGE, TEMPLATE_RESOLVED];
 
 /// Reasons of these conditions.
 mod reason {
@@ -43,6 +52,8 @@ mod reason {
     pub(super) const KEPT: &str = "LastResolved";
     /// OLM resolves its own annotation, and ours counts for nothing.
     pub(super) const TWO_TEMPLATES: &str = "TwoTemplates";
+    /// The template is in the image, where OLM does not resolve it.
+    pub(super) const UNSUPPORTED: &str = "UnsupportedByOLM";
 }
 
 /// What comes of a template, or of an image that is none.
@@ -93,6 +104,8 @@ pub(super) struct Input<'a> {
     /// Of its spec.
     pub(super) generation: Option<i64>,
     pub(super) has_olm: bool,
+    /// The reason why the version of the OLM that runs is unknown; `None` if it is known.
+    pub(super) unknown_olm: Option<&'a str>,
 }
 
 /// What came of one of both dialects.
@@ -129,10 +142,10 @@ pub(super) fn resolve(
         )
     });
     if holder == Holder::Olm && input.has_olm {
-        let two_templates =
-            |two: &String| told(RESOLVED_IMAGE, false, reason::TWO_TEMPLATES, two.clone());
+        let two_templates = |type_| Some(told(type_, false, reason::TWO_TEMPLATES, two.clone()?));
+        let conditions = [TEMPLATE_RESOLVED, RESOLVED_IMAGE];
         return Some(Resolved {
-            conditions: two.iter().map(two_templates).collect(),
+            conditions: conditions.into_iter().filter_map(two_templates).collect(),
             warning: two,
             ..plain
         });
@@ -140,12 +153,12 @@ pub(super) fn resolve(
     if holder == Holder::Image && !template::is_template(text) {
         return Some(plain);
     }
-    if wants(holder, text).any(|part| pending.contains(&part)) {
+    if wants(holder, text, input.has_olm).any(|part| pending.contains(&part)) {
         return None;
     }
     let outcome = match holder {
         Holder::Olm => in_olms_words(text, values),
-        Holder::Rukpak | Holder::Image => in_our_words(text, values),
+        Holder::Rukpak | Holder::Image => in_our_words(text, values, input.unknown_olm),
     };
     Some(match holder {
         Holder::Image => input.in_place(outcome),
@@ -175,25 +188,38 @@ pub(super) fn idle(
 }
 
 /// What of the cluster the values are told by.
-fn wants(holder: Holder, text: &str) -> impl Iterator<Item = Part> {
+fn wants(holder: Holder, text: &str, has_olm: bool) -> impl Iterator<Item = Part> {
     let all = template::variables(text);
-    all.filter_map(move |variable| match (variable, holder) {
-        (Variable::Kube(_), _) => Some(Part::Kubernetes),
+    all.flat_map(move |variable| match (variable, holder) {
+        (Variable::Kube(_), _) => &[Part::Kubernetes][..],
         // OLM has those of kube alone.
-        (_, Holder::Olm) | (Variable::Olm(_), _) => None,
-        (Variable::Openshift(_) | Variable::UpdateChannel, _) => Some(Part::Openshift),
-        (Variable::Architecture, _) => Some(Part::Nodes),
+        (_, Holder::Olm) => &[],
+        (Variable::Olm(_), _) if has_olm => &Part::OLM_VERSION,
+        (Variable::Olm(_), _) => &[],
+        (Variable::Openshift(_) | Variable::UpdateChannel, _) => &[Part::Openshift],
+        (Variable::Architecture, _) => &[Part::Nodes],
     })
+    .copied()
 }
 
-fn in_our_words(text: &str, values: &Values) -> Outcome {
+fn in_our_words(text: &str, values: &Values, unknown_olm: Option<&str>) -> Outcome {
+    let wants_olm = || {
+        let mut variables = template::variables(text);
+        variables.any(|variable| matches!(variable, Variable::Olm(_)))
+    };
     match template::resolve(text, values) {
         Ok(image) => Outcome {
             image,
             problem: None,
         },
         Err(error) => Outcome {
-            problem: Some((error.to_string(), error.is_for_good())),
+            problem: Some((
+                match unknown_olm {
+                    Some(unknown) if wants_olm() => format!("{error}; {unknown}"),
+                    _ => error.to_string(),
+                },
+                error.is_for_good(),
+            )),
             image: match error {
                 Error::Unresolved(unresolved) => unresolved.partial,
                 Error::Illegal { text, .. } => text,
@@ -209,6 +235,15 @@ fn in_olms_words(text: &str, values: &Values) -> Outcome {
         image: it.image,
         problem: it.problem.map(|why| (why, it.is_for_good)),
     }
+}
+
+/// Reports a template in the image, which OLM takes literally: one line per problem.
+fn unsupported_by_olm(outcome: &Outcome, unsupported: &str) -> Told {
+    let (reason, message) = match &outcome.problem {
+        Some((why, _)) => (reason::UNRESOLVED, format!("{why}\n{unsupported}")),
+        None => (reason::UNSUPPORTED, unsupported.to_owned()),
+    };
+    told(TEMPLATE_RESOLVED, false, reason, message)
 }
 
 fn told(type_: &'static str, is_true: bool, reason: &'static str, message: String) -> Told {
@@ -227,15 +262,14 @@ impl<'a> Input<'a> {
     fn in_place(self, outcome: Outcome) -> Resolved {
         let warning = self.has_olm.then(|| {
             format!(
-                "OLM cannot read a template in the image; put it into the annotation {CATALOG_IMAGE_TEMPLATE}, and any image \
-                 into its place"
+                "OLM does not resolve a template in the image; move the template to the annotation {CATALOG_IMAGE_TEMPLATE}, \
+                 and set any image in its place"
             )
         });
         Resolved {
-            conditions: if self.has_olm {
-                Vec::new()
-            } else {
-                self.conditions(&outcome, self.last())
+            conditions: match &warning {
+                Some(unsupported) => vec![unsupported_by_olm(&outcome, unsupported)],
+                None => self.conditions(&outcome, self.last()),
             },
             image: match outcome.problem {
                 None => Ok(outcome.image),
@@ -296,10 +330,11 @@ impl<'a> Input<'a> {
             None => (reason, outcome.image.as_str()),
         };
         let resolved_image = told(RESOLVED_IMAGE, is_resolved, kept, counts.to_owned());
-        if self.has_olm {
-            return vec![resolved_image];
-        }
         let (message, image) = (message.to_owned(), outcome.image.clone());
+        if self.has_olm {
+            let template_resolved = told(TEMPLATE_RESOLVED, is_resolved, reason, message);
+            return vec![template_resolved, resolved_image];
+        }
         vec![
             told(TEMPLATES_HAVE_RESOLVED, is_resolved, reason, message),
             told(IMAGE_IS_RESOLVED, is_resolved, reason, image),

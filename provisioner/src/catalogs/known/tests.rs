@@ -2,7 +2,7 @@ use catalog::{
     choose::Answer,
     model::{Bundle, Package},
 };
-use manifests::version::Version;
+use manifests::{openshift::Spelling, version::Version};
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn package(name: &str, bundle: &str, image: &str, max: &str) -> Package {
     };
     let bundle = Bundle {
         image: image.to_owned(),
-        max_openshift: vec![max.to_owned()],
+        max_openshift: Some(MaxOpenShiftVersion::new(max, Spelling::CatalogProperties)),
         ..Bundle::new(bundle, Version::new(1, 0, 0))
     };
     package.bundles.insert(bundle.name.clone(), bundle);
@@ -354,7 +354,7 @@ fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     // It says nothing, and it does not have it.
     let mut silent = package("etcd", "etcd.v1", "r/b@sha256:1", "");
     let bundle = silent.bundles.get_mut("etcd.v1").unwrap();
-    bundle.max_openshift.clear();
+    bundle.max_openshift = None;
     known.read(&first, &none, all(vec![silent]));
     assert_eq!(said(&known), Said::Says(None));
     known.read(&first, &none, all(Vec::new()));
@@ -448,4 +448,51 @@ fn what_its_template_has_become_is_the_same_catalog() {
     ] {
         assert_eq!(one == two, is_same, "{one:?} {two:?}");
     }
+}
+
+#[test]
+fn the_catalog_of_a_subscription_declares_a_bundles_value() {
+    let none = Identity::default();
+    let ask = |known: &Known, catalog: &Key| known.said_by(catalog, "etcd", "etcd.v1", None);
+    let mut known = Known::default();
+    let (first, second) = (key("ours", "first"), key("ours", "second"));
+    let away = Some(Said::Away(None));
+    assert_eq!(ask(&known, &first), away, "no catalog is known yet");
+    known.begin(&["ours".to_owned()]);
+    assert_eq!(ask(&known, &first), away, "catalogs are not listed yet");
+    // Tenants' catalogs are ignored, whether or not the admin's are listed.
+    assert_eq!(ask(&known, &key("theirs", "first")), None);
+    known.listed("ours");
+    assert_eq!(ask(&known, &first), None, "it does not exist");
+    known.add(&first, &none, 0);
+    assert_eq!(ask(&known, &first), away, "it is not read yet");
+    known.add(&second, &none, 10);
+    known.read(&second, &none, stocked("sha256:2", "4.14"));
+    known.read(&first, &none, stocked("sha256:1", "4.13"));
+    // Only the named catalog counts, and priorities do not.
+    assert_eq!(ask(&known, &first), Some(says("4.13")));
+    assert_eq!(ask(&known, &second), Some(says("4.14")));
+    for (package, bundle, version, expected) in [
+        ("etcd", "etcd.v1", Some("1.0.0"), says("4.13")),
+        ("etcd", "etcd.v1", Some("1.0.1"), Said::Absent),
+        ("etcd", "etcd.v1", Some("1.0"), Said::Absent),
+        ("etcd", "etcd.v2", Some("1.0.0"), Said::Absent),
+        ("other", "etcd.v1", None, Said::Absent),
+    ] {
+        let found = known.said_by(&first, package, bundle, version);
+        assert_eq!(found, Some(expected), "{package} {bundle} {version:?}");
+    }
+    known.trouble(&first, &none, "connection refused".to_owned());
+    assert_eq!(ask(&known, &first), Some(says("4.13")));
+    assert_eq!(known.said_by(&first, "other", "etcd.v1", None), away);
+    // The read packages do not include this one.
+    known.read(&first, &none, some(&["other"], Vec::new(), &[]));
+    assert_eq!(ask(&known, &first), away);
+    known.read(&first, &none, some(&["etcd"], Vec::new(), &["etcd"]));
+    assert_eq!(ask(&known, &first), away);
+    known.remove(&first);
+    known.refused("ours", "forbidden".to_owned());
+    assert_eq!(ask(&known, &first), away);
+    known.has_none();
+    assert_eq!(ask(&known, &first), None);
 }

@@ -14,7 +14,7 @@ const QUIET: Duration = Duration::from_secs(120);
 
 /// Of one catalog.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(in crate::catalogs) struct Pace {
     patience: Patience,
     /// Whether anything was made.
     is_made: bool,
@@ -27,7 +27,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Something had to be made, or repaired.
-    pub(super) fn has_written(&mut self, now: Instant) {
+    pub(in crate::catalogs) fn has_written(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.is_made, true) {
             return;
         }
@@ -40,7 +40,7 @@ impl Pace {
     }
 
     /// Something has changed: how long to wait before it is looked at.
-    pub(super) fn rest(&self, now: Instant) -> Duration {
+    pub(in crate::catalogs) fn rest(&self, now: Instant) -> Duration {
         let until = self.not_before;
         let left = until.map(|it| it.saturating_duration_since(now));
         left.unwrap_or_default().max(SETTLE)

@@ -54,6 +54,7 @@ fn resolved(
         noted: None,
         generation: Some(2),
         has_olm,
+        unknown_olm: None,
     };
     resolve(input, &values(kube), &BTreeSet::new()).unwrap()
 }
@@ -223,11 +224,22 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
         let found = resolved("r/c:any", &ours, &[], has_olm, Some("v1.20.1"));
         assert_eq!(found.image, Ok("r/c:v20-8".to_owned()));
         assert_eq!(found.write.as_deref(), Some("r/c:v20-8"));
-        let number = if has_olm { 1 } else { 3 };
+        let number = if has_olm { 2 } else { 3 };
         assert_eq!(found.conditions.len(), number);
         assert_eq!(
             lines(&found).last().unwrap(),
             "resolved_image true AllTemplatesResolved r/c:v20-8"
+        );
+        let first = if has_olm {
+            TEMPLATE_RESOLVED
+        } else {
+            TEMPLATES_HAVE_RESOLVED
+        };
+        assert_eq!(
+            lines(&found)[0],
+            format!(
+                "{first} true AllTemplatesResolved catalog image reference was successfully resolved"
+            )
         );
 
         let found = resolved("r/c:any", &ours, &[], has_olm, None);
@@ -237,6 +249,13 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
         );
         let last = "resolved_image false LastResolved r/c:any";
         assert_eq!(lines(&found).last().unwrap(), last);
+        // The first condition has the text of the design document, word for word.
+        assert_eq!(
+            lines(&found)[0],
+            format!(
+                "{first} false UnableToResolve {CANNOT}, variable \"kube_minor_version\" couldn't be resolved"
+            )
+        );
         assert!(found.warning.unwrap().contains("\"kube_minor_version\""));
         let kept = found.kept.unwrap();
         assert!(kept.why.contains("\"kube_minor_version\"") && !kept.is_for_good);
@@ -250,8 +269,14 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
         (found.image.as_deref(), &found.write),
         (Ok("r/c:any"), &None)
     );
-    let told = format!("resolved_image false TwoTemplates {ANNOTATION} counts, and therefore");
-    assert!(lines(&found)[0].starts_with(&told), "{found:?}");
+    for (line, type_) in lines(&found)
+        .iter()
+        .zip([TEMPLATE_RESOLVED, RESOLVED_IMAGE])
+    {
+        let expected = format!("{type_} false TwoTemplates {ANNOTATION} counts, and therefore");
+        assert!(line.starts_with(&expected), "{found:?}");
+    }
+    assert_eq!(found.conditions.len(), 2);
     let found = resolved("r/c:any", &both, &[], false, Some("v1.20.1"));
     assert_eq!(found.write.as_deref(), Some("r/c:v1"));
     let warning = found.warning.unwrap();
@@ -304,11 +329,13 @@ fn what_is_wrong_with_an_annotation_for_good_is_told_as_that() {
 
 /// At a start, conditions would say now this and now that.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn nothing_is_said_before_the_cluster_was_asked() {
-    use Part::{Kubernetes, Nodes, Olm, Openshift};
+    use Part::{ClusterOperator, Kubernetes, Nodes, Olm, Openshift, Packageserver};
     let kube = "r/c:v{kube_minor_version}";
     let ocp = "r/c:v{ocp_minor_version}-{ocp_update_channels}";
     let nodes = "r/c:{platform_architecture}";
+    let olm = "r/c:{olm_minor_version}";
     // The image, the annotation, whether OLM runs, what nobody has asked for yet, and whether that is waited for.
     for (image, annotation, has_olm, pending, waits) in [
         (kube, None, false, &[Kubernetes][..], true),
@@ -382,6 +409,26 @@ fn nothing_is_said_before_the_cluster_was_asked() {
             &[Openshift],
             false,
         ),
+        // Our own version is known; that of OLM is declared somewhere.
+        (olm, None, false, &[ClusterOperator, Packageserver], false),
+        (olm, None, true, &[ClusterOperator], true),
+        (olm, None, true, &[Packageserver], true),
+        (olm, None, true, &[Kubernetes, Openshift, Nodes], false),
+        (kube, None, true, &[ClusterOperator, Packageserver], false),
+        (
+            "r/c:v1",
+            Some((CATALOG_IMAGE_TEMPLATE, olm)),
+            true,
+            &[Packageserver],
+            true,
+        ),
+        (
+            "r/c:v1",
+            Some((ANNOTATION, olm)),
+            true,
+            &[Packageserver],
+            false,
+        ),
     ] {
         let annotations = annotation
             .into_iter()
@@ -394,6 +441,7 @@ fn nothing_is_said_before_the_cluster_was_asked() {
             noted: None,
             generation: None,
             has_olm,
+            unknown_olm: None,
         };
         let pending = pending.iter().copied().collect();
         let found = resolve(input, &Values::default(), &pending);
@@ -407,10 +455,68 @@ fn nothing_is_said_before_the_cluster_was_asked() {
 
 #[test]
 fn a_template_that_olm_cannot_read_is_told() {
-    let found = resolved("r/c:v{kube_minor_version}", &[], &[], true, Some("v1.20.1"));
+    let template = "r/c:v{kube_minor_version}";
+    let found = resolved(template, &[], &[], true, Some("v1.20.1"));
     assert_eq!(found.image, Ok("r/c:v20".to_owned()));
-    assert_eq!((lines(&found), &found.write), (vec![], &None));
-    assert!(found.warning.unwrap().contains(CATALOG_IMAGE_TEMPLATE));
+    assert_eq!(found.write, None);
+    let warning = found.warning.as_deref().unwrap();
+    assert!(warning.contains(CATALOG_IMAGE_TEMPLATE), "{warning}");
+    let expected = format!("{TEMPLATE_RESOLVED} false UnsupportedByOLM {warning}");
+    assert_eq!(lines(&found), [expected]);
+    // One line per problem.
+    let found = resolved(template, &[], &[], true, None);
+    let expected = format!(
+        "{TEMPLATE_RESOLVED} false UnableToResolve {CANNOT}, variable \"kube_minor_version\" couldn't be resolved\n{warning}"
+    );
+    assert_eq!(lines(&found), [expected]);
+}
+
+#[test]
+fn unknown_olm_version_is_explained_where_a_template_needs_it() {
+    let unknown = "cannot determine the version of OLM";
+    let cannot = |names: &str| format!("{CANNOT}, {names} couldn't be resolved");
+    for (text, unknown_olm, expected) in [
+        (
+            "r/c:v{olm_minor_version}",
+            Some(unknown),
+            format!("{}; {unknown}", cannot("variable \"olm_minor_version\"")),
+        ),
+        (
+            "r/c:v{olm_minor_version}-{foobar}",
+            Some(unknown),
+            format!(
+                "{}; {unknown}",
+                cannot("variables \"olm_minor_version\", \"foobar\"")
+            ),
+        ),
+        (
+            "r/c:v{foobar}",
+            Some(unknown),
+            cannot("variable \"foobar\""),
+        ),
+        (
+            "r/c:v{olm_minor_version}",
+            None,
+            cannot("variable \"olm_minor_version\""),
+        ),
+    ] {
+        let annotations = [(CATALOG_IMAGE_TEMPLATE.to_owned(), text.to_owned())];
+        let annotations = BTreeMap::from(annotations);
+        let input = Input {
+            reference: "r/c:any",
+            annotations: Some(&annotations),
+            conditions: &[],
+            noted: None,
+            generation: Some(2),
+            has_olm: true,
+            unknown_olm,
+        };
+        let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
+        let condition = format!("{TEMPLATE_RESOLVED} false UnableToResolve {expected}");
+        assert_eq!(lines(&found)[0], condition);
+        // The Event says the same.
+        assert_eq!(found.warning.as_deref(), Some(&*expected));
+    }
 }
 
 #[test]
@@ -437,6 +543,7 @@ fn the_last_image_is_that_of_the_same_spec() {
                 noted,
                 generation: Some(2),
                 has_olm: false,
+                unknown_olm: None,
             };
             let found = resolve(input, &values(None), &BTreeSet::new()).unwrap();
             let expected = expected.or(noted);

@@ -1,5 +1,6 @@
 //! Images that follow the cluster, on a real one that becomes another.
 
+mod beside_olm;
 mod early;
 
 use k8s_openapi::{
@@ -409,7 +410,8 @@ async fn where_olm_runs_our_annotation_is_written_and_nothing_else() {
         .await;
     let source = shelf
         .becomes("mine", "written", |it| {
-            conditions(it) == ["resolved_image True example.com/catalog:v36"]
+            let resolved = "core.rukpak.io/TemplateResolved True catalog image reference was successfully resolved";
+            conditions(it) == [resolved, "resolved_image True example.com/catalog:v36"]
         })
         .await;
     assert_eq!(image(&source), "example.com/catalog:v36");
@@ -428,7 +430,9 @@ async fn where_olm_runs_our_annotation_is_written_and_nothing_else() {
         .unwrap();
     let source = shelf
         .becomes("mine", "unresolved", |it| {
-            conditions(it) == ["resolved_image False example.com/catalog:v36"]
+            let why = "core.rukpak.io/TemplateResolved False Cannot construct catalog image reference, variable \
+                       \"ocp_minor_version\" couldn't be resolved";
+            conditions(it) == [why, "resolved_image False example.com/catalog:v36"]
         })
         .await;
     assert_eq!(
@@ -466,10 +470,21 @@ async fn where_olm_runs_our_annotation_is_written_and_nothing_else() {
         is_told.then_some(()).ok_or(format!("{notes:?}"))
     })
     .await;
-    for (name, expected) in [("other", "example.com/catalog:any"), ("braces", template)] {
-        let source = sources.get(name).await.unwrap();
-        assert_eq!((image(&source), &source.status), (expected, &None));
-    }
+    let source = sources.get("other").await.unwrap();
+    assert_eq!(
+        (image(&source), &source.status),
+        ("example.com/catalog:any", &None)
+    );
+    let unsupported = format!(
+        "core.rukpak.io/TemplateResolved False OLM does not resolve a template in the image; move the template to the \
+         annotation {CATALOG_IMAGE_TEMPLATE}, and set any image in its place"
+    );
+    let source = shelf
+        .becomes("braces", "reported", |source| {
+            conditions(source) == [&*unsupported]
+        })
+        .await;
+    assert_eq!((image(&source), message(&source).as_str()), (template, ""));
 
     nothing_is_lost_while_both_write(&shelf, &sources).await;
 }
@@ -509,7 +524,7 @@ async fn nothing_is_lost_while_both_write(shelf: &Shelf, sources: &Api<CatalogSo
         "{source:?}"
     );
     assert_eq!(message(&source), written.to_string());
-    assert_eq!(conditions(&source).len(), 2, "{source:?}");
+    assert_eq!(conditions(&source).len(), 3, "{source:?}");
 }
 
 /// Writes a status as OLM does, whole and over what it has read, until it is enough; says how often. What it has written
