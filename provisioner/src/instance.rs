@@ -26,6 +26,7 @@ pub mod status;
 mod tell;
 pub mod template;
 mod tries;
+mod trust;
 mod uninstall;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};

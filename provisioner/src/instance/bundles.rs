@@ -1,28 +1,57 @@
 //! The Bundles of an instance: made of its template, and deleted when nobody needs them.
 
 use std::{
+    slice,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use kube::{Api, ResourceExt as _};
+use kube::{Api, ResourceExt as _, api::PostParams};
 use manifests::api::{
     bundle::Bundle,
-    instance::{BundleInstance, BundleInstanceStatus},
+    instance::{BundleInstance, BundleInstanceStatus, CreatedBundle},
 };
 use tracing::warn;
 
 use super::{
-    memory::{Memory, Shared},
+    memory::{Memory, Shared, version},
     outcome::{Health, Install, Outcome, Retry},
-    template,
+    reconcile::{current_status, write_status},
+    template, trust,
 };
 
 /// How late the watch of Bundles may be to show one that was made.
 pub(super) const LATE: Duration = Duration::from_secs(2);
 
+/// Finds or creates the Bundle of the template. The record of a new one is written at once, also into `status`: without its
+/// record a Bundle is of no use after a restart, and nothing is applied from it.
+pub(super) async fn wanted(
+    instance: &BundleInstance,
+    shared: &Shared,
+    memory: &mut Memory,
+    bundles: &[Arc<Bundle>],
+    hash: &str,
+    status: &mut BundleInstanceStatus,
+) -> Result<Arc<Bundle>, (String, Duration)> {
+    let wanted = find_or_make(instance, shared, memory, bundles, hash, status).await;
+    let Some(created) = &memory.bundles else {
+        return wanted;
+    };
+    status.bundles.clone_from(created);
+    let current = current_status(instance, memory);
+    let written = write_status(instance, shared, memory, &current).await;
+    match (written, wanted) {
+        (Err(error), Ok(wanted)) if !trust::is_recorded(status, &wanted) => {
+            let name = wanted.name_any();
+            let message = format!("failed to record Bundle {name}: {error}; retrying");
+            Err((message, LATE))
+        }
+        (_, wanted) => wanted,
+    }
+}
+
 /// The Bundle of the template; it is made when there is none. Otherwise why there is none, and when to try again.
-pub(super) async fn find_or_make(
+async fn find_or_make(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
@@ -30,16 +59,13 @@ pub(super) async fn find_or_make(
     hash: &str,
     status: &BundleInstanceStatus,
 ) -> Result<Arc<Bundle>, (String, Duration)> {
-    if let Some(bundle) = bundles
-        .iter()
-        .find(|bundle| template::matches(bundle, instance, hash))
-    {
+    if let Some(bundle) = trust::of_template(status, instance, hash, bundles) {
         memory.made = None;
         return Ok(Arc::clone(bundle));
     }
     if let Some((made, at)) = &memory.made
         && at.elapsed() < LATE
-        && template::matches(made, instance, hash)
+        && let Some(made) = trust::of_template(status, instance, hash, slice::from_ref(made))
     {
         return Ok(Arc::clone(made));
     }
@@ -50,7 +76,15 @@ pub(super) async fn find_or_make(
         return Err((why.clone(), left));
     }
     let (why, retry) = match make(instance, shared, bundles, hash, status).await {
-        Ok(bundle) => {
+        Ok((bundle, is_new)) => {
+            if is_new {
+                let created = CreatedBundle {
+                    name: bundle.name_any(),
+                    uid: bundle.uid().unwrap_or_default(),
+                    template_hash: hash.to_owned(),
+                };
+                memory.bundles = Some(trust::record(status, bundles, created));
+            }
             memory.makings.succeeded();
             memory.not_made = None;
             memory.made = Some((Arc::clone(&bundle), Instant::now()));
@@ -66,59 +100,63 @@ pub(super) async fn find_or_make(
     Err((why, memory.makings.again(hash.to_owned(), retry, now)))
 }
 
-/// Makes the Bundle of the template. First there is room made for it.
+/// Creates the Bundle of the template, or finds the one that the watch does not show yet. First there is room made for
+/// it. The second value says whether it is new.
 async fn make(
     instance: &BundleInstance,
     shared: &Shared,
     bundles: &[Arc<Bundle>],
     hash: &str,
     status: &BundleInstanceStatus,
-) -> Result<Arc<Bundle>, (String, Retry)> {
+) -> Result<(Arc<Bundle>, bool), (String, Retry)> {
     let api = Api::<Bundle>::all(shared.ctx.client.clone());
-    let bundle = template::bundle(instance, hash);
-    let name = bundle.name_any();
     let all: Vec<&Bundle> = bundles.iter().map(AsRef::as_ref).collect();
-    let needed: Vec<&str> = [&status.installed_bundle_name, &status.previous_bundle_name]
-        .into_iter()
-        .filter_map(|name| name.as_deref())
-        .chain([name.as_str()])
+    let needed: Vec<&str> = trust::recorded(status)
+        .map(|record| record.uid.as_str())
         .collect();
-    for old in template::surplus(&all, &needed, template::MOST_OTHERS) {
+    let created: Vec<&str> = status
+        .bundles
+        .iter()
+        .map(|created| created.uid.as_str())
+        .collect();
+    for old in template::surplus(&all, &needed, &created, template::MOST_OTHERS) {
         delete(&api, old).await;
     }
-    match api.create(&kube::api::PostParams::default(), &bundle).await {
-        Ok(made) => return Ok(Arc::new(made)),
-        Err(kube::Error::Api(status)) if status.code == 409 => {}
-        Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
-            let message = format!(
-                "the apiserver refuses Bundle {name}, which is made from spec.template: {}; correct the template",
-                status.message
-            );
-            return Err((message, Retry::Slowly));
+    let mut taken = Vec::new();
+    for name in template::bundle_names(instance, hash) {
+        let bundle = template::bundle(instance, hash, &name);
+        match api.create(&PostParams::default(), &bundle).await {
+            Ok(created) => return Ok((Arc::new(created), true)),
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 403 | 422) => {
+                let message = format!(
+                    "the API server rejects Bundle {name}, which is created from spec.template: {}; correct the template",
+                    status.message
+                );
+                return Err((message, Retry::Slowly));
+            }
+            Err(error) => {
+                let message = format!("failed to create Bundle {name}: {error}");
+                return Err((message, Retry::Soon));
+            }
         }
-        Err(error) => {
-            let message = format!("Bundle {name} cannot be created: {error}");
-            return Err((message, Retry::Soon));
+        // It was created a moment ago, or is being deleted, or another client has taken the name.
+        let found = api.get_opt(&name).await.map_err(|error| {
+            let message = format!("failed to read Bundle {name}: {error}");
+            (message, Retry::Soon)
+        })?;
+        let found = found.map(Arc::new);
+        let own = trust::of_template(status, instance, hash, found.as_slice());
+        if let Some(own) = own {
+            return Ok((Arc::clone(own), false));
         }
+        taken.push(name);
     }
-    // It exists: made a moment ago, or going, or somebody else's.
-    let found = api.get(&name).await.map_err(|error| {
-        (
-            format!("Bundle {name} cannot be read: {error}"),
-            Retry::Soon,
-        )
-    })?;
-    if template::is_of(&found, instance) && template::matches(&found, instance, hash) {
-        return Ok(Arc::new(found));
-    }
-    let message = if found.metadata.deletion_timestamp.is_some() {
-        format!("Bundle {name} is being deleted; it is made again when it is gone")
-    } else {
-        format!(
-            "Bundle {name} exists and was not made from this template; delete it, so that it can be made again"
-        )
-    };
-    Err((message, Retry::Soon))
+    let message = format!(
+        "failed to create the Bundle of spec.template: other clients created Bundles with all its names; delete {}",
+        taken.join(", ")
+    );
+    Err((message, Retry::Granted))
 }
 
 /// Deletes Bundles that nobody needs: all but the wanted one, once that is installed and healthy.
@@ -146,6 +184,36 @@ pub(super) async fn clean_up(
         .filter(|bundle| bundle.name_any() != wanted.name_any())
     {
         delete(&api, old).await;
+    }
+}
+
+/// Records the Bundle that an older provisioner, which recorded names alone, has installed. If the record cannot be
+/// written, it counts for this reconcile alone, so that what is installed is repaired and watched.
+pub(super) async fn adopt(instance: &BundleInstance, shared: &Shared, memory: &mut Memory) {
+    let mut status = current_status(instance, memory);
+    if let Some(created) = &memory.bundles {
+        status.bundles.clone_from(created);
+    }
+    let name = status.installed_bundle_name.as_ref();
+    let Some(name) = name.filter(|_| status.installed.is_none()) else {
+        return;
+    };
+    let found = shared.bundle(name);
+    // The watch may not show the one that was made last yet.
+    let made = memory.made.iter().map(|(made, _)| Arc::clone(made));
+    let bundles: Vec<Arc<Bundle>> = shared
+        .bundles_of(instance)
+        .into_iter()
+        .chain(made)
+        .collect();
+    let Some(adopted) = trust::adopt(&status, instance, found.as_deref(), &bundles) else {
+        return;
+    };
+    memory.bundles = Some(adopted.bundles.clone());
+    if let Err(error) = write_status(instance, shared, memory, &adopted).await {
+        warn!(%error, "failed to record the installed Bundle; retrying");
+        let written = memory.status.as_ref().map(|(written, _)| *written);
+        memory.status = Some((written.unwrap_or_else(|| version(instance)), adopted));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt as _;
 use manifests::api::{
-    bundle::{Bundle, Phase},
+    bundle::Bundle,
     condition::{self, reason},
     instance::{BundleInstance, BundleInstanceStatus},
 };
@@ -11,6 +11,7 @@ use super::{
     install::{Settled, Target},
     memory::Memory,
     rollback, status,
+    trust::is_unpacked,
 };
 
 /// What there is to choose from.
@@ -46,7 +47,8 @@ impl<'a> Known<'a> {
         } else {
             self.installed
         };
-        let bundle = back.or(self.installed)?;
+        // A failed Bundle that was replaced has a new name, so that it is not recognized as failed.
+        let bundle = back.or(self.installed).or(self.previous)?;
         let why = || (self.hash.to_owned(), why_it_failed(self.status, memory));
         Some(Target {
             bundle,
@@ -85,8 +87,4 @@ fn why_it_failed(status: &BundleInstanceStatus, memory: &Memory) -> String {
         .find(|c| c.type_ == condition::INSTALLED && c.reason == reason::ROLLED_BACK)
         .and_then(|c| status::failure(&c.message));
     told.unwrap_or("see the events of that time").to_owned()
-}
-
-pub(super) fn is_unpacked(bundle: &Bundle) -> bool {
-    bundle.status.as_ref().and_then(|status| status.phase) == Some(Phase::Unpacked)
 }

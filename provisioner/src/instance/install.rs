@@ -89,9 +89,7 @@ pub(super) async fn run(
         memory.declares(&instance.spec);
         memory.misses_apis(!status.waiting.is_empty());
         let mut settled = maintain::run(instance, shared, memory, status, target).await;
-        if matches!(settled.install, Install::Unchanged)
-            && status.installed_bundle_name.as_deref() != Some(&target.bundle.name_any())
-        {
+        if matches!(settled.install, Install::Unchanged) && !is_recorded(status, target.bundle) {
             // Another Bundle with the same content: nothing to apply.
             settled.install = Install::Done(Box::new(renamed(status, target)));
         }
@@ -233,10 +231,17 @@ async fn has_api_at_last(shared: &Shared, status: &BundleInstanceStatus) -> bool
     }
 }
 
+/// Reports whether the status says by uid that this Bundle is the installed one.
+fn is_recorded(status: &BundleInstanceStatus, bundle: &Bundle) -> bool {
+    let installed = status.installed.as_ref();
+    installed.is_some_and(|installed| installed.is(bundle))
+}
+
 /// What is in the cluster, under the name of another Bundle.
 pub(super) fn renamed(status: &BundleInstanceStatus, target: &Target<'_>) -> Done {
     Done {
         bundle: target.bundle.name_any(),
+        uid: target.bundle.uid().unwrap_or_default(),
         previous: None,
         source: target
             .bundle

@@ -17,7 +17,7 @@ use manifests::{
     api::{
         bundle::Bundle,
         condition,
-        instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus},
+        instance::{BundleInstance, BundleInstanceSpec, BundleInstanceStatus, CreatedBundle},
     },
     object::Identity,
 };
@@ -111,6 +111,8 @@ pub(super) struct Memory {
     pub(super) makings: Tries,
     /// The one that was made last: the watch shows it later.
     pub(super) made: Option<(Arc<Bundle>, Instant)>,
+    /// The new value of `status.bundles`, until the next write of the status.
+    pub(super) bundles: Option<Vec<CreatedBundle>>,
     /// Why that failed.
     pub(super) not_made: Option<String>,
     /// Its finalizer was taken off: what the watch shows is older.
@@ -224,6 +226,11 @@ impl Shared {
         bundles
     }
 
+    /// Returns the Bundle with a name, also one without a reference to an instance.
+    pub(super) fn bundle(&self, name: &str) -> Option<Arc<Bundle>> {
+        self.bundles.get(&ObjectRef::new(name))
+    }
+
     /// The Bundles of an instance, and those that were until it let go of what it has.
     pub(super) fn bundles_left_by(&self, instance: &BundleInstance) -> Vec<Arc<Bundle>> {
         let mut bundles = self.bundles.state();
@@ -286,6 +293,7 @@ impl Slot {
                 repairs: Tries::default(),
                 makings: Tries::default(),
                 made: None,
+                bundles: None,
                 not_made: None,
                 is_let_go: false,
             })),

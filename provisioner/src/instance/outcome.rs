@@ -18,6 +18,8 @@ pub struct Outcome {
     pub fights: Vec<String>,
     /// What was repaired of the installed bundle, while another one could not be installed.
     pub kept: Option<Kept>,
+    /// The message about the installed Bundle, if another client replaced it.
+    pub replaced: Option<String>,
 }
 
 /// A change of what is known of the installed objects.
@@ -79,6 +81,8 @@ pub enum Install {
 pub struct Done {
     /// The Bundle it comes from.
     pub bundle: String,
+    /// The uid of that Bundle.
+    pub uid: String,
     /// The one that was installed before, while the new one is not healthy.
     pub previous: Option<String>,
     /// The source of that Bundle.
@@ -153,6 +157,7 @@ impl Outcome {
             health: Health::NotLooked,
             fights: Vec::new(),
             kept: None,
+            replaced: None,
         }
     }
 }

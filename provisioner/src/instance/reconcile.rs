@@ -22,12 +22,12 @@ use tracing::{Instrument as _, info_span, warn};
 
 use super::{
     bundles,
-    choice::{Known, is_unpacked},
+    choice::Known,
     install::{self, Target},
     maintain,
     memory::{Memory, Shared, version},
     outcome::{Install, Outcome, Valid},
-    rollback, status, tell, template, uninstall,
+    rollback, status, tell, template, trust, uninstall,
 };
 use crate::{
     apply::MANAGER, inventory, metrics::Controller, overrides::Digests, plan::Owner,
@@ -86,9 +86,13 @@ pub(super) async fn reconcile(
         if is_ours && !instance.finalizers().iter().any(|f| f == labels::UNINSTALL) {
             add_finalizer(&instance, &shared).await?;
         }
+        bundles::adopt(&instance, &shared, &mut memory).await;
         let (outcome, again) = settle(&instance, &shared, &mut memory).await;
         let before = current_status(&instance, &memory);
-        if let Some(left) = memory.has_nothing_to_say(&before, &outcome) {
+        // A record that is not written is news.
+        if let Some(left) = memory.has_nothing_to_say(&before, &outcome)
+            && memory.bundles.is_none()
+        {
             return Ok(Action::requeue(left));
         }
         let mut status = status::of(
@@ -101,10 +105,12 @@ pub(super) async fn reconcile(
             .of(&instance.spec.overrides)
             .cloned()
             .collect();
-        if let Some(left) = memory.has_just_said(&before, &outcome) {
+        if let Some(left) = memory.has_just_said(&before, &outcome)
+            && memory.bundles.is_none()
+        {
             return Ok(Action::requeue(sooner(Some(left), again).unwrap_or(left)));
         }
-        if status != before {
+        if status != before || memory.bundles.is_some() {
             write_status(&instance, &shared, &mut memory, &status).await?;
             let (old, new) = (before.inventory.as_ref(), status.inventory.as_ref());
             inventory::trim(&overflow(&shared, &owner(&instance)), old, new).await;
@@ -146,26 +152,27 @@ async fn settle(
     shared: &Shared,
     memory: &mut Memory,
 ) -> (Outcome, Option<Duration>) {
-    let status = current_status(instance, memory);
+    let mut status = current_status(instance, memory);
+    if let Some(created) = &memory.bundles {
+        status.bundles.clone_from(created);
+    }
+    let found = status.installed_bundle_name.as_ref();
+    let found = found.and_then(|name| shared.bundle(name));
+    let installed = trust::installed(&status, instance, found.as_deref());
+    let replaced = installed.replaced().map(str::to_owned);
     if let Err(error) = read_inventory(instance, shared, memory, &status).await {
         let message = format!(
             "the inventory of BundleInstance {} cannot be read: {error}; restore its ConfigMaps in namespace {}",
             instance.name_any(),
             shared.ctx.settings.system_namespace
         );
-        return (
-            Outcome::of_bundle(Valid::Unknown(message)),
-            Some(Duration::from_secs(15)),
-        );
+        let outcome = Outcome {
+            replaced,
+            ..Outcome::of_bundle(Valid::Unknown(message))
+        };
+        return (outcome, Some(Duration::from_secs(15)));
     }
-    let left_alone = if Class::parse(&instance.spec.provisioner_class_name).is_none() {
-        // What was installed with another class is not kept any more; how it is can still be said.
-        let class = instance.spec.provisioner_class_name.clone();
-        Some((Valid::Unserved(class), Install::Unchanged))
-    } else {
-        (instance.spec.paused).then_some((Valid::Unchanged, Install::Paused))
-    };
-    if let Some((valid, install)) = left_alone {
+    if let Some((valid, install)) = left_alone(instance) {
         maintain::watch(instance, shared, memory).await;
         let outcome = Outcome {
             install,
@@ -176,7 +183,7 @@ async fn settle(
     }
     let hash = template::hash(instance);
     let bundles = shared.bundles_of(instance);
-    let wanted = bundles::find_or_make(instance, shared, memory, &bundles, &hash, &status).await;
+    let wanted = bundles::wanted(instance, shared, memory, &bundles, &hash, &mut status).await;
     let (valid, make_again) = match &wanted {
         // One that goes before it was seen wakes nobody in time.
         Ok(bundle) => (
@@ -185,24 +192,19 @@ async fn settle(
         ),
         Err((message, again)) => (Valid::Unknown(message.clone()), Some(*again)),
     };
-    let named = |name: Option<&String>| {
-        let named = bundles
-            .iter()
-            .find(|bundle| Some(&bundle.name_any()) == name && is_unpacked(bundle));
-        named.map(AsRef::as_ref)
-    };
     let known = Known {
         status: &status,
         hash: &hash,
         wanted: wanted.as_ref().ok().map(AsRef::as_ref),
-        installed: named(status.installed_bundle_name.as_ref()),
-        previous: named(status.previous_bundle_name.as_ref()),
+        installed: installed.trusted(),
+        previous: trust::previous(&status, &bundles),
     };
     let target = known.target(memory);
     let Some(target) = target else {
         maintain::watch(instance, shared, memory).await;
         let outcome = Outcome {
             health: maintain::health(instance, shared, memory),
+            replaced,
             ..Outcome::of_bundle(valid)
         };
         return (outcome, make_again);
@@ -237,11 +239,22 @@ async fn settle(
         health: settled.health,
         fights: settled.fights,
         kept: settled.kept,
+        replaced,
     };
     if let Ok(wanted) = &wanted {
         bundles::clean_up(instance, shared, &bundles, wanted, &status, &outcome).await;
     }
     (outcome, again)
+}
+
+/// What there is to say of an instance that is left as it is.
+fn left_alone(instance: &BundleInstance) -> Option<(Valid, Install)> {
+    if Class::parse(&instance.spec.provisioner_class_name).is_none() {
+        // What was installed with another class is not kept any more; how it is can still be said.
+        let class = instance.spec.provisioner_class_name.clone();
+        return Some((Valid::Unserved(class), Install::Unchanged));
+    }
+    (instance.spec.paused).then_some((Valid::Unchanged, Install::Paused))
 }
 
 /// The shorter of two times to wait.
@@ -329,13 +342,18 @@ async fn add_finalizer(instance: &BundleInstance, shared: &Shared) -> Result<(),
     Ok(())
 }
 
-/// Writes the status: all of it is ours.
+/// Writes the status: all of it is ours. The records of created Bundles are written along, so that they are in the
+/// cluster before anything is applied.
 pub(super) async fn write_status(
     instance: &BundleInstance,
     shared: &Shared,
     memory: &mut Memory,
     status: &BundleInstanceStatus,
 ) -> Result<(), Error> {
+    let mut status = status.clone();
+    if let Some(created) = &memory.bundles {
+        status.bundles.clone_from(created);
+    }
     let body = json!({
         "apiVersion": BundleInstance::api_version(&()),
         "kind": BundleInstance::kind(&()),
@@ -351,7 +369,8 @@ pub(super) async fn write_status(
         )
         .await
         .map_err(Error::on("write the status", instance))?;
-    memory.status = Some((version(&written), status.clone()));
+    memory.status = Some((version(&written), status));
+    memory.bundles = None;
     memory.said = Some(Instant::now());
     Ok(())
 }

@@ -14,12 +14,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use manifests::{
     api::{
         condition::{self, reason},
-        instance::{BundleInstanceStatus, Inventory},
+        instance::{BundleInstanceStatus, InstalledBundle, Inventory},
     },
     object::shortened,
 };
 
-use super::outcome::{Failure, Health, Install, Outcome, Retry, Valid};
+use super::{
+    outcome::{Failure, Health, Install, Outcome, Retry, Valid},
+    trust,
+};
 
 /// How many objects that wait are listed; the apiserver takes 512.
 const MOST_LINES: usize = 500;
@@ -38,6 +41,14 @@ pub fn of(
     status.observed_generation = generation;
     if let Install::Done(done) = &outcome.install {
         let done = done.as_ref().clone();
+        status.installed = done.content.as_ref().map(|content_digest| InstalledBundle {
+            name: done.bundle.clone(),
+            uid: done.uid,
+            content_digest: content_digest.clone(),
+        });
+        status.previous = trust::recorded(before)
+            .find(|record| Some(&record.name) == done.previous.as_ref())
+            .cloned();
         status.installed_bundle_name = Some(done.bundle);
         status.previous_bundle_name = done.previous;
         status.resolved_source = done.source;
@@ -62,6 +73,7 @@ pub fn of(
         && outcome.health == Health::Healthy
     {
         status.previous_bundle_name = None;
+        status.previous = None;
     }
     let mut conditions = Conditions {
         all: &mut status.conditions,
@@ -158,6 +170,11 @@ impl Conditions<'_> {
         }
     }
 
+    fn has_reason(&self, type_: &str, reason: &str) -> bool {
+        let mut conditions = self.all.iter();
+        conditions.any(|c| c.type_ == type_ && c.reason == reason)
+    }
+
     /// Leaves a condition as it is, about this generation.
     pub(crate) fn keep(&mut self, type_: &str, otherwise: (&str, &str, &str)) {
         let kept = self.all.iter().find(|c| c.type_ == type_).cloned();
@@ -231,6 +248,16 @@ pub(super) fn failure(message: &str) -> Option<&str> {
 
 fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Outcome) {
     const TYPE: &str = condition::INSTALLED;
+    if let Some(replaced) = &outcome.replaced
+        && !matches!(outcome.install, Install::Done(_))
+    {
+        let mut message = replaced.clone();
+        if let Install::Failed(failure) = &outcome.install {
+            message.push('\n');
+            message.push_str(&failure.message);
+        }
+        return conditions.set(TYPE, "True", reason::INSTALLED_BUNDLE_REPLACED, &message);
+    }
     match (&outcome.install, bundle) {
         (Install::Done(done), _) => {
             let mut message = format!("instantiated bundle {} successfully", done.bundle);
@@ -273,6 +300,17 @@ fn installed(conditions: &mut Conditions<'_>, bundle: Option<&str>, outcome: &Ou
                 failure.bundle, failure.message
             );
             conditions.set(TYPE, "True", reason::UPGRADE_FAILED, &message);
+        }
+        // Where nobody looked, the old reason stays.
+        (Install::Unchanged | Install::Waiting, Some(bundle))
+            if conditions.has_reason(TYPE, reason::INSTALLED_BUNDLE_REPLACED)
+                && !matches!(outcome.valid, Valid::Unserved(_)) =>
+        {
+            let message = format!(
+                "Bundle {bundle}, which is installed, is missing; its objects are not repaired until the Bundle of \
+                 spec.template is unpacked, see HasValidBundle"
+            );
+            conditions.set(TYPE, "True", reason::RECONCILE_FAILED, &message);
         }
         (Install::Unchanged | Install::Paused | Install::Waiting, _) => conditions.keep(
             TYPE,
@@ -378,6 +416,12 @@ fn progress(outcome: &Outcome) -> (Option<&'static str>, &'static str, String) {
             Some("True"),
             reason::RETRYING,
             text("it is tried again; see HasValidBundle"),
+        ),
+        // The Bundle to roll back to was replaced, so that nothing is repaired.
+        (Install::Unchanged, _) if outcome.replaced.is_some() => (
+            Some("False"),
+            reason::BLOCKED,
+            text("the installed Bundle was replaced by another client; see condition Installed"),
         ),
         (Install::Done(_) | Install::Unchanged, _) => match &outcome.health {
             Health::Progressing(_) => (

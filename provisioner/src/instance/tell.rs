@@ -53,6 +53,7 @@ pub(super) async fn changes(
             || matches!(
                 new.reason.as_str(),
                 condition::reason::UPGRADE_FAILED
+                    | condition::reason::INSTALLED_BUNDLE_REPLACED
                     | condition::reason::ROLLED_BACK
                     | condition::reason::RECONCILE_FAILED
             );

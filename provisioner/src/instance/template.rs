@@ -3,7 +3,10 @@
 //! The hash is documented, so that it can be computed elsewhere and never changes by accident: the SHA-256 of the
 //! template as JSON with sorted keys (`annotations`, `labels`, `spec`, the first two null where there are none) and the
 //! class filled in, in lower-case hex, cut to 40 digits. It stands in the label `core.rukpak.io/bundle-template-hash`; the
-//! Bundle's name is made of the instance's and a hash over both.
+//! Bundle's name is made of the instance's and a hash over both, and over a random number where another client has taken
+//! that name. None of them says that the provisioner created a Bundle: the module `trust` knows.
+
+use std::iter;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt, core::ObjectMeta};
@@ -23,6 +26,9 @@ pub const LONGEST_NAME: usize = 52;
 /// How many Bundles of an instance may exist besides the installed and the wanted one: templates may change faster
 /// than anything can be installed.
 pub const MOST_OTHERS: usize = 2;
+
+/// The number of names that are tried for a Bundle: another client may have taken the first one.
+pub const MAX_NAMES: u8 = 8;
 
 /// The hash of an instance's template.
 pub fn hash(instance: &BundleInstance) -> String {
@@ -60,18 +66,35 @@ pub fn spec(instance: &BundleInstance) -> BundleSpec {
     }
 }
 
-/// The Bundle that the template stands for.
-pub fn bundle(instance: &BundleInstance, hash: &str) -> Bundle {
+/// Returns the usual name of the Bundle of a template.
+pub fn bundle_name(instance: &BundleInstance, hash: &str) -> String {
+    let name = instance.name_any();
+    names::generated(&name, &[&name, hash], LONGEST_NAME)
+}
+
+/// Returns names for a new Bundle of a template, the usual one first. The others are random, so that no client can take
+/// them before.
+pub fn bundle_names(instance: &BundleInstance, hash: &str) -> impl Iterator<Item = String> {
+    let name = instance.name_any();
+    let others = (1..MAX_NAMES).map({
+        let hash = hash.to_owned();
+        move |_| {
+            let random = fastrand::u128(..).to_string();
+            names::generated(&name, &[&name, &hash, &random], LONGEST_NAME)
+        }
+    });
+    iter::once(bundle_name(instance, hash)).chain(others)
+}
+
+/// The Bundle that the template stands for, under one of its [`bundle_names`].
+pub fn bundle(instance: &BundleInstance, hash: &str, bundle: &str) -> Bundle {
     let metadata = instance.spec.template.metadata.clone().unwrap_or_default();
     let name = instance.name_any();
     let mut marks = metadata.labels.unwrap_or_default();
     marks.insert(labels::OWNER_KIND.to_owned(), "BundleInstance".to_owned());
     marks.insert(labels::OWNER_NAME.to_owned(), name.clone());
     marks.insert(labels::TEMPLATE_HASH.to_owned(), hash.to_owned());
-    let mut bundle = Bundle::new(
-        &names::generated(&name, &[&name, hash], LONGEST_NAME),
-        spec(instance),
-    );
+    let mut bundle = Bundle::new(bundle, spec(instance));
     bundle.metadata = ObjectMeta {
         name: bundle.metadata.name,
         labels: Some(marks),
@@ -96,9 +119,8 @@ pub fn is_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
 
 /// Whether a Bundle has a reference that says that it was made for this instance.
 pub fn refers_to(bundle: &Bundle, instance: &BundleInstance) -> bool {
-    let uid = instance.uid().unwrap_or_default();
     let mut owners = bundle.owner_references().iter();
-    owners.any(|owner| owner.controller == Some(true) && owner.uid == uid)
+    owners.any(|owner| owner.controller == Some(true) && instance.is_in(owner))
 }
 
 /// Whether a Bundle was made for this instance, also if the garbage collector has taken the reference to it off already,
@@ -113,32 +135,33 @@ pub fn was_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
     is_nobodys || is_of(bundle, instance)
 }
 
-/// Whether a Bundle is what the template stands for: the label says so, and so does its spec.
-pub fn matches(bundle: &Bundle, instance: &BundleInstance, hash: &str) -> bool {
-    bundle
-        .labels()
-        .get(labels::TEMPLATE_HASH)
-        .map(String::as_str)
-        == Some(hash)
-        && bundle.spec == spec(instance)
-}
-
-/// Which Bundles have to go, so that the number of those that were tried in vain stays bounded: of those that are not
-/// needed, first the ones that failed, each time the oldest.
-pub fn surplus<'a>(bundles: &[&'a Bundle], needed: &[&str], most: usize) -> Vec<&'a Bundle> {
+/// Returns the Bundles to delete so that the number of those that were never installed stays bounded. `needed` and
+/// `created` are uids. Of the Bundles that are not needed, first those go that the provisioner did not create, then those
+/// that failed, each time the oldest.
+pub fn surplus<'a>(
+    bundles: &[&'a Bundle],
+    needed: &[&str],
+    created: &[&str],
+    most: usize,
+) -> Vec<&'a Bundle> {
+    let is_in = |bundle: &Bundle, uids: &[&str]| {
+        let uid = bundle.metadata.uid.as_deref();
+        uid.is_some_and(|uid| uids.contains(&uid))
+    };
     let mut others: Vec<&Bundle> = bundles
         .iter()
         .copied()
-        .filter(|bundle| !needed.contains(&bundle.name_any().as_str()))
+        .filter(|bundle| !is_in(bundle, needed))
         .collect();
     others.sort_by_key(|bundle| {
+        let is_ours = is_in(bundle, created);
         let good = bundle.status.as_ref().and_then(|s| s.phase) == Some(Phase::Unpacked);
         let created = bundle
             .metadata
             .creation_timestamp
             .as_ref()
             .map(|time| time.0);
-        (good, created, bundle.name_any())
+        (is_ours, good, created, bundle.name_any())
     });
     let surplus = others.len().saturating_sub(most);
     others.truncate(surplus);

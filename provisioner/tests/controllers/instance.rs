@@ -16,6 +16,7 @@ mod pivot;
 mod policies;
 mod removal;
 mod rollback;
+mod squatting;
 mod terminating;
 
 use std::collections::BTreeMap;

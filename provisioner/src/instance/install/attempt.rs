@@ -6,7 +6,7 @@ use convert::facts::Facts;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, ResourceExt as _, core::GroupVersionKind};
 use manifests::{
-    api::{instance::BundleInstance, instance::BundleInstanceStatus, labels},
+    api::{identity, instance::BundleInstance, instance::BundleInstanceStatus, labels},
     object::{Object, group_version, shortened},
 };
 
@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     apply::{Apply, Pruned, Report},
+    catalogs::Catalogs,
     instance::{
         claims::{self, Claim},
         maintain,
@@ -98,6 +99,7 @@ pub(super) async fn attempt(
     let status = target.bundle.status.clone().unwrap_or_default();
     Ok(Done {
         bundle: target.bundle.name_any(),
+        uid: target.bundle.uid().unwrap_or_default(),
         previous: previous(before, target),
         source: status.resolved_source,
         content: status.content_digest,
@@ -167,7 +169,7 @@ async fn prepare<'a>(
         bundle.and_then(|status| status.content_digest.as_deref()),
         bundle.and_then(|status| status.resolved_source.as_ref()),
     );
-    let facts = as_catalogs_say(converted.facts, digests, ctx);
+    let facts = as_catalogs_say(converted.facts, instance, digests, &ctx.catalogs);
     let input = preflight::Input {
         instance,
         digests,
@@ -215,13 +217,28 @@ async fn prepare<'a>(
     })
 }
 
-/// What a catalog says of the newest OpenShift may count before what the bundle says, for just this content.
-fn as_catalogs_say(mut facts: Facts, digests: Digests<'_>, ctx: &crate::context::Context) -> Facts {
-    let said = digests
-        .image()
-        .and_then(|digest| ctx.catalogs.maximum(&facts.package, &facts.name, digest));
+/// Adds the constraints that a catalog declares for just this content. Its max OpenShift version counts before that of the
+/// bundle; its `minKubeVersion` counts where the bundle declares none: plain manifests have no place for one.
+fn as_catalogs_say(
+    mut facts: Facts,
+    instance: &BundleInstance,
+    digests: Digests<'_>,
+    catalogs: &Catalogs,
+) -> Facts {
+    let Some(digest) = digests.image() else {
+        return facts;
+    };
+    if facts.package.is_empty()
+        && let Some(chosen) = identity::chosen(instance, digest)
+    {
+        (facts.package, facts.name) = (chosen.package, chosen.bundle);
+    }
+    let said = catalogs.maximum(&facts.package, &facts.name, digest);
     let of_bundle = facts.max_open_shift_version.take();
     facts.max_open_shift_version = versions::that_counts(of_bundle, said.as_deref());
+    if facts.min_kube_version.is_none() {
+        facts.min_kube_version = catalogs.min_kube(&facts.package, &facts.name, digest);
+    }
     facts
 }
 
@@ -424,3 +441,6 @@ fn settle_inventory<'a>(memory: &'a mut Memory, pruned: &Pruned) -> &'a Inventor
     });
     inventory
 }
+
+#[cfg(test)]
+mod tests;

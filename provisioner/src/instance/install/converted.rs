@@ -75,11 +75,8 @@ pub(in crate::instance) async fn convert(
         operator_condition: shared.has_conditions(),
         ..Options::default()
     };
-    let content = bundle::load(ctx, bundle)
-        .await
-        .map_err(|error| fail(error.to_string(), Retry::Soon))?;
-    let converted = tokio::task::spawn_blocking(move || convert::plain(&content, &options)).await;
-    let conversion = converted.map_err(|error| {
+    let work = move |content: &_, limits| convert::plain(content, &Options { limits, ..options });
+    let converted = bundle::convert(ctx, bundle, work).await.map_err(|error| {
         // A panic in there is ours to mend, and ends neither the process nor the old installation.
         fail(
             format!(
@@ -89,6 +86,7 @@ pub(in crate::instance) async fn convert(
             Retry::Slowly,
         )
     })?;
+    let conversion = converted.map_err(|error| fail(error.to_string(), Retry::Soon))?;
     let Some(objects) = conversion.objects else {
         return Err(fail(
             bundle::refusal(class.unwrap_or(Class::Plain), &conversion.report),

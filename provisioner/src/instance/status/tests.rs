@@ -9,8 +9,9 @@ const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn done(bundle: &str) -> Done {
     Done {
-        content: None,
+        content: Some(format!("sha256:content of {bundle}")),
         bundle: bundle.to_owned(),
+        uid: format!("uid of {bundle}"),
         previous: None,
         source: None,
         namespace: "etcd".to_owned(),
@@ -32,6 +33,7 @@ fn outcome(valid: Valid, install: Install, health: Health) -> Outcome {
         health,
         fights: Vec::new(),
         kept: None,
+        replaced: None,
     }
 }
 
@@ -300,4 +302,122 @@ fn what_is_repaired_while_an_upgrade_fails_changes_the_inventory_alone() {
     assert!(
         lines(&status)[1].starts_with("Installed True UpgradeFailed bundle old stays installed")
     );
+}
+
+#[test]
+fn an_installation_records_uid_and_digest() {
+    let before = installed();
+    let record = |bundle: &str| InstalledBundle {
+        name: bundle.to_owned(),
+        uid: format!("uid of {bundle}"),
+        content_digest: format!("sha256:content of {bundle}"),
+    };
+    assert_eq!(before.installed, Some(record("old")));
+    let upgraded = Install::Done(Box::new(Done {
+        previous: Some("old".to_owned()),
+        ..done("new")
+    }));
+    let status = after(
+        &before,
+        &outcome(unpacked("new"), upgraded, Health::NotLooked),
+    );
+    assert_eq!(status.installed, Some(record("new")));
+    assert_eq!(status.previous, Some(record("old")));
+    let healthy = outcome(unpacked("new"), Install::Unchanged, Health::Healthy);
+    let status = after(&status, &healthy);
+    assert_eq!(status.installed, Some(record("new")));
+    assert_eq!(status.previous, None);
+    // A Bundle without a digest cannot be compared later.
+    let bare = Install::Done(Box::new(Done {
+        content: None,
+        ..done("bare")
+    }));
+    let status = after(&status, &outcome(unpacked("bare"), bare, Health::NotLooked));
+    assert_eq!(status.installed, None);
+}
+
+#[test]
+fn a_replaced_bundle_is_reported_until_another_is_installed() {
+    let with = |valid: Valid, install: Install| Outcome {
+        replaced: Some("Bundle old was replaced".to_owned()),
+        ..outcome(valid, install, Health::Healthy)
+    };
+    let pending = Valid::Pending {
+        bundle: "new".to_owned(),
+        message: String::new(),
+    };
+    for (valid, install, expected, progress) in [
+        (
+            pending.clone(),
+            Install::Unchanged,
+            "Installed True InstalledBundleReplaced Bundle old was replaced",
+            "Progressing True UnpackPending",
+        ),
+        (
+            unpacked("new"),
+            Install::Unchanged,
+            "Installed True InstalledBundleReplaced Bundle old was replaced",
+            "Progressing False Blocked the installed Bundle was replaced by another client; see condition Installed",
+        ),
+        (
+            unpacked("new"),
+            failure("new", false),
+            "Installed True InstalledBundleReplaced Bundle old was replaced\nDeployment etcd/operator is invalid",
+            "Progressing False Blocked",
+        ),
+        (
+            unpacked("new"),
+            Install::Done(Box::new(done("new"))),
+            "Installed True InstallationSucceeded instantiated bundle new successfully",
+            "Progressing False UpToDate",
+        ),
+    ] {
+        let status = after(&installed(), &with(valid, install));
+        assert_eq!(lines(&status)[1], expected);
+        assert!(
+            lines(&status)[3].starts_with(progress),
+            "{:?}",
+            lines(&status)
+        );
+    }
+}
+
+#[test]
+fn a_replaced_bundle_that_was_deleted_is_missing() {
+    const MISSING: &str = "Installed True ReconcileFailed Bundle old, which is installed, is missing; its objects are not repaired \
+        until the Bundle of spec.template is unpacked, see HasValidBundle";
+    const REPLACED: &str = "Installed True InstalledBundleReplaced Bundle old was replaced";
+    let pending = Valid::Pending {
+        bundle: "new".to_owned(),
+        message: String::new(),
+    };
+    let replaced = Outcome {
+        replaced: Some("Bundle old was replaced".to_owned()),
+        ..outcome(pending.clone(), Install::Unchanged, Health::Healthy)
+    };
+    let before = after(&installed(), &replaced);
+    for (valid, install, expected) in [
+        (pending.clone(), Install::Unchanged, MISSING),
+        (unpacked("new"), Install::Waiting, MISSING),
+        (
+            Valid::Unknown("failed".to_owned()),
+            Install::Unchanged,
+            MISSING,
+        ),
+        (Valid::Unchanged, Install::Paused, REPLACED),
+        (
+            Valid::Unserved("other".to_owned()),
+            Install::Unchanged,
+            REPLACED,
+        ),
+    ] {
+        let status = after(&before, &outcome(valid, install, Health::Healthy));
+        assert_eq!(lines(&status)[1], expected);
+    }
+    // What was not replaced keeps its reason.
+    let status = after(
+        &installed(),
+        &outcome(pending, Install::Unchanged, Health::Healthy),
+    );
+    assert!(lines(&status)[1].starts_with("Installed True InstallationSucceeded"));
 }

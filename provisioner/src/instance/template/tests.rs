@@ -27,6 +27,20 @@ fn the_hash_is_the_documented_one() {
 }
 
 #[test]
+fn an_upload_without_a_digest_keeps_its_hash() {
+    // printf '%s' '{"annotations":null,"labels":null,"spec":{"provisionerClassName":"core.rukpak.io/plain","source":
+    // {"type":"upload","upload":{}}}}' | sha256sum | cut -c1-40, without the line break
+    let upload = |upload: serde_json::Value| {
+        let template = json!({"spec": {"source": {"type": "upload", "upload": upload}}});
+        hash(&instance("a", &template))
+    };
+    let before = "f0457d9f5cb5155cc4f94518a338dcc435585e6b";
+    assert_eq!(upload(json!({})), before);
+    assert_eq!(upload(json!({"digest": null})), before);
+    assert_ne!(upload(json!({"digest": "sha256:0"})), before);
+}
+
+#[test]
 fn only_what_a_template_says_changes_its_hash() {
     let base = hash(&instance("a", &image("example.com/a:1")));
     let mut same = image("example.com/a:1");
@@ -48,20 +62,35 @@ fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
     let long = format!("{}.{}", "x".repeat(37), "y".repeat(7));
     for name in ["a", "a.b", &"x".repeat(45), &long] {
         let instance = instance(name, &image("example.com/a:1"));
-        let bundle = bundle(&instance, &hash(&instance));
-        let made = bundle.name_any();
-        assert!(made.len() <= LONGEST_NAME, "{made}");
-        assert_eq!(names::dns_subdomain(&made), Ok(()), "{made}");
-        assert!(matches(&bundle, &instance, &hash(&instance)));
-        assert!(is_of(&bundle, &instance));
+        let hash = hash(&instance);
+        let mut all: Vec<String> = bundle_names(&instance, &hash).collect();
+        for made in &all {
+            assert!(made.len() <= LONGEST_NAME, "{made}");
+            assert_eq!(names::dns_subdomain(made), Ok(()), "{made}");
+            let bundle = bundle(&instance, &hash, made);
+            assert_eq!(bundle.name_any(), *made);
+            assert!(is_of(&bundle, &instance));
+        }
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), usize::from(MAX_NAMES), "{all:?}");
     }
+    // An older provisioner made its Bundles under the first name.
+    let known = instance("a", &image("example.com/a:1"));
+    let all = || -> Vec<String> { bundle_names(&known, &hash(&known)).collect() };
+    let (first, again) = (all(), all());
+    let distinct = ["a", "682509083659fdf7195e8faf92c6b0c1dc2a75b4"];
+    assert_eq!(first[0], names::generated("a", &distinct, LONGEST_NAME));
+    assert_eq!(first[0], again[0]);
+    // Nobody can tell the others in advance.
+    assert!(first[1..].iter().all(|name| !again.contains(name)));
     // Two instances whose names are cut to the same.
     let names = ["a", "b"].map(|end| {
         let instance = instance(
             &format!("{}{end}", "x".repeat(44)),
             &image("example.com/a:1"),
         );
-        bundle(&instance, &hash(&instance)).name_any()
+        bundle_names(&instance, &hash(&instance)).next()
     });
     assert_ne!(names[0], names[1]);
 }
@@ -69,7 +98,7 @@ fn a_bundle_has_a_legal_name_whatever_the_instance_is_called() {
 #[test]
 fn a_bundle_that_the_garbage_collector_let_go_is_known_by_its_labels() {
     let instance = instance("a", &image("example.com/a:1"));
-    let own = bundle(&instance, &hash(&instance));
+    let own = bundle(&instance, &hash(&instance), "a-1");
     let mut orphan = own.clone();
     orphan.metadata.owner_references = None;
     let (mut foreign, mut strange) = (own.clone(), orphan.clone());
@@ -82,26 +111,43 @@ fn a_bundle_that_the_garbage_collector_let_go_is_known_by_its_labels() {
 }
 
 #[test]
+fn a_bundle_refers_to_its_instance_by_more_than_a_uid() {
+    type Change = fn(&mut OwnerReference);
+    let instance = instance("a", &image("example.com/a:1"));
+    let own = bundle(&instance, &hash(&instance), "a-1");
+    let table: [(Change, bool); 6] = [
+        (|_| {}, true),
+        (
+            |owner| owner.api_version = "core.rukpak.io/v2".to_owned(),
+            true,
+        ),
+        (
+            |owner| owner.api_version = "example.com/v1".to_owned(),
+            false,
+        ),
+        (|owner| owner.kind = "Bundle".to_owned(), false),
+        (|owner| owner.uid = "u2".to_owned(), false),
+        (|owner| owner.controller = Some(false), false),
+    ];
+    for (number, (change, expected)) in table.into_iter().enumerate() {
+        let mut bundle = own.clone();
+        change(&mut bundle.metadata.owner_references.as_mut().unwrap()[0]);
+        assert_eq!(refers_to(&bundle, &instance), expected, "{number}");
+    }
+}
+
+#[test]
 fn a_template_cannot_forge_our_labels() {
     let mut template = image("example.com/a:1");
     template["metadata"] = json!({"labels": {
         labels::OWNER_NAME: "other", labels::OWNER_KIND: "Bundle", labels::TEMPLATE_HASH: "0", "app": "a",
     }});
     let instance = instance("a", &template);
-    let bundle = bundle(&instance, "1");
+    let bundle = bundle(&instance, "1", "a-1");
     assert_eq!(bundle.labels()[labels::OWNER_NAME], "a");
     assert_eq!(bundle.labels()[labels::OWNER_KIND], "BundleInstance");
     assert_eq!(bundle.labels()[labels::TEMPLATE_HASH], "1");
     assert_eq!(bundle.labels()["app"], "a");
-}
-
-#[test]
-fn a_bundle_that_somebody_changed_is_not_the_templates() {
-    let instance = instance("a", &image("example.com/a:1"));
-    let mut other = bundle(&instance, "1");
-    other.spec.source.image.as_mut().unwrap().reference = "example.com/b:1".to_owned();
-    assert!(!matches(&other, &instance, "1"));
-    assert!(!matches(&bundle(&instance, "2"), &instance, "1"));
 }
 
 #[test]
@@ -110,7 +156,7 @@ fn the_oldest_failing_bundles_go_first() {
         serde_json::from_value(json!({
             "apiVersion": "core.rukpak.io/v1alpha1",
             "kind": "Bundle",
-            "metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:{age:02}Z")},
+            "metadata": {"name": name, "uid": name, "creationTimestamp": format!("2026-01-01T00:00:{age:02}Z")},
             "spec": {"provisionerClassName": "core.rukpak.io/plain", "source": {"type": "upload"}},
             "status": {"phase": phase},
         }))
@@ -122,16 +168,19 @@ fn the_oldest_failing_bundles_go_first() {
         made("older", 2, Phase::Failing),
         made("newer", 3, Phase::Failing),
         made("wanted", 4, Phase::Pending),
+        made("foreign", 5, Phase::Unpacked),
     ];
     let all: Vec<&Bundle> = all.iter().collect();
+    let created = ["installed", "good", "older", "newer", "wanted"];
     let names = |most| -> Vec<String> {
-        surplus(&all, &["installed", "wanted"], most)
+        surplus(&all, &["installed", "wanted"], &created, most)
             .iter()
             .map(|bundle| bundle.name_any())
             .collect()
     };
-    assert_eq!(names(3), Vec::<String>::new());
-    assert_eq!(names(2), ["older"]);
-    assert_eq!(names(1), ["older", "newer"]);
-    assert_eq!(names(0), ["older", "newer", "good"]);
+    assert_eq!(names(4), Vec::<String>::new());
+    assert_eq!(names(3), ["foreign"]);
+    assert_eq!(names(2), ["foreign", "older"]);
+    assert_eq!(names(1), ["foreign", "older", "newer"]);
+    assert_eq!(names(0), ["foreign", "older", "newer", "good"]);
 }

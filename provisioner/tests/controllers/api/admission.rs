@@ -1,4 +1,6 @@
-//! Naming an account takes the right to impersonate it.
+//! Naming an account takes the right to impersonate it, and the Bundles of an instance are the provisioner's.
+
+mod tables;
 
 use kube::Config;
 use serde_json::json;

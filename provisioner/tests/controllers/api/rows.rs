@@ -20,6 +20,8 @@ async fn v1_a_valid_bundle_of_every_source_is_accepted() {
         json!({"type": "configMaps", "configMaps": [
             {"configMap": {"name": "a"}}, {"configMap": {"name": "a.b"}, "path": "manifests"}]}),
         json!({"type": "upload", "upload": {}}),
+        json!({"type": "upload", "upload": {
+            "digest": "sha256:0000000000000000000000000000000000000000000000000000000000000000"}}),
     ] {
         for object in both(&source) {
             offer(&object).await.unwrap();
@@ -134,6 +136,7 @@ async fn v9_a_class_name_with_a_slash_is_refused_everywhere_unless_it_is_ours() 
         for class in [
             "core.rukpak.io/plain",
             "core.rukpak.io/registry",
+            "core.rukpak.io/converter",
             "core-rukpak-io-plain",
             "core-rukpak-io-registry",
             "somebody-elses",
@@ -171,4 +174,24 @@ async fn b4_b5_the_spec_of_a_bundle_is_immutable_and_its_labels_are_not() {
     }
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
     change(client, "Bundle", "b4", labels).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_digest_of_an_upload_is_a_sha256() {
+    let zeros = "0".repeat(64);
+    for digest in [
+        String::new(),
+        zeros.clone(),
+        format!("sha512:{zeros}"),
+        format!("sha256:{}", "0".repeat(63)),
+        format!("sha256:{zeros}0"),
+        format!("sha256:{}", "A".repeat(64)),
+        format!("sha256:{zeros}\n"),
+    ] {
+        let source = json!({"type": "upload", "upload": {"digest": digest}});
+        let message = format!(
+            "{{source}}.upload.digest: Invalid value: {digest:?}: {{source}}.upload.digest in body should match"
+        );
+        refused(&source, &message).await;
+    }
 }

@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 
 mod mighty;
 mod other;
+mod policies;
 
 use super::*;
 use crate::{

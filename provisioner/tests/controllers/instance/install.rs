@@ -76,6 +76,53 @@ async fn r1_a_registry_bundle_is_installed_and_its_pods_become_ready() {
 }
 
 #[tokio::test]
+async fn the_converter_class_of_document_004_is_the_registry_class() {
+    let world = running().await;
+    let name = unique("converter");
+    let content = support::operator(&name, "1.0.0", &[]);
+    // The document's example, with another image: the one it names holds a catalog.
+    let example = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleInstance",
+        "metadata": {"name": name},
+        "spec": {
+            "provisionerClassName": "core.rukpak.io/plain",
+            "template": {"spec": {
+                "provisionerClassName": "core.rukpak.io/converter",
+                "source": image(&world.push(&format!("{name}:v1"), &content).await),
+            }},
+        },
+    });
+    world.apply(&example).await;
+    let instance = world.wait_instance(&name, "Installed", "True").await;
+    let facts = instance.status.unwrap().facts;
+    assert_eq!(facts.package.as_deref(), Some(name.as_str()));
+    let bundle = bundles(world, &name).await.remove(0);
+    assert_eq!(
+        bundle.spec.provisioner_class_name,
+        "core.rukpak.io/converter"
+    );
+    let conversion = bundle.status.unwrap().facts.conversion.unwrap();
+    assert!(
+        conversion.objects > 0,
+        "the ClusterServiceVersion is converted"
+    );
+
+    // The class of the instance itself is the alias as well.
+    let class = json!({"spec": {"provisionerClassName": "core.rukpak.io/converter"}});
+    change(world, &name, class).await;
+    let generation = read(world, &name).await.metadata.generation;
+    let observed = |instance: &BundleInstance| {
+        let status = instance.status.as_ref()?;
+        (status.observed_generation == generation).then_some(())
+    };
+    support::wait_for(world.api(), &name, "observed", observed).await;
+    let instance = world.wait_instance(&name, "Installed", "True").await;
+    assert_eq!(line(&instance, "HasValidBundle"), "True UnpackSuccessful");
+    delete(world, &name).await;
+}
+
+#[tokio::test]
 async fn i6_all_missing_apis_are_listed_together() {
     let world = running().await;
     let name = unique("i6");

@@ -5,6 +5,7 @@ use crate::support::eventually;
 
 /// The BundleInstance is made by the provisioner, so who names the account has to be asked here.
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn who_names_an_account_in_a_platform_operator_has_to_be_allowed_to_act_as_it() {
     let cluster = defined().await;
     let rbac = "rbac.authorization.k8s.io";
@@ -73,6 +74,65 @@ async fn who_names_an_account_in_a_platform_operator_has_to_be_allowed_to_act_as
         assert!(said.contains(refusal), "{said}");
         patch_as("dave", patch).await.unwrap();
     }
+    put_as("dave", &{
+        let mut again = named.clone();
+        again["metadata"]["name"] = json!("again");
+        again
+    })
+    .await
+    .unwrap();
+    let attempt_as = async |user: &str, attempt: &[&str]| {
+        let mut arguments = attempt.to_vec();
+        arguments.extend(["--dry-run=server", "--as", user]);
+        if user.starts_with("system:") {
+            arguments.extend(["--as-group", "system:masters"]);
+        }
+        kubectl(cluster, &arguments, "").await
+    };
+    let patch = |patch: &'static str| {
+        let arguments = [
+            "patch",
+            "platformoperator",
+            "again",
+            "--type",
+            "merge",
+            "--patch",
+        ];
+        arguments.into_iter().chain([patch]).collect::<Vec<_>>()
+    };
+    for (attempt, is_guarded) in [
+        (vec!["delete", "platformoperator", "again"], true),
+        (
+            patch(r#"{"metadata": {"finalizers": ["example.com/held"]}}"#),
+            true,
+        ),
+        (
+            patch(
+                r#"{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}]}}"#,
+            ),
+            true,
+        ),
+        (patch(r#"{"metadata": {"annotations": {"a": "b"}}}"#), false),
+    ] {
+        let said = attempt_as("carol", &attempt).await;
+        if is_guarded {
+            let said = said.unwrap_err();
+            assert!(said.contains(refusal), "{attempt:?}: {said}");
+        } else {
+            said.unwrap();
+        }
+        for user in [
+            "dave",
+            "system:serviceaccount:rukpak-system:provisioner",
+            "system:serviceaccount:kube-system:generic-garbage-collector",
+            "system:kube-controller-manager",
+        ] {
+            attempt_as(user, &attempt).await.unwrap();
+        }
+    }
+    kubectl(cluster, &["delete", "platformoperator", "again"], "")
+        .await
+        .unwrap();
     // Who names none is not asked.
     for bundle in [json!({}), json!({"installNamespace": "etcd"})] {
         let object = operator(

@@ -1,0 +1,92 @@
+//! The constraints of a catalog in the preflight.
+
+use catalog::model::{Bundle, PLAIN_V0, Package};
+use manifests::{
+    api::bundle::{BundleSource, ImageSource},
+    openshift::{MaxOpenShiftVersion, Spelling},
+    version::Version,
+};
+use serde_json::json;
+
+use super::*;
+
+const DIGEST: &str = "sha256:aa";
+
+/// A catalog with one bundle, and an instance that was declared for it.
+fn chosen(media_type: &str) -> (Catalogs, BundleInstance) {
+    let image = format!("quay.io/example/tide@{DIGEST}");
+    let bundle = Bundle {
+        image: image.clone(),
+        media_type: Some(media_type.to_owned()),
+        max_openshift: Some(MaxOpenShiftVersion::new(
+            "4.20",
+            Spelling::CatalogProperties,
+        )),
+        min_kube: Some("1.30.0".to_owned()),
+        ..Bundle::new("tide.v1.0.0", Version::new(1, 0, 0))
+    };
+    let package = Package {
+        name: "tide".to_owned(),
+        bundles: [(bundle.name.clone(), bundle)].into(),
+        ..Package::default()
+    };
+    let memo = json!({"package": "tide", "name": "tide.v1.0.0", "image": image}).to_string();
+    let instance = serde_json::from_value(json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
+        "metadata": {"name": "tide", "annotations": {labels::CHOSEN_BUNDLE: memo}},
+        "spec": {
+            "provisionerClassName": "core-rukpak-io-plain",
+            "template": {"spec": {"source": {"type": "image", "image": {"ref": image}}}},
+        },
+    }));
+    (Catalogs::with(package), instance.unwrap())
+}
+
+fn constraints(
+    facts: Facts,
+    digest: &str,
+    (catalogs, instance): &(Catalogs, BundleInstance),
+) -> (Option<String>, Option<String>) {
+    let source = BundleSource {
+        image: Some(ImageSource {
+            reference: format!("quay.io/example/tide@{digest}"),
+            ..ImageSource::default()
+        }),
+        ..BundleSource::default()
+    };
+    let digests = Digests::new(None, Some(&source));
+    let facts = as_catalogs_say(facts, instance, digests, catalogs);
+    let max = facts.max_open_shift_version.map(|declared| declared.text());
+    (max, facts.min_kube_version)
+}
+
+#[test]
+fn catalog_constraints_count_for_plain_manifests() {
+    let chosen = chosen(PLAIN_V0);
+    let both = (Some("4.20".to_owned()), Some("1.30.0".to_owned()));
+    assert_eq!(constraints(Facts::default(), DIGEST, &chosen), both);
+    // Another image is another bundle.
+    let none = (None, None);
+    assert_eq!(constraints(Facts::default(), "sha256:bb", &chosen), none);
+    let (catalogs, mut instance) = chosen;
+    instance.metadata.annotations = None;
+    let unknown = (catalogs, instance);
+    assert_eq!(constraints(Facts::default(), DIGEST, &unknown), none);
+}
+
+#[test]
+fn bundle_min_kube_version_counts_before_the_catalog() {
+    let facts = |min: Option<&str>| Facts {
+        package: "tide".to_owned(),
+        name: "tide.v1.0.0".to_owned(),
+        min_kube_version: min.map(str::to_owned),
+        max_open_shift_version: Some(MaxOpenShiftVersion::new("4.19", Spelling::BundleProperties)),
+        ..Facts::default()
+    };
+    let chosen = chosen("registry+v1");
+    let max = || Some("4.20".to_owned());
+    let own = (max(), Some("1.29.0".to_owned()));
+    assert_eq!(constraints(facts(Some("1.29.0")), DIGEST, &chosen), own);
+    let of_catalog = (max(), Some("1.30.0".to_owned()));
+    assert_eq!(constraints(facts(None), DIGEST, &chosen), of_catalog);
+}

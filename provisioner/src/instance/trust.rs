@@ -1,0 +1,235 @@
+//! Decides which Bundles an instance may be installed from.
+//!
+//! Every client with permissions on Bundles can create one with any name, labels and ownerReferences, so none of these
+//! identifies a Bundle. Its uid does: the API server assigns it, the provisioner learns it from the response to its own
+//! create request and records it in the status before it applies anything from that Bundle. An installed Bundle must also
+//! have the content digest that was applied. Pure; no I/O.
+
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use manifests::api::{
+    Class,
+    bundle::{Bundle, Phase},
+    instance::{BundleInstance, BundleInstanceStatus, CreatedBundle, InstalledBundle},
+    labels,
+};
+
+use super::template;
+
+/// The Bundle that is recorded as installed, as it is found in the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Installed<'a> {
+    /// The recorded Bundle with the recorded content, which is unpacked.
+    Trusted(&'a Bundle),
+    /// The recorded Bundle does not exist, or is not unpacked.
+    Missing,
+    /// Another client created the Bundle or changed its status; the message says which Bundle and what to do.
+    Replaced(String),
+}
+
+impl<'a> Installed<'a> {
+    /// Returns the Bundle if it can be trusted.
+    pub(super) fn trusted(&self) -> Option<&'a Bundle> {
+        match self {
+            Self::Trusted(bundle) => Some(bundle),
+            Self::Missing | Self::Replaced(_) => None,
+        }
+    }
+
+    /// Returns the message about a replaced Bundle.
+    pub(super) fn replaced(&self) -> Option<&str> {
+        match self {
+            Self::Replaced(message) => Some(message),
+            Self::Trusted(_) | Self::Missing => None,
+        }
+    }
+}
+
+/// Compares the Bundle that has the name of the installed one with the record.
+pub(super) fn installed<'a>(
+    status: &BundleInstanceStatus,
+    instance: &BundleInstance,
+    found: Option<&'a Bundle>,
+) -> Installed<'a> {
+    let Some(found) = found else {
+        return Installed::Missing;
+    };
+    let uid = found.metadata.uid.as_deref().unwrap_or_default();
+    let Some(record) = &status.installed else {
+        // An older provisioner recorded the digest alone, and `adopt` did not accept this Bundle.
+        let is_other =
+            digest(found).is_some_and(|digest| status.content_digest.as_deref() != Some(digest));
+        return if is_other && !is_created(status, uid) {
+            Installed::Replaced(replaced(
+                found,
+                "its content is not the content that was installed",
+            ))
+        } else {
+            Installed::Missing
+        };
+    };
+    let is_same_uid = record.uid == uid;
+    match digest(found) {
+        Some(digest) if is_same_uid && digest != record.content_digest => Installed::Replaced(
+            replaced(found, "the content digest in its status was changed"),
+        ),
+        Some(_) if is_same_uid && is_unpacked(found) && template::is_of(found, instance) => {
+            Installed::Trusted(found)
+        }
+        _ if is_same_uid || is_created(status, uid) => Installed::Missing,
+        // It is not used, but a copy with the same content is not reported as an attack.
+        Some(digest) if digest == record.content_digest => Installed::Missing,
+        _ => {
+            let why = format!(
+                "its uid is {uid}, and the provisioner created {}",
+                record.uid
+            );
+            Installed::Replaced(replaced(found, &why))
+        }
+    }
+}
+
+/// Returns the Bundle to roll back to, if it is the recorded one and unpacked.
+pub(super) fn previous<'a>(
+    status: &BundleInstanceStatus,
+    bundles: &'a [Arc<Bundle>],
+) -> Option<&'a Bundle> {
+    // An older provisioner recorded a name alone, which says nothing about the content.
+    let record = status.previous.as_ref()?;
+    let mut bundles = bundles.iter().map(AsRef::as_ref);
+    bundles.find(|bundle| record.is(bundle) && is_unpacked(bundle))
+}
+
+/// Returns the Bundle that the provisioner created from the template with this hash. The newest is the one to use: an
+/// earlier one was given up.
+pub(super) fn of_template<'a>(
+    status: &BundleInstanceStatus,
+    instance: &BundleInstance,
+    hash: &str,
+    bundles: &'a [Arc<Bundle>],
+) -> Option<&'a Arc<Bundle>> {
+    let created = status.bundles.iter().rev();
+    let mut created = created.filter(|created| created.template_hash == hash);
+    let spec = template::spec(instance);
+    created.find_map(|created| {
+        bundles.iter().find(|bundle| {
+            bundle.metadata.uid.as_ref() == Some(&created.uid)
+                && bundle.spec == spec
+                && template::is_of(bundle, instance)
+                && !is_altered(status, bundle)
+        })
+    })
+}
+
+/// Returns the status with a record of the installed Bundle that an older provisioner, which recorded names alone, has
+/// left: the Bundle of that name, if it has the content that was installed. This is trust on first use, so it happens
+/// once; `None` means that there is nothing to record.
+pub(super) fn adopt(
+    status: &BundleInstanceStatus,
+    instance: &BundleInstance,
+    found: Option<&Bundle>,
+    bundles: &[Arc<Bundle>],
+) -> Option<BundleInstanceStatus> {
+    let found = found.filter(|_| status.installed.is_none())?;
+    let record = InstalledBundle {
+        name: status.installed_bundle_name.clone()?,
+        uid: found.uid()?,
+        content_digest: status.content_digest.clone()?,
+    };
+    // The same content is other objects in the other class. Only registry+v1 content has a ClusterServiceVersion.
+    let class = Class::parse(&found.spec.provisioner_class_name);
+    let was_registry = status.facts.cluster_service_version.is_some();
+    let is_it = found.metadata.name.as_ref() == Some(&record.name)
+        && template::is_of(found, instance)
+        && (class == Some(Class::Registry)) == was_registry
+        && record.is(found);
+    is_it.then(|| {
+        let label = found.labels().get(labels::TEMPLATE_HASH);
+        let created = label.map(|hash| CreatedBundle {
+            name: record.name.clone(),
+            uid: record.uid.clone(),
+            template_hash: hash.clone(),
+        });
+        let created = created.filter(|created| !is_created(status, &created.uid));
+        let adopted = BundleInstanceStatus {
+            installed: Some(record),
+            ..status.clone()
+        };
+        BundleInstanceStatus {
+            bundles: match created {
+                Some(created) => self::record(&adopted, bundles, created),
+                None => adopted.bundles.clone(),
+            },
+            ..adopted
+        }
+    })
+}
+
+/// Returns the records after a Bundle was created. Those of Bundles that no longer exist are dropped, unless these are
+/// installed.
+pub(super) fn record(
+    status: &BundleInstanceStatus,
+    bundles: &[Arc<Bundle>],
+    created: CreatedBundle,
+) -> Vec<CreatedBundle> {
+    let kept = status.bundles.iter().filter(|old| {
+        let uid = Some(&old.uid);
+        recorded(status).any(|record| Some(&record.uid) == uid)
+            || bundles
+                .iter()
+                .any(|bundle| bundle.metadata.uid.as_ref() == uid)
+    });
+    let mut all: Vec<CreatedBundle> = kept.cloned().chain([created]).collect();
+    let surplus = all.len().saturating_sub(MAX_CREATED);
+    all.drain(..surplus);
+    all
+}
+
+/// The records of an installation are bounded by the schema.
+const MAX_CREATED: usize = manifests::api::bounds::CREATED_BUNDLES as usize;
+
+/// Returns the records of the Bundles that a repair or a rollback needs.
+pub(super) fn recorded(status: &BundleInstanceStatus) -> impl Iterator<Item = &InstalledBundle> {
+    status.installed.iter().chain(&status.previous)
+}
+
+/// Reports whether a Bundle is recorded as installed now or before.
+pub(super) fn is_recorded(status: &BundleInstanceStatus, bundle: &Bundle) -> bool {
+    recorded(status).any(|record| record.is(bundle))
+}
+
+/// Reports whether the provisioner created the Bundle with this uid.
+pub(super) fn is_created(status: &BundleInstanceStatus, uid: &str) -> bool {
+    status.bundles.iter().any(|created| created.uid == uid)
+}
+
+/// Reports whether the content of a Bundle is unpacked.
+pub(super) fn is_unpacked(bundle: &Bundle) -> bool {
+    bundle.status.as_ref().and_then(|status| status.phase) == Some(Phase::Unpacked)
+}
+
+/// Reports whether a Bundle is recorded with other content than its status has now.
+fn is_altered(status: &BundleInstanceStatus, bundle: &Bundle) -> bool {
+    let uid = bundle.metadata.uid.as_ref();
+    recorded(status)
+        .filter(|record| Some(&record.uid) == uid)
+        .any(|record| digest(bundle).is_some_and(|digest| digest != record.content_digest))
+}
+
+fn digest(bundle: &Bundle) -> Option<&str> {
+    bundle.status.as_ref()?.content_digest.as_deref()
+}
+
+fn replaced(bundle: &Bundle, why: &str) -> String {
+    let name = bundle.name_any();
+    format!(
+        "Bundle {name} was replaced by another client: {why}; nothing is applied or repaired from it, and the Bundle of \
+         spec.template is installed once it is unpacked; delete Bundle {name}, and check who is allowed to create, delete \
+         and patch bundles.core.rukpak.io; if the Bundle of spec.template cannot be unpacked, set \
+         spec.template.spec.source to status.resolvedSource"
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+use serde_json::json;
+
+use super::*;
+
+fn instance() -> BundleInstance {
+    serde_json::from_value(json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
+        "metadata": {"name": "a", "uid": "instance"},
+        "spec": {"provisionerClassName": "core-rukpak-io-plain",
+            "template": {"spec": {"source": {"type": "image", "image": {"ref": "example.com/a:1"}}}}},
+    }))
+    .unwrap()
+}
+
+/// A Bundle `a-1` with everything that a client can copy.
+fn bundle(uid: &str, digest: Option<&str>, phase: Phase) -> Bundle {
+    let instance = instance();
+    let hash = template::hash(&instance);
+    let mut bundle = template::bundle(&instance, &hash, "a-1");
+    bundle.metadata.uid = Some(uid.to_owned());
+    bundle.status = Some(manifests::api::bundle::BundleStatus {
+        phase: Some(phase),
+        content_digest: digest.map(str::to_owned),
+        ..Default::default()
+    });
+    bundle
+}
+
+fn record(uid: &str, digest: &str) -> InstalledBundle {
+    InstalledBundle {
+        name: "a-1".to_owned(),
+        uid: uid.to_owned(),
+        content_digest: digest.to_owned(),
+    }
+}
+
+fn created(uid: &str) -> CreatedBundle {
+    CreatedBundle {
+        name: "a-1".to_owned(),
+        uid: uid.to_owned(),
+        template_hash: template::hash(&instance()),
+    }
+}
+
+/// The status after Bundle `a-1` was installed; an older provisioner records no uid.
+fn status(installed: Option<&str>, created_uids: &[&str]) -> BundleInstanceStatus {
+    BundleInstanceStatus {
+        installed_bundle_name: Some("a-1".to_owned()),
+        content_digest: Some("good".to_owned()),
+        installed: installed.map(|uid| record(uid, "good")),
+        bundles: created_uids.iter().map(|uid| created(uid)).collect(),
+        ..BundleInstanceStatus::default()
+    }
+}
+
+fn verdict(status: &BundleInstanceStatus, found: Option<&Bundle>) -> &'static str {
+    match installed(status, &instance(), found) {
+        Installed::Trusted(_) => "installed",
+        Installed::Missing => "missing",
+        Installed::Replaced(_) => "replaced",
+    }
+}
+
+#[test]
+fn a_bundle_is_installed_if_uid_and_digest_agree() {
+    use Phase::{Failing, Pending, Unpacked};
+    let own = status(Some("ours"), &["ours"]);
+    let again = status(Some("ours"), &["ours", "again"]);
+    for (status, uid, digest, phase, expected) in [
+        (&own, "ours", Some("good"), Unpacked, "installed"),
+        (&own, "ours", Some("good"), Failing, "missing"),
+        (&own, "ours", None, Pending, "missing"),
+        (&own, "ours", Some("evil"), Unpacked, "replaced"),
+        (&own, "ours", Some("evil"), Failing, "replaced"),
+        (&own, "theirs", Some("good"), Unpacked, "missing"),
+        (&own, "theirs", Some("evil"), Unpacked, "replaced"),
+        (&own, "theirs", None, Pending, "replaced"),
+        // The provisioner created it after another client deleted the installed one.
+        (&again, "again", Some("other"), Unpacked, "missing"),
+        (&again, "again", None, Pending, "missing"),
+    ] {
+        let found = bundle(uid, digest, phase);
+        let found = verdict(status, Some(&found));
+        assert_eq!(found, expected, "{uid} {digest:?} {phase:?}");
+    }
+    assert_eq!(verdict(&own, None), "missing");
+}
+
+#[test]
+fn a_bundle_without_reference_is_not_installed() {
+    let mut released = bundle("ours", Some("good"), Phase::Unpacked);
+    released.metadata.owner_references = None;
+    let own = status(Some("ours"), &["ours"]);
+    assert_eq!(verdict(&own, Some(&released)), "missing");
+}
+
+#[test]
+fn an_older_installation_is_adopted_once_by_its_digest() {
+    let old = status(None, &[]);
+    for (found, is_adopted, expected) in [
+        (
+            bundle("any", Some("good"), Phase::Unpacked),
+            true,
+            "missing",
+        ),
+        (bundle("any", Some("good"), Phase::Failing), true, "missing"),
+        (
+            bundle("any", Some("evil"), Phase::Unpacked),
+            false,
+            "replaced",
+        ),
+        (bundle("any", None, Phase::Pending), false, "missing"),
+    ] {
+        let adopted = adopt(&old, &instance(), Some(&found), &[]);
+        assert_eq!(adopted.is_some(), is_adopted, "{found:?}");
+        assert_eq!(verdict(&old, Some(&found)), expected, "{found:?}");
+        let Some(adopted) = adopted else {
+            continue;
+        };
+        let expected = BundleInstanceStatus {
+            installed: Some(record("any", "good")),
+            bundles: vec![created("any")],
+            ..old.clone()
+        };
+        assert_eq!(adopted, expected);
+        // From then on another Bundle is not trusted.
+        let later = bundle("theirs", Some("good"), Phase::Unpacked);
+        assert_eq!(adopt(&adopted, &instance(), Some(&later), &[]), None);
+    }
+
+    let mut registry = old.clone();
+    registry.facts.cluster_service_version = Some("a.v1".to_owned());
+    for (status, class, expected) in [
+        (&old, "core-rukpak-io-plain", true),
+        (&old, "core-rukpak-io-registry", false),
+        (&registry, "core-rukpak-io-plain", false),
+        (&registry, "core-rukpak-io-registry", true),
+        (&registry, "core.rukpak.io/converter", true),
+    ] {
+        let mut found = bundle("any", Some("good"), Phase::Unpacked);
+        found.spec.provisioner_class_name = class.to_owned();
+        let adopted = adopt(status, &instance(), Some(&found), &[]);
+        assert_eq!(adopted.is_some(), expected, "{class}");
+    }
+
+    let mut released = bundle("any", Some("good"), Phase::Unpacked);
+    released.metadata.owner_references = None;
+    assert_eq!(adopt(&old, &instance(), Some(&released), &[]), None);
+    assert_eq!(adopt(&old, &instance(), None, &[]), None);
+    let nothing = BundleInstanceStatus::default();
+    let found = bundle("any", Some("good"), Phase::Unpacked);
+    assert_eq!(adopt(&nothing, &instance(), Some(&found), &[]), None);
+}
+
+#[test]
+fn adoption_keeps_records_within_their_bound() {
+    let uids: Vec<String> = (0..MAX_CREATED).map(|number| number.to_string()).collect();
+    let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
+    let found = bundle("any", Some("good"), Phase::Unpacked);
+    let all: Vec<_> = uids
+        .iter()
+        .map(|uid| Arc::new(bundle(uid, None, Phase::Pending)))
+        .collect();
+    let adopted = adopt(&status(None, &uids), &instance(), Some(&found), &all).unwrap();
+    assert_eq!(adopted.bundles.len(), MAX_CREATED);
+    assert_eq!(adopted.bundles.last(), Some(&created("any")));
+    // Its own record is there already.
+    let adopted = adopt(&status(None, &["any"]), &instance(), Some(&found), &[]).unwrap();
+    assert_eq!(adopted.bundles, [created("any")]);
+}
+
+#[test]
+fn the_template_is_served_by_created_bundles_alone() {
+    let (instance, hash) = (instance(), template::hash(&instance()));
+    let ours = Arc::new(bundle("ours", None, Phase::Pending));
+    let theirs = Arc::new(bundle("theirs", Some("evil"), Phase::Unpacked));
+    let both = [theirs, Arc::clone(&ours)];
+    let found = |status: &BundleInstanceStatus, bundles: &[Arc<Bundle>]| {
+        let found = of_template(status, &instance, &hash, bundles);
+        found.and_then(|bundle| bundle.metadata.uid.clone())
+    };
+    let uid = Some("ours".to_owned());
+    assert_eq!(found(&status(None, &["ours"]), &both), uid);
+    assert_eq!(found(&status(None, &[]), &both), None);
+    assert_eq!(found(&status(None, &["ours"]), &both[..1]), None);
+
+    // The newer of two created Bundles counts.
+    let newer = Arc::new(bundle("newer", None, Phase::Pending));
+    let all = [Arc::clone(&ours), newer];
+    let found_newer = found(&status(None, &["ours", "newer"]), &all);
+    assert_eq!(found_newer.as_deref(), Some("newer"));
+
+    let mut other_template = status(None, &["ours"]);
+    other_template.bundles[0].template_hash = "other".to_owned();
+    assert_eq!(found(&other_template, &both), None);
+    let mut other_spec = bundle("ours", None, Phase::Pending);
+    other_spec.spec.provisioner_class_name = "core-rukpak-io-registry".to_owned();
+    let other_spec = [Arc::new(other_spec)];
+    assert_eq!(found(&status(None, &["ours"]), &other_spec), None);
+
+    // Labels are not asked: clients change them.
+    let mut unlabeled = bundle("ours", None, Phase::Pending);
+    unlabeled.metadata.labels = None;
+    let unlabeled = [Arc::new(unlabeled)];
+    assert_eq!(found(&status(None, &["ours"]), &unlabeled), uid);
+
+    // Installed once, it has the content that was installed.
+    let altered = [Arc::new(bundle("ours", Some("evil"), Phase::Unpacked))];
+    assert_eq!(found(&status(Some("ours"), &["ours"]), &altered), None);
+    let same = [Arc::new(bundle("ours", Some("good"), Phase::Unpacked))];
+    assert_eq!(found(&status(Some("ours"), &["ours"]), &same), uid);
+}
+
+#[test]
+fn a_rollback_leads_to_the_recorded_previous_bundle() {
+    let with = |previous| BundleInstanceStatus {
+        previous_bundle_name: Some("a-1".to_owned()),
+        previous,
+        ..BundleInstanceStatus::default()
+    };
+    let ours = record("ours", "good");
+    for (previous, uid, digest, phase, expected) in [
+        (Some(&ours), "ours", "good", Phase::Unpacked, true),
+        (Some(&ours), "ours", "good", Phase::Failing, false),
+        (Some(&ours), "ours", "evil", Phase::Unpacked, false),
+        (Some(&ours), "theirs", "good", Phase::Unpacked, false),
+        (None, "ours", "good", Phase::Unpacked, false),
+    ] {
+        let bundles = [Arc::new(bundle(uid, Some(digest), phase))];
+        let found = super::previous(&with(previous.cloned()), &bundles).is_some();
+        assert_eq!(found, expected, "{previous:?} {uid} {digest} {phase:?}");
+    }
+}
+
+#[test]
+fn records_are_bounded_and_keep_what_is_installed() {
+    let mut status = status(Some("installed"), &["installed", "deleted", "exists"]);
+    let exists = [Arc::new(bundle("exists", None, Phase::Pending))];
+    let uids = |status: &BundleInstanceStatus, bundles: &[Arc<Bundle>]| -> Vec<String> {
+        let records = super::record(status, bundles, created("new"));
+        records.into_iter().map(|created| created.uid).collect()
+    };
+    assert_eq!(uids(&status, &exists), ["installed", "exists", "new"]);
+
+    let many: Vec<_> = (0..100)
+        .map(|number| Arc::new(bundle(&number.to_string(), None, Phase::Pending)))
+        .collect();
+    status.bundles = (0..100)
+        .map(|number| created(&number.to_string()))
+        .collect();
+    let left = uids(&status, &many);
+    assert_eq!(left.len(), MAX_CREATED);
+    assert_eq!(left.last().map(String::as_str), Some("new"));
+}

@@ -1,0 +1,290 @@
+//! A user whose only permissions are those on Bundles replaces the Bundles of an instance, and gets nothing installed.
+
+mod records;
+mod upgrades;
+
+use std::collections::BTreeSet;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use kube::{
+    Client, Config, ResourceExt as _,
+    api::{DeleteParams, ObjectMeta, PostParams, WatchEvent, WatchParams},
+};
+use manifests::api::{
+    bundle::{BundleSpec, ConfigMapName, ConfigMapSource},
+    instance::InstalledBundle,
+};
+use tokio::task::JoinHandle;
+
+use super::*;
+
+/// The value that only the squatter's content has.
+const FOREIGN: &str = "foreign";
+/// The number of attempts of the squatter to take a name.
+const ATTEMPTS: usize = 5;
+
+/// A user with all verbs on Bundles, and no other permission.
+struct Squatter {
+    bundles: Api<Bundle>,
+    content: BundleSource,
+}
+
+impl Squatter {
+    /// Creates the user, and the content that it tries to have installed in a namespace.
+    async fn new(world: &World, name: &str, namespace: &str) -> Self {
+        let user = format!("{name}-squatter");
+        let rbac = "rbac.authorization.k8s.io";
+        for object in [
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": user},
+                "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["*"]}]}),
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": user},
+                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": user},
+                "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}]}),
+        ] {
+            world.apply(&object).await;
+        }
+        let mut config: Config = world.cluster.config().clone();
+        config.auth_info.impersonate = Some(user);
+        let bundles = Api::all(Client::try_from(config).unwrap());
+        support::eventually("the squatter may list Bundles", async || {
+            let listed = bundles.list(&ListParams::default().limit(1)).await;
+            listed.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
+        let objects = [
+            map(namespace, "a", &[("v", FOREIGN)]),
+            map(namespace, FOREIGN, &[]),
+        ];
+        let content = publish(world, &format!("{name}:foreign"), &objects).await;
+        Self { bundles, content }
+    }
+
+    /// Replaces all Bundles of an instance, and waits until all the foreign content is unpacked that can be.
+    async fn replace_all(&self, world: &World, name: &str) {
+        for bundle in bundles(world, name).await {
+            self.replace(&bundle).await;
+        }
+        support::eventually("foreign content is unpacked, or deleted", async || {
+            let bundles = bundles(world, name).await;
+            let is_settled = |bundle: &Bundle| {
+                let status = bundle.status.as_ref();
+                bundle.spec.source != self.content
+                    || status.is_some_and(|status| status.content_digest.is_some())
+            };
+            bundles
+                .iter()
+                .all(is_settled)
+                .then_some(())
+                .ok_or_else(|| format!("{bundles:?}"))
+        })
+        .await;
+    }
+
+    /// Deletes a Bundle and creates one with the same name, labels and ownerReferences, and foreign content.
+    async fn replace(&self, bundle: &Bundle) -> Option<Bundle> {
+        let copy = Bundle {
+            metadata: ObjectMeta {
+                name: bundle.metadata.name.clone(),
+                labels: bundle.metadata.labels.clone(),
+                annotations: bundle.metadata.annotations.clone(),
+                owner_references: bundle.metadata.owner_references.clone(),
+                ..ObjectMeta::default()
+            },
+            spec: BundleSpec {
+                provisioner_class_name: "core-rukpak-io-plain".to_owned(),
+                source: self.content.clone(),
+            },
+            status: None,
+        };
+        for _ in 0..ATTEMPTS {
+            let name = bundle.name_any();
+            let _ = self.bundles.delete(&name, &DeleteParams::default()).await;
+            if let Ok(created) = self.bundles.create(&PostParams::default(), &copy).await {
+                return Some(created);
+            }
+        }
+        None
+    }
+}
+
+/// Everything that becomes visible of the ConfigMaps of a namespace, from now on.
+struct Observer {
+    maps: Api<ConfigMap>,
+    seen: JoinHandle<BTreeSet<String>>,
+}
+
+impl Observer {
+    const LAST: &str = "last";
+
+    async fn new(world: &World, namespace: &str) -> Self {
+        let maps = maps(world, namespace);
+        let listed = maps.list(&ListParams::default()).await.unwrap();
+        let mut version = listed.metadata.resource_version.unwrap();
+        let watched = maps.clone();
+        let seen = tokio::spawn(async move {
+            let mut seen = BTreeSet::new();
+            loop {
+                let params = WatchParams::default().timeout(290);
+                let mut events = watched.watch(&params, &version).await.unwrap().boxed();
+                while let Some(event) = events.try_next().await.unwrap() {
+                    match event {
+                        WatchEvent::Added(map)
+                        | WatchEvent::Modified(map)
+                        | WatchEvent::Deleted(map) => {
+                            version = map.resource_version().unwrap();
+                            let name = map.name_any();
+                            if name == Self::LAST {
+                                return seen;
+                            }
+                            let value = map.data.and_then(|data| data.get("v").cloned());
+                            seen.extend(value.map(|value| format!("{name}={value}")));
+                            seen.insert(name);
+                        }
+                        WatchEvent::Bookmark(bookmark) => {
+                            version = bookmark.metadata.resource_version;
+                        }
+                        WatchEvent::Error(error) => panic!("{error}"),
+                    }
+                }
+            }
+        });
+        Self { maps, seen }
+    }
+
+    /// Fails if any of the squatter's content has ever been in the cluster. Returns `name` and `name=value` of all that was.
+    async fn finish(self) -> BTreeSet<String> {
+        let last = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(Self::LAST.to_owned()),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        };
+        self.maps
+            .create(&PostParams::default(), &last)
+            .await
+            .unwrap();
+        let seen = self.seen.await.unwrap();
+        let foreign: Vec<_> = seen
+            .iter()
+            .filter(|object| object.contains(FOREIGN))
+            .collect();
+        assert!(foreign.is_empty(), "{foreign:?} of {seen:?}");
+        seen
+    }
+}
+
+/// Stores objects in a ConfigMap of the system namespace, and returns it as a source.
+async fn store(world: &World, name: &str, objects: &[Value]) -> BundleSource {
+    let data: BTreeMap<String, String> = objects
+        .iter()
+        .enumerate()
+        .map(|(number, object)| (format!("{number}.yaml"), object.to_string()))
+        .collect();
+    let kept = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "immutable": true,
+        "metadata": {"name": name, "namespace": support::SYSTEM}, "data": data,
+    });
+    world.apply(&kept).await;
+    kept_in(name)
+}
+
+/// The ConfigMap of that name as a source.
+fn kept_in(name: &str) -> BundleSource {
+    BundleSource {
+        type_: "configMaps".to_owned(),
+        config_maps: Some(vec![ConfigMapSource {
+            config_map: ConfigMapName {
+                name: name.to_owned(),
+            },
+            path: Some("manifests".to_owned()),
+        }]),
+        ..BundleSource::default()
+    }
+}
+
+/// Removes what [`store`] has stored.
+async fn lose(world: &World, name: &str) {
+    let system = maps(world, support::SYSTEM);
+    system.delete(name, &DeleteParams::default()).await.unwrap();
+}
+
+/// Waits until a Bundle that is recorded as installed exists, by its uid, with the content that was applied.
+async fn installed_is_recorded(world: &World, name: &str) -> InstalledBundle {
+    support::eventually("the installed Bundle is the recorded one", async || {
+        let status = read(world, name).await.status.unwrap();
+        let recorded = status.installed.ok_or("nothing is recorded")?;
+        let all = bundles(world, name).await;
+        let is_created = status
+            .bundles
+            .iter()
+            .any(|created| created.uid == recorded.uid);
+        (is_created && all.iter().any(|bundle| recorded.is(bundle)))
+            .then_some(recorded)
+            .ok_or_else(|| format!("{all:?}"))
+    })
+    .await
+}
+
+/// Points an instance at another source, of any type.
+async fn point_at(world: &World, name: &str, source: &BundleSource) {
+    let mut source = serde_json::to_value(source).unwrap();
+    for member in ["image", "configMaps"] {
+        if source.get(member).is_none() {
+            source[member] = Value::Null;
+        }
+    }
+    let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
+    change(world, name, patch).await;
+}
+
+#[tokio::test]
+async fn a_squatted_bundle_is_reported_and_not_installed() {
+    let world = running().await;
+    let (name, space) = (
+        unique("squat"),
+        world.cluster.temp_namespace("squat").await.unwrap(),
+    );
+    let objects = [map(space.name(), "a", &[("v", "1")])];
+    let source = store(world, &name, &objects).await;
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    let squatter = Squatter::new(world, &name, space.name()).await;
+    let observer = Observer::new(world, space.name()).await;
+
+    // The Bundle of the template cannot be unpacked again for now.
+    lose(world, &name).await;
+    let installed = bundles(world, &name).await.remove(0);
+    let foreign = squatter.replace(&installed).await.unwrap();
+    assert_eq!(foreign.metadata.name, installed.metadata.name);
+    let replaced = wait_reason(world, &name, "Installed", "InstalledBundleReplaced").await;
+    assert_eq!(line(&replaced, "Installed"), "True InstalledBundleReplaced");
+    let reported = message(&replaced, "Installed");
+    for part in [
+        &format!("Bundle {} was replaced", installed.name_any()),
+        "by another client",
+        "nothing is applied or repaired from it",
+        "delete Bundle",
+        "bundles.core.rukpak.io",
+    ] {
+        assert!(reported.contains(part), "{part} is missing: {reported}");
+    }
+    world
+        .wait_bundle(&foreign.name_any(), "Unpacked", "True")
+        .await;
+    let api = maps(world, space.name());
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    store(world, &name, &objects).await;
+    has_value(world, space.name(), "a", "v", "1").await;
+    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+    support::eventually("the foreign Bundle is deleted", async || {
+        let left = bundles(world, &name).await;
+        let is_left = left.iter().any(|bundle| bundle.uid() == foreign.uid());
+        (!is_left).then_some(()).ok_or_else(|| format!("{left:?}"))
+    })
+    .await;
+
+    observer.finish().await;
+    delete(world, &name).await;
+    lose(world, &name).await;
+}

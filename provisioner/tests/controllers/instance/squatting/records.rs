@@ -1,0 +1,115 @@
+//! Bundles are replaced that a rollback leads to, or that an older provisioner has not recorded by uid.
+
+use super::*;
+
+#[tokio::test]
+async fn a_rollback_does_not_lead_to_a_squatted_bundle() {
+    let world = running().await;
+    world.cluster.stand_in_node().await.unwrap();
+    let (name, space) = (
+        unique("squatback"),
+        world.cluster.temp_namespace("squatback").await.unwrap(),
+    );
+    let version = |version: &str, fate| {
+        [
+            deployment(space.name(), "web", 1, version, fate),
+            map(space.name(), "a", &[("v", version)]),
+        ]
+    };
+    let source = publish(world, &format!("{name}:v1"), &version("v1", "works")).await;
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    let squatter = Squatter::new(world, &name, space.name()).await;
+    let observer = Observer::new(world, space.name()).await;
+
+    upgrade(world, &name, "v2", &version("v2", "fails")).await;
+    has_value(world, space.name(), "a", "v", "v2").await;
+    let previous = support::wait_for(world.api(), &name, "previous", |it: &BundleInstance| {
+        let status = it.status.as_ref()?;
+        status.previous.as_ref().map(|_| ())
+    })
+    .await;
+    let previous = previous.status.unwrap().previous.unwrap();
+    let all = bundles(world, &name).await;
+    let previous = all.iter().find(|bundle| previous.is(bundle)).unwrap();
+    let foreign = squatter.replace(previous).await.unwrap();
+    world
+        .wait_bundle(&foreign.name_any(), "Unpacked", "True")
+        .await;
+    support::wait_for(world.api(), &name, "failed", |it: &BundleInstance| {
+        let healthy = condition(&it.status.as_ref()?.conditions, "Healthy")?;
+        healthy.message.contains("/web)").then_some(())
+    })
+    .await;
+    change(world, &name, json!({"spec": {"rollback": "OnFailure"}})).await;
+    let generation = read(world, &name).await.metadata.generation;
+    let stays = support::wait_for(world.api(), &name, "looked at", |it: &BundleInstance| {
+        (it.status.as_ref()?.observed_generation == generation).then_some(())
+    })
+    .await;
+    assert_eq!(line(&stays, "Installed"), "True InstallationSucceeded");
+
+    upgrade(world, &name, "v3", &version("v3", "works")).await;
+    has_value(world, space.name(), "a", "v", "v3").await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    observer.finish().await;
+    delete(world, &name).await;
+}
+
+/// Removes from a status what an older provisioner does not write.
+async fn forget_records(world: &World, name: &str) {
+    let patch = json!({"status": {"installed": null, "previous": null, "bundles": null}});
+    let api: Api<BundleInstance> = world.api();
+    let params = kube::api::PatchParams::default();
+    let patch = kube::api::Patch::Merge(patch);
+    api.patch_status(name, &params, &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_installation_of_an_older_provisioner_is_adopted() {
+    let world = running().await;
+    let (name, space) = (
+        unique("older"),
+        world.cluster.temp_namespace("older").await.unwrap(),
+    );
+    let a = |version: &str| map(space.name(), "a", &[("v", version)]);
+    let source = publish(world, &format!("{name}:v1"), &[a("1")]).await;
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    let squatter = Squatter::new(world, &name, space.name()).await;
+    let observer = Observer::new(world, space.name()).await;
+    let before = installed_is_recorded(world, &name).await;
+
+    // The Bundle is the one that was installed.
+    forget_records(world, &name).await;
+    let adopted = installed_is_recorded(world, &name).await;
+    assert_eq!(adopted, before);
+    assert_eq!(bundles(world, &name).await.len(), 1);
+    let api = maps(world, space.name());
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    has_value(world, space.name(), "a", "v", "1").await;
+
+    // It was replaced before the provisioner recorded it.
+    change(world, &name, json!({"spec": {"paused": true}})).await;
+    wait_reason(world, &name, "Progressing", "Paused").await;
+    squatter.replace_all(world, &name).await;
+    forget_records(world, &name).await;
+    change(world, &name, json!({"spec": {"paused": false}})).await;
+    let other = installed_is_recorded(world, &name).await;
+    assert_ne!(other.uid, before.uid);
+    assert_eq!(other.content_digest, before.content_digest);
+    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+
+    // An upgrade was in progress, and nothing says who created its Bundle.
+    let missing = format!("{name}-later");
+    upgrade(world, &name, "v2", &[a("2"), map(&missing, "b", &[])]).await;
+    wait_reason(world, &name, "Installed", "UpgradeFailed").await;
+    forget_records(world, &name).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": missing}});
+    world.apply(&namespace).await;
+    has_value(world, space.name(), "a", "v", "2").await;
+    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+    installed_is_recorded(world, &name).await;
+    observer.finish().await;
+    delete(world, &name).await;
+}

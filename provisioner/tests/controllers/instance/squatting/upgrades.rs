@@ -1,0 +1,154 @@
+//! Bundles are replaced during upgrades.
+
+use super::*;
+
+#[tokio::test]
+async fn foreign_content_is_never_applied_during_an_upgrade() {
+    let world = running().await;
+    let (name, space) = (
+        unique("moments"),
+        world.cluster.temp_namespace("moments").await.unwrap(),
+    );
+    let a = |version: &str| map(space.name(), "a", &[("v", version)]);
+    let source = publish(world, &format!("{name}:v1"), &[a("1")]).await;
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    let squatter = Squatter::new(world, &name, space.name()).await;
+    let observer = Observer::new(world, space.name()).await;
+
+    // Before the Bundle of the template is created.
+    squatter.replace_all(world, &name).await;
+    upgrade(world, &name, "v2", &[a("2")]).await;
+    has_value(world, space.name(), "a", "v", "2").await;
+    installed_is_recorded(world, &name).await;
+
+    // Created, and not unpacked.
+    point_at(world, &name, &kept_in(&name)).await;
+    wait_reason(world, &name, "HasValidBundle", "UnpackFailed").await;
+    squatter.replace_all(world, &name).await;
+    store(world, &name, &[a("3")]).await;
+    has_value(world, space.name(), "a", "v", "3").await;
+    installed_is_recorded(world, &name).await;
+
+    // Unpacked, and not applied: a namespace is missing.
+    let missing = format!("{name}-later");
+    let source = publish(
+        world,
+        &format!("{name}:v4"),
+        &[a("4"), map(&missing, "b", &[])],
+    )
+    .await;
+    point_at(world, &name, &source).await;
+    wait_reason(world, &name, "Installed", "UpgradeFailed").await;
+    squatter.replace_all(world, &name).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": missing}});
+    world.apply(&namespace).await;
+    has_value(world, space.name(), "a", "v", "4").await;
+    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+    installed_is_recorded(world, &name).await;
+
+    // Applied in part: an object of a new kind is refused.
+    let group = format!("{name}.example.com");
+    let refused = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "Widget",
+        "metadata": {"name": "bad", "namespace": space.name()}, "spec": {"size": "large"},
+    });
+    upgrade(
+        world,
+        &name,
+        "v5",
+        &[support::crd(&group, "Widget"), a("5"), refused],
+    )
+    .await;
+    has_value(world, space.name(), "a", "v", "5").await;
+    wait_reason(world, &name, "Installed", "UpgradeFailed").await;
+    squatter.replace_all(world, &name).await;
+    let retry = json!({"metadata": {"annotations": {"core.rukpak.io/retry": "now"}}});
+    change(world, &name, retry).await;
+    support::eventually("the Bundle of the template is unpacked again", async || {
+        let all = bundles(world, &name).await;
+        let is_ours = |bundle: &Bundle| {
+            let status = bundle.status.as_ref();
+            bundle.spec.source != squatter.content
+                && status.is_some_and(|status| status.content_digest.is_some())
+        };
+        all.iter()
+            .any(is_ours)
+            .then_some(())
+            .ok_or_else(|| format!("{all:?}"))
+    })
+    .await;
+
+    // Applied.
+    upgrade(world, &name, "v6", &[a("6")]).await;
+    has_value(world, space.name(), "a", "v", "6").await;
+    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+    let before = installed_is_recorded(world, &name).await;
+    squatter.replace_all(world, &name).await;
+    let after = installed_is_recorded(world, &name).await;
+    assert_ne!(before.uid, after.uid);
+    assert_eq!(before.content_digest, after.content_digest);
+    let api = maps(world, space.name());
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    has_value(world, space.name(), "a", "v", "6").await;
+
+    let seen = observer.finish().await;
+    for version in ["a=2", "a=3", "a=4", "a=5", "a=6"] {
+        assert!(seen.contains(version), "{version} of {seen:?}");
+    }
+    delete(world, &name).await;
+    lose(world, &name).await;
+}
+
+/// The number of Bundles that the restless squatter creates during each upgrade.
+const REPLACEMENTS: usize = 15;
+
+/// Replaces every Bundle of an instance as soon as there is an event about it, until that was done so often.
+async fn replace_restlessly(squatter: &Squatter, world: &World, name: &str) {
+    let selector = format!("{}={name}", labels::OWNER_NAME);
+    let api: Api<Bundle> = world.api();
+    let params = WatchParams::default().labels(&selector).timeout(290);
+    let mut replaced = 0;
+    while replaced < REPLACEMENTS {
+        let mut events = api.watch(&params, "0").await.unwrap().boxed();
+        while let Some(Ok(event)) = events.next().await {
+            if let WatchEvent::Added(bundle) | WatchEvent::Modified(bundle) = event
+                && bundle.spec.source != squatter.content
+                && squatter.replace(&bundle).await.is_some()
+            {
+                replaced += 1;
+                if replaced == REPLACEMENTS {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_restless_squatter_gets_nothing_installed() {
+    let world = running().await;
+    let (name, space) = (
+        unique("restless"),
+        world.cluster.temp_namespace("restless").await.unwrap(),
+    );
+    let a = |version: &str| map(space.name(), "a", &[("v", version)]);
+    let source = publish(world, &format!("{name}:v1"), &[a("1")]).await;
+    world.instance(&name, "plain", source).await;
+    world.wait_instance(&name, "Healthy", "True").await;
+    let squatter = Squatter::new(world, &name, space.name()).await;
+    let observer = Observer::new(world, space.name()).await;
+
+    for version in ["2", "3", "4"] {
+        let objects = [a(version)];
+        let upgrading = upgrade(world, &name, version, &objects);
+        futures::join!(replace_restlessly(&squatter, world, &name), upgrading);
+    }
+    // In the end what the squatter left is removed, and the template is installed.
+    upgrade(world, &name, "v5", &[a("5")]).await;
+    has_value(world, space.name(), "a", "v", "5").await;
+    wait_reason(world, &name, "Installed", "InstallationSucceeded").await;
+    installed_is_recorded(world, &name).await;
+    observer.finish().await;
+    delete(world, &name).await;
+}
