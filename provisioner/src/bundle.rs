@@ -14,6 +14,7 @@ mod access;
 mod check;
 mod config_maps;
 mod controller;
+mod conversions;
 mod fetch;
 mod held;
 pub mod job;
@@ -30,10 +31,12 @@ use kube::Resource as _;
 use manifests::api::{Class, bundle::Bundle};
 
 pub(crate) use access::{Error as AccessError, pull as pull_secret};
+pub(crate) use check::cut;
 pub use check::refusal;
 pub use controller::run;
+pub use conversions::Conversions;
 pub use job::Tries;
-pub use load::{LoadError, fetch_again, load};
+pub use load::{LoadError, convert, fetch_again};
 pub use status::is_unpacked;
 
 /// The class of a Bundle; `None` is a class of somebody else.

@@ -37,6 +37,7 @@ use unpacker::Store;
 
 use self::routes::Shared;
 use crate::{
+    bundle::Conversions,
     context::Context,
     https::{
         self,
@@ -86,6 +87,8 @@ pub struct Parts {
     pub store: Arc<Store>,
     /// Content is converted for the version of the apiserver.
     pub versions: Arc<Versions>,
+    /// Converts content, within a shared amount of memory.
+    pub conversions: Arc<Conversions>,
     /// Fetches what the store has lost, or never had as another replica fetched it; without it, nothing does.
     pub mender: Option<Context>,
     /// Only who leads takes content.
@@ -101,6 +104,7 @@ impl From<&Context> for Parts {
             settings: Arc::clone(&context.settings),
             store: Arc::clone(&context.store),
             versions: Arc::clone(&context.versions),
+            conversions: Arc::clone(&context.conversions),
             mender: Some(context.clone()),
             leading: context.leading.clone(),
             now: context.now,

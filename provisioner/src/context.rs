@@ -9,7 +9,10 @@ use unpacker::Store;
 
 use crate::{
     account::Accounts,
-    bundle::job::{Tries, Turns},
+    bundle::{
+        Conversions,
+        job::{Tries, Turns},
+    },
     catalogs::Catalogs,
     events::Events,
     kinds::Kinds,
@@ -34,6 +37,8 @@ pub struct Context {
     pub settings: Arc<Settings>,
     /// Bundles' content.
     pub store: Arc<Store>,
+    /// Converts it, within a shared amount of memory.
+    pub conversions: Arc<Conversions>,
     /// Which APIs are served.
     pub kinds: Arc<Kinds>,
     /// What is going on with applied objects.

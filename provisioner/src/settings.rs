@@ -2,7 +2,13 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr, time::Duration};
 
-use manifests::api::{bundle::Pull, install};
+use manifests::{
+    api::{bundle::Pull, install},
+    yaml,
+};
+
+/// The values of a bundle's manifests, by default. The largest of a hundred real bundles has 53,000.
+pub const MAX_VALUES: usize = 250_000;
 
 /// Everything that flags decide and that more than one part needs.
 #[derive(Debug, Clone)]
@@ -15,6 +21,8 @@ pub struct Settings {
     pub optional_kinds: BTreeSet<String>,
     /// How much a bundle may hold.
     pub unpack: unpacker::Options,
+    /// The limits of its manifests.
+    pub manifests: yaml::Limits,
     /// With what every source is reached: authorities to believe, patience, mirrors. Credentials come from Secrets, for
     /// each source its own.
     pub access: unpacker::Access,
@@ -203,6 +211,7 @@ impl Default for Settings {
             external_address: "https://core.rukpak-system.svc".to_owned(),
             optional_kinds: OPTIONAL_KINDS.iter().map(|&kind| kind.to_owned()).collect(),
             unpack: unpacker::Options::default(),
+            manifests: yaml::Limits::with_values(MAX_VALUES),
             access: unpacker::Access::default(),
             follow_openshift: true,
             resync: Duration::from_secs(600),

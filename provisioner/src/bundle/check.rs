@@ -1,7 +1,5 @@
 //! Whether content is what its class says, told by converting it once, and what it says of itself.
 
-use std::sync::Arc;
-
 use convert::{Conversion, Level, Options, Report, facts};
 use manifests::{
     api::{
@@ -10,6 +8,7 @@ use manifests::{
     },
     content::Content,
     version::KubeVersion,
+    yaml,
 };
 
 /// How many bytes of findings a condition shows. Its message may have 32 KiB, and is quoted in that of an instance.
@@ -25,8 +24,9 @@ const FINDINGS: usize = 10;
 /// Converts content to see whether that works. Takes a while, and blocks.
 pub(super) fn check(
     class: Class,
-    content: &Arc<Content>,
+    content: &Content,
     kube_version: KubeVersion,
+    limits: yaml::Limits,
 ) -> Result<Facts, String> {
     let options = Options {
         class: Some(match class {
@@ -34,6 +34,7 @@ pub(super) fn check(
             Class::Registry => convert::Class::Registry,
         }),
         kube_version,
+        limits,
         ..Options::default()
     };
     let Conversion {
@@ -112,7 +113,7 @@ fn facts_of(facts: &facts::Facts) -> Facts {
         package: word(&facts.package),
         version: word(&facts.version),
         cluster_service_version: word(&facts.name),
-        max_open_shift_version: max.and_then(|max| word(&max.raw)),
+        max_open_shift_version: max.and_then(|max| word(&max.text())),
         min_kube_version: facts.min_kube_version.as_deref().and_then(word),
         requires: bounded(packages.chain(facts.required_apis.iter().map(api))),
         provided_apis: bounded(facts.provided_apis.iter().map(api)),
@@ -132,7 +133,7 @@ fn bounded(lines: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// No more bytes than that, ending with a mark where something is missing.
-pub(super) fn cut(text: &str, bytes: usize) -> String {
+pub(crate) fn cut(text: &str, bytes: usize) -> String {
     const MARK: &str = "…";
     if text.len() <= bytes {
         return text.to_owned();
@@ -149,16 +150,17 @@ mod tests {
 
     use super::*;
 
-    fn content(files: &[(&str, &str)]) -> Arc<Content> {
+    fn content(files: &[(&str, &str)]) -> Content {
         let mut builder = Builder::new(Limits::default());
         for (path, text) in files {
             builder.add(path, 0o644, &mut text.as_bytes()).unwrap();
         }
-        Arc::new(builder.finish())
+        builder.finish()
     }
 
     fn outcome(class: Class, files: &[(&str, &str)]) -> Result<Facts, String> {
-        check(class, &content(files), KubeVersion::default())
+        let limits = yaml::Limits::default();
+        check(class, &content(files), KubeVersion::default(), limits)
     }
 
     const MAP: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";

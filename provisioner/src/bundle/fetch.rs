@@ -3,9 +3,10 @@
 use std::{fmt::Debug, time::Duration};
 
 use kube::{Api, ResourceExt};
-use manifests::api::bundle::{Bundle, BundleSource, BundleStatus};
+use manifests::api::bundle::{Bundle, BundleSource, BundleStatus, SkippedEntries};
 use serde::de::DeserializeOwned;
 use tokio::{task::spawn_blocking, time};
+use tracing::debug;
 use unpacker::{Access, Digest, Progress, Source, Tree, configmaps, store::Stored};
 
 use super::{
@@ -25,6 +26,8 @@ pub(super) struct Brought {
     pub(super) resolved: BundleSource,
     /// The content, held.
     pub(super) stored: Stored,
+    /// Skipped entries of the source; `None` if no entry was skipped.
+    pub(super) skipped: Option<SkippedEntries>,
 }
 
 /// How far content has come.
@@ -46,8 +49,16 @@ pub(super) enum Fetched {
 }
 
 impl Fetched {
-    pub(super) fn brought(resolved: BundleSource, stored: Stored) -> Self {
-        Self::Brought(Box::new(Brought { resolved, stored }))
+    pub(super) fn brought(
+        resolved: BundleSource,
+        stored: Stored,
+        skipped: Option<SkippedEntries>,
+    ) -> Self {
+        Self::Brought(Box::new(Brought {
+            resolved,
+            stored,
+            skipped,
+        }))
     }
 }
 
@@ -75,16 +86,15 @@ pub enum Error {
     /// What was uploaded is gone.
     #[error("the upload is gone from the cluster and from the store; upload the content again")]
     Gone,
-    /// The store lost it, and the source gives something else by now.
+    /// The store lost it, and the source gives something else by now. The digest of that is only logged: authors of
+    /// Bundles must not learn what a source gives.
     #[error(
-        "the source gives {found} by now, and the content of this Bundle was {expected}; a Bundle does not change: bring \
-         the old content back, or create a new Bundle for the new one"
+        "the source gives other content than {expected}, which this Bundle was unpacked from; a Bundle does not change: \
+         bring the old content back, or create a new Bundle for the new one"
     )]
     Changed {
         /// What the Bundle is pinned to.
         expected: Digest,
-        /// What came.
-        found: Digest,
     },
     /// The process ends.
     #[error("the provisioner is about to end")]
@@ -146,6 +156,7 @@ where
 struct Pin<'a> {
     digest: Digest,
     resolved: &'a BundleSource,
+    skipped: Option<&'a SkippedEntries>,
 }
 
 impl<'a> Pin<'a> {
@@ -153,6 +164,7 @@ impl<'a> Pin<'a> {
         Some(Self {
             digest: status.content_digest.as_ref()?.parse().ok()?,
             resolved: status.resolved_source.as_ref()?,
+            skipped: status.skipped.as_ref(),
         })
     }
 }
@@ -165,7 +177,7 @@ pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<Fetched, Err
         && let Some(stored) = hold(ctx, pin.digest).await?
     {
         let resolved = pin.resolved.clone();
-        return Ok(Fetched::brought(resolved, stored));
+        return Ok(Fetched::brought(resolved, stored, pin.skipped.cloned()));
     }
     let spec = &bundle.spec.source;
     let mut wanted = source::read(spec)?;
@@ -184,7 +196,7 @@ pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<Fetched, Err
             let stored = store(ctx, move || {
                 configmaps::read(&maps, &options).map(|(tree, _)| tree)
             });
-            Fetched::brought(source::resolved(spec, None), stored.await?)
+            Fetched::brought(source::resolved(spec, None), stored.await?, None)
         }
         Wanted::Upload => match uploaded(ctx, bundle).await? {
             Some(brought) => Fetched::Brought(Box::new(brought)),
@@ -197,17 +209,22 @@ pub(super) async fn fetch(ctx: &Context, bundle: &Bundle) -> Result<Fetched, Err
         },
     };
     match (pin, fetched) {
-        (Some(pin), Fetched::Brought(brought)) if brought.stored.digest != pin.digest => {
-            Err(Error::Changed {
-                expected: pin.digest,
-                found: brought.stored.digest,
-            })
-        }
         (Some(pin), Fetched::Brought(brought)) => {
-            Ok(Fetched::brought(pin.resolved.clone(), brought.stored))
+            same(bundle, pin.digest, brought.stored.digest)?;
+            let (resolved, skipped) = (pin.resolved.clone(), pin.skipped.cloned());
+            Ok(Fetched::brought(resolved, brought.stored, skipped))
         }
         (_, fetched) => Ok(fetched),
     }
+}
+
+/// Checks that a source gives what its Bundle was unpacked from.
+pub(super) fn same(bundle: &Bundle, expected: Digest, found: Digest) -> Result<(), Error> {
+    if expected == found {
+        return Ok(());
+    }
+    debug!(bundle = bundle.name_any(), %expected, %found, "the source gives other content");
+    Err(Error::Changed { expected })
 }
 
 async fn remote(ctx: &Context, spec: &BundleSource, from: &Source) -> Result<Brought, Error> {
@@ -220,24 +237,32 @@ async fn remote(ctx: &Context, spec: &BundleSource, from: &Source) -> Result<Bro
         resolved,
         digest,
         size,
+        skipped,
         hold,
-        ..
     } = unpacked?;
     Ok(Brought {
         resolved: source::resolved(spec, Some(&resolved)),
         stored: Stored { digest, size, hold },
+        skipped: SkippedEntries::new(&skipped),
     })
 }
 
 async fn uploaded(ctx: &Context, bundle: &Bundle) -> Result<Option<Brought>, Error> {
     let resolved = source::resolved(&bundle.spec.source, None);
-    let digest = upload::digest(&ctx.client, &ctx.settings, bundle).await?;
-    let Some(digest) = digest else {
+    let found = upload::find(&ctx.client, &ctx.settings, bundle).await?;
+    let Some((digest, skipped)) = found else {
         return Ok(None);
+    };
+    // An earlier provisioner did not compare them when the upload came.
+    upload::check(bundle, digest)?;
+    let brought = |stored| Brought {
+        resolved,
+        stored,
+        skipped: SkippedEntries::new(&skipped),
     };
     // As a rule the store has it since it came; the pieces need not be read then.
     if let Some(stored) = hold(ctx, digest).await? {
-        return Ok(Some(Brought { resolved, stored }));
+        return Ok(Some(brought(stored)));
     }
     let kept = upload::restore(&ctx.client, &ctx.settings, bundle).await?;
     let Some(kept) = kept else {
@@ -246,7 +271,7 @@ async fn uploaded(ctx: &Context, bundle: &Bundle) -> Result<Option<Brought>, Err
     let (store, options) = ((*ctx.store).clone(), ctx.settings.unpack.clone());
     let stored = spawn_blocking(move || kept.store(&store, &options)).await;
     let stored = stored.map_err(|_| Error::Cancelled)??;
-    Ok(Some(Brought { resolved, stored }))
+    Ok(Some(brought(stored)))
 }
 
 /// Content that the store has.
@@ -283,4 +308,30 @@ pub(super) async fn fresh(ctx: &Context, bundle: &Bundle) -> Result<Option<Bundl
     let api: Api<Bundle> = Api::all(ctx.client.clone());
     let found = get(&api, &bundle.name_any()).await?;
     Ok(found.filter(|found| found.uid() == bundle.uid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use manifests::api::bundle::BundleSpec;
+
+    use super::*;
+
+    #[test]
+    fn changed_content_is_reported_without_its_digest() {
+        let spec = BundleSpec {
+            provisioner_class_name: "core.rukpak.io/plain".to_owned(),
+            source: BundleSource::default(),
+        };
+        let bundle = Bundle::new("a", spec);
+        let (expected, found) = (Digest::of(b"expected"), Digest::of(b"found"));
+        same(&bundle, expected, expected).unwrap();
+        let error = same(&bundle, expected, found).unwrap_err();
+        assert_eq!(
+            (error.reason(), error.is_terminal()),
+            ("ContentChanged", true)
+        );
+        let message = error.to_string();
+        assert!(message.contains(&expected.to_string()), "{message}");
+        assert!(!message.contains(&found.hex()), "{message}");
+    }
 }

@@ -28,7 +28,7 @@ use kube::{
 };
 use manifests::{
     api::{
-        bundle::{Bundle, BundleSource, Phase, Pull},
+        bundle::{Bundle, BundleSource, Phase, Pull, SkippedEntries},
         labels,
     },
     version::KubeVersion,
@@ -77,6 +77,12 @@ pub(crate) fn handed_over(job: &Job) -> Option<Digest> {
     job.annotations().get(labels::HANDED_OVER)?.parse().ok()
 }
 
+/// Entries that were skipped in the content that a Job has handed over.
+fn skipped(job: &Job) -> Option<SkippedEntries> {
+    let json = job.annotations().get(labels::SKIPPED)?;
+    SkippedEntries::new(&serde_json::from_str(json).ok()?)
+}
+
 /// What Jobs have handed over, of whatever Bundle.
 pub(super) async fn all_handed_over(ctx: &Context) -> Result<BTreeSet<Digest>, ApiError> {
     let wanted = format!("{}=Bundle", labels::OWNER_KIND);
@@ -118,7 +124,7 @@ pub(super) async fn bring(
         return match fetch::hold(ctx, digest).await? {
             Some(stored) => {
                 let resolved = resolved(&job, image, &bundle.spec.source);
-                Ok(Fetched::brought(resolved, stored))
+                Ok(Fetched::brought(resolved, stored, skipped(&job)))
             }
             // The store has lost it, and perhaps more than once.
             None => work.again(&job, Duration::ZERO).await,
@@ -127,6 +133,10 @@ pub(super) async fn bring(
     let declared = work.declare(&declare::image(&job, image)).await?;
     if job.annotations().get(labels::DECLARED) != declared.annotations().get(labels::DECLARED) {
         return work.again(&job, Duration::ZERO).await;
+    }
+    if let Some(message) = job.annotations().get(labels::REJECTED) {
+        let message = message.clone();
+        return Err(Error::Rejected { message }.into());
     }
     match work.state(&job).await? {
         State::Begun(message) => Ok(begun(&message)),

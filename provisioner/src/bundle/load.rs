@@ -1,10 +1,8 @@
 //! A Bundle's content for whoever installs or serves it.
 
-use std::sync::Arc;
-
 use kube::ResourceExt;
-use manifests::{api::bundle::Bundle, content::Content};
-use tokio::task::spawn_blocking;
+use manifests::{api::bundle::Bundle, content::Content, yaml};
+use tokio::task::JoinError;
 use unpacker::{Digest, store};
 
 use super::fetch::{self, Brought, Fetched};
@@ -52,30 +50,47 @@ impl LoadError {
     }
 }
 
-/// The content of a Bundle that has been unpacked. If the store has lost it, it is fetched once more, and is the same.
+/// Converts the content of a Bundle that has been unpacked. Content that the store lost is fetched once more, and is the
+/// same. A turn of the conversions precedes reading the content, so that contents in memory are bounded.
 ///
 /// # Errors
-/// When it never was unpacked, or is nowhere to be had.
-pub async fn load(ctx: &Context, bundle: &Bundle) -> Result<Arc<Content>, LoadError> {
+/// Returns an error if a thread panics or is cancelled; within, if the Bundle was never unpacked, or its content is not
+/// available.
+pub async fn convert<T: Send + 'static>(
+    ctx: &Context,
+    bundle: &Bundle,
+    convert: impl FnOnce(&Content, yaml::Limits) -> T + Clone + Send + 'static,
+) -> Result<Result<T, LoadError>, JoinError> {
     let name = || bundle.name_any();
     let status = bundle.status.as_ref();
     let digest = status.and_then(|status| status.content_digest.as_ref());
-    let digest = digest.and_then(|digest| digest.parse::<Digest>().ok());
-    let not_unpacked = || LoadError::NotUnpacked { bundle: name() };
-    let digest = digest.ok_or_else(not_unpacked)?;
+    let Some(digest) = digest.and_then(|digest| digest.parse::<Digest>().ok()) else {
+        return Ok(Err(LoadError::NotUnpacked { bundle: name() }));
+    };
     let failed = |source| LoadError::Store {
         bundle: name(),
         source,
     };
-    match get(ctx, digest).await {
+    let load = || {
+        let (store, limits) = (ctx.store.clone(), ctx.settings.unpack.limits);
+        move || store.get(&digest, &limits)
+    };
+    match ctx.conversions.run(load(), convert.clone()).await? {
         // What was damaged has been removed, too.
         Err(store::Error::Missing { .. } | store::Error::Damaged { .. }) => {}
-        found => return found.map_err(failed),
+        converted => return Ok(converted.map_err(failed)),
     }
-    let fetched = fetched(ctx, bundle).await?;
-    let content = get(ctx, fetched.stored.digest).await;
+    let fetched = match fetched(ctx, bundle).await {
+        Ok(fetched) => fetched,
+        Err(error) => return Ok(Err(error)),
+    };
+    if let Err(source) = fetch::same(bundle, digest, fetched.stored.digest) {
+        let bundle = name();
+        return Ok(Err(LoadError::Fetch { bundle, source }));
+    }
+    let converted = ctx.conversions.run(load(), convert).await;
     drop(fetched); // held until here
-    content.map_err(failed)
+    Ok(converted?.map_err(failed))
 }
 
 /// Fetches a Bundle's content once more for a store that does not have it on its disk.
@@ -98,10 +113,4 @@ async fn fetched(ctx: &Context, bundle: &Bundle) -> Result<Brought, LoadError> {
             bundle: bundle.name_any(),
         }),
     }
-}
-
-async fn get(ctx: &Context, digest: Digest) -> store::Result<Arc<Content>> {
-    let (store, limits) = (ctx.store.clone(), ctx.settings.unpack.limits);
-    let found = spawn_blocking(move || store.get(&digest, &limits)).await;
-    found.unwrap_or(Err(store::Error::Cancelled))
 }

@@ -9,6 +9,7 @@ use kube::{ResourceExt, runtime::controller::Action};
 use manifests::api::{
     Class,
     bundle::{Bundle, Facts, Phase},
+    condition::reason::ENTRY_REFUSED,
 };
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 use unpacker::{Digest, job::chain};
@@ -27,8 +28,6 @@ use crate::{backoff::Backoff, context::Context, metrics};
 
 /// How many are fetched at once: a server that does not answer must not hold up all the others.
 const FETCHES: usize = 16;
-/// How many are converted at once: each takes a processor, and several times its size in memory.
-const CONVERSIONS: usize = 2;
 /// What takes no longer than this is not told of while it goes on.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
@@ -40,7 +39,6 @@ pub(super) struct Shared {
     backoff: Backoff,
     held: Held,
     fetches: Semaphore,
-    conversions: Semaphore,
 }
 
 impl Shared {
@@ -51,7 +49,6 @@ impl Shared {
             backoff: Backoff::default(),
             held: Held::default(),
             fetches: Semaphore::new(FETCHES),
-            conversions: Semaphore::new(CONVERSIONS),
         }
     }
 
@@ -136,7 +133,10 @@ pub(super) async fn reconcile(seen: Arc<Bundle>, shared: Arc<Shared>) -> Result<
     if let Some(outcome) = &work.outcome {
         write(&shared, &bundle, outcome).await?;
     }
-    if matches!(work.outcome, Some(Outcome::Failed(_))) {
+    if matches!(
+        work.outcome,
+        Some(Outcome::Failed(_) | Outcome::Rejected(_))
+    ) {
         ctx.metrics.failed(metrics::Controller::Bundle, work.reason);
         return Ok(match work.again {
             Again::Sooner(is_terminal) => shared.again(uid, is_terminal),
@@ -228,8 +228,13 @@ impl Work {
     }
 
     fn failed(message: String, reason: &'static str, is_terminal: bool) -> Self {
+        let outcome = if reason == ENTRY_REFUSED {
+            Outcome::Rejected(message)
+        } else {
+            Outcome::Failed(message)
+        };
         Self {
-            outcome: Some(Outcome::Failed(message)),
+            outcome: Some(outcome),
             reason,
             again: Again::Sooner(is_terminal),
         }
@@ -261,7 +266,12 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
         fetched = Ok(fetch.await);
     }
     drop(permit);
-    let Brought { resolved, stored } = match fetched.unwrap_or(Err(fetch::Error::Cancelled)) {
+    let fetched = fetched.unwrap_or(Err(fetch::Error::Cancelled));
+    let Brought {
+        resolved,
+        stored,
+        skipped,
+    } = match fetched {
         Ok(Fetched::Brought(brought)) => *brought,
         Ok(Fetched::Waits {
             message,
@@ -307,6 +317,7 @@ async fn bring(shared: &Shared, bundle: &Bundle, class: Class) -> Result<Work, E
     Ok(Work::done(Outcome::Unpacked(Box::new(Unpacked {
         resolved,
         digest,
+        skipped,
         facts,
     }))))
 }
@@ -330,13 +341,10 @@ async fn checked(shared: &Shared, class: Class, digest: Digest) -> Result<Facts,
         );
         Work::failed(message, "ApiserverUnavailable", false)
     })?;
-    let _permit = shared.conversions.acquire().await;
     let (store, limits) = (ctx.store.clone(), ctx.settings.unpack.limits);
-    let checked = spawn_blocking(move || {
-        let content = store.get(&digest, &limits)?;
-        Ok::<_, unpacker::store::Error>(check::check(class, &content, version))
-    });
-    match checked.await {
+    let load = move || store.get(&digest, &limits);
+    let check = move |content: &_, limits| check::check(class, content, version, limits);
+    match ctx.conversions.run(load, check).await {
         Ok(Ok(Ok(facts))) => Ok(facts),
         Ok(Ok(Err(refusal))) => Err(Work::failed(refusal, "ContentRefused", true)),
         Ok(Err(error)) => {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use manifests::api::{
-    bundle::{Bundle, BundleSource, BundleStatus, Facts, Phase},
+    bundle::{Bundle, BundleSource, BundleStatus, Facts, Phase, SkippedEntries},
     condition::{UNPACKED, reason},
 };
 use unpacker::Digest;
@@ -25,6 +25,8 @@ pub(super) enum Outcome {
     Unpacking,
     /// It cannot be fetched, or is no good.
     Failed(String),
+    /// The source has an entry that no bundle may have.
+    Rejected(String),
     /// Its content is stored and checked.
     Unpacked(Box<Unpacked>),
 }
@@ -36,6 +38,8 @@ pub(super) struct Unpacked {
     pub(super) resolved: BundleSource,
     /// By which the store gives it.
     pub(super) digest: Digest,
+    /// Skipped entries of the source; `None` if no entry was skipped.
+    pub(super) skipped: Option<SkippedEntries>,
     /// What it says of itself.
     pub(super) facts: Facts,
 }
@@ -86,14 +90,21 @@ pub(super) fn of(
             reason::UNPACK_FAILED,
             message.clone(),
         ),
+        Outcome::Rejected(message) => (
+            Phase::Failing,
+            false,
+            reason::ENTRY_REFUSED,
+            message.clone(),
+        ),
         Outcome::Unpacked(unpacked) => (
             Phase::Unpacked,
             true,
             reason::UNPACK_SUCCESSFUL,
             format!(
-                "Successfully unpacked the {} Bundle{}",
+                "Successfully unpacked the {} Bundle{}{}",
                 bundle.spec.source.type_,
-                unpinned(&unpacked.resolved)
+                unpinned(&unpacked.resolved),
+                unpacked.skipped.as_ref().map(skipped).unwrap_or_default()
             ),
         ),
     };
@@ -113,6 +124,7 @@ pub(super) fn of(
         resolved_source: Some(unpacked.resolved.clone()),
         content_digest: Some(unpacked.digest.to_string()),
         content_url: Some(format!("{address}/bundles/{}.tgz", bundle.name_any())),
+        skipped: unpacked.skipped.clone(),
         facts: unpacked.facts.clone(),
         ..status
     }
@@ -126,6 +138,11 @@ fn unpinned(resolved: &BundleSource) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// Reports entries that are not part of the content although the bundle does not need them.
+fn skipped(skipped: &SkippedEntries) -> String {
+    format!("; skipped entries that are not regular files: {skipped}")
 }
 
 fn condition(
@@ -192,6 +209,7 @@ mod tests {
                 ..BundleSource::default()
             },
             digest: Digest::of(b"content"),
+            skipped: None,
             facts: Facts {
                 package: Some("p".to_owned()),
                 ..Facts::default()
@@ -229,6 +247,10 @@ mod tests {
                 (Phase::Failing, "False", "UnpackFailed", "why"),
             ),
             (
+                Outcome::Rejected("why".to_owned()),
+                (Phase::Failing, "False", "EntryRefused", "why"),
+            ),
+            (
                 unpacked(),
                 (
                     Phase::Unpacked,
@@ -255,6 +277,28 @@ mod tests {
             message.contains("\"example.com/other\"")
                 && message.contains("core-rukpak-io-registry")
         );
+    }
+
+    #[test]
+    fn skipped_entries_are_in_the_status_and_in_the_message() {
+        let bundle = bundle("core-rukpak-io-plain");
+        let Outcome::Unpacked(mut unpacked) = unpacked() else {
+            panic!("it is unpacked");
+        };
+        let skipped = SkippedEntries {
+            symlinks: 2,
+            special: 1,
+            paths: vec!["docs/a".to_owned(), "docs/b".to_owned()],
+            ..SkippedEntries::default()
+        };
+        unpacked.skipped = Some(skipped.clone());
+        let status = of(&bundle, &Outcome::Unpacked(unpacked), "", at(1));
+        assert_eq!(
+            told(&status).3,
+            "Successfully unpacked the image Bundle; skipped entries that are not regular files: 2 symbolic links, 1 \
+             special file (docs/a, docs/b and 1 more)"
+        );
+        assert_eq!(status.skipped, Some(skipped));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, ResourceExt, api::PostParams};
 use manifests::api::bundle::Bundle;
 use tokio::{task, time};
-use unpacker::{Digest, Format, Options, Store, store::Stored};
+use unpacker::{Digest, Format, Options, SkippedEntries, Store, store::Stored};
 
 use crate::settings::Settings;
 use config_maps::Index;
@@ -115,7 +115,9 @@ pub async fn keep(
     store: &Store,
     bundle: &Bundle,
     content: &Stored,
+    skipped: &SkippedEntries,
 ) -> Result<Kept, Error> {
+    check(bundle, content.digest)?;
     let maps = Maps::new(client, settings, bundle);
     let before = maps.index().await?;
     if before.is_some_and(|index| index.digest == content.digest) {
@@ -133,6 +135,7 @@ pub async fn keep(
         archive: Digest::of(&archive),
         size: archive.len(),
         chunks: archive.len().div_ceil(CHUNK),
+        skipped: skipped.clone(),
     };
     // From here to the new index there is no upload.
     maps.remove(&config_maps::index_name(&maps.bundle)).await?;
@@ -150,6 +153,47 @@ pub async fn keep(
     }
 }
 
+/// Returns the digest that the content of a Bundle must have; `None` if the Bundle takes any content. What was unpacked
+/// stays the content of the Bundle, whatever its phase is.
+///
+/// # Errors
+/// Returns an error if the digest of the spec is malformed.
+pub fn expected(bundle: &Bundle) -> Result<Option<Digest>, Error> {
+    let declared = declared(bundle)?;
+    let status = bundle.status.as_ref();
+    let unpacked = status.and_then(|status| status.content_digest.as_ref()?.parse().ok());
+    Ok(declared.or(unpacked))
+}
+
+/// Returns the digest that the spec of a Bundle declares.
+///
+/// # Errors
+/// Returns an error if the digest is malformed, as the API server accepted before it checked the field.
+pub fn declared(bundle: &Bundle) -> Result<Option<Digest>, Error> {
+    let upload = bundle.spec.source.upload.as_ref();
+    let digest = upload.and_then(|upload| upload.digest.as_deref());
+    let digest = digest.map(str::parse::<Digest>).transpose();
+    digest.map_err(|source| Error::InvalidDigest {
+        bundle: bundle.name_any(),
+        source,
+    })
+}
+
+/// Checks the digest of content against the [`expected`] one.
+///
+/// # Errors
+/// Returns an error if they differ.
+pub fn check(bundle: &Bundle, found: Digest) -> Result<(), Error> {
+    match expected(bundle)? {
+        Some(expected) if expected != found => Err(Error::Unexpected {
+            bundle: bundle.name_any(),
+            expected,
+            found,
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// The digest of what was uploaded for a Bundle, if anything was; without reading all of it.
 ///
 /// # Errors
@@ -159,8 +203,22 @@ pub async fn digest(
     settings: &Settings,
     bundle: &Bundle,
 ) -> Result<Option<Digest>, Error> {
+    let found = find(client, settings, bundle).await?;
+    Ok(found.map(|(digest, _)| digest))
+}
+
+/// Returns the digest of the content that was uploaded for a Bundle, and the entries that were skipped; `None` if nothing
+/// was uploaded.
+///
+/// # Errors
+/// Returns an error if the upload is damaged, or the API server does not respond.
+pub async fn find(
+    client: &Client,
+    settings: &Settings,
+    bundle: &Bundle,
+) -> Result<Option<(Digest, SkippedEntries)>, Error> {
     let index = Maps::new(client, settings, bundle).index().await?;
-    Ok(index.map(|index| index.digest))
+    Ok(index.map(|index| (index.digest, index.skipped)))
 }
 
 /// What was uploaded for a Bundle, if anything was.

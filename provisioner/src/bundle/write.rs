@@ -57,7 +57,7 @@ pub(super) async fn write(
     );
     let (type_, action) = match outcome {
         Outcome::Unpacked(_) => (EventType::Normal, "Unpack"),
-        Outcome::Failed(_) => (EventType::Warning, "Unpack"),
+        Outcome::Failed(_) | Outcome::Rejected(_) => (EventType::Warning, "Unpack"),
         Outcome::UnknownClass => (EventType::Warning, "Reconcile"),
         Outcome::Pending(_) | Outcome::Unpacking => return Ok(()),
     };

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
     authorization::v1::{
-        NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+        NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
         SubjectAccessReviewStatus,
     },
 };
@@ -23,6 +23,7 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
+use manifests::api::GROUP;
 use tokio::{sync::Semaphore, time};
 use tracing::warn;
 use unpacker::Digest;
@@ -44,20 +45,60 @@ const BOUND: &str = "authentication.kubernetes.io";
 /// Tokens of ServiceAccounts have about one KiB.
 const TOKEN: usize = 16 << 10;
 
-/// What somebody wants to do, in the words of RBAC.
+/// Use of the content service that needs a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Verb {
-    Get,
-    Update,
+pub(super) enum Operation {
+    /// Downloads content with `GET /bundles/<name>.tgz`.
+    Download,
+    /// Reads an upload with `GET /uploads/<name>.tgz`.
+    ReadUpload,
+    /// Uploads content with `PUT /uploads/<name>.tgz`.
+    Upload,
 }
 
-impl Verb {
-    fn as_str(self) -> &'static str {
+/// Permission that allows an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Permission {
+    /// On the subresource `content` of the Bundle, which exists in RBAC only.
+    Content,
+    /// On the nonResourceURL. Deprecated for uploads, as roles cannot name a Bundle there.
+    Url,
+}
+
+impl Operation {
+    fn verb(self) -> &'static str {
         match self {
-            Self::Get => "get",
-            Self::Update => "update",
+            Self::Download | Self::ReadUpload => "get",
+            Self::Upload => "update",
         }
     }
+
+    fn url(self, bundle: &str) -> String {
+        match self {
+            Self::Download => format!("/bundles/{bundle}.tgz"),
+            Self::ReadUpload | Self::Upload => format!("/uploads/{bundle}.tgz"),
+        }
+    }
+
+    /// Permissions that allow the operation, the preferred one first.
+    fn permissions(self) -> &'static [Permission] {
+        match self {
+            Self::Download => &[Permission::Url],
+            Self::ReadUpload | Self::Upload => &[Permission::Content, Permission::Url],
+        }
+    }
+
+    /// Reports whether a later release no longer accepts the permission for the operation.
+    pub(super) fn is_deprecated(self, permission: Permission) -> bool {
+        self.permissions().first() != Some(&permission)
+    }
+}
+
+/// An authenticated caller, and the permission that allows the operation.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Granted {
+    pub(super) caller: Caller,
+    pub(super) permission: Permission,
 }
 
 /// Why somebody does not get what they want.
@@ -68,8 +109,8 @@ pub(super) enum Denied {
     /// They are somebody who may not.
     Forbidden {
         user: String,
-        verb: Verb,
-        path: String,
+        operation: Operation,
+        bundle: String,
     },
     /// The apiserver cannot tell.
     Unavailable(String),
@@ -100,7 +141,7 @@ pub(super) struct Access {
     client: Client,
     questions: Semaphore,
     callers: Remember<Digest, Option<Caller>>,
-    rights: Remember<(Digest, Verb, String), bool>,
+    permissions: Remember<(Digest, Operation, String), Option<Permission>>,
 }
 
 impl Access {
@@ -109,21 +150,21 @@ impl Access {
             client,
             questions: Semaphore::new(QUESTIONS),
             callers: Remember::new(REMEMBERED, BELIEVED),
-            rights: Remember::new(REMEMBERED, BELIEVED),
+            permissions: Remember::new(REMEMBERED, BELIEVED),
         }
     }
 
-    /// Says who makes a request, if they may.
+    /// Authenticates the caller of a request, and checks the permissions for one Bundle.
     pub(super) async fn check(
         &self,
         headers: &HeaderMap,
-        verb: Verb,
-        path: &str,
-    ) -> Result<Caller, Denied> {
+        operation: Operation,
+        bundle: &str,
+    ) -> Result<Granted, Denied> {
         let token = token(headers)?;
         // What is remembered is not the token itself: memory may be looked at.
         let hash = Digest::of(token.as_bytes());
-        let work = self.ask(token, hash, verb, path);
+        let work = self.ask(token, hash, operation, bundle);
         match time::timeout(PATIENCE, work).await {
             Ok(result) => result,
             Err(_) => Err(Denied::Unavailable(
@@ -155,9 +196,9 @@ impl Access {
         &self,
         token: &str,
         hash: Digest,
-        verb: Verb,
-        path: &str,
-    ) -> Result<Caller, Denied> {
+        operation: Operation,
+        bundle: &str,
+    ) -> Result<Granted, Denied> {
         let caller = if let Some(caller) = self.callers.get(&hash, Instant::now()) {
             caller
         } else {
@@ -171,23 +212,40 @@ impl Access {
                  for a ServiceAccount",
             ));
         };
-        let key = (hash, verb, path.to_owned());
-        let may = if let Some(may) = self.rights.get(&key, Instant::now()) {
-            may
+        let key = (hash, operation, bundle.to_owned());
+        let permission = if let Some(permission) = self.permissions.get(&key, Instant::now()) {
+            permission
         } else {
-            let may = self.may(&caller, verb, path).await?;
-            self.rights.put(key, may, Instant::now());
-            may
+            let permission = self.authorize(&caller, operation, bundle).await?;
+            self.permissions.put(key, permission, Instant::now());
+            permission
         };
-        if may {
-            Ok(caller)
-        } else {
-            Err(Denied::Forbidden {
+        match permission {
+            Some(permission) => Ok(Granted { caller, permission }),
+            None => Err(Denied::Forbidden {
                 user: caller.to_string(),
-                verb,
-                path: path.to_owned(),
-            })
+                operation,
+                bundle: bundle.to_owned(),
+            }),
         }
+    }
+
+    /// Returns the first permission that allows the operation.
+    async fn authorize(
+        &self,
+        caller: &Caller,
+        operation: Operation,
+        bundle: &str,
+    ) -> Result<Option<Permission>, Denied> {
+        for &permission in operation.permissions() {
+            if self
+                .is_allowed(caller, operation, permission, bundle)
+                .await?
+            {
+                return Ok(Some(permission));
+            }
+        }
+        Ok(None)
     }
 
     async fn who(&self, token: &str) -> Result<Option<Caller>, Denied> {
@@ -225,7 +283,13 @@ impl Access {
             .and_then(|status| status.user))
     }
 
-    async fn may(&self, caller: &Caller, verb: Verb, path: &str) -> Result<bool, Denied> {
+    async fn is_allowed(
+        &self,
+        caller: &Caller,
+        operation: Operation,
+        permission: Permission,
+        bundle: &str,
+    ) -> Result<bool, Denied> {
         let Caller(user) = caller;
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
@@ -233,11 +297,7 @@ impl Access {
                 groups: user.groups.clone(),
                 uid: user.uid.clone(),
                 extra: user.extra.clone(),
-                non_resource_attributes: Some(NonResourceAttributes {
-                    path: Some(path.to_owned()),
-                    verb: Some(verb.as_str().to_owned()),
-                }),
-                ..SubjectAccessReviewSpec::default()
+                ..attributes(operation, permission, bundle)
             },
             ..SubjectAccessReview::default()
         };
@@ -248,6 +308,35 @@ impl Access {
             .map_err(|error| failed("SubjectAccessReview", &error))?
             .status;
         Ok(is_allowed(status.as_ref()))
+    }
+}
+
+/// Returns the attributes of a SubjectAccessReview.
+fn attributes(
+    operation: Operation,
+    permission: Permission,
+    bundle: &str,
+) -> SubjectAccessReviewSpec {
+    let verb = Some(operation.verb().to_owned());
+    match permission {
+        Permission::Content => SubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: Some(GROUP.to_owned()),
+                resource: Some("bundles".to_owned()),
+                subresource: Some("content".to_owned()),
+                name: Some(bundle.to_owned()),
+                verb,
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        Permission::Url => SubjectAccessReviewSpec {
+            non_resource_attributes: Some(NonResourceAttributes {
+                path: Some(operation.url(bundle)),
+                verb,
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
     }
 }
 
@@ -320,23 +409,23 @@ impl Denied {
                     .insert(header::WWW_AUTHENTICATE, scheme);
                 response
             }
-            Self::Forbidden { user, verb, path } => answer::problem(
+            Self::Forbidden {
+                user,
+                operation,
+                bundle,
+            } => answer::problem(
                 StatusCode::FORBIDDEN,
                 "Forbidden",
-                forbidden(user, *verb, path),
+                forbidden(user, *operation, bundle),
             ),
             Self::Unavailable(message) => answer::unavailable(message.as_str()),
         }
     }
 }
 
-/// Says what is missing, and what an administrator can do about it.
-fn forbidden(user: &str, verb: Verb, path: &str) -> String {
-    let role = match (verb, path.starts_with("/uploads/")) {
-        (Verb::Get, false) => "bundle-reader",
-        (Verb::Get | Verb::Update, _) => "bundle-uploader",
-    };
-    let verb = verb.as_str();
+/// Names the missing permission, and how an admin grants it.
+fn forbidden(user: &str, operation: Operation, bundle: &str) -> String {
+    let verb = operation.verb();
     let subject = match user
         .strip_prefix("system:serviceaccount:")
         .and_then(|account| account.split_once(':'))
@@ -344,8 +433,17 @@ fn forbidden(user: &str, verb: Verb, path: &str) -> String {
         Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),
         None => format!("--user={user}"),
     };
-    format!(
-        "{user} may not {verb} {path}: ClusterRole {role} allows it. An administrator can grant it with \"kubectl create \
-         clusterrolebinding <name> --clusterrole={role} {subject}\""
-    )
+    let bind = "kubectl create clusterrolebinding <name>";
+    match operation {
+        Operation::Download => format!(
+            "{user} is not allowed to {verb} {}; an admin grants it with \"{bind} \
+             --clusterrole=bundle-reader {subject}\"",
+            operation.url(bundle)
+        ),
+        Operation::ReadUpload | Operation::Upload => format!(
+            "{user} is not allowed to {verb} bundles.{GROUP}/content of Bundle {bundle}; an admin grants it for this Bundle with \"kubectl \
+             create clusterrole <role> --verb={verb} --resource=bundles.{GROUP}/content --resource-name={bundle}\" and \"{bind} \
+             --clusterrole=<role> {subject}\", or for all Bundles with \"{bind} --clusterrole=bundle-uploader {subject}\""
+        ),
+    }
 }

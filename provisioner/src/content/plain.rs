@@ -1,6 +1,7 @@
 //! What rukpak serves for a registry+v1 bundle: the plain objects that it becomes.
 
 use std::{
+    io::{self, Write as _},
     num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -13,8 +14,10 @@ use manifests::{
     version::KubeVersion,
     yaml,
 };
-use tokio::{sync::Semaphore, task};
+use tokio::sync::Semaphore;
 use unpacker::{Digest, Format, Store, Tree, store};
+
+use crate::bundle::Conversions;
 
 /// The one file that rukpak writes all objects to.
 const FILE: &str = "manifests/manifest.yaml";
@@ -22,7 +25,7 @@ const FILE: &str = "manifests/manifest.yaml";
 const REMEMBERED: usize = 16;
 /// How large one of them may be.
 const SIZE: usize = 4 << 20;
-/// How many conversions run at once.
+/// The most archives that are made at once.
 const AT_ONCE: usize = 2;
 /// How many reasons a refusal names.
 const REASONS: usize = 10;
@@ -52,14 +55,16 @@ pub(super) enum Error {
 
 /// Converts, and remembers what came of it.
 pub(super) struct Plain {
+    conversions: Arc<Conversions>,
     turns: Semaphore,
     packed: Mutex<LruCache<(Digest, KubeVersion), Packed>>,
 }
 
 impl Plain {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(conversions: Arc<Conversions>) -> Self {
         let count = NonZeroUsize::new(REMEMBERED).unwrap_or(NonZeroUsize::MIN);
         Self {
+            conversions,
             turns: Semaphore::new(AT_ONCE),
             packed: Mutex::new(LruCache::new(count)),
         }
@@ -82,9 +87,10 @@ impl Plain {
             return Ok(packed);
         }
         let store = Arc::clone(store);
-        let work = move || pack(&*store.get(&digest, &limits)?, version);
-        let packed = task::spawn_blocking(work).await;
-        let packed = packed.map_err(|error| Error::Pack(error.to_string()))??;
+        let load = move || store.get(&digest, &limits);
+        let pack = move |content: &_, limits| pack(content, version, limits);
+        let packed = self.conversions.run(load, pack).await;
+        let packed = packed.map_err(|error| Error::Pack(error.to_string()))???;
         if packed.archive.len() <= SIZE {
             let mut remembered = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
             remembered.put(key, packed.clone());
@@ -99,10 +105,11 @@ impl Plain {
 }
 
 /// The same content and version give the same bytes.
-fn pack(content: &Content, version: KubeVersion) -> Result<Packed, Error> {
+fn pack(content: &Content, version: KubeVersion, limits: yaml::Limits) -> Result<Packed, Error> {
     let options = Options {
         class: Some(Class::Registry),
         kube_version: version,
+        limits,
         ..Options::default()
     };
     let Conversion { objects, report } = convert::plain(content, &options);
@@ -117,16 +124,17 @@ fn pack(content: &Content, version: KubeVersion) -> Result<Packed, Error> {
             .collect();
         return Err(Error::Refused(reasons.join("; ")));
     };
-    let mut text = String::new();
-    for object in &objects {
-        text.push_str("---\n");
-        let object = yaml::to_string(object).map_err(|error| Error::Pack(error.to_string()))?;
-        text.push_str(&object);
-    }
     // What is made of checked content may be larger than that, but not without bounds.
-    let mut files = Builder::new(Limits::default());
+    let bounds = Limits::default();
+    let mut text = Text::new(bounds.file);
+    for object in objects {
+        text.write_all(b"---\n")
+            .and_then(|()| yaml::write_to(&mut text, object.value()))
+            .map_err(|error| Error::Pack(error.to_string()))?;
+    }
+    let mut files = Builder::new(bounds);
     files
-        .add(FILE, 0o644, &mut text.as_bytes())
+        .add(FILE, 0o644, &mut text.bytes.as_slice())
         .map_err(|error| Error::Pack(error.to_string()))?;
     let mut archive = Vec::new();
     let tree = Tree::from_content(files.finish());
@@ -138,6 +146,36 @@ fn pack(content: &Content, version: KubeVersion) -> Result<Packed, Error> {
         digest,
         archive: archive.into(),
     })
+}
+
+/// A text in memory that ends at a limit.
+struct Text {
+    bytes: Vec<u8>,
+    limit: u64,
+}
+
+impl Text {
+    fn new(limit: u64) -> Self {
+        Self {
+            bytes: Vec::new(),
+            limit,
+        }
+    }
+}
+
+impl io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if (self.bytes.len() + bytes.len()) as u64 > self.limit {
+            let message = format!("the objects have more than {} bytes as YAML", self.limit);
+            return Err(io::Error::other(message));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -167,7 +205,7 @@ mod tests {
                 "annotations: {operators.operatorframework.io.bundle.package.v1: a}\n",
             ),
         ]);
-        let packed = pack(&content, KubeVersion::default()).unwrap();
+        let packed = pack(&content, KubeVersion::default(), yaml::Limits::default()).unwrap();
         let options = unpacker::Options::default();
         let unpacked = unpacker::stream(packed.archive.as_ref(), &options).unwrap();
         let text = unpacked.content.read(FILE).unwrap();
@@ -175,7 +213,10 @@ mod tests {
         let text = std::str::from_utf8(text).unwrap();
         assert!(text.contains("kind: ConfigMap"), "{text}");
         assert!(!text.contains("ClusterServiceVersion"), "{text}");
-        assert_eq!(pack(&content, KubeVersion::default()).unwrap(), packed);
+        assert_eq!(
+            pack(&content, KubeVersion::default(), yaml::Limits::default()).unwrap(),
+            packed
+        );
     }
 
     #[test]
@@ -183,6 +224,7 @@ mod tests {
         let error = pack(
             &content(&[("manifests/map.yaml", MAP)]),
             KubeVersion::default(),
+            yaml::Limits::default(),
         );
         let error = error.unwrap_err().to_string();
         assert!(

@@ -11,17 +11,23 @@ use axum::{
     response::Response,
     routing,
 };
-use http::{HeaderMap, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use tokio::sync::Semaphore;
+use tracing::warn;
 
 use super::{
     Options, Parts,
-    access::{Access, Verb},
+    access::{Access, Granted, Operation},
     answer,
     bundles::{self, Wanted},
     plain::Plain,
     unpack, uploads,
 };
+
+/// Warning in the form of the API server's own.
+const DEPRECATED: HeaderValue = HeaderValue::from_static(
+    r#"299 - "the permission on the nonResourceURL /uploads/* is deprecated; grant the verbs get and update on bundles.core.rukpak.io/content""#,
+);
 
 /// What all requests share.
 pub(super) struct Shared {
@@ -38,8 +44,8 @@ impl Shared {
     pub(super) fn new(parts: Parts, options: &Options) -> Self {
         Self {
             access: Access::new(parts.client.clone()),
+            plain: Plain::new(Arc::clone(&parts.conversions)),
             parts,
-            plain: Plain::new(),
             downloads: Arc::new(Semaphore::new(options.downloads.max(1))),
             uploads: Arc::new(Semaphore::new(options.uploads.max(1))),
             uploading: Arc::default(),
@@ -75,8 +81,8 @@ async fn bundle(
     let Some(name) = name(&file) else {
         return nameless();
     };
-    let path = format!("/bundles/{name}.tgz");
-    if let Err(denied) = shared.access.check(&headers, Verb::Get, &path).await {
+    let checked = shared.access.check(&headers, Operation::Download, name);
+    if let Err(denied) = checked.await {
         return denied.answer();
     }
     let Some(wanted) = Wanted::parse(uri.query()) else {
@@ -94,11 +100,14 @@ async fn upload(
     let Some(name) = name(&file) else {
         return nameless();
     };
-    let path = format!("/uploads/{name}.tgz");
-    if let Err(denied) = shared.access.check(&headers, Verb::Get, &path).await {
-        return denied.answer();
+    let operation = Operation::ReadUpload;
+    match shared.access.check(&headers, operation, name).await {
+        Ok(granted) => {
+            let response = uploads::get(&shared, name, &headers).await;
+            report_deprecated(operation, &granted, name, response)
+        }
+        Err(denied) => denied.answer(),
     }
-    uploads::get(&shared, name, &headers).await
 }
 
 async fn put(
@@ -109,16 +118,31 @@ async fn put(
     let Some(name) = name(&file) else {
         return uploads::refuse(request, nameless());
     };
-    let path = format!("/uploads/{name}.tgz");
-    match shared
-        .access
-        .check(request.headers(), Verb::Update, &path)
-        .await
-    {
+    let operation = Operation::Upload;
+    let checked = shared.access.check(request.headers(), operation, name);
+    match checked.await {
         Ok(_) if !shared.parts.leading.get() => uploads::refuse(request, elsewhere()),
-        Ok(caller) => uploads::put(&shared, name, &caller, request).await,
+        Ok(granted) => {
+            let response = uploads::put(&shared, name, &granted.caller, request).await;
+            report_deprecated(operation, &granted, name, response)
+        }
         Err(denied) => uploads::refuse(request, denied.answer()),
     }
+}
+
+/// Warns the client and the admin of a permission that a later release no longer accepts.
+fn report_deprecated(
+    operation: Operation,
+    granted: &Granted,
+    bundle: &str,
+    mut response: Response,
+) -> Response {
+    if operation.is_deprecated(granted.permission) {
+        let caller = &granted.caller;
+        warn!(bundle, %caller, ?operation, "only the deprecated nonResourceURL permission allows the request");
+        response.headers_mut().insert(header::WARNING, DEPRECATED);
+    }
+    response
 }
 
 async fn from_job(

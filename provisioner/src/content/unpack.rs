@@ -15,9 +15,9 @@ use kube::{
 };
 use manifests::api::{bundle::Bundle, labels};
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use unpacker::{
     Digest, Selection,
     wire::{self, Demand, Received, Terms},
@@ -31,11 +31,16 @@ use super::{
 };
 use crate::{
     apply::MANAGER,
-    bundle::job::{self, Refused},
+    bundle::{
+        cut,
+        job::{self, Refused},
+    },
 };
 
 /// How long the apiserver may take for one request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a message on a Job.
+const MAX_MESSAGE_SIZE: usize = 4 << 10;
 
 pub(super) async fn put(
     shared: &Shared,
@@ -62,26 +67,24 @@ pub(super) async fn put(
     let terms = Terms {
         options,
         demand: Demand::Claims,
+        expected: None,
         idle: IDLE,
         total: TOTAL,
     };
     let received = wire::receive(&shared.parts.store, &terms, request).await;
     match received {
-        Ok(received) => {
-            let digest = received.stored.digest;
-            match keep(shared, &bundle, token, &digest).await {
-                Ok(()) => {
-                    let answer = wire::answer(&Ok(received.clone())).map(Body::from);
-                    tell(name, token, &received, answer.status());
-                    answer
-                }
-                Err(response) => {
-                    tell(name, token, &received, response.status());
-                    forget(shared, received).await;
-                    response
-                }
+        Ok(received) => match keep(shared, &bundle, token, &received).await {
+            Ok(()) => {
+                let answer = wire::answer(&Ok(received.clone())).map(Body::from);
+                tell(name, token, &received, answer.status());
+                answer
             }
-        }
+            Err(response) => {
+                tell(name, token, &received, response.status());
+                forget(shared, received).await;
+                response
+            }
+        },
         Err(refusal) => {
             info!(
                 bundle = name,
@@ -89,6 +92,9 @@ pub(super) async fn put(
                 reason = refusal.reason(),
                 "what a Job sent was refused"
             );
+            if refusal.reason() == unpacker::Error::ENTRY_REFUSED {
+                reject(shared, name, token, &refusal.problem().message).await;
+            }
             wire::answer(&Err(refusal)).map(Body::from)
         }
     }
@@ -132,8 +138,9 @@ async fn keep(
     shared: &Shared,
     bundle: &Bundle,
     token: &PodToken,
-    digest: &Digest,
+    received: &Received,
 ) -> Result<(), Response> {
+    let digest = &received.stored.digest;
     // Meanwhile somebody may have deleted one of them.
     let (fresh, job) = find(shared, &bundle.name_any(), token).await?;
     // Receiving takes its time, and another replica may have begun to lead.
@@ -144,21 +151,54 @@ async fn keep(
         return if before == *digest {
             Ok(())
         } else {
-            Err(changed(before, *digest))
+            Err(changed(bundle, before, *digest))
         };
     }
     let status = fresh.status.as_ref();
     let pinned = status.and_then(|status| status.content_digest.as_ref());
     let pinned = pinned.and_then(|pinned| pinned.parse::<Digest>().ok());
     if let Some(pinned) = pinned.filter(|pinned| pinned != digest) {
-        return Err(changed(pinned, *digest));
+        return Err(changed(bundle, pinned, *digest));
     }
+    let skipped = &received.skipped;
+    // Numbers and texts cannot fail to become JSON.
+    let skipped = (!skipped.is_empty()).then(|| serde_json::to_string(skipped).unwrap_or_default());
+    let annotations = json!({labels::HANDED_OVER: digest.to_string(), labels::SKIPPED: skipped});
+    match annotate(shared, &job, annotations).await? {
+        patched if job::handed_over(&patched) == Some(*digest) => Ok(()),
+        _ => Err(answer::problem(
+            StatusCode::FORBIDDEN,
+            "UnpackJobAltered",
+            format!(
+                "another client or an admission policy removes the annotation {} from Job {name}; exempt the system namespace \
+                 from that policy",
+                labels::HANDED_OVER,
+                name = job.name_any()
+            ),
+        )),
+    }
+}
+
+/// Records on the Job that its content is rejected. The Job reports it too, so that a failure is only logged.
+async fn reject(shared: &Shared, name: &str, token: &PodToken, message: &str) {
+    let recorded = async {
+        let (_, job) = find(shared, name, token).await?;
+        let message = cut(message, MAX_MESSAGE_SIZE);
+        annotate(shared, &job, json!({labels::REJECTED: message})).await
+    };
+    if let Err(response) = recorded.await {
+        let status = response.status().as_u16();
+        warn!(bundle = name, status, "failed to annotate a rejected Job");
+    }
+}
+
+async fn annotate(shared: &Shared, job: &Job, annotations: Value) -> Result<Job, Response> {
     let parts = &shared.parts;
     let api = Api::<Job>::namespaced(parts.client.clone(), &parts.settings.system_namespace);
     // The uid makes sure that it is not a later one of the same name.
     let patch = Patch::Merge(json!({"metadata": {
         "uid": job.uid(),
-        "annotations": {labels::HANDED_OVER: digest.to_string()},
+        "annotations": annotations,
     }}));
     let params = PatchParams {
         field_manager: Some(MANAGER.to_owned()),
@@ -166,16 +206,7 @@ async fn keep(
     };
     let name = job.name_any();
     match time::timeout(PATIENCE, api.patch(&name, &params, &patch)).await {
-        Ok(Ok(patched)) if job::handed_over(&patched) == Some(*digest) => Ok(()),
-        Ok(Ok(_)) => Err(answer::problem(
-            StatusCode::FORBIDDEN,
-            "UnpackJobAltered",
-            format!(
-                "something in this cluster takes the annotation {} away from Job {name}; exempt the system namespace from \
-                 that policy",
-                labels::HANDED_OVER
-            ),
-        )),
+        Ok(Ok(patched)) => Ok(patched),
         Ok(Err(error)) => Err(unavailable(&error)),
         Err(_) => Err(answer::unavailable(
             "the apiserver did not answer in time; try again",
@@ -183,10 +214,12 @@ async fn keep(
     }
 }
 
-fn changed(expected: Digest, found: Digest) -> Response {
+/// The answer reaches conditions by the Job's message, so the digest of the other content is only logged.
+fn changed(bundle: &Bundle, expected: Digest, found: Digest) -> Response {
+    debug!(bundle = bundle.name_any(), %expected, %found, "the node gives other content");
     let message = format!(
-        "the node gives {found} for the image by now, and the content of this Bundle was {expected}; a Bundle does not \
-         change: bring the old image back, or create a new Bundle for the new one"
+        "the node gives other content than {expected} for the image; a Bundle does not change: bring the old image back, \
+         or create a new Bundle for the new one"
     );
     answer::conflict("ContentChanged", message)
 }

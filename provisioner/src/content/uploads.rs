@@ -12,11 +12,11 @@ use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::ResourceExt;
-use manifests::api::bundle::Bundle;
+use manifests::api::{bundle::Bundle, install::CONTENT_CLIENT};
 use tokio::{task, time};
 use tracing::{info, warn};
 use unpacker::{
-    Digest,
+    Digest, SkippedEntries,
     store::Stored,
     wire::{self, Accepted, Demand, Received, Terms},
 };
@@ -49,6 +49,19 @@ pub(super) async fn put(
         Ok(bundle) => bundle,
         Err(response) => return refuse(request, response),
     };
+    // rukpak answers 409 to other content of an unpacked Bundle: see `keep`.
+    let expected = if unpacked(&bundle).is_some() {
+        upload::declared(&bundle)
+    } else {
+        upload::expected(&bundle)
+    };
+    let expected = match expected {
+        Ok(expected) => expected,
+        Err(error) => return refuse(request, failed(&error)),
+    };
+    if expected.is_none() && is_content_client(shared, caller) {
+        return refuse(request, undeclared(name));
+    }
     let Some(_alone) = Alone::new(&shared.uploading, name) else {
         let message =
             format!("somebody uploads content for Bundle {name} already; wait for it to end");
@@ -61,6 +74,7 @@ pub(super) async fn put(
     let terms = Terms {
         options: shared.parts.settings.unpack.clone(),
         demand: Demand::Nothing,
+        expected,
         idle: IDLE,
         total: TOTAL,
     };
@@ -147,13 +161,14 @@ async fn keep(shared: &Shared, bundle: &Bundle, received: &Received) -> Response
         &parts.store,
         &bundle,
         stored,
+        &received.skipped,
     )
     .await;
     let kept = match kept {
         Ok(kept) => kept,
         Err(error) => return failed(&error),
     };
-    match announce::announce(&parts.client, &bundle, (parts.now)()).await {
+    match announce::announce(&parts.client, &bundle, stored.digest, (parts.now)()).await {
         // The controller was faster, with what had been uploaded before.
         Ok(Some(digest)) if digest != stored.digest => {
             restore_former(shared, &bundle, digest).await;
@@ -179,6 +194,21 @@ async fn keep(shared: &Shared, bundle: &Bundle, received: &Received) -> Response
     }
 }
 
+/// Reports whether a caller has a token of the account that stands in for users without one.
+fn is_content_client(shared: &Shared, caller: &Caller) -> bool {
+    let namespace = &shared.parts.settings.system_namespace;
+    caller.to_string() == format!("system:serviceaccount:{namespace}:{CONTENT_CLIENT}")
+}
+
+/// Many users share the account. The creator of the Bundle, not the sender, must choose the content then.
+fn undeclared(name: &str) -> Response {
+    let message = format!(
+        "ServiceAccount {CONTENT_CLIENT} may upload only for a Bundle with spec.source.upload.digest, and Bundle {name} has \
+         none; create a Bundle with the digest, or use a token of a user that may update bundles.core.rukpak.io/content"
+    );
+    answer::problem(StatusCode::FORBIDDEN, "Forbidden", message)
+}
+
 /// What the Bundle has been unpacked from has to be what is kept for it.
 async fn restore_former(shared: &Shared, bundle: &Bundle, digest: Digest) {
     let parts = &shared.parts;
@@ -193,6 +223,7 @@ async fn restore_former(shared: &Shared, bundle: &Bundle, digest: Digest) {
         &parts.store,
         bundle,
         &former,
+        &SkippedEntries::default(), // the status has them already
     )
     .await;
     if let Err(error) = kept {
@@ -238,6 +269,8 @@ fn failed(error: &upload::Error) -> Response {
         E::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "TooLargeForCluster"),
         E::Foreign { .. } => (StatusCode::CONFLICT, "NameTaken"),
         E::Race { .. } => (StatusCode::CONFLICT, "UploadInProgress"),
+        E::InvalidDigest { .. } => (StatusCode::CONFLICT, "InvalidDigest"),
+        E::Unexpected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "DigestMismatch"),
         E::Damaged { .. } | E::Lost { .. } => (StatusCode::NOT_FOUND, "UploadLost"),
         E::Store { .. } | E::Api { .. } | E::Silent { .. } | E::Pack { .. } => {
             warn!(

@@ -7,11 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use convert::maxocp::{self, MaxOpenShiftVersion};
 use kube::Client;
 use manifests::{
     api::instance::{Constraint, Enforcement},
-    openshift,
+    openshift::{self, MaxOpenShiftVersion, Spelling},
     version::{self, KubeVersion, Version},
 };
 use serde_json::Value;
@@ -142,31 +141,20 @@ fn told(cluster_version: &Value, release: Option<&str>) -> OpenShift {
     }
 }
 
-/// What counts of the newest OpenShift that a bundle runs on: what a catalog says, unless that is no release and the bundle
-/// names one.
+/// Returns the max OpenShift version that counts: that of the catalog, unless it cannot be determined and that of the bundle
+/// can. `said` is the text that the catalog declares.
 pub fn that_counts(
     of_bundle: Option<MaxOpenShiftVersion>,
     said: Option<&str>,
 ) -> Option<MaxOpenShiftVersion> {
-    let is_release = |it: &MaxOpenShiftVersion| it.version.is_some();
-    let of_catalog = said.map(said_by_catalog);
+    let of_catalog = said.map(|text| MaxOpenShiftVersion::new(text, Spelling::CatalogProperties));
     match (of_catalog, of_bundle) {
-        (Some(garbled), Some(of_bundle)) if !is_release(&garbled) && is_release(&of_bundle) => {
+        (Some(of_catalog), Some(of_bundle))
+            if of_catalog.version.is_err() && of_bundle.version.is_ok() =>
+        {
             Some(of_bundle)
         }
         (of_catalog, of_bundle) => of_catalog.or(of_bundle),
-    }
-}
-
-/// What a catalog says of it: the JSON text of the property, or of several.
-fn said_by_catalog(value: &str) -> MaxOpenShiftVersion {
-    let raw = serde_json::from_str(value).unwrap_or_else(|_| value.to_owned());
-    let parsed = maxocp::parse(&raw);
-    MaxOpenShiftVersion {
-        source: "the catalog".to_owned(),
-        version: parsed.as_ref().ok().copied(),
-        problem: parsed.err(),
-        raw,
     }
 }
 
@@ -267,38 +255,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_catalog_names_a_release_or_something_that_is_none() {
-        let said = |value: &str| {
-            let it = said_by_catalog(value);
-            (it.raw, it.version.map(|version| version.to_string()))
-        };
-        for (value, raw, version) in [
-            ("\"4.12\"", "4.12", Some("4.12")),
-            ("4.10", "4.10", Some("4.10")),
-            ("{}", "{}", None),
-            ("\"4.12\" and \"4.13\"", "\"4.12\" and \"4.13\"", None),
-        ] {
-            let expected = (raw.to_owned(), version.map(str::to_owned));
-            assert_eq!(said(value), expected, "{value}");
-        }
-    }
-
-    #[test]
     fn a_catalog_counts_before_the_bundle_if_it_names_a_release() {
         for (bundle, catalog, expected) in [
             (None, None, None),
             (Some("4.12"), None, Some("4.12")),
             (None, Some("\"4.13\""), Some("4.13")),
+            (None, Some("4.10"), Some("4.10")),
             (Some("4.12"), Some("\"4.13\""), Some("4.13")),
             (Some("4.12"), Some("\"4.11\""), Some("4.11")),
             (Some("4.12"), Some("\"4.13.1\""), Some("4.12")),
-            (Some("4.12"), Some("\"4.12\" and \"4.13\""), Some("4.12")),
+            (Some("4.12"), Some("4.12, 4.13"), Some("4.12")),
+            (Some("4.12"), Some("v4.13"), Some("4.12")),
             (Some("garbage"), Some("\"4.13.1\""), Some("4.13.1")),
             (None, Some("\"4.13.1\""), Some("4.13.1")),
         ] {
-            let counts = that_counts(bundle.map(said_by_catalog), catalog);
-            let raw = counts.map(|it| it.raw);
-            assert_eq!(raw.as_deref(), expected, "{bundle:?} {catalog:?}");
+            let bundle =
+                bundle.map(|text| MaxOpenShiftVersion::new(text, Spelling::BundleProperties));
+            let counts = that_counts(bundle.clone(), catalog);
+            let text = counts.map(|declared| declared.text());
+            assert_eq!(text.as_deref(), expected, "{bundle:?} {catalog:?}");
         }
     }
 

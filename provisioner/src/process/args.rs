@@ -366,6 +366,7 @@ impl Args {
             external_address,
             optional_kinds: optional_kinds.map_or(defaults.optional_kinds, BTreeSet::from_iter),
             unpack: room.unpack(),
+            manifests: room.manifests(),
             access: access(&ca_file, registries_conf)?,
             follow_openshift,
             resync,

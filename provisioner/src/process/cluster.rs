@@ -15,8 +15,9 @@ use unpacker::Store;
 
 use super::{Error, Ready};
 use crate::{
-    account::Accounts, context::Context, events::Events, kinds::Kinds, leading::Leading,
-    metrics::Metrics, preflight::versions::Versions, settings::Settings, watches::Watches,
+    account::Accounts, bundle::Conversions, context::Context, events::Events, kinds::Kinds,
+    leading::Leading, metrics::Metrics, preflight::versions::Versions, settings::Settings,
+    watches::Watches,
 };
 
 /// How long a connection to the apiserver may take to be there.
@@ -90,6 +91,7 @@ pub fn context(
         pulling: Arc::default(),
         events: Arc::new(Events::new(client.clone(), name())),
         metrics: Arc::new(Metrics::new()),
+        conversions: Arc::new(Conversions::new(settings.manifests)),
         settings: Arc::new(settings),
         store: Arc::new(store),
         leading: Leading::default(),

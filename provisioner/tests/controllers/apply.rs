@@ -139,7 +139,7 @@ impl Scene {
 fn upload() -> manifests::api::bundle::BundleSource {
     manifests::api::bundle::BundleSource {
         type_: "upload".to_owned(),
-        upload: Some(manifests::api::bundle::UploadSource {}),
+        upload: Some(manifests::api::bundle::UploadSource::default()),
         ..Default::default()
     }
 }

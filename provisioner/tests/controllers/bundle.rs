@@ -1,6 +1,7 @@
 //! Bundles: rows B and G of the acceptance list, and what can happen to the store and to what a Bundle is made from.
 
 mod access;
+mod irregular;
 mod job;
 mod refusals;
 mod served;

@@ -4,6 +4,7 @@
 mod access;
 mod bundles;
 mod kept;
+mod permissions;
 pub(crate) mod site;
 mod tls;
 mod uploads;

@@ -226,8 +226,8 @@ fn container(
 /// The program streams, whatever the image's size.
 fn resources() -> Value {
     json!({
-        "requests": {"cpu": "10m", "memory": "16Mi"},
-        "limits": {"cpu": "1", "memory": "128Mi"},
+        "requests": {"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "64Mi"},
+        "limits": {"cpu": "1", "memory": "128Mi", "ephemeral-storage": "256Mi"},
     })
 }
 
@@ -325,7 +325,9 @@ mod tests {
                 assert_eq!(security["allowPrivilegeEscalation"], false);
                 assert_eq!(security["readOnlyRootFilesystem"], true);
                 assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
-                assert_eq!(container["resources"]["limits"]["memory"], "128Mi");
+                let limits = &container["resources"]["limits"];
+                assert_eq!(limits["memory"], "128Mi");
+                assert_eq!(limits["ephemeral-storage"], "256Mi");
             }
         }
     }

@@ -41,6 +41,12 @@ pub enum Error {
         /// What, and what can be done.
         missing: &'static str,
     },
+    /// The image has an entry that no bundle may have.
+    #[error("{message}")]
+    Rejected {
+        /// Message of the receiver.
+        message: String,
+    },
     /// It does not go on, and need not be made again.
     #[error("{message}")]
     Stuck {
@@ -64,6 +70,7 @@ impl Error {
             Self::Api { .. } | Self::Own { .. } => "UnpackJobUnavailable",
             Self::Taken { .. } => "UnpackJobTaken",
             Self::Altered { .. } => "UnpackJobAltered",
+            Self::Rejected { .. } => unpacker::Error::ENTRY_REFUSED,
             Self::Stuck { .. } => "UnpackJobStuck",
             Self::Failed { .. } => "UnpackJobFailed",
         }

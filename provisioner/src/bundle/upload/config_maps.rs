@@ -8,7 +8,7 @@ use kube::{
     api::{DeleteParams, ObjectMeta, Preconditions},
 };
 use manifests::api::{bundle::Bundle, labels};
-use unpacker::Digest;
+use unpacker::{Digest, SkippedEntries};
 
 use super::{CHUNK, CHUNKS, LIMIT};
 
@@ -26,7 +26,12 @@ pub(super) struct Index {
     pub(super) size: usize,
     /// In how many ConfigMaps they are; none when only the store has the content.
     pub(super) chunks: usize,
+    /// Entries of the upload that are not regular files.
+    pub(super) skipped: SkippedEntries,
 }
+
+/// The key of the skipped entries, which most uploads do not have.
+const SKIPPED: &str = "skipped";
 
 impl Index {
     pub(super) fn to_config_map(&self, bundle: &Bundle, namespace: &str) -> ConfigMap {
@@ -37,8 +42,16 @@ impl Index {
             ("chunks", self.chunks.to_string()),
         ];
         let data = data.map(|(key, value)| (key.to_owned(), value));
+        let mut data = BTreeMap::from(data);
+        // Numbers and texts cannot fail to become JSON.
+        if let (false, Ok(json)) = (
+            self.skipped.is_empty(),
+            serde_json::to_string(&self.skipped),
+        ) {
+            data.insert(SKIPPED.to_owned(), json);
+        }
         ConfigMap {
-            data: Some(BTreeMap::from(data)),
+            data: Some(data),
             ..map(bundle, namespace, index_name(&bundle.name_any()))
         }
     }
@@ -56,6 +69,10 @@ impl Index {
             archive: digest("archive")?,
             size: number("size")?,
             chunks: number("chunks")?,
+            skipped: match text(SKIPPED) {
+                Ok(json) => serde_json::from_str(json).map_err(|_| wrong(SKIPPED))?,
+                Err(_) => SkippedEntries::default(),
+            },
         };
         if index.size > LIMIT || index.chunks > CHUNKS || index.size.div_ceil(CHUNK) != index.chunks
         {

@@ -33,6 +33,30 @@ pub enum Error {
         /// Whose.
         bundle: String,
     },
+    /// A digest that the schema of today does not accept.
+    #[error(
+        "spec.source.upload.digest of Bundle {bundle} is invalid; create a Bundle with the digest that \"rukpak unpack\" prints"
+    )]
+    InvalidDigest {
+        /// Name of the Bundle.
+        bundle: String,
+        /// Error of the parser.
+        source: unpacker::NotADigest,
+    },
+    /// Other content than the Bundle accepts.
+    #[error(
+        "the upload for Bundle {bundle} has the digest {found}, and the Bundle accepts only {expected} \
+         (spec.source.upload.digest, or status.contentDigest once it was unpacked); upload that content, or create a \
+         Bundle for this one"
+    )]
+    Unexpected {
+        /// Name of the Bundle.
+        bundle: String,
+        /// Digest of the Bundle's spec or status.
+        expected: unpacker::Digest,
+        /// Digest of the upload.
+        found: unpacker::Digest,
+    },
     /// What is in the cluster is not what was put there.
     #[error("the upload for Bundle {bundle} is damaged ({problem}); upload the content again")]
     Damaged {
@@ -87,6 +111,8 @@ impl Error {
         match self {
             Self::TooLarge { .. }
             | Self::Foreign { .. }
+            | Self::InvalidDigest { .. }
+            | Self::Unexpected { .. }
             | Self::Damaged { .. }
             | Self::Lost { .. } => true,
             Self::Race { .. }

@@ -1,4 +1,4 @@
-use manifests::api::bundle::{BundleSource, BundleSpec};
+use manifests::api::bundle::{BundleSource, BundleSpec, BundleStatus, Phase, UploadSource};
 
 use super::{
     config_maps::{Index, belongs, chunk, chunk_map, chunk_name, index_name, is_ours},
@@ -15,18 +15,74 @@ fn bundle(uid: &str) -> Bundle {
     bundle
 }
 
+#[test]
+fn an_upload_must_have_the_digest_of_the_spec() {
+    let (content, other) = (Digest::of(b"content"), Digest::of(b"other"));
+    let with = |digest: Option<String>| {
+        let mut bundle = bundle("1");
+        bundle.spec.source.upload = Some(UploadSource { digest });
+        bundle
+    };
+    check(&bundle("1"), content).unwrap();
+    check(&with(None), content).unwrap();
+    check(&with(Some(content.to_string())), content).unwrap();
+    let error = check(&with(Some(other.to_string())), content).unwrap_err();
+    assert!(matches!(error, Error::Unexpected { .. }), "{error}");
+    assert!(error.is_terminal());
+    for malformed in [
+        String::new(),
+        content.hex(),
+        content.to_string().to_uppercase(),
+        format!("{content}0"),
+    ] {
+        let error = check(&with(Some(malformed)), content).unwrap_err();
+        assert!(matches!(error, Error::InvalidDigest { .. }), "{error}");
+    }
+}
+
+#[test]
+fn unpacked_content_stays_the_content_in_every_phase() {
+    let (content, other) = (Digest::of(b"content"), Digest::of(b"other"));
+    for phase in [
+        Phase::Pending,
+        Phase::Unpacking,
+        Phase::Failing,
+        Phase::Unpacked,
+    ] {
+        let mut bundle = bundle("1");
+        bundle.status = Some(BundleStatus {
+            phase: Some(phase),
+            content_digest: Some(content.to_string()),
+            ..BundleStatus::default()
+        });
+        assert_eq!(expected(&bundle).unwrap(), Some(content));
+        check(&bundle, content).unwrap();
+        let error = check(&bundle, other).unwrap_err();
+        assert!(matches!(error, Error::Unexpected { .. }), "{error}");
+        // The spec comes first.
+        bundle.spec.source.upload = Some(UploadSource {
+            digest: Some(other.to_string()),
+        });
+        assert_eq!(expected(&bundle).unwrap(), Some(other));
+    }
+}
+
 fn index(size: usize, chunks: usize) -> Index {
     Index {
         digest: Digest::of(b"content"),
         archive: Digest::of(b"archive"),
         size,
         chunks,
+        skipped: SkippedEntries::default(),
     }
 }
 
 #[test]
 fn an_index_is_read_as_it_was_written() {
-    for index in [index(0, 0), index(1, 1), index(LIMIT, CHUNKS)] {
+    let mut with_links = index(1, 1);
+    with_links.skipped.symlinks = 2;
+    with_links.skipped.paths = vec!["docs/a".to_owned()];
+    for index in [index(0, 0), index(1, 1), index(LIMIT, CHUNKS), with_links] {
         let map = index.to_config_map(&bundle("1"), "system");
         assert_eq!(map.name_any(), "etcd-upload");
         assert_eq!(map.immutable, Some(true));

@@ -34,18 +34,80 @@ fn a_token_is_one_bearer_token_and_nothing_else() {
 }
 
 #[test]
-fn whoever_may_not_is_told_which_role_is_missing() {
-    let message = forbidden("system:serviceaccount:a:b", Verb::Get, "/bundles/x.tgz");
+fn a_forbidden_operation_names_the_permission_to_grant() {
+    let message = forbidden("system:serviceaccount:a:b", Operation::Download, "x");
     assert_eq!(
         message,
-        "system:serviceaccount:a:b may not get /bundles/x.tgz: ClusterRole bundle-reader allows it. An administrator can \
-         grant it with \"kubectl create clusterrolebinding <name> --clusterrole=bundle-reader --serviceaccount=a:b\""
+        "system:serviceaccount:a:b is not allowed to get /bundles/x.tgz; an admin grants it \
+         with \"kubectl create clusterrolebinding <name> --clusterrole=bundle-reader --serviceaccount=a:b\""
     );
-    let message = forbidden("jane", Verb::Update, "/uploads/x.tgz");
+    let message = forbidden("jane", Operation::Upload, "x");
+    assert_eq!(
+        message,
+        "jane is not allowed to update bundles.core.rukpak.io/content of Bundle x; an admin grants it for this Bundle with \"kubectl \
+         create clusterrole <role> --verb=update --resource=bundles.core.rukpak.io/content --resource-name=x\" and \"kubectl \
+         create clusterrolebinding <name> --clusterrole=<role> --user=jane\", or for all Bundles with \"kubectl create \
+         clusterrolebinding <name> --clusterrole=bundle-uploader --user=jane\""
+    );
+    let message = forbidden("jane", Operation::ReadUpload, "x");
     assert!(
-        message.ends_with("--clusterrole=bundle-uploader --user=jane\""),
+        message
+            .starts_with("jane is not allowed to get bundles.core.rukpak.io/content of Bundle x;"),
         "{message}"
     );
+}
+
+#[test]
+fn each_permission_is_asked_for_one_bundle() {
+    for (operation, permission, path, verb, is_deprecated) in [
+        (
+            Operation::Download,
+            Permission::Url,
+            "/bundles/x.tgz",
+            "get",
+            false,
+        ),
+        (
+            Operation::ReadUpload,
+            Permission::Url,
+            "/uploads/x.tgz",
+            "get",
+            true,
+        ),
+        (
+            Operation::Upload,
+            Permission::Url,
+            "/uploads/x.tgz",
+            "update",
+            true,
+        ),
+        (
+            Operation::ReadUpload,
+            Permission::Content,
+            "x",
+            "get",
+            false,
+        ),
+        (Operation::Upload, Permission::Content, "x", "update", false),
+    ] {
+        assert!(operation.permissions().contains(&permission));
+        assert_eq!(operation.is_deprecated(permission), is_deprecated);
+        let spec = attributes(operation, permission, "x");
+        let url = spec.non_resource_attributes.map(|url| (url.path, url.verb));
+        let content = spec.resource_attributes.map(|content| {
+            assert_eq!(content.group.as_deref(), Some("core.rukpak.io"));
+            assert_eq!(content.resource.as_deref(), Some("bundles"));
+            assert_eq!(content.subresource.as_deref(), Some("content"));
+            assert_eq!(content.namespace, None);
+            (content.name, content.verb)
+        });
+        let asked = [url, content].into_iter().flatten().collect::<Vec<_>>();
+        assert_eq!(
+            asked,
+            [(Some(path.to_owned()), Some(verb.to_owned()))],
+            "{operation:?} {permission:?}"
+        );
+    }
 }
 
 #[test]

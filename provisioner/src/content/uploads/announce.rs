@@ -26,10 +26,11 @@ const MANAGER: &str = "rukpak-uploads";
 const TRIES: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Writes the status, unless the Bundle is unpacked by now: then the digest of what from.
+/// Writes the status, unless the Bundle is unpacked by now, or was from other content: then the digest of what from.
 pub(super) async fn announce(
     client: &Client,
     bundle: &Bundle,
+    uploaded: Digest,
     now: Timestamp,
 ) -> Result<Option<Digest>, kube::Error> {
     let api = Api::<Bundle>::all(client.clone());
@@ -40,7 +41,9 @@ pub(super) async fn announce(
             break;
         };
         let fresh = fresh?;
-        if let Some(digest) = unpacked(&fresh) {
+        let status = fresh.status.as_ref();
+        let pinned = status.and_then(|status| status.content_digest.as_ref()?.parse().ok());
+        if let Some(digest) = unpacked(&fresh).or(pinned.filter(|pinned| *pinned != uploaded)) {
             return Ok(Some(digest));
         }
         let params = PatchParams {

@@ -1,10 +1,9 @@
 //! Whether a bundle runs on a cluster, by what it says of itself.
 
-use convert::maxocp::MaxOpenShiftVersion;
 use manifests::{
     api::instance::{Constraint, Override},
     object::shortened,
-    openshift,
+    openshift::MaxOpenShiftVersion,
     version::{self, Version},
 };
 
@@ -83,16 +82,13 @@ fn nevertheless(constraint: Constraint, content: Digests<'_>) -> String {
 
 /// The newest OpenShift: only major and minor release count, and equal is fine.
 pub(super) fn openshift(bundle: &str, max: &MaxOpenShiftVersion, cluster: &OpenShift) -> Verdict {
-    let newest = match openshift::maximum(&max.raw) {
-        Ok(newest) => newest,
+    let newest = match &max.version {
+        Ok(newest) => *newest,
         Err(error) => {
-            let why = max.problem.clone().unwrap_or_else(|| error.to_string());
             return Verdict::Unclear(format!(
-                "{bundle} may not run on this cluster: its maxOpenShiftVersion {:?} ({}) cannot be checked: {}; ask the \
-                 author to write a release such as \"4.16\"",
-                shortened(&max.raw, 60),
+                "{bundle} may not run on this cluster: {error} ({}); ask the bundle author to write a release such as \
+                 \"4.16\"",
                 max.source,
-                shortened(&why, 200),
             ));
         }
     };
@@ -133,18 +129,12 @@ pub(super) fn kubernetes(bundle: &str, min: &str, cluster: &Version) -> Verdict 
 
 #[cfg(test)]
 mod tests {
-    use convert::maxocp::{self, Release};
+    use manifests::openshift::{Release, Spelling};
 
     use super::*;
 
     fn max(json: &str) -> MaxOpenShiftVersion {
-        let parsed = maxocp::parse(json);
-        MaxOpenShiftVersion {
-            raw: json.trim_matches('"').to_owned(),
-            source: "bundle properties".to_owned(),
-            version: parsed.as_ref().ok().copied(),
-            problem: parsed.err(),
-        }
+        MaxOpenShiftVersion::new(json, Spelling::BundleProperties)
     }
 
     fn cluster(version: &str) -> OpenShift {
@@ -250,10 +240,12 @@ mod tests {
             "\"4.8-rc\"",
         ] {
             let verdict = openshift("etcd.v1", &max(newest), &cluster("4.12.0"));
-            assert!(
-                matches!(verdict, Verdict::Unclear(_)),
-                "{newest}: {verdict:?}"
-            );
+            let Verdict::Unclear(message) = &verdict else {
+                panic!("{newest}: {verdict:?}");
+            };
+            let expected =
+                "etcd.v1 may not run on this cluster: max OpenShift version cannot be determined: ";
+            assert!(message.starts_with(expected), "{message}");
         }
         for unknown in ["garbage", "0.0.1-snapshot", ""] {
             let verdict = openshift("etcd.v1", &max("\"4.8\""), &cluster(unknown));

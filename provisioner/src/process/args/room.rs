@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use manifests::yaml;
 use unpacker::{Limits, store::Budget};
 
 use super::{Error, values};
@@ -71,7 +72,21 @@ pub(super) struct Room {
         default_value_t = 10_000
     )]
     max_files: u32,
+
+    /// Values in all manifests of a bundle together: entries of mappings and lists. Memory that they may take follows
+    /// from it: 100 bytes for each, and at least 64 MiB
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        value_parser = clap::value_parser!(u32).range(1..=100_000_000),
+        default_value_t = MAX_VALUES
+    )]
+    max_values: u32,
 }
+
+/// The default of `--max-values`.
+#[allow(clippy::cast_possible_truncation)] // it is far below
+const MAX_VALUES: u32 = crate::settings::MAX_VALUES as u32;
 
 impl Room {
     /// The largest bundle has to fit in.
@@ -94,6 +109,11 @@ impl Room {
             },
             ..defaults
         }
+    }
+
+    /// The limits of manifests.
+    pub(super) fn manifests(&self) -> yaml::Limits {
+        yaml::Limits::with_values(usize::try_from(self.max_values).unwrap_or(usize::MAX))
     }
 
     pub(super) fn is_persistent(&self) -> bool {

@@ -139,6 +139,55 @@ async fn h04_h05_a_url_without_an_archive_is_refused() {
 }
 
 #[tokio::test]
+async fn a_condition_has_no_digest_that_only_the_server_knows() {
+    let server = FileServer::start(None, None);
+    let pinned = unpacker::Digest::of(b"pinned");
+    let document = b"a document that only the cluster reaches";
+    let url = server.add("document", &document[..]);
+    let problem = format!("{url} gives something else, but is pinned to {pinned}");
+    let bundle = failing(
+        &unique("pinned"),
+        http(&format!("{url}#{pinned}")),
+        &problem,
+    )
+    .await;
+    let status = serde_json::to_string(&bundle.status).unwrap();
+    let actual = unpacker::Digest::of(document);
+    assert!(!status.contains(&actual.hex()), "{status}");
+    assert!(!status.contains("neither a tar"), "{status}");
+}
+
+#[tokio::test]
+async fn a_condition_has_no_text_that_a_git_server_chose() {
+    let answer = |request: http::Request<bytes::Bytes>| async move {
+        let (kind, body) = match request.method() {
+            &http::Method::GET => ("advertisement", "000eversion 2\n0000"),
+            _ => ("result", "0017ERR embargoed text\n0000"),
+        };
+        let kind = format!("application/x-git-upload-pack-{kind}");
+        let response = http::Response::builder().header("content-type", kind);
+        response.body(bytes::Bytes::from(body)).unwrap()
+    };
+    let server = tests::Site::start(None, answer);
+    let source = git(&server.url("/r.git"), branch("main"), None);
+    let bundle = failing(&unique("said"), source, "the server refuses; check what").await;
+    let status = serde_json::to_string(&bundle.status).unwrap();
+    assert!(!status.contains("embargoed"), "{status}");
+
+    let server = GitServer::start(None, None);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a"), "a").unwrap();
+    server
+        .repository("r.git")
+        .commit("embargoed-fix", folder.path());
+    let source = git(&server.url("r.git"), branch("main"), None);
+    let problem = "there is no branch \"main\"; check the name";
+    let bundle = failing(&unique("names"), source, problem).await;
+    let status = serde_json::to_string(&bundle.status).unwrap();
+    assert!(!status.contains("embargoed"), "{status}");
+}
+
+#[tokio::test]
 async fn thousands_of_problems_fit_into_a_condition() {
     let files: Vec<_> = (0..3000)
         .map(|number| (format!("manifests/{number:04}.yaml"), "no object"))

@@ -6,14 +6,14 @@ use super::*;
 use crate::content::site;
 
 /// Somebody with the roles of the install file.
-struct Reader {
+pub(super) struct Reader {
     browser: Client,
     base: String,
     token: String,
 }
 
 impl Reader {
-    async fn new(roles: &[&str]) -> Self {
+    pub(super) async fn new(roles: &[&str]) -> Self {
         let world = world().await;
         let content = world.provisioner().await.url("content");
         let port = content.rsplit(':').next().unwrap().parse().unwrap();
@@ -54,17 +54,23 @@ impl Reader {
         body
     }
 
-    /// A new Bundle to which this is uploaded.
-    async fn upload(&self, content: &Content) -> String {
+    /// Uploads an archive for a new Bundle. Returns its name, and the answer.
+    pub(super) async fn put(&self, archive: Vec<u8>) -> (String, StatusCode, Vec<u8>) {
         let name = unique("upload");
         let source = BundleSource {
             type_: "upload".to_owned(),
-            upload: Some(manifests::api::bundle::UploadSource {}),
+            upload: Some(manifests::api::bundle::UploadSource::default()),
             ..BundleSource::default()
         };
         world().await.bundle(&name, "plain", source).await;
         let path = format!("/uploads/{name}.tgz");
-        let (status, body) = self.send(Method::PUT, &path, archive(content)).await;
+        let (status, body) = self.send(Method::PUT, &path, archive).await;
+        (name, status, body)
+    }
+
+    /// A new Bundle to which this is uploaded.
+    async fn upload(&self, content: &Content) -> String {
+        let (name, status, body) = self.put(archive(content)).await;
         assert_eq!(
             status,
             StatusCode::CREATED,

@@ -212,7 +212,7 @@ async fn b19_what_was_uploaded_is_unpacked_wherever_it_came_in() {
     let name = unique("b19");
     let source = BundleSource {
         type_: "upload".to_owned(),
-        upload: Some(UploadSource {}),
+        upload: Some(UploadSource::default()),
         ..BundleSource::default()
     };
     let bundle = world.bundle(&name, "plain", source).await;
@@ -229,7 +229,8 @@ async fn b19_what_was_uploaded_is_unpacked_wherever_it_came_in() {
     let tree = unpacker::Tree::from_content(small(&name));
     let content = store.put(&tree).unwrap();
     let settings = provisioner::settings::Settings::default();
-    upload::keep(&world.client(), &settings, &store, &bundle, &content)
+    let none = unpacker::SkippedEntries::default();
+    upload::keep(&world.client(), &settings, &store, &bundle, &content, &none)
         .await
         .unwrap();
     let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
@@ -243,4 +244,38 @@ async fn b19_what_was_uploaded_is_unpacked_wherever_it_came_in() {
     let after = wiped(&name).await;
     assert_eq!(after.status, bundle.status);
     assert!(path.exists());
+}
+
+#[tokio::test]
+async fn an_upload_with_another_digest_is_not_unpacked() {
+    let world = world().await;
+    world.provisioner().await;
+    let name = unique("digest");
+    let folder = storage();
+    let budget = unpacker::store::Budget {
+        disk: 1 << 30,
+        memory: 0,
+    };
+    let store = unpacker::Store::open(folder.path(), budget).unwrap();
+    let tree = unpacker::Tree::from_content(small(&name));
+    let content = store.put(&tree).unwrap();
+    let expected = unpacker::Digest::of(b"other");
+    let source = BundleSource {
+        type_: "upload".to_owned(),
+        upload: Some(UploadSource {
+            digest: Some(expected.to_string()),
+        }),
+        ..BundleSource::default()
+    };
+    let mut bundle = world.bundle(&name, "plain", source).await;
+    // As a provisioner did that did not know the field.
+    bundle.spec.source.upload = Some(UploadSource::default());
+    let settings = provisioner::settings::Settings::default();
+    let none = unpacker::SkippedEntries::default();
+    upload::keep(&world.client(), &settings, &store, &bundle, &content, &none)
+        .await
+        .unwrap();
+    let problem = format!("the Bundle accepts only {expected}");
+    let bundle = says(&name, "UnpackFailed", &problem).await;
+    assert_eq!(bundle.status.unwrap().content_digest, None);
 }

@@ -54,7 +54,7 @@ async fn whoever_may_not_is_told_which_role_would_allow_it() {
     assert_eq!((status, reason.as_str()), (403, "Forbidden"));
     let user = format!("system:serviceaccount:{}:{nobody}", site.namespace);
     assert!(
-        message.starts_with(&format!("{user} may not get /bundles/a.tgz")),
+        message.starts_with(&format!("{user} is not allowed to get /bundles/a.tgz")),
         "{message}"
     );
     let grant = format!(
@@ -75,7 +75,9 @@ async fn readers_may_not_upload_and_uploaders_may_not_read_bundles() {
 
     let (status, _, message) = site.put(&name, &reader, body()).await.refusal();
     assert_eq!(status, 403);
-    assert!(message.contains("may not update /uploads/"), "{message}");
+    let problem =
+        format!("is not allowed to update bundles.core.rukpak.io/content of Bundle {name};");
+    assert!(message.contains(&problem), "{message}");
     assert!(message.contains("bundle-uploader"), "{message}");
     let path = format!("/bundles/{name}.tgz");
     assert_eq!(site.get(&path, &uploader).await.status, 403);

@@ -22,7 +22,9 @@ fn stored(site: &Site, content: &manifests::content::Content) -> Stored {
 }
 
 async fn keep(site: &Site, bundle: &Bundle, content: &Stored) -> Result<Kept, Error> {
-    upload::keep(&site.client, &site.settings, &site.store, bundle, content).await
+    let (client, settings, store) = (&site.client, &site.settings, &site.store);
+    let none = unpacker::SkippedEntries::default();
+    upload::keep(client, settings, store, bundle, content, &none).await
 }
 
 async fn restore(site: &Site, bundle: &Bundle) -> Result<Option<upload::Upload>, Error> {

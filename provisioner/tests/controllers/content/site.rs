@@ -13,11 +13,15 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use manifests::{
-    api::bundle::{Bundle, BundleSource, BundleSpec, ImageSource, UploadSource},
+    api::{
+        bundle::{Bundle, BundleSource, BundleSpec, ImageSource, UploadSource},
+        install::CONTENT_CLIENT,
+    },
     content::{Builder, Content, Limits},
     yaml,
 };
 use provisioner::{
+    bundle::Conversions,
     content::{Options, Parts, Service},
     leading::Leading,
     preflight::versions::Versions,
@@ -65,13 +69,45 @@ pub(crate) async fn apply_roles(cluster: &Cluster) {
     }
 }
 
+/// Grants a ServiceAccount these rules in the whole cluster.
+pub(super) async fn grant(cluster: &Cluster, namespace: &str, account: &str, rules: &Value) {
+    let name = unique("granted");
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": rules,
+    });
+    cluster.apply(&role, DryRun::No).await.unwrap();
+    bind(cluster, namespace, account, &name).await;
+}
+
+async fn bind(cluster: &Cluster, namespace: &str, account: &str, role: &str) {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": unique("binding")},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    });
+    cluster.apply(&binding, DryRun::No).await.unwrap();
+}
+
 /// A new account with these roles, and its token.
 pub(crate) async fn account(
     cluster: &Cluster,
     namespace: &str,
     roles: &[&str],
 ) -> (String, String) {
-    let name = unique("somebody");
+    named_account(cluster, namespace, unique("somebody"), roles).await
+}
+
+async fn named_account(
+    cluster: &Cluster,
+    namespace: &str,
+    name: String,
+    roles: &[&str],
+) -> (String, String) {
     let account = ServiceAccount {
         metadata: kube::api::ObjectMeta {
             name: Some(name.clone()),
@@ -82,14 +118,7 @@ pub(crate) async fn account(
     let api = Api::<ServiceAccount>::namespaced(cluster.client().unwrap(), namespace);
     api.create(&PostParams::default(), &account).await.unwrap();
     for role in roles {
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": unique("binding")},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
-        });
-        cluster.apply(&binding, DryRun::No).await.unwrap();
+        bind(cluster, namespace, &name, role).await;
     }
     let request = TokenRequest {
         spec: Some(TokenRequestSpec::default()),
@@ -156,6 +185,7 @@ impl Site {
             ..Settings::default()
         };
         change(&mut settings);
+        let conversions = Arc::new(Conversions::new(settings.manifests));
         let folder = tempfile::tempdir().unwrap();
         let budget = Budget {
             disk: 1 << 30,
@@ -166,6 +196,7 @@ impl Site {
             settings: Arc::new(settings),
             store: Arc::new(Store::open(folder.path(), budget).unwrap()),
             versions: Arc::new(Versions::new(client.clone(), None)),
+            conversions,
             mender: None,
             leading: Leading::default(),
             now: Timestamp::now,
@@ -263,6 +294,21 @@ impl Site {
         account(self.cluster, &self.namespace, roles).await
     }
 
+    /// The token of the account that stands in for users without one.
+    pub(super) async fn content_client(&self) -> String {
+        let (name, roles) = (CONTENT_CLIENT.to_owned(), ["bundle-uploader"]);
+        named_account(self.cluster, &self.namespace, name, &roles)
+            .await
+            .1
+    }
+
+    /// The token of a new account with these rules.
+    pub(super) async fn token_with(&self, rules: &Value) -> String {
+        let (name, token) = self.account(&[]).await;
+        grant(self.cluster, &self.namespace, &name, rules).await;
+        token
+    }
+
     /// A new Bundle without content.
     pub(super) async fn bundle(&self, class: &str, source: BundleSource) -> Bundle {
         let spec = BundleSpec {
@@ -277,6 +323,11 @@ impl Site {
     /// A new Bundle that waits for an upload.
     pub(super) async fn waiting(&self) -> Bundle {
         self.bundle("plain", upload()).await
+    }
+
+    /// A new Bundle that takes only the upload with this digest.
+    pub(super) async fn expecting(&self, digest: &Digest) -> Bundle {
+        self.bundle("plain", upload_of(digest)).await
     }
 
     /// What the Bundle controller does in the end.
@@ -356,8 +407,19 @@ pub(super) async fn namespace() -> String {
 pub(super) fn upload() -> BundleSource {
     BundleSource {
         type_: "upload".to_owned(),
-        upload: Some(UploadSource {}),
+        upload: Some(UploadSource::default()),
         ..BundleSource::default()
+    }
+}
+
+/// An upload that must have this digest.
+pub(super) fn upload_of(digest: &Digest) -> BundleSource {
+    let upload = UploadSource {
+        digest: Some(digest.to_string()),
+    };
+    BundleSource {
+        upload: Some(upload),
+        ..self::upload()
     }
 }
 

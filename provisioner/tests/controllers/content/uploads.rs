@@ -9,14 +9,16 @@ use kube::{
 use manifests::api::bundle::{Bundle, Phase};
 use provisioner::bundle::upload;
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::site::{Answer, Site, digest, files, image, noise, packed, saying, upload as source};
+use super::site::{
+    Answer, Site, digest, files, image, noise, packed, saying, upload as source, upload_of,
+};
 use crate::support::{eventually, unique};
 
 /// The names of all ConfigMaps but the authority's.
-async fn maps(site: &Site) -> Vec<String> {
+pub(super) async fn maps(site: &Site) -> Vec<String> {
     let all = site
         .config_maps()
         .list(&ListParams::default())
@@ -155,6 +157,106 @@ async fn what_cannot_be_taken_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn an_upload_must_have_the_digest_of_the_bundle() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let folded = files(&[("bundle/manifests/a.yaml", b"kind: A")]);
+    let (content, other) = (folded.clone().into_folder("bundle"), saying("other"));
+    let bundle = site.expecting(&digest(&content)).await;
+    let name = bundle.name_any();
+    for wrong in [&other, &noise(9 << 20)] {
+        let answer = site.put(&name, &token, packed(wrong)).await.refusal();
+        let (status, reason, message) = answer;
+        assert_eq!((status, reason.as_str()), (422, "DigestMismatch"));
+        for digest in [digest(wrong), digest(&content)] {
+            assert!(message.contains(&digest.to_string()), "{message}");
+        }
+        assert!(message.contains("spec.source.upload.digest"), "{message}");
+    }
+    assert!(site.store.digests().unwrap().is_empty());
+    assert_eq!(maps(&site).await, [""; 0]);
+    assert_eq!(site.fresh(&bundle).await.status, None);
+
+    for (content, status) in [(&content, 201), (&content, 204), (&folded, 204)] {
+        let answer = site.put(&name, &token, packed(content)).await;
+        assert_eq!(answer.status, status, "{:?}", answer.refusal());
+    }
+    assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
+}
+
+#[tokio::test]
+async fn content_client_uploads_only_declared_content() {
+    let site = Site::new().await;
+    let token = site.content_client().await;
+    let content = saying("content");
+    let name = site.waiting().await.name_any();
+    let (status, reason, message) = site.put(&name, &token, packed(&content)).await.refusal();
+    assert_eq!((status, reason.as_str()), (403, "Forbidden"));
+    assert!(message.contains("spec.source.upload.digest"), "{message}");
+    assert_eq!(maps(&site).await, [""; 0]);
+
+    let name = site.expecting(&digest(&content)).await.name_any();
+    assert_eq!(site.put(&name, &token, packed(&content)).await.status, 201);
+}
+
+#[tokio::test]
+async fn unpacked_content_survives_uploads_in_every_phase() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let (content, other) = (saying("content"), saying("other"));
+    let bundle = site.waiting().await;
+    let name = bundle.name_any();
+    assert_eq!(site.put(&name, &token, packed(&content)).await.status, 201);
+    let kept = site.config_maps().get(&format!("{name}-upload")).await;
+    let kept = kept.unwrap().metadata.resource_version;
+    for phase in ["Pending", "Failing"] {
+        let digest = digest(&content).to_string();
+        let status = json!({"status": {"phase": phase, "contentDigest": digest}});
+        site.patch(&bundle, &status).await;
+        let answer = site.put(&name, &token, packed(&other)).await.refusal();
+        let (status, reason, message) = answer;
+        assert_eq!((status, reason.as_str()), (422, "DigestMismatch"));
+        assert!(message.contains("status.contentDigest"), "{message}");
+        let map = site.config_maps().get(&format!("{name}-upload")).await;
+        assert_eq!(map.unwrap().metadata.resource_version, kept, "{phase}");
+        assert_eq!(site.put(&name, &token, packed(&content)).await.status, 204);
+    }
+    assert_eq!(
+        maps(&site).await,
+        [format!("{name}-upload"), format!("{name}-upload-0")]
+    );
+    assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
+}
+
+#[tokio::test]
+async fn a_rejected_upload_takes_no_content_from_another_bundle() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let (content, other) = (saying("this"), saying("other"));
+    let [first, second, third] = [
+        site.expecting(&digest(&content)).await.name_any(),
+        site.expecting(&digest(&content)).await.name_any(),
+        site.expecting(&digest(&other)).await.name_any(),
+    ];
+    for (name, content, status) in [
+        (&first, &content, 201),
+        (&second, &content, 201),
+        (&third, &content, 422),
+        (&second, &other, 422),
+    ] {
+        let answer = site.put(name, &token, packed(content)).await;
+        assert_eq!(answer.status, status, "{:?}", answer.refusal());
+    }
+    assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
+    // It is unpacked from other content, and what is sent is what the others have.
+    let fourth = site.waiting().await;
+    site.unpacked(&fourth, &digest(&other)).await;
+    let late = site.put(&fourth.name_any(), &token, packed(&content)).await;
+    assert_eq!(late.refusal().1, "AlreadyUnpacked");
+    assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
+}
+
+#[tokio::test]
 async fn what_is_too_large_for_the_cluster_is_kept_where_the_store_lasts() {
     let site = Site::with(|settings| settings.persistent_store = true).await;
     let token = site.token(&["bundle-uploader"]).await;
@@ -203,6 +305,19 @@ fn halting(archive: &[u8]) -> (oneshot::Sender<()>, reqwest::Body) {
     (end, reqwest::Body::wrap_stream(parts))
 }
 
+/// Waits until the service has let an upload in: then it lets no other one in.
+async fn under_way(site: &Site, path: &str, token: &str) {
+    eventually("an upload under way", async || {
+        let request = site.request(Method::PUT, path, token).await;
+        let request = request.header("Content-Type", "text/plain").body("x");
+        match Answer::of(request).await.refusal() {
+            (409, _, _) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn who_leads_no_longer_when_an_upload_has_come_keeps_nothing_of_it() {
     let site = Site::new().await;
@@ -213,16 +328,7 @@ async fn who_leads_no_longer_when_an_upload_has_come_keeps_nothing_of_it() {
     let slow = site.request(Method::PUT, &path, &token).await;
     let (end, body) = halting(&packed(&content));
     let slow = tokio::spawn(Answer::of(slow.body(body)));
-    // It has been let in as soon as nobody else is.
-    eventually("an upload under way", async || {
-        let request = site.request(Method::PUT, &path, &token).await;
-        let request = request.header("Content-Type", "text/plain").body("x");
-        match Answer::of(request).await.refusal() {
-            (409, _, _) => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await;
+    under_way(&site, &path, &token).await;
     site.leading.set(false);
     end.send(()).unwrap();
     let (status, _, message) = slow.await.unwrap().refusal();
@@ -256,6 +362,31 @@ async fn two_uploads_for_one_bundle_do_not_mix() {
     assert_eq!(refusal.0, "UploadInProgress", "{}", refusal.1);
     end.send(()).unwrap();
     assert_eq!(slow.await.unwrap().status, 201);
+}
+
+#[tokio::test]
+async fn a_bundle_that_is_replaced_during_an_upload_takes_nothing() {
+    let site = Site::new().await;
+    let token = site.token(&["bundle-uploader"]).await;
+    let content = saying("for the first Bundle");
+    let bundle = site.expecting(&digest(&content)).await;
+    let name = bundle.name_any();
+    let path = format!("/uploads/{name}.tgz");
+    let slow = site.request(Method::PUT, &path, &token).await;
+    let (end, body) = halting(&packed(&content));
+    let slow = tokio::spawn(Answer::of(slow.body(body)));
+    under_way(&site, &path, &token).await;
+
+    let api = Api::<Bundle>::all(site.client.clone());
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    let mut other = Bundle::new(&name, bundle.spec.clone());
+    other.spec.source = upload_of(&digest(&saying("for the second Bundle")));
+    api.create(&PostParams::default(), &other).await.unwrap();
+    end.send(()).unwrap();
+    let (status, reason, message) = slow.await.unwrap().refusal();
+    assert_eq!((status, reason.as_str()), (409, "Deleting"), "{message}");
+    assert_eq!(maps(&site).await, [""; 0]);
+    assert!(site.store.digests().unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -2,12 +2,12 @@
 //! definition of ClusterVersion. It would make every bundle of other tests ask, so there is a control plane for this alone.
 
 use cluster::{Cluster, Controllers, DryRun, Options};
-use convert::{
-    facts::Facts,
-    maxocp::{MaxOpenShiftVersion, Release},
-};
+use convert::facts::Facts;
 use kube::Client;
-use manifests::api::instance::{Constraint, Enforcement, Override, Preflight};
+use manifests::{
+    api::instance::{Constraint, Enforcement, Override, Preflight},
+    openshift::{MaxOpenShiftVersion, Release, Spelling},
+};
 use provisioner::{
     plan::Plan,
     preflight::{self, Check, Findings, Input, versions::Versions},
@@ -54,12 +54,10 @@ async fn check_with(
 fn facts(minor: u64) -> Facts {
     Facts {
         name: "etcd.v1".into(),
-        max_open_shift_version: Some(MaxOpenShiftVersion {
-            raw: format!("4.{minor}"),
-            source: "bundle properties".into(),
-            version: Some(Release { major: 4, minor }),
-            problem: None,
-        }),
+        max_open_shift_version: Some(MaxOpenShiftVersion::new(
+            &format!("4.{minor}"),
+            Spelling::BundleProperties,
+        )),
         ..Facts::default()
     }
 }

@@ -2,6 +2,7 @@
 
 use kubelet::{container, ended, waits};
 
+use super::super::irregular::{linked, skipped};
 use super::*;
 use crate::support::storage;
 
@@ -167,6 +168,32 @@ async fn what_is_too_large_or_no_bundle_is_said_by_the_program() {
         node.run_folder(&pod, folder.path()).await.unwrap_err();
         told(world, &name, "UnpackFailed", text).await;
     }
+}
+
+#[tokio::test]
+async fn a_link_among_the_manifests_of_a_job_is_rejected() {
+    let world = place().await;
+    let (name, node) = (unique("linked"), node(world).await);
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let pod = node.pod(&name).await;
+    let folder = linked(&name, "manifests/link.yaml");
+    let error = node.run_folder(&pod, folder.path()).await.unwrap_err();
+    assert_eq!(error.reason(), "EntryRefused");
+    let text = "source bundle content: entry \"manifests/link.yaml\" is a symbolic link";
+    let bundle = told(world, &name, "EntryRefused", text).await;
+    assert_eq!(bundle.status.unwrap().phase, Some(Phase::Failing));
+}
+
+#[tokio::test]
+async fn skipped_entries_of_a_job_are_counted() {
+    let world = place().await;
+    let (name, node) = (unique("linked"), node(world).await);
+    world.bundle(&name, "plain", nowhere(&name)).await;
+    let pod = node.pod(&name).await;
+    let folder = linked(&name, "tests/link");
+    node.run_folder(&pod, folder.path()).await.unwrap();
+    let bundle = world.wait_bundle(&name, "Unpacked", "True").await;
+    assert_eq!(bundle.status.unwrap().skipped, skipped("tests/link"));
 }
 
 #[tokio::test]

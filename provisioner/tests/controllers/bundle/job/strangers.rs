@@ -253,7 +253,7 @@ async fn what_a_job_sends_elsewhere_is_no_upload_and_an_upload_is_nothing_of_a_j
     world.bundle(&name, "plain", nowhere(&name)).await;
     let source = BundleSource {
         type_: "upload".to_owned(),
-        upload: Some(manifests::api::bundle::UploadSource {}),
+        upload: Some(manifests::api::bundle::UploadSource::default()),
         ..BundleSource::default()
     };
     world.bundle(&upload, "plain", source).await;

@@ -1,0 +1,243 @@
+//! The memory and the processors that conversions share.
+//!
+//! A conversion takes a turn, loads its content, and reserves the memory that the content and its values may take. Only
+//! conversions with a turn reserve memory, each of them once, and both end with the conversion. A conversion therefore
+//! waits for other conversions only, never for an apply.
+
+use std::sync::Arc;
+
+use manifests::{content::Content, yaml};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::{JoinError, spawn_blocking},
+};
+
+/// The bytes of memory for all conversions.
+const MEMORY: usize = 256 << 20;
+/// The bytes of one permit.
+const UNIT: usize = 64 << 10;
+/// The bytes of a conversion beside its content and its values.
+const LEAST: usize = 1 << 20;
+/// The most conversions at once: each takes a processor.
+const MAX_RUNNING: usize = 2;
+
+/// Runs conversions within a shared amount of memory.
+#[derive(Debug)]
+pub struct Conversions {
+    limits: yaml::Limits,
+    turns: Arc<Semaphore>,
+    memory: Arc<Semaphore>,
+}
+
+// === impl Conversions ===
+
+impl Conversions {
+    /// Conversions of bundles whose manifests stay within the limits.
+    pub fn new(limits: yaml::Limits) -> Self {
+        Self {
+            limits,
+            turns: Arc::new(Semaphore::new(MAX_RUNNING)),
+            memory: Arc::new(Semaphore::new(MEMORY / UNIT)),
+        }
+    }
+
+    /// Loads content and converts it in a blocking thread, once there is memory for it.
+    ///
+    /// # Errors
+    /// Returns an error if loading fails, or if a thread panics or is cancelled.
+    pub async fn run<T, E>(
+        &self,
+        load: impl FnOnce() -> Result<Arc<Content>, E> + Send + 'static,
+        convert: impl FnOnce(&Content, yaml::Limits) -> T + Send + 'static,
+    ) -> Result<Result<T, E>, JoinError>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let limits = self.limits;
+        // A blocking thread continues after its future is dropped, so the closures own the permits.
+        let turn = acquire(&self.turns, 1).await;
+        let loaded = spawn_blocking(move || {
+            let content = load()?;
+            let bytes = estimate(&content, limits);
+            Ok((content, bytes, turn))
+        });
+        let (content, bytes, turn) = match loaded.await? {
+            Ok(loaded) => loaded,
+            Err(error) => return Ok(Err(error)),
+        };
+        // One that needs more than there is has it all for itself.
+        let reservation = acquire(&self.memory, units(bytes.min(MEMORY))).await;
+        let converted = spawn_blocking(move || {
+            let converted = convert(&content, limits);
+            drop((content, reservation, turn)); // held until here
+            converted
+        });
+        Ok(Ok(converted.await?))
+    }
+}
+
+/// Waits for permits of a semaphore that is never closed.
+async fn acquire(semaphore: &Arc<Semaphore>, permits: u32) -> OwnedSemaphorePermit {
+    loop {
+        if let Ok(permit) = Arc::clone(semaphore).acquire_many_owned(permits).await {
+            return permit;
+        }
+    }
+}
+
+/// The most memory that the conversion of some content takes.
+fn estimate(content: &Content, limits: yaml::Limits) -> usize {
+    let values = content.files().fold(0_usize, |sum, (_, file)| {
+        sum.saturating_add(yaml::estimate(&file.bytes))
+    });
+    let bytes = usize::try_from(content.size()).unwrap_or(usize::MAX);
+    LEAST
+        .saturating_add(bytes)
+        .saturating_add(values.min(limits.memory))
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use manifests::content::{Builder, Limits};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn content(text: &str) -> Arc<Content> {
+        let mut files = Builder::new(Limits::default());
+        files
+            .add("manifests/a.yaml", 0o644, &mut text.as_bytes())
+            .unwrap();
+        Arc::new(files.finish())
+    }
+
+    /// The permits that are left.
+    fn left(conversions: &Conversions) -> usize {
+        conversions.memory.available_permits()
+    }
+
+    #[test]
+    fn estimates_follow_the_values_up_to_the_limit() {
+        let limits = yaml::Limits::with_values(250_000);
+        let small = estimate(&content("a: 1\n"), limits);
+        assert!((LEAST..LEAST + (8 << 10)).contains(&small), "{small}");
+        let text = "{a: {a: {}}},\n".repeat(100_000);
+        let large = estimate(&content(&format!("[{text}]\n")), limits);
+        assert_eq!(large, LEAST + text.len() + 3 + limits.memory);
+        let aliased = estimate(&content("a: &a [1]\nb: *a\n"), limits);
+        assert!(aliased > limits.memory, "{aliased}");
+    }
+
+    /// A stage of a conversion that reports its start, and ends when it is told to.
+    struct Stage(oneshot::Sender<()>, mpsc::Receiver<()>);
+
+    /// The other ends of a stage.
+    type Control = (oneshot::Receiver<()>, mpsc::Sender<()>);
+
+    fn stage() -> (Stage, Control) {
+        let (started, start) = oneshot::channel();
+        let (end, ended) = mpsc::channel();
+        (Stage(started, ended), (start, end))
+    }
+
+    impl Stage {
+        fn run(self) {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+        }
+    }
+
+    /// Waits until all permits are free.
+    async fn all_free(conversions: &Conversions) {
+        drop(acquire(&conversions.turns, units(MAX_RUNNING * UNIT)).await);
+        drop(acquire(&conversions.memory, units(MEMORY)).await);
+    }
+
+    #[tokio::test]
+    async fn dropped_conversions_keep_their_permits_until_they_end() {
+        for is_loading in [true, false] {
+            let conversions = Arc::new(Conversions::new(yaml::Limits::default()));
+            let all = left(&conversions);
+            let (stage, (started, end)) = stage();
+            let (loads, converts) = if is_loading {
+                (Some(stage), None)
+            } else {
+                (None, Some(stage))
+            };
+            let task = tokio::spawn({
+                let conversions = Arc::clone(&conversions);
+                async move {
+                    let load = || {
+                        loads.into_iter().for_each(Stage::run);
+                        Ok::<_, ()>(content("a: 1\n"))
+                    };
+                    let convert = |_: &Content, _| converts.into_iter().for_each(Stage::run);
+                    conversions.run(load, convert).await
+                }
+            });
+            started.await.unwrap();
+            task.abort();
+            assert!(task.await.unwrap_err().is_cancelled());
+            assert_eq!(conversions.turns.available_permits(), MAX_RUNNING - 1);
+            assert_eq!(left(&conversions) < all, !is_loading);
+            end.send(()).unwrap();
+            all_free(&conversions).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn large_conversions_wait_for_each_other_and_none_starves() {
+        let limits = yaml::Limits {
+            memory: MEMORY,
+            ..yaml::Limits::default()
+        };
+        let conversions = Arc::new(Conversions::new(limits));
+        let spawn = |stage: Stage| {
+            let conversions = Arc::clone(&conversions);
+            tokio::spawn(async move {
+                // Each of them needs all there is.
+                let load = || Ok::<_, ()>(content("a: &a [1]\nb: *a\n"));
+                conversions.run(load, |_, _| stage.run()).await
+            })
+        };
+        let (first, (started, end)) = stage();
+        let (second, (mut second_started, second_end)) = stage();
+        let holder = spawn(first);
+        started.await.unwrap();
+        assert_eq!(left(&conversions), 0);
+        let waiter = spawn(second);
+        while conversions.turns.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(second_started.try_recv().is_err());
+        end.send(()).unwrap();
+        second_started.await.unwrap();
+        second_end.send(()).unwrap();
+        for task in [holder, waiter] {
+            task.await.unwrap().unwrap().unwrap();
+        }
+        all_free(&conversions).await;
+    }
+
+    #[tokio::test]
+    async fn results_hold_no_memory() {
+        let conversions = Conversions::new(yaml::Limits::default());
+        for _ in 0..=MAX_RUNNING {
+            let load = || Ok::<_, ()>(content("a: 1\n"));
+            let converted = conversions.run(load, |_, _| 1).await.unwrap();
+            assert_eq!(converted, Ok(1));
+            all_free(&conversions).await;
+        }
+        let load = || Err::<Arc<Content>, _>(2);
+        let failed = conversions.run(load, |_, _| ());
+        assert_eq!(failed.await.unwrap(), Err(2));
+        all_free(&conversions).await;
+    }
+}

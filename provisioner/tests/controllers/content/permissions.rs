@@ -1,0 +1,99 @@
+//! Permissions for uploads: one Bundle, all Bundles, and the deprecated nonResourceURL.
+
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use super::{
+    site::{Site, digest, packed, saying},
+    uploads::maps,
+};
+
+/// The rule for the content of one Bundle.
+fn content_of(bundle: &str, verbs: &[&str]) -> Value {
+    json!([{
+        "apiGroups": ["core.rukpak.io"],
+        "resources": ["bundles/content"],
+        "resourceNames": [bundle],
+        "verbs": verbs,
+    }])
+}
+
+#[tokio::test]
+async fn a_role_with_resource_names_allows_those_bundles_only() {
+    let site = Site::new().await;
+    let content = saying("mine");
+    let [mine, other] = [
+        site.expecting(&digest(&content)).await.name_any(),
+        site.expecting(&digest(&content)).await.name_any(),
+    ];
+    let token = site.token_with(&content_of(&mine, &["update"])).await;
+    // The same digest in another Bundle does not extend the permission.
+    for other in [other.as_str(), "absent"] {
+        let (status, reason, message) = site.put(other, &token, packed(&content)).await.refusal();
+        assert_eq!((status, reason.as_str()), (403, "Forbidden"), "{message}");
+        let problem =
+            format!("is not allowed to update bundles.core.rukpak.io/content of Bundle {other};");
+        assert!(message.contains(&problem), "{message}");
+        assert!(
+            message.contains(&format!("--resource-name={other}")),
+            "{message}"
+        );
+    }
+    assert_eq!(maps(&site).await, [""; 0]);
+    assert!(site.store.digests().unwrap().is_empty());
+
+    let answer = site.put(&mine, &token, packed(&content)).await;
+    assert_eq!(answer.status, 201, "{:?}", answer.refusal());
+    assert_eq!(answer.header("warning"), "");
+    // The verb get is for reading it back.
+    let path = format!("/uploads/{mine}.tgz");
+    assert_eq!(site.get(&path, &token).await.status, 403);
+    let reader = site.token_with(&content_of(&mine, &["get"])).await;
+    assert_eq!(site.get(&path, &reader).await.content(), content);
+    assert_eq!(site.put(&mine, &reader, packed(&content)).await.status, 403);
+}
+
+#[tokio::test]
+async fn the_permission_on_the_url_still_counts_and_is_deprecated() {
+    let site = Site::new().await;
+    let name = site.waiting().await.name_any();
+    let rules = json!([{"nonResourceURLs": ["/uploads/*"], "verbs": ["get", "update"]}]);
+    let token = site.token_with(&rules).await;
+    let answer = site.put(&name, &token, packed(&saying("a"))).await;
+    assert_eq!(answer.status, 201, "{:?}", answer.refusal());
+    let path = format!("/uploads/{name}.tgz");
+    for answer in [answer, site.get(&path, &token).await] {
+        let warning = answer.header("warning");
+        assert!(warning.starts_with("299 - \""), "{warning}");
+        assert!(
+            warning.contains("bundles.core.rukpak.io/content"),
+            "{warning}"
+        );
+    }
+    let uploader = site.token(&["bundle-uploader"]).await;
+    assert_eq!(
+        site.get(&path, &uploader).await.header("warning"),
+        "",
+        "the role of the install file has the permission that stays"
+    );
+}
+
+#[tokio::test]
+async fn other_permissions_on_bundles_do_not_allow_uploads() {
+    let site = Site::new().await;
+    let name = site.waiting().await.name_any();
+    let rule = |group: &str, resource: &str, verb: &str| json!([{"apiGroups": [group], "resources": [resource], "verbs": [verb]}]);
+    for rules in [
+        rule("core.rukpak.io", "bundles", "*"),
+        rule("core.rukpak.io", "bundles/status", "update"),
+        rule("core.rukpak.io", "bundles/content", "create"),
+        rule("core.rukpak.io", "bundleinstances/content", "update"),
+        rule("example.com", "bundles/content", "update"),
+        json!([{"nonResourceURLs": ["/bundles/*"], "verbs": ["*"]}]),
+    ] {
+        let token = site.token_with(&rules).await;
+        let answer = site.put(&name, &token, packed(&saying("a"))).await;
+        assert_eq!(answer.status, 403, "{rules}");
+    }
+    assert_eq!(maps(&site).await, [""; 0]);
+}
