@@ -7,7 +7,7 @@
 
 use std::{
     fmt::Display,
-    fs,
+    fs::{self, File},
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
@@ -43,6 +43,8 @@ fn main() {
     bench.both("validate", &["validate", "catalog"]);
     bench.both("render, JSON", &["render", "catalog", "-o", "json"]);
     bench.both("render, YAML", &["render", "catalog", "-o", "yaml"]);
+    bench.to_file("render, JSON, into a file", "json");
+    bench.to_file("render, YAML, into a file", "yaml");
     bench.cold();
     bench.warm();
 }
@@ -67,7 +69,20 @@ struct Running(Child);
 
 impl Bench<'_> {
     fn both(&self, what: &str, args: &[&str]) {
-        let [theirs, ours] = in_turns(|program| self.to_its_end(program, args));
+        let [theirs, ours] = in_turns(|program| self.to_its_end(program, args, Stdio::null()));
+        row(what, theirs, ours);
+    }
+
+    /// Renders into a new file each time, which is deleted before the next run starts.
+    fn to_file(&self, what: &str, format: &str) {
+        let path = self.place.join("rendered");
+        let args = ["render", "catalog", "-o", format];
+        let [theirs, ours] = in_turns(|program| {
+            let file = File::create(&path).unwrap();
+            let took = self.to_its_end(program, &args, file.into());
+            fs::remove_file(&path).unwrap();
+            took
+        });
         row(what, theirs, ours);
     }
 
@@ -76,7 +91,7 @@ impl Bench<'_> {
         let [theirs, ours] = in_turns(|program| {
             let cache = cache(program);
             drop(fs::remove_dir_all(self.place.join(&cache)));
-            self.to_its_end(program, &serve(&cache, &["--cache-only"]))
+            self.to_its_end(program, &serve(&cache, &["--cache-only"]), Stdio::null())
         });
         row("serve, nothing there before", theirs, ours);
     }
@@ -91,7 +106,7 @@ impl Bench<'_> {
             let more = ["--port", &port, "--cache-enforce-integrity=true"];
             let since = Instant::now();
             let cache = cache(program);
-            let running = self.start(program, &serve(&cache, &more));
+            let running = self.start(program, &serve(&cache, &more), Stdio::null());
             let client = self.first_answer(&format!("127.0.0.1:{port}"), since);
             let time = since.elapsed();
             let list = self.list(&client);
@@ -129,9 +144,9 @@ impl Bench<'_> {
         since.elapsed()
     }
 
-    fn to_its_end(&self, program: Program, args: &[&str]) -> Took {
+    fn to_its_end(&self, program: Program, args: &[&str], out: Stdio) -> Took {
         let since = Instant::now();
-        let mut running = self.start(program, args);
+        let mut running = self.start(program, args, out);
         let mut memory = 0;
         loop {
             memory = running.memory().unwrap_or_default().max(memory);
@@ -144,7 +159,7 @@ impl Bench<'_> {
         }
     }
 
-    fn start(&self, program: Program, args: &[&str]) -> Running {
+    fn start(&self, program: Program, args: &[&str], out: Stdio) -> Running {
         let mut command = match program {
             Program::Opm => tests::opm_command(self.place),
             Program::Ours => {
@@ -153,11 +168,7 @@ impl Bench<'_> {
                 command
             }
         };
-        // Thrown away: a disk that has just been written to is slow, whoever writes next.
-        command
-            .args(args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.args(args).stdout(out).stderr(Stdio::null());
         Running(command.spawn().unwrap())
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use self::{
     },
     catalog_source::{
         CatalogSourceArgs, CatalogSourceCommand, CatalogSourceConvertArgs,
-        CatalogSourceMigrateArgs, CatalogSourceResolveArgs, Form,
+        CatalogSourceMigrateArgs, CatalogSourceResolveArgs, CatalogSourceValidateArgs, Form,
     },
     cluster::ClusterArgs,
     conversion::Conversion,
@@ -144,7 +144,8 @@ pub(crate) struct ConvertArgs {
 
 /// Print everything that is wrong with bundles, or will be changed in them.
 ///
-/// Fails when there are errors: such a bundle cannot be converted.
+/// Fails if a bundle has errors or cannot be read. Errors keep a bundle from being converted, except an invalid max
+/// OpenShift version (MaxOpenShiftVersion), which protects no cluster.
 #[derive(Debug, Args)]
 #[command(after_help = SOURCES)]
 pub(crate) struct ValidateArgs {

@@ -3,6 +3,7 @@
 mod convert;
 mod migrate;
 mod resolve;
+mod validate;
 
 use std::{
     fs::File,
@@ -25,6 +26,7 @@ const LARGEST: u64 = 16 << 20;
 pub(crate) fn run(args: &CatalogSourceArgs) -> anyhow::Result<Exit> {
     match &args.command {
         CatalogSourceCommand::Resolve(args) => resolve::run(args),
+        CatalogSourceCommand::Validate(args) => validate::run(args),
         CatalogSourceCommand::Convert(args) => convert::run(args),
         CatalogSourceCommand::Migrate(args) => migrate::run(args),
     }

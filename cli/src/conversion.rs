@@ -44,23 +44,26 @@ fn one(source: &Source, reach: &Reach, args: &ConvertArgs) -> anyhow::Result<Exi
     }
     drop(content);
     if let Some(path) = &args.report {
-        output::write(path, &output::json(&report)?)?;
+        output::write_json_file(path, &report)?;
     }
     if !args.quiet {
         warn(source, &report);
+        message::skipped(&source.name, &report.skipped);
     }
     let Some(objects) = objects else {
         refuse(source, &report);
         return Ok(Exit::Failed);
     };
     let Some(path) = &args.output_dir else {
-        output::print(&output::manifests(&objects, args.output)?)?;
+        output::print_manifests(&objects, args.output)?;
         return Ok(Exit::Done);
     };
     let staged = stage(path, args)?;
     for (position, object) in objects.iter().enumerate() {
         let name = folder::file_name(position, objects.len(), object, args.output);
-        staged.write(&name, &output::manifest(object, args.output)?)?;
+        staged.add_with(&name, folder::FILE, |file| {
+            output::write_manifest(file, object, args.output)
+        })?;
     }
     let written = staged.publish(folder::is_file_name)?;
     if !args.quiet {

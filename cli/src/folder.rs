@@ -107,11 +107,6 @@ impl Staged {
         Ok(())
     }
 
-    /// Adds a text.
-    pub(crate) fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
-        self.add(name, FILE, &mut text.as_bytes())
-    }
-
     /// Lets everything appear, in the place of what has the same names, and files of an earlier run, told by `is_old`,
     /// disappear. If that fails, everything is as it was.
     pub(crate) fn publish(self, is_old: impl Fn(&str) -> bool) -> anyhow::Result<usize> {

@@ -7,10 +7,19 @@ use convert::{
     facts::Facts,
     rights::{self, Rights},
 };
-use manifests::object::{Identity, Object};
+use manifests::{
+    content::SkippedEntries,
+    object::{Identity, Object},
+};
 use serde::Serialize;
 
-use crate::{Exit, args::InspectArgs, output, reach::Reach, source};
+use crate::{
+    Exit,
+    args::{Description, InspectArgs},
+    output,
+    reach::Reach,
+    source,
+};
 
 /// A bundle, as programs read it; people get the same from [`text`].
 #[derive(Serialize)]
@@ -24,6 +33,9 @@ struct Inspection<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refusals: Vec<&'a Finding>,
     facts: &'a Facts,
+    /// Entries that are not regular files, outside of the manifests and the metadata.
+    #[serde(skip_serializing_if = "SkippedEntries::is_empty")]
+    skipped: &'a SkippedEntries,
     /// What it becomes; nothing when it is refused.
     objects: Vec<Reference<'a>>,
     /// What these let whom do.
@@ -74,12 +86,16 @@ pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Exit> {
         },
         refusals: report.refusals().collect(),
         facts: &report.facts,
+        skipped: &report.skipped,
         objects: objects_or_none.iter().map(Reference::new).collect(),
         rights: rights::of(objects_or_none),
     };
-    match output::described(&inspection, args.output)? {
-        Some(text) => output::print(&text)?,
-        None => output::print_styled(&text::render(&inspection))?,
+    match args.output {
+        Description::Json => output::print_json(&inspection)?,
+        format => match output::described(&inspection, format)? {
+            Some(text) => output::print(&text)?,
+            None => output::print_styled(&text::render(&inspection))?,
+        },
     }
     Ok(Exit::Done)
 }

@@ -6,7 +6,7 @@ use std::{fmt::Display, io::Write};
 
 use anstyle::{AnsiColor, Style};
 use convert::{Finding, Level};
-use manifests::object::is_unprintable;
+use manifests::{content::SkippedEntries, object::is_unprintable};
 
 use crate::progress;
 
@@ -42,6 +42,15 @@ pub(crate) fn finding(finding: &Finding) {
 pub(crate) fn quote(text: &str) {
     for part in text.lines() {
         line(&format_args!("  {}", clean(part)));
+    }
+}
+
+/// Reports entries of a bundle that are not part of it. Prints nothing for an empty set.
+pub(crate) fn skipped(bundle: &str, skipped: &SkippedEntries) {
+    if !skipped.is_empty() {
+        note(&format!(
+            "{bundle}: skipped entries that are not regular files: {skipped}"
+        ));
     }
 }
 

@@ -51,6 +51,16 @@ pub(crate) fn stream(
         .context(Stdout)
 }
 
+/// Writes objects to standard output as one text.
+pub(crate) fn print_manifests(objects: &[Object], format: Manifests) -> anyhow::Result<()> {
+    progress::aside(|| stream(|out| Ok(write_manifests(out, objects, format)?)))
+}
+
+/// Writes a value to standard output as JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    progress::aside(|| stream(|out| Ok(write_json(out, value)?)))
+}
+
 fn to_stdout<W: Write>(open: impl FnOnce() -> W, text: &str) -> anyhow::Result<()> {
     let write = || {
         let mut out = open();
@@ -74,6 +84,16 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let failed = || format!("failed to write {}", path.display());
     let mut draft = Draft::new(path)?;
     draft.write_all(text.as_bytes()).with_context(failed)?;
+    draft.publish()
+}
+
+/// The same for a value as JSON.
+pub(crate) fn write_json_file(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
+    let mut draft = io::BufWriter::new(Draft::new(path)?);
+    write_json(&mut draft, value)
+        .and_then(|()| draft.flush())
+        .with_context(|| format!("failed to write {}", path.display()))?;
+    let (draft, _) = draft.into_parts();
     draft.publish()
 }
 
@@ -146,8 +166,12 @@ impl Write for Draft {
     }
 }
 
-/// Several objects as one text.
-pub(crate) fn manifests(objects: &[Object], format: Manifests) -> anyhow::Result<String> {
+/// Writes several objects as one text.
+pub(crate) fn write_manifests(
+    out: &mut dyn Write,
+    objects: &[Object],
+    format: Manifests,
+) -> io::Result<()> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct List<'a> {
@@ -157,29 +181,34 @@ pub(crate) fn manifests(objects: &[Object], format: Manifests) -> anyhow::Result
     }
     match format {
         Manifests::Yaml => {
-            let mut text = String::new();
-            for object in objects {
-                if !text.is_empty() {
-                    text.push_str("---\n");
+            for (at, object) in objects.iter().enumerate() {
+                if at > 0 {
+                    out.write_all(b"---\n")?;
                 }
-                text.push_str(&manifest(object, format)?);
+                write_manifest(out, object, format)?;
             }
-            Ok(text)
+            Ok(())
         }
-        Manifests::Json => json(&List {
-            api_version: "v1",
-            items: objects,
-            kind: "List",
-        }),
+        Manifests::Json => write_json(
+            out,
+            &List {
+                api_version: "v1",
+                items: objects,
+                kind: "List",
+            },
+        ),
     }
 }
 
-/// One object as a text.
-pub(crate) fn manifest(object: &Object, format: Manifests) -> anyhow::Result<String> {
+/// Writes one object.
+pub(crate) fn write_manifest(
+    out: &mut dyn Write,
+    object: &Object,
+    format: Manifests,
+) -> io::Result<()> {
     match format {
-        Manifests::Yaml => yaml::to_string(object)
-            .with_context(|| format!("failed to write {} as YAML", object.identity())),
-        Manifests::Json => json(object),
+        Manifests::Yaml => yaml::write_to(out, object.value()),
+        Manifests::Json => write_json(out, object),
     }
 }
 
@@ -227,26 +256,91 @@ pub(crate) fn changed(
     })
 }
 
-/// Texts in it may come from strangers: what could move a cursor or turn the direction of letters is written as an escape.
+/// A value as JSON, in the form of [`write_json`].
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
-    let text = serde_json::to_string_pretty(value).context("failed to write JSON")?;
-    Ok(escaped(&text) + "\n")
+    let mut text = Vec::new();
+    write_json(&mut text, value).context("failed to write JSON")?;
+    String::from_utf8(text).context("failed to write JSON")
+}
+
+/// Writes a value as JSON. Texts in it may come from strangers: what could move a cursor or turn the direction of letters
+/// is written as an escape.
+pub(crate) fn write_json(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    // Values come in many small pieces.
+    let mut out = io::BufWriter::new(out);
+    serde_json::to_writer_pretty(Escaping(&mut out), value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Passes JSON on with escapes. `serde_json` writes whole characters.
+struct Escaping<'a>(&'a mut dyn Write);
+
+impl Write for Escaping<'_> {
+    fn write(&mut self, json: &[u8]) -> io::Result<usize> {
+        let text = str::from_utf8(json).map_err(io::Error::other)?;
+        escape(self.0, text)?;
+        Ok(json.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Only texts of JSON hold such characters, but for the ends of lines; none is above `U+FFFF`.
-fn escaped(json: &str) -> String {
-    use std::fmt::Write as _;
+fn escape(out: &mut dyn Write, json: &str) -> io::Result<()> {
     let is_special = |c: char| c != '\n' && is_unprintable(c);
-    let mut out = String::with_capacity(json.len());
     let mut rest = json;
     while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_special(*c)) {
         let (before, behind) = rest.split_at(at);
-        out.push_str(before);
-        // Writing to a text does not fail.
-        let _ = write!(out, "\\u{:04x}", u32::from(c));
+        out.write_all(before.as_bytes())?;
+        write!(out, "\\u{:04x}", u32::from(c))?;
         rest = behind.get(c.len_utf8()..).unwrap_or_default();
     }
-    out + rest
+    out.write_all(rest.as_bytes())
+}
+
+/// A JSON array whose elements are printed as soon as they are known.
+#[derive(Debug)]
+pub(crate) struct Elements {
+    /// The indentation of the array.
+    indent: &'static str,
+    is_empty: bool,
+}
+
+impl Elements {
+    pub(crate) fn begin(indent: &'static str) -> anyhow::Result<Self> {
+        print("[")?;
+        Ok(Self {
+            indent,
+            is_empty: true,
+        })
+    }
+
+    /// Prints further elements.
+    pub(crate) fn print(
+        &mut self,
+        values: impl IntoIterator<Item = impl Serialize>,
+    ) -> anyhow::Result<()> {
+        let end = format!("\n{}  ", self.indent);
+        let mut text = String::new();
+        for value in values {
+            text.push_str(if self.is_empty { "" } else { "," });
+            self.is_empty = false;
+            text.push_str(&end);
+            // Line ends of texts are escapes.
+            text.push_str(&json(&value)?.trim_end().replace('\n', &end));
+        }
+        print(&text)
+    }
+
+    pub(crate) fn end(self) -> anyhow::Result<()> {
+        if !self.is_empty {
+            print(&format!("\n{}", self.indent))?;
+        }
+        print("]")
+    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<Exit> {
     }
     let objects = objects::all(args, &catalogs, &chosen.found)?;
     let Some(folder) = &args.output_dir else {
-        output::print(&output::manifests(&objects, args.output)?)?;
+        output::print_manifests(&objects, args.output)?;
         return Ok(Exit::Done);
     };
     let before = if args.force {
@@ -57,7 +57,9 @@ fn render(args: &PlatformRenderArgs) -> anyhow::Result<Exit> {
     let staged = Staged::new(folder, before)?;
     for (position, object) in objects.iter().enumerate() {
         let name = name(position, objects.len(), object, args.output);
-        staged.write(&name, &output::manifest(object, args.output)?)?;
+        staged.add_with(&name, folder::FILE, |file| {
+            output::write_manifest(file, object, args.output)
+        })?;
     }
     let files = staged.publish(is_ours)?;
     message::note(&format!(

@@ -1,17 +1,13 @@
 //! `rukpak push`.
 
-mod left;
-
-use std::path::PathBuf;
-
 use anyhow::Context;
 use convert::{Level, Report};
 use manifests::{
-    content::{self, Content, Limits},
+    content::{self, Content, Limits, SkippedEntries},
     image::Reference,
 };
 use serde::Serialize;
-use unpacker::{Fetched, Options, Selection, Skipped, registry::BundleImage};
+use unpacker::{Options, Selection, registry::BundleImage};
 
 use crate::{
     Exit,
@@ -28,10 +24,8 @@ const METADATA: &str = "operators.operatorframework.io.bundle.metadata.v1";
 /// The part of a bundle that belongs into its image.
 struct Bundle {
     content: Content,
-    /// The folders that it was taken from.
-    folders: Vec<String>,
-    /// What was in them, or in the archive, besides.
-    skipped: Skipped,
+    /// Entries of its directories that are not regular files.
+    skipped: SkippedEntries,
 }
 
 /// What was published.
@@ -59,17 +53,16 @@ pub(crate) fn run(args: &PushArgs) -> anyhow::Result<Exit> {
     };
     let targets: &[Source] = if args.dry_run { &[] } else { &[target] };
     let reach = Reach::new(&args.access, targets, args.quiet)?;
-    let Bundle {
-        content,
-        folders,
-        skipped,
-    } = bundle(&source, &reach, &args.limits.into())
+    let Bundle { content, skipped } = bundle(&source, &reach, &args.limits.into())
         .with_context(|| format!("failed to make an image of {}", source.text()))?;
     let image = BundleImage::new(&content)
         .with_context(|| format!("failed to make an image of {}", source.text()))?;
     if !args.quiet {
-        let folder = source.path().filter(|_| source.is_folder());
-        left::warn(skipped, folder.map(PathBuf::as_path), &folders);
+        if !skipped.is_empty() {
+            message::warning(&format!(
+                "the image is made without {skipped} of the bundle; put regular files in their place if they belong to it"
+            ));
+        }
         warn(
             &source,
             &convert::validate(&content, &convert::Options::default()),
@@ -100,17 +93,17 @@ fn pinned(image: &Reference, digest: &unpacker::Digest) -> String {
 /// beside them stays where it is.
 fn bundle(source: &Source, reach: &Reach, options: &Options) -> anyhow::Result<Bundle> {
     let read = |options: &Options| -> unpacker::Result<_> {
-        let Fetched { tree, skipped, .. } = reach.fetch(source, options)?;
-        Ok((tree.into_content()?, skipped))
+        let tree = reach.fetch(source, options)?.tree;
+        tree.ensure_regular()?;
+        tree.into_content()
     };
     let only = |folders: &[&str]| Options {
         select: Selection::Only(folders.iter().map(|&folder| folder.to_owned()).collect()),
         ..options.clone()
     };
     // A folder may hold a whole repository; an archive can be read only once.
-    let folder = source.path().filter(|_| source.is_folder());
-    let (content, skipped) = if let Some(path) = folder {
-        left::check(path, "metadata")?;
+    let is_folder = source.is_folder();
+    let content = if is_folder {
         read(&only(&["metadata"]))?
     } else {
         read(options)?
@@ -127,26 +120,27 @@ fn bundle(source: &Source, reach: &Reach, options: &Options) -> anyhow::Result<B
     let manifests = named(MANIFESTS, "manifests");
     let metadata = named(METADATA, "metadata");
     let folders = ["metadata", &metadata, &manifests, "tests"];
-    let (content, skipped) = if let Some(path) = folder {
-        left::check(path, &metadata)?;
-        left::check(path, &manifests)?;
+    let content = if is_folder {
         read(&only(&folders))?
     } else {
-        (within(&content, &folders, options.limits)?, skipped)
+        content
     };
+    let entries = content.irregular();
+    let skipped = SkippedEntries::count(entries.filter(|(path, _)| is_in(path, &folders)));
+    let content = within(&content, &folders, options.limits)?;
     if !content.has_folder(&manifests) {
-        let besides = left::number(skipped)
-            .map(|number| format!(" (its {number} do not count)"))
-            .unwrap_or_default();
         anyhow::bail!(
-            "it has no files in {manifests}/{besides}; put its manifests there, or name their folder by the annotation {MANIFESTS}"
+            "the bundle has no files in {manifests}/; put its manifests there, or set the annotation {MANIFESTS} to their directory"
         );
     }
-    let folders = folders.map(str::to_owned).to_vec();
-    Ok(Bundle {
-        content,
-        folders,
-        skipped,
+    Ok(Bundle { content, skipped })
+}
+
+/// Reports whether a path is one of the directories or below one.
+fn is_in(path: &str, folders: &[&str]) -> bool {
+    folders.iter().any(|folder| {
+        path.strip_prefix(*folder)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     })
 }
 
@@ -154,11 +148,7 @@ fn bundle(source: &Source, reach: &Reach, options: &Options) -> anyhow::Result<B
 fn within(content: &Content, folders: &[&str], limits: Limits) -> Result<Content, content::Error> {
     let mut builder = content::Builder::new(limits);
     for (path, file) in content.files() {
-        let is_below = |folder: &&str| {
-            path.strip_prefix(*folder)
-                .is_some_and(|rest| rest.starts_with('/'))
-        };
-        if folders.iter().any(is_below) {
+        if is_in(path, folders) {
             builder.add(path, file.mode, &mut file.bytes.as_ref())?;
         }
     }
@@ -173,7 +163,7 @@ fn warn(source: &Source, report: &Report) {
     if errors > 0 {
         let problems = count(errors, "problem");
         message::warning(&format!(
-            "the bundle cannot be converted to plain manifests, {problems}: {hint}"
+            "validation of the bundle fails with {problems}: {hint}"
         ));
     } else if warnings > 0 {
         message::note(&format!("{}: {hint}", count(warnings, "warning")));

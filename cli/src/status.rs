@@ -8,7 +8,7 @@ use kube::{ResourceExt as _, api::ListParams};
 use manifests::{
     api::{
         bundle::Bundle,
-        instance::{BundleInstance, InventoryKind},
+        instance::{BundleInstance, BundleInstanceStatus, InventoryKind},
         labels,
     },
     object::Identity,
@@ -102,7 +102,7 @@ async fn follow(cluster: &Cluster, name: Option<&str>) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The Bundles that were made for an instance, the newest first.
+/// The Bundles that the provisioner made for an instance, the newest first.
 pub(crate) async fn bundles_of(
     cluster: &Cluster,
     instance: &BundleInstance,
@@ -119,16 +119,29 @@ pub(crate) async fn bundles_of(
         .await;
     let found = found
         .map_err(|error| cluster.trouble(format!("failed to list Bundles of {name}"), error))?;
-    let uid = instance.uid().unwrap_or_default();
     let mut bundles: Vec<Bundle> = found
         .into_iter()
-        .filter(|bundle| bundle.owner_references().iter().any(|it| it.uid == uid))
+        .filter(|bundle| is_of(bundle, instance))
         .collect();
     bundles.sort_by_key(|bundle| {
         let created = bundle.metadata.creation_timestamp.as_ref();
         std::cmp::Reverse(created.map(|time| time.0))
     });
     Ok(bundles)
+}
+
+/// Reports whether the provisioner made a Bundle for an instance: every client can copy references, and the uid in
+/// `status.bundles` is the proof. An older provisioner, which has installed a Bundle without recording its uid, has none.
+fn is_of(bundle: &Bundle, instance: &BundleInstance) -> bool {
+    let nothing = BundleInstanceStatus::default();
+    let status = instance.status.as_ref().unwrap_or(&nothing);
+    let is_older = status.bundles.is_empty()
+        && status.installed.is_none()
+        && status.installed_bundle_name.is_some();
+    let mut created = status.bundles.iter();
+    let mut owners = bundle.owner_references().iter();
+    owners.any(|owner| instance.is_in(owner))
+        && (is_older || created.any(|created| bundle.metadata.uid.as_ref() == Some(&created.uid)))
 }
 
 /// The objects of an inventory that the status has no room for.
@@ -177,4 +190,74 @@ pub(crate) async fn more(
         more.extend(kinds);
     }
     Ok(more)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn instance(status: &Value) -> BundleInstance {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
+            "metadata": {"name": "a", "uid": "a"},
+            "spec": {"provisionerClassName": "core-rukpak-io-plain",
+                "template": {"spec": {"source": {"type": "upload"}}}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn bundle(api_version: &str, kind: &str, owner: &str) -> Bundle {
+        serde_json::from_value(json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle",
+            "metadata": {"name": "a-1", "uid": "1", "ownerReferences": [
+                {"apiVersion": api_version, "kind": kind, "name": "a", "uid": owner}]},
+            "spec": {"provisionerClassName": "core-rukpak-io-plain", "source": {"type": "upload"}},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_recorded_bundles_belong_to_an_instance() {
+        let created = |uid: &str| json!([{"name": "a-1", "uid": uid, "templateHash": "0"}]);
+        let installed = json!({"name": "a-1", "uid": "1", "contentDigest": "0"});
+        let copy = || bundle("core.rukpak.io/v1alpha1", "BundleInstance", "a");
+        for (status, bundle, expected) in [
+            (json!({"bundles": created("1")}), copy(), true),
+            (json!({"bundles": created("2")}), copy(), false),
+            (json!({}), copy(), false),
+            (Value::Null, copy(), false),
+            (json!({"installedBundleName": "a-1"}), copy(), true),
+            (
+                json!({"installedBundleName": "a-1", "bundles": created("2")}),
+                copy(),
+                false,
+            ),
+            (
+                json!({"installedBundleName": "a-1", "installed": installed}),
+                copy(),
+                false,
+            ),
+            (
+                json!({"bundles": created("1")}),
+                bundle("core.rukpak.io/v1alpha1", "BundleInstance", "b"),
+                false,
+            ),
+            (
+                json!({"bundles": created("1")}),
+                bundle("core.rukpak.io/v1alpha1", "Bundle", "a"),
+                false,
+            ),
+            (
+                json!({"bundles": created("1")}),
+                bundle("example.com/v1", "BundleInstance", "a"),
+                false,
+            ),
+        ] {
+            let found = is_of(&bundle, &instance(&status));
+            assert_eq!(found, expected, "{status} {bundle:?}");
+        }
+    }
 }

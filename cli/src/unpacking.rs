@@ -3,7 +3,7 @@
 mod destination;
 
 use serde::Serialize;
-use unpacker::{Digest, Fetched, Options, Selection, Skipped};
+use unpacker::{Digest, Fetched, Options, Selection, SkippedEntries};
 
 use crate::{
     Exit,
@@ -35,11 +35,11 @@ struct Found {
     skipped: Left,
 }
 
-/// What is not part of the content.
+/// Entries that are not part of the content.
 #[derive(Serialize)]
 struct Left {
-    symlinks: usize,
-    special: usize,
+    #[serde(flatten)]
+    irregular: SkippedEntries,
     unselected: usize,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
         resolved,
         digest: transferred,
         tree,
-        skipped,
+        unselected,
         ..
     } = reach.fetch(&source, &options(args))?;
     drop(reach);
@@ -88,7 +88,10 @@ pub(crate) fn run(args: &UnpackArgs) -> anyhow::Result<Exit> {
         transferred: transferred.map(|digest| digest.to_string()),
         files: tree.len(),
         size: tree.size(),
-        skipped: skipped.into(),
+        skipped: Left {
+            irregular: SkippedEntries::count(tree.irregular()),
+            unselected,
+        },
     };
     let found = found(tree.write_tar(std::io::sink())?);
     let is_written = draft.is_some();
@@ -158,40 +161,17 @@ impl Found {
     }
 }
 
-impl From<Skipped> for Left {
-    fn from(skipped: Skipped) -> Self {
-        let Skipped {
-            symlinks,
-            special,
-            unselected,
-        } = skipped;
-        Self {
-            symlinks,
-            special,
-            unselected,
-        }
-    }
-}
-
 impl Left {
     fn text(&self) -> String {
-        let &Self {
-            symlinks,
-            special,
-            unselected,
-        } = self;
-        let left = [
-            (symlinks, count(symlinks, "link")),
-            (special, count(special, "special file")),
-            (unselected, format!("{unselected} outside the selection")),
-        ];
-        let left = left.into_iter().filter(|(number, _)| *number > 0);
-        let left: Vec<String> = left.map(|(_, text)| text).collect();
+        let irregular = (!self.irregular.is_empty()).then(|| self.irregular.to_string());
+        let unselected = self.unselected;
+        let unselected = (unselected > 0).then(|| format!("{unselected} outside the selection"));
+        let left: Vec<String> = irregular.into_iter().chain(unselected).collect();
         left.join(", ")
     }
 
     fn is_nothing(&self) -> bool {
-        self.symlinks + self.special + self.unselected == 0
+        self.irregular.is_empty() && self.unselected == 0
     }
 }
 

@@ -19,6 +19,7 @@ use catalog::{
 };
 use manifests::{
     api::platform_status::Effect,
+    openshift::maximum,
     version::{self, KubeVersion},
 };
 use serde::Serialize;
@@ -112,7 +113,8 @@ async fn check(
     })
 }
 
-/// What catalogs have on an operator: its own maximum, which may have been raised, and what comes after it.
+/// Adds what catalogs have on an operator: its max OpenShift version, which may have been raised, and what comes after it. An
+/// invalid value of a catalog does not replace a valid one of the operator.
 fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: &Releases) {
     let (Some(package), Some(name)) = (operator.package.clone(), operator.bundle.clone()) else {
         return;
@@ -123,8 +125,11 @@ fn look_up(operator: &mut Operator, catalogs: &Catalogs, here: &read::Here, to: 
         choose::Answer::Package(package) => package.bundle(&name).filter(|it| is_it(it, operator)),
         choose::Answer::Absent | choose::Answer::Unknown(_) | choose::Answer::Pending => None,
     });
-    if let Some(listed) = listed.filter(|it| !it.max_openshift.is_empty()) {
-        operator.maximum = Some(listed.max_openshift.join(" and "));
+    let own = operator.maximum.as_deref().map(maximum);
+    if let Some(declared) = listed.and_then(|listed| listed.max_openshift.as_ref())
+        && (declared.version.is_ok() || !matches!(own, Some(Ok(_))))
+    {
+        operator.maximum = Some(declared.text());
     }
     for offer in &offers {
         if let choose::Answer::Unknown(why) = offer.answer {

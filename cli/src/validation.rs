@@ -6,13 +6,15 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use convert::{Finding, Level, Options, Place, Report};
+use manifests::content::SkippedEntries;
 use serde::Serialize;
 
 use crate::{
     Exit,
     args::{Findings, ValidateArgs},
     message::{self, count, level, style},
-    output, parallel,
+    output::{self, Elements},
+    parallel,
     reach::Reach,
     source::{self, Source},
     table,
@@ -27,6 +29,9 @@ struct Verdict {
     #[serde(skip_serializing_if = "String::is_empty")]
     csv: String,
     findings: Vec<Finding>,
+    /// Entries that are not regular files, outside of the manifests and the metadata.
+    #[serde(skip_serializing_if = "SkippedEntries::is_empty")]
+    skipped: SkippedEntries,
     /// Why it could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -39,23 +44,114 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<Exit> {
     let reach = Reach::new(&args.access, &sources, false)?;
     let options = args.conversion.options(args.limits)?;
     let limits = args.limits.into();
-    let mut verdicts = Vec::with_capacity(sources.len());
+    let mut tally = Tally::default();
+    let mut printer = Printer::begin(args.output)?;
     parallel::each(
         &sources,
         reach.width(),
         |source| judge(source, &reach, &options, &limits),
         |verdict| -> anyhow::Result<()> {
-            verdicts.push(verdict);
-            Ok(())
+            tally.add(&verdict);
+            printer.print(verdict)
         },
     )?;
-    let text = match args.output {
-        Findings::Table => tabular(&verdicts)?,
-        Findings::Json => output::json(&verdicts)?,
-        Findings::Sarif => output::json(&sarif::log(&verdicts))?,
-    };
-    output::print_styled(&text)?;
-    Ok(conclude(&verdicts, args))
+    printer.end(&tally.failures)?;
+    Ok(tally.conclude(args))
+}
+
+/// Prints verdicts as they arrive; a table is printed at the end, because its columns depend on all of them.
+enum Printer {
+    Table(Vec<Verdict>),
+    Json(Elements),
+    Sarif(sarif::Log),
+}
+
+impl Printer {
+    fn begin(format: Findings) -> anyhow::Result<Self> {
+        Ok(match format {
+            Findings::Table => Self::Table(Vec::new()),
+            Findings::Json => Self::Json(Elements::begin("")?),
+            Findings::Sarif => Self::Sarif(sarif::Log::begin()?),
+        })
+    }
+
+    fn print(&mut self, verdict: Verdict) -> anyhow::Result<()> {
+        match self {
+            Self::Table(verdicts) => {
+                verdicts.push(verdict);
+                Ok(())
+            }
+            Self::Json(elements) => elements.print([verdict]),
+            Self::Sarif(log) => log.print(&verdict),
+        }
+    }
+
+    fn end(self, failures: &[Failure]) -> anyhow::Result<()> {
+        match self {
+            Self::Table(verdicts) => {
+                output::print_styled(&tabular(&verdicts)?)?;
+                for verdict in &verdicts {
+                    message::skipped(&verdict.bundle, &verdict.skipped);
+                }
+                Ok(())
+            }
+            Self::Json(elements) => {
+                elements.end()?;
+                output::print("\n")
+            }
+            Self::Sarif(log) => log.end(failures),
+        }
+    }
+}
+
+/// A bundle that could not be read.
+struct Failure {
+    bundle: String,
+    error: String,
+}
+
+/// The totals of all verdicts.
+#[derive(Default)]
+struct Tally {
+    readable: usize,
+    errors: usize,
+    warnings: usize,
+    changes: usize,
+    failures: Vec<Failure>,
+}
+
+impl Tally {
+    fn add(&mut self, verdict: &Verdict) {
+        self.readable += usize::from(verdict.error.is_none());
+        for finding in &verdict.findings {
+            *match finding.level {
+                Level::Error => &mut self.errors,
+                Level::Warning => &mut self.warnings,
+                Level::Change => &mut self.changes,
+            } += 1;
+        }
+        self.failures
+            .extend(verdict.error.clone().map(|error| Failure {
+                bundle: verdict.bundle.clone(),
+                error,
+            }));
+    }
+
+    fn conclude(&self, args: &ValidateArgs) -> Exit {
+        for Failure { bundle, error } in &self.failures {
+            message::error(&format!("bundle {bundle:?} {error}"));
+        }
+        if args.output == Findings::Table {
+            message::note(&summary(
+                [self.errors, self.warnings, self.changes],
+                self.readable,
+                self.failures.len(),
+            ));
+        }
+        let is_failed =
+            self.errors > 0 || args.strict && self.warnings > 0 || !self.failures.is_empty();
+        if is_failed { Exit::Failed } else { Exit::Done }
+    }
 }
 
 fn judge(source: &Source, reach: &Reach, options: &Options, limits: &unpacker::Options) -> Verdict {
@@ -63,6 +159,7 @@ fn judge(source: &Source, reach: &Reach, options: &Options, limits: &unpacker::O
         bundle: source.name.clone(),
         csv: report.facts.name,
         findings: report.findings,
+        skipped: report.skipped,
         error,
         place: sarif::Base::new(source, content),
     };
@@ -132,28 +229,51 @@ fn short(place: &Place) -> String {
     }
 }
 
-fn conclude(verdicts: &[Verdict], args: &ValidateArgs) -> Exit {
-    for verdict in verdicts {
-        if let Some(error) = &verdict.error {
-            message::error(&format!("bundle {:?} {error}", verdict.bundle));
+/// Returns the last line: numbers of findings, and of bundles where not all of them were validated.
+fn summary([errors, warnings, changes]: [usize; 3], readable: usize, unreadable: usize) -> String {
+    let findings = format!(
+        "{}, {}, {}",
+        count(errors, "error"),
+        count(warnings, "warning"),
+        count(changes, "change")
+    );
+    match (readable, unreadable) {
+        (_, 0) => findings,
+        (0, _) => format!(
+            "failed to read {}: nothing was validated",
+            count(unreadable, "bundle")
+        ),
+        _ => format!(
+            "{findings} in {}; failed to read {}",
+            count(readable, "bundle"),
+            count(unreadable, "bundle")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_counts_unreadable_bundles() {
+        for (findings, readable, unreadable, expected) in [
+            ([0, 0, 0], 1, 0, "0 errors, 0 warnings, 0 changes"),
+            ([1, 2, 1], 3, 0, "1 error, 2 warnings, 1 change"),
+            (
+                [0, 0, 0],
+                0,
+                1,
+                "failed to read 1 bundle: nothing was validated",
+            ),
+            (
+                [0, 1, 0],
+                2,
+                1,
+                "0 errors, 1 warning, 0 changes in 2 bundles; failed to read 1 bundle",
+            ),
+        ] {
+            assert_eq!(summary(findings, readable, unreadable), expected);
         }
     }
-    let number = |level| {
-        verdicts
-            .iter()
-            .flat_map(|v| &v.findings)
-            .filter(|f| f.level == level)
-            .count()
-    };
-    let [errors, warnings, changes] = LEVELS.map(number);
-    if args.output == Findings::Table {
-        let (errors, warnings) = (count(errors, "error"), count(warnings, "warning"));
-        message::note(&format!(
-            "{errors}, {warnings}, {}",
-            count(changes, "change")
-        ));
-    }
-    let is_failed =
-        errors > 0 || args.strict && warnings > 0 || verdicts.iter().any(|v| v.error.is_some());
-    if is_failed { Exit::Failed } else { Exit::Done }
 }

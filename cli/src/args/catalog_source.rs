@@ -17,6 +17,7 @@ pub(crate) struct CatalogSourceArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CatalogSourceCommand {
     Resolve(CatalogSourceResolveArgs),
+    Validate(CatalogSourceValidateArgs),
     Convert(CatalogSourceConvertArgs),
     Migrate(CatalogSourceMigrateArgs),
 }
@@ -26,7 +27,11 @@ pub(crate) enum CatalogSourceCommand {
 /// Variables: {kube_major_version}, {kube_minor_version}, {kube_patch_version}, the same with olm and ocp,
 /// {ocp_update_channels} and {platform_architecture}. They count in spec.image, in spec.catalogImageSource.catalogImage, and in
 /// the annotation core.rukpak.io/catalog-image-template; in the annotation olm.catalogImageTemplate those of kube alone, as in
-/// OLM. An annotation counts before the image, and OLM's before the other one. Only what the options say has a value.
+/// OLM. An annotation counts before the image, and OLM's before the other one.
+///
+/// Each variable has the value of its option. Without an option it has no value, except {olm_major_version} and the like: in a
+/// cluster these are the version of OLM where OLM serves the catalog, and of the provisioner elsewhere. The version of this
+/// command stands for the provisioner; use --olm-version for a cluster with OLM.
 ///
 /// Exit code: 0 when all are images, 1 when one is not, or a file cannot be read.
 #[derive(Debug, Args)]
@@ -46,9 +51,26 @@ pub(crate) struct CatalogSourceResolveArgs {
     /// The architecture of the cluster's nodes, such as amd64 or x86_64.
     #[arg(long, value_name = "ARCHITECTURE")]
     pub(crate) architecture: Option<String>,
-    /// What stands for the version of OLM; that of this release otherwise.
+    /// The version of OLM in a cluster where OLM serves catalogs. Default: the version of this command.
     #[arg(long, value_name = "VERSION", value_parser = version::tolerant)]
     pub(crate) olm_version: Option<version::Version>,
+    /// Format of the result.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) output: Description,
+}
+
+/// Check CatalogSources in files as the API server does, without a cluster.
+///
+/// Reports unknown and misspelled fields, values that the schema of rukpak's definition does not allow, and violations of its
+/// rules, with the messages of the API server. Other objects are skipped. In a cluster with OLM's definition, OLM's form alone is
+/// known, and nearly everything in it is accepted.
+///
+/// Exit code: 0 when all are valid, 1 when one is not, or a file cannot be read.
+#[derive(Debug, Args)]
+pub(crate) struct CatalogSourceValidateArgs {
+    /// Files with CatalogSources in YAML or JSON, "-" for standard input.
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
     /// Format of the result.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) output: Description,
@@ -58,7 +80,8 @@ pub(crate) struct CatalogSourceResolveArgs {
 ///
 /// All documents are written, other objects as they are; comments are lost. What nobody reads, such as the address beside an
 /// image, has no place in the new form: it is dropped, and standard error says so. Apply the new form only where the
-/// definition of CatalogSources has it: OLM's own drops it.
+/// definition of CatalogSources has it: OLM's own drops it. In OLM's form an address always has its port, for OLM has no
+/// default.
 ///
 /// Exit code: 0 when all are in that form, 1 when one cannot be, which is written as it was, or a file cannot be read.
 #[derive(Debug, Args)]

@@ -206,6 +206,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn what_counts_is_what_the_provisioner_takes() {
         let plain = json!({"sourceType": "grpc", "image": "r/c:any"});
         let braces = json!({"sourceType": "grpc", "image": "r/c:i{kube_minor_version}"});
@@ -295,7 +296,10 @@ mod tests {
             (
                 &json!({"sourceType": "foo"}),
                 json!({OURS: ours}),
-                Some((&of_ours, "unknown sourcetype: foo")),
+                Some((
+                    &of_ours,
+                    "unknown sourcetype: foo: must be grpc or configmap",
+                )),
                 vec![],
             ),
         ] {

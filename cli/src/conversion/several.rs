@@ -77,7 +77,7 @@ pub(super) fn run(sources: &[Source], reach: &Reach, args: &ConvertArgs) -> anyh
         },
     )?;
     if let Some(path) = &args.report {
-        output::write(path, &output::json(&reports)?)?;
+        output::write_json_file(path, &reports)?;
     }
     if let Some(folder) = folder {
         // The names of bundles have no pattern that would tell older files.
@@ -135,9 +135,10 @@ fn write(
     objects: &[Object],
     args: &ConvertArgs,
 ) -> anyhow::Result<()> {
-    let text = output::manifests(objects, args.output)?;
     let name = format!("{}.{}", source.name, folder::ending(args.output));
-    folder.write(&name, &text)
+    folder.add_with(&name, folder::FILE, |file| {
+        output::write_manifests(file, objects, args.output)
+    })
 }
 
 impl Outcome<'_> {

@@ -109,6 +109,14 @@ fn identity(text: &mut Text, inspection: &Inspection<'_>) {
             ("Conversion", outcome),
             ("Install namespace", facts.install_namespace.clone()),
             ("Install modes", joined(&facts.install_modes)),
+            (
+                "Skipped entries",
+                if inspection.skipped.is_empty() {
+                    String::new()
+                } else {
+                    inspection.skipped.to_string()
+                },
+            ),
         ]),
     );
 }
@@ -171,15 +179,11 @@ fn constraints(text: &mut Text, inspection: &Inspection<'_>) {
         rows.push(["Kubernetes".to_owned(), format!("at least {version}")]);
     }
     if let Some(version) = &facts.max_open_shift_version {
-        let problem = version
-            .problem
-            .as_ref()
-            .map(|problem| format!(" ({problem})"))
-            .unwrap_or_default();
-        rows.push([
-            "OpenShift".to_owned(),
-            format!("at most {}{problem}", version.raw),
-        ]);
+        let text = match &version.version {
+            Ok(release) => format!("at most {release}"),
+            Err(error) => format!("{error} ({})", version.source),
+        };
+        rows.push(["OpenShift".to_owned(), text]);
     }
     for (package, range) in &facts.required_packages {
         rows.push([format!("Package {package}"), range.clone()]);

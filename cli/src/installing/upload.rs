@@ -65,14 +65,14 @@ async fn find(
     upload: &Upload,
 ) -> anyhow::Result<Bundle> {
     loop {
-        let bundles = bundles_of(cluster, instance).await?;
+        let now = cluster.instance(&instance.name_any()).await?;
+        let bundles = bundles_of(cluster, &now).await?;
         let found = bundles
             .into_iter()
             .find(|bundle| is_for(bundle, instance, upload));
         if let Some(bundle) = found {
             return Ok(bundle);
         }
-        let now = cluster.instance(&instance.name_any()).await?;
         if let super::Verdict::Failed(text) = super::verdict::of(&now, instance.metadata.generation)
         {
             anyhow::bail!("no Bundle was made for the content: {text}");

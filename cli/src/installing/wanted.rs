@@ -6,14 +6,14 @@ use anyhow::{Context, bail};
 use convert::{Level, Options};
 use hyper::body::Bytes;
 use manifests::api::{
-    GROUP,
+    Class, GROUP,
     bundle::{BundleSource, GitRef, GitSource, HttpSource, ImageSource, UploadSource},
     instance::{BundleInstance, ServiceAccountRef},
     labels,
 };
 use serde_json::{Value, json};
 use unpacker::{
-    Format as Archive, Source, Tree,
+    Source, Tree,
     source::{Git, Http, Image, Local, Revision},
 };
 
@@ -69,13 +69,14 @@ impl Wanted {
 
     /// The BundleInstance, as far as we have something to say about it. What was said about an existing one stays.
     pub(super) fn object(&self, args: &InstallArgs, before: Option<&BundleInstance>) -> Value {
-        let class = self.class.map(class);
-        let class = class.or_else(|| {
-            let spec = &before?.spec;
-            let own = spec.template.spec.provisioner_class_name.as_deref();
-            Some(own.unwrap_or(&spec.provisioner_class_name))
-        });
-        let class = class.unwrap_or(self::class(Format::Registry));
+        let class = class_name(
+            self.class,
+            before.map(|before| {
+                let spec = &before.spec;
+                let own = spec.template.spec.provisioner_class_name.as_deref();
+                own.unwrap_or(&spec.provisioner_class_name)
+            }),
+        );
         let labels = self
             .upload
             .as_ref()
@@ -114,6 +115,15 @@ fn without_nulls(value: &mut Value) {
     if let Value::Object(map) = value {
         map.retain(|_, value| !value.is_null());
         map.values_mut().for_each(without_nulls);
+    }
+}
+
+/// Returns the class name to apply. An instance keeps its spelling of the same class.
+fn class_name(format: Option<Format>, before: Option<&str>) -> &str {
+    let name = format.map(class);
+    match (name, before) {
+        (Some(name), Some(before)) if Class::parse(name) == Class::parse(before) => before,
+        _ => name.or(before).unwrap_or(class(Format::Registry)),
     }
 }
 
@@ -217,10 +227,11 @@ fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<Wanted>> {
             args.bundle.display()
         ));
     }
-    let tree = Tree::from_content(content);
+    message::skipped(&args.bundle.display().to_string(), &report.skipped);
     let mut archive = Vec::new();
-    let digest = tree
-        .pack(Archive::TarGz, &mut archive)
+    // With the entries that are not regular files, so that the Bundle's status counts them.
+    let digest = Tree::from_content(content)
+        .deliver(&mut archive)
         .context("failed to pack the bundle")?;
     if archive.is_empty() {
         bail!("the bundle is empty");
@@ -229,7 +240,10 @@ fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<Wanted>> {
         class: Some(format),
         source: BundleSource {
             type_: "upload".to_owned(),
-            upload: Some(UploadSource::default()),
+            // The provisioner rejects other content for the Bundle, from other clients as well.
+            upload: Some(UploadSource {
+                digest: Some(digest.to_string()),
+            }),
             ..BundleSource::default()
         },
         upload: Some(Upload {
@@ -237,4 +251,38 @@ fn read(local: &Local, args: &InstallArgs) -> anyhow::Result<Option<Wanted>> {
             archive: archive.into(),
         }),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_keeps_its_spelling_of_the_class() {
+        let converter = "core.rukpak.io/converter";
+        for (format, before, expected) in [
+            (None, None, "core-rukpak-io-registry"),
+            (None, Some("example.com/own"), "example.com/own"),
+            (None, Some(converter), converter),
+            (Some(Format::Registry), Some(converter), converter),
+            (Some(Format::Plain), Some(converter), "core-rukpak-io-plain"),
+            (
+                Some(Format::Plain),
+                Some("core.rukpak.io/plain"),
+                "core.rukpak.io/plain",
+            ),
+            (Some(Format::Plain), None, "core-rukpak-io-plain"),
+            (
+                Some(Format::Registry),
+                Some("example.com/own"),
+                "core-rukpak-io-registry",
+            ),
+        ] {
+            assert_eq!(
+                class_name(format, before),
+                expected,
+                "{format:?} {before:?}"
+            );
+        }
+    }
 }

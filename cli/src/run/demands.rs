@@ -6,7 +6,7 @@ use catalog::{
     model,
 };
 use convert::facts::Facts;
-use manifests::version::Version;
+use manifests::{openshift::MaxOpenShiftVersion, version::Version};
 
 use super::pulling::Pulled;
 use crate::{
@@ -19,7 +19,8 @@ use crate::{
 pub(super) async fn check(cluster: &Cluster, pulled: &Pulled) -> anyhow::Result<(Here, bool)> {
     let (here, hidden) = releases_seen(cluster).await?;
     let claim = pulled.facts.max_open_shift_version.as_ref();
-    let (is_hidden, claim) = (hidden.is_some(), claim.and_then(|it| it.version));
+    let claim = claim.and_then(MaxOpenShiftVersion::release);
+    let is_hidden = hidden.is_some();
     let name = &pulled.bundle.name;
     if let (Some(why), Some(_)) = (hidden, claim) {
         return Err(why.context(format!(
@@ -51,12 +52,9 @@ fn demands(
 ) -> Vec<String> {
     let mut claims = model::Bundle::new(name.to_owned(), version.clone());
     claims.min_kube.clone_from(&facts.min_kube_version);
-    let max = facts.max_open_shift_version.as_ref();
-    claims.max_openshift = max
-        .and_then(|it| it.version)
-        .map(|it| format!("\"{it}\""))
-        .into_iter()
-        .collect();
+    claims
+        .max_openshift
+        .clone_from(&facts.max_open_shift_version);
     let request = Request {
         package,
         channel: None,
@@ -84,8 +82,7 @@ fn demands(
 
 #[cfg(test)]
 mod tests {
-    use convert::maxocp::MaxOpenShiftVersion;
-    use manifests::openshift::{Cluster as Told, Release, maximum};
+    use manifests::openshift::{Cluster as Told, Release, Spelling};
 
     use super::*;
     use crate::upgrade::target::Releases;
@@ -108,12 +105,8 @@ mod tests {
         ] {
             let facts = Facts {
                 min_kube_version: min.map(str::to_owned),
-                max_open_shift_version: max.map(|json| MaxOpenShiftVersion {
-                    raw: json.to_owned(),
-                    source: String::new(),
-                    version: maximum(json).ok(),
-                    problem: None,
-                }),
+                max_open_shift_version: max
+                    .map(|json| MaxOpenShiftVersion::new(json, Spelling::BundleProperties)),
                 ..Facts::default()
             };
             let here = Here {
@@ -153,12 +146,10 @@ mod tests {
             ),
         ] {
             let facts = Facts {
-                max_open_shift_version: Some(MaxOpenShiftVersion {
-                    raw: max.to_owned(),
-                    source: String::new(),
-                    version: Release::read(max),
-                    problem: None,
-                }),
+                max_open_shift_version: Some(MaxOpenShiftVersion::new(
+                    max,
+                    Spelling::BundleProperties,
+                )),
                 ..Facts::default()
             };
             let history = [(Some("Partial"), desired), (Some("Completed"), running)];

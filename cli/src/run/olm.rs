@@ -42,7 +42,11 @@ use anyhow::Context;
 use catalog::inject::Composed;
 use convert::facts::Facts;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use manifests::{image::Reference, object::text};
+use manifests::{
+    image::Reference,
+    object::text,
+    openshift::{MAX_PROPERTY, OlmV0},
+};
 use serde_json::Value;
 
 pub(super) use self::{cleaning::cleanup, making::bundle, upgrading::upgrade};
@@ -78,23 +82,24 @@ fn tell_meaningless(args: &RegistryArgs) {
 
 /// Refuses what this cluster cannot run; whether it is an OpenShift.
 async fn check(cluster: &Cluster, pulled: &Pulled) -> anyhow::Result<bool> {
-    if let Some(text) = unreadable(&pulled.bundle.name, &pulled.facts) {
+    if let Some(text) = undeterminable(&pulled.bundle.name, &pulled.facts) {
         message::warning(&text);
     }
     let (here, is_hidden) = demands::check(cluster, pulled).await?;
     Ok(is_hidden || here.releases.openshift.is_some())
 }
 
-/// What is to be said of a bundle whose newest OpenShift cannot be read: nobody can check it.
-fn unreadable(name: &str, facts: &Facts) -> Option<String> {
-    let claim = facts.max_open_shift_version.as_ref();
-    let claim = claim.filter(|it| it.version.is_none())?;
-    let why = claim.problem.as_deref().unwrap_or("it is no release");
+/// Returns the warning for a bundle whose max OpenShift version cannot be determined: it is installed without this check, and
+/// OLM has its own reading of the value.
+fn undeterminable(name: &str, facts: &Facts) -> Option<String> {
+    let declared = facts.max_open_shift_version.as_ref()?;
+    let error = declared.version.as_ref().err()?;
+    let properties = facts.properties.iter();
+    let values = properties.filter(|property| property.type_ == MAX_PROPERTY);
+    let olm_v0 = OlmV0::read(values.map(|property| property.value.get()));
     Some(format!(
-        "bundle {name:?} says that it runs on OpenShift up to {:?} ({}), which cannot be read, and does not keep it from being \
-         installed: {why}; on an OpenShift OLM lets the cluster be upgraded to no other minor release as long as the operator is \
-         there",
-        claim.raw, claim.source
+        "bundle {name:?}: {error} ({}); the bundle is installed without this check; on OpenShift {olm_v0}",
+        declared.source
     ))
 }
 
@@ -160,7 +165,9 @@ fn reads_parts(image: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use convert::maxocp::{self, MaxOpenShiftVersion};
+    use convert::Property;
+    use manifests::openshift::{MaxOpenShiftVersion, Spelling};
+    use serde_json::value::RawValue;
 
     use super::*;
     use crate::args::RunBundleArgs;
@@ -190,41 +197,60 @@ mod tests {
     }
 
     #[test]
-    fn a_maximum_that_nobody_can_read_is_told() {
-        for (json, expected) in [
-            (None, None),
-            (Some("\"4.20\""), None),
+    fn the_default_server_is_the_image_of_the_install_file() {
+        let line = Line::parse_from(["run", "quay.io/example/tide:v1"]);
+        let owner = OwnerReference::default();
+        let pod = wanted(&line.args.registry, false, "tides", &owner, "tide");
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(
+            pod.image.ends_with(&format!(":v{version}")),
+            "{}",
+            pod.image
+        );
+        let installed = include_str!("../../../manifests/install/rukpak.yaml");
+        assert!(installed.contains(&format!("image: {}\n", pod.image)));
+    }
+
+    #[test]
+    fn undeterminable_max_openshift_is_a_warning() {
+        for (json, value, olm_v0) in [
+            ("\"4.20\"", "", ""),
             (
-                Some("\"4.x\""),
-                Some("up to \"4.x\" (bundle properties), which cannot be read"),
+                "\"4.x\"",
+                "\"4.x\"",
+                "OLM v0 rejects the value and blocks every minor upgrade of the cluster",
             ),
             (
-                Some("\"4.20.1\""),
-                Some("must specify only <major>.<minor> version"),
+                "\"v4.20\"",
+                "\"v4.20\"",
+                "OLM v0 reads 4.20 and blocks upgrades of the cluster beyond 4.20",
             ),
-            (Some("\"\""), Some("value cannot be \"\"")),
         ] {
+            let property = Property {
+                type_: MAX_PROPERTY.to_owned(),
+                value: RawValue::from_string(json.to_owned()).unwrap(),
+            };
             let facts = Facts {
-                max_open_shift_version: json.map(|json| {
-                    let read = maxocp::parse(json);
-                    MaxOpenShiftVersion {
-                        raw: json.trim_matches('"').to_owned(),
-                        source: "bundle properties".to_owned(),
-                        version: read.as_ref().ok().copied(),
-                        problem: read.err(),
-                    }
-                }),
+                max_open_shift_version: Some(MaxOpenShiftVersion::new(
+                    json,
+                    Spelling::BundleProperties,
+                )),
+                properties: vec![property],
                 ..Facts::default()
             };
-            let told = unreadable("tide.v1", &facts);
-            assert_eq!(told.is_some(), expected.is_some(), "{json:?}");
-            if let (Some(told), Some(part)) = (told, expected) {
-                assert!(
-                    told.starts_with("bundle \"tide.v1\" says ") && told.contains(part),
-                    "{told}"
-                );
+            let warning = undeterminable("tide.v1", &facts);
+            let expected = (!value.is_empty()).then(|| {
+                format!(
+                    "bundle \"tide.v1\": max OpenShift version cannot be determined: {value} is not <major>.<minor> \
+                     (bundle properties); the bundle is installed without this check; on OpenShift {olm_v0}"
+                )
+            });
+            assert_eq!(warning.is_some(), expected.is_some(), "{json}");
+            if let (Some(warning), Some(expected)) = (warning, expected) {
+                assert!(warning.starts_with(&expected), "{warning}");
             }
         }
+        assert_eq!(undeterminable("tide.v1", &Facts::default()), None);
     }
 
     #[test]

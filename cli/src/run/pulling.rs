@@ -115,6 +115,7 @@ fn read_bundle(reach: &Reach, source: &Source) -> anyhow::Result<Pulled> {
         unpacker::Source::Image(image) => image.reference.to_string(),
         other => bail!("pull bundle image: {other} is no image"),
     };
+    fetched.tree.ensure_regular().context("load bundle")?;
     let content = fetched.tree.into_content().context("load bundle")?;
     let warn = |text: String| message::warning(&format!("{}: {text}", source.name));
     let bundle = Bundle::read(&content, &pinned, Level::None, warn).context("load bundle")?;

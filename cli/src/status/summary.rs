@@ -275,6 +275,7 @@ pub(crate) fn problem(instance: &BundleInstance) -> Option<Problem> {
                 reason::INSTALL_FAILED,
                 reason::UPGRADE_FAILED,
                 reason::RECONCILE_FAILED,
+                reason::INSTALLED_BUNDLE_REPLACED,
                 reason::ROLLED_BACK,
             ],
         )

@@ -150,8 +150,7 @@ impl Operator {
                 return finding(Effect::Unknown, message);
             }
             Some(Err(error)) => {
-                let message = format!("its olm.maxOpenShiftVersion says nothing: {error}");
-                return finding(Effect::Unknown, message);
+                return finding(Effect::Unknown, error.to_string());
             }
             Some(Ok(max)) if max.admits(release) => return None,
             Some(Ok(max)) => max,

@@ -26,7 +26,7 @@ use manifests::{
         platform_status::{self, Details, PlatformStatus},
     },
     object::Identity,
-    openshift::{Cluster as Told, Release},
+    openshift::{Cluster as Told, Release, maximum},
     version::{KubeVersion, Version, tolerant},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -258,7 +258,11 @@ fn of_instance(instance: &BundleInstance, details: &Details, known: &Known<'_>) 
     };
     Operator {
         kind: "BundleInstance",
-        maximum: of_catalog.cloned().or(facts.max_open_shift_version),
+        maximum: of_catalog
+            .filter(|text| maximum(text).is_ok())
+            .cloned()
+            .or(facts.max_open_shift_version)
+            .or_else(|| of_catalog.cloned()),
         overridden: overridden.map(|it| it.reason),
         refusal: condition.and_then(olm::refusal),
         said: known.said(&format!("{namespace}/{name}")),

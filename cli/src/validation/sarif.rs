@@ -5,12 +5,18 @@ use std::{
     path::{Component, Path},
 };
 
+use anyhow::Context;
 use convert::{Code, Finding, Level};
+use serde::Serialize;
 use serde_json::{Value, json};
 use unpacker::Content;
 
-use super::Verdict;
-use crate::{source::Source, version::VERSION};
+use super::{Failure, Verdict};
+use crate::{
+    output::{self, Elements},
+    source::Source,
+    version::VERSION,
+};
 
 /// How the paths of a bundle's files begin for whoever looks at the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,30 +122,76 @@ fn encode(path: &str) -> String {
     text
 }
 
-/// The whole log.
-pub(super) fn log(verdicts: &[Verdict]) -> Value {
+/// A log whose results are printed one by one.
+pub(super) struct Log(Elements);
+
+impl Log {
+    pub(super) fn begin() -> anyhow::Result<Self> {
+        let (head, _) = frame(&[])?;
+        output::print(&head)?;
+        Ok(Self(Elements::begin(INDENT)?))
+    }
+
+    pub(super) fn print(&mut self, verdict: &Verdict) -> anyhow::Result<()> {
+        let findings = verdict.findings.iter();
+        self.0
+            .print(findings.map(|finding| result(finding, &verdict.place)))
+    }
+
+    pub(super) fn end(self, failures: &[Failure]) -> anyhow::Result<()> {
+        self.0.end()?;
+        let (_, tail) = frame(failures)?;
+        output::print(&tail)
+    }
+}
+
+/// The indentation of the results.
+const INDENT: &str = "      ";
+
+/// The log before and behind its results.
+fn frame(failures: &[Failure]) -> anyhow::Result<(String, String)> {
+    const RESULTS: &str = "\"results\": []";
+    #[derive(Serialize)]
+    struct Log<'a> {
+        #[serde(rename = "$schema")]
+        schema: &'a str,
+        version: &'a str,
+        runs: [Run<'a>; 1],
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Run<'a> {
+        tool: Value,
+        column_kind: &'a str,
+        results: [Value; 0],
+        invocations: [Value; 1],
+    }
     let rules: Vec<Value> = Code::ALL
         .iter()
         .map(|code| json!({"id": code.as_str(), "shortDescription": {"text": code.summary()}}))
         .collect();
-    let results: Vec<Value> = verdicts
-        .iter()
-        .flat_map(|v| v.findings.iter().map(|f| result(f, &v.place)))
-        .collect();
-    let failures: Vec<Value> = verdicts
-        .iter()
-        .filter_map(|v| Some(json!({"level": "error", "message": {"text": format!("bundle {:?} {}", v.bundle, v.error.as_ref()?)}})))
-        .collect();
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": {"driver": {"name": "rukpak", "version": VERSION, "rules": rules}},
-            "columnKind": "unicodeCodePoints",
-            "invocations": [{"executionSuccessful": failures.is_empty(), "toolExecutionNotifications": failures}],
-            "results": results,
-        }],
-    })
+    let notifications = failures.iter().map(|Failure { bundle, error }| {
+        json!({"level": "error", "message": {"text": format!("bundle {bundle:?} {error}")}})
+    });
+    let run = Run {
+        tool: json!({"driver": {"name": "rukpak", "version": VERSION, "rules": rules}}),
+        column_kind: "unicodeCodePoints",
+        results: [],
+        invocations: [json!({
+            "executionSuccessful": failures.is_empty(),
+            "toolExecutionNotifications": notifications.collect::<Vec<_>>(),
+        })],
+    };
+    let log = output::json(&Log {
+        schema: "https://json.schemastore.org/sarif-2.1.0.json",
+        version: "2.1.0",
+        runs: [run],
+    })?;
+    let (head, tail) = log
+        .split_once(RESULTS)
+        .context("failed to write the SARIF log")?;
+    let name = RESULTS.trim_end_matches("[]");
+    Ok((format!("{head}{name}"), tail.to_owned()))
 }
 
 fn result(finding: &Finding, base: &Base) -> Value {

@@ -268,7 +268,7 @@ fn what_says_no_place_is_written_as_it_was_and_told() {
         (
             json!({"sourceType": "foo", "image": "a"}),
             "new",
-            "error: CatalogSource a: unknown sourcetype: foo; it is written as it was",
+            "error: CatalogSource a: unknown sourcetype: foo: must be grpc or configmap; it is written as it was",
         ),
         (
             json!({"sourceType": "grpc"}),

@@ -32,7 +32,7 @@ fn a_source_is_described() {
         told(&run.out, "Content").starts_with("3 files, "),
         "{run:?}"
     );
-    assert_eq!(told(&run.out, "Skipped"), "1 link");
+    assert_eq!(told(&run.out, "Skipped"), "1 symbolic link (link)");
     assert_eq!(run.err, "");
 
     let json = place

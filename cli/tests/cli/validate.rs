@@ -41,6 +41,34 @@ fn only_errors_fail_unless_strict() {
 }
 
 #[test]
+fn the_summary_never_hides_a_bundle_that_cannot_be_read() {
+    let place = Place::new();
+    place.good("good");
+    place.write("broken.tgz", "no archive");
+    let last = |args: &[&str]| {
+        let run = place.run(args).exits(1);
+        run.err.lines().last().unwrap().to_owned()
+    };
+    for bundle in ["broken.tgz", "missing"] {
+        assert_eq!(
+            last(&["validate", bundle]),
+            "failed to read 1 bundle: nothing was validated"
+        );
+        let both = last(&["validate", "good", bundle]);
+        assert!(
+            both.starts_with("0 errors, ")
+                && both.ends_with(" in 1 bundle; failed to read 1 bundle"),
+            "{both}"
+        );
+        let list = place.run(&["validate", bundle, "-o", "json"]).exits(1);
+        assert!(list.json()[0]["error"].is_string());
+        let log = place.run(&["validate", bundle, "-o", "sarif"]).exits(1);
+        let invocation = &log.json()["runs"][0]["invocations"][0];
+        assert_eq!(invocation["executionSuccessful"], false);
+    }
+}
+
+#[test]
 fn json_has_an_entry_for_each_bundle() {
     let place = Place::new();
     place.good("good");

@@ -69,7 +69,8 @@ async fn a_token_of_the_kubeconfig_is_used_and_has_to_have_the_right() {
     world
         .run_as(&kubeconfig, &["install", &name, text(&bundle)])
         .exits(1)
-        .says("bundle-uploader");
+        .says("bundle-uploader")
+        .says("is not allowed to update bundles.core.rukpak.io/content of Bundle");
     let (_folder, kubeconfig) = world.somebody(&name, &["bundle-uploader"]).await;
     world
         .run_as(&kubeconfig, &["install", &name, text(&bundle)])

@@ -23,6 +23,8 @@ struct Stage {
     cluster: Cluster,
     programs: String,
     _provisioner: Provisioner,
+    /// The kubeconfig of the provisioner.
+    _account: TempDir,
 }
 
 fn root() -> &'static Path {
@@ -40,7 +42,8 @@ impl Stage {
             .unwrap();
         cluster.stand_in_node().await.unwrap();
         crate::world::install(&cluster, &install::Options::default()).await;
-        let provisioner = Provisioner::beside(&binary(), cluster.kubeconfig_path());
+        let account = crate::world::provisioner_account(&cluster).await;
+        let provisioner = Provisioner::beside(&binary(), &account.1);
         fs::create_dir(path("bin")).unwrap();
         let wrapper = format!(
             "#!/bin/sh\ncase $1 in install | content | adopt) set -- \"$@\" --content-address {} ;; esac\nexec {} \"$@\"\n",
@@ -57,6 +60,7 @@ impl Stage {
             cluster,
             programs,
             _provisioner: provisioner,
+            _account: account.0,
         }
     }
 

@@ -16,6 +16,14 @@ async fn a_folder_is_uploaded_once_and_changed_content_is_another_bundle() {
     assert_eq!(run.out, format!("{told} installed: 1 object, healthy\n"));
     run.says(&format!("{told} created"));
     let first = installed(&name).await;
+    let digest = Command::new(binary())
+        .args(["unpack", "--format", "json", text(&bundle)])
+        .output();
+    let digest: serde_json::Value = serde_json::from_slice(&digest.unwrap().stdout).unwrap();
+    let made = world.bundles().get(&first).await.unwrap();
+    let upload = made.spec.source.upload.unwrap();
+    assert_eq!(upload.digest.as_deref(), digest["digest"].as_str());
+    assert_eq!(made.status.unwrap().content_digest, upload.digest);
 
     // Neither a new time nor another order makes other content.
     let file = bundle.path().join(format!("manifests/{name}.yaml"));
@@ -160,7 +168,7 @@ async fn content_that_is_refused_for_now_is_sent_until_the_time_is_up() {
             },
         }))
         .await;
-    let kubeconfig = world.cluster.kubeconfig_path();
+    let kubeconfig = &world.account.1;
     let standby = tests::Provisioner::with(&binary(), kubeconfig, &["--leader-elect"]);
     let output = Command::new(binary())
         .args(["install", &name, text(&bundle), "--timeout", "5s"])

@@ -13,6 +13,7 @@
 
 mod access;
 mod adopt;
+mod catalog_source;
 mod content;
 mod diff;
 mod docs;

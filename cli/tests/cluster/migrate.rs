@@ -114,7 +114,7 @@ async fn what_was_stored_is_put_right_and_nobody_elses_definition_is_touched() {
     assert_eq!(spec("both").await, both);
     assert_eq!(stored_versions(&cluster).await, both_stored);
 
-    let odd = "CatalogSource default/odd: unknown sourcetype: foo; correct its spec";
+    let odd = "CatalogSource default/odd: unknown sourcetype: foo: must be grpc or configmap; correct its spec";
     let run = migrate(&cluster, &[]).exits(1).says(odd);
     assert_eq!(
         run.out,

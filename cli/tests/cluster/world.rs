@@ -32,6 +32,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// What all tests share.
 pub(crate) struct World {
     pub(crate) cluster: &'static Cluster,
+    /// The kubeconfig of the provisioner, and its directory.
+    pub(crate) account: (TempDir, PathBuf),
     pub(crate) provisioner: Provisioner,
     pub(crate) registry: Registry,
 }
@@ -53,9 +55,11 @@ impl World {
     async fn new() -> Self {
         let cluster = Cluster::shared().await.expect("there is a control plane");
         install(cluster, &install::Options::default()).await;
-        let provisioner = Provisioner::beside(&binary(), cluster.kubeconfig_path());
+        let account = provisioner_account(cluster).await;
+        let provisioner = Provisioner::beside(&binary(), &account.1);
         Self {
             cluster,
+            account,
             provisioner,
             registry: Registry::plain(),
         }
@@ -121,23 +125,7 @@ impl World {
             }))
             .await;
         }
-        let accounts = Api::<ServiceAccount>::namespaced(self.cluster.client().unwrap(), "default");
-        let request = TokenRequest {
-            spec: Some(TokenRequestSpec::default()),
-            ..TokenRequest::default()
-        };
-        let answer = accounts
-            .create_token_request(name, &PostParams::default(), &request)
-            .await
-            .unwrap();
-        let token = answer.status.unwrap().token.unwrap();
-        let admin = fs::read(self.cluster.kubeconfig_path()).unwrap();
-        let mut config = yaml::documents(&admin).next().unwrap().unwrap();
-        config["users"][0]["user"] = json!({"token": token});
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("kubeconfig");
-        fs::write(&path, config.to_string()).unwrap();
-        (folder, path)
+        kubeconfig(self.cluster, "default", name).await
     }
 
     /// Uninstalls, so that later tests have less to look at.
@@ -151,6 +139,33 @@ impl World {
         ])
         .exits(0);
     }
+}
+
+/// Returns a kubeconfig with a token of the provisioner's ServiceAccount, as whom its Deployment works: the admission
+/// policies let no other user write the Bundles of a BundleInstance.
+pub(crate) async fn provisioner_account(cluster: &Cluster) -> (TempDir, PathBuf) {
+    kubeconfig(cluster, "rukpak-system", "provisioner").await
+}
+
+/// Returns a kubeconfig with a new token of a ServiceAccount.
+async fn kubeconfig(cluster: &Cluster, namespace: &str, account: &str) -> (TempDir, PathBuf) {
+    let accounts = Api::<ServiceAccount>::namespaced(cluster.client().unwrap(), namespace);
+    let request = TokenRequest {
+        spec: Some(TokenRequestSpec::default()),
+        ..TokenRequest::default()
+    };
+    let answer = accounts
+        .create_token_request(account, &PostParams::default(), &request)
+        .await
+        .unwrap();
+    let token = answer.status.unwrap().token.unwrap();
+    let admin = fs::read(cluster.kubeconfig_path()).unwrap();
+    let mut config = yaml::documents(&admin).next().unwrap().unwrap();
+    config["users"][0]["user"] = json!({"token": token});
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    fs::write(&path, config.to_string()).unwrap();
+    (folder, path)
 }
 
 /// Applies the install file.

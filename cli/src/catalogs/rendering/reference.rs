@@ -86,16 +86,7 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        let Fetched {
-            tree,
-            labels,
-            skipped,
-            ..
-        } = self.reach.fetch(source, &self.limits.into())?;
-        if skipped.symlinks > 0 && !self.is_quiet && source.is_folder() {
-            let links = message::count(skipped.symlinks, "symbolic link");
-            message::warning(&format!("{text}: {links} left out"));
-        }
+        let Fetched { tree, labels, .. } = self.reach.fetch(source, &self.limits.into())?;
         let is_image = is_image(source);
         let labelled = if is_image {
             Labelled::of(&labels).with_context(|| format!("render {text:?}"))?
@@ -111,7 +102,11 @@ impl Reader<'_> {
                 Ok(Referred::Catalog(found))
             }
             Labelled::Neither => bail!("render {text:?}: {}", undetermined(&labels)),
-            Labelled::Bundle => Ok(Referred::Bundle { tree, is_image }),
+            Labelled::Bundle => {
+                let ensured = tree.ensure_regular();
+                ensured.with_context(|| format!("render {text:?}"))?;
+                Ok(Referred::Bundle { tree, is_image })
+            }
         }
     }
 

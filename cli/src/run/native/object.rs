@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use catalog::inject::history::{History, INDEX_IMAGE, INJECTED_BUNDLES};
 use kube::ResourceExt as _;
 use manifests::api::{
-    GROUP,
+    Class, GROUP,
     bundle::ImageSource,
     instance::{BundleInstance, BundleInstanceStatus},
     labels,
@@ -18,8 +18,6 @@ use serde_json::{Map, Value, json};
 use super::access::Access;
 use crate::run::pulling::Pulled;
 
-/// Whose content has the format registry+v1, in both spellings.
-const REGISTRY: [&str; 2] = ["core-rukpak-io-registry", "core.rukpak.io/registry"];
 /// What is written on an instance.
 const ANNOTATIONS: [&str; 6] = [
     INDEX_IMAGE,
@@ -54,7 +52,7 @@ pub(super) fn wanted(instance: &BundleInstance) -> Result<&ImageSource, String> 
     let name = instance.name_any();
     let class = spec.template.spec.provisioner_class_name.as_deref();
     let class = class.unwrap_or(&spec.provisioner_class_name);
-    if !REGISTRY.contains(&class) {
+    if Class::parse(class) != Some(Class::Registry) {
         return Err(format!(
             "BundleInstance {name} has content of class {class}, which has no versions of a package; upgrade it with \
              \"rukpak install\""
@@ -199,7 +197,7 @@ pub(super) fn new(
     let mut spec = json!({
         "provisionerClassName": "core-rukpak-io-plain",
         "template": {"spec": {
-            "provisionerClassName": REGISTRY[0],
+            "provisionerClassName": "core-rukpak-io-registry",
             "source": {"type": "image", "image": image(access, &pulled.pinned, None)},
         }},
     });

@@ -48,7 +48,9 @@ fn only_images_of_registry_bundles_have_a_next_version() {
     assert_eq!(wanted(&instance(&json!({}))).unwrap().reference, "a.io/b:1");
     let class =
         |name: &str| json!({"spec": {"template": {"spec": {"provisionerClassName": name}}}});
-    assert!(wanted(&instance(&class("core.rukpak.io/registry"))).is_ok());
+    for name in ["core.rukpak.io/registry", "core.rukpak.io/converter"] {
+        assert!(wanted(&instance(&class(name))).is_ok(), "{name}");
+    }
     let told = wanted(&instance(&class("core-rukpak-io-plain"))).unwrap_err();
     assert!(
         told.contains("has content of class core-rukpak-io-plain"),

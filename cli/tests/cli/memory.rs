@@ -1,0 +1,349 @@
+//! Memory of the whole process over archives that are small and become much: no archive takes more than 256 MB.
+
+use std::{fs, process::Stdio, thread, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::bundle::{Place, binary, csv};
+
+/// The most resident memory of a command over one archive, in KiB. The file of a program that is not optimized counts.
+const MAX_RESIDENT: u64 = 256_000;
+
+const MIB: usize = 1 << 20;
+
+/// Text of about a length.
+fn repeated(text: &str, length: usize) -> String {
+    text.repeat(length / text.len())
+}
+
+fn numbered(count: usize, text: impl Fn(usize) -> String) -> String {
+    (0..count).map(text).collect()
+}
+
+/// One mapping in another.
+fn nested(depth: usize, inner: &str) -> String {
+    "{a: ".repeat(depth) + inner + &"}".repeat(depth)
+}
+
+/// The files of plain bundles: shapes of values.
+fn plain() -> Vec<(&'static str, Vec<String>)> {
+    let sequences = repeated(&format!("{}a\n", "- ".repeat(400)), 15 * MIB);
+    let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n";
+    let text = |line: &str, end: &str| {
+        format!(
+            "{object}  a: |\n{}",
+            repeated(&format!("    {line}{end}"), 15 * MIB)
+        )
+    };
+    vec![
+        ("nested sequences", vec![sequences.clone(), sequences]),
+        (
+            "mappings with one entry",
+            vec![format!(
+                "a: [{}]\n",
+                repeated(&(nested(100, "1") + ",\n"), 15 * MIB)
+            )],
+        ),
+        (
+            "mappings in blocks",
+            vec![format!(
+                "b:\n{}",
+                repeated("- a:\n   b:\n    c: 1\n", 15 * MIB)
+            )],
+        ),
+        (
+            "empty mappings",
+            vec![format!("kind: A\na: [{}]\n", "{},".repeat(990_000))],
+        ),
+        (
+            "JSON",
+            vec![format!(
+                "{{\"b\": [{}0]}}",
+                "{\"a\":{\"a\":1}},".repeat(1_000_000)
+            )],
+        ),
+        (
+            "aliases",
+            vec![format!(
+                "kind: A\nb: &b [{}]\nc: [{}]\n",
+                "{a: 1},".repeat(50_000),
+                "*b,".repeat(15)
+            )],
+        ),
+        (
+            "tags",
+            vec![format!(
+                "kind: A\nb: [{}]\n",
+                repeated("!!str a,", 15 * MIB)
+            )],
+        ),
+        (
+            "commas behind tags",
+            vec![format!("x: [1]\nb: |\n  {}\n", repeated("!x,", 15 * MIB))],
+        ),
+        (
+            "anchors",
+            vec![format!(
+                "kind: A\na: [{}]\n",
+                numbered(900_000, |at| format!("&a{at} 1,"))
+            )],
+        ),
+        (
+            "documents",
+            vec![repeated("{kind: A, metadata: {name: a}}\n---\n", 15 * MIB)],
+        ),
+        (
+            "a list of objects",
+            vec![format!(
+                "apiVersion: v1\nkind: List\nitems: [{}]\n",
+                "{kind: A},".repeat(400_000)
+            )],
+        ),
+        (
+            "a list of nothing",
+            vec![format!(
+                "apiVersion: v1\nkind: ConfigMapList\nitems: [{}]\n",
+                "{},".repeat(990_000)
+            )],
+        ),
+        ("text", vec![text("x", "\r\n"), text("x", "\r\n")]),
+        (
+            "indentation",
+            vec![format!(
+                "apiVersion: v1\nkind: A\nmetadata: {{name: a}}\nb: {}\n",
+                nested(500, &format!("[{}]", "1,".repeat(400_000)))
+            )],
+        ),
+        (
+            "roles",
+            vec![numbered(15_000, |at| {
+                format!(
+                    "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: a{at}}}\n\
+                     rules: [{{verbs: [get], resources: [a{at}], apiGroups: [\"\"]}}]\n---\n"
+                )
+            })],
+        ),
+    ]
+}
+
+/// A definition of `v1beta1`.
+fn definition(versions: usize, properties: &str) -> String {
+    let versions = numbered(versions, |at| {
+        format!("{{name: v{at}, served: true, storage: {}}},", at == 0)
+    });
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {{name: as.b.c}}\n\
+         spec:\n  group: b.c\n  names: {{kind: A, plural: as}}\n  versions: [{versions}]\n  validation:\n    \
+         openAPIV3Schema:\n      properties:\n{properties}"
+    )
+}
+
+/// The ClusterServiceVersion with a list at a place of its spec.
+fn listed(place: &str, items: &str) -> String {
+    let mut csv = csv("tide");
+    let mut at = &mut csv["spec"];
+    for key in place.split('.') {
+        at = match key.parse::<usize>() {
+            Ok(index) => &mut at[index],
+            Err(_) => &mut at[key],
+        };
+    }
+    *at = json!(["@"]);
+    csv.to_string()
+        .replace("\"@\"", items.trim_end_matches(','))
+}
+
+/// The ClusterServiceVersion with an annotation.
+fn annotated(key: &str, text: &str) -> String {
+    let mut csv = csv("tide");
+    csv["metadata"]["annotations"] = json!({key: text});
+    csv.to_string()
+}
+
+/// Files of a registry bundle that take the place of good ones, or stand beside them.
+fn registry() -> Vec<(&'static str, &'static str, String)> {
+    const CSV: &str = "manifests/csv.yaml";
+    const CRD: &str = "manifests/crd.yaml";
+    let empty = "{},".repeat(900_000);
+    let named = numbered(130_000, |at| {
+        format!("{{\"name\":\"a{at}\",\"spec\":{{}}}},")
+    });
+    let accounts = numbered(130_000, |at| {
+        format!("{{\"serviceAccountName\":\"a{at}\"}},")
+    });
+    let json = format!("[{}0]", "{\"a\":{}},".repeat(900_000));
+    let containers = "install.spec.deployments.0.spec.template.spec.containers";
+    let annotations: Value = (0..8000)
+        .map(|at| (format!("a{at}"), json!("text")))
+        .collect();
+    let mut wide = csv("tide");
+    wide["metadata"]["annotations"] = annotations;
+    wide["spec"]["install"]["spec"]["deployments"] = (0..2000)
+        .map(|at| json!({"name": format!("d{at}")}))
+        .collect();
+    vec![
+        (
+            "empty Deployments",
+            CSV,
+            listed("install.spec.deployments", &empty),
+        ),
+        (
+            "Deployments",
+            CSV,
+            listed("install.spec.deployments", &named),
+        ),
+        (
+            "accounts",
+            CSV,
+            listed("install.spec.permissions", &accounts),
+        ),
+        (
+            "empty rules",
+            CSV,
+            listed("install.spec.clusterPermissions.0.rules", &empty),
+        ),
+        ("containers", CSV, listed(containers, &empty)),
+        (
+            "owned definitions",
+            CSV,
+            listed("customresourcedefinitions.owned", &empty),
+        ),
+        ("annotations of many Deployments", CSV, wide.to_string()),
+        ("examples", CSV, annotated("alm-examples", &json)),
+        (
+            "properties",
+            CSV,
+            annotated(
+                "olm.properties",
+                &format!("[{{\"type\":\"a\",\"value\":{json}}}]"),
+            ),
+        ),
+        (
+            "many properties",
+            "metadata/properties.yaml",
+            format!(
+                "properties:\n{}",
+                "- {type: a, value: 1.0}\n".repeat(300_000)
+            ),
+        ),
+        (
+            "empty schemas",
+            CRD,
+            definition(1, &numbered(600_000, |at| format!("        a{at}: {{}}\n"))),
+        ),
+        (
+            "copied schemas",
+            CRD,
+            definition(
+                6,
+                &numbered(30_000, |at| format!("        a{at}: {{items: {{}}}}\n")),
+            ),
+        ),
+        (
+            "deep findings",
+            CRD,
+            definition(
+                1,
+                &format!(
+                    "        a: {}\n",
+                    nested(
+                        200,
+                        &format!(
+                            "{{{}}}",
+                            numbered(20_000, |at| format!("a{at}: {{type: 5}},"))
+                        )
+                    )
+                ),
+            )
+            .replace("/v1beta1", "/v1"),
+        ),
+    ]
+}
+
+/// The most memory that a process had resident, which the kernel reports as long as it runs.
+fn peak(place: &Place, args: &[&str]) -> u64 {
+    let mut command = place.command(&binary());
+    command
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let now = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        peak = now.map_or(peak, |now| peak.max(now.trim().parse().unwrap()));
+        if let Some(ended) = child.try_wait().unwrap() {
+            // Refused or converted, but never killed.
+            assert!(
+                ended.code().is_some_and(|code| code < 2),
+                "{args:?}: {ended}"
+            );
+            break;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(peak > 0, "the kernel reports nothing");
+    peak
+}
+
+/// Packs a bundle and runs every command that converts it.
+fn assert_bounded(place: &Place, about: &str, bundle: &str) {
+    let archive = format!("{bundle}.tgz");
+    place.tar(&archive, "-czf", bundle, ".");
+    for command in [
+        &["convert"][..],
+        &["convert", "-o", "json"],
+        &["validate"],
+        &["inspect", "-o", "json"],
+    ] {
+        let peak = peak(place, &[command, &[archive.as_str()]].concat());
+        assert!(peak < MAX_RESIDENT, "{about}: {command:?} took {peak} KiB");
+    }
+}
+
+#[test]
+fn plain_archives_take_at_most_256_mb() {
+    let place = Place::new();
+    for (at, (about, files)) in plain().into_iter().enumerate() {
+        let bundle = format!("plain{at}");
+        for (number, text) in files.into_iter().enumerate() {
+            place.write(&format!("{bundle}/manifests/{number}.yaml"), text);
+        }
+        assert_bounded(&place, about, &bundle);
+    }
+}
+
+#[test]
+fn registry_archives_take_at_most_256_mb() {
+    let place = Place::new();
+    for (at, (about, file, text)) in registry().into_iter().enumerate() {
+        let bundle = format!("registry{at}");
+        place.good(&bundle);
+        place.write(&format!("{bundle}/{file}"), text);
+        assert_bounded(&place, about, &bundle);
+    }
+}
+
+#[test]
+fn reports_of_many_bundles_are_not_kept() {
+    let place = Place::new();
+    let unknown: Value = (0..900)
+        .map(|at| (format!("unknown{at}"), json!(1)))
+        .collect();
+    let mut csv = csv("tide");
+    csv["spec"]["install"]["spec"]["deployments"][0]["spec"] = unknown;
+    let bundles: Vec<String> = (0..300).map(|at| format!("tide{at}")).collect();
+    for bundle in &bundles {
+        place.bundle(bundle, &csv);
+    }
+    let bundles: Vec<&str> = bundles.iter().map(String::as_str).collect();
+    for format in ["sarif", "json"] {
+        let args = ["validate", "-o", format];
+        let all = peak(&place, &[&args[..], &bundles[..]].concat());
+        // Their findings, if they were kept, would take more.
+        assert!(all < 200_000, "{format}: {all} KiB");
+    }
+}

@@ -1,0 +1,232 @@
+//! `rukpak catalogsource validate` beside the API server whose checks it repeats.
+
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use cluster::{Cluster, Controllers, DryRun, Options};
+use http::Request;
+use kube::{Client, Error};
+use manifests::api::{catalog_source::convert::Version, definitions};
+use serde_json::{Value, json};
+
+use crate::world::{Run, binary};
+
+/// Defines CatalogSources in both versions. Nothing is stored, and so nothing is converted.
+async fn define(cluster: &Cluster) {
+    let all = definitions::foreign();
+    let ours = all
+        .iter()
+        .find(|crd| crd.spec.names.kind == "CatalogSource");
+    let mut definition = serde_json::to_value(ours.unwrap()).unwrap();
+    let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+    let mut v1 = versions[0].clone();
+    v1["name"] = "v1".into();
+    v1["storage"] = false.into();
+    v1["schema"]["openAPIV3Schema"] = definitions::catalog_source_schema(Version::V1).unwrap();
+    versions.push(v1);
+    cluster.apply(&definition, DryRun::No).await.unwrap();
+    cluster
+        .wait_established("catalogsources.operators.coreos.com")
+        .await
+        .unwrap();
+}
+
+/// Returns the errors of the API server for creating an object.
+async fn server(client: &Client, object: &Value) -> Vec<String> {
+    let version = object["apiVersion"].as_str().unwrap();
+    let uri = format!(
+        "/apis/{version}/namespaces/default/catalogsources?dryRun=All&fieldValidation=Strict"
+    );
+    let request = Request::post(uri)
+        .header("Content-Type", "application/json")
+        .body(object.to_string().into_bytes())
+        .unwrap();
+    let status = match client.request::<Value>(request).await {
+        Ok(_) => return Vec::new(),
+        Err(Error::Api(status)) => status,
+        Err(error) => panic!("{object}: {error}"),
+    };
+    if let Some((_, unknown)) = status.message.split_once("strict decoding error: ") {
+        return unknown.split(", ").map(str::to_owned).collect();
+    }
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let said: Vec<String> = causes
+        .map(|cause| format!("{}: {}", cause.field, cause.message))
+        .collect();
+    assert!(!said.is_empty(), "{object}: {status:?}");
+    said
+}
+
+/// Returns the errors of the command for the same object.
+fn command(object: &Value) -> Vec<String> {
+    let mut child = Command::new(binary())
+        .args(["catalogsource", "validate", "-", "-o", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = object.to_string();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    let run: Run = child.wait_with_output().unwrap().into();
+    let read: Value = serde_json::from_str(&run.out).unwrap_or_else(|_| panic!("{run:?}"));
+    let errors: Vec<String> = serde_json::from_value(read[0]["errors"].clone()).unwrap();
+    assert_eq!(run.code, Some(i32::from(!errors.is_empty())), "{run:?}");
+    errors
+}
+
+async fn assert_same(client: &Client, object: &Value) {
+    let (mut theirs, mut ours) = (server(client, object).await, command(object));
+    // The API server stops at unknown fields.
+    if theirs
+        .iter()
+        .any(|error| error.starts_with("unknown field"))
+    {
+        ours.retain(|error| error.starts_with("unknown field"));
+    }
+    theirs.sort();
+    ours.sort();
+    assert_eq!(ours, theirs, "{object}");
+}
+
+fn pod(options: &Value) -> Value {
+    json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": options}})
+}
+
+fn by_image(more: &Value) -> Value {
+    let mut spec = json!({"sourceType": "grpc", "image": "r/c:v1"});
+    let more = more.as_object().unwrap().clone();
+    spec.as_object_mut().unwrap().extend(more);
+    spec
+}
+
+/// Sources: one, none, several, and what contradicts them.
+fn sources() -> Vec<Value> {
+    let image = json!({"catalogImage": "r/c:v1"});
+    vec![
+        json!({"catalogImageSource": image}),
+        json!({"catalogServiceSource": {"address": "some.namespace.svc"}}),
+        json!({"configMapSource": {"configMap": "m"}}),
+        by_image(&json!({})),
+        by_image(&json!({"address": "a:1"})),
+        by_image(&json!({"configMap": "m", "grpcPodConfig": {}})),
+        by_image(&json!({"sourceType": "configmap"})),
+        by_image(&json!({"sourceType": ""})),
+        json!({"sourceType": "configMap", "configMap": "m"}),
+        json!({"sourceType": "internal"}),
+        json!({"sourceType": "grpc", "address": "a:1", "image": "", "grpcPodConfig": {}}),
+        json!({"image": "r/c:v1"}),
+        json!({}),
+        json!({"displayName": "a", "grpcPodConfig": {}}),
+        json!({"catalogImageSource": image, "catalogServiceSource": {"address": "a"}}),
+        json!({"catalogImageSource": image, "catalogServiceSource": {"address": "a"}, "configMapSource": {"configMap": "m"}}),
+        json!({"catalogImageSource": image, "image": "r/c:v1", "grpcPodConfig": {}}),
+        json!({"catalogServiceSource": {"address": "a"}, "secrets": ["s"], "updateStrategy": {}}),
+        json!({"configMapSource": {"configMap": "m"}, "secrets": []}),
+        json!({"secrets": ["s"]}),
+        json!({"catalogImageSource": {}}),
+        json!({"catalogImageSource": {"catalogImage": ""}, "image": "r/c:v1"}),
+        json!({"catalogServiceSource": {"address": "x".repeat(2049)}, "image": "r/c:v1"}),
+        json!({"catalogImageSource": null, "sourceType": "grpc", "image": "r/c:v1"}),
+    ]
+}
+
+/// Values that the schema does not allow, and fields that it does not know.
+fn values() -> Vec<Value> {
+    let affinity = |term: Value| json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}});
+    let many: Value = (0..65).map(|at| (at.to_string(), json!("x"))).collect();
+    vec![
+        json!(5),
+        json!(null),
+        json!("x"),
+        json!([]),
+        json!({"catalogImageSource": "x"}),
+        json!({"catalogImageSource": {"catalogImage": 5}}),
+        by_image(&json!({"image": "x".repeat(1025)})),
+        by_image(&json!({"image": "é".repeat(1025)})),
+        by_image(&json!({"image": "é".repeat(1024)})),
+        by_image(&json!({"secrets": vec!["s"; 65]})),
+        by_image(&json!({"secrets": "s"})),
+        by_image(&json!({"secrets": [5, "x".repeat(254)]})),
+        by_image(&json!({"secrets": null, "updateStrategy": {"registryPoll": null}})),
+        by_image(&json!({"priority": "5"})),
+        by_image(&json!({"priority": 1.0})),
+        by_image(&json!({"priority": 1.5})),
+        by_image(&json!({"priority": 1e30})),
+        by_image(&json!({"icon": {"mediatype": "a"}})),
+        by_image(&json!({"icon": {"base64data": 1, "mediatype": null}})),
+        by_image(&json!({"updateStrategy": {"registryPoll": {"interval": 5}}})),
+        by_image(&json!({"updateStrategy": []})),
+        by_image(&json!({"a": 1, "b": null, "grpcPodConfig": {"x": {"y": 1}}})),
+        pod(&json!({"securityContextConfig": "bogus"})),
+        pod(&json!({"memoryTarget": "50Mi"})),
+        pod(&json!({"memoryTarget": 5})),
+        pod(&json!({"memoryTarget": "50Mx"})),
+        pod(&json!({"memoryTarget": "a\"b\n"})),
+        pod(&json!({"memoryTarget": true})),
+        pod(&json!({"memoryTarget": 1.5})),
+        pod(&json!({"nodeSelector": {"a": 5}})),
+        pod(&json!({"nodeSelector": {"a": null}})),
+        pod(&json!({"nodeSelector": {"a": "x".repeat(64)}})),
+        pod(&json!({"nodeSelector": many})),
+        pod(&json!({"extractContent": {}})),
+        pod(&json!({"extractContent": null})),
+        pod(&json!({"tolerationz": []})),
+        pod(&json!({"tolerations": [{"operator": "Exists", "bogus": 1}]})),
+        pod(&json!({"tolerations": [null]})),
+        pod(&json!({"tolerations": [{"key": null, "tolerationSeconds": "x"}]})),
+        pod(&affinity(json!({"weight": 1}))),
+        pod(&affinity(
+            json!({"weight": 99_999_999_999_i64, "preference": {}}),
+        )),
+        pod(&affinity(json!({"weight": 1.5, "preference": {}}))),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn validate_reports_what_the_api_server_reports() {
+    let options = Options {
+        controllers: Controllers::Off,
+        ..Options::default()
+    };
+    let cluster = Cluster::start_with(&options).await.unwrap();
+    let client = cluster.client().unwrap();
+    define(&cluster).await;
+    for version in [Version::V1alpha1, Version::V1] {
+        let object = |spec: &Value| {
+            json!({
+                "apiVersion": version.api_version(), "kind": "CatalogSource",
+                "metadata": {"name": "mine", "namespace": "default"}, "spec": spec,
+            })
+        };
+        for spec in sources().iter().chain(&values()) {
+            assert_same(&client, &object(spec)).await;
+        }
+        let good = object(&sources()[0]);
+        for (path, value) in [
+            ("/metadata/name", json!("A_b")),
+            ("/metadata/name", json!("x".repeat(254))),
+            ("/metadata/name", json!("A_".repeat(200))),
+            ("/metadata/name", json!("a..b-")),
+            ("/metadata/name", json!("")),
+        ] {
+            let mut bad = good.clone();
+            *bad.pointer_mut(path).unwrap() = value;
+            assert_same(&client, &bad).await;
+        }
+        let mut unknown = good.clone();
+        unknown["bogus"] = 1.into();
+        unknown["metadata"]["bogus"] = 1.into();
+        assert_same(&client, &unknown).await;
+        let mut nothing = good;
+        nothing.as_object_mut().unwrap().remove("spec");
+        assert_same(&client, &nothing).await;
+    }
+}
