@@ -48,7 +48,9 @@ run() { (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 | tee -a "$log" || status=$?
 if [ $# -gt 0 ]; then
 	run "$@"
 elif [ "$RUKPAK_E2E" = olm ]; then
-	run olm::
+	# What the whole cluster notices comes after that.
+	run olm:: --skip olm::switch::
+	run olm::switch::
 else
 	# What the whole cluster notices comes after that, and what removes the product last.
 	run --skip olm:: --skip alone:: --skip removal::

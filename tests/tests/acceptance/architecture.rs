@@ -1,4 +1,4 @@
-//! Who may depend on whom: the picture of docs/architecture.md, kept true.
+//! The crates' dependencies: the picture in the README is what Cargo says.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,18 +9,8 @@ use std::{
 
 use serde_json::Value;
 
-/// What each crate may use of the workspace. Tests may use everything.
-const ARROWS: &[(&str, &[&str])] = &[
-    ("manifests", &[]),
-    ("convert", &["manifests"]),
-    ("catalog", &["convert", "manifests"]),
-    ("unpacker", &["manifests"]),
-    ("cli", &["catalog", "convert", "manifests", "unpacker"]),
-    (
-        "provisioner",
-        &["catalog", "convert", "manifests", "unpacker"],
-    ),
-];
+/// Crates of the workspace that tests use, and that are not in the picture.
+const FOR_TESTS: &[&str] = &["tests", "cluster"];
 
 /// What must not even be linked into the crates that only compute, with all of their features.
 const NO_IO: &[(&str, &[&str])] = &[
@@ -51,7 +41,9 @@ fn root() -> PathBuf {
 
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        // The crates of the workspace are enough, and those of other platforms need not be downloaded.
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .args(["--locked", "--offline"])
         .current_dir(root())
         .output()
         .unwrap();
@@ -67,36 +59,59 @@ fn texts<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap()
 }
 
-#[test]
-fn crates_depend_only_downwards() {
-    let metadata = metadata();
-    let members: BTreeMap<&str, &Value> = metadata["packages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|package| package["source"].is_null())
+/// The crates of each row of the README's picture. What stands behind them in a line describes them.
+fn rows_of_picture<'a>(readme: &'a str, crates: &BTreeSet<&str>) -> Vec<BTreeSet<&'a str>> {
+    let (_, section) = readme.split_once("## How it is built").unwrap();
+    let picture = section.split("```").nth(1).unwrap();
+    let row = |line: &'a str| -> BTreeSet<&'a str> {
+        let words = line.split_whitespace();
+        words.take_while(|word| crates.contains(word)).collect()
+    };
+    let rows = picture.lines().map(row);
+    rows.filter(|row| !row.is_empty()).collect()
+}
+
+/// Returns the workspace crates that each crate depends on, without its dev-dependencies.
+fn edges(metadata: &Value) -> BTreeMap<&str, BTreeSet<&str>> {
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let members: BTreeMap<&str, &Value> = packages
         .map(|package| (texts(package, "name"), package))
         .collect();
-    let known: BTreeSet<&str> = ARROWS
+    members
         .iter()
-        .map(|arrow| arrow.0)
-        .chain(["tests", "cluster"])
-        .collect();
-    assert_eq!(
-        members.keys().copied().collect::<BTreeSet<_>>(),
-        known,
-        "a crate has no place in the picture"
-    );
-    for (name, allowed) in ARROWS {
-        for dependency in members[name]["dependencies"].as_array().unwrap() {
-            let to = texts(dependency, "name");
-            let for_tests = dependency["kind"] == "dev";
-            assert!(
-                !members.contains_key(to) || allowed.contains(&to) || for_tests,
-                "{name} must not use {to}"
+        .map(|(name, package)| {
+            let dependencies = package["dependencies"].as_array().unwrap().iter();
+            let used = dependencies
+                .filter(|dependency| dependency["kind"] != "dev")
+                .map(|dependency| texts(dependency, "name"))
+                .filter(|used| members.contains_key(used));
+            (*name, used.collect())
+        })
+        .collect()
+}
+
+#[test]
+fn each_crate_uses_all_crates_above_its_row_of_the_picture() {
+    let metadata = metadata();
+    let edges = edges(&metadata);
+    let crates: BTreeSet<&str> = edges.keys().copied().collect();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let rows = rows_of_picture(&readme, &crates);
+    let mut above = BTreeSet::new();
+    for row in &rows {
+        for name in row {
+            assert_eq!(
+                edges[name], above,
+                "what {name} uses, and the rows above it"
             );
         }
+        above.extend(row);
     }
+    for name in FOR_TESTS {
+        assert_eq!(edges[name], BTreeSet::new(), "what {name} uses");
+    }
+    above.extend(FOR_TESTS);
+    assert_eq!(crates, above, "the crates, and those of the picture");
 }
 
 #[test]

@@ -15,5 +15,6 @@ mod page;
 mod rights;
 mod run;
 mod served;
+mod switch;
 mod traditional;
 mod world;

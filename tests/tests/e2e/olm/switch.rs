@@ -1,0 +1,216 @@
+//! Templates of catalog images where OLM serves: the provisioner beside the real catalog-operator, on a cluster that becomes
+//! another version. tests/e2e.sh runs this last with OLM and in its own process, because the test replaces the API server.
+//!
+//! ```text
+//!  annotation ── provisioner ── spec.image ── catalog-operator ── pod ── Subscription ── operator
+//!                     └── conditions, applied beside the status that catalog-operator writes
+//! ```
+
+use cluster::worker;
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams},
+};
+use manifests::api::{catalog_source::CatalogSource, labels::CATALOG_IMAGE_TEMPLATE};
+use serde_json::json;
+
+use super::{
+    super::{
+        wait::{self, LONG, available, eventually},
+        world::{CORE, SYSTEM},
+    },
+    index::{self, Version},
+    world::{World, world},
+};
+
+/// A namespace whose CatalogSources the provisioner reads without a setting.
+const MARKETPLACE: &str = "openshift-marketplace";
+const NAME: &str = "follow";
+/// Number of changes of the CatalogSource that neither controller has to answer.
+const ROUNDS: u32 = 10;
+
+impl World {
+    /// Installs the provisioner beside OLM.
+    async fn provisioner(&self) {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../manifests/install/rukpak.yaml"
+        );
+        self.kubectl(&["apply", "--server-side", "-f", file]);
+        let api: Api<Deployment> = Api::namespaced(self.cluster.client().unwrap(), SYSTEM);
+        wait::until(api, CORE, "Available", available).await;
+    }
+
+    fn sources(&self) -> Api<CatalogSource> {
+        Api::namespaced(self.cluster.client().unwrap(), MARKETPLACE)
+    }
+
+    /// Waits until the CatalogSource is as expected.
+    async fn becomes(
+        &self,
+        what: &str,
+        expected: impl Fn(&CatalogSource) -> bool,
+    ) -> CatalogSource {
+        wait::until_within(self.sources(), NAME, what, LONG, expected).await
+    }
+
+    /// Waits until OLM serves the catalog from one pod, which has this image.
+    async fn served_from(&self, image: &str) {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client().unwrap(), MARKETPLACE);
+        let params = ListParams::default().labels(&format!("olm.catalogSource={NAME}"));
+        eventually(&format!("served from {image}"), LONG, async || {
+            let pods = pods
+                .list(&params)
+                .await
+                .map_err(|error| error.to_string())?;
+            let images = pods.iter().filter_map(|pod| {
+                let container = pod.spec.as_ref()?.containers.first()?;
+                container.image.clone()
+            });
+            let images: Vec<String> = images.collect();
+            (images == [image])
+                .then_some(())
+                .ok_or(format!("{images:?}"))
+        })
+        .await;
+        self.becomes("READY", |source| {
+            let status = source.status.as_ref();
+            let state = status.and_then(|status| status.connection_state.as_ref());
+            state.is_some_and(|state| state.last_observed_state == "READY")
+        })
+        .await;
+    }
+}
+
+/// Status and message of the condition that reports the template.
+fn reported(source: &CatalogSource) -> Option<(&str, &str)> {
+    let mut all = source.status.iter().flat_map(|status| &status.conditions);
+    let found = all.find(|condition| condition.type_ == "core.rukpak.io/TemplateResolved")?;
+    Some((&found.status, &found.message))
+}
+
+/// Returns the time of the provisioner's last write of the status.
+fn written(source: &CatalogSource) -> Option<Time> {
+    let mut all = source.metadata.managed_fields.iter().flatten();
+    let ours = all.find(|entry| {
+        entry.manager.as_deref() == Some("rukpak") && entry.subresource.as_deref() == Some("status")
+    });
+    ours?.time.clone()
+}
+
+/// Waits until neither OLM nor the provisioner writes.
+async fn rests(world: &World) {
+    let version = async || world.sources().get(NAME).await.unwrap().resource_version();
+    eventually("no writes", LONG, async || {
+        let before = version().await;
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        let after = version().await;
+        (before == after)
+            .then_some(())
+            .ok_or(format!("{before:?}, {after:?}"))
+    })
+    .await;
+}
+
+/// Asserts that neither OLM nor the provisioner answers changes that concern neither of them.
+async fn assert_at_rest(world: &World) {
+    rests(world).await;
+    let sources = world.sources();
+    let at_rest = written(&sources.get(NAME).await.unwrap());
+    assert!(at_rest.is_some());
+    for round in 0..ROUNDS {
+        let note = json!({"metadata": {"annotations": {"example.com/note": round.to_string()}}});
+        sources
+            .patch(NAME, &PatchParams::default(), &Patch::Merge(note))
+            .await
+            .unwrap();
+    }
+    rests(world).await;
+    assert_eq!(written(&sources.get(NAME).await.unwrap()), at_rest);
+}
+
+#[tokio::test]
+async fn template_resolves_and_olm_rolls_its_pod_after_an_upgrade() {
+    let world = world().await;
+    world.namespace(MARKETPLACE).await;
+    world.provisioner().await;
+    let versions = world.cluster.client().unwrap();
+    let kubernetes = versions.apiserver_version().await.unwrap().git_version;
+    let minor: u64 = kubernetes.split('.').nth(1).unwrap().parse().unwrap();
+    let (first, second) = (
+        Version::publish("sponge", "1.0.0"),
+        Version::publish("sponge", "1.1.0"),
+    );
+    let tag = |minor: u64| format!("{NAME}:v1.{minor}-olm0.38");
+    let before = index::publish_serving(&tag(minor), &[&first]);
+    let after = index::publish_serving(&tag(minor + 1), &[&first, &second]);
+    let variables =
+        "{kube_major_version}.{kube_minor_version}-olm{olm_major_version}.{olm_minor_version}";
+    let template = format!("{}/catalogs/{NAME}:v{variables}", worker::REGISTRY);
+    world
+        .apply(json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+            "metadata": {
+                "name": NAME, "namespace": MARKETPLACE, "annotations": {CATALOG_IMAGE_TEMPLATE: template},
+            },
+            "spec": {"sourceType": "grpc", "image": before, "grpcPodConfig": {"securityContextConfig": "restricted"}},
+        }))
+        .await;
+
+    // No place declares the version of this OLM. The condition reports that, and OLM's writes keep it.
+    let why = "Cannot construct catalog image reference, variables \"olm_major_version\", \"olm_minor_version\" couldn't be \
+               resolved; cannot determine the version of OLM: ";
+    let is_unresolved = |it: &CatalogSource| {
+        reported(it).is_some_and(|(status, message)| status == "False" && message.starts_with(why))
+    };
+    world.becomes("unresolved", is_unresolved).await;
+    world.served_from(&before).await;
+    world.becomes("unresolved", is_unresolved).await;
+    // A client that drops our conditions.
+    let none = json!({"status": {"conditions": null}});
+    let sources = world.sources();
+    let params = PatchParams::default();
+    sources
+        .patch_status(NAME, &params, &Patch::Merge(none))
+        .await
+        .unwrap();
+    world.becomes("unresolved again", is_unresolved).await;
+
+    let label = json!({"metadata": {"labels": {"olm.version": "0.38.0"}}});
+    let deployments: Api<Deployment> = Api::namespaced(world.cluster.client().unwrap(), "olm");
+    deployments
+        .patch("catalog-operator", &params, &Patch::Merge(label))
+        .await
+        .unwrap();
+    let is_resolved = |it: &CatalogSource| reported(it).is_some_and(|(status, _)| status == "True");
+    world.becomes("resolved", is_resolved).await;
+    world
+        .apply(json!({
+            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+            "metadata": {"name": "sponge", "namespace": MARKETPLACE},
+            "spec": {"name": "sponge", "channel": "stable", "source": NAME, "sourceNamespace": MARKETPLACE},
+        }))
+        .await;
+    world.succeeded(MARKETPLACE, &first.csv());
+
+    assert_at_rest(world).await;
+    world
+        .cluster
+        .upgrade_apiserver(&format!("v1.{}.0", minor + 1))
+        .await
+        .unwrap();
+    let source = world
+        .becomes("written", |source| {
+            source.spec.image.as_ref() == Some(&after)
+        })
+        .await;
+    assert!(is_resolved(&source), "{source:?}");
+    world.served_from(&after).await;
+    world.succeeded(MARKETPLACE, &second.csv());
+    let source = world.becomes("resolved", is_resolved).await;
+    assert_eq!(source.annotations()[CATALOG_IMAGE_TEMPLATE], template);
+}
