@@ -31,7 +31,8 @@ pub(crate) fn each<'a, T: Sync, R: Send, E: From<io::Error>>(
 ) -> Result<(), E> {
     let threads = width.clamp(1, items.len().max(1));
     let next = AtomicUsize::new(0);
-    let (sender, results) = mpsc::channel();
+    // Bounded: results that wait for a slower `done` take memory.
+    let (sender, results) = mpsc::sync_channel(threads);
     thread::scope(|scope| {
         for _ in 0..threads {
             let sender = sender.clone();
