@@ -63,6 +63,7 @@ impl Class {
 mod tests {
     use super::Class;
 
+    // parity: platform-15
     #[test]
     fn class_names_have_two_spellings_and_one_alias() {
         for (name, class) in [

@@ -25,8 +25,10 @@ use std::io::Read;
 use bytes::Bytes;
 
 pub use gate::Gate;
-pub use irregular::{Assessment, Irregular, Kind, SkippedEntries};
-pub use layout::{find_document, metadata_limits};
+pub use irregular::{Assessment, Irregular, Kind, Needed, Rejected, SkippedEntries};
+pub use layout::{
+    Found, field_name, find_document, first_document, is_named_after, metadata_limits,
+};
 pub use paths::Paths;
 
 /// How much may be read. Sizes are bytes of uncompressed content.
@@ -107,15 +109,15 @@ pub enum Error {
         limit: usize,
     },
     /// The same path stands twice in one archive.
-    #[error("file {path:?} appears twice; keep one of them")]
+    #[error("entry {path:?} appears twice; keep one of them")]
     Duplicate {
         /// Its normalised path.
         path: String,
     },
-    /// A path is a file here and a folder there.
-    #[error("{path:?} is a file, and {other:?} needs it to be a folder; rename one of them")]
+    /// A path lies below one that is a file, or a link, which leads elsewhere.
+    #[error("{path:?} is not a directory, but {other:?} requires one; remove one of them")]
     FileAsFolder {
-        /// The file.
+        /// The file or other entry that is not a directory.
         path: String,
         /// The path below it.
         other: String,
@@ -257,7 +259,8 @@ impl Builder {
     /// Records an entry that is not a regular file.
     ///
     /// # Errors
-    /// Returns an error if the path is not acceptable, exists as a file, or there are too many entries.
+    /// Returns an error if the path is not acceptable, exists already, lies below or above another entry that is not a
+    /// directory, or there are too many entries.
     pub fn record(&mut self, path: &str, entry: Irregular) -> Result<(), Error> {
         self.gate.record(path, entry)
     }

@@ -215,6 +215,7 @@ pub fn hash(parts: &[&str]) -> String {
 mod tests {
     use super::*;
 
+    // parity: convert-10
     #[test]
     fn generated_names_fit_and_are_legal_whatever_comes_in() {
         let long = "a".repeat(300);
@@ -239,6 +240,7 @@ mod tests {
         }
     }
 
+    // parity: convert-10
     #[test]
     fn a_cut_never_leaves_a_dash_or_dot_before_the_hash() {
         for length in 40..70 {

@@ -3,11 +3,13 @@
 //! Only major and minor release count. 4.23 and 5.0 are one and the same release, and what follows either is 5.1.
 //! A max OpenShift version is `<major>.<minor>` and nothing else, as the enhancement "maxOpenShiftVersion" defines it. Any
 //! other value cannot be determined and blocks neither an upgrade nor an installation. [`maximum`] is the only parser of the
-//! value, and [`Declarations`] decides between its spellings.
+//! value, [`Unquoted`] keeps the spelling of numbers, and [`Declarations`] decides between the places of a value.
 
 mod cluster;
 mod declared;
 pub mod olm_v0;
+pub mod properties;
+mod unquoted;
 mod value;
 
 use std::{fmt, str::FromStr};
@@ -16,8 +18,9 @@ use serde::Serialize;
 
 pub use self::{
     cluster::{Cluster, is_placeholder},
-    declared::{Decision, Declarations, MaxOpenShiftVersion, Problem, Spelling},
+    declared::{Annotation, Decision, Declarations, MaxOpenShiftVersion, Problem, Spelling},
     olm_v0::OlmV0,
+    unquoted::Unquoted,
     value::{ParseMaximumError, maximum},
 };
 use crate::version;

@@ -207,6 +207,7 @@ mod tests {
     use super::*;
 
     /// What blang v4.0.0 answers for [`VERSIONS`], one letter each; `None` where it has an error.
+    // parity: validate-6
     #[test]
     fn ranges_hold_for_what_blang_says() {
         const VERSIONS: [&str; 11] = [

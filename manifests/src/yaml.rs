@@ -26,6 +26,7 @@ mod go;
 mod json;
 mod locate;
 mod node;
+mod repeated;
 mod scalar;
 mod split;
 mod tagged;
@@ -39,7 +40,8 @@ use serde_json::Value;
 
 pub use self::{
     error::Error,
-    locate::{Location, Style, Written, locate, locate_all, locate_nearest, repeated, written_all},
+    locate::{Location, Style, Written, locate, locate_all, locate_nearest, written_all},
+    repeated::{MAX_REPEATED, Repeated, repeated, repeated_all},
 };
 use self::{
     error::Fault,

@@ -106,6 +106,11 @@ pub fn openshift(options: &Options) -> String {
     written(documents(options, Target::OpenShift))
 }
 
+/// Returns the names of the ValidatingAdmissionPolicies of every install file. Each has a binding of the same name.
+pub fn admission_policies() -> Vec<&'static str> {
+    admission::names()
+}
+
 /// What lets the provisioner read the pull secrets of CatalogSources in a namespace that is not its own.
 pub fn catalog_secrets(options: &Options, namespace: &str) -> Value {
     rights::catalog_secrets(options, namespace)

@@ -85,6 +85,7 @@ mod tests {
 
     use super::*;
 
+    // parity: max-olm-16
     #[test]
     fn an_admin_counts_before_the_operator() {
         let is = |status: &str| json!([{"type": "Upgradeable", "status": status, "reason": "Busy", "message": status, "lastTransitionTime": "2026-01-01T00:00:00Z"}]);

@@ -105,11 +105,13 @@ impl<T> Gate<T> {
     /// Checks, counts and records an entry that is not a regular file.
     ///
     /// # Errors
-    /// Returns an error if the path is not acceptable, exists as a file, or there are too many entries.
+    /// Returns an error if the path is not acceptable, exists already, lies below or above another entry that is not a
+    /// directory, or there are too many entries.
     pub fn record(&mut self, path: &str, entry: Irregular) -> Result<(), Error> {
         let path = self.normalise(path)?;
         self.count()?;
-        if self.paths.get(&path).is_some() {
+        self.check_folders(&path)?;
+        if self.paths.is_taken(&path) {
             return Err(Error::Duplicate { path });
         }
         self.paths.insert_irregular(path, entry);
@@ -152,7 +154,7 @@ impl<T> Gate<T> {
         Ok(normal)
     }
 
-    /// A file cannot be a folder at the same time.
+    /// A file cannot be a directory at the same time, and a path below a link is elsewhere.
     fn check_folders(&self, path: &str) -> Result<(), Error> {
         let conflict = |file: &str, below: &str| Error::FileAsFolder {
             path: file.to_owned(),
@@ -160,7 +162,7 @@ impl<T> Gate<T> {
         };
         for (at, _) in path.match_indices('/') {
             if let Some(folder) = path.get(..at)
-                && self.paths.get(folder).is_some()
+                && self.paths.is_taken(folder)
             {
                 return Err(conflict(folder, path));
             }

@@ -51,17 +51,38 @@ impl Irregular {
         }
     }
 
-    /// Returns the remedy of a bundle author, in the imperative.
-    pub fn remedy(&self) -> &'static str {
-        match self.kind {
-            Kind::Symlink => "replace the link with a copy of the file",
-            Kind::HardLink => {
-                "replace the link with a copy of the file, or pack the bundle with \"tar --hard-dereference\""
-            }
-            Kind::Special => "remove the entry from the bundle",
-            Kind::Sparse => "pack the bundle without --sparse",
+    /// Describes an entry that takes the place of what a bundle needs: `is a symbolic link to "a", not a regular file`.
+    pub fn problem(&self, needed: Needed) -> String {
+        match needed {
+            Needed::File => format!("is {self}, not a regular file"),
+            Needed::Directory => format!("is {self}, not a directory"),
         }
     }
+
+    /// Returns the remedy of a bundle author, in the imperative.
+    pub fn remedy(&self, needed: Needed) -> &'static str {
+        match (self.kind, needed) {
+            (Kind::Symlink, Needed::File) => "replace the link with a copy of the file",
+            // No tar packs hard links to directories.
+            (Kind::Symlink | Kind::HardLink, Needed::Directory) => {
+                "replace the link with a copy of the directory"
+            }
+            (Kind::HardLink, Needed::File) => {
+                "replace the link with a copy of the file, or pack the bundle with \"tar --hard-dereference\""
+            }
+            (Kind::Special, _) => "remove the entry from the bundle",
+            (Kind::Sparse, _) => "pack the bundle without --sparse",
+        }
+    }
+}
+
+/// What a bundle needs in the place of an entry that is not a regular file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needed {
+    /// A regular file.
+    File,
+    /// A directory that the bundle is made of, or one above it.
+    Directory,
 }
 
 impl fmt::Display for Irregular {
@@ -158,11 +179,22 @@ impl fmt::Display for SkippedEntries {
     }
 }
 
+/// An entry that a bundle is incomplete without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rejected<'a> {
+    /// Path of the entry.
+    pub path: &'a str,
+    /// Kind and target of the entry.
+    pub entry: &'a Irregular,
+    /// What the bundle needs in its place.
+    pub needed: Needed,
+}
+
 /// Entries of a bundle that are not regular files, by their consequence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Assessment<'a> {
     /// Entries at, above or below a directory that the bundle is made of, ordered by path. The bundle is incomplete.
-    pub rejected: Vec<(&'a str, &'a Irregular)>,
+    pub rejected: Vec<Rejected<'a>>,
     /// All other entries.
     pub skipped: SkippedEntries,
 }
@@ -177,13 +209,29 @@ impl<'a> Assessment<'a> {
             return Self::default(); // no file has to be read
         }
         let directories = layout::directories(paths, read);
-        let is_needed = |(path, _): &(&str, &Irregular)| {
-            let mut directories = directories.iter();
-            directories.any(|directory| {
-                layout::is_at_or_below(path, directory) || layout::is_at_or_below(directory, path)
-            })
+        let needed = |path: &str| {
+            let is_any = |condition: &dyn Fn(&str) -> bool| {
+                directories.iter().any(|directory| condition(directory))
+            };
+            if is_any(&|directory| layout::is_at_or_below(directory, path)) {
+                Some(Needed::Directory)
+            } else if is_any(&|directory| layout::is_at_or_below(path, directory)) {
+                Some(Needed::File)
+            } else {
+                None
+            }
         };
-        let (rejected, skipped): (Vec<_>, Vec<_>) = paths.irregular().partition(is_needed);
+        let (mut rejected, mut skipped) = (Vec::new(), Vec::new());
+        for (path, entry) in paths.irregular() {
+            match needed(path) {
+                Some(needed) => rejected.push(Rejected {
+                    path,
+                    entry,
+                    needed,
+                }),
+                None => skipped.push((path, entry)),
+            }
+        }
         Self {
             rejected,
             skipped: SkippedEntries::count(skipped),
@@ -249,18 +297,31 @@ mod tests {
             ];
             let content = content(&files, links);
             let found = content.assess();
-            let paths: Vec<_> = found.rejected.iter().map(|(path, _)| *path).collect();
+            let paths: Vec<_> = found.rejected.iter().map(|entry| entry.path).collect();
             assert_eq!(paths.join(" "), rejected, "{annotations:?} {links:?}");
             assert_eq!(found.skipped.total(), links.len() - paths.len());
         }
     }
 
     #[test]
-    fn a_link_above_a_named_directory_is_rejected() {
+    fn links_take_the_place_of_files_and_directories() {
         let named =
             "annotations:\n  operators.operatorframework.io.bundle.manifests.v1: deploy/olm/\n";
-        let content = content(&[("metadata/annotations.yaml", named)], &["deploy"]);
-        assert_eq!(content.assess().rejected.len(), 1);
+        for (link, needed) in [
+            ("deploy", Needed::Directory),
+            ("deploy/olm", Needed::Directory),
+            ("deploy/olm/a.yaml", Needed::File),
+            ("manifests", Needed::Directory),
+            ("metadata/a.yaml", Needed::File),
+        ] {
+            let content = content(&[("metadata/annotations.yaml", named)], &[link]);
+            let rejected: Vec<_> = content.assess().rejected;
+            let rejected: Vec<_> = rejected
+                .iter()
+                .map(|entry| (entry.path, entry.needed))
+                .collect();
+            assert_eq!(rejected, [(link, needed)]);
+        }
     }
 
     #[test]
@@ -272,7 +333,7 @@ mod tests {
         assert_eq!(content.assess().rejected, []);
         let content = content.into_folder("b");
         let found = content.assess();
-        let rejected: Vec<_> = found.rejected.iter().map(|(path, _)| *path).collect();
+        let rejected: Vec<_> = found.rejected.iter().map(|entry| entry.path).collect();
         assert_eq!(rejected, ["manifests/link"]);
         assert_eq!(found.skipped.paths, ["../latest", "docs"]);
     }
@@ -298,22 +359,50 @@ mod tests {
 
     #[test]
     fn entries_are_described_with_kind_target_and_remedy() {
-        for (kind, target, expected) in [
+        let (file, directory) = (Needed::File, Needed::Directory);
+        for (kind, target, needed, expected) in [
             (
                 SYMLINK,
                 Some("../a"),
-                "a symbolic link to \"../a\"; replace",
+                file,
+                "is a symbolic link to \"../a\", not a regular file; replace the link with a copy of the file",
             ),
-            (SYMLINK, None, "a symbolic link; replace"),
-            (Kind::HardLink, Some("a"), "a hard link to \"a\"; replace"),
-            (Kind::Special, None, "a device, FIFO or socket; remove"),
-            (Kind::Sparse, None, "a sparse file; pack"),
+            (
+                SYMLINK,
+                None,
+                directory,
+                "is a symbolic link, not a directory; replace the link with a copy of the directory",
+            ),
+            (
+                Kind::HardLink,
+                Some("a"),
+                file,
+                "is a hard link to \"a\", not a regular file; replace the link with a copy of the file, or pack",
+            ),
+            (
+                Kind::HardLink,
+                Some("a"),
+                directory,
+                "is a hard link to \"a\", not a directory; replace the link with a copy of the directory",
+            ),
+            (
+                Kind::Special,
+                None,
+                directory,
+                "is a device, FIFO or socket, not a directory; remove",
+            ),
+            (
+                Kind::Sparse,
+                None,
+                file,
+                "is a sparse file, not a regular file; pack",
+            ),
         ] {
             let entry = match target {
                 Some(target) => Irregular::link(kind, target),
                 None => Irregular::new(kind),
             };
-            let text = format!("{entry}; {}", entry.remedy());
+            let text = format!("{}; {}", entry.problem(needed), entry.remedy(needed));
             assert!(text.starts_with(expected), "{text}");
         }
     }

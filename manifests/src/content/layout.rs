@@ -1,6 +1,6 @@
 //! Directories that a bundle is made of. Pure; no I/O.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Paths, normalise};
 use crate::yaml;
@@ -29,8 +29,20 @@ pub fn metadata_limits() -> yaml::Limits {
     }
 }
 
+/// A document of `metadata/` with the value that it was searched for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Path of the file.
+    pub file: String,
+    /// The spelling of the key.
+    pub key: String,
+    /// The value of the key.
+    pub value: Value,
+}
+
 /// Finds the file of a directory whose first document has a non-empty `key`: the file named after the key, else, as in
-/// `opm`, the first one that decodes. File names in `metadata/` are a convention, not a rule.
+/// `opm`, the first one that decodes. File names in `metadata/` are a convention, not a rule. As in Go, the case of the
+/// key does not count, and the last one in sorted order is used.
 ///
 /// `names` are the files of the directory; `read` returns the bytes of a path.
 ///
@@ -42,31 +54,91 @@ pub fn find_document<'a, B: AsRef<[u8]>>(
     names: impl Iterator<Item = &'a str>,
     limits: yaml::Limits,
     mut read: impl FnMut(&str) -> Option<B>,
-) -> Result<Option<(String, Value)>, (String, yaml::Error)> {
-    let is_usual = |name: &str| {
-        let ending = name.strip_prefix(key);
-        matches!(ending, Some(".yaml" | ".yml" | ".json"))
-    };
-    let mut names: Vec<&str> = names.filter(|name| !name.contains('/')).collect();
-    names.sort_by_key(|name| (!is_usual(name), *name));
-    for name in names {
+) -> Result<Option<Found>, (String, yaml::Error)> {
+    let names: Vec<&str> = names.filter(|name| !name.contains('/')).collect();
+    let usual = names.iter().filter(|name| is_named_after(name, key));
+    for name in usual {
         let path = format!("{directory}/{name}");
         let Some(bytes) = read(&path) else {
             continue;
         };
-        match yaml::documents_with(bytes.as_ref(), limits).next() {
-            Some(Ok(Value::Object(mut map))) => {
-                if let Some(value) = map.remove(key)
-                    && !is_empty(&value)
-                {
-                    return Ok(Some((path, value)));
-                }
-            }
-            Some(Err(error)) if is_usual(name) => return Err((path, error)),
-            _ => {}
+        match decode(path, key, bytes.as_ref(), limits) {
+            Ok(None) => {}
+            found => return found,
         }
     }
-    Ok(None)
+    let others = names.iter().filter(|name| !is_named_after(name, key));
+    Ok(first_document(
+        directory,
+        key,
+        others.copied(),
+        limits,
+        read,
+    ))
+}
+
+/// Finds the first file of a directory whose first document has a non-empty `key`, as `opm` does when it renders a bundle.
+pub fn first_document<'a, B: AsRef<[u8]>>(
+    directory: &str,
+    key: &str,
+    names: impl Iterator<Item = &'a str>,
+    limits: yaml::Limits,
+    mut read: impl FnMut(&str) -> Option<B>,
+) -> Option<Found> {
+    let mut names = names.filter(|name| !name.contains('/'));
+    names.find_map(|name| {
+        let path = format!("{directory}/{name}");
+        let bytes = read(&path)?;
+        decode(path, key, bytes.as_ref(), limits).ok().flatten()
+    })
+}
+
+fn decode(
+    file: String,
+    key: &str,
+    bytes: &[u8],
+    limits: yaml::Limits,
+) -> Result<Option<Found>, (String, yaml::Error)> {
+    let mut map = match yaml::documents_with(bytes, limits).next() {
+        Some(Ok(Value::Object(map))) => map,
+        Some(Err(error)) => return Err((file, error)),
+        _ => return Ok(None),
+    };
+    let Some(key) = field_name(&map, key).map(str::to_owned) else {
+        return Ok(None);
+    };
+    let value = map.remove(&key).filter(|value| !is_empty(value));
+    Ok(value.map(|value| Found { file, key, value }))
+}
+
+/// Reports whether a file is named after a key, such as `properties.yaml`.
+pub fn is_named_after(name: &str, key: &str) -> bool {
+    let ending = name.strip_prefix(key);
+    matches!(ending, Some(".yaml" | ".yml" | ".json"))
+}
+
+/// Returns the spelling of a field that Go decodes: the case does not count, and the last one in sorted order is used.
+///
+/// ```
+/// use manifests::content::field_name;
+/// let map = serde_json::json!({"Properties": 1, "propertie\u{17f}": 2});
+/// let name = field_name(map.as_object().unwrap(), "properties");
+/// assert_eq!(name, Some("propertie\u{17f}"));
+/// ```
+pub fn field_name<'a>(map: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    let mut names = map
+        .keys()
+        .filter(|key| key.chars().map(fold).eq(name.chars().map(fold)));
+    names.next_back().map(String::as_str)
+}
+
+/// Folds the case as `encoding/json` of Go does, where two letters beyond ASCII equal `s` and `k`.
+fn fold(letter: char) -> char {
+    match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        letter => letter.to_ascii_lowercase(),
+    }
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -88,7 +160,7 @@ pub(super) fn directories<T, B: AsRef<[u8]>>(
         read(path, paths.get(path)?)
     });
     let annotations = match found {
-        Ok(Some((_, annotations))) => annotations,
+        Ok(Some(found)) => found.value,
         // Conversion reports the file that cannot be read.
         Ok(None) | Err(_) => Value::Null,
     };

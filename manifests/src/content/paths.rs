@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Irregular;
 
-/// An ordered set of values under normalised relative paths, none of which is a file and a folder at once. Only a
+/// An ordered set of values and irregular entries under normalised relative paths, none of which is both, appears twice,
+/// or lies below another one. Only a
 /// [`Gate`](super::Gate) makes one, so that whoever holds it need not check the paths again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths<T> {
@@ -40,11 +41,17 @@ impl<T> Paths<T> {
         self.values.contains_key(path) || self.irregular.contains_key(path)
     }
 
-    /// Returns the first path below a folder.
+    /// Returns a path below a directory, of a value or else of an entry that is not a regular file.
     pub(super) fn first_below(&self, folder: &str) -> Option<&str> {
         let below = format!("{folder}/");
-        let (path, _) = self.values.range(below.clone()..).next()?;
-        path.starts_with(&below).then_some(path)
+        let value = self.values.range(below.clone()..).next();
+        let irregular = self.irregular.range(below.clone()..).next();
+        let mut paths = [value.map(|(path, _)| path), irregular.map(|(path, _)| path)]
+            .into_iter()
+            .flatten();
+        paths
+            .find(|path| path.starts_with(&below))
+            .map(String::as_str)
     }
 
     /// Entries of the source that are not regular files, ordered by path.

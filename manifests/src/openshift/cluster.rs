@@ -143,6 +143,7 @@ mod tests {
         json!({"state": state, "version": version})
     }
 
+    // parity: max-olm-12
     #[test]
     fn the_newest_completed_entry_is_what_runs() {
         let done = |version| entry("Completed", version);
@@ -280,6 +281,7 @@ mod tests {
         }
     }
 
+    // parity: max-olm-7
     #[test]
     fn versions_of_clusters_are_read_as_releases() {
         for (version, expected) in [

@@ -2,8 +2,8 @@
 //! and installed ClusterServiceVersions use this one decision, so that the same bundle declares the same version everywhere.
 //! Pure; no I/O.
 //!
-//! The first list of properties with a valid value counts, in the order of [`Spelling`]. The annotation of the enhancement
-//! counts if it is lower, or if no property is valid: the lower version protects the cluster.
+//! The first list of properties with a valid value counts, in the order of [`Spelling`]. The key and the annotation of the
+//! enhancement count if they are lower, or if no property is valid: the lower version protects the cluster.
 
 use std::{
     borrow::Cow,
@@ -11,12 +11,15 @@ use std::{
     fmt,
 };
 
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::value::RawValue;
 
 use super::{
     INSTALLED_PROPERTIES_ANNOTATION, MAX_ANNOTATION, MAX_PROPERTY, OlmV0, PROPERTIES_ANNOTATION,
-    ParseMaximumError, Release, maximum, value,
+    ParseMaximumError, Release, maximum,
+    olm_v0::OlmV0Error,
+    properties::{self, Property},
+    unquoted, value,
 };
 use crate::object::shortened;
 
@@ -32,6 +35,8 @@ pub enum Spelling {
     BundleProperties,
     /// The properties of a bundle in a catalog.
     CatalogProperties,
+    /// The key `operators.coreos.com/maxOpenShiftVersion` of a bundle in a catalog.
+    CatalogKey,
     /// The annotation `operatorframework.io/properties`, which OLM writes when it installs.
     InstalledProperties,
     /// The annotation `olm.properties`, where no other list of properties declares a value.
@@ -44,22 +49,37 @@ impl Spelling {
     /// Returns the key of the annotation; `None` for properties.
     pub const fn annotation(self) -> Option<&'static str> {
         match self {
-            Self::BundleProperties | Self::CatalogProperties => None,
+            Self::BundleProperties | Self::CatalogProperties | Self::CatalogKey => None,
             Self::InstalledProperties => Some(INSTALLED_PROPERTIES_ANNOTATION),
             Self::PropertiesAnnotation => Some(PROPERTIES_ANNOTATION),
             Self::Annotation => Some(MAX_ANNOTATION),
         }
     }
+
+    /// Reports whether the value counts only if the value is lower than that of the properties, or alone valid.
+    const fn is_subordinate(self) -> bool {
+        matches!(self, Self::CatalogKey | Self::Annotation)
+    }
 }
 
 impl fmt::Display for Spelling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.annotation() {
-            Some(annotation) => write!(f, "annotation {annotation}"),
-            None if *self == Self::BundleProperties => f.write_str("bundle properties"),
-            None => f.write_str("catalog properties"),
+        match (self, self.annotation()) {
+            (_, Some(annotation)) => write!(f, "annotation {annotation}"),
+            (Self::BundleProperties, None) => f.write_str("bundle properties"),
+            (Self::CatalogKey, None) => write!(f, "key {MAX_ANNOTATION}"),
+            (_, None) => f.write_str("catalog properties"),
         }
     }
+}
+
+/// The value of an annotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Annotation<'a> {
+    /// A string.
+    String(Cow<'a, str>),
+    /// The spelling of a value of another kind.
+    Other(Cow<'a, str>),
 }
 
 /// A declared max OpenShift version.
@@ -74,7 +94,7 @@ pub struct MaxOpenShiftVersion {
 }
 
 impl MaxOpenShiftVersion {
-    /// Parses the JSON text of a property's value, or the text of an annotation.
+    /// Parses the JSON text of a property's value, the spelling of a number, or the text of an annotation.
     pub fn new(text: &str, source: Spelling) -> Self {
         Self {
             raw: shortened(&value::decoded(text), MAX_VALUE),
@@ -125,16 +145,15 @@ pub struct Declarations(BTreeMap<Spelling, Declared>);
 enum Declared {
     /// The texts of the values; never empty.
     Values(Vec<String>),
-    /// The annotation, which is not JSON of properties.
-    Malformed {
-        annotation: &'static str,
-        text: String,
-    },
+    /// The annotation, which is not JSON of properties, and the error of OLM v0.
+    Malformed { text: String, error: OlmV0Error },
+    /// The spelling of an annotation that is not a string.
+    NotAString(String),
 }
 
 impl Declarations {
-    /// Adds the JSON text of a property's value, or the text of the annotation. Two properties in one list are invalid even if
-    /// their values are equal, as they are for OLM.
+    /// Adds the JSON text of a property's value, the spelling of a number in YAML, or the text of the annotation. Two
+    /// properties in one list are invalid even if their values are equal, as they are for OLM.
     pub fn add(&mut self, spelling: Spelling, text: &str) {
         // No release is longer, and texts may have megabytes.
         let text = shortened(text.trim(), MAX_VALUE);
@@ -148,27 +167,36 @@ impl Declarations {
                         values.push(text);
                     }
                 }
-                Declared::Malformed { .. } => {}
+                Declared::Malformed { .. } | Declared::NotAString(_) => {}
             },
         }
     }
 
     /// Adds the declarations in the annotations of a ClusterServiceVersion.
-    pub fn add_annotations<'a>(&mut self, annotation: impl Fn(&str) -> Option<Cow<'a, str>>) {
-        if let Some(text) = annotation(INSTALLED_PROPERTIES_ANNOTATION) {
-            let list = installed(&text);
-            let spelling = Spelling::InstalledProperties;
-            self.add_list(spelling, INSTALLED_PROPERTIES_ANNOTATION, &text, list);
+    pub fn add_annotations<'a>(&mut self, annotation: impl Fn(&str) -> Option<Annotation<'a>>) {
+        if let Some(Annotation::String(text) | Annotation::Other(text)) =
+            annotation(INSTALLED_PROPERTIES_ANNOTATION)
+        {
+            let list = properties::parse_installed(&text);
+            self.add_list(Spelling::InstalledProperties, &text, list);
         }
-        if let Some(text) = annotation(PROPERTIES_ANNOTATION) {
-            let list = serde_json::from_str::<Option<Vec<_>>>(&text);
-            let is_empty = text.trim().is_empty();
-            let list = list.or_else(|error| if is_empty { Ok(None) } else { Err(error) });
-            let spelling = Spelling::PropertiesAnnotation;
-            self.add_list(spelling, PROPERTIES_ANNOTATION, &text, list);
+        if let Some(Annotation::String(text) | Annotation::Other(text)) =
+            annotation(PROPERTIES_ANNOTATION)
+        {
+            let list = if text.trim().is_empty() {
+                Ok(Vec::new())
+            } else {
+                properties::parse_list(&text)
+            };
+            self.add_list(Spelling::PropertiesAnnotation, &text, list);
         }
-        if let Some(text) = annotation(MAX_ANNOTATION) {
-            self.add(Spelling::Annotation, &text);
+        match annotation(MAX_ANNOTATION) {
+            None => {}
+            Some(Annotation::String(text)) => self.add(Spelling::Annotation, &text),
+            Some(Annotation::Other(spelling)) => {
+                let declared = Declared::NotAString(shortened(&spelling, MAX_VALUE));
+                self.0.entry(Spelling::Annotation).or_insert(declared);
+            }
         }
     }
 
@@ -191,20 +219,23 @@ impl Declarations {
     fn add_list(
         &mut self,
         spelling: Spelling,
-        annotation: &'static str,
         text: &str,
-        list: Result<Option<Vec<Property>>, serde_json::Error>,
+        list: Result<Vec<Property>, serde_json::Error>,
     ) {
-        let Ok(list) = list else {
-            let text = shortened(text, MAX_VALUE);
-            let malformed = Declared::Malformed { annotation, text };
-            self.0.entry(spelling).or_insert(malformed);
-            return;
+        let list = match list {
+            Ok(list) => list,
+            Err(error) => {
+                let text = shortened(text, MAX_VALUE);
+                let error = OlmV0Error::Malformed(error.to_string());
+                let malformed = Declared::Malformed { text, error };
+                self.0.entry(spelling).or_insert(malformed);
+                return;
+            }
         };
-        let list = list.into_iter().flatten();
+        let list = list.iter();
         let mut seen = BTreeSet::new();
         for property in list.filter(|property| property.type_ == MAX_PROPERTY) {
-            let value = property.value.get();
+            let value = property.value.as_deref().map_or("", RawValue::get);
             // opm counts equal texts of the bundle author once; OLM rejects two properties that it has written.
             let is_new = seen.insert(value.to_owned());
             if is_new || spelling != Spelling::PropertiesAnnotation {
@@ -220,7 +251,10 @@ impl Declared {
             Self::Values(values) => match values.as_slice() {
                 [one] => MaxOpenShiftVersion::new(one, source),
                 several => {
-                    let several: Vec<_> = several.iter().map(|text| value::decoded(text)).collect();
+                    let several = several.iter().map(|text| value::decoded(text));
+                    let mut several: Vec<_> = several.collect();
+                    // opm sorts properties; the message is the same for each source.
+                    several.sort_unstable();
                     let raw = shortened(&several.join(", "), MAX_VALUE);
                     MaxOpenShiftVersion {
                         version: Err(ParseMaximumError::Several(value::quotable(&raw))),
@@ -229,20 +263,35 @@ impl Declared {
                     }
                 }
             },
-            Self::Malformed { annotation, text } => MaxOpenShiftVersion {
+            Self::Malformed { text, .. } => MaxOpenShiftVersion {
                 raw: text.clone(),
                 source,
-                version: Err(ParseMaximumError::Unreadable(annotation)),
+                version: Err(ParseMaximumError::Unreadable),
+            },
+            Self::NotAString(spelling) => MaxOpenShiftVersion {
+                raw: spelling.clone(),
+                source,
+                version: Err(ParseMaximumError::NotAString(value::quotable(spelling))),
             },
         }
     }
 
-    /// OLM v0 reads the properties that come from the catalog, and overwrites or ignores all annotations.
+    /// Returns the reading of OLM v0: of the properties that opm takes into a catalog, where numbers are shortened, and of the
+    /// annotation that OLM v0 writes. OLM v0 ignores all other annotations and the key.
     fn olm_v0(&self, spelling: Spelling) -> OlmV0 {
         match (self, spelling) {
+            (Self::NotAString(_), _) => OlmV0::Undecodable,
             (Self::Values(values), Spelling::BundleProperties | Spelling::CatalogProperties) => {
+                let numbers = values.iter().map(|text| unquoted::number(text));
+                let texts: Vec<_> = (values.iter().zip(numbers))
+                    .map(|(text, number)| number.map_or(text.clone(), |number| number.to_string()))
+                    .collect();
+                OlmV0::read(texts.iter().map(String::as_str))
+            }
+            (Self::Values(values), Spelling::InstalledProperties) => {
                 OlmV0::read(values.iter().map(String::as_str))
             }
+            (Self::Malformed { error, .. }, Spelling::InstalledProperties) => OlmV0::from(error),
             _ => OlmV0::Unspecified,
         }
     }
@@ -269,12 +318,19 @@ pub enum Problem {
         /// The reading of OLM v0.
         olm_v0: OlmV0,
     },
-    /// A property and the annotation differ.
+    /// A property and the key or the annotation differ.
     Differs {
         /// The lower value, which counts.
         lower: MaxOpenShiftVersion,
         /// The higher value, which is ignored.
         higher: MaxOpenShiftVersion,
+    },
+    /// OLM v0 rejects the value, for its white space as an example.
+    OlmV0Rejects {
+        /// The declared value and its place.
+        declared: MaxOpenShiftVersion,
+        /// The reading of OLM v0.
+        olm_v0: OlmV0,
     },
 }
 
@@ -285,10 +341,9 @@ impl Decision {
             self.declared = Some(next);
             return;
         };
-        let is_annotation = next.source == Spelling::Annotation;
         let counts = match (current.release(), next.release()) {
             // A catalog was rendered from the author's list, and its maintainer may have changed the value since.
-            (Some(_), _) if !is_annotation => current,
+            (Some(_), _) if !next.source.is_subordinate() => current,
             (Some(a), Some(b)) if a.normalized() != b.normalized() => {
                 let is_lower = b.normalized() < a.normalized();
                 let (lower, higher) = if is_lower {
@@ -303,8 +358,10 @@ impl Decision {
                 lower
             }
             (Some(_), Some(_)) => current,
-            // The list repeats one of the several values.
-            (None, Some(_)) if current.is_several() && !is_annotation => current,
+            // The list repeats one of the several values, and a key does not make one of several properties.
+            (None, Some(_)) if current.is_several() && next.source != Spelling::Annotation => {
+                current
+            }
             (None, Some(_)) => next,
             (_, None) => {
                 self.report(&next, olm_v0);
@@ -319,12 +376,17 @@ impl Decision {
         let is_reported = self.problems.iter().any(|problem| {
             matches!(problem, Problem::Undeterminable { declared, .. } if declared.raw == invalid.raw)
         });
-        if let (Err(error), false) = (&invalid.version, is_reported) {
-            self.problems.push(Problem::Undeterminable {
+        match (&invalid.version, olm_v0) {
+            (Err(error), olm_v0) if !is_reported => self.problems.push(Problem::Undeterminable {
                 declared: invalid.clone(),
                 error: error.clone(),
                 olm_v0,
-            });
+            }),
+            (Ok(_), olm_v0 @ OlmV0::Invalid(_)) => self.problems.push(Problem::OlmV0Rejects {
+                declared: invalid.clone(),
+                olm_v0,
+            }),
+            _ => {}
         }
     }
 }
@@ -333,19 +395,53 @@ impl Problem {
     /// Returns the value that its author has to correct.
     pub fn declared(&self) -> &MaxOpenShiftVersion {
         match self {
-            Self::Undeterminable { declared, .. } => declared,
+            Self::Undeterminable { declared, .. } | Self::OlmV0Rejects { declared, .. } => declared,
             Self::Differs { higher, .. } => higher,
         }
     }
 
+    /// Returns the problem of the annotation [`MAX_ANNOTATION`] with this spelling in the file, which is not a string.
+    pub fn not_a_string(spelling: &str) -> Self {
+        let declared = Declared::NotAString(shortened(spelling, MAX_VALUE));
+        let source = Spelling::Annotation;
+        Self::Undeterminable {
+            declared: declared.read(source),
+            error: ParseMaximumError::NotAString(value::quotable(spelling)),
+            olm_v0: declared.olm_v0(source),
+        }
+    }
+
     /// Returns the imperative that follows the message.
-    pub fn remedy(&self) -> &'static str {
+    pub fn remedy(&self) -> Cow<'static, str> {
         match self {
-            Self::Undeterminable { .. } => {
-                "write one property olm.maxOpenShiftVersion with a string such as \"4.16\""
+            Self::Undeterminable {
+                error: ParseMaximumError::NotAString(spelling),
+                ..
+            } => unquoted::remedy(spelling).into(),
+            Self::Undeterminable {
+                declared, error, ..
+            } => match (declared.source, error) {
+                (Spelling::InstalledProperties, _) => "remove the annotation; OLM writes it",
+                (Spelling::CatalogKey, _) => "remove the key",
+                (_, ParseMaximumError::Unreadable) => {
+                    "write a JSON list of objects with `type` and `value`"
+                }
+                _ => "write one property olm.maxOpenShiftVersion with a string such as \"4.16\"",
             }
-            Self::Differs { .. } => {
-                "write the intended release in the property and remove the annotation"
+            .into(),
+            Self::OlmV0Rejects { declared, .. } => {
+                let version = declared.text();
+                format!("write the string \"{version}\" without white space").into()
+            }
+            Self::Differs { lower, higher } => {
+                let is_key =
+                    [lower, higher].map(|declared| declared.source == Spelling::CatalogKey);
+                let place = if is_key.contains(&true) {
+                    "key"
+                } else {
+                    "annotation"
+                };
+                format!("write the intended release in the property and remove the {place}").into()
             }
         }
     }
@@ -353,8 +449,13 @@ impl Problem {
     /// Returns the message with the reading of OLM v0.
     pub fn explained(&self) -> String {
         match self {
+            Self::Undeterminable {
+                declared, olm_v0, ..
+            } if declared.source == Spelling::InstalledProperties => format!(
+                "{self}; OLM v0 overwrites the annotation when OLM v0 installs from a catalog; otherwise {olm_v0}"
+            ),
             Self::Undeterminable { olm_v0, .. } => format!("{self}; {olm_v0}"),
-            Self::Differs { .. } => self.to_string(),
+            Self::Differs { .. } | Self::OlmV0Rejects { .. } => self.to_string(),
         }
     }
 }
@@ -365,6 +466,12 @@ impl fmt::Display for Problem {
             Self::Undeterminable {
                 declared, error, ..
             } => write!(f, "{error} ({})", declared.source),
+            Self::OlmV0Rejects { declared, olm_v0 } => write!(
+                f,
+                "max OpenShift version is {} ({}), but {olm_v0}",
+                declared.text(),
+                declared.source
+            ),
             Self::Differs { lower, higher } => write!(
                 f,
                 "max OpenShift version is {} ({}) and {} ({}); the lower version counts",
@@ -372,27 +479,6 @@ impl fmt::Display for Problem {
             ),
         }
     }
-}
-
-/// A property in a list. Another property without a value hides none that has one.
-#[derive(Deserialize)]
-struct Property {
-    #[serde(rename = "type", default)]
-    type_: String,
-    #[serde(default = "null")]
-    value: Box<RawValue>,
-}
-
-fn null() -> Box<RawValue> {
-    RawValue::NULL.to_owned()
-}
-
-/// Reads `{"properties": [{"type": …, "value": …}]}`.
-fn installed(text: &str) -> Result<Option<Vec<Property>>, serde_json::Error> {
-    // serde reads a struct from a list, too.
-    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
-    let list = fields.remove("properties");
-    list.map_or(Ok(None), |list| serde_json::from_str(list.get()))
 }
 
 #[cfg(test)]

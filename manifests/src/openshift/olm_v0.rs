@@ -5,11 +5,11 @@
 //! what a value that is not `<major>.<minor>` does where OLM v0 works.
 //! Pure; no I/O.
 
-use std::{collections::BTreeMap, fmt};
+use std::fmt;
 
 use serde_json::value::RawValue;
 
-use super::{MAX_PROPERTY, Release};
+use super::{MAX_PROPERTY, Release, properties};
 use crate::{object::shortened, version};
 
 /// Maximum length of the quoted value, in characters.
@@ -74,9 +74,6 @@ pub fn read(json: &str) -> Result<Release, OlmV0Error> {
     Ok(Release::new(version.major, version.minor))
 }
 
-/// A JSON object as Go reads a struct: serde also accepts a list in place of a struct, Go ignores the case of names.
-type Object = BTreeMap<String, Box<RawValue>>;
-
 /// Reads the value of [`INSTALLED_PROPERTIES_ANNOTATION`](super::INSTALLED_PROPERTIES_ANNOTATION), the one annotation that
 /// OLM v0 reads; `None` if it declares no max OpenShift version.
 ///
@@ -90,28 +87,17 @@ type Object = BTreeMap<String, Box<RawValue>>;
 /// assert_eq!(olm_v0::read_annotation("{}"), Ok(None));
 /// ```
 pub fn read_annotation(text: &str) -> Result<Option<Release>, OlmV0Error> {
-    let malformed = |error: serde_json::Error| OlmV0Error::Malformed(error.to_string());
-    let field = |object: &Object, name: &str| {
-        let mut fields = object.iter();
-        fields.find_map(|(key, value)| key.eq_ignore_ascii_case(name).then(|| value.clone()))
-    };
-    let annotation: Option<Object> = serde_json::from_str(text).map_err(malformed)?;
-    let list = annotation.and_then(|annotation| field(&annotation, "properties"));
-    let list = list.as_deref().map_or("null", RawValue::get);
-    let properties: Option<Vec<Option<Object>>> = serde_json::from_str(list).map_err(malformed)?;
-    let mut declared = Vec::new();
-    for property in properties.into_iter().flatten().flatten() {
-        let type_ = field(&property, "type");
-        let type_ = type_.as_deref().map_or("null", RawValue::get);
-        let type_: Option<String> = serde_json::from_str(type_).map_err(malformed)?;
-        if type_.as_deref() == Some(MAX_PROPERTY) {
-            declared.push(field(&property, "value"));
+    let list = properties::parse_installed(text);
+    let list = list.map_err(|error| OlmV0Error::Malformed(error.to_string()))?;
+    let mut declared = list
+        .into_iter()
+        .filter(|property| property.type_ == MAX_PROPERTY);
+    match (declared.next(), declared.next()) {
+        (None, _) => Ok(None),
+        (Some(property), None) => {
+            read(property.value.as_deref().map_or("", RawValue::get)).map(Some)
         }
-    }
-    match declared.as_slice() {
-        [] => Ok(None),
-        [value] => read(value.as_deref().map_or("", RawValue::get)).map(Some),
-        _ => Err(OlmV0Error::Several),
+        (Some(_), Some(_)) => Err(OlmV0Error::Several),
     }
 }
 
@@ -124,6 +110,8 @@ pub enum OlmV0 {
     Release(Release),
     /// OLM v0 rejects the value with this error and blocks every minor upgrade of the cluster.
     Invalid(String),
+    /// OLM v0 fails to decode the ClusterServiceVersion, and installs nothing.
+    Undecodable,
 }
 
 impl OlmV0 {
@@ -142,10 +130,16 @@ impl OlmV0 {
             (None, _) => Self::Unspecified,
             (Some(json), None) => match read(json) {
                 Ok(release) => Self::Release(release),
-                Err(error) => Self::Invalid(shortened(&error.to_string(), MAX_ERROR)),
+                Err(error) => Self::from(&error),
             },
-            (Some(_), Some(_)) => Self::Invalid(OlmV0Error::Several.to_string()),
+            (Some(_), Some(_)) => Self::from(&OlmV0Error::Several),
         }
+    }
+}
+
+impl From<&OlmV0Error> for OlmV0 {
+    fn from(error: &OlmV0Error) -> Self {
+        Self::Invalid(shortened(&error.to_string(), MAX_ERROR))
     }
 }
 
@@ -161,6 +155,7 @@ impl fmt::Display for OlmV0 {
                 f,
                 "OLM v0 rejects the value and blocks every minor upgrade of the cluster ({error})"
             ),
+            Self::Undecodable => f.write_str("OLM v0 rejects the ClusterServiceVersion"),
         }
     }
 }
@@ -169,6 +164,7 @@ impl fmt::Display for OlmV0 {
 mod tests {
     use super::*;
 
+    // parity: max-olm-1
     #[test]
     fn values_have_the_reading_of_olm_v0() {
         let semver = "failed to parse";
@@ -234,6 +230,13 @@ mod tests {
             (
                 r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "Value": "4.8"}]}"#
                     .to_owned(),
+                Ok(Some((4, 8))),
+            ),
+            // The last of equal fields counts.
+            (
+                list(
+                    r#"{"type": "a", "Type": "olm.maxOpenShiftVersion", "Value": "4.9", "value": "4.8"}"#,
+                ),
                 Ok(Some((4, 8))),
             ),
             (

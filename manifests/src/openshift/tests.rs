@@ -1,15 +1,5 @@
-//! The acceptance list of `olm.maxOpenShiftVersion`, where it is parsing and arithmetic; rows of E.2.
-//!
-//! | rows | test |
-//! | --- | --- |
-//! | 15, 16, 20, 21 | `a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it`, its last table |
-//! | 17, 18, 27, 37 to 39 | `maximum_is_major_dot_minor_only`: other values cannot be determined, and do not block |
-//! | 22 to 24 | `a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it` |
-//! | 25, 26 | `the_next_release_is_the_next_minor_and_5_1_after_either_name_of_the_same`, `cluster::tests::versions_of_clusters_are_read_as_releases` |
-//! | 42, 43 | `catalog: walk::tests::max_openshift_keeps_its_digits`, and `load::tests::max_openshift` |
-//!
-//! Of E.1, rows 10 and 11 are `what_is_as_new_as_the_cluster_can_be_installed`. Verdicts and messages (E.1 rows 1 to 9 and 12
-//! to 14, E.2 rows 19 and 28 to 36) are the provisioner's: `platform::gate`, `platform::aggregate` and `preflight`.
+//! Parsing and arithmetic of `olm.maxOpenShiftVersion`; comments name rows of its acceptance list. Decisions and messages are
+//! the provisioner's: `platform::gate`, `platform::aggregate` and `preflight`.
 
 use super::*;
 
@@ -17,6 +7,7 @@ fn release(text: &str) -> Release {
     Release::read(text).unwrap()
 }
 
+// parity: max-9, max-olm-9
 #[test]
 fn maximum_is_major_dot_minor_only() {
     for (json, expected) in [
@@ -76,6 +67,7 @@ fn maximum_is_major_dot_minor_only() {
     }
 }
 
+// parity: max-olm-9
 #[test]
 fn undeterminable_value_is_quoted_in_part() {
     assert_eq!(
@@ -92,6 +84,7 @@ fn undeterminable_value_is_quoted_in_part() {
     assert!(!hostile.contains(['\n', '\u{202e}']), "{hostile}");
 }
 
+// parity: max-olm-8
 #[test]
 fn the_next_release_is_the_next_minor_and_5_1_after_either_name_of_the_same() {
     for (release_, following, next, normalized) in [
@@ -111,6 +104,7 @@ fn the_next_release_is_the_next_minor_and_5_1_after_either_name_of_the_same() {
 }
 
 /// The rows are clusters, the columns maxima; `B` is an upgrade that is blocked.
+// parity: max-15, max-olm-7, max-olm-8
 #[test]
 fn a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it() {
     let maxima = [
@@ -167,6 +161,7 @@ fn a_maximum_outlasts_a_cluster_when_the_next_release_is_within_it() {
     }
 }
 
+// parity: max-13, max-olm-17
 #[test]
 fn what_is_as_new_as_the_cluster_can_be_installed() {
     for (max, cluster, admitted) in [

@@ -23,8 +23,13 @@ pub enum ParseMaximumError {
     )]
     Several(String),
     /// The annotation that lists the properties is malformed.
-    #[error("max OpenShift version cannot be determined: annotation {0} is not JSON of properties")]
-    Unreadable(&'static str),
+    #[error("max OpenShift version cannot be determined: the annotation is not JSON of properties")]
+    Unreadable,
+    /// The annotation has another kind of value, which is spelled like this.
+    #[error(
+        "max OpenShift version cannot be determined: {0} is not a string, and annotations must be strings"
+    )]
+    NotAString(String),
 }
 
 /// Parses a max OpenShift version: the JSON text of a property's value, or the text of an annotation. Strings and numbers

@@ -50,6 +50,7 @@ fn tables_are_sorted_and_complete() {
     assert!(csv().fields.is_sorted_by(|a, b| a.name < b.name));
 }
 
+// parity: convert-12
 #[test]
 fn kinds_know_where_their_objects_live() {
     for (api_version, name, namespaced) in [

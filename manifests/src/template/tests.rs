@@ -12,6 +12,7 @@ fn values() -> Values {
     }
 }
 
+// parity: switch-4, switch-5, switch-8
 #[test]
 fn each_variable_has_the_value_of_the_document() {
     for (name, value) in [
@@ -32,6 +33,7 @@ fn each_variable_has_the_value_of_the_document() {
     }
 }
 
+// parity: switch-3
 #[test]
 fn variables_stand_anywhere_and_as_often_as_wanted() {
     for (text, image) in [
@@ -49,6 +51,7 @@ fn variables_stand_anywhere_and_as_often_as_wanted() {
     }
 }
 
+// parity: switch-11
 #[test]
 fn what_has_no_value_is_named_in_the_words_of_the_document() {
     let kubernetes = Values {
@@ -127,6 +130,7 @@ fn what_is_known_stays_beside_what_is_not() {
     assert!(unresolved.has_unknown);
 }
 
+// parity: switch-10
 #[test]
 fn braces_that_belong_to_nothing_are_told() {
     for text in [
@@ -142,6 +146,7 @@ fn braces_that_belong_to_nothing_are_told() {
     }
 }
 
+// parity: switch-19
 #[test]
 fn values_are_not_read_for_variables_again_and_must_make_an_image() {
     let odd = |channel: &str| Values {
@@ -159,6 +164,7 @@ fn values_are_not_read_for_variables_again_and_must_make_an_image() {
     assert!(resolve("a/c@sha256:{kube_minor_version}", &values()).is_err());
 }
 
+// parity: switch-4
 #[test]
 fn what_clusters_say_of_themselves() {
     let text = |version: Option<Version>| version.map(|it| it.to_string());
@@ -174,6 +180,7 @@ fn what_clusters_say_of_themselves() {
     assert_eq!(update_channel(""), None);
 }
 
+// parity: switch-olm-1, switch-olm-2
 #[test]
 fn annotations_have_the_words_that_olm_shipped() {
     let kube = server("v1.20.1");
@@ -246,6 +253,7 @@ fn the_variables_of_a_text_are_those_that_there_are() {
     assert_eq!(variables("a/c:v1").count(), 0);
 }
 
+// parity: switch-olm-8
 #[test]
 fn an_annotation_counts_before_the_image_and_olms_before_ours() {
     use Holder::{Image, Olm, Rukpak};

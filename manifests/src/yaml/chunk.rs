@@ -14,7 +14,7 @@ use super::{
 /// The value of a document; takes the text that its aliases repeat off the limits, even when it fails.
 pub(super) fn value(text: &[u8], limits: &mut Limits) -> Result<Value, Fault> {
     let text = utf8(text)?;
-    match fast::value(text, limits) {
+    match fast::value(text, limits)? {
         Some(value) => Ok(value),
         None => decode::value(&node::read(text, limits)?, limits),
     }

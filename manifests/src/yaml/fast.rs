@@ -15,12 +15,16 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use self::plain::Plain;
-use super::{Limits, cost, scalar::Scalar};
+use super::{Limits, cost, error::Fault, scalar::Scalar};
 
-/// The value of a document, or `None` when the complete reader must decide.
-pub(super) fn value(text: &str, limits: &Limits) -> Option<Value> {
+/// Returns the value of a document, or `None` if the complete reader must decide.
+///
+/// # Errors
+/// Returns a fault if there are more values than the limits leave, or values of more memory. The complete reader, which
+/// needs more of it, would only allocate all of that once more.
+pub(super) fn value(text: &str, limits: &Limits) -> Result<Option<Value>, Fault> {
     if !is_simple(text.as_bytes()) {
-        return None;
+        return Ok(None);
     }
     let mut reader = Reader {
         text,
@@ -30,21 +34,13 @@ pub(super) fn value(text: &str, limits: &Limits) -> Option<Value> {
         depth: limits.depth.min(128),
         values: limits.values,
         memory: limits.memory,
+        exceeded: None,
     };
-    // The separator that opened the document stands alone on its line.
-    if text.starts_with("---") {
-        reader.pos = 3;
-        if !matches!(reader.byte(), b' ' | b'\n') || reader.end_value().is_none() {
-            return None;
-        }
+    let value = reader.document();
+    match reader.exceeded {
+        None => Ok(value),
+        Some(fault) => Err(fault(Some(reader.pos), limits)),
     }
-    reader.skip_to_token()?;
-    let value = if reader.at_end() {
-        Value::Null
-    } else {
-        reader.node(0)?
-    };
-    reader.at_end().then_some(value)
 }
 
 /// Whether all characters are allowed and mean themselves: no control characters, no line breaks but `\n`, no byte
@@ -90,9 +86,29 @@ struct Reader<'a> {
     values: usize,
     /// Bytes of memory that they may still take.
     memory: usize,
+    /// Makes the fault about the first limit that was exceeded.
+    exceeded: Option<fn(Option<usize>, &Limits) -> Fault>,
 }
 
 impl<'a> Reader<'a> {
+    fn document(&mut self) -> Option<Value> {
+        // The separator that opened the document stands alone on its line.
+        if self.text.starts_with("---") {
+            self.pos = 3;
+            if !matches!(self.byte(), b' ' | b'\n') {
+                return None;
+            }
+            self.end_value()?;
+        }
+        self.skip_to_token()?;
+        let value = if self.at_end() {
+            Value::Null
+        } else {
+            self.node(0)?
+        };
+        self.at_end().then_some(value)
+    }
+
     /// The next byte; 0 at the end, which [`is_simple`] keeps out of the text.
     #[inline]
     fn byte(&self) -> u8 {
@@ -222,8 +238,15 @@ impl<'a> Reader<'a> {
 
     /// Counts an entry, within the limits of values and memory; `slot` is the memory of its place and key.
     fn spend(&mut self, slot: usize, value: &Value) -> Option<()> {
-        self.values = self.values.checked_sub(1)?;
-        self.memory = self.memory.checked_sub(slot + cost::scalar(value))?;
+        let Some(values) = self.values.checked_sub(1) else {
+            self.exceeded = Some(Fault::too_many);
+            return None;
+        };
+        let Some(memory) = self.memory.checked_sub(slot + cost::scalar(value)) else {
+            self.exceeded = Some(Fault::too_large);
+            return None;
+        };
+        (self.values, self.memory) = (values, memory);
         Some(())
     }
 

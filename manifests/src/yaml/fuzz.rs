@@ -97,7 +97,14 @@ fn check(input: &[u8], random: &mut Random) -> (usize, usize) {
         let Ok(text) = chunk::utf8(&chunk.text) else {
             continue;
         };
-        if let Some(value) = fast::value(text, &limits) {
+        let small = Limits {
+            memory: 2000,
+            ..limits
+        };
+        if fast::value(text, &small).is_err() {
+            assert!(chunk::complete(text, &small).is_err(), "{text:?}");
+        }
+        if let Ok(Some(value)) = fast::value(text, &limits) {
             let complete = chunk::complete(text, &limits);
             assert!(
                 complete.as_ref().is_ok_and(|complete| *complete == value),

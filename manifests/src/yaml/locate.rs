@@ -5,11 +5,7 @@
     reason = "a path to a method has no lifetime for every search"
 )]
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-};
+use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
 use libyaml_safer::ScalarStyle;
 
@@ -124,22 +120,6 @@ pub fn written_all(input: &[u8], document: usize, paths: &[Path]) -> Vec<Option<
         .into_iter()
         .map(|found| written(&tree, found?.value))
         .collect()
-}
-
-/// The first key that a mapping of a document has twice, and the line of the second one: for inputs in which the last of
-/// equal keys must not win. What `<<` merges is overwritten on purpose. `None` also when the document cannot be read.
-pub fn repeated(input: &[u8], document: usize) -> Option<(String, usize)> {
-    let (chunk, tree) = read(input, document, &[Path::root()], &Limits::default())?;
-    let (key, id) = tree.mappings().find_map(|entries| {
-        let mut seen = BTreeSet::new();
-        let keys = entries.iter().map(|(key, _)| *key);
-        let keys = keys.filter(|key| !is_merge(&tree, *key));
-        keys.filter_map(|id| Some((key_text(&tree, id)?, id)))
-            .find(|(key, _)| !seen.insert(key.clone()))
-    })?;
-    let start = tree.node(id).ok()?.start;
-    let (line, _) = *chunk::places(&chunk, BTreeSet::from([start])).get(&start)?;
-    Some((key.into_owned(), line))
 }
 
 /// Reads the document again, unless nothing is asked of it.
@@ -306,7 +286,7 @@ impl<'a> Search<'a> {
 }
 
 /// What a mapping's key is in JSON.
-fn key_text(tree: &Tree, id: Id) -> Option<Cow<'_, str>> {
+pub(super) fn key_text(tree: &Tree, id: Id) -> Option<Cow<'_, str>> {
     match scalar(tree, follow(tree, id)).ok()? {
         Scalar::Text(text) => Some(text),
         other => other.key().map(Cow::Owned),

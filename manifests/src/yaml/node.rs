@@ -4,7 +4,7 @@
 
 mod commas;
 
-use std::{collections::HashMap, iter::Peekable, panic};
+use std::{collections::HashMap, io::BufReader, iter::Peekable, panic};
 
 use libyaml_safer::{
     Encoding, ErrorKind, Event, EventData, MappingStyle, Parser, ScalarStyle, SequenceStyle,
@@ -54,12 +54,9 @@ impl Tree {
             .ok_or_else(|| Fault::new(0, "lost a node"))
     }
 
-    /// The entries of every mapping, in the order in which the mappings begin.
-    pub(super) fn mappings(&self) -> impl Iterator<Item = &[(Id, Id)]> {
-        self.nodes.iter().filter_map(|node| match &node.kind {
-            Kind::Mapping(entries) => Some(entries.as_slice()),
-            _ => None,
-        })
+    /// All nodes, in the order in which they begin. The position of a node is its [`Id`].
+    pub(super) fn nodes(&self) -> &[Node] {
+        &self.nodes
     }
 }
 
@@ -86,6 +83,9 @@ fn inner_mark(text: &str) -> Option<usize> {
     })
 }
 
+/// The bytes that the parser is offered at once.
+const INPUT: usize = 16 << 10;
+
 /// A collection that is still open.
 struct Open {
     id: Id,
@@ -94,10 +94,10 @@ struct Open {
 }
 
 fn compose(text: &str, limits: &Limits) -> Result<Tree, Fault> {
-    let mut input = text.as_bytes();
+    // The parser keeps all that it is offered at once, four bytes for each character.
     let mut parser = Parser::new();
     parser.set_encoding(Encoding::Utf8);
-    parser.set_input_string(&mut input);
+    parser.set_input(BufReader::with_capacity(INPUT, text.as_bytes()));
     let mut tree = Tree::default();
     let mut anchors = HashMap::new();
     let mut open: Vec<Open> = Vec::new();

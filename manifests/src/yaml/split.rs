@@ -108,6 +108,7 @@ fn plain_lines(text: &[u8]) -> Cow<'_, [u8]> {
 mod tests {
     use super::*;
 
+    // parity: load-5
     #[test]
     fn documents_split_where_apimachinery_splits() {
         type Case = (

@@ -1,4 +1,4 @@
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
 use serde_json::{Value, json};
 
@@ -333,6 +333,17 @@ fn memory_is_counted_over_all_documents() {
 }
 
 #[test]
+fn the_complete_reader_reads_characters_across_pieces() {
+    for before in 0..4 {
+        let text = format!("{}{}", "x".repeat(before), "é🌊".repeat(20_000));
+        // The fast reader knows no tags.
+        let input = format!("!!str a: {text}\n");
+        let read: Vec<_> = documents(input.as_bytes()).collect();
+        assert!(read == [Ok(json!({"a": text}))], "{before}");
+    }
+}
+
+#[test]
 fn reading_ends_at_the_first_limit() {
     let small = Limits {
         values: 3,
@@ -431,4 +442,58 @@ fn a_key_that_is_there_twice_is_found() {
         let expected = expected.map(|(key, line): (&str, usize)| (key.to_owned(), line));
         assert_eq!(repeated(input.as_bytes(), document), expected, "{input:?}");
     }
+}
+
+/// Lists the repeated keys of documents, one line each.
+fn list_repeated(input: &str, documents: &[usize]) -> Vec<String> {
+    let documents = documents.iter().copied().collect();
+    let found = repeated_all(input.as_bytes(), &documents);
+    let lines = found.into_iter().map(|(document, found)| match found {
+        None => format!("{document}: unreadable"),
+        Some(found) => {
+            assert_eq!(found.count, found.keys.len());
+            let keys = found.keys.iter();
+            let keys = keys.map(|(path, line)| format!(" {path}:{line}"));
+            format!("{document}:{}", keys.collect::<String>())
+        }
+    });
+    lines.collect()
+}
+
+#[test]
+fn all_repeated_keys_are_found_with_their_paths() {
+    let yaml =
+        "a: 1\n---\nb:\n- c: {d: 1, d: 2}\n  c: {d: {}}\nb: 2\nb: 3\n---\n[\n---\na: 1\na: 1\n";
+    // Escapes and spaces that YAML does not have, and strings with the punctuation of JSON.
+    let json = "{\"a\":[0,{\"b\\/c\":\"}],{\\\\\",\n\t\"\\u0062/c\":\"\\ud83c\\udf0a\\\"\"}],\"a\":{\"x\":1}}{\"a\":[{\"a\":1},{\"a\":1}]}\n\
+                {\"a\":1,\n\"a\":1}";
+    for (input, documents, expected) in [
+        (
+            yaml,
+            &[0, 1, 2, 7][..],
+            &["0:", "1: b[0].c.d:4 b[0].c:5 b:6 b:7", "2: unreadable"][..],
+        ),
+        (yaml, &[3], &["3: a:12"]),
+        (yaml, &[], &[]),
+        (
+            json,
+            &[0, 1, 2],
+            &["0: a[1][\"b/c\"]:2 a:2", "1:", "2: a:4"],
+        ),
+    ] {
+        assert_eq!(list_repeated(input, documents), expected, "{input:?}");
+    }
+    for input in [
+        "a: 1\n".repeat(1000),
+        format!("{{{}}}", ["\"a\":1"; 1000].join(",\n")),
+    ] {
+        let found = repeated_all(input.as_bytes(), &BTreeSet::from([0])).remove(&0);
+        let found = found.flatten().unwrap();
+        assert_eq!((found.keys.len(), found.count), (MAX_REPEATED, 999));
+        assert_eq!(found.keys[99].1, 101);
+    }
+    // The nodes of a document take more memory than its values.
+    let large = format!("[{}]", "a,".repeat(600_000));
+    assert!(documents(large.as_bytes()).all(|document| document.is_ok()));
+    assert_eq!(list_repeated(&large, &[0]), ["0: unreadable"]);
 }

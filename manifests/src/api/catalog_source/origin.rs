@@ -200,11 +200,19 @@ fn filled(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
-/// An address is `host:port`; a host alone is served at the usual port.
+/// An address is `host:port`; a host without a port, or with an empty one, is served at the usual port.
+///
+/// Nothing else can be meant by an empty port: OLM connects to port 0 then, and every connection fails.
 fn served(address: &str) -> Origin<'_> {
-    let is_host = !address.contains(':') || (address.starts_with('[') && address.ends_with(']'));
-    let address = if is_host {
-        format!("{address}:{PORT}").into()
+    let is_host = |text: &&str| {
+        let is_bracketed = text.starts_with('[') && text.ends_with(']');
+        !text.is_empty() && (is_bracketed || !text.contains(':'))
+    };
+    let mut hosts = [Some(address), address.strip_suffix(':')]
+        .into_iter()
+        .flatten();
+    let address = if let Some(host) = hosts.find(is_host) {
+        format!("{host}:{PORT}").into()
     } else if address.parse::<Ipv6Addr>().is_ok() {
         format!("[{address}]:{PORT}").into()
     } else {

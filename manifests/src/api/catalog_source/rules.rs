@@ -309,6 +309,7 @@ mod tests {
     use super::*;
     use crate::api::catalog_source::Invalid;
 
+    // parity: serve-11
     #[test]
     fn what_olm_has_words_for_is_told_in_these_here_too() {
         let said: Vec<String> = rules().iter().map(|rule| rule.message.to_owned()).collect();

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::{Document, Options, labels, rights};
 
-const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+/// The API group of the policies and their bindings.
+pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// The users that kube-controller-manager collects garbage as: its own, where its controllers share one, or the
 /// ServiceAccount of the collector.
@@ -24,24 +25,34 @@ const GARBAGE_COLLECTORS: [&str; 2] = [
 const METADATA_LISTS: [&str; 2] = ["finalizers", "ownerReferences"];
 
 pub(super) fn documents(options: &Options) -> impl Iterator<Item = Document> {
-    accounts::documents(options).chain(bundles::documents(options))
+    policies(options).flat_map(Policy::documents)
+}
+
+/// Returns the names of the policies. Each policy has a binding of the same name.
+pub(super) fn names() -> Vec<&'static str> {
+    let options = Options::default();
+    policies(&options).map(|policy| policy.name).collect()
+}
+
+fn policies(options: &Options) -> impl Iterator<Item = Policy> {
+    accounts::policies(options).chain(bundles::policies(options))
 }
 
 /// A ValidatingAdmissionPolicy that denies requests.
-struct Policy<'a> {
-    name: &'a str,
-    comment: &'a str,
-    group: &'a str,
-    resource: &'a str,
-    operations: &'a [&'a str],
+struct Policy {
+    name: &'static str,
+    comment: &'static str,
+    group: &'static str,
+    resource: &'static str,
+    operations: &'static [&'static str],
     /// Name and expression: only requests for which all hold are validated.
-    conditions: Vec<(&'a str, String)>,
+    conditions: Vec<(&'static str, String)>,
     /// Name and expression.
-    variables: Vec<(&'a str, String)>,
+    variables: Vec<(&'static str, String)>,
     validations: Vec<Value>,
 }
 
-impl Policy<'_> {
+impl Policy {
     /// Returns the policy and its binding.
     fn documents(self) -> [Document; 2] {
         let named = |list: Vec<(&str, String)>| -> Value {
@@ -68,7 +79,7 @@ impl Policy<'_> {
             Document::new(
                 self.comment.to_owned(),
                 json!({
-                    "apiVersion": ADMISSION,
+                    "apiVersion": format!("{GROUP}/v1"),
                     "kind": "ValidatingAdmissionPolicy",
                     "metadata": {"name": self.name, "labels": labels()},
                     "spec": spec,
@@ -77,7 +88,7 @@ impl Policy<'_> {
             Document::new(
                 "",
                 json!({
-                    "apiVersion": ADMISSION,
+                    "apiVersion": format!("{GROUP}/v1"),
                     "kind": "ValidatingAdmissionPolicyBinding",
                     "metadata": {"name": self.name, "labels": labels()},
                     "spec": {"policyName": self.name, "validationActions": ["Deny"]},

@@ -17,7 +17,7 @@ struct Alert {
 
 // Pods come and go, and reasons change: neither must make an alert begin anew, so all that is left of labels is what it is
 // about. A label `namespace` of ours is called `exported_namespace`, for Prometheus has one for whatever it scrapes.
-const ALERTS: [Alert; 9] = [
+const ALERTS: [Alert; 10] = [
     Alert {
         name: "RukpakProvisionerDown",
         expression: "absent(rukpak_leader{namespace=\"NAMESPACE\"} == 1)",
@@ -109,6 +109,16 @@ const ALERTS: [Alert; 9] = [
         description: "What the cluster says in {{ $labels.source }} about where images come from makes no sense, or may not be \
                       read. Everything else is followed. The log of the provisioner in NAMESPACE says what is \
                       wrong (cannot follow the cluster in pulling).",
+    },
+    Alert {
+        name: "RukpakAdmissionPoliciesMissing",
+        expression: "max by (namespace) (rukpak_admission_policies_missing{namespace=\"NAMESPACE\"}) > 0",
+        lasts: "30m",
+        severity: "warning",
+        summary: "Admission policies of the provisioner do not exist.",
+        description: "For half an hour {{ $value }} admission policies or bindings of the install file have not existed. The \
+                      API server allows the requests that these policies deny. Apply the install file again. An Event \
+                      AdmissionPolicyMissing in the namespace default names each missing object.",
     },
 ];
 

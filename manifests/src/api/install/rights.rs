@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CONTENT_CLIENT, Document, Options, labels, labels_and};
+use super::{CONTENT_CLIENT, Document, Options, admission, labels, labels_and};
 use crate::api::GROUP;
 
 pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
@@ -169,6 +169,13 @@ fn own_rules() -> Value {
         rule("apiregistration.k8s.io", &["apiservices"], &WATCH),
         rule("config.openshift.io", &["clusterversions"], &WATCH),
         rule("", &["namespaces"], &["get"]),
+        // The provisioner reports its own policies that are missing.
+        json!({
+            "apiGroups": [admission::GROUP],
+            "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+            "resourceNames": admission::names(),
+            "verbs": ["get"],
+        }),
     ])
 }
 
@@ -373,7 +380,7 @@ fn people(options: &Options) -> [Document; 9] {
         },
         Document {
             comment: "Grants uploads for all Bundles with the source upload: PUT is the verb update, GET the verb get. For some Bundles,\n\
-                      bind a role with resourceNames instead. The second rule is deprecated, and is for older provisioners.".into(),
+                      bind a role with resourceNames instead. The second rule grants the same and is deprecated.".into(),
             object: cluster_role(
                 "bundle-uploader",
                 &labels(),

@@ -178,17 +178,11 @@ fn a_payload_is_for_the_clusters_that_it_says_and_comes_in_order() {
         );
         for object in objects {
             let annotations = &object["metadata"]["annotations"];
-            for (key, value) in [
-                ("release.openshift.io/feature-set", "TechPreviewNoUpgrade"),
-                (
-                    "include.release.openshift.io/self-managed-high-availability",
-                    "true",
-                ),
-                ("include.release.openshift.io/single-node-developer", "true"),
-                (
-                    "exclude.release.openshift.io/internal-openshift-hosted",
-                    "true",
-                ),
+            for (key, value) in ::tests::rows![
+                "release.openshift.io/feature-set" => "TechPreviewNoUpgrade";
+                "include.release.openshift.io/self-managed-high-availability" => "true";
+                "include.release.openshift.io/single-node-developer" => "true";
+                "exclude.release.openshift.io/internal-openshift-hosted" => "true";
             ] {
                 assert_eq!(annotations[key], value, "{name}: {object}");
             }
@@ -329,5 +323,32 @@ fn the_oldest_kubernetes_serves_everything_that_is_applied() {
         let text = std::fs::read_to_string(path).unwrap();
         assert!(text.contains("Kubernetes 1.30"), "{page}");
         assert!(text.contains("OpenShift 4.17"), "{page}");
+    }
+}
+
+#[test]
+fn the_provisioner_reads_exactly_the_policies_of_its_file() {
+    let names: BTreeSet<&str> = admission_policies().into_iter().collect();
+    assert_eq!(names.len(), 4, "{names:?}");
+    for target in TARGETS {
+        let objects = all(&Options::default(), target);
+        for kind in [
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+        ] {
+            let of_kind = objects.iter().filter(|object| object["kind"] == kind);
+            let found = of_kind.map(|object| object["metadata"]["name"].as_str().unwrap());
+            assert_eq!(found.collect::<BTreeSet<_>>(), names, "{target:?} {kind}");
+        }
+        let role = only(&objects, "ClusterRole", "provisioner");
+        let rules = role["rules"].as_array().unwrap().iter();
+        let of_group = |rule: &&Value| rule["apiGroups"] == json!([admission::GROUP]);
+        let expected = json!({
+            "apiGroups": [admission::GROUP],
+            "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+            "resourceNames": admission_policies(),
+            "verbs": ["get"],
+        });
+        assert_eq!(rules.filter(of_group).collect::<Vec<_>>(), [&expected]);
     }
 }

@@ -19,33 +19,15 @@ fn of(spec: &Value) -> Result<(), Unserved> {
 
 #[test]
 fn what_another_definition_lets_through_is_found() {
-    for (spec, problem) in [
-        (json!({"package": {"name": "etcd"}}), None),
-        (json!({"package": {"name": "a".repeat(56)}}), None),
-        (
-            json!({"package": {"name": "a".repeat(57)}}),
-            Some("must be no more than 56 characters; create it anew"),
-        ),
-        (
-            json!({"package": {"name": "Foo_Bar!"}}),
-            Some("spec.package.name \"Foo_Bar!\" must consist of lower case letters"),
-        ),
-        (
-            json!({"package": {"name": ""}}),
-            Some("spec.package.name \"\" must not be empty"),
-        ),
-        (
-            json!({"package": {"name": "etcd\n"}}),
-            Some("spec.package.name \"etcd\\n\" must consist"),
-        ),
-        (
-            json!({"package": {"name": "etcd"}, "version": ">=1.0.0 <2.0.0"}),
-            None,
-        ),
-        (
-            json!({"package": {"name": "etcd"}, "version": "^1.0.0"}),
-            Some("spec.version: version range \"^1.0.0\""),
-        ),
+    for (spec, problem) in ::tests::rows![
+        json!({"package": {"name": "etcd"}}) => None;
+        json!({"package": {"name": "a".repeat(56)}}) => None;
+        json!({"package": {"name": "a".repeat(57)}}) => Some("must be no more than 56 characters; create it anew");
+        json!({"package": {"name": "Foo_Bar!"}}) => Some("spec.package.name \"Foo_Bar!\" must consist of lower case letters");
+        json!({"package": {"name": ""}}) => Some("spec.package.name \"\" must not be empty");
+        json!({"package": {"name": "etcd\n"}}) => Some("spec.package.name \"etcd\\n\" must consist");
+        json!({"package": {"name": "etcd"}, "version": ">=1.0.0 <2.0.0"}) => None;
+        json!({"package": {"name": "etcd"}, "version": "^1.0.0"}) => Some("spec.version: version range \"^1.0.0\"");
     ] {
         match (of(&spec), problem) {
             (found, None) => assert_eq!(found, Ok(()), "{spec}"),
@@ -83,18 +65,16 @@ fn what_was_kept_is_found_where_the_status_drops_it() {
     assert_eq!(kept(json!({"clusterMinor": "4.12"}), None), None);
 }
 
+// parity: openshift-8
 #[test]
 fn the_instance_is_found_under_either_name() {
     let package = json!({"package": {"name": "etcd"}});
-    for (status, expected) in [
-        (json!({}), None),
-        (json!({"activeBundleDeployment": {"name": ""}}), None),
-        (json!({"activeBundleDeployment": {"name": "a"}}), Some("a")),
-        (json!({"activeBundleInstance": {"name": "b"}}), Some("b")),
-        (
-            json!({"activeBundleInstance": {"name": ""}, "activeBundleDeployment": {"name": "a"}}),
-            Some("a"),
-        ),
+    for (status, expected) in ::tests::rows![
+        json!({}) => None;
+        json!({"activeBundleDeployment": {"name": ""}}) => None;
+        json!({"activeBundleDeployment": {"name": "a"}}) => Some("a");
+        json!({"activeBundleInstance": {"name": "b"}}) => Some("b");
+        json!({"activeBundleInstance": {"name": ""}, "activeBundleDeployment": {"name": "a"}}) => Some("a");
     ] {
         let operator = operator("etcd", &package, &status, None);
         assert_eq!(operator.active_instance(), expected, "{status}");

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::openshift::Unquoted;
 
 /// Adds the values of properties, and annotations.
 fn declarations(properties: &[&str], annotations: &[(&str, &str)]) -> Declarations {
@@ -10,7 +11,8 @@ fn declarations(properties: &[&str], annotations: &[(&str, &str)]) -> Declaratio
     }
     declarations.add_annotations(|key| {
         let mut found = annotations.iter().filter(|(name, _)| *name == key);
-        found.next().map(|(_, text)| Cow::Borrowed(*text))
+        let (_, text) = found.next()?;
+        Some(Annotation::String(Cow::Borrowed(*text)))
     });
     declarations
 }
@@ -30,6 +32,7 @@ const INSTALLED: &str = INSTALLED_PROPERTIES_ANNOTATION;
 const LISTED: &str = PROPERTIES_ANNOTATION;
 const PLAIN: &str = MAX_ANNOTATION;
 
+// parity: max-4
 #[test]
 fn every_spelling_declares_a_version() {
     for (properties, annotations, expected, source) in [
@@ -70,6 +73,26 @@ fn every_spelling_declares_a_version() {
             vec![(PLAIN, " 4.10 ".into())],
             "4.10",
             "annotation operators.coreos.com/maxOpenShiftVersion",
+        ),
+        // Go ignores the case of names, and the last of equal fields counts.
+        (
+            &[],
+            vec![(
+                INSTALLED,
+                r#"{"Properties": [{"TYPE": "olm.maxOpenShiftVersion", "value": "4.7", "Value": "4.8"}]}"#
+                    .into(),
+            )],
+            "4.8",
+            "annotation operatorframework.io/properties",
+        ),
+        (
+            &[],
+            vec![(
+                LISTED,
+                r#"[{"type": "x", "Type": "olm.maxOpenShiftVersion", "VALUE": 4.10}]"#.into(),
+            )],
+            "4.10",
+            "annotation olm.properties",
         ),
         // Another property without a value hides nothing, and equal texts count once.
         (
@@ -210,7 +233,9 @@ fn valid_and_lower_values_count() {
             None,
             None,
             None,
-            &["annotation operatorframework.io/properties is not JSON of properties"],
+            &[
+                "the annotation is not JSON of properties (annotation operatorframework.io/properties)",
+            ],
         ),
         (
             &[],
@@ -218,7 +243,9 @@ fn valid_and_lower_values_count() {
             Some(list(&["\"4.8\""])),
             None,
             Some("4.8"),
-            &["annotation operatorframework.io/properties is not JSON of properties"],
+            &[
+                "the annotation is not JSON of properties (annotation operatorframework.io/properties)",
+            ],
         ),
         (
             &[],
@@ -226,7 +253,7 @@ fn valid_and_lower_values_count() {
             Some("{}".into()),
             None,
             None,
-            &["annotation olm.properties is not JSON of properties"],
+            &["the annotation is not JSON of properties (annotation olm.properties)"],
         ),
         (
             &["\"4.8\""],
@@ -264,21 +291,198 @@ fn valid_and_lower_values_count() {
 
 #[test]
 fn problems_explain_olm_v0_and_have_a_remedy() {
-    let explained = |declarations: &Declarations| {
-        let problem = declarations.decide().problems.remove(0);
-        assert!(!problem.remedy().is_empty());
-        problem.explained()
-    };
+    let generic = "write one property olm.maxOpenShiftVersion with a string such as \"4.16\"";
+    for (properties, annotations, expected, remedy) in [
+        (
+            &["\"v4.8\""][..],
+            &[][..],
+            "\"v4.8\" is not <major>.<minor> (catalog properties); OLM v0 reads 4.8 and blocks upgrades of the cluster beyond \
+             4.8",
+            generic,
+        ),
+        (
+            &[],
+            &[(PLAIN, "4")],
+            "\"4\" is not <major>.<minor> (annotation operators.coreos.com/maxOpenShiftVersion); OLM v0 ignores the value",
+            generic,
+        ),
+        // opm shortens numbers.
+        (
+            &["+4.8"],
+            &[],
+            "\"+4.8\" is not <major>.<minor> (catalog properties); OLM v0 reads 4.8 and blocks upgrades of the cluster beyond \
+             4.8",
+            generic,
+        ),
+        (
+            &["\"+4.8\""],
+            &[],
+            "\"+4.8\" is not <major>.<minor> (catalog properties); OLM v0 rejects the value and blocks every minor upgrade of \
+             the cluster (failed to parse \"+4.8\" as semver: a short version cannot contain pre-release or build metadata)",
+            generic,
+        ),
+        (
+            &[],
+            &[(LISTED, "{}")],
+            "the annotation is not JSON of properties (annotation olm.properties); OLM v0 ignores the value",
+            "write a JSON list of objects with `type` and `value`",
+        ),
+        (
+            &[],
+            &[(INSTALLED, "garbage")],
+            "the annotation is not JSON of properties (annotation operatorframework.io/properties); OLM v0 overwrites the \
+             annotation when OLM v0 installs from a catalog; otherwise OLM v0 rejects the value and blocks every minor \
+             upgrade of the cluster (failed to unmarshal properties annotation: expected value at line 1 column 1)",
+            "remove the annotation; OLM writes it",
+        ),
+        (
+            &[],
+            &[(
+                INSTALLED,
+                r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": "v4.8"}]}"#,
+            )],
+            "\"v4.8\" is not <major>.<minor> (annotation operatorframework.io/properties); OLM v0 overwrites the annotation \
+             when OLM v0 installs from a catalog; otherwise OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8",
+            "remove the annotation; OLM writes it",
+        ),
+    ] {
+        let problem = declarations(properties, annotations)
+            .decide()
+            .problems
+            .remove(0);
+        let expected = format!("max OpenShift version cannot be determined: {expected}");
+        assert_eq!(problem.explained(), expected);
+        assert_eq!(problem.remedy(), remedy, "{expected}");
+    }
+}
+
+#[test]
+fn white_space_that_olm_v0_rejects_is_reported() {
+    for (value, is_rejected) in [("\" 4.20 \"", false), ("\"4.20\\n\"", true)] {
+        let decision = declarations(&[value], &[]).decide();
+        let release = decision.declared.and_then(|declared| declared.release());
+        assert_eq!(release, Some(Release::new(4, 20)), "{value}");
+        let problems = decision.problems.iter();
+        let problems: Vec<_> = problems
+            .map(|problem| (problem.to_string(), problem.remedy().into_owned()))
+            .collect();
+        assert_eq!(problems.len(), usize::from(is_rejected), "{problems:?}");
+        if let [(message, remedy)] = problems.as_slice() {
+            let start =
+                "max OpenShift version is 4.20 (catalog properties), but OLM v0 rejects the value";
+            assert!(message.starts_with(start), "{message}");
+            assert_eq!(remedy, "write the string \"4.20\" without white space");
+        }
+    }
+}
+
+#[test]
+fn spellings_of_numbers_are_no_releases() {
+    for (spelling, expected) in [
+        ("4.10", Some("4.10")),
+        ("4.8", Some("4.8")),
+        ("+4.8", None),
+        (".8", None),
+        ("0x48", None),
+        ("4_8.0", None),
+        ("4.8e0", None),
+        ("4.", None),
+        ("4", None),
+        ("04.8", None),
+        ("-4.8", None),
+    ] {
+        // What a bundle has, and what a catalog has after its numbers became strings.
+        let json = Unquoted::new(spelling).to_json();
+        for text in [spelling, &json] {
+            let declared = MaxOpenShiftVersion::new(text, Spelling::CatalogProperties);
+            let release = declared.release().map(|release| release.to_string());
+            assert_eq!((release.as_deref(), &*declared.raw), (expected, spelling));
+        }
+    }
+}
+
+/// The columns: catalog properties, the key, the value that counts, its place, and the problems.
+#[test]
+fn lower_of_properties_and_key_counts() {
+    let (key, properties) = (Spelling::CatalogKey, Spelling::CatalogProperties);
+    let differs =
+        "the lower version counts; write the intended release in the property and remove the key";
+    for (values, text, expected, source, problems) in [
+        (&[][..], "\"4.8\"", Some("4.8"), key, &[][..]),
+        (&["\"4.8\""], "\"4.8\"", Some("4.8"), properties, &[]),
+        (&["\"4.23\""], "\"5.0\"", Some("4.23"), properties, &[]),
+        (&["\"4.30\""], "\"4.8\"", Some("4.8"), key, &[differs]),
+        (
+            &["\"4.8\""],
+            "\"4.30\"",
+            Some("4.8"),
+            properties,
+            &[differs],
+        ),
+        (
+            &["\"latest\""],
+            "\"4.8\"",
+            Some("4.8"),
+            key,
+            &["\"latest\" is not <major>.<minor> (catalog properties); OLM v0 rejects"],
+        ),
+        (
+            &["\"4.8\""],
+            "null",
+            Some("4.8"),
+            properties,
+            &[
+                "(key operators.coreos.com/maxOpenShiftVersion); OLM v0 ignores the value; remove the key",
+            ],
+        ),
+        // OLM rejects the list.
+        (
+            &["\"4.8\"", "\"4.9\""],
+            "\"4.7\"",
+            None,
+            properties,
+            &["more than one olm.maxOpenShiftVersion property"],
+        ),
+    ] {
+        let mut declarations = declarations(values, &[]);
+        declarations.add(key, text);
+        let decision = declarations.decide();
+        let declared = decision.declared.unwrap();
+        let release = declared.release().map(|release| release.to_string());
+        assert_eq!(release.as_deref(), expected, "{values:?} {text}");
+        assert_eq!(declared.source, source, "{values:?} {text}");
+        let found: Vec<_> = (decision.problems.iter())
+            .map(|problem| format!("{}; {}", problem.explained(), problem.remedy()))
+            .collect();
+        assert_eq!(found.len(), problems.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(problems) {
+            assert!(found.contains(expected), "{found}");
+        }
+    }
+}
+
+#[test]
+fn annotation_of_another_kind_shows_its_spelling() {
+    let mut declarations = Declarations::default();
+    declarations
+        .add_annotations(|key| (key == PLAIN).then_some(Annotation::Other(Cow::Borrowed("4.10"))));
+    let decision = declarations.decide();
+    let declared = decision.declared.unwrap();
+    assert_eq!((&*declared.raw, declared.release()), ("4.10", None));
+    assert!(maximum(&declared.text()).is_err());
+    assert_eq!(decision.problems, [Problem::not_a_string("4.10")]);
     assert_eq!(
-        explained(&declarations(&["\"v4.8\""], &[])),
-        "max OpenShift version cannot be determined: \"v4.8\" is not <major>.<minor> (catalog properties); OLM v0 reads 4.8 \
-         and blocks upgrades of the cluster beyond 4.8"
+        decision.problems[0].explained(),
+        "max OpenShift version cannot be determined: 4.10 is not a string, and annotations must be strings (annotation \
+         operators.coreos.com/maxOpenShiftVersion); OLM v0 rejects the ClusterServiceVersion"
     );
-    assert_eq!(
-        explained(&declarations(&[], &[(PLAIN, "4")])),
-        "max OpenShift version cannot be determined: \"4\" is not <major>.<minor> (annotation \
-         operators.coreos.com/maxOpenShiftVersion); OLM v0 ignores the value"
-    );
+    for (spelling, remedy) in [
+        ("4.10", "write \"4.10\""),
+        ("yes", "write a string such as \"4.16\""),
+        ("4", "write a string such as \"4.16\""),
+    ] {
+        assert_eq!(Problem::not_a_string(spelling).remedy(), remedy);
+    }
 }
 
 #[test]
@@ -338,6 +542,6 @@ fn hostile_declarations_are_bounded() {
     );
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let mut declarations = Declarations::default();
-    declarations.add_annotations(|_| Some(Cow::Borrowed(deep.as_str())));
+    declarations.add_annotations(|_| Some(Annotation::String(Cow::Borrowed(&deep))));
     assert!(declarations.decide().declared.unwrap().version.is_err());
 }

@@ -31,69 +31,34 @@ fn annotation(object: &Value) -> Option<Value> {
 const POD: &str =
     r#"{"priorityClassName": "", "tolerations": [{"operator": "Exists"}], "anything": {"new": 1}}"#;
 
+// parity: source-6
 #[test]
 fn either_form_becomes_the_other_and_is_the_same_again() {
     let pod: Value = serde_json::from_str(POD).unwrap();
     let rest = json!({"displayName": "x", "priority": -5, "unknown": {"kept": [1.5]}});
     // What is stored, what it is in v1, and what of it v1 cannot say.
-    for (was, is, record) in [
-        (
-            json!({"sourceType": "grpc", "image": "a:1"}),
-            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
-            None,
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": pod}),
-            json!({"catalogImageSource": {"catalogImage": "a:1", "podSpecOverrides": pod}}),
-            None,
-        ),
-        (
-            json!({"sourceType": "grpc", "address": "a:1"}),
-            json!({"catalogServiceSource": {"address": "a:1"}}),
-            None,
-        ),
-        (
-            json!({"sourceType": "configmap", "configMap": "m"}),
-            json!({"configMapSource": {"configMap": "m"}}),
-            None,
-        ),
-        (
-            json!({"sourceType": "internal", "configMap": "m"}),
-            json!({"configMapSource": {"configMap": "m"}}),
-            Some(json!({"set": {"sourceType": "internal"}})),
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}),
-            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
-            Some(json!({"set": {"address": "b:2"}})),
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "", "address": "b:2", "grpcPodConfig": {}}),
-            json!({"catalogServiceSource": {"address": "b:2"}}),
-            Some(json!({"set": {"grpcPodConfig": {}, "image": ""}})),
-        ),
-        (
-            json!({"sourceType": "foo", "image": "a:1"}),
-            json!({}),
-            Some(json!({"set": {"sourceType": "foo", "image": "a:1"}})),
-        ),
-        (
-            json!({"sourceType": "grpc", "configMap": "m"}),
-            json!({}),
-            Some(json!({"set": {"sourceType": "grpc", "configMap": "m"}})),
-        ),
+    for (was, is, record) in ::tests::rows![
+        json!({"sourceType": "grpc", "image": "a:1"}), json!({"catalogImageSource": {"catalogImage": "a:1"}}) => None;
+        json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": pod}),
+            json!({"catalogImageSource": {"catalogImage": "a:1", "podSpecOverrides": pod}}) => None;
+        json!({"sourceType": "grpc", "address": "a:1"}), json!({"catalogServiceSource": {"address": "a:1"}}) => None;
+        json!({"sourceType": "configmap", "configMap": "m"}), json!({"configMapSource": {"configMap": "m"}}) => None;
+        json!({"sourceType": "internal", "configMap": "m"}), json!({"configMapSource": {"configMap": "m"}})
+            => Some(json!({"set": {"sourceType": "internal"}}));
+        json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}), json!({"catalogImageSource": {"catalogImage": "a:1"}})
+            => Some(json!({"set": {"address": "b:2"}}));
+        json!({"sourceType": "grpc", "image": "", "address": "b:2", "grpcPodConfig": {}}),
+            json!({"catalogServiceSource": {"address": "b:2"}}) => Some(json!({"set": {"grpcPodConfig": {}, "image": ""}}));
+        json!({"sourceType": "foo", "image": "a:1"}), json!({}) => Some(json!({"set": {"sourceType": "foo", "image": "a:1"}}));
+        json!({"sourceType": "grpc", "configMap": "m"}), json!({})
+            => Some(json!({"set": {"sourceType": "grpc", "configMap": "m"}}));
         // Stored in the new form: v1 has it as it is.
-        (
-            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
-            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
-            Some(json!({"same": true})),
-        ),
-        (
-            json!({"configMapSource": {"configMap": "m"}, "sourceType": "grpc", "image": "a"}),
-            json!({"configMapSource": {"configMap": "m"}}),
-            Some(json!({"same": true, "set": {"sourceType": "grpc", "image": "a"}})),
-        ),
-        (json!({}), json!({}), None),
+        json!({"catalogImageSource": {"catalogImage": "a:1"}}), json!({"catalogImageSource": {"catalogImage": "a:1"}})
+            => Some(json!({"same": true}));
+        json!({"configMapSource": {"configMap": "m"}, "sourceType": "grpc", "image": "a"}),
+            json!({"configMapSource": {"configMap": "m"}})
+            => Some(json!({"same": true, "set": {"sourceType": "grpc", "image": "a"}}));
+        json!({}), json!({}) => None;
     ] {
         let and_rest = |spec: &Value| {
             let mut spec = spec.clone();
@@ -123,43 +88,23 @@ fn either_form_becomes_the_other_and_is_the_same_again() {
 }
 
 /// Who changes the source gets what he wrote: nothing comes back, also not when he changes it back.
+// parity: source-14
 #[test]
 fn what_was_changed_in_between_is_not_undone() {
     let before = stored(
         &json!({"sourceType": "grpc", "image": "a:1", "address": "b:2", "grpcPodConfig": {"memoryTarget": "1Mi"}}),
     );
     let read = v1(&before);
-    for (pointer, value, expected) in [
-        (
-            "/spec/catalogImageSource/catalogImage",
-            json!("a:2"),
-            json!({"sourceType": "grpc", "image": "a:2", "grpcPodConfig": {"memoryTarget": "1Mi"}}),
-        ),
-        (
-            "/spec/catalogImageSource",
-            json!({"catalogImage": "a:1"}),
-            json!({"sourceType": "grpc", "image": "a:1"}),
-        ),
-        (
-            "/spec",
-            json!({"catalogServiceSource": {"address": "c:3"}}),
-            json!({"sourceType": "grpc", "address": "c:3"}),
-        ),
-        (
-            "/spec",
-            json!({"configMapSource": {"configMap": "m"}}),
-            json!({"sourceType": "configmap", "configMap": "m"}),
-        ),
-        (
-            "/spec",
-            json!({"catalogImageSource": {"catalogImage": "a:1", "later": 1}}),
-            json!({"catalogImageSource": {"catalogImage": "a:1", "later": 1}}),
-        ),
-        (
-            "/metadata/annotations",
-            json!({}),
-            json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": {"memoryTarget": "1Mi"}}),
-        ),
+    for (pointer, value, expected) in ::tests::rows![
+        "/spec/catalogImageSource/catalogImage", json!("a:2")
+            => json!({"sourceType": "grpc", "image": "a:2", "grpcPodConfig": {"memoryTarget": "1Mi"}});
+        "/spec/catalogImageSource", json!({"catalogImage": "a:1"}) => json!({"sourceType": "grpc", "image": "a:1"});
+        "/spec", json!({"catalogServiceSource": {"address": "c:3"}}) => json!({"sourceType": "grpc", "address": "c:3"});
+        "/spec", json!({"configMapSource": {"configMap": "m"}}) => json!({"sourceType": "configmap", "configMap": "m"});
+        "/spec", json!({"catalogImageSource": {"catalogImage": "a:1", "later": 1}})
+            => json!({"catalogImageSource": {"catalogImage": "a:1", "later": 1}});
+        "/metadata/annotations", json!({})
+            => json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": {"memoryTarget": "1Mi"}});
     ] {
         let mut written = read.clone();
         *written.pointer_mut(pointer).unwrap() = value;
@@ -229,50 +174,26 @@ fn no_annotation_stores_another_image_than_the_one_that_is_shown() {
     assert_eq!(back(&object)["spec"]["image"], "good:1");
 }
 
+// parity: source-12
 #[test]
 fn what_nobody_reads_is_taken_out_of_what_is_stored() {
-    for (spec, mended, dropped) in [
-        (
-            json!({"sourceType": "grpc", "image": "a", "address": "b:1", "grpcPodConfig": {}}),
-            json!({"sourceType": "grpc", "image": "a", "grpcPodConfig": {}}),
-            &["spec.address"][..],
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "", "address": "b:1", "grpcPodConfig": {}, "updateStrategy": {}}),
-            json!({"sourceType": "grpc", "address": "b:1", "updateStrategy": {}}),
-            &["spec.grpcPodConfig"],
-        ),
-        (
-            json!({"sourceType": "internal", "configMap": "m", "image": "a", "address": ""}),
-            json!({"sourceType": "internal", "configMap": "m"}),
-            &["spec.image"],
-        ),
-        (
-            json!({"sourceType": "", "catalogServiceSource": {"address": "b"}}),
-            json!({"catalogServiceSource": {"address": "b"}}),
-            &[],
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "a"}),
-            json!({"sourceType": "grpc", "image": "a"}),
-            &[],
-        ),
+    for (spec, mended, dropped) in ::tests::rows![
+        json!({"sourceType": "grpc", "image": "a", "address": "b:1", "grpcPodConfig": {}}),
+            json!({"sourceType": "grpc", "image": "a", "grpcPodConfig": {}}) => &["spec.address"][..];
+        json!({"sourceType": "grpc", "image": "", "address": "b:1", "grpcPodConfig": {}, "updateStrategy": {}}),
+            json!({"sourceType": "grpc", "address": "b:1", "updateStrategy": {}}) => &["spec.grpcPodConfig"];
+        json!({"sourceType": "internal", "configMap": "m", "image": "a", "address": ""}),
+            json!({"sourceType": "internal", "configMap": "m"}) => &["spec.image"];
+        json!({"sourceType": "", "catalogServiceSource": {"address": "b"}}), json!({"catalogServiceSource": {"address": "b"}})
+            => &[];
+        json!({"sourceType": "grpc", "image": "a"}), json!({"sourceType": "grpc", "image": "a"}) => &[];
         // OLM reads the secrets there.
-        (
-            json!({"sourceType": "grpc", "address": "b", "secrets": ["s"]}),
-            json!({"sourceType": "grpc", "address": "b", "secrets": ["s"]}),
-            &[],
-        ),
-        (
-            json!({"catalogServiceSource": {"address": "b"}, "secrets": ["s"], "updateStrategy": {}}),
-            json!({"catalogServiceSource": {"address": "b"}}),
-            &["spec.updateStrategy", "spec.secrets"],
-        ),
-        (
-            json!({"catalogImageSource": {"catalogImage": "a"}, "secrets": ["s"], "updateStrategy": {}}),
-            json!({"catalogImageSource": {"catalogImage": "a"}, "secrets": ["s"], "updateStrategy": {}}),
-            &[],
-        ),
+        json!({"sourceType": "grpc", "address": "b", "secrets": ["s"]}),
+            json!({"sourceType": "grpc", "address": "b", "secrets": ["s"]}) => &[];
+        json!({"catalogServiceSource": {"address": "b"}, "secrets": ["s"], "updateStrategy": {}}),
+            json!({"catalogServiceSource": {"address": "b"}}) => &["spec.updateStrategy", "spec.secrets"];
+        json!({"catalogImageSource": {"catalogImage": "a"}, "secrets": ["s"], "updateStrategy": {}}),
+            json!({"catalogImageSource": {"catalogImage": "a"}, "secrets": ["s"], "updateStrategy": {}}) => &[];
     ] {
         let done = mend(stored(&spec)).unwrap();
         assert_eq!(done.object, stored(&mended));
@@ -291,15 +212,9 @@ fn null_is_not_there() {
         "sourceType": "grpc", "image": "a:1", "address": null, "grpcPodConfig": null, "catalogImageSource": null,
         "displayName": null, "secrets": null, "updateStrategy": {"registryPoll": null},
     });
-    for (form, expected) in [
-        (
-            Form::New,
-            json!({"catalogImageSource": {"catalogImage": "a:1"}, "updateStrategy": {}}),
-        ),
-        (
-            Form::Legacy,
-            json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}}),
-        ),
+    for (form, expected) in ::tests::rows![
+        Form::New => json!({"catalogImageSource": {"catalogImage": "a:1"}, "updateStrategy": {}});
+        Form::Legacy => json!({"sourceType": "grpc", "image": "a:1", "updateStrategy": {}});
     ] {
         let done = rewrite(stored(&nulls), form).unwrap();
         assert_eq!(done.object["spec"], expected);
@@ -320,22 +235,10 @@ fn null_is_not_there() {
 #[test]
 fn the_new_form_is_as_the_apiserver_takes_it() {
     let unread = json!({"updateStrategy": {"registryPoll": {}}, "secrets": ["s"]});
-    for (spec, rewritten, is_image) in [
-        (
-            json!({"sourceType": "grpc", "image": "a:1"}),
-            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
-            true,
-        ),
-        (
-            json!({"sourceType": "grpc", "address": "a:1"}),
-            json!({"catalogServiceSource": {"address": "a:1"}}),
-            false,
-        ),
-        (
-            json!({"configMapSource": {"configMap": "m"}}),
-            json!({"configMapSource": {"configMap": "m"}}),
-            false,
-        ),
+    for (spec, rewritten, is_image) in ::tests::rows![
+        json!({"sourceType": "grpc", "image": "a:1"}), json!({"catalogImageSource": {"catalogImage": "a:1"}}) => true;
+        json!({"sourceType": "grpc", "address": "a:1"}), json!({"catalogServiceSource": {"address": "a:1"}}) => false;
+        json!({"configMapSource": {"configMap": "m"}}), json!({"configMapSource": {"configMap": "m"}}) => false;
     ] {
         let and_unread = |spec: &Value| {
             let mut spec = spec.clone();
@@ -361,29 +264,16 @@ fn the_new_form_is_as_the_apiserver_takes_it() {
     }
 }
 
+// parity: source-19
 #[test]
 fn legacy_address_has_its_port() {
-    for (spec, address) in [
-        (
-            json!({"catalogServiceSource": {"address": "some.namespace.svc"}}),
-            "some.namespace.svc:50051",
-        ),
-        (
-            json!({"catalogServiceSource": {"address": "10.0.0.1:8080"}}),
-            "10.0.0.1:8080",
-        ),
-        (
-            json!({"catalogServiceSource": {"address": "fd00::1"}}),
-            "[fd00::1]:50051",
-        ),
-        (
-            json!({"catalogServiceSource": {"address": "[fd00::1]"}}),
-            "[fd00::1]:50051",
-        ),
-        (
-            json!({"sourceType": "grpc", "address": "host"}),
-            "host:50051",
-        ),
+    for (spec, address) in ::tests::rows![
+        json!({"catalogServiceSource": {"address": "some.namespace.svc"}}) => "some.namespace.svc:50051";
+        json!({"catalogServiceSource": {"address": "10.0.0.1:8080"}}) => "10.0.0.1:8080";
+        json!({"catalogServiceSource": {"address": "fd00::1"}}) => "[fd00::1]:50051";
+        json!({"catalogServiceSource": {"address": "[fd00::1]"}}) => "[fd00::1]:50051";
+        json!({"sourceType": "grpc", "address": "host"}) => "host:50051";
+        json!({"sourceType": "grpc", "address": "host:"}) => "host:50051";
     ] {
         let done = rewrite(stored(&spec), Form::Legacy).unwrap();
         let expected = json!({"sourceType": "grpc", "address": address});

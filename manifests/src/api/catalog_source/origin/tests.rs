@@ -10,67 +10,19 @@ fn a_catalog_is_taken_from_who_serves_it_and_else_from_its_image() {
         json!({"connectionState": {"address": "olm.svc:50051", "lastObservedState": "IDLE"}});
     let blank = json!({"connectionState": {"address": "", "lastObservedState": "READY"}});
     let none = json!({});
-    for (spec, status, expected) in [
-        (
-            json!({"sourceType": "grpc", "image": "a:1"}),
-            &none,
-            Ok(Place::Image("a:1")),
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "a:1"}),
-            &ready,
-            Ok(Place::Served("olm.svc:50051".into())),
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "a:1"}),
-            &idle,
-            Ok(Place::Image("a:1")),
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "a:1"}),
-            &blank,
-            Ok(Place::Image("a:1")),
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}),
-            &none,
-            Ok(Place::Image("a:1")),
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "", "address": "b:2"}),
-            &none,
-            Ok(Place::Served("b:2".into())),
-        ),
-        (
-            json!({"sourceType": "grpc"}),
-            &ready,
-            Err("image and address unset: at least one must be set for sourcetype: grpc"),
-        ),
-        (
-            json!({"sourceType": "grpc", "address": ""}),
-            &none,
-            Err("image and address unset"),
-        ),
-        (
-            json!({"sourceType": "configmap", "configMap": "a"}),
-            &idle,
-            Ok(Place::ConfigMap("a")),
-        ),
-        (
-            json!({"sourceType": "configmap", "configMap": "a"}),
-            &ready,
-            Ok(Place::Served("olm.svc:50051".into())),
-        ),
-        (
-            json!({"sourceType": "internal"}),
-            &none,
-            Err("configmap name unset: must be set for sourcetype: internal"),
-        ),
-        (
-            json!({"sourceType": "Grpc", "image": "a"}),
-            &none,
-            Err("unknown sourcetype: Grpc"),
-        ),
+    for (spec, status, expected) in ::tests::rows![
+        json!({"sourceType": "grpc", "image": "a:1"}), &none => Ok(Place::Image("a:1"));
+        json!({"sourceType": "grpc", "image": "a:1"}), &ready => Ok(Place::Served("olm.svc:50051".into()));
+        json!({"sourceType": "grpc", "image": "a:1"}), &idle => Ok(Place::Image("a:1"));
+        json!({"sourceType": "grpc", "image": "a:1"}), &blank => Ok(Place::Image("a:1"));
+        json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}), &none => Ok(Place::Image("a:1"));
+        json!({"sourceType": "grpc", "image": "", "address": "b:2"}), &none => Ok(Place::Served("b:2".into()));
+        json!({"sourceType": "grpc"}), &ready => Err("image and address unset: at least one must be set for sourcetype: grpc");
+        json!({"sourceType": "grpc", "address": ""}), &none => Err("image and address unset");
+        json!({"sourceType": "configmap", "configMap": "a"}), &idle => Ok(Place::ConfigMap("a"));
+        json!({"sourceType": "configmap", "configMap": "a"}), &ready => Ok(Place::Served("olm.svc:50051".into()));
+        json!({"sourceType": "internal"}), &none => Err("configmap name unset: must be set for sourcetype: internal");
+        json!({"sourceType": "Grpc", "image": "a"}), &none => Err("unknown sourcetype: Grpc");
     ] {
         let catalog: CatalogSource = serde_json::from_value(json!({
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
@@ -98,6 +50,7 @@ fn catalog(spec: &Value) -> CatalogSource {
     .unwrap()
 }
 
+// parity: source-1, source-5, source-7, serve-13
 #[test]
 fn either_form_says_where_a_catalog_is() {
     let pod = json!({"nodeSelector": {"a": "b"}, "priorityClassName": ""});
@@ -113,46 +66,19 @@ fn either_form_says_where_a_catalog_is() {
         })
     };
     let map = Ok(Origin::ConfigMap { name: "m" });
-    for (spec, expected) in [
-        (json!({"sourceType": "grpc", "image": "a:1"}), image(None)),
-        (
-            json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": pod}),
-            image(Some(&pod)),
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "a:1", "address": "b:2", "configMap": "m"}),
-            image(None),
-        ),
-        (
-            json!({"sourceType": "grpc", "image": "", "address": "b:2", "grpcPodConfig": pod}),
-            service("b:2"),
-        ),
-        (
-            json!({"sourceType": "configmap", "configMap": "m"}),
-            map.clone(),
-        ),
-        (
-            json!({"sourceType": "internal", "configMap": "m", "image": "a:1"}),
-            map.clone(),
-        ),
-        (
-            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
-            image(None),
-        ),
-        (
-            json!({"catalogImageSource": {"catalogImage": "a:1", "podSpecOverrides": pod}}),
-            image(Some(&pod)),
-        ),
+    for (spec, expected) in ::tests::rows![
+        json!({"sourceType": "grpc", "image": "a:1"}) => image(None);
+        json!({"sourceType": "grpc", "image": "a:1", "grpcPodConfig": pod}) => image(Some(&pod));
+        json!({"sourceType": "grpc", "image": "a:1", "address": "b:2", "configMap": "m"}) => image(None);
+        json!({"sourceType": "grpc", "image": "", "address": "b:2", "grpcPodConfig": pod}) => service("b:2");
+        json!({"sourceType": "configmap", "configMap": "m"}) => map.clone();
+        json!({"sourceType": "internal", "configMap": "m", "image": "a:1"}) => map.clone();
+        json!({"catalogImageSource": {"catalogImage": "a:1"}}) => image(None);
+        json!({"catalogImageSource": {"catalogImage": "a:1", "podSpecOverrides": pod}}) => image(Some(&pod));
         // What is empty is not there.
-        (
-            json!({"catalogImageSource": {"catalogImage": "a:1"}, "sourceType": "", "image": ""}),
-            image(None),
-        ),
-        (
-            json!({"catalogServiceSource": {"address": "b:2"}}),
-            service("b:2"),
-        ),
-        (json!({"configMapSource": {"configMap": "m"}}), map),
+        json!({"catalogImageSource": {"catalogImage": "a:1"}, "sourceType": "", "image": ""}) => image(None);
+        json!({"catalogServiceSource": {"address": "b:2"}}) => service("b:2");
+        json!({"configMapSource": {"configMap": "m"}}) => map;
     ] {
         assert_eq!(catalog(&spec).origin(), expected, "{spec}");
     }
@@ -163,8 +89,15 @@ fn either_form_says_where_a_catalog_is() {
         ("fd00::1", "[fd00::1]:50051"),
         ("[fd00::1]:80", "[fd00::1]:80"),
         ("a:80", "a:80"),
+        // An empty port is no port, as in a URL.
+        ("a:", "a:50051"),
+        ("10.0.0.1:", "10.0.0.1:50051"),
+        ("[fd00::1]:", "[fd00::1]:50051"),
+        ("fd00::", "[fd00::]:50051"),
         // Nothing to guess at: whoever connects refuses it.
-        ("a:", "a:"),
+        (":", ":"),
+        ("a:b:", "a:b:"),
+        ("dns:///a:", "dns:///a:"),
         ("dns:///a:80", "dns:///a:80"),
     ] {
         for spec in [
@@ -176,59 +109,28 @@ fn either_form_says_where_a_catalog_is() {
     }
 }
 
+// parity: source-18
 #[test]
 fn what_says_no_place_or_several_is_refused_in_words() {
-    for (spec, said) in [
-        (
-            json!({}),
-            "no source: set spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource",
-        ),
-        (
-            json!({"image": "a:1"}),
-            "sourcetype unset: must be grpc for an image or an address, configmap for a ConfigMap; or write \
-             spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource",
-        ),
-        (
-            json!({"sourceType": "grpc", "configMap": "m"}),
-            "image and address unset: at least one must be set for sourcetype: grpc",
-        ),
-        (
-            json!({"sourceType": "configmap", "image": "a:1"}),
-            "configmap name unset: must be set for sourcetype: configmap",
-        ),
-        (
-            json!({"sourceType": "internal", "configMap": ""}),
-            "configmap name unset: must be set for sourcetype: internal",
-        ),
-        (
-            json!({"sourceType": "foo", "image": "a:1"}),
-            "unknown sourcetype: foo: must be grpc or configmap",
-        ),
-        (
-            json!({"sourceType": "configMap", "configMap": "m"}),
-            "unknown sourcetype: configMap: must be grpc or configmap",
-        ),
-        (
-            json!({"catalogImageSource": {}}),
-            "spec.catalogImageSource.catalogImage unset: must name the catalog",
-        ),
-        (
-            json!({"catalogServiceSource": {"address": ""}}),
-            "spec.catalogServiceSource.address unset: must name the catalog",
-        ),
-        (
-            json!({"configMapSource": {}}),
-            "spec.configMapSource.configMap unset: must name the catalog",
-        ),
-        (
-            json!({"catalogImageSource": {"catalogImage": "a"}, "configMapSource": {"configMap": "m"}}),
-            "more than one source: keep one of spec.catalogImageSource, spec.configMapSource, and remove the others",
-        ),
-        (
-            json!({"catalogImageSource": {"catalogImage": "a"}, "sourceType": "grpc", "grpcPodConfig": {}}),
-            "more than one source: keep one of spec.catalogImageSource, spec.sourceType, spec.grpcPodConfig, and remove \
-             the others",
-        ),
+    for (spec, said) in ::tests::rows![
+        json!({}) => "no source: set spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource";
+        json!({"image": "a:1"})
+            => "sourcetype unset: must be grpc for an image or an address, configmap for a ConfigMap; or write \
+             spec.catalogImageSource, spec.catalogServiceSource or spec.configMapSource";
+        json!({"sourceType": "grpc", "configMap": "m"})
+            => "image and address unset: at least one must be set for sourcetype: grpc";
+        json!({"sourceType": "configmap", "image": "a:1"}) => "configmap name unset: must be set for sourcetype: configmap";
+        json!({"sourceType": "internal", "configMap": ""}) => "configmap name unset: must be set for sourcetype: internal";
+        json!({"sourceType": "foo", "image": "a:1"}) => "unknown sourcetype: foo: must be grpc or configmap";
+        json!({"sourceType": "configMap", "configMap": "m"}) => "unknown sourcetype: configMap: must be grpc or configmap";
+        json!({"catalogImageSource": {}}) => "spec.catalogImageSource.catalogImage unset: must name the catalog";
+        json!({"catalogServiceSource": {"address": ""}}) => "spec.catalogServiceSource.address unset: must name the catalog";
+        json!({"configMapSource": {}}) => "spec.configMapSource.configMap unset: must name the catalog";
+        json!({"catalogImageSource": {"catalogImage": "a"}, "configMapSource": {"configMap": "m"}})
+            => "more than one source: keep one of spec.catalogImageSource, spec.configMapSource, and remove the others";
+        json!({"catalogImageSource": {"catalogImage": "a"}, "sourceType": "grpc", "grpcPodConfig": {}})
+            => "more than one source: keep one of spec.catalogImageSource, spec.sourceType, spec.grpcPodConfig, and remove \
+             the others";
     ] {
         let problem = catalog(&spec).origin().unwrap_err().to_string();
         assert_eq!(problem, said, "{spec}");

@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{METADATA_LISTS, Policy, metadata_list, upkeep};
-use crate::api::{
-    GROUP,
-    install::{Document, Options},
-};
+use crate::api::{GROUP, install::Options};
 
 /// Resources in which an account can be named.
 const NAMING: [Naming; 2] = [
@@ -41,14 +38,12 @@ struct Naming {
     path: &'static [&'static str],
 }
 
-pub(super) fn documents(options: &Options) -> impl Iterator<Item = Document> {
-    NAMING
-        .iter()
-        .flat_map(|naming| naming.policy(options).documents())
+pub(super) fn policies(options: &Options) -> impl Iterator<Item = Policy> {
+    NAMING.iter().map(|naming| naming.policy(options))
 }
 
 impl Naming {
-    fn policy(&self, options: &Options) -> Policy<'_> {
+    fn policy(&self, options: &Options) -> Policy {
         let [is_named, was_named] = ["object", "oldObject"]
             .map(|object| format!("({object} != null && {})", self.has(object)));
         let is_changed = METADATA_LISTS.map(|list| {
@@ -103,7 +98,7 @@ impl Naming {
                 "!{is_named} || authorizer.group('').resource('serviceaccounts').namespace({account}.namespace).name({account}.name).check('impersonate').allowed()"
             ),
             "messageExpression": format!(
-                "'{kind} ' + {name} + ': {field}: ' + request.userInfo.username + ' may not impersonate the ServiceAccount ' + {account}.namespace + '/' + {account}.name + ': ask for the verb impersonate on it (ClusterRole bundle-instance-impersonator, bound in the namespace ' + {account}.namespace + ')'"
+                "'{kind} ' + {name} + ': {field}: ' + request.userInfo.username + ' is not allowed to impersonate the ServiceAccount ' + {account}.namespace + '/' + {account}.name + ': ask for the verb impersonate on it (ClusterRole bundle-instance-impersonator, bound in the namespace ' + {account}.namespace + ')'"
             ),
             "reason": "Forbidden",
         })

@@ -5,14 +5,12 @@ use serde_json::{Value, json};
 use super::{GARBAGE_COLLECTORS, Policy, metadata_list, provisioner, upkeep};
 use crate::api::{
     GROUP,
-    install::{Document, Options},
+    install::Options,
     labels::{OWNER_KIND, OWNER_NAME, TEMPLATE_HASH},
 };
 
-pub(super) fn documents(options: &Options) -> impl Iterator<Item = Document> {
-    [ownership(options), deletion(options)]
-        .into_iter()
-        .flat_map(Policy::documents)
+pub(super) fn policies(options: &Options) -> impl Iterator<Item = Policy> {
+    [ownership(options), deletion(options)].into_iter()
 }
 
 /// Returns a CEL expression for the references of an object to BundleInstances.
@@ -24,7 +22,7 @@ fn references(object: &str) -> String {
 }
 
 /// Only the provisioner changes which BundleInstance a Bundle belongs to. The garbage collector removes references.
-fn ownership(options: &Options) -> Policy<'static> {
+fn ownership(options: &Options) -> Policy {
     // Whole references: `bundle-deletion` depends on their names, and the provisioner on `controller`.
     let owners = [("now", "object"), ("before", "oldObject")].map(|(name, object)| {
         let references = references(object);
@@ -84,7 +82,7 @@ fn ownership(options: &Options) -> Policy<'static> {
 }
 
 /// Deleting a Bundle interrupts the BundleInstance that it belongs to.
-fn deletion(options: &Options) -> Policy<'static> {
+fn deletion(options: &Options) -> Policy {
     Policy {
         name: "bundle-deletion",
         comment: "A user that deletes the Bundle of a BundleInstance needs permission to delete that BundleInstance.",

@@ -133,6 +133,7 @@ fn whole(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
+    // parity: source-14
     #[test]
     fn what_is_stored_is_the_same_after_v1(object in whole("v1alpha1", maybe(record()), spec(true))) {
         let there = v1(&object);
@@ -150,6 +151,7 @@ proptest! {
         }
     }
 
+    // parity: source-14
     #[test]
     fn what_is_v1_is_the_same_after_it_was_stored(object in whole("v1", Just(None).boxed(), spec(false))) {
         let there = back(&object);
@@ -158,6 +160,7 @@ proptest! {
     }
 
     /// Whatever the annotation says: nothing but the source is touched, and of metadata nothing but annotations.
+    // parity: source-15
     #[test]
     fn no_annotation_reaches_beyond_the_source(object in whole("v1", maybe(record()), spec(false))) {
         let there = back(&object);
@@ -184,6 +187,7 @@ proptest! {
 
     /// An annotation that was true once, and is damaged, or whose source was changed: the object is there, and shows what it
     /// showed.
+    // parity: source-15
     #[test]
     fn no_damaged_annotation_loses_an_object(object in damaged()) {
         let there = back(&object);

@@ -1,0 +1,225 @@
+//! The lists of properties in annotations, as the Go decoder of opm and OLM v0 reads them: the case of field names does not
+//! matter, the last of several equal fields counts, `null` declares nothing, and unknown fields have no effect. serde's own
+//! structs differ in each of these. Pure; no I/O.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Error, value::RawValue};
+
+/// A property of a list.
+#[derive(Debug, Clone, Default)]
+pub struct Property {
+    /// The type, such as `olm.maxOpenShiftVersion`; empty if the property has none.
+    pub type_: String,
+    /// The JSON text of the value; `None` if the property has none.
+    pub value: Option<Box<RawValue>>,
+}
+
+/// Reads the annotation [`PROPERTIES_ANNOTATION`](super::PROPERTIES_ANNOTATION): `[{"type": …, "value": …}]`.
+///
+/// # Errors
+/// Returns an error if the text is not JSON, or not a list of objects whose types are strings.
+///
+/// ```
+/// use manifests::openshift::properties;
+/// let list = properties::parse_list(r#"[{"Type": "a", "value": 4.1, "Value": 4.10}]"#).unwrap();
+/// assert_eq!(list[0].type_, "a");
+/// assert_eq!(list[0].value.as_deref().unwrap().get(), "4.10");
+/// ```
+pub fn parse_list(json: &str) -> Result<Vec<Property>, Error> {
+    let list: Option<Vec<Property>> = serde_json::from_str(json)?;
+    Ok(list.unwrap_or_default())
+}
+
+/// Reads the annotation [`INSTALLED_PROPERTIES_ANNOTATION`](super::INSTALLED_PROPERTIES_ANNOTATION):
+/// `{"properties": [{"type": …, "value": …}]}`.
+///
+/// # Errors
+/// Returns an error if the text is not JSON, or not an object with such a list.
+///
+/// ```
+/// use manifests::openshift::properties;
+/// assert_eq!(properties::parse_installed("{}").unwrap().len(), 0);
+/// assert!(properties::parse_installed("[]").is_err());
+/// ```
+pub fn parse_installed(json: &str) -> Result<Vec<Property>, Error> {
+    let Installed(list) = serde_json::from_str(json)?;
+    Ok(list)
+}
+
+/// Reports whether Go decodes a key into the field of this name, which is lower-case ASCII.
+fn is_field(key: &str, name: &str) -> bool {
+    let fold = |c| match c {
+        'ſ' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    key.chars().map(fold).eq(name.chars())
+}
+
+impl<'de> Deserialize<'de> for Property {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PropertyVisitor)
+    }
+}
+
+struct PropertyVisitor;
+
+impl<'de> Visitor<'de> for PropertyVisitor {
+    type Value = Property;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with type and value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Property, E> {
+        Ok(Property::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Property, A::Error> {
+        let mut property = Property::default();
+        while let Some(key) = map.next_key::<String>()? {
+            if is_field(&key, "type") {
+                // Go decodes null into a string without effect.
+                if let Some(type_) = map.next_value()? {
+                    property.type_ = type_;
+                }
+            } else if is_field(&key, "value") {
+                property.value = Some(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(property)
+    }
+}
+
+/// The object around the list.
+struct Installed(Vec<Property>);
+
+impl<'de> Deserialize<'de> for Installed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(InstalledVisitor)
+    }
+}
+
+struct InstalledVisitor;
+
+impl<'de> Visitor<'de> for InstalledVisitor {
+    type Value = Installed;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with properties")
+    }
+
+    fn visit_unit<E>(self) -> Result<Installed, E> {
+        Ok(Installed(Vec::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Installed, A::Error> {
+        let mut list = None;
+        while let Some(key) = map.next_key::<String>()? {
+            if is_field(&key, "properties") {
+                list = map.next_value::<Option<Vec<Property>>>()?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Installed(list.unwrap_or_default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Types and values of a list, or `None` for an error.
+    fn shown(list: Result<Vec<Property>, Error>) -> Option<Vec<String>> {
+        let text = |property: Property| {
+            let value = property
+                .value
+                .map_or("missing".to_owned(), |value| value.get().to_owned());
+            format!("{}={value}", property.type_)
+        };
+        Some(list.ok()?.into_iter().map(text).collect())
+    }
+
+    #[test]
+    fn lists_are_read_as_go_reads_them() {
+        for (json, expected) in [
+            ("null", Some(&[][..])),
+            ("[]", Some(&[])),
+            ("[null, {}]", Some(&["=missing", "=missing"])),
+            (r#"[{"type": "a", "value": 4.10}]"#, Some(&["a=4.10"])),
+            (r#"[{"TYPE": "a", "vAlUe": "4.8"}]"#, Some(&["a=\"4.8\""])),
+            (r#"[{"t\u0079pe": "a", "value": null}]"#, Some(&["a=null"])),
+            // The last one counts, and a type of null has no effect.
+            (
+                r#"[{"type": "a", "type": "b", "value": 1, "Value": 2}]"#,
+                Some(&["b=2"]),
+            ),
+            (
+                r#"[{"Value": 2, "value": 1, "Type": "b", "type": "a"}]"#,
+                Some(&["a=1"]),
+            ),
+            (r#"[{"type": "a", "type": null}]"#, Some(&["a=missing"])),
+            (
+                r#"[{"type": "a", "types": 7, "value ": 1}]"#,
+                Some(&["a=missing"]),
+            ),
+            (r#"[{"type": 7}]"#, None),
+            (r#"[["a", 4.8]]"#, None),
+            (r#"["a"]"#, None),
+            ("{}", None),
+            ("7", None),
+            ("", None),
+            ("[] []", None),
+        ] {
+            let expected = expected.map(|all| all.iter().map(|&text| text.to_owned()).collect());
+            assert_eq!(shown(parse_list(json)), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn installed_lists_are_read_as_go_reads_them() {
+        for (json, expected) in [
+            ("null", Some(&[][..])),
+            ("{}", Some(&[])),
+            (r#"{"properties": null}"#, Some(&[])),
+            (
+                r#"{"other": [7], "Properties": [{"Type": "a", "Value": 1}]}"#,
+                Some(&["a=1"]),
+            ),
+            (r#"{"propertieſ": [{"type": "a"}]}"#, Some(&["a=missing"])),
+            (
+                r#"{"properties": [{"type": "a"}], "PROPERTIES": [{"type": "b"}]}"#,
+                Some(&["b=missing"]),
+            ),
+            (
+                r#"{"properties": [{"type": "a"}], "properties": null}"#,
+                Some(&[]),
+            ),
+            (r#"{"properties": {}}"#, None),
+            ("[]", None),
+            (r#"[[{"type": "a"}]]"#, None),
+            ("garbage", None),
+            ("", None),
+        ] {
+            let expected = expected.map(|all| all.iter().map(|&text| text.to_owned()).collect());
+            assert_eq!(shown(parse_installed(json)), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn nesting_ends_in_an_error() {
+        let deep = |text: &str| text.repeat(100_000);
+        assert!(parse_list(&deep("[")).is_err());
+        assert!(parse_installed(&deep("{\"properties\":")).is_err());
+        let value = format!("[{{\"x\": {}{}}}]", deep("["), deep("]"));
+        assert_eq!(shown(parse_list(&value)), Some(vec!["=missing".to_owned()]));
+    }
+}
