@@ -82,7 +82,7 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
             "keep the one that belongs to this version; each version is a bundle of its own",
         );
     }
-    if csvs.is_empty() && is_complete {
+    if csvs.is_empty() && is_complete && !findings.are_absences_hidden() {
         findings.error(
             Code::CSVCount,
             None,
@@ -302,12 +302,14 @@ pub(crate) fn folder(
     match content::normalise(named.trim_start_matches('/')) {
         Ok(folder) if folder == usual || content.has_folder(&folder) => folder,
         Ok(folder) => {
-            findings.warn(
-                Code::BundleAnnotation,
-                place,
-                format!("annotation {annotation:?} names folder {folder:?}, which does not exist; \"{usual}\" is used"),
-                "let the annotation name the folder that holds the files",
-            );
+            if !findings.are_absences_hidden() {
+                findings.warn(
+                    Code::BundleAnnotation,
+                    place,
+                    format!("annotation {annotation:?} names folder {folder:?}, which does not exist; \"{usual}\" is used"),
+                    "let the annotation name the folder that holds the files",
+                );
+            }
             usual.to_owned()
         }
         Err(error) => {

@@ -6,9 +6,12 @@
 use std::collections::BTreeSet;
 
 use manifests::{
-    object::{at, text},
+    content::Content,
+    object::{at, shortened, text},
+    openshift::{self, MAX_ANNOTATION},
     path::{Path, Step},
     schema::{self, Hint, Problem, What},
+    yaml,
 };
 use serde_json::{Map, Value};
 
@@ -18,6 +21,12 @@ use crate::{
     report::{Findings, Place},
 };
 
+/// Maximum length of a spelling that a finding repeats, in characters.
+const MAX_SPELLING: usize = 60;
+/// Maximum number of spellings that are looked up in a manifest.
+const MAX_SPELLINGS: usize = 20;
+/// Maximum size of a manifest in which spellings are looked up, in bytes.
+const MAX_MANIFEST: usize = 2 << 20;
 /// An install mode of the CSV.
 pub(crate) const ALL_NAMESPACES: &str = "AllNamespaces";
 
@@ -134,8 +143,9 @@ pub(crate) const DEPLOYMENTS: [&str; 4] = ["spec", "install", "spec", "deploymen
 /// Reports every place in which the CSV is not what OLM's type says. Wrong types where the conversion reads are
 /// errors; elsewhere, and for unknown fields, which OLM ignores, warnings.
 ///
-/// What OLM's type does not know is gone afterwards, and so are the values that Go does not print.
-pub(crate) fn check(item: &mut Item, findings: &mut Findings) {
+/// What OLM's type does not know is gone afterwards, and so are the values that Go does not print. Returns the spelling of the
+/// annotation [`MAX_ANNOTATION`] if the annotation is not a string.
+pub(crate) fn check(item: &mut Item, content: &Content, findings: &mut Findings) -> Option<String> {
     let group = manifests::object::group_version(item.api_version());
     if group != ("operators.coreos.com", "v1alpha1") {
         // OLM looks at the kind alone; only an empty apiVersion keeps it from decoding the object.
@@ -152,14 +162,56 @@ pub(crate) fn check(item: &mut Item, findings: &mut Findings) {
             "set operators.coreos.com/v1alpha1",
         );
     }
-    for problem in schema::conform(&mut item.value, schema::csv()) {
-        report(
-            &problem,
-            is_read,
-            &item.place,
-            "the ClusterServiceVersion",
-            findings,
-        );
+    let mut problems = schema::conform(&mut item.value, schema::csv());
+    spell(&mut problems, item, content);
+    let annotation = Path::from(["metadata", "annotations", MAX_ANNOTATION]);
+    let mut spelling = None;
+    for problem in problems {
+        match problem.what {
+            What::Mismatch { value, .. } if problem.path == annotation => {
+                let problem = openshift::Problem::not_a_string(&value);
+                findings.error(
+                    Code::WrongShape,
+                    item.place.at(&annotation),
+                    problem.explained(),
+                    &problem.remedy(),
+                );
+                spelling = Some(value);
+            }
+            _ => report(
+                &problem,
+                is_read,
+                &item.place,
+                "the ClusterServiceVersion",
+                findings,
+            ),
+        }
+    }
+    spelling
+}
+
+/// Replaces numbers and booleans of a wrong type by their spelling in the file: YAML makes 4.1 of `4.10`. Looks up a few of them
+/// in a manifest that fits into etcd, because aliases can repeat a long spelling.
+fn spell(problems: &mut [Problem], item: &Item, content: &Content) {
+    let bytes = content.read(&item.place.file).map(AsRef::as_ref);
+    let Some(bytes) = bytes.filter(|bytes: &&[u8]| bytes.len() <= MAX_MANIFEST) else {
+        return;
+    };
+    let values = problems
+        .iter_mut()
+        .filter_map(|problem| match &mut problem.what {
+            What::Mismatch { value, .. } if !value.starts_with(['"', '{', '[']) => {
+                Some((item.place.at(&problem.path).path, value))
+            }
+            _ => None,
+        });
+    let (paths, values): (Vec<_>, Vec<_>) = values.take(MAX_SPELLINGS).unzip();
+    let document = item.place.document.saturating_sub(1);
+    let written = yaml::written_all(bytes, document, &paths);
+    for (value, written) in values.into_iter().zip(written) {
+        if let Some(written) = written {
+            *value = shortened(&written.text, MAX_SPELLING);
+        }
     }
 }
 

@@ -163,9 +163,10 @@ fn registry(
         mut budget,
     } = bundle::read(content, options.limits, findings);
     let mut version = String::new();
+    let mut spelling = None;
     if let Some(csv) = &mut csv {
         version.push_str(text(&csv.value, &["spec", "version"]).unwrap_or_default());
-        csv::check(csv, findings);
+        spelling = csv::check(csv, content, findings);
     }
     let view = csv.as_ref().map(Csv::new);
     let properties = Properties::of(&metadata, view, findings);
@@ -174,8 +175,14 @@ fn registry(
         Depth::Conversion => Level::Warning,
         Depth::Advice => Level::Error,
     };
-    facts.max_open_shift_version =
-        max_openshift::decide(&facts.properties, &metadata, view, level, findings);
+    facts.max_open_shift_version = max_openshift::decide(
+        &facts.properties,
+        &metadata,
+        view,
+        spelling.as_deref(),
+        level,
+        findings,
+    );
     facts.install_namespace = render::namespace::choose(options, view, &metadata, findings);
 
     refuse::objects(&others, findings);

@@ -2,12 +2,10 @@
 //!
 //! The decision between the spellings is that of [`manifests::openshift`], which catalogs and clusters use, too.
 
-use std::borrow::Cow;
-
 use manifests::{
     openshift::{
-        Declarations, MAX_PROPERTY, MaxOpenShiftVersion, PROPERTIES_ANNOTATION, ParseMaximumError,
-        Problem, Spelling,
+        Annotation, Declarations, MAX_ANNOTATION, MAX_PROPERTY, MaxOpenShiftVersion,
+        PROPERTIES_ANNOTATION, ParseMaximumError, Problem, Spelling, Unquoted,
     },
     path::Path,
 };
@@ -20,7 +18,8 @@ use crate::{
     report::{Findings, Level, Place},
 };
 
-/// Decides which value counts. `properties` are those of the file and of the annotation `olm.properties`.
+/// Decides which value counts. `properties` are those of the file and of the annotation `olm.properties`, and `spelling` is
+/// that of the annotation if the annotation is not a string.
 ///
 /// An invalid value is a finding of this level: a conversion succeeds with a warning, because the value blocks nothing; it is
 /// an error in a validation, because its author relies on a protection that does not exist.
@@ -28,6 +27,7 @@ pub(crate) fn decide(
     properties: &[Property],
     metadata: &Metadata,
     csv: Option<Csv<'_>>,
+    spelling: Option<&str>,
     level: Level,
     findings: &mut Findings,
 ) -> Option<MaxOpenShiftVersion> {
@@ -36,16 +36,30 @@ pub(crate) fn decide(
         .iter()
         .filter(|property| property.type_ == MAX_PROPERTY);
     for property in declared {
-        declarations.add(Spelling::BundleProperties, property.value.get());
+        let text = unquoted(property, metadata).map_or(property.value.get(), Unquoted::spelling);
+        declarations.add(Spelling::BundleProperties, text);
     }
     if let Some(csv) = csv {
-        declarations.add_annotations(|key| csv.annotation(key).map(Cow::Borrowed));
+        declarations.add_annotations(|key| match spelling {
+            Some(spelling) if key == MAX_ANNOTATION => Some(Annotation::Other(spelling.into())),
+            _ => Some(Annotation::String(csv.annotation(key)?.into())),
+        });
     }
     let decision = declarations.decide();
     for problem in &decision.problems {
         report(problem, metadata, csv, level, findings);
     }
     decision.declared
+}
+
+/// Returns the number that the file has in place of a string.
+fn unquoted<'m>(property: &Property, metadata: &'m Metadata) -> Option<&'m Unquoted> {
+    let listed = metadata.properties.iter().flatten();
+    let index = listed
+        .enumerate()
+        .find(|(_, listed)| *listed == property)?
+        .0;
+    metadata.unquoted.get(&index)
 }
 
 fn report(
@@ -55,27 +69,44 @@ fn report(
     level: Level,
     findings: &mut Findings,
 ) {
+    let is_advice = level == Level::Error;
     let (level, message) = match problem {
         Problem::Undeterminable {
-            declared,
-            error: ParseMaximumError::Unreadable(_),
-            ..
-        } => match declared.source {
+            declared, error, ..
+        } if (declared.source, error)
+            == (
+                Spelling::PropertiesAnnotation,
+                &ParseMaximumError::Unreadable,
+            )
+            || matches!(error, ParseMaximumError::NotAString(_)) =>
+        {
             // Reading the annotation has reported this.
-            Spelling::PropertiesAnnotation => return,
-            // OLM has written it, and writes it again.
-            _ => (Level::Warning, problem.to_string()),
-        },
-        Problem::Undeterminable { .. } if level == Level::Error => (level, problem.explained()),
+            return;
+        }
+        Problem::Undeterminable {
+            error: ParseMaximumError::Unreadable,
+            ..
+        } => {
+            // OLM has written the annotation, and writes the annotation again.
+            let message = if is_advice {
+                problem.explained()
+            } else {
+                problem.to_string()
+            };
+            (Level::Warning, message)
+        }
+        Problem::Undeterminable { .. } if is_advice => (level, problem.explained()),
         Problem::Undeterminable { .. } => (level, problem.to_string()),
-        Problem::Differs { .. } => (Level::Warning, problem.to_string()),
+        Problem::Differs { .. } | Problem::OlmV0Rejects { .. } => {
+            (Level::Warning, problem.to_string())
+        }
     };
     findings.add(
         level,
         Code::MaxOpenShiftVersion,
         place(problem.declared(), metadata, csv),
         message,
-        problem.remedy(),
+        &problem.remedy(),
     );
 }
 

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use manifests::{
-    content::{Content, find_document, metadata_limits},
+    content::{
+        Content, Found, field_name, find_document, first_document, is_named_after, metadata_limits,
+    },
     object::type_name,
+    openshift::Unquoted,
     path::Path,
     yaml,
 };
@@ -41,6 +44,8 @@ pub(crate) struct Metadata {
     pub(crate) properties: Option<Vec<Property>>,
     /// Where the values of `properties` stand.
     pub(crate) property_places: Vec<Place>,
+    /// The max OpenShift versions in `properties` that are numbers, by their index.
+    pub(crate) unquoted: BTreeMap<usize, Unquoted>,
     /// `dependencies.yaml`.
     pub(crate) dependencies: Vec<Property>,
     /// Where the values of `dependencies` stand.
@@ -81,9 +86,9 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
         ..Metadata::default()
     };
     let mut folder = "metadata".to_owned();
-    if let Some((file, annotations)) = find("metadata", "annotations", findings) {
-        metadata.place = Place::file(file);
-        metadata.annotations = texts(content, &metadata.place, annotations, findings);
+    if let Some(found) = find("metadata", "annotations", findings) {
+        metadata.place = Place::file(&*found.file);
+        metadata.annotations = texts(content, found, findings);
         media_type(&metadata, findings);
         let mut named = |key, usual| {
             let named = metadata.annotation(key);
@@ -94,14 +99,20 @@ pub(crate) fn read(content: &Content, limits: yaml::Limits, findings: &mut Findi
     } else {
         missing(content, findings);
     }
-    if let Some((file, list)) = find(&folder, "properties", findings) {
-        let (properties, places) =
-            property::read_file(content, &file, "properties", &list, findings);
-        (metadata.properties, metadata.property_places) = (Some(properties), places);
+    let find = |key, findings: &mut Findings| {
+        let found = find(&folder, key, findings);
+        ignored(content, &folder, (key, found.as_ref()), limits, findings);
+        found
+    };
+    if let Some(found) = find("properties", findings) {
+        let listed = property::read_file(content, "properties", &found, findings);
+        metadata.properties = Some(listed.entries);
+        metadata.property_places = listed.places;
+        metadata.unquoted = listed.unquoted;
     }
-    if let Some((file, list)) = find(&folder, "dependencies", findings) {
-        (metadata.dependencies, metadata.dependency_places) =
-            property::read_file(content, &file, "dependencies", &list, findings);
+    if let Some(found) = find("dependencies", findings) {
+        let listed = property::read_file(content, "dependencies", &found, findings);
+        (metadata.dependencies, metadata.dependency_places) = (listed.entries, listed.places);
     }
     metadata
 }
@@ -166,7 +177,7 @@ fn find(
     key: &str,
     limits: yaml::Limits,
     findings: &mut Findings,
-) -> Option<(String, Value)> {
+) -> Option<Found> {
     let names = content.folder(folder).map(|(name, _)| name);
     match find_document(folder, key, names, limits, |path| content.read(path)) {
         Ok(found) => found,
@@ -174,6 +185,67 @@ fn find(
             unreadable(&file, key, &error, findings);
             None
         }
+    }
+}
+
+/// Reports what is ignored of `properties` or `dependencies`, here or by opm: files without the list, documents after the
+/// first one, and a second file with a list.
+fn ignored(
+    content: &Content,
+    folder: &str,
+    (key, found): (&str, Option<&Found>),
+    limits: yaml::Limits,
+    findings: &mut Findings,
+) {
+    let code = if key == "dependencies" {
+        Code::Dependency
+    } else {
+        Code::Property
+    };
+    let used = found.map(|found| found.file.as_str());
+    for (name, file) in content.folder(folder) {
+        if !is_named_after(name, key) {
+            continue;
+        }
+        let path = format!("{folder}/{name}");
+        let mut documents = yaml::documents_with(&file.bytes, limits);
+        let has_list = match documents.next() {
+            Some(Ok(Value::Object(map))) => field_name(&map, key).is_some(),
+            Some(Ok(Value::Null)) | None => used != Some(&path),
+            Some(Ok(_)) => false,
+            Some(Err(_)) => continue,
+        };
+        if !has_list {
+            findings.warn(
+                code,
+                Place::file(&*path),
+                format!("the first document has no list {key:?}; the file is ignored"),
+                &format!("write the list below `{key}:`"),
+            );
+        } else if matches!(documents.next(), Some(Ok(document)) if !document.is_null()) {
+            findings.warn(
+                code,
+                Place::file(&*path),
+                "only the first document is used",
+                "move all entries to the first document",
+            );
+        }
+    }
+    let names = content.folder("metadata").map(|(name, _)| name);
+    let rendered = first_document("metadata", key, names, limits, |path| content.read(path));
+    if let Some(rendered) = rendered
+        && used != Some(&rendered.file)
+    {
+        let file = used.map_or_else(
+            || format!("no file of {folder}/ has {key}"),
+            |used| format!("{key} of {used} are used"),
+        );
+        findings.warn(
+            code,
+            Place::file(&*rendered.file),
+            format!("opm renders catalogs with the {key} of this file, but here {file}"),
+            &format!("keep {key} in one file, metadata/{key}.yaml"),
+        );
     }
 }
 
@@ -203,16 +275,13 @@ fn unreadable(file: &str, key: &str, error: &yaml::Error, findings: &mut Finding
 }
 
 /// Annotation values as Go decodes them into texts: `yes` is "true", `1.10` is "1.1". Both surprise, so both warn.
-fn texts(
-    content: &Content,
-    place: &Place,
-    value: Value,
-    findings: &mut Findings,
-) -> BTreeMap<String, String> {
+fn texts(content: &Content, found: Found, findings: &mut Findings) -> BTreeMap<String, String> {
+    let Found { file, key, value } = found;
+    let (place, root) = (Place::file(file), key.as_str());
     let Value::Object(map) = value else {
         findings.error(
             Code::WrongShape,
-            place.at(&Path::from(["annotations"])),
+            place.at(&Path::from([root])),
             format!("annotations is {}, not a mapping", type_name(&value)),
             "write one `key: value` a line below `annotations:`",
         );
@@ -221,15 +290,13 @@ fn texts(
     let surprising = map
         .iter()
         .filter(|(_, value)| value.is_boolean() || value.is_number());
-    let paths: Vec<_> = surprising
-        .map(|(key, _)| Path::from(["annotations", key]))
-        .collect();
+    let paths: Vec<_> = surprising.map(|(key, _)| Path::from([root, key])).collect();
     let bytes = content.read(&place.file);
     let bytes = bytes.map(AsRef::as_ref).unwrap_or_default();
     let mut written = yaml::written_all(bytes, 0, &paths).into_iter();
     let mut texts = BTreeMap::new();
     for (key, value) in map {
-        let at = || place.at(&Path::from(["annotations", &key]));
+        let at = || place.at(&Path::from([root, &key]));
         let text = match value {
             Value::String(text) => text,
             Value::Null => String::new(),

@@ -1,13 +1,9 @@
 //! What OLM writes on the ClusterServiceVersions that it installs, as far as others have to know it.
 
-use std::{borrow::Cow, collections::BTreeMap};
-
 use manifests::openshift::{
-    Declarations, INSTALLED_PROPERTIES_ANNOTATION as PROJECTED, MaxOpenShiftVersion,
+    Annotation, Declarations, INSTALLED_PROPERTIES_ANNOTATION as PROJECTED, MaxOpenShiftVersion,
+    properties,
 };
-use serde_json::value::RawValue;
-
-use crate::Property;
 
 /// The annotation with the namespace that OLM has installed it in: elsewhere it is a copy.
 pub const NAMESPACE: &str = "olm.operatorNamespace";
@@ -18,7 +14,7 @@ pub const COPIED: &str = "olm.copiedFrom";
 /// `annotation` looks up its annotations. [`Declarations`] decides between the spellings.
 pub fn maximum<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
     let mut declarations = Declarations::default();
-    declarations.add_annotations(|key| annotation(key).map(Cow::Borrowed));
+    declarations.add_annotations(|key| Some(Annotation::String(annotation(key)?.into())));
     let declared = declarations.decide().declared;
     declared.as_ref().map(MaxOpenShiftVersion::text)
 }
@@ -30,21 +26,12 @@ pub fn package<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Strin
     struct Package {
         package_name: String,
     }
-    let properties = projected(annotation(PROJECTED)?).ok()?;
+    let properties = properties::parse_installed(annotation(PROJECTED)?).ok()?;
     let property = properties
         .into_iter()
         .find(|it| it.type_ == "olm.package")?;
-    let package: Package = serde_json::from_str(property.value.get()).ok()?;
+    let package: Package = serde_json::from_str(property.value?.get()).ok()?;
     Some(package.package_name)
-}
-
-/// The properties that OLM has written: `{"properties": [{"type": …, "value": …}]}`.
-fn projected(text: &str) -> Result<Vec<Property>, serde_json::Error> {
-    // A struct would be read from a list, too.
-    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
-    fields
-        .remove("properties")
-        .map_or_else(|| Ok(Vec::new()), |list| serde_json::from_str(list.get()))
 }
 
 #[cfg(test)]
@@ -54,6 +41,7 @@ mod tests {
     use super::*;
 
     /// The rows of all spellings are those of `manifests::openshift`.
+    // parity: max-4, max-olm-1
     #[test]
     fn installed_csv_declares_what_olm_has_written() {
         let max = |value: &str| {
@@ -61,46 +49,24 @@ mod tests {
             format!("[{property}]")
         };
         let installed = |value: &str| format!(r#"{{"properties": {}}}"#, max(value));
-        for (projected, listed, plain, expected) in [
-            (None, None, None, None),
-            (
-                Some(json!({"properties": []}).to_string()),
-                None,
-                None,
-                None,
-            ),
-            (Some(installed("\"4.8\"")), None, None, Some("4.8")),
+        for (projected, listed, plain, expected) in ::tests::rows![
+            None, None, None => None;
+            Some(json!({"properties": []}).to_string()), None, None => None;
+            Some(installed("\"4.8\"")), None, None => Some("4.8");
             // A number keeps its digits.
-            (Some(installed("4.10")), None, None, Some("4.10")),
+            Some(installed("4.10")), None, None => Some("4.10");
             // The catalog's maintainer has raised the value of the author.
-            (
-                Some(installed("\"4.9\"")),
-                Some(max("\"4.8\"")),
-                None,
-                Some("4.9"),
-            ),
+            Some(installed("\"4.9\"")), Some(max("\"4.8\"")), None => Some("4.9");
             // OLM has not installed it.
-            (None, Some(max("\"4.8\"")), None, Some("4.8")),
-            (None, None, Some("4.8"), Some("4.8")),
-            (Some(installed("\"4.9\"")), None, Some("4.8"), Some("4.8")),
-            (
-                Some(installed("\"4.9\"")),
-                None,
-                Some("garbage"),
-                Some("4.9"),
-            ),
-            (Some(installed("\"4.9.1\"")), None, None, Some("4.9.1")),
-            (Some(installed("\"4.9.1\"")), None, Some("4.8"), Some("4.8")),
-            (Some("garbage".into()), None, None, Some("garbage")),
-            (
-                Some(installed("\"4.8\"").replace(
-                    "}]}",
-                    "}, {\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.8\"}]}",
-                )),
-                None,
-                None,
-                Some("4.8, 4.8"),
-            ),
+            None, Some(max("\"4.8\"")), None => Some("4.8");
+            None, None, Some("4.8") => Some("4.8");
+            Some(installed("\"4.9\"")), None, Some("4.8") => Some("4.8");
+            Some(installed("\"4.9\"")), None, Some("garbage") => Some("4.9");
+            Some(installed("\"4.9.1\"")), None, None => Some("4.9.1");
+            Some(installed("\"4.9.1\"")), None, Some("4.8") => Some("4.8");
+            Some("garbage".into()), None, None => Some("garbage");
+            Some(installed("\"4.8\"").replace("}]}", "}, {\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.8\"}]}")), None,
+                None => Some("4.8, 4.8");
         ] {
             let found = maximum(|key| match key {
                 "operatorframework.io/properties" => projected.as_deref(),

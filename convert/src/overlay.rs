@@ -275,6 +275,7 @@ mod tests {
         deployment
     }
 
+    // parity: convert-20
     #[test]
     fn each_field_follows_the_subscriptions_semantics() {
         let pod = |config| applied(config)["spec"]["template"]["spec"].take();
@@ -322,24 +323,12 @@ mod tests {
     fn affinity_is_kept_replaced_or_removed_part_by_part() {
         let affinity = |config| applied(config)["spec"]["template"]["spec"]["affinity"].take();
         let pod = json!({"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k"}]});
-        for (config, expected) in [
-            (
-                json!({}),
-                json!({"nodeAffinity": {"x": 1}, "podAffinity": {"y": 2}}),
-            ),
-            (json!({"affinity": {}}), json!(null)),
-            (
-                json!({"affinity": {"nodeAffinity": {}}}),
-                json!({"podAffinity": {"y": 2}}),
-            ),
-            (
-                json!({"affinity": {"podAffinity": pod}}),
-                json!({"nodeAffinity": {"x": 1}, "podAffinity": pod}),
-            ),
-            (
-                json!({"affinity": {"nodeAffinity": {}, "podAffinity": {}}}),
-                json!(null),
-            ),
+        for (config, expected) in ::tests::rows![
+            json!({}) => json!({"nodeAffinity": {"x": 1}, "podAffinity": {"y": 2}});
+            json!({"affinity": {}}) => json!(null);
+            json!({"affinity": {"nodeAffinity": {}}}) => json!({"podAffinity": {"y": 2}});
+            json!({"affinity": {"podAffinity": pod}}) => json!({"nodeAffinity": {"x": 1}, "podAffinity": pod});
+            json!({"affinity": {"nodeAffinity": {}, "podAffinity": {}}}) => json!(null);
         ] {
             assert_eq!(affinity(config.clone()), expected, "{config}");
         }
@@ -358,6 +347,7 @@ mod tests {
         );
     }
 
+    // parity: convert-20
     #[test]
     fn a_proxy_is_set_unless_the_environment_speaks_of_one() {
         let env =
@@ -376,19 +366,13 @@ mod tests {
 
     #[test]
     fn a_wrong_configuration_names_every_problem() {
-        for (config, message) in [
-            (json!([]), "is a list, not a mapping"),
-            (json!({"envs": []}), "envs is not known; did you mean env?"),
-            (json!({"selector": {}}), "selector has no effect"),
-            (json!({"proxy": {"http": "x"}}), "proxy.http is not known"),
-            (
-                json!({"proxy": {"noProxy": 1}}),
-                "proxy.noProxy must be a string",
-            ),
-            (
-                json!({"env": [{"name": "A", "value": 1}]}),
-                "env[0].value must be",
-            ),
+        for (config, message) in ::tests::rows![
+            json!([]) => "is a list, not a mapping";
+            json!({"envs": []}) => "envs is not known; did you mean env?";
+            json!({"selector": {}}) => "selector has no effect";
+            json!({"proxy": {"http": "x"}}) => "proxy.http is not known";
+            json!({"proxy": {"noProxy": 1}}) => "proxy.noProxy must be a string";
+            json!({"env": [{"name": "A", "value": 1}]}) => "env[0].value must be";
         ] {
             let error = DeploymentConfig::try_from(config).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

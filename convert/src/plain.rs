@@ -25,12 +25,14 @@ pub(crate) fn objects(
     findings: &mut Findings,
 ) -> Vec<Object> {
     if !content.has_folder(FOLDER) {
-        findings.error(
-            Code::Missing,
-            None,
-            "readdir manifests: file does not exist",
-            "put the objects into a folder \"manifests\" at the bundle's root",
-        );
+        if !findings.are_absences_hidden() {
+            findings.error(
+                Code::Missing,
+                None,
+                "readdir manifests: file does not exist",
+                "put the objects into a folder \"manifests\" at the bundle's root",
+            );
+        }
         return Vec::new();
     }
     let bundle::Objects {

@@ -3,8 +3,17 @@
 //! A value is JSON text, never a parsed number: YAML's `4.10` is 4.1 to every parser, and a bundle whose
 //! `olm.maxOpenShiftVersion` turned from 4.10 to 4.1 blocks every cluster's upgrade.
 
-use manifests::{content::Content, object::type_name, path::Path, yaml};
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use manifests::{
+    content::{Content, Found},
+    object::type_name,
+    openshift::{MAX_PROPERTY, Unquoted, properties},
+    path::{Path, Step},
+    range::Range,
+    version, yaml,
+};
+use serde::Serialize;
 use serde_json::{Number, Value, value::RawValue};
 
 use crate::{
@@ -13,8 +22,11 @@ use crate::{
     report::{Findings, Level, Place},
 };
 
+/// The maximum size of the paths of all unquoted numbers in a file, in bytes.
+const MAX_PATHS: usize = 2 << 20;
+
 /// A property or dependency.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Property {
     /// Such as `olm.maxOpenShiftVersion`.
     #[serde(rename = "type")]
@@ -29,39 +41,52 @@ impl PartialEq for Property {
     }
 }
 
-/// Reads the list of `properties.yaml` or `dependencies.yaml`; each entry with the place of its value.
+/// The entries of `properties.yaml` or `dependencies.yaml`.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) entries: Vec<Property>,
+    /// The places of the values.
+    pub(crate) places: Vec<Place>,
+    /// The max OpenShift versions that are numbers, by their index.
+    pub(crate) unquoted: BTreeMap<usize, Unquoted>,
+}
+
+/// Reads the list of `properties.yaml` or `dependencies.yaml`.
 pub(crate) fn read_file(
     content: &Content,
-    file: &str,
     key: &str,
-    list: &Value,
+    found: &Found,
     findings: &mut Findings,
-) -> (Vec<Property>, Vec<Place>) {
-    let place = Place::file(file);
+) -> Listed {
+    let (place, name) = (Place::file(&*found.file), found.key.as_str());
     // Properties become part of the pods' annotations; dependencies are the catalogs' business, and converting goes on.
     let (code, level) = if key == "dependencies" {
         (Code::Dependency, Level::Warning)
     } else {
         (Code::Property, Level::Error)
     };
-    let Value::Array(list) = list else {
+    let Value::Array(list) = &found.value else {
         findings.add(
             level,
             code,
-            Some(place.at(&Path::from([key]))),
-            format!("{key} is {}, not a list", type_name(list)),
+            Some(place.at(&Path::from([name]))),
+            format!("{name} is {}, not a list", type_name(&found.value)),
             "write a list of `type` and `value`",
         );
-        return Default::default();
+        return Listed::default();
     };
-    let bytes = content.read(file).map(AsRef::as_ref).unwrap_or_default();
+    let bytes = content
+        .read(&found.file)
+        .map(AsRef::as_ref)
+        .unwrap_or_default();
     let mut entries = Vec::with_capacity(list.len());
     for (at, entry) in list.iter().enumerate() {
-        let path = Path::from([key]).index(at);
-        match entry.get("type").and_then(Value::as_str) {
+        let path = Path::from([name]).index(at);
+        let type_ = field(entry, "type").and_then(|(_, type_)| type_.as_str());
+        match type_ {
             Some(type_) if !type_.is_empty() => {
-                let value = entry.get("value").unwrap_or(&Value::Null);
-                entries.push((type_, path.key("value"), value));
+                let (name, value) = field(entry, "value").unwrap_or(("value", &Value::Null));
+                entries.push((type_, path.key(name), value));
             }
             _ => findings.add(
                 level,
@@ -72,23 +97,44 @@ pub(crate) fn read_file(
             ),
         }
     }
-    let mut numbers = Vec::new();
-    for (_, path, value) in &entries {
-        collect_numbers(value, path.clone(), &mut numbers);
+    let mut numbers = Numbers::default();
+    for (type_, path, value) in &entries {
+        numbers.collect(type_, value, &mut path.steps().to_vec());
     }
-    let mut spelt = spellings(numbers, bytes, &place, findings).into_iter();
-    let mut properties = Vec::with_capacity(entries.len());
-    let mut places = Vec::with_capacity(entries.len());
+    let Some(numbers) = numbers.into_found() else {
+        findings.add(
+            level,
+            Code::TooMany,
+            Some(place),
+            format!("the paths of the unquoted numbers in {key} have more than {MAX_PATHS} bytes"),
+            "put the numbers in quotes",
+        );
+        return Listed::default();
+    };
+    let mut spellings = spellings(numbers, key, bytes, &place, findings).into_iter();
+    let mut listed = Listed::default();
     for (type_, path, value) in entries {
         let mut json = String::new();
-        write(value, &mut spelt, &mut json);
+        if type_ == MAX_PROPERTY && value.is_number() {
+            let spelling = spellings.next().flatten();
+            let number = Unquoted::new(&spelling.unwrap_or_else(|| value.to_string()));
+            // `0x48` and `+4.8` are not numbers in JSON.
+            json = if is_number(number.spelling()) {
+                number.spelling().to_owned()
+            } else {
+                number.to_json()
+            };
+            listed.unquoted.insert(listed.entries.len(), number);
+        } else {
+            write(value, &mut spellings, &mut json);
+        }
         match RawValue::from_string(json) {
             Ok(value) => {
-                properties.push(Property {
+                listed.entries.push(Property {
                     type_: type_.to_owned(),
                     value,
                 });
-                places.push(place.at(&path));
+                listed.places.push(place.at(&path));
             }
             Err(_) => findings.add(
                 level,
@@ -99,13 +145,21 @@ pub(crate) fn read_file(
             ),
         }
     }
-    (properties, places)
+    listed
 }
 
-/// Reads the JSON list of a CSV's `olm.properties` annotation; the texts of values stay as they are.
+/// Returns a field of an entry and the spelling of its name. Go ignores the case of names, and the last of several in the
+/// order of the sorted names counts.
+fn field<'v>(entry: &'v Value, name: &str) -> Option<(&'v str, &'v Value)> {
+    let mut fields = entry.as_object()?.iter();
+    let (name, value) = fields.rfind(|(key, _)| key.eq_ignore_ascii_case(name))?;
+    Some((name, value))
+}
+
+/// Reads the JSON list of a CSV's `olm.properties` annotation as Go does; the texts of values stay as they are.
 ///
 /// # Errors
-/// Returns an error if the text is not a JSON list of objects with `type` and `value`, or longer than an annotation can be.
+/// Returns an error if the text is not a JSON list of objects, or longer than an annotation can be.
 pub(crate) fn parse_list(json: &str) -> Result<Vec<Property>, String> {
     if json.len() > MAX_ANNOTATIONS {
         let length = json.len();
@@ -113,56 +167,131 @@ pub(crate) fn parse_list(json: &str) -> Result<Vec<Property>, String> {
             "it has {length} bytes, and all annotations of an object together at most {MAX_ANNOTATIONS}"
         ));
     }
-    serde_json::from_str(json).map_err(|error| error.to_string())
+    let list = properties::parse_list(json).map_err(|error| error.to_string())?;
+    let list = list.into_iter().map(|property| Property {
+        type_: property.type_,
+        value: property.value.unwrap_or_else(|| RawValue::NULL.to_owned()),
+    });
+    Ok(list.collect())
 }
 
-/// How numbers of a file were written, each of which is worth a word; `None` where JSON cannot say it so.
+/// Returns the spellings of numbers in a file, and warns about each. `key` is that of the list.
 fn spellings(
-    numbers: Vec<(Path, Number)>,
+    numbers: Vec<(&str, Path, Number)>,
+    key: &str,
     bytes: &[u8],
     place: &Place,
     findings: &mut Findings,
 ) -> Vec<Option<String>> {
-    let (paths, numbers): (Vec<_>, Vec<_>) = numbers.into_iter().unzip();
+    let mut types = Vec::with_capacity(numbers.len());
+    let mut paths = Vec::with_capacity(numbers.len());
+    for (type_, path, number) in numbers {
+        types.push((type_, number));
+        paths.push(path);
+    }
     let written = yaml::written_all(bytes, 0, &paths);
-    let mut spelt = Vec::with_capacity(numbers.len());
-    for ((path, number), written) in paths.iter().zip(numbers).zip(written) {
+    let mut spellings = Vec::with_capacity(paths.len());
+    for ((path, (type_, number)), written) in paths.iter().zip(types).zip(written) {
         let text = written.map(|written| written.text);
         if let Some(text) = &text {
-            findings.warn(
-                Code::UnquotedNumber,
-                place.at(path),
-                format!("{path} is the unquoted number {text}; other tools read it as {number}"),
-                &format!("write \"{text}\""),
-            );
+            let is_value = path.steps().len() == 3;
+            let (message, remedy) = if type_ == MAX_PROPERTY && is_value {
+                let number = Unquoted::new(text);
+                (number.message(&path.to_string()), number.remedy())
+            } else {
+                let message = format!(
+                    "{path} is the unquoted number {text}; other programs read it as {number}"
+                );
+                (message, remedy(key, type_, path, text))
+            };
+            findings.warn(Code::UnquotedNumber, place.at(path), message, &remedy);
         }
-        // `0x1F` and `1_000` are no numbers in JSON.
-        spelt.push(text.filter(|text| serde_json::from_str::<Number>(text).is_ok()));
+        spellings.push(text);
     }
-    spelt
+    spellings
 }
 
-fn collect_numbers(value: &Value, path: Path, numbers: &mut Vec<(Path, Number)>) {
-    match value {
-        Value::Number(number) => numbers.push((path, number.clone())),
-        Value::Array(list) => {
-            for (at, value) in list.iter().enumerate() {
-                collect_numbers(value, path.clone().index(at), numbers);
-            }
+/// Returns the imperative for a number in place of a string: the number in quotes, unless OLM rejects that, too.
+fn remedy(list: &str, type_: &str, path: &Path, text: &str) -> String {
+    let field = match path.steps().last() {
+        Some(Step::Key(field)) => field.as_str(),
+        _ => "",
+    };
+    let is_range = field == "versionRange" || (list, field) == ("dependencies", "version");
+    match type_ {
+        "olm.package" if !is_range && field == "version" && version::strict(text).is_err() => {
+            "write a version such as \"1.0.0\"".to_owned()
         }
-        Value::Object(map) => {
-            for (key, value) in map {
-                collect_numbers(value, path.clone().key(key), numbers);
-            }
+        "olm.package" | "olm.package.required" | "olm.constraint"
+            if is_range && Range::parse(text).is_err() =>
+        {
+            "write a range such as \">=1.0.0 <2.0.0\"".to_owned()
         }
-        _ => {}
+        MAX_PROPERTY => "write a string such as \"4.16\"".to_owned(),
+        _ => format!("write \"{text}\""),
     }
 }
 
-/// Writes compact JSON; each number takes the next spelling, or its own where there is none.
+fn is_number(json: &str) -> bool {
+    serde_json::from_str::<Number>(json).is_ok()
+}
+
+/// The unquoted numbers in values, each with its own path. Long keys above many numbers would take gigabytes.
+#[derive(Default)]
+struct Numbers<'v> {
+    found: Vec<(&'v str, Path, Number)>,
+    /// Size of all paths in bytes.
+    size: usize,
+}
+
+impl<'v> Numbers<'v> {
+    /// Adds the numbers in a value of an entry with this type; `steps` leads to the value.
+    fn collect(&mut self, type_: &'v str, value: &Value, steps: &mut Vec<Step>) {
+        if self.size > MAX_PATHS {
+            return;
+        }
+        match value {
+            Value::Number(number) => {
+                let len = |step: &Step| match step {
+                    Step::Key(key) => key.len(),
+                    Step::Index(_) => 0,
+                };
+                self.size += (steps.iter())
+                    .map(|step| size_of::<Step>() + len(step))
+                    .sum::<usize>();
+                if self.size <= MAX_PATHS {
+                    let path = Path::from(steps.clone());
+                    self.found.push((type_, path, number.clone()));
+                }
+            }
+            Value::Array(list) => {
+                for (at, value) in list.iter().enumerate() {
+                    steps.push(Step::Index(at));
+                    self.collect(type_, value, steps);
+                    steps.pop();
+                }
+            }
+            Value::Object(map) => {
+                for (key, value) in map {
+                    steps.push(Step::Key(key.clone()));
+                    self.collect(type_, value, steps);
+                    steps.pop();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the numbers; `None` if their paths exceed [`MAX_PATHS`].
+    fn into_found(self) -> Option<Vec<(&'v str, Path, Number)>> {
+        (self.size <= MAX_PATHS).then_some(self.found)
+    }
+}
+
+/// Writes compact JSON; each number takes the next spelling, or its own where there is none or JSON has no such number.
 fn write(value: &Value, spelt: &mut impl Iterator<Item = Option<String>>, out: &mut String) {
     match value {
-        Value::Number(number) => match spelt.next().flatten() {
+        Value::Number(number) => match spelt.next().flatten().filter(|text| is_number(text)) {
             Some(text) => out.push_str(&text),
             None => out.push_str(&number.to_string()),
         },
@@ -250,19 +379,102 @@ mod tests {
             .add("metadata/a.yaml", 0o644, &mut text.as_bytes())
             .unwrap();
         let mut document = yaml::documents(text.as_bytes()).next().unwrap().unwrap();
-        let list = document["properties"].take();
+        let found = Found {
+            file: "metadata/a.yaml".to_owned(),
+            key: "properties".to_owned(),
+            value: document["properties"].take(),
+        };
         let content = files.finish();
-        let (properties, places) = read_file(
-            &content,
-            "metadata/a.yaml",
-            "properties",
-            &list,
-            &mut Findings::default(),
-        );
+        let Listed {
+            entries: properties,
+            places,
+            ..
+        } = read_file(&content, "properties", &found, &mut Findings::default());
         assert_eq!((properties.len(), places.len()), (4000, 4000));
         for (at, property) in properties.iter().enumerate() {
             let hex = usize::from_str_radix(&at.to_string(), 16).unwrap();
             assert_eq!(property.value.get(), format!("[{at}.10,{at}.0,{hex}]"));
         }
+    }
+
+    #[test]
+    fn paths_of_numbers_are_bounded() {
+        let long = "k".repeat(200_000);
+        let numbers = vec!["1"; 8000].join(",");
+        let deep = (0..400).fold(String::new(), |all, _| all + "{k: ")
+            + "["
+            + &vec!["1"; 500].join(",")
+            + "]"
+            + &"}".repeat(400);
+        for (value, is_accepted) in [
+            (format!("{{? {long} : [{numbers}]}}"), false),
+            (format!("{{? {long} : [1, 2]}}"), true),
+            (format!("[{numbers}]"), true),
+            (deep, false),
+        ] {
+            for key in ["properties", "dependencies"] {
+                let (listed, remedies) = read(key, &format!("{{type: a, value: {value}}}"));
+                assert_eq!(listed.entries.len(), usize::from(is_accepted), "{key}");
+                let is_refused = remedies == ["put the numbers in quotes"];
+                assert_eq!(is_refused, !is_accepted, "{key}");
+            }
+        }
+    }
+
+    /// Reads a file with one entry.
+    fn read(key: &str, entry: &str) -> (Listed, Vec<String>) {
+        let text = format!("{key}:\n- {entry}\n");
+        let mut files = Builder::new(Limits::default());
+        files
+            .add("metadata/a.yaml", 0o644, &mut text.as_bytes())
+            .unwrap();
+        let mut document = yaml::documents(text.as_bytes()).next().unwrap().unwrap();
+        let found = Found {
+            file: "metadata/a.yaml".to_owned(),
+            key: key.to_owned(),
+            value: document[key].take(),
+        };
+        let mut findings = Findings::default();
+        let listed = read_file(&files.finish(), key, &found, &mut findings);
+        let findings = findings.finish();
+        let remedies = (findings.iter()).filter_map(|finding| finding.remedy.clone());
+        (listed, remedies.collect())
+    }
+
+    #[test]
+    fn advised_values_are_valid() {
+        let max = "write a string such as \"4.16\"";
+        let version = "write a version such as \"1.0.0\"";
+        let range = "write a range such as \">=1.0.0 <2.0.0\"";
+        for (key, entry, remedy) in ::tests::rows![
+            "properties", "{type: olm.maxOpenShiftVersion, value: 4.10}" => "write \"4.10\"";
+            "properties", "{type: olm.maxOpenShiftVersion, value: 4}" => max;
+            "properties", "{type: olm.maxOpenShiftVersion, value: +4.8}" => max;
+            "properties", "{type: olm.maxOpenShiftVersion, value: [4.8]}" => max;
+            "properties", "{type: olm.package, value: {packageName: 7}}" => "write \"7\"";
+            "properties", "{type: olm.package, value: {version: 1.0}}" => version;
+            "dependencies", "{type: olm.package, value: {version: 1.0}}" => range;
+            "properties", "{type: olm.package.required, value: {versionRange: 1.0}}" => range;
+            "properties", "{type: olm.gvk, value: {version: 1}}" => "write \"1\"";
+            "properties", "{type: other, value: 1.0}" => "write \"1.0\"";
+        ] {
+            assert_eq!(read(key, entry).1, [remedy], "{entry}");
+        }
+    }
+
+    #[test]
+    fn names_of_fields_have_any_case() {
+        let (listed, remedies) = read("properties", "{Type: a, VALUE: 4.10}");
+        assert_eq!(listed.entries[0].type_, "a");
+        assert_eq!(listed.entries[0].value.get(), "4.10");
+        assert_eq!(listed.places[0].path.to_string(), "properties[0].VALUE");
+        assert_eq!(remedies, ["write \"4.10\""]);
+        let list =
+            parse_list(r#"[{"Type": "a", "type": "b", "Value": 4.10}, {"type": "c"}]"#).unwrap();
+        let list: Vec<_> = list
+            .iter()
+            .map(|property| (&*property.type_, property.value.get()))
+            .collect();
+        assert_eq!(list, [("b", "4.10"), ("c", "null")]);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use manifests::{
-    content::{Assessment, Content, SkippedEntries},
+    content::{Assessment, Content, Rejected, SkippedEntries},
     names,
     object::{self, text},
     path::Path,
@@ -22,12 +22,18 @@ use crate::{
 /// a word. Returns all other such entries.
 pub(crate) fn entries(content: &Content, findings: &mut Findings) -> SkippedEntries {
     let Assessment { rejected, skipped } = content.assess();
-    for (path, entry) in rejected {
+    for Rejected {
+        path,
+        entry,
+        needed,
+    } in rejected
+    {
+        findings.hide_absences();
         findings.error(
             Code::EntryRefused,
             Place::file(path),
-            format!("is {entry}, not a regular file"),
-            entry.remedy(),
+            entry.problem(needed),
+            entry.remedy(needed),
         );
     }
     skipped
@@ -187,6 +193,9 @@ fn owned_crds(csv: Csv<'_>, others: &[Item], findings: &mut Findings) {
         .filter(|item| is_crd(item))
         .map(Item::name)
         .collect();
+    if findings.are_absences_hidden() {
+        return;
+    }
     let mut missing = BTreeSet::new();
     for (at, owned) in csv.crds("owned").iter().enumerate() {
         let name = text(owned, &["name"]).unwrap_or_default();

@@ -207,6 +207,8 @@ const MAX_MEMORY: usize = 16 << 20;
 pub(crate) struct Findings {
     list: Vec<Finding>,
     refused: bool,
+    /// Whether files of the bundle were rejected, so that what they hold is not missing.
+    absences_hidden: bool,
     /// The number of errors, and the memory of those in the list.
     errors: (usize, usize),
     /// The same of all other findings.
@@ -278,6 +280,16 @@ impl Findings {
         };
         *memory += memory_of(&finding);
         self.list.push(finding);
+    }
+
+    /// Ends the findings of what is missing: files of the bundle were rejected, and may hold that.
+    pub(crate) fn hide_absences(&mut self) {
+        self.absences_hidden = true;
+    }
+
+    /// Reports whether a finding of something that is missing only follows from rejected files.
+    pub(crate) fn are_absences_hidden(&self) -> bool {
+        self.absences_hidden
     }
 
     /// Whether something was found for which the bundle cannot be converted.

@@ -10,6 +10,7 @@
 )]
 
 mod bundles {
+    mod bindings;
     mod conversion;
     mod facts;
     mod fixture;

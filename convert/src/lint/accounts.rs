@@ -62,16 +62,18 @@ fn missing_roles(input: Input<'_>, findings: &mut Findings) {
     for item in rbac("RoleBinding").chain(rbac("ClusterRoleBinding")) {
         let name = word(&item.value, &["roleRef", "name"]);
         let is_cluster_wide = item.kind() == "ClusterRoleBinding";
-        if word(&item.value, &["roleRef", "kind"]) != "Role"
-            || shipped.contains(name) && !is_cluster_wide
-        {
+        let is_missing = !shipped.contains(name) && !findings.are_absences_hidden();
+        if word(&item.value, &["roleRef", "kind"]) != "Role" || !is_missing && !is_cluster_wide {
             continue;
         }
         let name = shortened(name, 253);
         let problem = if is_cluster_wide {
             format!("refers to Role {name:?}; the apiserver accepts only ClusterRoles")
         } else {
-            format!("refers to Role {name:?}, which the bundle does not ship; it grants nothing")
+            format!(
+                "refers to Role {name:?}, which the bundle does not ship; the binding grants nothing unless the Role exists \
+                 in the cluster"
+            )
         };
         findings.warn(
             Code::MissingRole,

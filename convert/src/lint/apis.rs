@@ -74,7 +74,9 @@ fn openshift(input: Input<'_>, findings: &mut Findings) {
             Some(Unserved::Gone { .. })
         )
     };
-    if max.is_some_and(|max| max < first) {
+    // A rejected file may declare a maximum.
+    let is_bounded = max.map_or(findings.are_absences_hidden(), |max| max < first);
+    if is_bounded {
         return;
     }
     if let Some(item) = input

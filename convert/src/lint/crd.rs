@@ -80,7 +80,7 @@ pub(super) fn run(input: Input<'_>, findings: &mut Findings) {
         crd.served();
         crd.conversion();
         crd.pruning();
-        if !converted.contains(item.name()) {
+        if !converted.contains(item.name()) && !crd.findings.are_absences_hidden() {
             crd.webhook_service(&services);
         }
     }

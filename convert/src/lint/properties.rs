@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use manifests::{
     object::type_name,
-    openshift::{MAX_PROPERTY, maximum},
+    openshift::{MAX_PROPERTY, Unquoted},
     path::{Path, Step},
     range::Range,
     version,
@@ -131,7 +131,7 @@ fn typed(property: &Property, place: &Place, has_lines: bool, findings: &mut Fin
     }
 }
 
-/// A type that differs from a known one by case has no effect at all.
+/// A type that is missing, or differs from a known one by case, has no effect at all.
 fn spelling(property: &Property, place: &Place, findings: &mut Findings) {
     const KNOWN: [&str; 11] = [
         "olm.bundle.object",
@@ -147,6 +147,15 @@ fn spelling(property: &Property, place: &Place, findings: &mut Findings) {
         "olm.package.required",
     ];
     let type_ = property.type_.as_str();
+    if type_.is_empty() {
+        let message = "a property has no type; the property has no effect".to_owned();
+        findings.warn(
+            Code::Property,
+            place.clone(),
+            message,
+            "write `type` and `value`",
+        );
+    }
     let known = KNOWN
         .into_iter()
         .find(|known| known.eq_ignore_ascii_case(type_) && *known != type_);
@@ -158,18 +167,14 @@ fn spelling(property: &Property, place: &Place, findings: &mut Findings) {
 
 /// A catalog shortens numbers: opm makes 4.1 of 4.10. Those of the file are reported when it is read.
 fn unquoted(property: &Property, place: &Place, findings: &mut Findings) {
-    let value = property.value.get();
-    // The quotes do not make a release of another number: the value has an error of its own.
-    let is_release = property.type_ == MAX_PROPERTY && maximum(value).is_ok();
-    if is_release && parsed(property).is_number() {
+    if property.type_ == MAX_PROPERTY && parsed(property).is_number() {
+        let number = Unquoted::new(property.value.get());
+        let message = number.message(&format!("property {MAX_PROPERTY}"));
         findings.warn(
             Code::UnquotedNumber,
             place.clone(),
-            format!(
-                "property {MAX_PROPERTY} is the unquoted number {value}; other tools read it as {}",
-                parsed(property)
-            ),
-            &format!("write \"{value}\""),
+            message,
+            &number.remedy(),
         );
     }
 }

@@ -185,6 +185,7 @@ mod tests {
         serde_json::from_value(status).unwrap()
     }
 
+    // parity: max-21
     #[test]
     fn accounts_are_told_what_they_called_that_goes() {
         let mut calls = Calls::default();
@@ -202,31 +203,14 @@ mod tests {
         );
         calls.add("cronjobs.v1beta1.batch", &count("1.25", &[(etcd, 1)]));
         calls.add("pods.v1", &count("", &[(etcd, 100)]));
-        for (account, from, to, expected) in [
-            (
-                "etcd:operator",
-                31,
-                32,
-                vec![("flowschemas.v1beta3.flowcontrol.apiserver.k8s.io", 6)],
-            ),
-            (
-                "etcd:operator",
-                24,
-                32,
-                vec![
-                    ("cronjobs.v1beta1.batch", 2),
-                    ("flowschemas.v1beta3.flowcontrol.apiserver.k8s.io", 6),
-                ],
-            ),
-            ("etcd:operator", 32, 33, vec![]),
-            (
-                "a:b",
-                31,
-                32,
-                vec![("flowschemas.v1beta3.flowcontrol.apiserver.k8s.io", 2)],
-            ),
-            ("etcd", 31, 32, vec![]),
-            ("", 0, 99, vec![]),
+        for (account, from, to, expected) in ::tests::rows![
+            "etcd:operator", 31, 32 => vec![("flowschemas.v1beta3.flowcontrol.apiserver.k8s.io", 6)];
+            "etcd:operator", 24, 32
+                => vec![("cronjobs.v1beta1.batch", 2), ("flowschemas.v1beta3.flowcontrol.apiserver.k8s.io", 6)];
+            "etcd:operator", 32, 33 => vec![];
+            "a:b", 31, 32 => vec![("flowschemas.v1beta3.flowcontrol.apiserver.k8s.io", 2)];
+            "etcd", 31, 32 => vec![];
+            "", 0, 99 => vec![];
         ] {
             let found = calls.of([account], kube(from), kube(to));
             let found: Vec<_> = found

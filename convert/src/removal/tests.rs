@@ -35,68 +35,27 @@ fn brief(removals: &Removals) -> Vec<(&str, u64, Option<&str>)> {
     removals.found.iter().map(brief).collect()
 }
 
+// parity: check-18
 #[test]
 fn objects_in_apis_that_go_are_found_between_the_releases() {
-    for (api, kind, from, to, expected) in [
-        (
-            "policy/v1beta1",
-            "PodDisruptionBudget",
-            24,
-            25,
-            Some((25, Some("policy/v1"))),
-        ),
-        ("policy/v1beta1", "PodDisruptionBudget", 23, 24, None),
+    for (api, kind, from, to, expected) in ::tests::rows![
+        "policy/v1beta1", "PodDisruptionBudget", 24, 25 => Some((25, Some("policy/v1")));
+        "policy/v1beta1", "PodDisruptionBudget", 23, 24 => None;
         // It is not served already: nothing is lost by an upgrade.
-        ("policy/v1beta1", "PodDisruptionBudget", 25, 26, None),
-        ("policy/v1", "PodDisruptionBudget", 24, 40, None),
-        (
-            "policy/v1beta1",
-            "PodSecurityPolicy",
-            24,
-            25,
-            Some((25, None)),
-        ),
-        (
-            "flowcontrol.apiserver.k8s.io/v1beta3",
-            "FlowSchema",
-            31,
-            32,
-            Some((32, Some("flowcontrol.apiserver.k8s.io/v1"))),
-        ),
-        (
-            "networking.k8s.io/v1beta1",
-            "ServiceCIDR",
-            36,
-            37,
-            Some((37, Some("networking.k8s.io/v1"))),
-        ),
-        ("networking.k8s.io/v1beta1", "ServiceCIDR", 35, 36, None),
-        ("networking.k8s.io/v1beta1", "ServiceCIDR", 37, 38, None),
-        (
-            "storage.k8s.io/v1beta1",
-            "VolumeAttributesClass",
-            36,
-            37,
-            Some((37, Some("storage.k8s.io/v1"))),
-        ),
-        (
-            "resource.k8s.io/v1beta1",
-            "ResourceClaim",
-            36,
-            38,
-            Some((38, Some("resource.k8s.io/v1"))),
-        ),
-        (
-            "coordination.k8s.io/v1beta1",
-            "LeaseCandidate",
-            38,
-            39,
-            Some((39, None)),
-        ),
-        ("apps/v1", "Deployment", 20, 50, None),
-        ("example.com/v1beta1", "PodDisruptionBudget", 24, 25, None),
+        "policy/v1beta1", "PodDisruptionBudget", 25, 26 => None;
+        "policy/v1", "PodDisruptionBudget", 24, 40 => None;
+        "policy/v1beta1", "PodSecurityPolicy", 24, 25 => Some((25, None));
+        "flowcontrol.apiserver.k8s.io/v1beta3", "FlowSchema", 31, 32 => Some((32, Some("flowcontrol.apiserver.k8s.io/v1")));
+        "networking.k8s.io/v1beta1", "ServiceCIDR", 36, 37 => Some((37, Some("networking.k8s.io/v1")));
+        "networking.k8s.io/v1beta1", "ServiceCIDR", 35, 36 => None;
+        "networking.k8s.io/v1beta1", "ServiceCIDR", 37, 38 => None;
+        "storage.k8s.io/v1beta1", "VolumeAttributesClass", 36, 37 => Some((37, Some("storage.k8s.io/v1")));
+        "resource.k8s.io/v1beta1", "ResourceClaim", 36, 38 => Some((38, Some("resource.k8s.io/v1")));
+        "coordination.k8s.io/v1beta1", "LeaseCandidate", 38, 39 => Some((39, None));
+        "apps/v1", "Deployment", 20, 50 => None;
+        "example.com/v1beta1", "PodDisruptionBudget", 24, 25 => None;
         // Downwards nothing goes.
-        ("policy/v1beta1", "PodDisruptionBudget", 25, 24, None),
+        "policy/v1beta1", "PodDisruptionBudget", 25, 24 => None;
     ] {
         let found = between([&object(api, kind)], kube(from), kube(to));
         let expected: Vec<_> = expected

@@ -213,51 +213,24 @@ mod tests {
                 "{place}: {{\"apiGroups\":[\"\"],\"resources\":[{resources}],\"verbs\":[{verbs}]}}"
             )
         };
-        for (before, after, expected) in [
+        for (before, after, expected) in ::tests::rows![
             // The name of the role does not matter.
-            (cluster("a", &read), cluster("b", &read), vec![]),
-            (cluster("a", &read), vec![], vec![]),
-            (
-                cluster("a", &read),
-                cluster("a", &rule("", &["pods"], &["get", "delete"])),
-                vec![line("\"pods\"", "\"delete\"")],
-            ),
-            (
-                cluster("a", &read),
-                cluster("a", &rule("", &["pods", "secrets"], &["get", "list"])),
-                vec![line("\"secrets\"", "\"get\",\"list\"")],
-            ),
-            (cluster("a", &all), cluster("a", &read), vec![]),
-            (
-                vec![],
-                cluster("a", &read),
-                vec![line("\"pods\"", "\"get\",\"list\"")],
-            ),
+            cluster("a", &read), cluster("b", &read) => vec![];
+            cluster("a", &read), vec![] => vec![];
+            cluster("a", &read), cluster("a", &rule("", &["pods"], &["get", "delete"])) => vec![line("\"pods\"", "\"delete\"")];
+            cluster("a", &read), cluster("a", &rule("", &["pods", "secrets"], &["get", "list"]))
+                => vec![line("\"secrets\"", "\"get\",\"list\"")];
+            cluster("a", &all), cluster("a", &read) => vec![];
+            vec![], cluster("a", &read) => vec![line("\"pods\"", "\"get\",\"list\"")];
             // Parts of resources are resources of their own; of a single object is less than of all.
-            (
-                cluster("a", &rule("", &["pods"], &["get"])),
-                cluster("a", &rule("", &["pods/log"], &["get"])),
-                vec![line("\"pods/log\"", "\"get\"")],
-            ),
-            (
-                cluster("a", &read),
-                cluster(
-                    "a",
-                    &json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"], "verbs": ["get"]}]),
-                ),
-                vec![],
-            ),
+            cluster("a", &rule("", &["pods"], &["get"])), cluster("a", &rule("", &["pods/log"], &["get"]))
+                => vec![line("\"pods/log\"", "\"get\"")];
+            cluster("a", &read),
+                cluster("a", &json!([{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"], "verbs": ["get"]}]))
+                => vec![];
             // A namespace less than the cluster is nothing gained, and the cluster more than a namespace is.
-            (
-                cluster("a", &read),
-                objects("a", Some("etcd"), &read),
-                vec![],
-            ),
-            (
-                objects("a", Some("etcd"), &read),
-                cluster("a", &read),
-                vec![line("\"pods\"", "\"get\",\"list\"")],
-            ),
+            cluster("a", &read), objects("a", Some("etcd"), &read) => vec![];
+            objects("a", Some("etcd"), &read), cluster("a", &read) => vec![line("\"pods\"", "\"get\",\"list\"")];
         ] {
             assert_eq!(lines(&before, &after), expected);
         }

@@ -51,31 +51,13 @@ fn short(rights: &Rights) -> Vec<String> {
 #[test]
 fn rights_hold_where_the_binding_says() {
     let rules = json!([rule(&[""], &["pods"], &["get"]), {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
-    for (objects_, scope, grants) in [
-        (
-            vec![
-                role("ClusterRole", "r", rules.clone()),
-                binding("ClusterRoleBinding", "ClusterRole", "r"),
-            ],
-            Scope::Cluster,
-            &["get :/metrics", "get :pods"][..],
-        ),
-        (
-            vec![
-                role("ClusterRole", "r", rules.clone()),
-                within("a", binding("RoleBinding", "ClusterRole", "r")),
-            ],
-            Scope::Namespace("a".into()),
-            &["get :pods"],
-        ),
-        (
-            vec![
-                within("a", role("Role", "r", rules.clone())),
-                within("a", binding("RoleBinding", "Role", "r")),
-            ],
-            Scope::Namespace("a".into()),
-            &["get :pods"],
-        ),
+    for (objects_, scope, grants) in ::tests::rows![
+        vec![role("ClusterRole", "r", rules.clone()), binding("ClusterRoleBinding", "ClusterRole", "r")], Scope::Cluster
+            => &["get :/metrics", "get :pods"][..];
+        vec![role("ClusterRole", "r", rules.clone()), within("a", binding("RoleBinding", "ClusterRole", "r"))],
+            Scope::Namespace("a".into()) => &["get :pods"];
+        vec![within("a", role("Role", "r", rules.clone())), within("a", binding("RoleBinding", "Role", "r"))],
+            Scope::Namespace("a".into()) => &["get :pods"];
     ] {
         let rights = of(&objects(&objects_));
         assert_eq!(rights.len(), 1);
@@ -111,59 +93,23 @@ fn unbound_roles_give_nothing() {
 
 #[test]
 fn rules_are_merged_where_that_changes_nothing() {
-    for (rules, merged) in [
-        (
-            vec![
-                rule(&[""], &["pods"], &["get"]),
-                rule(&[""], &["pods"], &["list"]),
-            ],
-            &["get,list :pods"][..],
-        ),
-        (
-            vec![
-                rule(&[""], &["pods"], &["get"]),
-                rule(&[""], &["nodes"], &["get"]),
-            ],
-            &["get :nodes,pods"],
-        ),
-        (
-            vec![
-                rule(&["a"], &["x"], &["get"]),
-                rule(&["b"], &["x"], &["get"]),
-            ],
-            &["get a,b:x"],
-        ),
-        (
-            vec![
-                rule(&["a"], &["x"], &["get"]),
-                rule(&["a"], &["y"], &["list"]),
-            ],
-            &["get a:x", "list a:y"],
-        ),
-        (vec![rule(&["a"], &["x"], &["get", "*"])], &["* a:x"]),
-        (
-            // The third one lets the first two meet.
-            vec![
-                rule(&["a"], &["x"], &["get"]),
-                rule(&["a"], &["y"], &["get", "list"]),
-                rule(&["a"], &["x"], &["list"]),
-            ],
-            &["get,list a:x,y"],
-        ),
-        (
-            vec![
-                rule(&["a"], &["x"], &["get"]),
-                json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]}),
-            ],
-            &["get a:x"],
-        ),
-        (
-            vec![
-                json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["m"], "verbs": ["get"]}),
-                json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]}),
-            ],
-            &["get a:xm,n"],
-        ),
+    for (rules, merged) in ::tests::rows![
+        vec![rule(&[""], &["pods"], &["get"]), rule(&[""], &["pods"], &["list"])] => &["get,list :pods"][..];
+        vec![rule(&[""], &["pods"], &["get"]), rule(&[""], &["nodes"], &["get"])] => &["get :nodes,pods"];
+        vec![rule(&["a"], &["x"], &["get"]), rule(&["b"], &["x"], &["get"])] => &["get a,b:x"];
+        vec![rule(&["a"], &["x"], &["get"]), rule(&["a"], &["y"], &["list"])] => &["get a:x", "list a:y"];
+        vec![rule(&["a"], &["x"], &["get", "*"])] => &["* a:x"];
+        // The third one lets the first two meet.
+        vec![rule(&["a"], &["x"], &["get"]), rule(&["a"], &["y"], &["get", "list"]), rule(&["a"], &["x"], &["list"])]
+            => &["get,list a:x,y"];
+        vec![
+            rule(&["a"], &["x"], &["get"]),
+            json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]}),
+        ] => &["get a:x"];
+        vec![
+            json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["m"], "verbs": ["get"]}),
+            json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]}),
+        ] => &["get a:xm,n"];
     ] {
         let rights = of(&objects(&[
             role("ClusterRole", "r", rules.clone().into()),
@@ -186,73 +132,38 @@ fn dangers_are_told() {
         &["securitycontextconstraints"],
         &["use"],
     );
-    for (rule, dangers) in [
-        (
-            rule(&[""], &["pods", "configmaps"], &["get", "list", "watch"]),
-            &[][..],
-        ),
-        (rule(&[""], &["secrets"], &["create", "delete"]), &[]),
-        (rule(&[""], &["secrets"], &["list"]), &[Secrets]),
-        (named(rule(&[""], &["secrets"], &["get"]), "own"), &[]),
-        (rule(&["other"], &["secrets"], &["get"]), &[]),
-        (rule(&["acme.io"], &["*"], &["get"]), &[Wildcard]),
-        (rule(&[rbac], &["clusterroles"], &["create", "update"]), &[]),
-        (rule(&[rbac], &["clusterroles"], &["escalate"]), &[Escalate]),
-        (
-            named(rule(&[rbac], &["clusterroles"], &["bind"]), "cluster-admin"),
-            &[Bind],
-        ),
-        (rule(&[""], &["users"], &["impersonate"]), &[Impersonate]),
-        (
-            rule(&["authentication.k8s.io"], &["uids"], &["impersonate"]),
-            &[Impersonate],
-        ),
-        (rule(&[""], &["pods/exec"], &["create"]), &[Exec]),
-        (rule(&[""], &["pods/exec"], &["get"]), &[Exec]),
-        (rule(&[""], &["pods/log"], &["get"]), &[]),
-        (rule(&[""], &["*/exec"], &["create"]), &[Wildcard, Exec]),
-        (
-            rule(&[""], &["pods/ephemeralcontainers"], &["patch"]),
-            &[Exec],
-        ),
-        (rule(&["apps"], &["deployments"], &["create"]), &[Workloads]),
-        (rule(&["batch"], &["jobs"], &["delete"]), &[]),
-        (rule(&[""], &["persistentvolumes"], &["create"]), &[Volumes]),
-        (rule(&[""], &["nodes/proxy"], &["get"]), &[NodeProxy]),
-        (rule(&[""], &["nodes"], &["get"]), &[]),
-        (
-            rule(&[""], &["serviceaccounts/token"], &["create"]),
-            &[Tokens],
-        ),
-        (
-            rule(
-                &["certificates.k8s.io"],
-                &["certificatesigningrequests/approval"],
-                &["update"],
-            ),
-            &[Certificates],
-        ),
-        (
-            rule(&["certificates.k8s.io"], &["signers"], &["sign"]),
-            &[Certificates],
-        ),
-        (
-            rule(
-                &["admissionregistration.k8s.io"],
-                &["validatingwebhookconfigurations"],
-                &["patch"],
-            ),
-            &[Admission],
-        ),
-        (rule(&[""], &["namespaces"], &["create"]), &[]),
-        (rule(&[""], &["namespaces"], &["update"]), &[Namespaces]),
-        (scc.clone(), &[PrivilegedPods]),
-        (named(scc.clone(), "restricted"), &[]),
-        (named(scc, "anyuid"), &[PrivilegedPods]),
-        (
-            json!({"nonResourceURLs": ["*"], "verbs": ["get"]}),
-            &[Wildcard],
-        ),
+    for (rule, dangers) in ::tests::rows![
+        rule(&[""], &["pods", "configmaps"], &["get", "list", "watch"]) => &[][..];
+        rule(&[""], &["secrets"], &["create", "delete"]) => &[];
+        rule(&[""], &["secrets"], &["list"]) => &[Secrets];
+        named(rule(&[""], &["secrets"], &["get"]), "own") => &[];
+        rule(&["other"], &["secrets"], &["get"]) => &[];
+        rule(&["acme.io"], &["*"], &["get"]) => &[Wildcard];
+        rule(&[rbac], &["clusterroles"], &["create", "update"]) => &[];
+        rule(&[rbac], &["clusterroles"], &["escalate"]) => &[Escalate];
+        named(rule(&[rbac], &["clusterroles"], &["bind"]), "cluster-admin") => &[Bind];
+        rule(&[""], &["users"], &["impersonate"]) => &[Impersonate];
+        rule(&["authentication.k8s.io"], &["uids"], &["impersonate"]) => &[Impersonate];
+        rule(&[""], &["pods/exec"], &["create"]) => &[Exec];
+        rule(&[""], &["pods/exec"], &["get"]) => &[Exec];
+        rule(&[""], &["pods/log"], &["get"]) => &[];
+        rule(&[""], &["*/exec"], &["create"]) => &[Wildcard, Exec];
+        rule(&[""], &["pods/ephemeralcontainers"], &["patch"]) => &[Exec];
+        rule(&["apps"], &["deployments"], &["create"]) => &[Workloads];
+        rule(&["batch"], &["jobs"], &["delete"]) => &[];
+        rule(&[""], &["persistentvolumes"], &["create"]) => &[Volumes];
+        rule(&[""], &["nodes/proxy"], &["get"]) => &[NodeProxy];
+        rule(&[""], &["nodes"], &["get"]) => &[];
+        rule(&[""], &["serviceaccounts/token"], &["create"]) => &[Tokens];
+        rule(&["certificates.k8s.io"], &["certificatesigningrequests/approval"], &["update"]) => &[Certificates];
+        rule(&["certificates.k8s.io"], &["signers"], &["sign"]) => &[Certificates];
+        rule(&["admissionregistration.k8s.io"], &["validatingwebhookconfigurations"], &["patch"]) => &[Admission];
+        rule(&[""], &["namespaces"], &["create"]) => &[];
+        rule(&[""], &["namespaces"], &["update"]) => &[Namespaces];
+        scc.clone() => &[PrivilegedPods];
+        named(scc.clone(), "restricted") => &[];
+        named(scc, "anyuid") => &[PrivilegedPods];
+        json!({"nonResourceURLs": ["*"], "verbs": ["get"]}) => &[Wildcard];
     ] {
         let found = danger::of(&Rule::read(&rule));
         assert_eq!(found, dangers.iter().copied().collect(), "{rule}");
@@ -324,34 +235,16 @@ fn aggregation_works_both_ways() {
 #[test]
 fn selectors_choose_as_the_apiserver_does() {
     let labelled = json!({"metadata": {"labels": {"a": "1"}}});
-    for (selector, is_chosen) in [
-        (json!({}), true),
-        (json!({"matchLabels": {"a": "1"}}), true),
-        (json!({"matchLabels": {"a": "1", "b": "1"}}), false),
-        (
-            json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}),
-            true,
-        ),
-        (
-            json!({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}),
-            false,
-        ),
-        (
-            json!({"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["1"]}]}),
-            true,
-        ),
-        (
-            json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}),
-            true,
-        ),
-        (
-            json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}),
-            false,
-        ),
-        (
-            json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}),
-            false,
-        ),
+    for (selector, is_chosen) in ::tests::rows![
+        json!({}) => true;
+        json!({"matchLabels": {"a": "1"}}) => true;
+        json!({"matchLabels": {"a": "1", "b": "1"}}) => false;
+        json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}) => true;
+        json!({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}) => false;
+        json!({"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["1"]}]}) => true;
+        json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}) => true;
+        json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}) => false;
+        json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}) => false;
     ] {
         assert_eq!(
             roles::selects(&selector, &labelled),

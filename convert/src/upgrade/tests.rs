@@ -113,61 +113,21 @@ fn growth_covers_what_an_upgrade_adds() {
 
 #[test]
 fn most_kinds_only_change_their_version() {
-    for (from, kind, to) in [
-        (
-            "rbac.authorization.k8s.io/v1beta1",
-            "ClusterRole",
-            "rbac.authorization.k8s.io/v1",
-        ),
-        (
-            "rbac.authorization.k8s.io/v1beta1",
-            "RoleBinding",
-            "rbac.authorization.k8s.io/v1",
-        ),
-        (
-            "scheduling.k8s.io/v1alpha1",
-            "PriorityClass",
-            "scheduling.k8s.io/v1",
-        ),
-        (
-            "scheduling.k8s.io/v1beta1",
-            "PriorityClass",
-            "scheduling.k8s.io/v1",
-        ),
-        ("batch/v1beta1", "CronJob", "batch/v1"),
-        ("batch/v2alpha1", "CronJob", "batch/v1"),
-        (
-            "apiregistration.k8s.io/v1beta1",
-            "APIService",
-            "apiregistration.k8s.io/v1",
-        ),
-        (
-            "extensions/v1beta1",
-            "NetworkPolicy",
-            "networking.k8s.io/v1",
-        ),
-        (
-            "networking.k8s.io/v1beta1",
-            "IngressClass",
-            "networking.k8s.io/v1",
-        ),
-        (
-            "storage.k8s.io/v1beta1",
-            "StorageClass",
-            "storage.k8s.io/v1",
-        ),
-        (
-            "coordination.k8s.io/v1beta1",
-            "Lease",
-            "coordination.k8s.io/v1",
-        ),
-        (
-            "autoscaling/v2beta2",
-            "HorizontalPodAutoscaler",
-            "autoscaling/v2",
-        ),
-        ("node.k8s.io/v1beta1", "RuntimeClass", "node.k8s.io/v1"),
-        ("apps/v1beta2", "DaemonSet", "apps/v1"),
+    for (from, kind, to) in ::tests::rows![
+        "rbac.authorization.k8s.io/v1beta1", "ClusterRole" => "rbac.authorization.k8s.io/v1";
+        "rbac.authorization.k8s.io/v1beta1", "RoleBinding" => "rbac.authorization.k8s.io/v1";
+        "scheduling.k8s.io/v1alpha1", "PriorityClass" => "scheduling.k8s.io/v1";
+        "scheduling.k8s.io/v1beta1", "PriorityClass" => "scheduling.k8s.io/v1";
+        "batch/v1beta1", "CronJob" => "batch/v1";
+        "batch/v2alpha1", "CronJob" => "batch/v1";
+        "apiregistration.k8s.io/v1beta1", "APIService" => "apiregistration.k8s.io/v1";
+        "extensions/v1beta1", "NetworkPolicy" => "networking.k8s.io/v1";
+        "networking.k8s.io/v1beta1", "IngressClass" => "networking.k8s.io/v1";
+        "storage.k8s.io/v1beta1", "StorageClass" => "storage.k8s.io/v1";
+        "coordination.k8s.io/v1beta1", "Lease" => "coordination.k8s.io/v1";
+        "autoscaling/v2beta2", "HorizontalPodAutoscaler" => "autoscaling/v2";
+        "node.k8s.io/v1beta1", "RuntimeClass" => "node.k8s.io/v1";
+        "apps/v1beta2", "DaemonSet" => "apps/v1";
     ] {
         let object = |api: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "a"}, "spec": {"x": null}});
         assert_eq!(
@@ -209,15 +169,11 @@ fn what_the_target_does_not_know_yet_is_told() {
 
 #[test]
 fn community_definitions_get_the_annotation() {
-    for (api, annotations, changed) in [
-        ("v1", json!(null), true),
-        ("v1", json!({"api-approved.kubernetes.io": "sure"}), true),
-        (
-            "v1",
-            json!({"api-approved.kubernetes.io": "https://example.com/pull/1"}),
-            false,
-        ),
-        ("v1beta1", json!({"a": "b"}), true),
+    for (api, annotations, changed) in ::tests::rows![
+        "v1", json!(null) => true;
+        "v1", json!({"api-approved.kubernetes.io": "sure"}) => true;
+        "v1", json!({"api-approved.kubernetes.io": "https://example.com/pull/1"}) => false;
+        "v1beta1", json!({"a": "b"}) => true;
     ] {
         let (object, changes) = upgraded(json!({
             "apiVersion": format!("apiextensions.k8s.io/{api}"), "kind": "CustomResourceDefinition",
@@ -261,63 +217,26 @@ fn hostile_shapes_do_no_harm() {
         "items": [{"x-kubernetes-list-type": "map"}], "x-kubernetes-list-map-keys": ["a"], "required": ["a"],
         "additionalProperties": {"x-kubernetes-embedded-resource": true, "enum": [1, 2]},
     });
-    for (api, kind, body) in [
-        (
-            "apiextensions.k8s.io/v1beta1",
-            "CustomResourceDefinition",
-            json!({"spec": {
-                "group": "a.k8s.io", "version": "v1", "versions": [{"name": "v1", "storage": true, "schema": {"openAPIV3Schema": node}}],
-                "validation": {"openAPIV3Schema": node}, "conversion": {"strategy": "Webhook", "conversionReviewVersions": ["v1"]},
-                "subresources": {"status": {}}, "additionalPrinterColumns": [{"name": "a", "type": "string", "JSONPath": ".a"}],
-            }}),
-        ),
-        (
-            "networking.k8s.io/v1beta1",
-            "Ingress",
-            json!({"spec": {
-                "backend": {"serviceName": "a", "servicePort": 1},
-                "rules": [{"http": {"paths": [{"backend": {"serviceName": "a", "servicePort": "x"}}]}}],
-            }}),
-        ),
-        (
-            "policy/v1beta1",
-            "PodDisruptionBudget",
-            json!({"spec": {"selector": {"matchLabels": {}}}}),
-        ),
-        (
-            "extensions/v1beta1",
-            "Deployment",
-            json!({"spec": {
-                "template": {"metadata": {"labels": {"a": "b"}}}, "strategy": {"type": "", "rollingUpdate": {}},
-            }}),
-        ),
-        (
-            "apps/v1beta1",
-            "StatefulSet",
-            json!({"spec": {"updateStrategy": {"type": "x"}}}),
-        ),
-        (
-            "admissionregistration.k8s.io/v1beta1",
-            "MutatingWebhookConfiguration",
-            json!({"webhooks": webhooks}),
-        ),
-        (
-            "rbac.authorization.k8s.io/v1alpha1",
-            "RoleBinding",
-            json!({"subjects": [{"kind": "X", "apiVersion": "a/b"}]}),
-        ),
-        (
-            "autoscaling/v2beta1",
-            "HorizontalPodAutoscaler",
-            json!({"spec": {"metrics": [
-                {"object": {"target": {}, "metricName": "x", "averageValue": 1}, "pods": {"metricName": "x", "selector": {}}},
-            ]}}),
-        ),
-        (
-            "discovery.k8s.io/v1beta1",
-            "EndpointSlice",
-            json!({"endpoints": [{"topology": {"a": "b"}}]}),
-        ),
+    for (api, kind, body) in ::tests::rows![
+        "apiextensions.k8s.io/v1beta1", "CustomResourceDefinition" => json!({"spec": {
+            "group": "a.k8s.io", "version": "v1", "versions": [{"name": "v1", "storage": true, "schema": {"openAPIV3Schema": node}}],
+            "validation": {"openAPIV3Schema": node}, "conversion": {"strategy": "Webhook", "conversionReviewVersions": ["v1"]},
+            "subresources": {"status": {}}, "additionalPrinterColumns": [{"name": "a", "type": "string", "JSONPath": ".a"}],
+        }});
+        "networking.k8s.io/v1beta1", "Ingress" => json!({"spec": {
+            "backend": {"serviceName": "a", "servicePort": 1},
+            "rules": [{"http": {"paths": [{"backend": {"serviceName": "a", "servicePort": "x"}}]}}],
+        }});
+        "policy/v1beta1", "PodDisruptionBudget" => json!({"spec": {"selector": {"matchLabels": {}}}});
+        "extensions/v1beta1", "Deployment"
+            => json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}, "strategy": {"type": "", "rollingUpdate": {}}}});
+        "apps/v1beta1", "StatefulSet" => json!({"spec": {"updateStrategy": {"type": "x"}}});
+        "admissionregistration.k8s.io/v1beta1", "MutatingWebhookConfiguration" => json!({"webhooks": webhooks});
+        "rbac.authorization.k8s.io/v1alpha1", "RoleBinding" => json!({"subjects": [{"kind": "X", "apiVersion": "a/b"}]});
+        "autoscaling/v2beta1", "HorizontalPodAutoscaler" => json!({"spec": {"metrics": [
+            {"object": {"target": {}, "metricName": "x", "averageValue": 1}, "pods": {"metricName": "x", "selector": {}}},
+        ]}});
+        "discovery.k8s.io/v1beta1", "EndpointSlice" => json!({"endpoints": [{"topology": {"a": "b"}}]});
     ] {
         let mut whole = body;
         whole["apiVersion"] = api.into();

@@ -24,6 +24,7 @@ fn objects_come_in_the_order_in_which_they_can_be_applied() {
     );
 }
 
+// parity: convert-9
 #[test]
 fn the_same_bundle_gives_the_same_bytes_whatever_its_files_are_called() {
     let text = |bundle: &Bundle| {
@@ -51,6 +52,7 @@ fn the_same_bundle_gives_the_same_bytes_whatever_its_files_are_called() {
     }
 }
 
+// parity: platform-22, convert-4
 #[test]
 fn a_deployment_gets_what_olm_gives_it() {
     let conversion = Bundle::good().convert();
@@ -88,6 +90,7 @@ fn a_deployment_gets_what_olm_gives_it() {
     );
 }
 
+// parity: convert-4
 #[test]
 fn pods_that_read_the_operators_namespace_get_it() {
     let env = json!([{"name": "OPERATOR_NAMESPACE",
@@ -102,6 +105,7 @@ fn pods_that_read_the_operators_namespace_get_it() {
     assert_eq!(annotations["olm.operatorNamespace"], "tide-system");
 }
 
+// parity: convert-5
 #[test]
 fn namespaces_of_the_installation_win_over_annotations() {
     let stale = |bundle: Bundle| {
@@ -135,6 +139,7 @@ fn namespaces_of_the_installation_win_over_annotations() {
     }
 }
 
+// parity: convert-3
 #[test]
 fn permissions_become_cluster_wide_and_may_look_at_namespaces() {
     let conversion = Bundle::good().convert();
@@ -166,6 +171,7 @@ fn permissions_become_cluster_wide_and_may_look_at_namespaces() {
     );
 }
 
+// parity: convert-11
 #[test]
 fn identical_permissions_become_one() {
     let entry = Bundle::good().csv["spec"]["install"]["spec"]["clusterPermissions"][0].clone();
@@ -176,6 +182,7 @@ fn identical_permissions_become_one() {
     assert_eq!(names(&bundle.convert()), names(&Bundle::good().convert()));
 }
 
+// parity: convert-10
 #[test]
 fn two_packages_with_the_same_rules_do_not_share_names() {
     let other = Bundle::good().csv("/metadata/name", json!("tide-pro.v1.4.0"));
@@ -192,6 +199,7 @@ fn two_packages_with_the_same_rules_do_not_share_names() {
     );
 }
 
+// parity: convert-16
 #[test]
 fn accounts_are_made_for_whoever_uses_one_and_shipped_ones_stay() {
     let shipped = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tide"},
@@ -236,6 +244,7 @@ fn accounts_are_made_for_whoever_uses_one_and_shipped_ones_stay() {
     );
 }
 
+// parity: check-5
 #[test]
 fn the_manifests_folder_is_the_annotated_one() {
     let good = Bundle::good();
@@ -285,6 +294,7 @@ fn the_manifests_folder_is_the_annotated_one() {
     }
 }
 
+// parity: convert-20
 #[test]
 fn a_deployment_config_changes_every_deployment() {
     let options = Options {
@@ -301,6 +311,7 @@ fn a_deployment_config_changes_every_deployment() {
     );
 }
 
+// parity: platform-21, convert-18
 #[test]
 fn an_operator_is_given_its_condition_where_there_are_such_objects() {
     let has = |conversion: &convert::Conversion| {
@@ -358,33 +369,13 @@ fn an_operator_is_given_its_condition_where_there_are_such_objects() {
 fn what_an_apiserver_refuses_in_a_deployment_is_told() {
     let template = "/spec/install/spec/deployments/0/spec/template/spec";
     let twice = json!([{"name": "A"}, {"name": "A"}]);
-    for (pointer, value, path) in [
-        (format!("{template}/containers"), json!([]), "template.spec"),
-        (
-            format!("{template}/containers/0/env"),
-            twice.clone(),
-            "template.spec.containers[0].env[1]",
-        ),
-        (
-            format!("{template}/volumes"),
-            twice,
-            "template.spec.volumes[1]",
-        ),
-        (
-            format!("{template}/initContainers"),
-            json!([{"name": "manager"}]),
-            "template.spec.containers[0]",
-        ),
-        (
-            "/spec/install/spec/deployments/0/spec/selector".into(),
-            json!({}),
-            "",
-        ),
-        (
-            "/spec/install/spec/deployments/0/spec/selector/matchLabels".into(),
-            json!({"other": "x"}),
-            "selector",
-        ),
+    for (pointer, value, path) in tests::rows![
+        format!("{template}/containers"), json!([]) => "template.spec";
+        format!("{template}/containers/0/env"), twice.clone() => "template.spec.containers[0].env[1]";
+        format!("{template}/volumes"), twice => "template.spec.volumes[1]";
+        format!("{template}/initContainers"), json!([{"name": "manager"}]) => "template.spec.containers[0]";
+        "/spec/install/spec/deployments/0/spec/selector".into(), json!({}) => "";
+        "/spec/install/spec/deployments/0/spec/selector/matchLabels".into(), json!({"other": "x"}) => "selector";
     ] {
         let conversion = Bundle::good().csv(&pointer, value).convert();
         assert!(conversion.objects.is_some());

@@ -55,6 +55,7 @@ fn facts_tell_what_others_need() {
 }
 
 /// The rows of the decision between spellings are those of `manifests::openshift`.
+// parity: max-4, max-olm-14
 #[test]
 fn max_openshift_is_read_from_every_spelling() {
     let max = |bundle: &Bundle| {
@@ -68,29 +69,17 @@ fn max_openshift_is_read_from_every_spelling() {
     let fine = |version: &str| (version.to_owned(), Some(version.to_owned()), None);
     let list = r#"[{"type": "olm.maxOpenShiftVersion", "value": 4.10}]"#;
     let installed = r#"{"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.20"}]}"#;
-    for (bundle, version) in [
-        (file("4.10"), "4.10"),
-        (file("\"4.10\""), "4.10"),
-        (file("4.1"), "4.1"),
-        (annotated("olm.properties", list), "4.10"),
-        (
-            annotated("operatorframework.io~1properties", installed),
-            "4.20",
-        ),
-        (annotated(ANNOTATION, "4.8"), "4.8"),
+    for (bundle, version) in tests::rows![
+        file("4.10") => "4.10";
+        file("\"4.10\"") => "4.10";
+        file("4.1") => "4.1";
+        annotated("olm.properties", list) => "4.10";
+        annotated("operatorframework.io~1properties", installed) => "4.20";
+        annotated(ANNOTATION, "4.8") => "4.8";
         // The property and the annotation differ: the lower one protects the cluster.
-        (
-            file("\"4.12\"").csv(&metadata(ANNOTATION), json!("4.9")),
-            "4.9",
-        ),
+        file("\"4.12\"").csv(&metadata(ANNOTATION), json!("4.9")) => "4.9";
         // The same text twice is one property.
-        (
-            file("\"4.8\"").csv(
-                &metadata("olm.properties"),
-                json!(list.replace("4.10", "\"4.8\"")),
-            ),
-            "4.8",
-        ),
+        file("\"4.8\"").csv(&metadata("olm.properties"), json!(list.replace("4.10", "\"4.8\""))) => "4.8";
     ] {
         assert_eq!(max(&bundle), fine(version));
     }
@@ -136,47 +125,25 @@ fn annotated(annotation: &str, value: &str) -> Bundle {
     Bundle::good().csv(&metadata(annotation), json!(value))
 }
 
+// parity: max-9
 #[test]
 fn invalid_max_openshift_is_an_error_of_validate_only() {
-    for (value, olm_v0) in [
-        (
-            "v4.8",
-            "OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8",
-        ),
-        ("4.8.0", "OLM v0 reads 4.8 and blocks"),
-        ("4", "OLM v0 reads 4.0 and blocks"),
-        ("4.08", "OLM v0 reads 4.8 and blocks"),
-        (
-            "4.8.1",
-            "OLM v0 rejects the value and blocks every minor upgrade",
-        ),
-        (
-            "latest",
-            "OLM v0 rejects the value and blocks every minor upgrade",
-        ),
+    for (value, olm_v0) in tests::rows![
+        "v4.8" => "OLM v0 reads 4.8 and blocks upgrades of the cluster beyond 4.8";
+        "4.8.0" => "OLM v0 reads 4.8 and blocks";
+        "4" => "OLM v0 reads 4.0 and blocks";
+        "4.08" => "OLM v0 reads 4.8 and blocks";
+        "4.8.1" => "OLM v0 rejects the value and blocks every minor upgrade";
+        "latest" => "OLM v0 rejects the value and blocks every minor upgrade";
     ] {
         let error =
             format!("max OpenShift version cannot be determined: {value:?} is not <major>.<minor>");
         let list = json!([{"type": "olm.maxOpenShiftVersion", "value": value}]).to_string();
-        for (bundle, place, source, olm_v0) in [
-            (
-                file(&format!("{value:?}")),
-                "metadata/properties.yaml",
-                "bundle properties",
-                olm_v0,
-            ),
-            (
-                annotated("olm.properties", &list),
-                super::fixture::CSV,
-                "bundle properties",
-                olm_v0,
-            ),
-            (
-                annotated(ANNOTATION, value),
-                super::fixture::CSV,
-                "annotation operators.coreos.com/maxOpenShiftVersion",
-                "OLM v0 ignores the value",
-            ),
+        for (bundle, place, source, olm_v0) in tests::rows![
+            file(&format!("{value:?}")), "metadata/properties.yaml", "bundle properties" => olm_v0;
+            annotated("olm.properties", &list), super::fixture::CSV, "bundle properties" => olm_v0;
+            annotated(ANNOTATION, value), super::fixture::CSV, "annotation operators.coreos.com/maxOpenShiftVersion"
+                => "OLM v0 ignores the value";
         ] {
             let conversion = bundle.convert();
             assert!(conversion.objects.is_some(), "{value} {source}");

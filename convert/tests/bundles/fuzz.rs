@@ -1,35 +1,14 @@
 //! Bundles of strangers: changed at random, each gets an answer, the same one twice.
 
-use std::time::{Duration, Instant};
-
 use convert::{Level, Options};
 use manifests::{
     content::{Builder, Limits},
     yaml,
 };
 use serde_json::{Value, json};
+use tests::fuzz::{Random, fuzz};
 
 use super::fixture::{ANNOTATIONS, Bundle, CRD, CSV};
-
-/// Marsaglia's xorshift: the same bundles on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(limit.max(1)).unwrap()).unwrap()
-    }
-
-    fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-        &list[self.below(list.len())]
-    }
-}
 
 /// Values that have hurt somebody.
 fn odd(random: &mut Random) -> Value {
@@ -62,42 +41,6 @@ fn odd(random: &mut Random) -> Value {
     }
 }
 
-/// Replaces, removes, copies or renames something somewhere below.
-fn mutate(value: &mut Value, random: &mut Random) {
-    let size = match value {
-        Value::Object(map) => map.len(),
-        Value::Array(list) => list.len(),
-        _ => 0,
-    };
-    if size == 0 || random.below(6) == 0 {
-        *value = odd(random);
-        return;
-    }
-    let at = random.below(size);
-    match value {
-        Value::Object(map) => {
-            let key = map.keys().nth(at).unwrap().clone();
-            match random.below(8) {
-                0 => drop(map.remove(&key)),
-                1 => {
-                    let moved = map.remove(&key).unwrap();
-                    map.insert(key.to_uppercase(), moved);
-                }
-                _ => mutate(map.get_mut(&key).unwrap(), random),
-            }
-        }
-        Value::Array(list) => match random.below(8) {
-            0 => drop(list.remove(at)),
-            1 => {
-                let copy = list[at].clone();
-                list.push(copy);
-            }
-            _ => mutate(&mut list[at], random),
-        },
-        _ => {}
-    }
-}
-
 fn extra(random: &mut Random) -> Value {
     let apis = [
         ("v1", "Service"),
@@ -121,12 +64,11 @@ fn extra(random: &mut Random) -> Value {
             "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}},
             "metrics": [{"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": 1}}]},
         "subjects": [{"kind": "User", "name": "*"}], "webhooks": [{"name": "w"}], "items": [{}]});
-    mutate(&mut object, random);
+    random.mutate(&mut object, &mut odd);
     object
 }
 
-fn run(seed: u64) {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+fn run(random: &mut Random) {
     let mut good = Bundle::good();
     if random.below(2) == 0 {
         let spec = good.crd["spec"].clone();
@@ -136,8 +78,8 @@ fn run(seed: u64) {
     }
     for _ in 0..=random.below(4) {
         match random.below(4) {
-            0 => mutate(&mut good.crd, &mut random),
-            _ => mutate(&mut good.csv, &mut random),
+            0 => random.mutate(&mut good.crd, &mut odd),
+            _ => random.mutate(&mut good.csv, &mut odd),
         }
     }
     let mut texts = vec![
@@ -149,7 +91,7 @@ fn run(seed: u64) {
         ),
         (
             "manifests/x.yaml".to_owned(),
-            extra(&mut random).to_string().into_bytes(),
+            extra(random).to_string().into_bytes(),
         ),
         (
             "metadata/properties.yaml".to_owned(),
@@ -161,16 +103,7 @@ fn run(seed: u64) {
         let file = random.below(texts.len());
         let bytes = &mut texts[file].1;
         for _ in 0..=random.below(8) {
-            let at = random.below(bytes.len());
-            match random.below(3) {
-                0 => bytes.truncate(at),
-                1 => bytes.insert(
-                    at.min(bytes.len()),
-                    *random.pick(b":-{}[]&*!|>'\"%@`#\n\t \0\xff"),
-                ),
-                _ if at < bytes.len() => bytes[at] = u8::try_from(random.below(256)).unwrap(),
-                _ => {}
-            }
+            random.change(bytes, b":-{}[]&*!|>'\"%@`#\n\t \0\xff");
         }
     }
     let mut files = Builder::new(Limits::default());
@@ -181,14 +114,9 @@ fn run(seed: u64) {
     let conversion = convert::plain(&content, &Options::default());
     assert_eq!(
         conversion.objects.is_none(),
-        conversion.report.refusals().next().is_some(),
-        "seed {seed}"
+        conversion.report.refusals().next().is_some()
     );
-    assert_eq!(
-        conversion,
-        convert::plain(&content, &Options::default()),
-        "seed {seed}"
-    );
+    assert_eq!(conversion, convert::plain(&content, &Options::default()));
     let mut report = convert::validate(&content, &Options::default());
     // An invalid max OpenShift version is an error of the validation alone.
     let is_error = |f: &&convert::Finding| {
@@ -197,8 +125,7 @@ fn run(seed: u64) {
     let errors = |findings: &[convert::Finding]| findings.iter().filter(is_error).count();
     assert_eq!(
         errors(&report.findings),
-        errors(&conversion.report.findings),
-        "seed {seed}"
+        errors(&conversion.report.findings)
     );
     report.locate(&content);
     serde_json::to_string(&report).unwrap();
@@ -211,28 +138,18 @@ fn run(seed: u64) {
     let count = identities.len();
     identities.sort();
     identities.dedup();
-    assert_eq!(identities.len(), count, "seed {seed}: an identity twice");
+    assert_eq!(identities.len(), count, "an identity twice");
     for object in conversion.objects.iter().flatten() {
         let text = yaml::to_string(object).unwrap();
         let read = yaml::documents(text.as_bytes()).next().unwrap().unwrap();
-        assert_eq!(&read, object.value(), "seed {seed}");
+        assert_eq!(&read, object.value());
     }
 }
 
 #[test]
 fn fuzz_bundles_get_an_answer_whatever_they_hold() {
-    let seconds = std::env::var("RUKPAK_FUZZ_SECONDS")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let Some(seconds) = seconds else {
-        (0..3000).for_each(run);
-        return;
-    };
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut seed = 0;
-    while Instant::now() < end {
-        run(seed);
-        seed += 1;
-    }
-    eprintln!("{seed} bundles");
+    fuzz(3000, 0, |random| {
+        run(random);
+        1
+    });
 }

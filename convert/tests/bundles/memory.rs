@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Bundle, findings};
 
+// parity: convert-8
 #[test]
 fn conversions_have_a_limit_of_memory() {
     let install = "/spec/install/spec";
@@ -27,51 +28,19 @@ fn conversions_have_a_limit_of_memory() {
     let extra = |value: Value| Bundle::good().file("manifests/x.yaml", value.to_string());
     let list = |items: Value| json!({"apiVersion": "v1", "kind": "List", "items": items});
     let good = Bundle::good();
-    for (bundle, subject) in [
-        (
-            good.clone().csv(
-                &format!("{install}/deployments"),
-                numbered(100, &|at| json!({"name": format!("d{at}")})),
-            ),
-            "one of many Deployments",
-        ),
-        (
-            good.clone().csv(
-                &format!("{install}/deployments"),
-                pod(numbered(250, &|_| json!({}))),
-            ),
-            "one of many Deployments",
-        ),
-        (
-            good.clone().csv(
-                &format!("{install}/permissions"),
-                numbered(100, &|at| json!({"serviceAccountName": format!("a{at}")})),
-            ),
-            "one of many",
-        ),
-        (
-            extra(definition(1, schema(json!({})))),
-            "the upgrade of CustomResourceDefinition",
-        ),
-        (
-            extra(definition(10, schema(json!("")))),
-            "the upgrade of CustomResourceDefinition",
-        ),
-        (
-            extra(list(numbered(1000, &|_| json!({})))),
-            "a list of 1000 objects",
-        ),
-        (
-            extra(list(numbered(2, &|_| list(numbered(500, &|_| json!({})))))),
-            "a list of 500 objects",
-        ),
-        (
-            good.file(
-                "manifests/x.yaml",
-                "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n".repeat(500),
-            ),
-            "",
-        ),
+    for (bundle, subject) in tests::rows![
+        good.clone().csv(&format!("{install}/deployments"), numbered(100, &|at| json!({"name": format!("d{at}")})))
+            => "one of many Deployments";
+        good.clone().csv(&format!("{install}/deployments"), pod(numbered(250, &|_| json!({})))) => "one of many Deployments";
+        good.clone().csv(
+            &format!("{install}/permissions"),
+            numbered(100, &|at| json!({"serviceAccountName": format!("a{at}")})),
+        ) => "one of many";
+        extra(definition(1, schema(json!({})))) => "the upgrade of CustomResourceDefinition";
+        extra(definition(10, schema(json!("")))) => "the upgrade of CustomResourceDefinition";
+        extra(list(numbered(1000, &|_| json!({})))) => "a list of 1000 objects";
+        extra(list(numbered(2, &|_| list(numbered(500, &|_| json!({})))))) => "a list of 500 objects";
+        good.file("manifests/x.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n".repeat(500)) => "";
     ] {
         let options = |memory| Options {
             operator_condition: true,
@@ -152,19 +121,14 @@ fn findings_have_a_limit_of_memory() {
     assert!(last.is_some_and(|finding| finding.message.ends_with("more findings are left out")));
 }
 
+// parity: convert-6
 #[test]
 fn malformed_dependencies_are_a_warning() {
-    for (file, text) in [
-        ("metadata/dependencies.yaml", "dependencies: [".to_owned()),
-        ("metadata/dependencies.yaml", "dependencies: 5".to_owned()),
-        (
-            "metadata/dependencies.yaml",
-            format!("dependencies: []\n# {}", "x".repeat(1 << 20)),
-        ),
-        (
-            "metadata/dependencies.yaml",
-            format!("dependencies: [{}]\n", "{a: 1},".repeat(30_000)),
-        ),
+    for (file, text) in tests::rows![
+        "metadata/dependencies.yaml" => "dependencies: [".to_owned();
+        "metadata/dependencies.yaml" => "dependencies: 5".to_owned();
+        "metadata/dependencies.yaml" => format!("dependencies: []\n# {}", "x".repeat(1 << 20));
+        "metadata/dependencies.yaml" => format!("dependencies: [{}]\n", "{a: 1},".repeat(30_000));
     ] {
         let conversion = Bundle::good().file(file, text).convert();
         assert_eq!(findings(&conversion, Level::Error), []);

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::fixture::{Bundle, findings, names, object};
 
+// parity: platform-20
 #[test]
 fn the_namespace_is_the_callers_else_the_suggested_one_else_the_packages() {
     let suggested = Bundle::good().csv(
@@ -68,6 +69,7 @@ fn the_suggested_template_gives_the_namespace_its_labels() {
     assert!(broken.objects.is_some());
 }
 
+// parity: rukpak-29, convert-12
 #[test]
 fn other_objects_go_where_their_kind_lives() {
     let make = |api: &str, kind: &str, namespace: &str| {
@@ -77,36 +79,21 @@ fn other_objects_go_where_their_kind_lives() {
         }
         object.to_string()
     };
-    for (api, kind, stated, expected) in [
-        ("v1", "ConfigMap", "", "tide-system"),
-        ("v1", "ConfigMap", "elsewhere", "tide-system"),
-        ("batch/v1", "CronJob", "", "tide-system"),
-        (
-            "autoscaling.k8s.io/v1",
-            "VerticalPodAutoscaler",
-            "",
-            "tide-system",
-        ),
-        (
-            "monitoring.coreos.com/v1",
-            "ServiceMonitor",
-            "",
-            "tide-system",
-        ),
-        ("authorization.openshift.io/v1", "Role", "", "tide-system"),
-        (
-            "authorization.openshift.io/v1",
-            "RoleBinding",
-            "elsewhere",
-            "tide-system",
-        ),
-        ("authorization.openshift.io/v1", "ClusterRole", "stray", ""),
-        ("scheduling.k8s.io/v1", "PriorityClass", "", ""),
-        ("scheduling.k8s.io/v1", "PriorityClass", "stray", ""),
-        ("console.openshift.io/v1", "ConsoleLink", "", ""),
-        ("sea.example.com/v1", "Tide", "", "tide-system"),
-        ("unknown.example.com/v1", "Thing", "", ""),
-        ("unknown.example.com/v1", "Thing", "its-own", "tide-system"),
+    for (api, kind, stated, expected) in tests::rows![
+        "v1", "ConfigMap", "" => "tide-system";
+        "v1", "ConfigMap", "elsewhere" => "tide-system";
+        "batch/v1", "CronJob", "" => "tide-system";
+        "autoscaling.k8s.io/v1", "VerticalPodAutoscaler", "" => "tide-system";
+        "monitoring.coreos.com/v1", "ServiceMonitor", "" => "tide-system";
+        "authorization.openshift.io/v1", "Role", "" => "tide-system";
+        "authorization.openshift.io/v1", "RoleBinding", "elsewhere" => "tide-system";
+        "authorization.openshift.io/v1", "ClusterRole", "stray" => "";
+        "scheduling.k8s.io/v1", "PriorityClass", "" => "";
+        "scheduling.k8s.io/v1", "PriorityClass", "stray" => "";
+        "console.openshift.io/v1", "ConsoleLink", "" => "";
+        "sea.example.com/v1", "Tide", "" => "tide-system";
+        "unknown.example.com/v1", "Thing", "" => "";
+        "unknown.example.com/v1", "Thing", "its-own" => "tide-system";
     ] {
         let conversion = Bundle::good()
             .file("manifests/x.yaml", make(api, kind, stated))
@@ -138,23 +125,11 @@ fn objects_without_api_version_have_no_scope_to_warn_of() {
 fn warnings_say_who_rejects_what() {
     let containers = "/spec/install/spec/deployments/0/spec/template/spec/containers";
     let twice = json!([{"name": "A"}, {"name": "A"}]);
-    for (bundle, expected) in [
-        (
-            Bundle::good().csv(&format!("{containers}/0/env"), twice),
-            "of another entry; server-side apply refuses it",
-        ),
-        (
-            Bundle::good().csv(containers, json!([{"name": "a"}, {"name": "a"}])),
-            "of another entry; the apiserver refuses it",
-        ),
-        (
-            Bundle::good().csv("/apiVersion", json!("")),
-            "has no apiVersion; OLM rejects the bundle",
-        ),
-        (
-            Bundle::good().csv("/apiVersion", json!("operators.coreos.com/v1")),
-            "OLM takes it for operators.coreos.com/v1alpha1",
-        ),
+    for (bundle, expected) in tests::rows![
+        Bundle::good().csv(&format!("{containers}/0/env"), twice) => "of another entry; server-side apply refuses it";
+        Bundle::good().csv(containers, json!([{"name": "a"}, {"name": "a"}])) => "of another entry; the apiserver refuses it";
+        Bundle::good().csv("/apiVersion", json!("")) => "has no apiVersion; OLM rejects the bundle";
+        Bundle::good().csv("/apiVersion", json!("operators.coreos.com/v1")) => "OLM takes it for operators.coreos.com/v1alpha1";
     ] {
         let conversion = bundle.convert();
         let mut warnings = conversion.report.of(Level::Warning);
@@ -166,6 +141,7 @@ fn warnings_say_who_rejects_what() {
     }
 }
 
+// parity: check-7
 #[test]
 fn kinds_that_olm_refuses_are_installed_with_a_word() {
     let job =
@@ -219,6 +195,7 @@ fn plain_content_is_applied_as_it_is() {
     );
 }
 
+// parity: convert-13
 #[test]
 fn a_shipped_namespace_is_merged_and_every_namespace_is_kept() {
     let namespace = |name: &str| {
@@ -277,16 +254,10 @@ fn a_bundle_that_only_mentions_the_csv_kind_is_plain() {
             .unwrap();
         files.finish()
     };
-    for (text, class) in [
-        (
-            "kind: CustomResourceDefinition\nspec: {names: {kind: ClusterServiceVersion}}\n",
-            Class::Plain,
-        ),
-        ("kind: ClusterServiceVersion\n", Class::Registry),
-        (
-            "kind: List\nitems:\n- kind: ClusterServiceVersion\n",
-            Class::Registry,
-        ),
+    for (text, class) in tests::rows![
+        "kind: CustomResourceDefinition\nspec: {names: {kind: ClusterServiceVersion}}\n" => Class::Plain;
+        "kind: ClusterServiceVersion\n" => Class::Registry;
+        "kind: List\nitems:\n- kind: ClusterServiceVersion\n" => Class::Registry;
     ] {
         assert_eq!(convert::class(&content(text)), class, "{text}");
     }
@@ -294,13 +265,10 @@ fn a_bundle_that_only_mentions_the_csv_kind_is_plain() {
 
 #[test]
 fn lists_of_every_form_become_their_items() {
-    for (list, expected) in [
-        ("{apiVersion: v1, kind: List}", 0),
-        ("{apiVersion: v1, kind: List, items: null}", 0),
-        (
-            "{apiVersion: v1, kind: ConfigMapList, items: [{metadata: {name: a}}, {metadata: {name: b}}]}",
-            2,
-        ),
+    for (list, expected) in tests::rows![
+        "{apiVersion: v1, kind: List}" => 0;
+        "{apiVersion: v1, kind: List, items: null}" => 0;
+        "{apiVersion: v1, kind: ConfigMapList, items: [{metadata: {name: a}}, {metadata: {name: b}}]}" => 2;
     ] {
         let conversion = Bundle::good().file("manifests/x.yaml", list).convert();
         let maps = names(&conversion)

@@ -27,6 +27,7 @@ fn a_good_bundle_is_not_refused_and_has_no_warning() {
     assert_eq!(findings(&conversion, Level::Warning), []);
 }
 
+// parity: platform-17, check-2, convert-2, convert-14
 #[test]
 fn each_reason_names_its_code_and_place() {
     let object = |api: &str, kind: &str, name: &str| {
@@ -36,112 +37,59 @@ fn each_reason_names_its_code_and_place() {
     let extra = |text: String| Bundle::good().file("manifests/x.yaml", text);
     let in_csv = |code, path: &str| (code, CSV, path.to_owned());
     let in_extra = |code, path: &str| (code, "manifests/x.yaml", path.to_owned());
-    let cases = [
-        (
-            Bundle::good().csv("/spec/installModes", json!([{"type": "OwnNamespace", "supported": true}])),
-            in_csv(Code::InstallMode, "spec.installModes"),
-        ),
-        (
-            Bundle::good().csv("/spec/webhookdefinitions", json!([webhook("v.example.com")])),
-            in_csv(Code::Webhooks, "spec.webhookdefinitions[0]"),
-        ),
-        (
-            Bundle::good().csv(
-                "/spec/apiservicedefinitions/owned",
-                json!([{"group": "g", "version": "v1", "kind": "K", "name": "ks", "deploymentName": "d"}]),
-            ),
-            in_csv(Code::APIServices, "spec.apiservicedefinitions.owned[0]"),
-        ),
-        (
-            Bundle::good().csv("/spec/install/strategy", json!("helm")),
-            in_csv(Code::InstallStrategy, "spec.install.strategy"),
-        ),
-        (
-            Bundle::good().csv("/spec/install/spec/deployments", json!([deployment, deployment])),
-            in_csv(Code::DuplicateDeployment, "spec.install.spec.deployments[1].name"),
-        ),
-        (
-            Bundle::good().csv("/spec/install/spec/deployments/0/name", json!("Tide_Operator")),
-            in_csv(Code::IllegalName, "spec.install.spec.deployments[0].name"),
-        ),
-        (
-            Bundle::good().csv("/spec/install/spec/permissions/0/serviceAccountName", json!("Not Legal")),
-            in_csv(Code::IllegalName, "spec.install.spec.permissions[0].serviceAccountName"),
-        ),
-        (Bundle::good().csv("/metadata/name", json!("")), in_csv(Code::Unidentified, "metadata.name")),
-        (
-            Bundle::good().file(CRD, REMOVED),
-            in_csv(Code::MissingCRD, "spec.customresourcedefinitions.owned[0]"),
-        ),
-        (
-            extra(Bundle::good().crd.to_string()),
-            in_extra(Code::DuplicateCRD, ""),
-        ),
-        (
-            extra(format!(
-                "{}\n---\n{}",
-                object("v1", "ConfigMap", "a"),
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}})
-            )),
-            in_extra(Code::DuplicateObject, ""),
-        ),
-        (
-            extra(object("apps/v1", "Deployment", "tide-operator")),
-            in_extra(Code::DuplicateObject, ""),
-        ),
-        (
-            extra(object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "w")),
-            in_extra(Code::WebhookObject, ""),
-        ),
-        (
-            extra(object("apiregistration.k8s.io/v1", "APIService", "v1.example.com")),
-            in_extra(Code::APIServiceObject, ""),
-        ),
-        (extra(object("v1", "Service", "1st")), in_extra(Code::IllegalName, "metadata.name")),
-        (extra(object("v1", "ConfigMap", "Upper")), in_extra(Code::IllegalName, "metadata.name")),
-        (extra(json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string()), in_extra(Code::Unidentified, "metadata.name")),
-        (extra("kind: ConfigMap\nmetadata: {name: a}".into()), in_extra(Code::Unidentified, "")),
-        (extra("metadata: {name: a}".into()), in_extra(Code::Unidentified, "")),
-        (extra("just a text".into()), in_extra(Code::WrongShape, "")),
-        (extra("a: [".into()), in_extra(Code::Unreadable, "")),
-        (
-            Bundle::good().file("manifests/sub/x.yaml", "a: 1"),
-            (Code::Subdirectory, "manifests/sub", String::new()),
-        ),
-        (Bundle::good().file(CSV, REMOVED), (Code::CSVCount, "", String::new())),
-        (
-            Bundle::good().file("manifests/second.yaml", Bundle::good().csv.to_string()),
-            in_csv(Code::CSVCount, ""),
-        ),
-        (Bundle::good().file(ANNOTATIONS, REMOVED), (Code::Missing, "", String::new())),
-        (Bundle::good().file(ANNOTATIONS, "annotations: ["), (Code::Unreadable, ANNOTATIONS, String::new())),
-        (
-            Bundle::good().file(ANNOTATIONS, "annotations: {operators.operatorframework.io.bundle.package.v1: \"\"}"),
-            (Code::PackageName, ANNOTATIONS, "annotations".to_owned()),
-        ),
-        (
-            Bundle::good().file(ANNOTATIONS, "annotations: {operators.operatorframework.io.bundle.package.v1: [a]}"),
-            (
-                Code::WrongShape,
-                ANNOTATIONS,
-                "annotations[\"operators.operatorframework.io.bundle.package.v1\"]".to_owned(),
-            ),
-        ),
-        (Bundle::good().csv("/spec/version", json!("one")), in_csv(Code::WrongShape, "spec.version")),
-        (
-            Bundle::good()
-                .file("metadata/properties.yaml", "properties: [{type: a, value: b}]")
-                .csv("/metadata/annotations/olm.properties", json!("{}")),
-            in_csv(Code::Property, "metadata.annotations[\"olm.properties\"]"),
-        ),
-        (
-            Bundle::good().file("metadata/properties.yaml", "properties: {a: b}"),
-            (Code::Property, "metadata/properties.yaml", "properties".to_owned()),
-        ),
-        (
-            Bundle::good().file("metadata/properties.yaml", "properties: [{value: 1}]"),
-            (Code::Property, "metadata/properties.yaml", "properties[0]".to_owned()),
-        ),
+    let cases = tests::rows![
+        Bundle::good().csv("/spec/installModes", json!([{"type": "OwnNamespace", "supported": true}]))
+            => in_csv(Code::InstallMode, "spec.installModes");
+        Bundle::good().csv("/spec/webhookdefinitions", json!([webhook("v.example.com")]))
+            => in_csv(Code::Webhooks, "spec.webhookdefinitions[0]");
+        Bundle::good().csv(
+            "/spec/apiservicedefinitions/owned",
+            json!([{"group": "g", "version": "v1", "kind": "K", "name": "ks", "deploymentName": "d"}]),
+        ) => in_csv(Code::APIServices, "spec.apiservicedefinitions.owned[0]");
+        Bundle::good().csv("/spec/install/strategy", json!("helm")) => in_csv(Code::InstallStrategy, "spec.install.strategy");
+        Bundle::good().csv("/spec/install/spec/deployments", json!([deployment, deployment]))
+            => in_csv(Code::DuplicateDeployment, "spec.install.spec.deployments[1].name");
+        Bundle::good().csv("/spec/install/spec/deployments/0/name", json!("Tide_Operator"))
+            => in_csv(Code::IllegalName, "spec.install.spec.deployments[0].name");
+        Bundle::good().csv("/spec/install/spec/permissions/0/serviceAccountName", json!("Not Legal"))
+            => in_csv(Code::IllegalName, "spec.install.spec.permissions[0].serviceAccountName");
+        Bundle::good().csv("/metadata/name", json!("")) => in_csv(Code::Unidentified, "metadata.name");
+        Bundle::good().file(CRD, REMOVED) => in_csv(Code::MissingCRD, "spec.customresourcedefinitions.owned[0]");
+        extra(Bundle::good().crd.to_string()) => in_extra(Code::DuplicateCRD, "");
+        extra(format!(
+            "{}\n---\n{}",
+            object("v1", "ConfigMap", "a"),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}})
+        )) => in_extra(Code::DuplicateObject, "");
+        extra(object("apps/v1", "Deployment", "tide-operator")) => in_extra(Code::DuplicateObject, "");
+        extra(object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "w"))
+            => in_extra(Code::WebhookObject, "");
+        extra(object("apiregistration.k8s.io/v1", "APIService", "v1.example.com")) => in_extra(Code::APIServiceObject, "");
+        extra(object("v1", "Service", "1st")) => in_extra(Code::IllegalName, "metadata.name");
+        extra(object("v1", "ConfigMap", "Upper")) => in_extra(Code::IllegalName, "metadata.name");
+        extra(json!({"apiVersion": "v1", "kind": "ConfigMap"}).to_string()) => in_extra(Code::Unidentified, "metadata.name");
+        extra("kind: ConfigMap\nmetadata: {name: a}".into()) => in_extra(Code::Unidentified, "");
+        extra("metadata: {name: a}".into()) => in_extra(Code::Unidentified, "");
+        extra("just a text".into()) => in_extra(Code::WrongShape, "");
+        extra("a: [".into()) => in_extra(Code::Unreadable, "");
+        Bundle::good().file("manifests/sub/x.yaml", "a: 1") => (Code::Subdirectory, "manifests/sub", String::new());
+        Bundle::good().file(CSV, REMOVED) => (Code::CSVCount, "", String::new());
+        Bundle::good().file("manifests/second.yaml", Bundle::good().csv.to_string()) => in_csv(Code::CSVCount, "");
+        Bundle::good().file(ANNOTATIONS, REMOVED) => (Code::Missing, "", String::new());
+        Bundle::good().file(ANNOTATIONS, "annotations: [") => (Code::Unreadable, ANNOTATIONS, String::new());
+        Bundle::good().file(ANNOTATIONS, "annotations: {operators.operatorframework.io.bundle.package.v1: \"\"}")
+            => (Code::PackageName, ANNOTATIONS, "annotations".to_owned());
+        Bundle::good().file(ANNOTATIONS, "annotations: {operators.operatorframework.io.bundle.package.v1: [a]}")
+            => (Code::WrongShape, ANNOTATIONS, "annotations[\"operators.operatorframework.io.bundle.package.v1\"]".to_owned());
+        Bundle::good().csv("/spec/version", json!("one")) => in_csv(Code::WrongShape, "spec.version");
+        Bundle::good()
+            .file("metadata/properties.yaml", "properties: [{type: a, value: b}]")
+            .csv("/metadata/annotations/olm.properties", json!("{}"))
+            => in_csv(Code::Property, "metadata.annotations[\"olm.properties\"]");
+        Bundle::good().file("metadata/properties.yaml", "properties: {a: b}")
+            => (Code::Property, "metadata/properties.yaml", "properties".to_owned());
+        Bundle::good().file("metadata/properties.yaml", "properties: [{value: 1}]")
+            => (Code::Property, "metadata/properties.yaml", "properties[0]".to_owned());
     ];
     for (bundle, (code, file, path)) in cases {
         let errors = errors(&bundle);
@@ -153,6 +101,7 @@ fn each_reason_names_its_code_and_place() {
     }
 }
 
+// parity: platform-16
 #[test]
 fn every_reason_is_told_at_once() {
     let bundle = Bundle::good()
@@ -185,6 +134,7 @@ fn every_reason_is_told_at_once() {
     );
 }
 
+// parity: check-1
 #[test]
 fn every_refusal_has_a_remedy_and_a_line() {
     let text = "kind: ClusterServiceVersion\napiVersion: operators.coreos.com/v1alpha1\nmetadata:\n  name: a.v1.0.0\n\
@@ -288,42 +238,23 @@ fn plain(files: &[(&str, &str)]) -> Content {
 #[test]
 fn plain_content_is_refused_in_rukpaks_words() {
     let map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}";
-    for (files, message) in [
-        (
-            vec![("other/x.yaml", map)],
-            "readdir manifests: file does not exist",
-        ),
-        (
-            vec![("manifests/x.yaml", map), ("manifests/sub/y.yaml", map)],
-            "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: \
-             found \"manifests/sub\"",
-        ),
-        (
-            vec![("manifests/x.yaml", "# nothing\n")],
-            "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object",
-        ),
-        (
-            vec![("manifests/README.md", "# Readme\n\nA text.\n")],
-            "the document is a text, not an object",
-        ),
-        (
-            vec![
-                ("manifests/x.yaml", map),
-                (
-                    "manifests/y.yaml",
-                    "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}",
-                ),
-            ],
-            "bundle contains ConfigMap \"a\" twice, and they differ",
-        ),
-        (
-            vec![("manifests/x.yaml", "{apiVersion: v1, kind: ConfigMap}")],
-            "a ConfigMap has no metadata.name",
-        ),
-        (
-            vec![("manifests/x.yaml", "{kind: ConfigMap, metadata: {name: a}}")],
-            "the object has no apiVersion",
-        ),
+    for (files, message) in tests::rows![
+        vec![("other/x.yaml", map)] => "readdir manifests: file does not exist";
+        vec![("manifests/x.yaml", map), ("manifests/sub/y.yaml", map)]
+            => "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: \
+         found \"manifests/sub\"";
+        vec![("manifests/x.yaml", "# nothing\n")]
+            => "invalid bundle: found zero objects: plain+v0 bundles are required to contain at least one object";
+        vec![("manifests/README.md", "# Readme\n\nA text.\n")] => "the document is a text, not an object";
+        vec![
+            ("manifests/x.yaml", map),
+            (
+                "manifests/y.yaml",
+                "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}",
+            ),
+        ] => "bundle contains ConfigMap \"a\" twice, and they differ";
+        vec![("manifests/x.yaml", "{apiVersion: v1, kind: ConfigMap}")] => "a ConfigMap has no metadata.name";
+        vec![("manifests/x.yaml", "{kind: ConfigMap, metadata: {name: a}}")] => "the object has no apiVersion";
     ] {
         let options = Options {
             class: Some(Class::Plain),
@@ -409,6 +340,7 @@ fn no_number_of_other_problems_hides_why_a_bundle_is_refused() {
     );
 }
 
+// parity: convert-17
 #[test]
 fn annotations_that_no_deployment_can_carry_are_refused() {
     let long = "x".repeat(300 << 10);

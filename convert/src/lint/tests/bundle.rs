@@ -14,59 +14,31 @@ const DEFAULT: &str = "/annotations/operators.operatorframework.io.bundle.channe
 const CHANNELS_AT: &str = r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.channels.v1"])"#;
 const DEFAULT_AT: &str = r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.channel.default.v1"])"#;
 
+// parity: check-2
 #[test]
 fn files() {
     let map =
         |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [map("a")]});
-    check([
-        (
-            Bundle::good().file("manifests/.hidden.yaml", map("a")),
-            &[(Code::HiddenFile, "manifests/.hidden.yaml")] as &[_],
-        ),
-        (Bundle::good().file("metadata/.hidden", json!({})), &[]),
-        (
-            Bundle::good().text(
-                "manifests/a.yaml",
-                format!("{}\n---\n{}\n---\n{}", map("a"), map("b"), map("c")),
-            ),
-            &[(Code::SeveralDocuments, "manifests/a.yaml document 2")],
-        ),
-        (
-            Bundle::good().text(
-                "manifests/a.yaml",
-                format!("# Licence\n---\n{}\n---\n# end\n", map("a")),
-            ),
-            &[],
-        ),
-        (
-            Bundle::good().file("manifests/a.yaml", list),
-            &[(Code::SeveralDocuments, "manifests/a.yaml")],
-        ),
+    check(::tests::rows![
+        Bundle::good().file("manifests/.hidden.yaml", map("a")) => &[(Code::HiddenFile, "manifests/.hidden.yaml")] as &[_];
+        Bundle::good().file("metadata/.hidden", json!({})) => &[];
+        Bundle::good().text("manifests/a.yaml", format!("{}\n---\n{}\n---\n{}", map("a"), map("b"), map("c")))
+            => &[(Code::SeveralDocuments, "manifests/a.yaml document 2")];
+        Bundle::good().text("manifests/a.yaml", format!("# Licence\n---\n{}\n---\n# end\n", map("a"))) => &[];
+        Bundle::good().file("manifests/a.yaml", list) => &[(Code::SeveralDocuments, "manifests/a.yaml")];
     ]);
 }
 
+// parity: check-6
 #[test]
 fn the_size_limit_is_one_mebibyte_and_85_percent_are_near_it() {
     assert_eq!((LIMIT, NEAR), (1_048_576, 891_289));
-    for (size, message) in [
-        (NEAR, None),
-        (
-            NEAR + 1,
-            Some("nearing maximum bundle compressed size with gzip: size=~891290 B, max=1048576 B"),
-        ),
-        (
-            LIMIT,
-            Some(
-                "nearing maximum bundle compressed size with gzip: size=~1048576 B, max=1048576 B",
-            ),
-        ),
-        (
-            LIMIT + 1,
-            Some(
-                "maximum bundle compressed size with gzip size exceeded: size=~1048577 B, max=1048576 B",
-            ),
-        ),
+    for (size, message) in ::tests::rows![
+        NEAR => None;
+        NEAR + 1 => Some("nearing maximum bundle compressed size with gzip: size=~891290 B, max=1048576 B");
+        LIMIT => Some("nearing maximum bundle compressed size with gzip: size=~1048576 B, max=1048576 B");
+        LIMIT + 1 => Some("maximum bundle compressed size with gzip size exceeded: size=~1048577 B, max=1048576 B");
     ] {
         let mut findings = Findings::default();
         judge(size, 5_000_000, &mut findings);
@@ -94,29 +66,19 @@ fn noise(bytes: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": text}})
 }
 
+// parity: check-6
 #[test]
 fn the_size_is_that_of_compressed_files() {
     // Sixteen letters take half a byte each, and base64 four thirds of that.
-    check([
-        (
-            Bundle::good().file("manifests/a.yaml", noise(1_000_000)),
-            &[] as &[_],
-        ),
-        (
-            Bundle::good().file("manifests/a.yaml", noise(1_300_000)),
-            &[(Code::BundleSize, "")],
-        ),
-        (
-            Bundle::good().file("tests/scorecard/a.yaml", noise(3_000_000)),
-            &[],
-        ),
-        (
-            Bundle::good().text("manifests/a.yaml", "#".repeat(3_000_000)),
-            &[],
-        ),
+    check(::tests::rows![
+        Bundle::good().file("manifests/a.yaml", noise(1_000_000)) => &[] as &[_];
+        Bundle::good().file("manifests/a.yaml", noise(1_300_000)) => &[(Code::BundleSize, "")];
+        Bundle::good().file("tests/scorecard/a.yaml", noise(3_000_000)) => &[];
+        Bundle::good().text("manifests/a.yaml", "#".repeat(3_000_000)) => &[];
     ]);
 }
 
+// parity: check-5
 #[test]
 fn annotations() {
     let key = "/annotations/operators.operatorframework.io.bundle.manifests.v1";
@@ -126,59 +88,26 @@ fn annotations() {
         let file = moved.0.remove(&format!("manifests/{name}.yaml")).unwrap();
         moved.0.insert(format!("objects/{name}.yaml"), file);
     }
-    check([
-        (
-            Bundle::good().remove(ANNOTATIONS, key),
-            &[(
-                Code::BundleAnnotation,
-                "metadata/annotations.yaml (annotations)",
-            )] as &[_],
-        ),
-        (
-            Bundle::good().remove(
-                ANNOTATIONS,
-                "/annotations/operators.operatorframework.io.bundle.metadata.v1",
-            ),
-            &[(
-                Code::BundleAnnotation,
-                "metadata/annotations.yaml (annotations)",
-            )],
-        ),
-        (
-            Bundle::good().remove(ANNOTATIONS, CHANNELS),
-            &[(
-                Code::BundleAnnotation,
-                "metadata/annotations.yaml (annotations)",
-            )],
-        ),
-        (set(CHANNELS, ""), &[(Code::BundleAnnotation, CHANNELS_AT)]),
-        (
-            moved,
-            &[(
-                Code::BundleAnnotation,
-                r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.manifests.v1"])"#,
-            )],
-        ),
-        (Bundle::good().remove(ANNOTATIONS, DEFAULT), &[]),
-        (
-            set(CHANNELS, "stable,fast").remove(ANNOTATIONS, DEFAULT),
-            &[(Code::Channel, "metadata/annotations.yaml (annotations)")],
-        ),
-        (set(DEFAULT, ""), &[(Code::Channel, DEFAULT_AT)]),
-        (set(DEFAULT, "fast"), &[(Code::Channel, DEFAULT_AT)]),
-        (set(CHANNELS, "stable, fast"), &[]),
-        (
-            set(CHANNELS, "stable,stable"),
-            &[(Code::Channel, CHANNELS_AT)],
-        ),
-        (
-            set(CHANNELS, "stable,stable_v2"),
-            &[(Code::Channel, CHANNELS_AT)],
-        ),
-        (
-            set(CHANNELS, "stable,alpha,beta"),
-            &[(Code::ChannelName, CHANNELS_AT)],
-        ),
+    check(::tests::rows![
+        Bundle::good().remove(ANNOTATIONS, key)
+            => &[(Code::BundleAnnotation, "metadata/annotations.yaml (annotations)")] as &[_];
+        Bundle::good().remove(ANNOTATIONS, "/annotations/operators.operatorframework.io.bundle.metadata.v1")
+            => &[(Code::BundleAnnotation, "metadata/annotations.yaml (annotations)")];
+        Bundle::good().remove(ANNOTATIONS, CHANNELS) => &[(Code::BundleAnnotation, "metadata/annotations.yaml (annotations)")];
+        set(CHANNELS, "") => &[(Code::BundleAnnotation, CHANNELS_AT)];
+        moved => &[(
+            Code::BundleAnnotation,
+            r#"metadata/annotations.yaml (annotations["operators.operatorframework.io.bundle.manifests.v1"])"#,
+        )];
+        Bundle::good().remove(ANNOTATIONS, DEFAULT) => &[];
+        set(CHANNELS, "stable,fast").remove(ANNOTATIONS, DEFAULT)
+            => &[(Code::Channel, "metadata/annotations.yaml (annotations)")];
+        set(DEFAULT, "") => &[(Code::Channel, DEFAULT_AT)];
+        set(DEFAULT, "fast") => &[(Code::Channel, DEFAULT_AT)];
+        set(CHANNELS, "stable, fast") => &[];
+        set(CHANNELS, "stable,stable") => &[(Code::Channel, CHANNELS_AT)];
+        set(CHANNELS, "stable,stable_v2") => &[(Code::Channel, CHANNELS_AT)];
+        set(CHANNELS, "stable,alpha,beta") => &[(Code::ChannelName, CHANNELS_AT)];
     ]);
 }
 
@@ -205,6 +134,7 @@ fn package_names_are_labels() {
     }
 }
 
+// parity: check-2
 #[test]
 fn a_bundle_without_csv_gets_the_advice_that_needs_none() {
     let mut bundle = Bundle::good().set(CRD, "/spec/scope", "x".into());

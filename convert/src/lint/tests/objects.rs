@@ -14,60 +14,47 @@ const RESOURCE: &str = "manifests/csv.yaml (spec.customresourcedefinitions.owned
 const SUBJECT: &str = "manifests/binding.yaml (subjects[0])";
 const MAX: &str = "manifests/a.yaml (spec.maxUnavailable)";
 
+// parity: check-19
 #[test]
 fn workloads() {
     let container =
         |field: &str, value: Value| Bundle::good().csv(&format!("{CONTAINER}/{field}"), value);
-    check([
-        (
-            Bundle::good().csv("/spec/install/spec/deployments", json!([])),
-            &[] as &[_],
-        ),
-        (container("resources", json!({})), &[(Code::ResourceRequests, CONTAINER_AT)]),
-        (container("resources", json!({"requests": {"cpu": "1"}})), &[(Code::ResourceRequests, CONTAINER_AT)]),
-        (container("resources", json!({"limits": {"cpu": "1", "memory": "1Gi"}})), &[]),
-        (container("image", "example.com/a".into()), &[(Code::MutableImage, IMAGE_AT)]),
-        (container("image", "example.com/a:latest".into()), &[(Code::MutableImage, IMAGE_AT)]),
-        (container("image", "example.com/a:1".into()), &[(Code::MutableImage, IMAGE_AT)]),
-        (container("image", "".into()), &[(Code::MutableImage, CONTAINER_AT)]),
-        (
-            container("securityContext", json!({"privileged": true})),
-            &[(
-                Code::Privileged,
-                "manifests/csv.yaml \
-                 (spec.install.spec.deployments[0].spec.template.spec.containers[0].securityContext.privileged)",
-            )],
-        ),
-        (container("securityContext", json!({"privileged": false})), &[]),
-        (
-            Bundle::good().csv(&format!("{DEPLOYMENT}/initContainers"), json!([{"name": "a", "image": "a:1"}])),
-            &[(
-                Code::MutableImage,
-                "manifests/csv.yaml (spec.install.spec.deployments[0].spec.template.spec.initContainers[0].image)",
-            )],
-        ),
-        (
-            Bundle::good().file(
-                "manifests/job.yaml",
-                json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "a"}, "spec": {
-                    "schedule": "@daily",
-                    "jobTemplate": {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "a"}]}}}},
-                }}),
+    check(::tests::rows![
+        Bundle::good().csv("/spec/install/spec/deployments", json!([])) => &[] as &[_];
+        container("resources", json!({})) => &[(Code::ResourceRequests, CONTAINER_AT)];
+        container("resources", json!({"requests": {"cpu": "1"}})) => &[(Code::ResourceRequests, CONTAINER_AT)];
+        container("resources", json!({"limits": {"cpu": "1", "memory": "1Gi"}})) => &[];
+        container("image", "example.com/a".into()) => &[(Code::MutableImage, IMAGE_AT)];
+        container("image", "example.com/a:latest".into()) => &[(Code::MutableImage, IMAGE_AT)];
+        container("image", "example.com/a:1".into()) => &[(Code::MutableImage, IMAGE_AT)];
+        container("image", "".into()) => &[(Code::MutableImage, CONTAINER_AT)];
+        container("securityContext", json!({"privileged": true})) => &[(
+            Code::Privileged,
+            "manifests/csv.yaml \
+             (spec.install.spec.deployments[0].spec.template.spec.containers[0].securityContext.privileged)",
+        )];
+        container("securityContext", json!({"privileged": false})) => &[];
+        Bundle::good().csv(&format!("{DEPLOYMENT}/initContainers"), json!([{"name": "a", "image": "a:1"}])) => &[(
+            Code::MutableImage,
+            "manifests/csv.yaml (spec.install.spec.deployments[0].spec.template.spec.initContainers[0].image)",
+        )];
+        Bundle::good().file("manifests/job.yaml", json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "a"}, "spec": {
+            "schedule": "@daily",
+            "jobTemplate": {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "a"}]}}}},
+        }})) => &[
+            (
+                Code::ResourceRequests,
+                "manifests/job.yaml (spec.jobTemplate.spec.template.spec.containers[0])",
             ),
-            &[
-                (
-                    Code::ResourceRequests,
-                    "manifests/job.yaml (spec.jobTemplate.spec.template.spec.containers[0])",
-                ),
-                (
-                    Code::MutableImage,
-                    "manifests/job.yaml (spec.jobTemplate.spec.template.spec.containers[0].image)",
-                ),
-            ],
-        ),
+            (
+                Code::MutableImage,
+                "manifests/job.yaml (spec.jobTemplate.spec.template.spec.containers[0].image)",
+            ),
+        ];
     ]);
 }
 
+// parity: check-19
 #[test]
 fn permissions() {
     let rule = |group: &str, resource: &str, verbs: &[&str]| {
@@ -85,41 +72,27 @@ fn permissions() {
             json!(names),
         )
     };
-    check([
-        (rule("*", "a", &["get"]), &[(Code::WildcardPermissions, RULE)] as &[_]),
-        (rule("a", "*", &["get"]), &[(Code::WildcardPermissions, RULE)]),
-        (rule("a", "a", &["*"]), &[(Code::WildcardPermissions, RULE)]),
-        (rule("*", "*", &["*"]), &[(Code::WildcardPermissions, RULE)]),
-        (rule("apiextensions.k8s.io", "customresourcedefinitions", &["get", "list"]), &[]),
-        (
-            rule("apiextensions.k8s.io", "customresourcedefinitions", &["get", "create"]),
-            &[(Code::CRDPermissions, RULE)],
-        ),
-        (
-            rule("apiextensions.k8s.io", "*", &["patch"]),
-            &[(Code::WildcardPermissions, RULE), (Code::CRDPermissions, RULE)],
-        ),
-        (
-            rule("policy", "poddisruptionbudgets", &["update"]),
-            &[(Code::BudgetPermissions, RULE), (Code::MentionedAPI, RULE)],
-        ),
-        (scc(&[]), &[(Code::SecurityConstraints, RULE)]),
-        (scc(&["restricted-v2"]), &[(Code::SecurityConstraints, RULE)]),
-        (scc(&["mine"]), &[]),
-        (rule("security.openshift.io", "securitycontextconstraints", &["use"]), &[]),
-        (
-            Bundle::good().file(
-                "manifests/role.yaml",
-                json!({
-                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "a"},
-                    "rules": [{"apiGroups": ["a"], "resources": ["b"], "verbs": ["*"]}],
-                }),
-            ),
-            &[(Code::WildcardPermissions, "manifests/role.yaml (rules[0])")],
-        ),
+    check(::tests::rows![
+        rule("*", "a", &["get"]) => &[(Code::WildcardPermissions, RULE)] as &[_];
+        rule("a", "*", &["get"]) => &[(Code::WildcardPermissions, RULE)];
+        rule("a", "a", &["*"]) => &[(Code::WildcardPermissions, RULE)];
+        rule("*", "*", &["*"]) => &[(Code::WildcardPermissions, RULE)];
+        rule("apiextensions.k8s.io", "customresourcedefinitions", &["get", "list"]) => &[];
+        rule("apiextensions.k8s.io", "customresourcedefinitions", &["get", "create"]) => &[(Code::CRDPermissions, RULE)];
+        rule("apiextensions.k8s.io", "*", &["patch"]) => &[(Code::WildcardPermissions, RULE), (Code::CRDPermissions, RULE)];
+        rule("policy", "poddisruptionbudgets", &["update"]) => &[(Code::BudgetPermissions, RULE), (Code::MentionedAPI, RULE)];
+        scc(&[]) => &[(Code::SecurityConstraints, RULE)];
+        scc(&["restricted-v2"]) => &[(Code::SecurityConstraints, RULE)];
+        scc(&["mine"]) => &[];
+        rule("security.openshift.io", "securitycontextconstraints", &["use"]) => &[];
+        Bundle::good().file("manifests/role.yaml", json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "a"},
+            "rules": [{"apiGroups": ["a"], "resources": ["b"], "verbs": ["*"]}],
+        })) => &[(Code::WildcardPermissions, "manifests/role.yaml (rules[0])")];
     ]);
 }
 
+// parity: check-18
 #[test]
 fn apis() {
     let rule = |group: &str, resource: &str| {
@@ -133,38 +106,21 @@ fn apis() {
             resources,
         )
     };
-    check([
-        (
-            rule("extensions", "ingresses"),
-            &[(Code::RemovedAPI, RULE)] as &[_],
-        ),
-        (
-            rule("policy", "podsecuritypolicies"),
-            &[(Code::RemovedAPI, RULE)],
-        ),
-        (rule("batch", "cronjobs"), &[(Code::MentionedAPI, RULE)]),
-        (rule("batch", "jobs"), &[]),
-        (
-            rule("autoscaling", "horizontalpodautoscalers"),
-            &[(Code::MentionedAPI, RULE), (Code::MentionedAPI, RULE)],
-        ),
-        (resource("CronJob", "v1"), &[]),
-        (
-            resource("CronJob", "v1beta1"),
-            &[(Code::RemovedAPI, RESOURCE)],
-        ),
-        (
-            resource("CronJob", "batch/v1beta1"),
-            &[(Code::RemovedAPI, RESOURCE)],
-        ),
-        (
-            resource("Ingress", "v1beta1"),
-            &[(Code::RemovedAPI, RESOURCE)],
-        ),
-        (resource("Etcd", "v1beta1"), &[]),
+    check(::tests::rows![
+        rule("extensions", "ingresses") => &[(Code::RemovedAPI, RULE)] as &[_];
+        rule("policy", "podsecuritypolicies") => &[(Code::RemovedAPI, RULE)];
+        rule("batch", "cronjobs") => &[(Code::MentionedAPI, RULE)];
+        rule("batch", "jobs") => &[];
+        rule("autoscaling", "horizontalpodautoscalers") => &[(Code::MentionedAPI, RULE), (Code::MentionedAPI, RULE)];
+        resource("CronJob", "v1") => &[];
+        resource("CronJob", "v1beta1") => &[(Code::RemovedAPI, RESOURCE)];
+        resource("CronJob", "batch/v1beta1") => &[(Code::RemovedAPI, RESOURCE)];
+        resource("Ingress", "v1beta1") => &[(Code::RemovedAPI, RESOURCE)];
+        resource("Etcd", "v1beta1") => &[];
     ]);
 }
 
+// parity: check-20
 #[test]
 fn accounts() {
     let account = |name: &str| json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
@@ -181,50 +137,22 @@ fn accounts() {
         )
     };
     let subject = |name: &str, namespace: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
-    check([
-        (
-            Bundle::good().file("manifests/sa.yaml", account("etcd")),
-            &[(Code::ShippedServiceAccount, "manifests/sa.yaml")] as &[_],
-        ),
-        (
-            Bundle::good().file("manifests/sa.yaml", account("other")),
-            &[],
-        ),
-        (
-            binding("ClusterRoleBinding", subject("etcd", "etcd-system")),
-            &[],
-        ),
-        (
-            binding("ClusterRoleBinding", subject("etcd", "elsewhere")),
-            &[(Code::BindingNamespace, SUBJECT)],
-        ),
-        (
-            binding("RoleBinding", subject("etcd", "elsewhere")),
-            &[(Code::BindingNamespace, SUBJECT)],
-        ),
-        (
-            binding("ClusterRoleBinding", subject("etcd", "")),
-            &[(Code::BindingNamespace, SUBJECT)],
-        ),
-        (
-            binding(
-                "RoleBinding",
-                json!({"kind": "ServiceAccount", "name": "etcd"}),
-            ),
-            &[],
-        ),
-        (
-            binding("ClusterRoleBinding", subject("prometheus", "monitoring")),
-            &[],
-        ),
-        (
-            binding("RoleBinding", subject("other", "elsewhere"))
-                .file("manifests/sa.yaml", account("other")),
-            &[(Code::BindingNamespace, SUBJECT)],
-        ),
+    check(::tests::rows![
+        Bundle::good().file("manifests/sa.yaml", account("etcd"))
+            => &[(Code::ShippedServiceAccount, "manifests/sa.yaml")] as &[_];
+        Bundle::good().file("manifests/sa.yaml", account("other")) => &[];
+        binding("ClusterRoleBinding", subject("etcd", "etcd-system")) => &[];
+        binding("ClusterRoleBinding", subject("etcd", "elsewhere")) => &[(Code::BindingNamespace, SUBJECT)];
+        binding("RoleBinding", subject("etcd", "elsewhere")) => &[(Code::BindingNamespace, SUBJECT)];
+        binding("ClusterRoleBinding", subject("etcd", "")) => &[(Code::BindingNamespace, SUBJECT)];
+        binding("RoleBinding", json!({"kind": "ServiceAccount", "name": "etcd"})) => &[];
+        binding("ClusterRoleBinding", subject("prometheus", "monitoring")) => &[];
+        binding("RoleBinding", subject("other", "elsewhere")).file("manifests/sa.yaml", account("other"))
+            => &[(Code::BindingNamespace, SUBJECT)];
     ]);
 }
 
+// parity: convert-7
 #[test]
 fn bindings_refer_to_roles_that_exist() {
     const PLACE: &str = "manifests/binding.yaml (roleRef)";
@@ -249,29 +177,17 @@ fn bindings_refer_to_roles_that_exist() {
             rbac("Role", "reader", json!({"rules": []})),
         )
     };
-    check([
-        (bundle("RoleBinding", "Role", "reader"), &[] as &[_]),
-        (
-            bundle(
-                "RoleBinding",
-                "Role",
-                "extension-apiserver-authentication-reader",
-            ),
-            &[(Code::MissingRole, PLACE)],
-        ),
-        (bundle("RoleBinding", "ClusterRole", "view"), &[]),
-        (bundle("RoleBinding", "ClusterRole", "of-the-cluster"), &[]),
-        (
-            bundle("ClusterRoleBinding", "ClusterRole", "system:auth-delegator"),
-            &[],
-        ),
-        (
-            bundle("ClusterRoleBinding", "Role", "reader"),
-            &[(Code::MissingRole, PLACE)],
-        ),
+    check(::tests::rows![
+        bundle("RoleBinding", "Role", "reader") => &[] as &[_];
+        bundle("RoleBinding", "Role", "extension-apiserver-authentication-reader") => &[(Code::MissingRole, PLACE)];
+        bundle("RoleBinding", "ClusterRole", "view") => &[];
+        bundle("RoleBinding", "ClusterRole", "of-the-cluster") => &[];
+        bundle("ClusterRoleBinding", "ClusterRole", "system:auth-delegator") => &[];
+        bundle("ClusterRoleBinding", "Role", "reader") => &[(Code::MissingRole, PLACE)];
     ]);
 }
 
+// parity: check-20
 #[test]
 fn other_objects() {
     let budget = |field: &str, value: Value| {
@@ -290,39 +206,18 @@ fn other_objects() {
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"selector": selector}});
         Bundle::good().file("manifests/a.yaml", service)
     };
-    check([
-        (
-            budget("maxUnavailable", 0.into()),
-            &[(Code::DisruptionBudget, MAX)] as &[_],
-        ),
-        (
-            budget("maxUnavailable", "0%".into()),
-            &[(Code::DisruptionBudget, MAX)],
-        ),
-        (budget("maxUnavailable", 1.into()), &[]),
-        (
-            budget("minAvailable", "100%".into()),
-            &[(
-                Code::DisruptionBudget,
-                "manifests/a.yaml (spec.minAvailable)",
-            )],
-        ),
-        (budget("minAvailable", "50%".into()), &[]),
-        (
-            priority(true),
-            &[(Code::GlobalPriority, "manifests/a.yaml (globalDefault)")],
-        ),
-        (priority(false), &[]),
-        (service(json!({"app": "etcd"})), &[]),
-        (service(json!({})), &[]),
-        (
-            service(json!({"app": "etcd", "tier": "x"})),
-            &[(Code::ServiceSelector, "manifests/a.yaml (spec.selector)")],
-        ),
-        (
-            service(json!({"tier": "x"})).csv("/spec/install/spec/deployments", json!([])),
-            &[],
-        ),
+    check(::tests::rows![
+        budget("maxUnavailable", 0.into()) => &[(Code::DisruptionBudget, MAX)] as &[_];
+        budget("maxUnavailable", "0%".into()) => &[(Code::DisruptionBudget, MAX)];
+        budget("maxUnavailable", 1.into()) => &[];
+        budget("minAvailable", "100%".into()) => &[(Code::DisruptionBudget, "manifests/a.yaml (spec.minAvailable)")];
+        budget("minAvailable", "50%".into()) => &[];
+        priority(true) => &[(Code::GlobalPriority, "manifests/a.yaml (globalDefault)")];
+        priority(false) => &[];
+        service(json!({"app": "etcd"})) => &[];
+        service(json!({})) => &[];
+        service(json!({"app": "etcd", "tier": "x"})) => &[(Code::ServiceSelector, "manifests/a.yaml (spec.selector)")];
+        service(json!({"tier": "x"})).csv("/spec/install/spec/deployments", json!([])) => &[];
     ]);
 }
 

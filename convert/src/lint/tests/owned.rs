@@ -7,95 +7,63 @@ const EXAMPLES: &str = "manifests/csv.yaml (metadata.annotations.alm-examples)";
 const OWNED: &str = "manifests/csv.yaml (spec.customresourcedefinitions.owned[0])";
 const OWNED_AT: &str = "/spec/customresourcedefinitions/owned/0";
 
+// parity: check-11
 #[test]
 fn examples() {
     let examples = |json: &str| Bundle::good().annotation("alm-examples", json);
     let good = r#"{"apiVersion": "example.com/v1", "kind": "Etcd"}"#;
-    check([
-        (
-            Bundle::good().remove(CSV, "/metadata/annotations"),
-            &[(Code::Example, "manifests/csv.yaml (metadata)")] as &[_],
-        ),
-        (
-            Bundle::good().remove(CSV, "/metadata/annotations/alm-examples"),
-            &[(Code::Example, "manifests/csv.yaml (metadata.annotations)")],
-        ),
-        (
-            Bundle::good().annotation("olm.examples", "[]"),
-            &[(
-                Code::Example,
-                r#"manifests/csv.yaml (metadata.annotations["olm.examples"])"#,
-            )],
-        ),
-        (
-            Bundle::good()
-                .remove(CSV, "/metadata/annotations/alm-examples")
-                .annotation("olm.examples", &format!("[{good}]")),
-            &[],
-        ),
-        (examples("[{]"), &[(Code::Example, EXAMPLES)]),
-        (examples(good), &[(Code::Example, EXAMPLES)]),
-        (
-            examples(&format!(
-                r#"[{good}, {{"apiVersion": "example.com/v2", "kind": "Etcd"}}]"#
-            )),
-            &[(Code::Example, EXAMPLES)],
-        ),
-        (
-            examples(&format!("[{good}, 1]")),
-            &[(Code::Example, EXAMPLES)],
-        ),
-        (examples("[]"), &[(Code::Example, OWNED)]),
+    check(::tests::rows![
+        Bundle::good().remove(CSV, "/metadata/annotations") => &[(Code::Example, "manifests/csv.yaml (metadata)")] as &[_];
+        Bundle::good().remove(CSV, "/metadata/annotations/alm-examples")
+            => &[(Code::Example, "manifests/csv.yaml (metadata.annotations)")];
+        Bundle::good().annotation("olm.examples", "[]")
+            => &[(Code::Example, r#"manifests/csv.yaml (metadata.annotations["olm.examples"])"#)];
+        Bundle::good().remove(CSV, "/metadata/annotations/alm-examples").annotation("olm.examples", &format!("[{good}]"))
+            => &[];
+        examples("[{]") => &[(Code::Example, EXAMPLES)];
+        examples(good) => &[(Code::Example, EXAMPLES)];
+        examples(&format!(r#"[{good}, {{"apiVersion": "example.com/v2", "kind": "Etcd"}}]"#)) => &[(Code::Example, EXAMPLES)];
+        examples(&format!("[{good}, 1]")) => &[(Code::Example, EXAMPLES)];
+        examples("[]") => &[(Code::Example, OWNED)];
     ]);
 }
 
+// parity: check-12
 #[test]
 fn owned_definitions() {
     let owned =
         |field: &str, value: &str| Bundle::good().csv(&format!("{OWNED_AT}/{field}"), value.into());
-    check([
-        (
-            owned("version", "v2"),
-            &[
-                (Code::Example, EXAMPLES),
-                (Code::Example, OWNED),
-                (
-                    Code::UnservedVersion,
-                    "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].version)",
-                ),
-            ] as &[_],
-        ),
-        (
-            owned("kind", "Other"),
-            &[
-                (Code::Example, EXAMPLES),
-                (Code::Example, OWNED),
-                (
-                    Code::OwnedCRD,
-                    "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].kind)",
-                ),
-            ],
-        ),
-        (owned("description", ""), &[(Code::CRDDescription, OWNED)]),
-        (
-            Bundle::good().csv(
-                "/spec/customresourcedefinitions/required",
-                json!([{"name": "others", "kind": "Other", "description": "d"}]),
+    check(::tests::rows![
+        owned("version", "v2") => &[
+            (Code::Example, EXAMPLES),
+            (Code::Example, OWNED),
+            (
+                Code::UnservedVersion,
+                "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].version)",
             ),
-            &[
-                (
-                    Code::OwnedCRD,
-                    "manifests/csv.yaml (spec.customresourcedefinitions.required[0])",
-                ),
-                (
-                    Code::OwnedCRD,
-                    "manifests/csv.yaml (spec.customresourcedefinitions.required[0].name)",
-                ),
-            ],
-        ),
-        (
-            Bundle::good().file("manifests/other.yaml", crd("others", "Other")),
-            &[(Code::UnownedCRD, "manifests/other.yaml")],
-        ),
+        ] as &[_];
+        owned("kind", "Other") => &[
+            (Code::Example, EXAMPLES),
+            (Code::Example, OWNED),
+            (
+                Code::OwnedCRD,
+                "manifests/csv.yaml (spec.customresourcedefinitions.owned[0].kind)",
+            ),
+        ];
+        owned("description", "") => &[(Code::CRDDescription, OWNED)];
+        Bundle::good().csv(
+            "/spec/customresourcedefinitions/required",
+            json!([{"name": "others", "kind": "Other", "description": "d"}]),
+        ) => &[
+            (
+                Code::OwnedCRD,
+                "manifests/csv.yaml (spec.customresourcedefinitions.required[0])",
+            ),
+            (
+                Code::OwnedCRD,
+                "manifests/csv.yaml (spec.customresourcedefinitions.required[0].name)",
+            ),
+        ];
+        Bundle::good().file("manifests/other.yaml", crd("others", "Other")) => &[(Code::UnownedCRD, "manifests/other.yaml")];
     ]);
 }

@@ -46,6 +46,7 @@ fn schema() -> Value {
     json!({"openAPIV3Schema": {"type": "object", "required": ["spec"]}})
 }
 
+// parity: convert-15
 #[test]
 fn a_definition_moves_to_v1() {
     let (object, changes) =
@@ -71,45 +72,20 @@ fn versions_are_listed_named_or_both() {
     let listed =
         |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage});
     let is_open = "Change Schema spec";
-    for (spec, expected, told) in [
-        (
-            json!({"version": "v1"}),
-            json!([version("v1", true)]),
-            vec![is_open],
-        ),
-        (
-            json!({"version": "v1", "versions": []}),
-            json!([version("v1", true)]),
-            vec![is_open],
-        ),
-        (
-            json!({"version": null, "versions": [listed("v1", true)]}),
-            json!([version("v1", true)]),
-            vec![is_open],
-        ),
-        (
-            json!({"version": "v2", "versions": [listed("v2", false), listed("v1", true)]}),
-            json!([version("v2", false), version("v1", true)]),
-            vec![is_open],
-        ),
-        (
-            json!({"version": "v1", "versions": [listed("v2", false), listed("v1", true)]}),
-            json!([version("v2", false), version("v1", true)]),
-            vec!["Warning UpgradedAPI spec.version", is_open],
-        ),
-        (
-            json!({"versions": [{"name": "v1"}]}),
-            json!([version("v1", true)]),
-            vec!["Warning UpgradedAPI spec.versions[0]", is_open],
-        ),
-        (
-            json!({"versions": [{"name": "v1", "storage": true}, {"name": "v2", "served": true}]}),
-            json!([
-                {"name": "v1", "served": false, "storage": true, "schema": open()},
-                {"name": "v2", "served": true, "storage": false, "schema": open()},
-            ]),
-            vec![is_open],
-        ),
+    for (spec, expected, told) in ::tests::rows![
+        json!({"version": "v1"}), json!([version("v1", true)]) => vec![is_open];
+        json!({"version": "v1", "versions": []}), json!([version("v1", true)]) => vec![is_open];
+        json!({"version": null, "versions": [listed("v1", true)]}), json!([version("v1", true)]) => vec![is_open];
+        json!({"version": "v2", "versions": [listed("v2", false), listed("v1", true)]}),
+            json!([version("v2", false), version("v1", true)]) => vec![is_open];
+        json!({"version": "v1", "versions": [listed("v2", false), listed("v1", true)]}),
+            json!([version("v2", false), version("v1", true)]) => vec!["Warning UpgradedAPI spec.version", is_open];
+        json!({"versions": [{"name": "v1"}]}), json!([version("v1", true)])
+            => vec!["Warning UpgradedAPI spec.versions[0]", is_open];
+        json!({"versions": [{"name": "v1", "storage": true}, {"name": "v2", "served": true}]}), json!([
+            {"name": "v1", "served": false, "storage": true, "schema": open()},
+            {"name": "v2", "served": true, "storage": false, "schema": open()},
+        ]) => vec![is_open];
     ] {
         let expected = (expected, told.iter().map(ToString::to_string).collect());
         assert_eq!(versions(spec.clone()), expected, "{spec}");
@@ -172,14 +148,11 @@ fn a_bare_status_subresource_stays_off() {
 
 #[test]
 fn a_definition_without_a_schema_accepts_anything() {
-    for (validation, told) in [
-        (json!(null), vec!["Change Schema spec"]),
-        (json!({}), vec!["Change Schema spec"]),
-        (json!({"openAPIV3Schema": null}), vec!["Change Schema spec"]),
-        (
-            json!({"type": "object"}),
-            vec!["Warning Schema spec.validation", "Change Schema spec"],
-        ),
+    for (validation, told) in ::tests::rows![
+        json!(null) => vec!["Change Schema spec"];
+        json!({}) => vec!["Change Schema spec"];
+        json!({"openAPIV3Schema": null}) => vec!["Change Schema spec"];
+        json!({"type": "object"}) => vec!["Warning Schema spec.validation", "Change Schema spec"];
     ] {
         let (versions, changes) = versions(json!({"version": "v1", "validation": validation}));
         assert_eq!(
@@ -208,21 +181,14 @@ fn broken_columns_are_told() {
 #[test]
 fn conversion_webhooks_move() {
     let client = json!({"service": {"name": "a", "namespace": "b"}});
-    for (old, new) in [
-        (json!({"strategy": "None"}), json!({"strategy": "None"})),
-        (json!({}), json!({"strategy": "None"})),
-        (
-            json!({"strategy": "None", "webhookClientConfig": client}),
-            json!({"strategy": "None"}),
-        ),
-        (
-            json!({"strategy": "Webhook", "webhookClientConfig": client}),
-            json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1beta1"]}}),
-        ),
-        (
-            json!({"strategy": "Webhook", "webhookClientConfig": client, "conversionReviewVersions": ["v1", "v1beta1"]}),
-            json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1", "v1beta1"]}}),
-        ),
+    for (old, new) in ::tests::rows![
+        json!({"strategy": "None"}) => json!({"strategy": "None"});
+        json!({}) => json!({"strategy": "None"});
+        json!({"strategy": "None", "webhookClientConfig": client}) => json!({"strategy": "None"});
+        json!({"strategy": "Webhook", "webhookClientConfig": client})
+            => json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1beta1"]}});
+        json!({"strategy": "Webhook", "webhookClientConfig": client, "conversionReviewVersions": ["v1", "v1beta1"]})
+            => json!({"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1", "v1beta1"]}});
     ] {
         let (object, _) = upgraded(json!({"version": "v1", "conversion": old}));
         assert_eq!(object["spec"]["conversion"], new, "{old}");
@@ -268,30 +234,20 @@ fn versions_share_what_an_apiserver_takes() {
     let schema =
         |length| json!({"openAPIV3Schema": {"type": "object", "description": text(length)}});
     let columns = |length| json!([{"name": "a", "type": "string", "JSONPath": ".a", "description": text(length)}]);
-    for (key, shared, number, is_refused) in [
+    for (key, shared, number, is_refused) in ::tests::rows![
         // What real definitions do.
-        ("validation", schema(500 << 10), 5, false),
-        ("additionalPrinterColumns", columns(1 << 10), 6, false),
-        ("validation", schema(50), 100, false),
+        "validation", schema(500 << 10), 5 => false;
+        "additionalPrinterColumns", columns(1 << 10), 6 => false;
+        "validation", schema(50), 100 => false;
         // More than an apiserver takes.
-        ("validation", schema(1 << 20), 4, true),
-        ("additionalPrinterColumns", columns(1 << 20), 4, true),
-        (
-            "subresources",
-            json!({"scale": {"labelSelectorPath": text(40 << 10)}}),
-            100,
-            true,
-        ),
-        (
-            "selectableFields",
-            json!([{"jsonPath": text(40 << 10)}]),
-            100,
-            true,
-        ),
+        "validation", schema(1 << 20), 4 => true;
+        "additionalPrinterColumns", columns(1 << 20), 4 => true;
+        "subresources", json!({"scale": {"labelSelectorPath": text(40 << 10)}}), 100 => true;
+        "selectableFields", json!([{"jsonPath": text(40 << 10)}]), 100 => true;
         // A small definition with many versions.
-        ("validation", schema(1 << 10), 10, false),
-        ("validation", schema(4 << 10), 100, false),
-        ("additionalPrinterColumns", columns(4 << 10), 100, false),
+        "validation", schema(1 << 10), 10 => false;
+        "validation", schema(4 << 10), 100 => false;
+        "additionalPrinterColumns", columns(4 << 10), 100 => false;
     ] {
         let versions: Vec<Value> = (0..number)
             .map(|n| json!({"name": format!("v{n}"), "served": true, "storage": n == 0}))

@@ -129,51 +129,23 @@ fn structural_schemas_of_pruning_definitions_stay_as_they_are() {
 fn types_are_stated() {
     check(
         field,
-        &[
-            (json!({}), anything()),
-            (json!(null), anything()),
-            (json!(true), anything()),
-            (
-                json!({"description": "d", "pattern": "x"}),
-                kept(json!({"description": "d", "pattern": "x", "nullable": true})),
-            ),
-            (
-                json!({"properties": {}}),
-                kept(json!({"type": "object", "properties": {}, "nullable": true})),
-            ),
-            (
-                json!({"additionalProperties": {"type": "string"}}),
-                json!({"type": "object", "additionalProperties": {"type": "string"}, "nullable": true}),
-            ),
-            (
-                json!({"items": {"type": "string"}}),
-                json!({"type": "array", "items": {"type": "string"}, "nullable": true}),
-            ),
-            (
-                json!({"type": "array"}),
-                json!({"type": "array", "items": anything()}),
-            ),
-            (
-                json!({"enum": ["a", "b"]}),
-                json!({"type": "string", "enum": ["a", "b"]}),
-            ),
-            (json!({"enum": ["a", 1]}), kept(json!({"enum": ["a", 1]}))),
-            (
-                json!({"type": "string", "format": "int-or-string"}),
-                json!({"type": "string", "format": "int-or-string"}),
-            ),
-            (
-                json!({"format": "int-or-string"}),
-                json!({"format": "int-or-string", INT_OR_STRING: true, "nullable": true}),
-            ),
-            (
-                json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}),
-                json!({"anyOf": [{"type": "integer"}, {"type": "string"}], INT_OR_STRING: true, "nullable": true}),
-            ),
-            (
-                json!({"oneOf": [{"type": "string"}, {"type": "integer"}]}),
-                json!({INT_OR_STRING: true, "nullable": true}),
-            ),
+        &::tests::rows![
+            json!({}) => anything();
+            json!(null) => anything();
+            json!(true) => anything();
+            json!({"description": "d", "pattern": "x"}) => kept(json!({"description": "d", "pattern": "x", "nullable": true}));
+            json!({"properties": {}}) => kept(json!({"type": "object", "properties": {}, "nullable": true}));
+            json!({"additionalProperties": {"type": "string"}})
+                => json!({"type": "object", "additionalProperties": {"type": "string"}, "nullable": true});
+            json!({"items": {"type": "string"}}) => json!({"type": "array", "items": {"type": "string"}, "nullable": true});
+            json!({"type": "array"}) => json!({"type": "array", "items": anything()});
+            json!({"enum": ["a", "b"]}) => json!({"type": "string", "enum": ["a", "b"]});
+            json!({"enum": ["a", 1]}) => kept(json!({"enum": ["a", 1]}));
+            json!({"type": "string", "format": "int-or-string"}) => json!({"type": "string", "format": "int-or-string"});
+            json!({"format": "int-or-string"}) => json!({"format": "int-or-string", INT_OR_STRING: true, "nullable": true});
+            json!({"anyOf": [{"type": "integer"}, {"type": "string"}]})
+                => json!({"anyOf": [{"type": "integer"}, {"type": "string"}], INT_OR_STRING: true, "nullable": true});
+            json!({"oneOf": [{"type": "string"}, {"type": "integer"}]}) => json!({INT_OR_STRING: true, "nullable": true});
         ],
     );
 }
@@ -182,31 +154,19 @@ fn types_are_stated() {
 fn types_that_do_not_exist_are_replaced() {
     check(
         field,
-        &[
-            (json!({"type": "int"}), json!({"type": "integer"})),
-            (json!({"type": "Bool"}), json!({"type": "boolean"})),
-            (
-                json!({"type": "float", "minimum": 1}),
-                json!({"type": "number", "minimum": 1}),
-            ),
-            (json!({"type": "map"}), kept(json!({"type": "object"}))),
-            (
-                json!({"type": "list"}),
-                json!({"type": "array", "items": anything()}),
-            ),
-            (json!({"type": "any"}), anything()),
-            (json!({"type": ""}), anything()),
-            (json!({"type": 5}), anything()),
-            (json!({"type": "null"}), anything()),
-            (
-                json!({"type": ["string", "null"]}),
-                json!({"type": "string", "nullable": true}),
-            ),
-            (
-                json!({"type": ["string", "integer"]}),
-                json!({INT_OR_STRING: true}),
-            ),
-            (json!({"type": ["string", "boolean"]}), anything()),
+        &::tests::rows![
+            json!({"type": "int"}) => json!({"type": "integer"});
+            json!({"type": "Bool"}) => json!({"type": "boolean"});
+            json!({"type": "float", "minimum": 1}) => json!({"type": "number", "minimum": 1});
+            json!({"type": "map"}) => kept(json!({"type": "object"}));
+            json!({"type": "list"}) => json!({"type": "array", "items": anything()});
+            json!({"type": "any"}) => anything();
+            json!({"type": ""}) => anything();
+            json!({"type": 5}) => anything();
+            json!({"type": "null"}) => anything();
+            json!({"type": ["string", "null"]}) => json!({"type": "string", "nullable": true});
+            json!({"type": ["string", "integer"]}) => json!({INT_OR_STRING: true});
+            json!({"type": ["string", "boolean"]}) => anything();
         ],
     );
     let (_, changes) = structural(
@@ -223,22 +183,18 @@ fn types_that_do_not_exist_are_replaced() {
 #[test]
 fn what_the_apiserver_forbids_is_removed() {
     let text = || json!({"type": "string"});
-    for (keyword, value, told) in [
-        ("$ref", json!("#/definitions/a"), true),
-        (
-            "$schema",
-            json!("http://json-schema.org/draft-04/schema#"),
-            true,
-        ),
-        ("definitions", json!({"a": {}}), true),
-        ("id", json!("x"), true),
-        ("id", json!(""), false),
-        ("patternProperties", json!({}), true),
-        ("dependencies", json!({"a": ["b"]}), true),
-        ("additionalItems", json!(true), true),
-        ("uniqueItems", json!(true), true),
-        (PRESERVE, json!(false), false),
-        ("pattern", json!(null), false),
+    for (keyword, value, told) in ::tests::rows![
+        "$ref", json!("#/definitions/a") => true;
+        "$schema", json!("http://json-schema.org/draft-04/schema#") => true;
+        "definitions", json!({"a": {}}) => true;
+        "id", json!("x") => true;
+        "id", json!("") => false;
+        "patternProperties", json!({}) => true;
+        "dependencies", json!({"a": ["b"]}) => true;
+        "additionalItems", json!(true) => true;
+        "uniqueItems", json!(true) => true;
+        PRESERVE, json!(false) => false;
+        "pattern", json!(null) => false;
     ] {
         let mut node = text();
         node[keyword] = value;
@@ -290,19 +246,11 @@ fn fields_and_maps_exclude_each_other() {
 fn tuples_become_lists_of_anything() {
     check(
         field,
-        &[
-            (
-                json!({"type": "array", "items": [{"type": "string"}]}),
-                json!({"type": "array", "items": {"type": "string"}}),
-            ),
-            (
-                json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}),
-                json!({"type": "array", "items": anything()}),
-            ),
-            (
-                json!({"type": "array", "items": []}),
-                json!({"type": "array", "items": anything()}),
-            ),
+        &::tests::rows![
+            json!({"type": "array", "items": [{"type": "string"}]}) => json!({"type": "array", "items": {"type": "string"}});
+            json!({"type": "array", "items": [{"type": "string"}, {"type": "integer"}]})
+                => json!({"type": "array", "items": anything()});
+            json!({"type": "array", "items": []}) => json!({"type": "array", "items": anything()});
         ],
     );
 }

@@ -6,13 +6,10 @@ use super::{MOVED, upgraded};
 
 #[test]
 fn an_empty_budget_selector_keeps_selecting_nothing() {
-    for (selector, kept) in [
-        (json!({}), None),
-        (json!({"matchLabels": {}, "matchExpressions": null}), None),
-        (
-            json!({"matchLabels": {"a": "b"}}),
-            Some(json!({"matchLabels": {"a": "b"}})),
-        ),
+    for (selector, kept) in ::tests::rows![
+        json!({}) => None;
+        json!({"matchLabels": {}, "matchExpressions": null}) => None;
+        json!({"matchLabels": {"a": "b"}}) => Some(json!({"matchLabels": {"a": "b"}}));
     ] {
         let budget = json!({"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "spec": {"selector": selector}});
         let (object, changes) = upgraded(budget);
@@ -69,29 +66,14 @@ fn ingress_backends_name_a_service() {
 fn workloads_keep_the_defaults_they_had() {
     let template = json!({"metadata": {"labels": {"app": "a"}}});
     let selector = json!({"matchLabels": {"app": "a"}});
-    for (api, kind, spec) in [
-        (
-            "extensions/v1beta1",
-            "Deployment",
-            json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}},
-                   "revisionHistoryLimit": i32::MAX, "progressDeadlineSeconds": i32::MAX}),
-        ),
-        (
-            "apps/v1beta1",
-            "Deployment",
-            json!({"revisionHistoryLimit": 2}),
-        ),
-        (
-            "apps/v1beta1",
-            "StatefulSet",
-            json!({"updateStrategy": {"type": "OnDelete"}}),
-        ),
-        (
-            "extensions/v1beta1",
-            "DaemonSet",
-            json!({"updateStrategy": {"type": "OnDelete"}}),
-        ),
-        ("extensions/v1beta1", "ReplicaSet", json!({})),
+    for (api, kind, spec) in ::tests::rows![
+        "extensions/v1beta1", "Deployment"
+            => json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}},
+               "revisionHistoryLimit": i32::MAX, "progressDeadlineSeconds": i32::MAX});
+        "apps/v1beta1", "Deployment" => json!({"revisionHistoryLimit": 2});
+        "apps/v1beta1", "StatefulSet" => json!({"updateStrategy": {"type": "OnDelete"}});
+        "extensions/v1beta1", "DaemonSet" => json!({"updateStrategy": {"type": "OnDelete"}});
+        "extensions/v1beta1", "ReplicaSet" => json!({});
     ] {
         let old = json!({"apiVersion": api, "kind": kind, "spec": {
             "template": template, "rollbackTo": {"revision": 1}, "templateGeneration": 2,

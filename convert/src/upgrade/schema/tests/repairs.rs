@@ -9,63 +9,39 @@ use crate::upgrade::schema::EMBEDDED;
 fn junctors_only_restrict() {
     check(
         field,
-        &[
+        &::tests::rows![
             // What a branch repeats goes, and what it mentions is declared.
-            (
-                json!({"type": "object", "oneOf": [
-                    {"type": "object", "description": "d", "required": ["a"], "properties": {"a": {"type": "string", "minLength": 1}}},
-                    {"required": ["b"], "properties": {"b": {"type": "array", "items": {"type": "object"}}}},
-                ]}),
-                kept(json!({"type": "object",
-                "properties": {
-                    "a": {"type": "string"},
-                    "b": {"type": "array", "items": kept(json!({"type": "object"}))},
-                },
-                "oneOf": [
-                    {"required": ["a"], "properties": {"a": {"minLength": 1}}},
-                    {"required": ["b"]},
-                ]})),
-            ),
+            json!({"type": "object", "oneOf": [
+                {"type": "object", "description": "d", "required": ["a"], "properties": {"a": {"type": "string", "minLength": 1}}},
+                {"required": ["b"], "properties": {"b": {"type": "array", "items": {"type": "object"}}}},
+            ]})
+                => kept(json!({"type": "object",
+            "properties": {
+                "a": {"type": "string"},
+                "b": {"type": "array", "items": kept(json!({"type": "object"}))},
+            },
+            "oneOf": [
+                {"required": ["a"], "properties": {"a": {"minLength": 1}}},
+                {"required": ["b"]},
+            ]}));
             // The type of all branches is the node's.
-            (
-                json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "string", "enum": [""]}]}),
-                json!({"type": "string", "anyOf": [{"minLength": 1}, {"enum": [""]}], "nullable": true}),
-            ),
-            (
-                json!({"allOf": [{"type": "number"}, {"minimum": 1}]}),
-                json!({"type": "number", "allOf": [{"minimum": 1}], "nullable": true}),
-            ),
-            (
-                json!({"type": "integer", "allOf": [{"type": "number"}]}),
-                json!({"type": "integer"}),
-            ),
+            json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "string", "enum": [""]}]})
+                => json!({"type": "string", "anyOf": [{"minLength": 1}, {"enum": [""]}], "nullable": true});
+            json!({"allOf": [{"type": "number"}, {"minimum": 1}]})
+                => json!({"type": "number", "allOf": [{"minimum": 1}], "nullable": true});
+            json!({"type": "integer", "allOf": [{"type": "number"}]}) => json!({"type": "integer"});
             // Looser branches may overlap, so that one is enough.
-            (
-                json!({"oneOf": [{"type": "string", "minLength": 1}, {"type": "boolean", "enum": [true]}]}),
-                kept(json!({"anyOf": [{"minLength": 1}, {"enum": [true]}], "nullable": true})),
-            ),
-            (
-                json!({"oneOf": [{"type": "string"}, {"type": "boolean"}]}),
-                anything(),
-            ),
+            json!({"oneOf": [{"type": "string", "minLength": 1}, {"type": "boolean", "enum": [true]}]})
+                => kept(json!({"anyOf": [{"minLength": 1}, {"enum": [true]}], "nullable": true}));
+            json!({"oneOf": [{"type": "string"}, {"type": "boolean"}]}) => anything();
             // Loosening what is negated would refuse more.
-            (
-                json!({"type": "string", "not": {"type": "object"}}),
-                json!({"type": "string"}),
-            ),
-            (
-                json!({"type": "string", "not": {"enum": ["x"]}}),
-                json!({"type": "string", "not": {"enum": ["x"]}}),
-            ),
+            json!({"type": "string", "not": {"type": "object"}}) => json!({"type": "string"});
+            json!({"type": "string", "not": {"enum": ["x"]}}) => json!({"type": "string", "not": {"enum": ["x"]}});
             // Nobody restricts metadata, and no field of a map by its name.
-            (
-                json!({"type": "object", "allOf": [{"properties": {"metadata": {"type": "object"}}, "required": ["metadata"]}]}),
-                kept(json!({"type": "object", "allOf": [{"required": ["metadata"]}]})),
-            ),
-            (
-                json!({"type": "object", "additionalProperties": {"type": "string"}, "anyOf": [{"properties": {"a": {"enum": ["x"]}}}]}),
-                json!({"type": "object", "additionalProperties": {"type": "string"}}),
-            ),
+            json!({"type": "object", "allOf": [{"properties": {"metadata": {"type": "object"}}, "required": ["metadata"]}]})
+                => kept(json!({"type": "object", "allOf": [{"required": ["metadata"]}]}));
+            json!({"type": "object", "additionalProperties": {"type": "string"}, "anyOf": [{"properties": {"a": {"enum": ["x"]}}}]})
+                => json!({"type": "object", "additionalProperties": {"type": "string"}});
         ],
     );
 }
@@ -92,41 +68,21 @@ fn what_is_loosened_is_told() {
 
 #[test]
 fn the_root_is_a_kubernetes_object() {
-    for (old, status, new) in [
-        (json!({}), true, kept(json!({"type": "object"}))),
-        (
-            json!({"type": "string", "nullable": true, "default": 1}),
-            false,
-            kept(json!({"type": "object"})),
-        ),
-        (
-            json!({"additionalProperties": false}),
-            false,
-            kept(json!({"type": "object"})),
-        ),
-        (
-            json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}),
-            true,
-            kept(json!({"type": "object"})),
-        ),
-        (
-            json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}),
-            false,
-            kept(json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1})),
-        ),
-        (
-            json!({"type": "object", "properties": {"apiVersion": {}, "kind": {"type": "string", "default": "A"}}}),
-            true,
-            kept(json!({"type": "object", "properties": {
-                "apiVersion": {"type": "string", "nullable": true}, "kind": {"type": "string"}}})),
-        ),
-        (
-            json!({"type": "object", "properties": {"metadata": {"description": "d", "required": ["name"], "properties": {
-                "name": {"type": "string", "maxLength": 5, "default": "a"}, "labels": {"type": "object"}}}}}),
-            true,
-            kept(json!({"type": "object", "properties": {
-                "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}}}})),
-        ),
+    for (old, status, new) in ::tests::rows![
+        json!({}), true => kept(json!({"type": "object"}));
+        json!({"type": "string", "nullable": true, "default": 1}), false => kept(json!({"type": "object"}));
+        json!({"additionalProperties": false}), false => kept(json!({"type": "object"}));
+        json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}), true
+            => kept(json!({"type": "object"}));
+        json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}), false
+            => kept(json!({"type": "object", "anyOf": [{"required": ["spec"]}], "minProperties": 1}));
+        json!({"type": "object", "properties": {"apiVersion": {}, "kind": {"type": "string", "default": "A"}}}), true
+            => kept(json!({"type": "object", "properties": {
+            "apiVersion": {"type": "string", "nullable": true}, "kind": {"type": "string"}}}));
+        json!({"type": "object", "properties": {"metadata": {"description": "d", "required": ["name"], "properties": {
+            "name": {"type": "string", "maxLength": 5, "default": "a"}, "labels": {"type": "object"}}}}}), true
+            => kept(json!({"type": "object", "properties": {
+            "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}}}}));
     ] {
         assert_eq!(made(old.clone(), true, status).0, new, "{old}");
     }
@@ -145,45 +101,26 @@ fn refused_list_types_are_removed() {
         json!({"type": "object", "required": [required], "properties": {
             "name": {"type": "string"}, "port": {"type": "integer"}, "list": {"type": "array", "items": {"type": "string"}}}})
     };
-    for (old, sound) in [
-        (list("map", json!(["name"]), item("name")), true),
-        (list("map", json!(["port"]), item("name")), false),
-        (list("map", json!(["list"]), item("list")), false),
-        (list("map", json!(["name", "name"]), item("name")), false),
-        (list("map", json!(["other"]), item("other")), false),
-        (list("map", json!([]), item("name")), false),
-        (list("map", json!("name"), item("name")), false),
-        (list("map", json!(null), item("name")), false),
-        (
-            list("map", json!(["name"]), json!({"type": "string"})),
-            false,
-        ),
-        (list("atomic", json!(null), item("name")), true),
-        (list("atomic", json!(["name"]), item("name")), false),
-        (list("set", json!(null), json!({"type": "string"})), true),
-        (
-            list(
-                "set",
-                json!(null),
-                json!({"type": "string", "nullable": true}),
-            ),
-            false,
-        ),
-        (list("set", json!(null), item("name")), false),
-        (list("bag", json!(null), json!({"type": "string"})), false),
-        (
-            json!({"type": "string", "x-kubernetes-list-type": "set"}),
-            false,
-        ),
-        (
-            json!({"type": "string", "x-kubernetes-map-type": "atomic"}),
-            false,
-        ),
-        (
-            json!({"type": "object", "x-kubernetes-map-type": "atomic"}),
-            true,
-        ),
-        (json!({"type": "string", EMBEDDED: true}), false),
+    for (old, sound) in ::tests::rows![
+        list("map", json!(["name"]), item("name")) => true;
+        list("map", json!(["port"]), item("name")) => false;
+        list("map", json!(["list"]), item("list")) => false;
+        list("map", json!(["name", "name"]), item("name")) => false;
+        list("map", json!(["other"]), item("other")) => false;
+        list("map", json!([]), item("name")) => false;
+        list("map", json!("name"), item("name")) => false;
+        list("map", json!(null), item("name")) => false;
+        list("map", json!(["name"]), json!({"type": "string"})) => false;
+        list("atomic", json!(null), item("name")) => true;
+        list("atomic", json!(["name"]), item("name")) => false;
+        list("set", json!(null), json!({"type": "string"})) => true;
+        list("set", json!(null), json!({"type": "string", "nullable": true})) => false;
+        list("set", json!(null), item("name")) => false;
+        list("bag", json!(null), json!({"type": "string"})) => false;
+        json!({"type": "string", "x-kubernetes-list-type": "set"}) => false;
+        json!({"type": "string", "x-kubernetes-map-type": "atomic"}) => false;
+        json!({"type": "object", "x-kubernetes-map-type": "atomic"}) => true;
+        json!({"type": "string", EMBEDDED: true}) => false;
     ] {
         assert_eq!(pruned(old.clone()) == old, sound, "{old}");
     }
@@ -192,90 +129,25 @@ fn refused_list_types_are_removed() {
 #[test]
 fn refused_defaults_are_removed() {
     // Kept where unknown fields are preserved, kept where they are pruned.
-    for (schema, default, preserving, pruning) in [
-        (json!({"type": "string"}), json!("a"), true, true),
-        (json!({"type": "string"}), json!(1), false, false),
-        (
-            json!({"type": "string", "enum": ["a"]}),
-            json!("b"),
-            false,
-            false,
-        ),
-        (
-            json!({"type": "string", "pattern": "a"}),
-            json!("b"),
-            false,
-            true,
-        ),
-        (
-            json!({"type": "string", "minLength": 2}),
-            json!("b"),
-            false,
-            false,
-        ),
-        (json!({"type": "string"}), json!(null), false, false),
-        (
-            json!({"type": "integer", "minimum": 1}),
-            json!(0),
-            false,
-            false,
-        ),
-        (
-            json!({"type": "integer", "maximum": 1, "exclusiveMaximum": true}),
-            json!(1),
-            false,
-            false,
-        ),
-        (json!({"type": "integer"}), json!(1.5), false, false),
-        (json!({"type": "number"}), json!(1.5), true, true),
-        (
-            json!({"type": "array", "items": {"type": "string"}, "maxItems": 1}),
-            json!(["a"]),
-            true,
-            true,
-        ),
-        (
-            json!({"type": "array", "items": {"type": "string"}, "maxItems": 1}),
-            json!(["a", "b"]),
-            false,
-            false,
-        ),
-        (
-            json!({"type": "array", "items": {"type": "string"}}),
-            json!([1]),
-            false,
-            false,
-        ),
-        (
-            json!({"type": "object", "properties": {"a": {"type": "string"}}}),
-            json!({"a": "b"}),
-            true,
-            true,
-        ),
-        (
-            json!({"type": "object", "properties": {"a": {"type": "string"}}}),
-            json!({"b": 1}),
-            true,
-            false,
-        ),
-        (
-            json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}),
-            json!({}),
-            false,
-            false,
-        ),
-        (
-            json!({"type": "object", "additionalProperties": {"type": "string"}}),
-            json!({"a": 1}),
-            false,
-            false,
-        ),
-        (
-            json!({"type": "boolean", "not": {"enum": [true]}}),
-            json!(true),
-            false,
-            true,
-        ),
+    for (schema, default, preserving, pruning) in ::tests::rows![
+        json!({"type": "string"}), json!("a"), true => true;
+        json!({"type": "string"}), json!(1), false => false;
+        json!({"type": "string", "enum": ["a"]}), json!("b"), false => false;
+        json!({"type": "string", "pattern": "a"}), json!("b"), false => true;
+        json!({"type": "string", "minLength": 2}), json!("b"), false => false;
+        json!({"type": "string"}), json!(null), false => false;
+        json!({"type": "integer", "minimum": 1}), json!(0), false => false;
+        json!({"type": "integer", "maximum": 1, "exclusiveMaximum": true}), json!(1), false => false;
+        json!({"type": "integer"}), json!(1.5), false => false;
+        json!({"type": "number"}), json!(1.5), true => true;
+        json!({"type": "array", "items": {"type": "string"}, "maxItems": 1}), json!(["a"]), true => true;
+        json!({"type": "array", "items": {"type": "string"}, "maxItems": 1}), json!(["a", "b"]), false => false;
+        json!({"type": "array", "items": {"type": "string"}}), json!([1]), false => false;
+        json!({"type": "object", "properties": {"a": {"type": "string"}}}), json!({"a": "b"}), true => true;
+        json!({"type": "object", "properties": {"a": {"type": "string"}}}), json!({"b": 1}), true => false;
+        json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}), json!({}), false => false;
+        json!({"type": "object", "additionalProperties": {"type": "string"}}), json!({"a": 1}), false => false;
+        json!({"type": "boolean", "not": {"enum": [true]}}), json!(true), false => true;
     ] {
         let mut old = schema;
         old["default"] = default;
