@@ -52,6 +52,22 @@ impl std::error::Error for Failed {
     }
 }
 
+/// Data behind the last member of a gzip stream.
+#[derive(Debug)]
+pub(crate) struct Trailing;
+
+impl fmt::Display for Trailing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::PROBLEM)
+    }
+}
+
+impl std::error::Error for Trailing {}
+
+impl Trailing {
+    const PROBLEM: &str = "data follows the end of the gzip stream and cannot be decompressed";
+}
+
 /// Whether an error comes from a [`Meter`] or from what it reads.
 pub(crate) fn is_marked(error: &io::Error) -> bool {
     let inner = error.get_ref();
@@ -95,6 +111,13 @@ impl<R: Read> Read for Meter<R> {
 pub(crate) fn explain(source: io::Error, at: String) -> Error {
     if let Some(Overrun(limit)) = source.get_ref().and_then(|inner| inner.downcast_ref()) {
         return Error::TooLong { limit: *limit };
+    }
+    if let Some(Trailing) = source.get_ref().and_then(|inner| inner.downcast_ref()) {
+        return Error::Corrupt {
+            at,
+            problem: Trailing::PROBLEM,
+            source: None,
+        };
     }
     let source = source
         .downcast::<Failed>()

@@ -249,22 +249,14 @@ mod tests {
         let file = [("x", "1")];
         let mut both = configmap("both", None, &file);
         both.binary_data.insert("x".to_owned(), vec![1]);
-        for (configmaps, path, names) in [
-            (
-                vec![
-                    configmap("b", Some("manifests"), &file),
-                    configmap("c", None, &file),
-                    configmap("a", Some("manifests/."), &file),
-                ],
-                "manifests/x",
-                "b, a",
-            ),
-            (
-                vec![configmap("a", None, &file), configmap("a", None, &file)],
-                "x",
-                "a, a",
-            ),
-            (vec![both], "x", "both, both"),
+        for (configmaps, path, names) in ::tests::rows![
+            vec![
+                configmap("b", Some("manifests"), &file),
+                configmap("c", None, &file),
+                configmap("a", Some("manifests/."), &file),
+            ], "manifests/x" => "b, a";
+            vec![configmap("a", None, &file), configmap("a", None, &file)], "x" => "a, a";
+            vec![both], "x" => "both, both";
         ] {
             assert_eq!(
                 outcome(&configmaps, &Options::default()),
@@ -280,7 +272,7 @@ mod tests {
             configmap("b", Some("manifests"), &[("x", "")]),
         ];
         let text = outcome(&configmaps, &Options::default());
-        assert!(text.contains("needs it to be a folder"), "{text}");
+        assert!(text.contains("requires one"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use manifests::content::{self, Irregular};
+use manifests::content::{self, Irregular, Needed};
 
 /// The result of reading or packing.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -93,12 +93,16 @@ pub enum Error {
         remedy: &'static str,
     },
     /// An entry that a bundle is incomplete without is not a regular file.
-    #[error("entry {path:?} is {entry}, not a regular file{}; {}", format_others(*more), entry.remedy())]
+    #[error(
+        "entry {path:?} {}{}; {}", entry.problem(*needed), format_others(*more), entry.remedy(*needed)
+    )]
     Irregular {
         /// Path of the first such entry.
         path: String,
         /// Kind and target of that entry.
         entry: Irregular,
+        /// What the bundle needs in its place.
+        needed: Needed,
         /// The number of other such entries.
         more: usize,
     },

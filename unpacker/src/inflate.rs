@@ -1,11 +1,11 @@
 //! Compression, told by the first bytes. What a media type says about it is not asked: registries are full of images
 //! whose layers were compressed anew, and every reader of them looks at the bytes.
 
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufRead as _, BufReader, Cursor, Read};
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
-use crate::block::{Wrapping, fill};
+use crate::block::{Trailing, Wrapping, fill};
 
 /// The bytes that tell.
 const MAGIC: usize = 4;
@@ -20,7 +20,7 @@ type Whole<R> = io::Chain<Cursor<Vec<u8>>, R>;
 /// A stream, inflated if it is compressed. Gzip members and zstd frames one behind the other are one stream.
 pub(crate) enum Inflate<R: Read> {
     Plain(Whole<R>),
-    Gzip(Box<MultiGzDecoder<Whole<R>>>),
+    Gzip(Box<Members<Whole<R>>>),
     #[cfg(feature = "sources")]
     Zstd(zstd::Decoder<'static, io::BufReader<Whole<R>>>),
 }
@@ -38,7 +38,7 @@ impl<R: Read> Inflate<R> {
         };
         let whole = Cursor::new(head).chain(reader);
         Ok(match wrapping {
-            Wrapping::Gzip => Self::Gzip(Box::new(MultiGzDecoder::new(whole))),
+            Wrapping::Gzip => Self::Gzip(Box::new(Members::new(whole))),
             #[cfg(feature = "sources")]
             Wrapping::Zstd => {
                 let mut zstd = zstd::Decoder::new(whole)?;
@@ -75,5 +75,44 @@ impl<R: Read> Read for Inflate<R> {
                 }
             }),
         }
+    }
+}
+
+/// The members of a gzip stream, one behind the other. Unlike the decoder of `flate2`, tells data behind the last member
+/// from a member that is cut short.
+pub(crate) struct Members<R: Read> {
+    /// `None` behind the last member.
+    member: Option<GzDecoder<BufReader<R>>>,
+}
+
+impl<R: Read> Members<R> {
+    fn new(reader: R) -> Self {
+        let reader = BufReader::new(reader);
+        Self {
+            member: Some(GzDecoder::new(reader)),
+        }
+    }
+}
+
+impl<R: Read> Read for Members<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        /// The first byte of a member.
+        const MAGIC: u8 = 0x1f;
+        while let Some(member) = &mut self.member {
+            let count = member.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            // The member has ended, and its checksum is right.
+            match member.get_mut().fill_buf()?.first() {
+                None => self.member = None,
+                Some(&MAGIC) => {
+                    let ended = self.member.take();
+                    self.member = ended.map(|member| GzDecoder::new(member.into_inner()));
+                }
+                Some(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, Trailing)),
+            }
+        }
+        Ok(0)
     }
 }

@@ -5,7 +5,7 @@
 //! | ------------------------------ | ---------------------------------------------------------------- | ---------------- |
 //! | regular file                   | read, unless an upper layer hides it                             | skipped, counted |
 //! | directory                      | hides a lower file of its name                                   | passed over      |
-//! | symbolic link                  | hides lower entries; recorded                                    | skipped, counted |
+//! | symbolic link                  | hides lower entries; recorded; refused above an entry            | skipped, counted |
 //! | hard link                      | read if it links to a selected file of this layer; else recorded | skipped, counted |
 //! | whiteout, opaque directory     | hides lower entries                                              | skipped, counted |
 //! | device, FIFO, sparse file      | recorded, unless an upper layer hides it                         | skipped, counted |
@@ -13,6 +13,8 @@
 //! | name that is not UTF-8         | refused                                                          | skipped, counted |
 //! | the same path twice            | refused: tools differ in which they take                         | passed over      |
 //! | name with `..`, or with a zero | refused                                                          | refused          |
+//!
+//! A selected entry of an upper layer below a symbolic link is refused, unless the upper layer replaces the link.
 //!
 //! A recorded link, device or sparse file is also one in the place of a directory above a selected one. It is not
 //! content, see [`Tree::ensure_regular`].
@@ -37,6 +39,7 @@
 //! ```
 
 mod name;
+mod parents;
 mod stack;
 
 use std::io::{self, Read};
@@ -56,6 +59,7 @@ use crate::{
 
 use name::Change;
 pub(crate) use name::Name;
+use parents::Parents;
 use stack::{Fresh, Stack};
 
 /// The files of an image, as they come in layer by layer.
@@ -65,6 +69,7 @@ pub struct Layers {
     left: Left,
     select: Select,
     stack: Stack,
+    parents: Parents,
     files: Builder,
     unselected: usize,
 }
@@ -96,6 +101,7 @@ impl Layers {
             },
             select: Select::new(options)?,
             stack: Stack::default(),
+            parents: Parents::default(),
             files: Builder::new(options.limits, options.room()),
             unselected: 0,
         })
@@ -170,6 +176,7 @@ impl Layers {
         })?;
         let fresh = layer.fresh;
         self.stack.put_below(fresh);
+        self.parents.end_layer();
         self.files.forget_aside();
         self.left.bytes -= blocks.count().min(self.left.bytes);
         drop(blocks);
@@ -198,6 +205,7 @@ impl Layer<'_> {
         entry.check_size(&lossy_path(), kind)?;
         let name = Name::read(&bytes)?;
         let change = name.change()?;
+        self.pass_parents(kind, &name.path, &change)?;
         let select = &self.layers.select;
         let is_of_interest = match &change {
             Change::Nothing => false,
@@ -235,6 +243,26 @@ impl Layer<'_> {
                 Ok(self.fresh.folder(path)?)
             }
             Change::Add(path) => self.add(blocks, entry, kind, path),
+        }
+    }
+
+    /// Checks that no runtime would write the entry through a link of a lower layer.
+    fn pass_parents(&mut self, kind: u8, name: &str, change: &Change) -> Result<()> {
+        let Layers {
+            parents, select, ..
+        } = &mut *self.layers;
+        match change {
+            // With everything selected, the links of operating systems matter as little as their files.
+            _ if select.is_everything() => Ok(()),
+            Change::Nothing => Ok(()),
+            Change::Hide(path) => parents.whiteout(path, name, select),
+            Change::Opaque(directory) => parents.opaque(directory, name, select),
+            Change::Add(path) if path.is_empty() => Ok(()),
+            Change::Add(path) => match kind {
+                b'5' => parents.directory(path, select),
+                b'2' => parents.link(path, select),
+                _ => parents.file(path, select),
+            },
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Extended {
     pub(crate) link: Option<Vec<u8>>,
     /// The size, in place of the header's.
     pub(crate) size: Option<u64>,
-    /// Whether the body is a map of a sparse file.
+    /// Whether the body is a sparse file without its holes, or the map of one.
     pub(crate) sparse: bool,
 }
 
@@ -39,6 +39,9 @@ pub(crate) fn parse(mut body: &[u8]) -> Option<Extended> {
                     Some(number(value)?)
                 }
             }
+            // GNU tar, star and the tar of Solaris. Readers that do not know them take the file without its holes.
+            b"SCHILY.realsize" | b"SUN.holesdata" => extended.sparse = true,
+            b"SCHILY.filetype" => extended.sparse |= value == b"sparse",
             key if key.starts_with(b"GNU.sparse.") => extended.sparse = true,
             _ => {}
         }
@@ -112,7 +115,7 @@ mod tests {
             path: Some(path.into()),
             ..Extended::default()
         };
-        let sparse = Extended {
+        let sparse = || Extended {
             sparse: true,
             ..Extended::default()
         };
@@ -120,26 +123,27 @@ mod tests {
             size: Some(7),
             ..Extended::default()
         };
-        let cases: [(&[u8], Option<Extended>); 16] = [
-            (b"", Some(Extended::default())),
-            (b"10 path=a\n", Some(path("a"))),
-            (b"12 path=a\nb\n", Some(path("a\nb"))),
-            (b"12 path=a=b\n", Some(path("a=b"))),
-            (b"10 path=a\n10 path=b\n", Some(path("b"))),
-            (b"10 path=a\n8 path=\n", Some(Extended::default())),
-            (
-                b"30 mtime=1350244992.023960108\n",
-                Some(Extended::default()),
-            ),
-            (b"10 size=7\n", Some(sized)),
-            (b"22 GNU.sparse.major=1\n", Some(sparse)),
-            (b"11 path=a\n", None),
-            (b"8 path=a\n", None),
-            (b"10path=a\n", None),
-            (b"+10 path=a\n", None),
-            (b"0 path=a\n", None),
-            (b"99999999999999999999 path=a\n", None),
-            (b"11 size=-7\n", None),
+        let cases: [(&[u8], Option<Extended>); 20] = ::tests::rows![
+            b"" => Some(Extended::default());
+            b"10 path=a\n" => Some(path("a"));
+            b"12 path=a\nb\n" => Some(path("a\nb"));
+            b"12 path=a=b\n" => Some(path("a=b"));
+            b"10 path=a\n10 path=b\n" => Some(path("b"));
+            b"10 path=a\n8 path=\n" => Some(Extended::default());
+            b"30 mtime=1350244992.023960108\n" => Some(Extended::default());
+            b"10 size=7\n" => Some(sized);
+            b"22 GNU.sparse.major=1\n" => Some(sparse());
+            b"21 SCHILY.realsize=9\n" => Some(sparse());
+            b"26 SCHILY.filetype=sparse\n" => Some(sparse());
+            b"27 SCHILY.filetype=regular\n" => Some(Extended::default());
+            b"21 SUN.holesdata= 0 \n" => Some(sparse());
+            b"11 path=a\n" => None;
+            b"8 path=a\n" => None;
+            b"10path=a\n" => None;
+            b"+10 path=a\n" => None;
+            b"0 path=a\n" => None;
+            b"99999999999999999999 path=a\n" => None;
+            b"11 size=-7\n" => None;
         ];
         for (body, extended) in cases {
             assert_eq!(parse(body), extended, "{:?}", String::from_utf8_lossy(body));

@@ -26,6 +26,12 @@ impl Select {
         }
     }
 
+    /// Reports whether nothing is left out.
+    #[cfg(feature = "sources")]
+    pub(crate) fn is_everything(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Whether something in this folder may be wanted.
     pub(crate) fn enters(&self, folder: &str) -> bool {
         let above = |only: &Vec<String>| only.iter().any(|wanted| is_at_or_below(wanted, folder));

@@ -104,9 +104,10 @@ impl Tree {
         });
         match rejected.split_first() {
             None => Ok(skipped),
-            Some(((path, entry), others)) => Err(Error::Irregular {
-                path: (*path).to_owned(),
-                entry: (*entry).clone(),
+            Some((first, others)) => Err(Error::Irregular {
+                path: first.path.to_owned(),
+                entry: first.entry.clone(),
+                needed: first.needed,
                 more: others.len(),
             }),
         }
@@ -121,8 +122,9 @@ impl Tree {
         let files = files.try_map(|path, Kept { piece, mode }| {
             let bytes = match piece {
                 Piece::Memory(bytes) => bytes,
-                Piece::Disk { .. } => {
-                    let mut bytes = Vec::new();
+                Piece::Disk { size, .. } => {
+                    // Growing would take twice as much for a moment.
+                    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
                     let read = spool.reader(&piece).read_to_end(&mut bytes);
                     read.map_err(|source| Error::Read {
                         path: path.to_owned(),

@@ -38,6 +38,7 @@ use url::Url;
 pub use body::{Reader, reader};
 pub use error::{Error, Result, Untrusted};
 pub use proxies::Proxies;
+pub(crate) use retry::may_recover;
 pub use show::Shown;
 pub(crate) use show::is_markup;
 pub(crate) use show::printable;

@@ -229,33 +229,21 @@ mod tests {
         let digest = Digest::of(b"x");
         let base64 = BASE64.encode(digest.as_bytes());
         let body = |text: &str| text.replace("B64", &base64);
-        for (name, value, fine) in [
-            ("content-digest", body("sha-256=:B64:"), true),
-            (
-                "content-digest",
-                body("sha-512=:eHg=:, sha-256=:B64:"),
-                true,
-            ),
-            ("content-digest", "sha-512=:eHg=:".to_owned(), true),
-            ("content-digest", body("sha-256=B64"), false),
-            ("content-digest", body("sha-256=:B64"), false),
-            (
-                "content-digest",
-                body("sha-256=:B64:, sha-256=:B64:"),
-                false,
-            ),
-            ("content-digest", "sha-256=:eHg=:".to_owned(), false),
-            ("rukpak-content-digest", digest.to_string(), true),
-            ("rukpak-content-digest", digest.hex(), false),
-            ("rukpak-content-digest", "é".to_owned(), false),
-            ("rukpak-content-size", "10240".to_owned(), true),
-            ("rukpak-content-size", "+1".to_owned(), false),
-            ("rukpak-content-size", "-1".to_owned(), false),
-            (
-                "rukpak-content-size",
-                "99999999999999999999".to_owned(),
-                false,
-            ),
+        for (name, value, fine) in ::tests::rows![
+            "content-digest", body("sha-256=:B64:") => true;
+            "content-digest", body("sha-512=:eHg=:, sha-256=:B64:") => true;
+            "content-digest", "sha-512=:eHg=:".to_owned() => true;
+            "content-digest", body("sha-256=B64") => false;
+            "content-digest", body("sha-256=:B64") => false;
+            "content-digest", body("sha-256=:B64:, sha-256=:B64:") => false;
+            "content-digest", "sha-256=:eHg=:".to_owned() => false;
+            "rukpak-content-digest", digest.to_string() => true;
+            "rukpak-content-digest", digest.hex() => false;
+            "rukpak-content-digest", "é".to_owned() => false;
+            "rukpak-content-size", "10240".to_owned() => true;
+            "rukpak-content-size", "+1".to_owned() => false;
+            "rukpak-content-size", "-1".to_owned() => false;
+            "rukpak-content-size", "99999999999999999999".to_owned() => false;
         ] {
             let mut headers = HeaderMap::new();
             let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();

@@ -40,132 +40,54 @@ fn web_errors() -> Vec<(web::Error, &'static str)> {
         status: StatusCode::from_u16(code).unwrap(),
         excerpt: REMOTE.into(),
     };
-    vec![
-        (
-            status(404),
-            "GET https://example.com/a (redirected): unexpected status \"404 Not Found\"; check the address; it may also be \
-             hidden from who has no credentials",
-        ),
-        (
-            status(503),
-            "GET https://example.com/a (redirected): unexpected status \"503 Service Unavailable\"; the server has a \
-             problem; try again later",
-        ),
-        (
-            status(418),
-            "GET https://example.com/a (redirected): the server rejects the request; check the address and what the \
-             server expects",
-        ),
-        (
-            E::Redirect {
-                url: redirected(),
-                problem: format!("to https://{REMOTE}, which is not encrypted"),
-            },
-            "https://example.com/a (redirected) redirects to an address that is not followed; use the final address",
-        ),
-        (
-            E::Untrusted {
-                url: redirected(),
-                problem: web::Untrusted::Name,
-                source: Some(cause()),
-            },
-            "the certificate of https://example.com/a (redirected) is for another name; use the name in the certificate, \
-             or have it issued for this one",
-        ),
-        (
-            E::TooLarge {
-                url: redirected(),
-                limit: 5,
-            },
-            "the answer of https://example.com/a (redirected) is larger than the limit of 5 bytes",
-        ),
-    ]
+    Vec::from(::tests::rows![
+        status(404)
+            => "GET https://example.com/a (redirected): unexpected status \"404 Not Found\"; check the address; it may also be \
+             hidden from who has no credentials";
+        status(503)
+            => "GET https://example.com/a (redirected): unexpected status \"503 Service Unavailable\"; the server has a \
+             problem; try again later";
+        status(418) => "GET https://example.com/a (redirected): the server rejects the request; check the address and what the \
+         server expects";
+        E::Redirect { url: redirected(), problem: format!("to https://{REMOTE}, which is not encrypted") }
+            => "https://example.com/a (redirected) redirects to an address that is not followed; use the final address";
+        E::Untrusted { url: redirected(), problem: web::Untrusted::Name, source: Some(cause()) }
+            => "the certificate of https://example.com/a (redirected) is for another name; use the name in the certificate, \
+             or have it issued for this one";
+        E::TooLarge { url: redirected(), limit: 5 }
+            => "the answer of https://example.com/a (redirected) is larger than the limit of 5 bytes";
+    ])
 }
 
 fn git_problems() -> Vec<(Problem, &'static str)> {
     let (said, others) = (remote, || vec![remote()]);
-    vec![
-        (
-            Problem::NotFound { said: said() },
-            "it does not exist, or is hidden from who has no right to it; check the address and the credentials",
-        ),
-        (
-            Problem::Refused { said: said() },
-            "the server refuses; check what it asks for",
-        ),
-        (
-            Problem::GivenUp { said: said() },
-            "the server gives up; try again, or ask who runs it",
-        ),
-        (
-            Problem::NotGit {
-                found: "it answers with".to_owned(),
-                media_type: remote(),
-            },
-            "this is no git server: it answers with another kind of content; check that the address is the one that \
-             \"git clone\" takes",
-        ),
-        (
-            Problem::NoReference {
-                kind: "branch",
-                name: "main".to_owned(),
-                others: others(),
-            },
-            "there is no branch \"main\"; check the name",
-        ),
-        (
-            Problem::NoHead { others: others() },
-            "it has no commit at its HEAD; check the name",
-        ),
-        (
-            Problem::NoDirectory {
-                directory: "a".to_owned(),
-                commit: remote(),
-                problem: "it does not exist",
-                others: others(),
-            },
-            "failed to get subdirectory \"a\": it does not exist; check the name",
-        ),
-        (
-            Problem::TagOfOther {
-                name: remote(),
-                kind: "tree",
-            },
-            "the reference is a tag of a tree, not of a commit; choose another",
-        ),
-        (
-            Problem::Submodule { path: remote() },
-            "a directory is a submodule, and those are not fetched; keep the files in this repository, or name the \
-             submodule's own repository",
-        ),
-        (
-            Problem::Name {
-                path: remote(),
-                problem: "is too long",
-            },
-            "a path is too long; rename it in the repository",
-        ),
-        (
-            Problem::Missing { id: remote() },
-            "an object is missing in what the server sent; try again, or have the repository checked by \"git fsck\"",
-        ),
-        (
-            Problem::HostUnknown {
-                host: "example.com".to_owned(),
-                fingerprint: "SHA256:f".to_owned(),
-                line: remote(),
-            },
-            "example.com is not among the known hosts; if SHA256:f is its key's fingerprint, add that key to the file of \
-             --known-hosts (in a cluster: to ssh-knownhosts)",
-        ),
-        (
-            Problem::Ssh {
-                host: "example.com".to_owned(),
-                source: Some(cause()),
-            },
-            "failed to talk to example.com by ssh; try again, or check that an ssh server listens there",
-        ),
-    ]
+    Vec::from(::tests::rows![
+        Problem::NotFound { said: said() }
+            => "it does not exist, or is hidden from who has no right to it; check the address and the credentials";
+        Problem::Refused { said: said() } => "the server refuses; check what it asks for";
+        Problem::GivenUp { said: said() } => "the server gives up; try again, or ask who runs it";
+        Problem::NotGit { found: "it answers with".to_owned(), media_type: remote() }
+            => "this is no git server: it answers with another kind of content; check that the address is the one that \
+             \"git clone\" takes";
+        Problem::NoReference { kind: "branch", name: "main".to_owned(), others: others() }
+            => "there is no branch \"main\"; check the name";
+        Problem::NoHead { others: others() } => "it has no commit at its HEAD; check the name";
+        Problem::NoDirectory { directory: "a".to_owned(), commit: remote(), problem: "it does not exist", others: others() }
+            => "failed to get subdirectory \"a\": it does not exist; check the name";
+        Problem::TagOfOther { name: remote(), kind: "tree" }
+            => "the reference is a tag of a tree, not of a commit; choose another";
+        Problem::Submodule { path: remote() }
+            => "a directory is a submodule, and those are not fetched; keep the files in this repository, or name the \
+             submodule's own repository";
+        Problem::Name { path: remote(), problem: "is too long" } => "a path is too long; rename it in the repository";
+        Problem::Missing { id: remote() }
+            => "an object is missing in what the server sent; try again, or have the repository checked by \"git fsck\"";
+        Problem::HostUnknown { host: "example.com".to_owned(), fingerprint: "SHA256:f".to_owned(), line: remote() }
+            => "example.com is not among the known hosts; if SHA256:f is its key's fingerprint, add that key to the file of \
+             --known-hosts (in a cluster: to ssh-knownhosts)";
+        Problem::Ssh { host: "example.com".to_owned(), source: Some(cause()) }
+            => "failed to talk to example.com by ssh; try again, or check that an ssh server listens there";
+    ])
 }
 
 fn oci_errors() -> Vec<(oci::Error, &'static str)> {
@@ -176,36 +98,19 @@ fn oci_errors() -> Vec<(oci::Error, &'static str)> {
     let digest = r#"{"manifests": [{"digest": "REMOTE", "size": 1, "mediaType": ""}]}"#;
     let label = "operators.operatorframework.io.bundle.manifests.v1";
     let labels = [(label.to_owned(), "../REMOTE".to_owned())].into();
-    vec![
-        (
-            document(r#"{"schemaVersion": "REMOTE"}"#),
-            "the manifest is not well formed; check that the reference names an image",
-        ),
-        (
-            document(r#"{"mediaType": "REMOTE"}"#),
-            "this is neither a manifest nor an index; check that the reference names an image",
-        ),
-        (
-            document(layer),
-            "layer 1 is of another type, and no file system; publish the bundle as an image",
-        ),
-        (
-            document(digest),
-            "the manifest names a blob by a digest that is not supported",
-        ),
-        (
-            oci::select(&labels).unwrap_err(),
-            "label operators.operatorframework.io.bundle.manifests.v1 names a path, which is not a directory in an image; \
-             build the image with another value",
-        ),
-        (
-            E::NoPlatform {
-                wanted: "linux/s390x".to_owned(),
-                known: Some(remote()),
-            },
-            "the index has no image for \"linux/s390x\"; choose another platform",
-        ),
-    ]
+    Vec::from(::tests::rows![
+        document(r#"{"schemaVersion": "REMOTE"}"#)
+            => "the manifest is not well formed; check that the reference names an image";
+        document(r#"{"mediaType": "REMOTE"}"#)
+            => "this is neither a manifest nor an index; check that the reference names an image";
+        document(layer) => "layer 1 is of another type, and no file system; publish the bundle as an image";
+        document(digest) => "the manifest names a blob by a digest that is not supported";
+        oci::select(&labels).unwrap_err()
+            => "label operators.operatorframework.io.bundle.manifests.v1 names a path, which is not a directory in an image; \
+             build the image with another value";
+        E::NoPlatform { wanted: "linux/s390x".to_owned(), known: Some(remote()) }
+            => "the index has no image for \"linux/s390x\"; choose another platform";
+    ])
 }
 
 fn registry_errors() -> Vec<(RegistryError, String)> {
@@ -213,61 +118,30 @@ fn registry_errors() -> Vec<(RegistryError, String)> {
     let what = || "example.com/a:v1".to_owned();
     let web = || web_errors().swap_remove(0);
     let (source, message) = web();
-    let mut errors = vec![
-        (
-            E::Realm {
-                registry: "example.com".to_owned(),
-                realm: Some(remote()),
-                problem: "is no URL",
-            },
-            "the registry example.com sends us to the token service that it chose, which is no URL; have the registry's \
+    let mut errors = Vec::from(::tests::rows![
+        E::Realm { registry: "example.com".to_owned(), realm: Some(remote()), problem: "is no URL" }
+            => "the registry example.com sends us to the token service that it chose, which is no URL; have the registry's \
              configuration corrected"
-                .to_owned(),
-        ),
-        (
-            E::Digest {
-                what: what(),
-                expected: Some(remote()),
-                found: Some(remote()),
-            },
-            "example.com/a:v1 is not what its digest says; the registry, or something on the way, has changed it: push it \
+                .to_owned();
+        E::Digest { what: what(), expected: Some(remote()), found: Some(remote()) }
+            => "example.com/a:v1 is not what its digest says; the registry, or something on the way, has changed it: push it \
              again"
-                .to_owned(),
-        ),
-        (
-            E::Web {
-                action: "reach example.com".to_owned(),
-                source,
-            },
-            format!("failed to reach example.com: {message}"),
-        ),
-        (
-            E::Interrupted {
-                what: what(),
-                tries: 2,
-                read: 3,
-                source: web().0,
-            },
-            format!(
-                "example.com/a:v1 broke off after 3 bytes, in try 2; try again later, or over a better connection: {message}"
-            ),
-        ),
-        (
-            E::Everywhere {
-                image: what(),
-                failures: vec![(
-                    "mirror.example.com/a".to_owned(),
-                    E::Web {
-                        action: "ask".to_owned(),
-                        source: web().0,
-                    },
-                )],
-            },
-            format!(
-                "example.com/a:v1 cannot be had from any of 1 places: mirror.example.com/a: failed to ask: {message}"
-            ),
-        ),
-    ];
+                .to_owned();
+        E::Web { action: "reach example.com".to_owned(), source } => format!("failed to reach example.com: {message}");
+        E::Interrupted { what: what(), tries: 2, read: 3, source: web().0 } => format!(
+            "example.com/a:v1 broke off after 3 bytes, in try 2; try again later, or over a better connection: {message}"
+        );
+        E::Everywhere {
+            image: what(),
+            failures: vec![(
+                "mirror.example.com/a".to_owned(),
+                E::Web {
+                    action: "ask".to_owned(),
+                    source: web().0,
+                },
+            )],
+        } => format!("example.com/a:v1 cannot be had from any of 1 places: mirror.example.com/a: failed to ask: {message}");
+    ]);
     errors.extend(oci_errors().into_iter().map(|(source, message)| {
         let what = what();
         let expected = format!("{what} cannot be unpacked: {message}");
@@ -320,6 +194,7 @@ fn errors() -> Vec<(Error, String)> {
     errors
 }
 
+// parity: rukpak-12
 #[test]
 fn remote_texts_leave_errors_and_nothing_else_does() {
     for (error, expected) in errors() {

@@ -145,7 +145,7 @@ impl Walk<'_> {
             let needed: BTreeSet<String> = found
                 .rejected
                 .into_iter()
-                .map(|(path, _)| path.to_owned())
+                .map(|entry| entry.path.to_owned())
                 .collect();
             for (path, found) in mem::take(&mut self.followed) {
                 if needed.contains(&path) {

@@ -205,78 +205,34 @@ mod tests {
             let salt = BASE64_STANDARD.encode("01234567890123456789");
             format!("|1|{salt}|{}", BASE64_STANDARD.encode(mac))
         };
-        for (lines, port, verdict) in [
-            (format!("git.example.com {KEY}"), 22, Verdict::Known),
-            (format!("GIT.example.com {KEY} me@home"), 22, Verdict::Known),
-            (
-                format!("other,git.example.com,10.0.0.1 {KEY}"),
-                22,
-                Verdict::Known,
-            ),
-            (format!("*.example.com {KEY}"), 22, Verdict::Known),
-            (format!("git?example.c* {KEY}"), 22, Verdict::Known),
-            (format!("*.example.com,!git.* {KEY}"), 22, Verdict::Unknown),
-            (format!("{hashed} {KEY}"), 22, Verdict::Known),
-            (
-                format!("[git.example.com]:2222 {KEY}"),
-                2222,
-                Verdict::Known,
-            ),
-            (
-                format!("[git.example.com]:2222 {KEY}"),
-                22,
-                Verdict::Unknown,
-            ),
-            (format!("git.example.com {KEY}"), 2222, Verdict::Known),
-            (format!("git.example.com {OTHER}"), 22, Verdict::Changed),
+        for (lines, port, verdict) in ::tests::rows![
+            format!("git.example.com {KEY}"), 22 => Verdict::Known;
+            format!("GIT.example.com {KEY} me@home"), 22 => Verdict::Known;
+            format!("other,git.example.com,10.0.0.1 {KEY}"), 22 => Verdict::Known;
+            format!("*.example.com {KEY}"), 22 => Verdict::Known;
+            format!("git?example.c* {KEY}"), 22 => Verdict::Known;
+            format!("*.example.com,!git.* {KEY}"), 22 => Verdict::Unknown;
+            format!("{hashed} {KEY}"), 22 => Verdict::Known;
+            format!("[git.example.com]:2222 {KEY}"), 2222 => Verdict::Known;
+            format!("[git.example.com]:2222 {KEY}"), 22 => Verdict::Unknown;
+            format!("git.example.com {KEY}"), 2222 => Verdict::Known;
+            format!("git.example.com {OTHER}"), 22 => Verdict::Changed;
             // What is known of port 22 says nothing against a key at another port.
-            (format!("git.example.com {OTHER}"), 2222, Verdict::Unknown),
-            (
-                format!("[git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"),
-                2222,
-                Verdict::Changed,
-            ),
-            (
-                format!("git.example.com {OTHER}\n[git.example.com]:2222 {KEY}"),
-                2222,
-                Verdict::Known,
-            ),
-            (
-                format!("[git.example.com]:2222 {KEY}\n!git.example.com,* {OTHER}"),
-                2222,
-                Verdict::Known,
-            ),
-            (
-                format!("git.example.com {KEY}\n@revoked git.example.com {KEY}"),
-                2222,
-                Verdict::Revoked,
-            ),
-            (
-                format!("@revoked [git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"),
-                2222,
-                Verdict::Known,
-            ),
-            (
-                format!("git.example.com {OTHER}\ngit.example.com {KEY}"),
-                22,
-                Verdict::Known,
-            ),
-            (
-                format!("@revoked * {KEY}\ngit.example.com {KEY}"),
-                22,
-                Verdict::Revoked,
-            ),
-            (format!("@revoked * {OTHER}"), 22, Verdict::Unknown),
-            (format!("@cert-authority * {KEY}"), 22, Verdict::Unknown),
-            (format!("# git.example.com {KEY}"), 22, Verdict::Unknown),
-            (
-                "git.example.com ssh-ed25519 !!".to_owned(),
-                22,
-                Verdict::Unknown,
-            ),
-            ("git.example.com".to_owned(), 22, Verdict::Unknown),
-            ("|1|x git.example.com x".to_owned(), 22, Verdict::Unknown),
-            (String::new(), 22, Verdict::Unknown),
+            format!("git.example.com {OTHER}"), 2222 => Verdict::Unknown;
+            format!("[git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"), 2222 => Verdict::Changed;
+            format!("git.example.com {OTHER}\n[git.example.com]:2222 {KEY}"), 2222 => Verdict::Known;
+            format!("[git.example.com]:2222 {KEY}\n!git.example.com,* {OTHER}"), 2222 => Verdict::Known;
+            format!("git.example.com {KEY}\n@revoked git.example.com {KEY}"), 2222 => Verdict::Revoked;
+            format!("@revoked [git.example.com]:2222 {OTHER}\ngit.example.com {KEY}"), 2222 => Verdict::Known;
+            format!("git.example.com {OTHER}\ngit.example.com {KEY}"), 22 => Verdict::Known;
+            format!("@revoked * {KEY}\ngit.example.com {KEY}"), 22 => Verdict::Revoked;
+            format!("@revoked * {OTHER}"), 22 => Verdict::Unknown;
+            format!("@cert-authority * {KEY}"), 22 => Verdict::Unknown;
+            format!("# git.example.com {KEY}"), 22 => Verdict::Unknown;
+            "git.example.com ssh-ed25519 !!".to_owned(), 22 => Verdict::Unknown;
+            "git.example.com".to_owned(), 22 => Verdict::Unknown;
+            "|1|x git.example.com x".to_owned(), 22 => Verdict::Unknown;
+            String::new(), 22 => Verdict::Unknown;
         ] {
             let known = KnownHosts::new(&lines, "git.example.com", port);
             assert_eq!(known.check(&key), verdict, "{lines}");

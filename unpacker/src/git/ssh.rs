@@ -320,32 +320,20 @@ mod tests {
 
     #[test]
     fn no_path_or_user_can_add_to_the_command() {
-        for (url, command) in [
-            (
-                "ssh://h/org/repo.git",
-                Some("git-upload-pack '/org/repo.git'"),
-            ),
-            ("ssh://h/~me/repo", Some("git-upload-pack '~me/repo'")),
-            ("ssh://h/a%20b", Some("git-upload-pack '/a b'")),
-            (
-                "ssh://h/a';id;'",
-                Some("git-upload-pack '/a'\\'';id;'\\'''"),
-            ),
-            (
-                "ssh://h/a%27$(id)%60id%60",
-                Some("git-upload-pack '/a'\\''$(id)`id`'"),
-            ),
-            (
-                "ssh://h/--upload-pack=x",
-                Some("git-upload-pack '/--upload-pack=x'"),
-            ),
-            ("ssh://h/!x", Some("git-upload-pack '/'\\!'x'")),
-            ("ssh://h/a%0aid", None),
-            ("ssh://h/a%00", None),
-            ("ssh://h/%ff", None),
-            ("ssh://h/", None),
-            ("ssh://h", None),
-            ("ssh://a%0ab@h/r", None),
+        for (url, command) in ::tests::rows![
+            "ssh://h/org/repo.git" => Some("git-upload-pack '/org/repo.git'");
+            "ssh://h/~me/repo" => Some("git-upload-pack '~me/repo'");
+            "ssh://h/a%20b" => Some("git-upload-pack '/a b'");
+            "ssh://h/a';id;'" => Some("git-upload-pack '/a'\\'';id;'\\'''");
+            "ssh://h/a%27$(id)%60id%60" => Some("git-upload-pack '/a'\\''$(id)`id`'");
+            "ssh://h/--upload-pack=x" => Some("git-upload-pack '/--upload-pack=x'");
+            "ssh://h/!x" => Some("git-upload-pack '/'\\!'x'");
+            "ssh://h/a%0aid" => None;
+            "ssh://h/a%00" => None;
+            "ssh://h/%ff" => None;
+            "ssh://h/" => None;
+            "ssh://h" => None;
+            "ssh://a%0ab@h/r" => None;
         ] {
             let address = Address::new(&url.parse().unwrap());
             let found = address

@@ -85,19 +85,16 @@ mod tests {
 
     #[test]
     fn urls_are_taken_apart_and_none_with_credentials_or_of_another_scheme_is_taken() {
-        for (text, parts) in [
-            ("https://h/a?b=c", Some((true, "h", "h", 443, "/a?b=c"))),
-            ("http://h:8080", Some((false, "h:8080", "h", 8080, "/"))),
-            (
-                "https://[::1]:8443/x",
-                Some((true, "[::1]:8443", "::1", 8443, "/x")),
-            ),
-            ("https://user:word@h/", None),
-            ("https:///x", None),
-            ("ftp://h/", None),
-            ("h/x", None),
-            ("/x", None),
-            ("", None),
+        for (text, parts) in ::tests::rows![
+            "https://h/a?b=c" => Some((true, "h", "h", 443, "/a?b=c"));
+            "http://h:8080" => Some((false, "h:8080", "h", 8080, "/"));
+            "https://[::1]:8443/x" => Some((true, "[::1]:8443", "::1", 8443, "/x"));
+            "https://user:word@h/" => None;
+            "https:///x" => None;
+            "ftp://h/" => None;
+            "h/x" => None;
+            "/x" => None;
+            "" => None;
         ] {
             let address = text.parse::<Address>();
             if let Err(error) = &address {

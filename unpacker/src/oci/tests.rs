@@ -38,64 +38,23 @@ fn outcome(value: &Value, kind: Option<&str>) -> String {
 fn documents_are_what_they_say_or_are_refused() {
     let plain = image(&[blob(GZIP)]);
     let index = json!({"schemaVersion": 2, "manifests": [blob(MANIFEST)]});
-    let cases = [
-        (plain.clone(), None, "image of 1 layers"),
-        (
-            plain.clone(),
-            Some("application/octet-stream"),
-            "image of 1 layers",
-        ),
-        (
-            plain.clone(),
-            Some("application/vnd.oci.image.manifest.v1+json; charset=utf-8"),
-            "image of 1 layers",
-        ),
-        (
-            with(plain.clone(), "mediaType", MANIFEST.into()),
-            Some(MANIFEST),
-            "image of 1 layers",
-        ),
-        (
-            image(&[blob("application/vnd.docker.image.rootfs.diff.tar.gzip")]),
-            Some(DOCKER_MANIFEST),
-            "image of 1 layers",
-        ),
-        (
-            image(&[
-                blob("application/vnd.oci.image.layer.v1.tar+zstd"),
-                blob("application/vnd.oci.image.layer.v1.tar"),
-            ]),
-            None,
-            "image of 2 layers",
-        ),
-        (index.clone(), Some(INDEX), "index of 1"),
-        (
-            json!({"schemaVersion": 2, "manifests": []}),
-            Some(DOCKER_INDEX),
-            "index of 0",
-        ),
+    let cases = ::tests::rows![
+        plain.clone(), None => "image of 1 layers";
+        plain.clone(), Some("application/octet-stream") => "image of 1 layers";
+        plain.clone(), Some("application/vnd.oci.image.manifest.v1+json; charset=utf-8") => "image of 1 layers";
+        with(plain.clone(), "mediaType", MANIFEST.into()), Some(MANIFEST) => "image of 1 layers";
+        image(&[blob("application/vnd.docker.image.rootfs.diff.tar.gzip")]), Some(DOCKER_MANIFEST) => "image of 1 layers";
+        image(&[blob("application/vnd.oci.image.layer.v1.tar+zstd"), blob("application/vnd.oci.image.layer.v1.tar")]), None
+            => "image of 2 layers";
+        index.clone(), Some(INDEX) => "index of 1";
+        json!({"schemaVersion": 2, "manifests": []}), Some(DOCKER_INDEX) => "index of 0";
         // confusion
-        (
-            plain.clone(),
-            Some(INDEX),
-            "ManifestInvalid: the manifest says to be application/vnd.oci.image.index.v1+json and is a manifest",
-        ),
-        (index.clone(), Some(MANIFEST), "and is an index"),
-        (
-            with(plain.clone(), "mediaType", DOCKER_MANIFEST.into()),
-            Some(MANIFEST),
-            "ManifestInvalid: the manifest says",
-        ),
-        (
-            with(plain.clone(), "manifests", json!([])),
-            None,
-            "says to be an index and is a manifest",
-        ),
-        (
-            with(index.clone(), "layers", json!([])),
-            None,
-            "says to be an index and is a manifest",
-        ),
+        plain.clone(), Some(INDEX)
+            => "ManifestInvalid: the manifest says to be application/vnd.oci.image.index.v1+json and is a manifest";
+        index.clone(), Some(MANIFEST) => "and is an index";
+        with(plain.clone(), "mediaType", DOCKER_MANIFEST.into()), Some(MANIFEST) => "ManifestInvalid: the manifest says";
+        with(plain.clone(), "manifests", json!([])), None => "says to be an index and is a manifest";
+        with(index.clone(), "layers", json!([])), None => "says to be an index and is a manifest";
     ];
     assert_outcomes(&cases);
 }
@@ -124,82 +83,28 @@ fn images_that_cannot_be_unpacked_are_refused_with_a_remedy() {
     let sha512 = format!("sha512:{}", "0".repeat(128));
     let chart = image(&[blob("application/vnd.cncf.helm.chart.content.v1.tar+gzip")]);
     let hidden = blob("application/vnd.oci.image.layer.nondistributable.v1.tar+gzip");
-    let cases = [
-        (
-            json!({"schemaVersion": 1, "fsLayers": []}),
-            None,
-            "ImageUnsupported: the image has a manifest of the outdated schema 1",
-        ),
-        (
-            plain,
-            Some("application/vnd.docker.distribution.manifest.v1+prettyjws"),
-            "outdated schema 1",
-        ),
-        (
-            json!({"schemaVersion": 2}),
-            None,
-            "neither a manifest nor an index; check",
-        ),
-        (
-            json!({"mediaType": "text/x"}),
-            None,
-            "neither a manifest nor an index, but \"text/x\"; check",
-        ),
-        (
-            json!([2]),
-            None,
-            "ManifestInvalid: the manifest is not well formed",
-        ),
-        (image(&[]), None, "ImageEmpty: the image has no layers"),
-        (
-            image(&vec![blob(GZIP); 257]),
-            None,
-            "LimitExceeded: the image has 257 layers, more than the limit of 256",
-        ),
-        (image(&[blob(GZIP), hidden]), None, "layer 2 is foreign"),
-        (
-            image(&[blob(
-                "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
-            )]),
-            None,
-            "layer 1 is foreign",
-        ),
-        (
-            image(&[with(blob(GZIP), "urls", json!(["https://example.com/x"]))]),
-            None,
-            "layer 1 is foreign",
-        ),
-        (
-            with(
-                chart,
-                "config",
-                blob("application/vnd.cncf.helm.config.v1+json"),
-            ),
-            None,
-            "layer 1 is \"application/vnd.cncf.helm.chart.content.v1.tar+gzip\" of an artifact \"application/vnd.cncf.helm.config.v1+json\", and no file system",
-        ),
-        (
-            image(&[blob("application/vnd.oci.empty.v1+json")]),
-            None,
-            "layer 1 is \"application/vnd.oci.empty.v1+json\", and no file system",
-        ),
-        (titled("false"), None, "image of 1 layers"),
-        (titled("true"), None, "image of 1 layers"),
-        (
-            image(&[with(blob(GZIP), "digest", sha512.into())]),
-            None,
-            "ManifestInvalid: the manifest names a blob by a digest that is not supported",
-        ),
-        (
-            image(&[with(blob(GZIP), "size", json!(-1))]),
-            None,
-            "not well formed",
-        ),
-        (
-            image(&[with(blob(GZIP), "size", json!("\u{7}secret"))]),
-            None,
-            "not well formed",
-        ),
+    let cases = ::tests::rows![
+        json!({"schemaVersion": 1, "fsLayers": []}), None
+            => "ImageUnsupported: the image has a manifest of the outdated schema 1";
+        plain, Some("application/vnd.docker.distribution.manifest.v1+prettyjws") => "outdated schema 1";
+        json!({"schemaVersion": 2}), None => "neither a manifest nor an index; check";
+        json!({"mediaType": "text/x"}), None => "neither a manifest nor an index, but \"text/x\"; check";
+        json!([2]), None => "ManifestInvalid: the manifest is not well formed";
+        image(&[]), None => "ImageEmpty: the image has no layers";
+        image(&vec![blob(GZIP); 257]), None => "LimitExceeded: the image has 257 layers, more than the limit of 256";
+        image(&[blob(GZIP), hidden]), None => "layer 2 is foreign";
+        image(&[blob("application/vnd.docker.image.rootfs.foreign.diff.tar.gzip")]), None => "layer 1 is foreign";
+        image(&[with(blob(GZIP), "urls", json!(["https://example.com/x"]))]), None => "layer 1 is foreign";
+        with(chart, "config", blob("application/vnd.cncf.helm.config.v1+json")), None
+            => "layer 1 is \"application/vnd.cncf.helm.chart.content.v1.tar+gzip\" of an artifact \"application/vnd.cncf.helm.config.v1+json\", and no file system";
+        image(&[blob("application/vnd.oci.empty.v1+json")]), None
+            => "layer 1 is \"application/vnd.oci.empty.v1+json\", and no file system";
+        titled("false"), None => "image of 1 layers";
+        titled("true"), None => "image of 1 layers";
+        image(&[with(blob(GZIP), "digest", sha512.into())]), None
+            => "ManifestInvalid: the manifest names a blob by a digest that is not supported";
+        image(&[with(blob(GZIP), "size", json!(-1))]), None => "not well formed";
+        image(&[with(blob(GZIP), "size", json!("\u{7}secret"))]), None => "not well formed";
     ];
     assert_outcomes(&cases);
     let large = vec![b' '; 4 << 20 | 1];
@@ -225,46 +130,23 @@ fn on(platform: &str) -> Value {
 
 #[test]
 fn an_index_gives_one_image_for_a_platform_and_never_an_attestation() {
-    let cases: [(&[&str], Option<&str>, &str); 15] = [
-        (&["linux/s390x", "linux/amd64"], None, "linux/amd64"),
-        (&["linux/s390x", "linux/arm64"], None, "linux/s390x"),
-        (
-            &["unknown/unknown", "linux/arm64/v8"],
-            None,
-            "linux/arm64/v8",
-        ),
-        (&["unknown/unknown"], None, "the index has no image"),
-        (&[], None, "the index has no image"),
-        (&[""], None, ""),
-        (
-            &["linux/amd64", "linux/arm64"],
-            Some("linux/arm64"),
-            "linux/arm64",
-        ),
-        (&["linux/arm64/v8"], Some("linux/arm64"), "linux/arm64/v8"),
-        (
-            &["linux/arm/v6", "linux/arm/v7"],
-            Some("linux/arm/v7"),
-            "linux/arm/v7",
-        ),
-        (&["linux/arm64"], Some("linux/arm64/v8"), "linux/arm64"),
-        (
-            &["linux/amd64", "windows/amd64"],
-            Some("linux/s390x"),
-            "no image for \"linux/s390x\"; choose one of: linux/amd64, windows/amd64",
-        ),
-        (
-            &["", "linux/amd64"],
-            Some("linux/s390x"),
-            "choose one of: any, linux/amd64",
-        ),
-        (&[""], Some("linux/s390x"), ""),
-        (&["linux/amd64"], Some("amd64"), "no image for \"amd64\""),
-        (
-            &["unknown/unknown"],
-            Some("unknown/unknown"),
-            "no image for",
-        ),
+    let cases: [(&[&str], Option<&str>, &str); 15] = ::tests::rows![
+        &["linux/s390x", "linux/amd64"], None => "linux/amd64";
+        &["linux/s390x", "linux/arm64"], None => "linux/s390x";
+        &["unknown/unknown", "linux/arm64/v8"], None => "linux/arm64/v8";
+        &["unknown/unknown"], None => "the index has no image";
+        &[], None => "the index has no image";
+        &[""], None => "";
+        &["linux/amd64", "linux/arm64"], Some("linux/arm64") => "linux/arm64";
+        &["linux/arm64/v8"], Some("linux/arm64") => "linux/arm64/v8";
+        &["linux/arm/v6", "linux/arm/v7"], Some("linux/arm/v7") => "linux/arm/v7";
+        &["linux/arm64"], Some("linux/arm64/v8") => "linux/arm64";
+        &["linux/amd64", "windows/amd64"], Some("linux/s390x")
+            => "no image for \"linux/s390x\"; choose one of: linux/amd64, windows/amd64";
+        &["", "linux/amd64"], Some("linux/s390x") => "choose one of: any, linux/amd64";
+        &[""], Some("linux/s390x") => "";
+        &["linux/amd64"], Some("amd64") => "no image for \"amd64\"";
+        &["unknown/unknown"], Some("unknown/unknown") => "no image for";
     ];
     for (platforms, wanted, expected) in cases {
         let entries: Vec<_> = platforms.iter().map(|platform| on(platform)).collect();
@@ -305,36 +187,18 @@ fn an_index_gives_one_image_for_a_platform_and_never_an_attestation() {
 #[test]
 fn labels_name_the_folders_that_are_read() {
     let usual = ["manifests", "metadata", "tests"];
-    let cases: [(Value, &[&str]); 10] = [
-        (json!({}), &usual),
-        (json!({"config": null}), &usual),
+    let cases: [(Value, &[&str]); 10] = ::tests::rows![
+        json!({}) => &usual;
+        json!({"config": null}) => &usual;
         // A database beside a catalog is the catalog again, for programs that know no other.
-        (
-            json!({"config": {"Labels": {CONFIGS: "/configs", DATABASE: "/configs/index.db"}}}),
-            &["configs"],
-        ),
-        (
-            json!({"config": {"Labels": {CONFIGS: "", DATABASE: "/database/index.db"}}}),
-            &["database/index.db"],
-        ),
-        (json!({"config": {"Labels": null}}), &usual),
-        (
-            json!({"config": {"Labels": {BUNDLE: "manifests/", "other": "x"}}}),
-            &usual,
-        ),
-        (
-            json!({"config": {"Labels": {BUNDLE: "/app/./csv/"}}}),
-            &["app/csv", "manifests", "metadata", "tests"],
-        ),
-        (
-            json!({"config": {"Labels": {CONFIGS: "/configs", BUNDLE: "manifests/"}}}),
-            &["configs"],
-        ),
-        (
-            json!({"config": {"Labels": {DATABASE: "/database/index.db"}}}),
-            &["database/index.db"],
-        ),
-        (json!({"config": {"Labels": {BUNDLE: ""}}}), &usual),
+        json!({"config": {"Labels": {CONFIGS: "/configs", DATABASE: "/configs/index.db"}}}) => &["configs"];
+        json!({"config": {"Labels": {CONFIGS: "", DATABASE: "/database/index.db"}}}) => &["database/index.db"];
+        json!({"config": {"Labels": null}}) => &usual;
+        json!({"config": {"Labels": {BUNDLE: "manifests/", "other": "x"}}}) => &usual;
+        json!({"config": {"Labels": {BUNDLE: "/app/./csv/"}}}) => &["app/csv", "manifests", "metadata", "tests"];
+        json!({"config": {"Labels": {CONFIGS: "/configs", BUNDLE: "manifests/"}}}) => &["configs"];
+        json!({"config": {"Labels": {DATABASE: "/database/index.db"}}}) => &["database/index.db"];
+        json!({"config": {"Labels": {BUNDLE: ""}}}) => &usual;
     ];
     for (config, expected) in cases {
         let labels = labels(config.to_string().as_bytes()).unwrap();

@@ -214,29 +214,14 @@ mod tests {
 
     #[test]
     fn annotations_are_found_or_their_absence_is_explained() {
-        for (files, problem) in [
-            (
-                vec![("manifests/a.yaml", "a: b")],
-                Some("has no metadata/annotations.yaml"),
-            ),
-            (
-                vec![("metadata/annotations.yaml", "a: b")],
-                Some("no file in metadata/ has annotations"),
-            ),
-            (
-                vec![("metadata/annotations.yaml", "annotations: {}")],
-                Some("no file in metadata/ has annotations"),
-            ),
-            (
-                vec![("metadata/annotations.yaml", "annotations: [")],
-                Some("cannot be read"),
-            ),
-            (
-                vec![("metadata/annotations.yaml", "annotations: {a: 1}")],
-                Some("\"a\" in metadata/annotations.yaml is no text"),
-            ),
-            (vec![("metadata/x.yaml", "annotations: {a: b}")], None),
-            (vec![("metadata/a.yaml", "["), ANNOTATIONS], None),
+        for (files, problem) in ::tests::rows![
+            vec![("manifests/a.yaml", "a: b")] => Some("has no metadata/annotations.yaml");
+            vec![("metadata/annotations.yaml", "a: b")] => Some("no file in metadata/ has annotations");
+            vec![("metadata/annotations.yaml", "annotations: {}")] => Some("no file in metadata/ has annotations");
+            vec![("metadata/annotations.yaml", "annotations: [")] => Some("cannot be read");
+            vec![("metadata/annotations.yaml", "annotations: {a: 1}")] => Some("\"a\" in metadata/annotations.yaml is no text");
+            vec![("metadata/x.yaml", "annotations: {a: b}")] => None;
+            vec![("metadata/a.yaml", "["), ANNOTATIONS] => None;
         ] {
             let image = BundleImage::new(&content(&files));
             match (image, problem) {

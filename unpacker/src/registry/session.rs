@@ -21,7 +21,7 @@ use crate::{
 };
 use token::Token;
 
-/// What a session is for.
+/// The purpose of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Pull,
@@ -51,7 +51,7 @@ struct State {
     proof: Option<Proof>,
 }
 
-/// What is sent along to prove who we are.
+/// Credentials in the form that requests carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Proof {
     Basic(Secret),
@@ -83,9 +83,9 @@ impl Session {
         let client = Client::of(access).map_err(failed)?;
         let mut base = address(place, "https")?;
         let verify = access.trust.verify;
-        if verify == Verify::Never && !answers(&base, access).await {
+        if verify == Verify::Never {
             let plain = address(place, "http")?;
-            if answers(&plain, access).await {
+            if !speaks_https(&base, &plain, access).await.map_err(failed)? {
                 base = plain;
             }
         }
@@ -314,17 +314,36 @@ fn terms(place: &Place, access: &Access) -> Access {
     }
 }
 
-/// Whether anything answers there at all. Asked once: if it is not so, the request itself will be patient.
-async fn answers(base: &Url, access: &Access) -> bool {
+/// Reports whether a registry whose certificate does not matter answers over https rather than plain HTTP.
+/// A failure of both is not an answer: the next try may reach the registry.
+async fn speaks_https(https: &Url, http: &Url, access: &Access) -> web::Result<bool> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let error = match probe(https, access).await {
+            Ok(()) => return Ok(true),
+            // An answer that is not TLS is the answer of an HTTP server.
+            Err(web::Error::NotTls { .. }) => return Ok(false),
+            Err(error) => error,
+        };
+        if probe(http, access).await.is_ok() {
+            return Ok(false);
+        }
+        if attempts >= access.patience.tries || !web::may_recover(&error) {
+            return Err(error);
+        }
+        tokio::time::sleep(access.patience.pause_after(attempts)).await;
+    }
+}
+
+/// Sends one request without repeating it; the session repeats its own requests.
+async fn probe(base: &Url, access: &Access) -> web::Result<()> {
     let mut once = access.clone();
     once.patience.tries = 1;
-    let Ok(client) = Client::of(&once) else {
-        return false;
-    };
-    let Ok(url) = base.join("/v2/") else {
-        return false;
-    };
-    client.send(&Request::get(url)).await.is_ok()
+    let client = Client::of(&once)?;
+    let mut url = base.clone();
+    url.set_path("/v2/");
+    client.send(&Request::get(url)).await.map(drop)
 }
 
 fn same_server(a: &Url, b: &Url) -> bool {

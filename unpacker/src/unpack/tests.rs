@@ -201,22 +201,16 @@ async fn others_credentials_and_limits_and_sources_that_change_are_fetched_for_t
     let (store, origin) = (open(&folder), Origin::new());
     origin.gate.add_permits(100);
     let mut fetches = 0;
-    for (wanted, is_fetched) in [
-        (pinned(Some("mine")), true),
-        (pinned(Some("mine")), false),
-        (pinned(Some("wrong")), true),
-        (pinned(None), true),
-        (pinned(None), false),
-        (
-            wanted("https://example.com/b", None, Limits::default()),
-            true,
-        ),
-        (
-            wanted("https://example.com/b", None, Limits::default()),
-            true,
-        ),
-        (wanted("./b", None, Limits::default()), true),
-        (wanted("./b", None, Limits::default()), true),
+    for (wanted, is_fetched) in ::tests::rows![
+        pinned(Some("mine")) => true;
+        pinned(Some("mine")) => false;
+        pinned(Some("wrong")) => true;
+        pinned(None) => true;
+        pinned(None) => false;
+        wanted("https://example.com/b", None, Limits::default()) => true;
+        wanted("https://example.com/b", None, Limits::default()) => true;
+        wanted("./b", None, Limits::default()) => true;
+        wanted("./b", None, Limits::default()) => true;
     ] {
         fetches += usize::from(is_fetched);
         let digest = origin

@@ -232,34 +232,15 @@ mod tests {
 
     #[test]
     fn the_proxy_is_the_one_of_the_scheme_else_the_one_for_all() {
-        for (variables, http, https) in [
-            (&[][..], None, None),
-            (&[("HTTP_PROXY", "http://a:1")], Some("a"), None),
-            (&[("https_proxy", "a:1")], None, Some("a")),
-            (&[("ALL_PROXY", "http://a:1")], Some("a"), Some("a")),
-            (
-                &[("ALL_PROXY", "http://a:1"), ("HTTPS_PROXY", "https://b")],
-                Some("a"),
-                Some("b"),
-            ),
-            (&[("HTTP_PROXY", "a"), ("http_proxy", "b")], Some("a"), None),
-            (
-                &[
-                    ("HTTP_PROXY", " "),
-                    ("http_proxy", "http://name:word@b:3128/"),
-                ],
-                Some("b"),
-                None,
-            ),
-            (
-                &[
-                    ("ALL_PROXY", "socks5://s"),
-                    ("HTTP_PROXY", "a"),
-                    ("HTTPS_PROXY", "b"),
-                ],
-                Some("a"),
-                Some("b"),
-            ),
+        for (variables, (http, https)) in ::tests::rows![
+            &[][..] => (None, None);
+            &[("HTTP_PROXY", "http://a:1")] => (Some("a"), None);
+            &[("https_proxy", "a:1")] => (None, Some("a"));
+            &[("ALL_PROXY", "http://a:1")] => (Some("a"), Some("a"));
+            &[("ALL_PROXY", "http://a:1"), ("HTTPS_PROXY", "https://b")] => (Some("a"), Some("b"));
+            &[("HTTP_PROXY", "a"), ("http_proxy", "b")] => (Some("a"), None);
+            &[("HTTP_PROXY", " "), ("http_proxy", "http://name:word@b:3128/")] => (Some("b"), None);
+            &[("ALL_PROXY", "socks5://s"), ("HTTP_PROXY", "a"), ("HTTPS_PROXY", "b")] => (Some("a"), Some("b"));
         ] {
             let found =
                 ["http", "https"].map(|scheme| chosen(variables, &format!("{scheme}://h/x")));

@@ -20,7 +20,7 @@ pub(super) fn may_pass(status: StatusCode) -> bool {
 }
 
 /// Whether a failure may be a moment's.
-pub(super) fn may_recover(error: &Error) -> bool {
+pub(crate) fn may_recover(error: &Error) -> bool {
     matches!(error, Error::Connect { .. } | Error::Idle { .. })
 }
 

@@ -1,16 +1,12 @@
-//! What the tests ask, and how they look at the answer.
+//! Helpers of these tests: sources, access and the outcome in one line.
 
 use std::{
-    error::Error as _,
-    fmt::Write as _,
-    fs,
     io::Write as _,
-    path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
 
-use tests::{GitServer, Repository, User};
+use tests::{Authority, Repository, Script, User, Values, chain, write};
 use unpacker::{
     Access, Error, Options, Progress, Source,
     access::{Basic, Ssh, Trust},
@@ -53,30 +49,17 @@ pub(crate) fn show(fetched: Result<Fetched, Error>) -> String {
     files.collect::<Vec<_>>().join(" ")
 }
 
-/// The message with all its causes, as a user sees it.
-pub(crate) fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(text, ": {error}").unwrap();
-        cause = error.source();
-    }
-    text
-}
-
 /// Files below a folder, and a commit of them.
-pub(crate) fn commit(repository: &Repository, branch: &str, files: &[(&str, &str)]) -> String {
+pub(crate) fn commit<T: AsRef<[u8]>>(
+    repository: &Repository,
+    branch: &str,
+    files: &[(&str, T)],
+) -> String {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
         write(folder.path(), path, text);
     }
     repository.commit(branch, folder.path())
-}
-
-pub(crate) fn write(folder: &Path, path: &str, text: &str) {
-    let path = folder.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
 }
 
 pub(crate) fn as_user(user: User) -> Access {
@@ -89,17 +72,14 @@ pub(crate) fn as_user(user: User) -> Access {
     }
 }
 
-pub(crate) fn believing(roots: String) -> Access {
-    Access {
-        trust: Trust {
-            roots,
-            ..Trust::default()
-        },
-        ..Access::default()
+pub(crate) fn trusting(authority: &Authority) -> Trust {
+    Trust {
+        roots: authority.pem(),
+        ..Trust::default()
     }
 }
 
-/// As many tries as ever, without the waits between them.
+/// As many tries as by default, without the waits between them.
 pub(crate) fn brisk() -> Access {
     Access {
         patience: Patience {
@@ -110,7 +90,6 @@ pub(crate) fn brisk() -> Access {
     }
 }
 
-#[allow(dead_code)]
 pub(crate) fn with_key(key: String, known_hosts: String) -> Access {
     Access {
         ssh: Some(Ssh {
@@ -122,13 +101,12 @@ pub(crate) fn with_key(key: String, known_hosts: String) -> Access {
     }
 }
 
-/// A repository with a branch, two kinds of tags, folders and a file that runs.
-pub(crate) fn usual(server: &GitServer) -> (Repository, String, String) {
-    let repository = server.repository("repo.git");
-    let (first, second) = fill(&repository);
-    (repository, first, second)
+/// A script for a server in front of another one.
+pub(crate) fn script(rules: &str, upstream: &str) -> Script {
+    Script::new(rules, &Values::default().with("upstream", upstream))
 }
 
+/// A branch, both kinds of tags, and directories.
 pub(crate) fn fill(repository: &Repository) -> (String, String) {
     let first = commit(
         repository,

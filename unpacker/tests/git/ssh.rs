@@ -1,218 +1,141 @@
 //! Over ssh, from OpenSSH's server.
 
-use std::{fs, net::TcpListener, process::Command, time::Duration};
+use std::{fs, net::TcpListener, path::Path, process::Command, time::Duration};
 
-use tests::{FileServer, Sshd};
+use tests::{Cell, FileServer, Sshd, Values, table};
 use unpacker::{
     Access,
     access::{Ssh, Trust, Verify},
     web::Patience,
 };
 
-use crate::shared::{commit, fill, outcome, source, with_key};
+use crate::shared::{commit, fill, outcome, with_key};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn servers_with_all_kinds_of_keys_and_both_versions_of_the_protocol_give_content() {
-    for (kind, setting) in [
-        ("ed25519", "AcceptEnv GIT_PROTOCOL"),
-        ("rsa", "AcceptEnv GIT_PROTOCOL"),
-        ("ecdsa", "AcceptEnv GIT_PROTOCOL"),
-        ("ed25519", "AcceptEnv LANG"),
-        ("rsa", "PubkeyAcceptedAlgorithms rsa-sha2-256"),
-    ] {
-        let server = Sshd::with(kind, setting);
-        let repository = server.repository("repo.git");
-        let (first, second) = fill(&repository);
-        let access = with_key(server.key(), server.known_hosts());
-        for (fragment, text) in [
-            (":bundle", "two"),
-            ("main:bundle", "two"),
-            ("v1:bundle", "one"),
-            ("again:bundle", "one"),
-            (&format!("{first}:bundle"), "one"),
-            (&format!("{second}:bundle"), "two"),
-        ] {
-            let found = outcome(&server.url("repo.git"), fragment, &access).await;
-            assert_eq!(
-                found,
-                format!("manifests/a.yaml={text}"),
-                "{kind}, {setting}: {fragment}"
-            );
-        }
-        let git = source(&server.url("repo.git"), "dev");
-        let resolved = unpacker::git::resolve(&git, &access).await.unwrap();
-        assert_eq!(resolved, source(&server.url("repo.git"), &first));
-        let missing = outcome(&server.url("none.git"), "", &access).await;
-        assert!(
-            missing.contains("it does not exist, or is hidden"),
-            "{kind}, {setting}: {missing}"
-        );
-        let missing = outcome(&server.url("repo.git"), "mai", &access).await;
-        assert!(
-            missing.contains("no branch or tag \"mai\"; there is: main"),
-            "{missing}"
-        );
-    }
+/// Runs ssh-keygen on a file, and returns the result.
+fn keygen(text: &str, args: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let mut command = Command::new("ssh-keygen");
+    command.args(args).arg(Path::new(&path));
+    assert!(command.output().unwrap().status.success(), "{command:?}");
+    fs::read_to_string(&path).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_host_that_is_known_is_told_anything() {
+async fn only_known_hosts_are_contacted() {
     let server = Sshd::start();
     fill(&server.repository("repo.git"));
     let url = server.url("repo.git");
-    let known = server.known_hosts();
-    let hashed = {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("known_hosts");
-        fs::write(&path, &known).unwrap();
-        let status = Command::new("ssh-keygen")
-            .arg("-qHf")
-            .arg(&path)
-            .output()
-            .unwrap()
-            .status;
-        assert!(status.success());
-        fs::read_to_string(&path).unwrap()
-    };
+    let (known, mistaken) = (server.known_hosts(), server.mistaken_hosts());
+    let hashed = keygen(&known, &["-qHf"]);
     assert!(hashed.starts_with("|1|"), "{hashed}");
+    // As lines of this host's port 22, where another server may listen.
+    let bare = |line: &str| format!("127.0.0.1 {}\n", line.split_once(' ').unwrap().1.trim());
     let good = "README=r bundle/manifests/a.yaml=two";
-    let bare = |lines: &str| {
-        let of = |line: &str| Some(format!("127.0.0.1 {}\n", line.split_once(' ')?.1));
-        lines.lines().filter_map(of).collect::<String>()
-    };
-    for (known_hosts, expected) in [
-        (known.clone(), good),
-        (hashed, good),
-        (known.replacen("[127.0.0.1]", "[127.0.0.*]", 1), good),
-        (String::new(), "is not among the known hosts; if SHA256:"),
-        (
-            known.replacen("127.0.0.1", "127.0.0.2", 1),
-            "is not among the known hosts",
-        ),
-        (
-            // Of this host's port 22, where another server may listen.
-            bare(&server.mistaken_hosts()),
-            "is not among the known hosts; if SHA256:",
-        ),
-        (bare(&known), good),
-        (
-            format!("{}{}", bare(&known), server.mistaken_hosts()),
-            "has not the key that the known hosts have for it",
-        ),
-        (
-            server.mistaken_hosts(),
-            "has not the key that the known hosts have for it",
-        ),
-        (format!("@revoked {known}"), "is marked as revoked"),
-    ] {
-        let found = outcome(&url, "", &with_key(server.key(), known_hosts)).await;
-        assert!(found.contains(expected), "{found}");
-    }
-    // The line that the message offers is the one to add.
+    let values = Values::default()
+        .with("known", &*known)
+        .with("mistaken", &*mistaken)
+        .with("hashed", hashed)
+        .with("pattern", known.replacen("[127.0.0.1]", "[127.0.0.*]", 1))
+        .with("other-host", known.replacen("127.0.0.1", "127.0.0.2", 1))
+        .with("bare", bare(&known))
+        .with("bare-mistaken", bare(&mistaken))
+        .with("good", good);
+    let rows = "
+        known          | {known}               | {good}
+        hashed         | {hashed}              | {good}
+        pattern        | {pattern}             | {good}
+        port 22        | {bare}                | {good}
+        none           |                       | *is not among the known hosts; if SHA256:*
+        other host     | {other-host}          | *is not among the known hosts*
+        other port     | {bare-mistaken}       | *is not among the known hosts; if SHA256:*
+        both           | {bare}{mistaken}      | *has not the key that the known hosts have for it*
+        mistaken       | {mistaken}            | *has not the key that the known hosts have for it*
+        revoked        | @revoked {known}      | *is marked as revoked*
+    ";
+    table::check(rows, &values, async |[known_hosts]: &[Cell; 1]| {
+        outcome(&url, "", &with_key(server.key(), known_hosts.text())).await
+    })
+    .await;
+    // The line in the message is the one to add.
     let found = outcome(&url, "", &with_key(server.key(), String::new())).await;
     let (_, line) = found.split_once("to ssh-knownhosts): ").unwrap();
-    assert_eq!(
-        outcome(&url, "", &with_key(server.key(), line.to_owned())).await,
-        good
-    );
+    let added = with_key(server.key(), line.to_owned());
+    assert_eq!(outcome(&url, "", &added).await, good);
     let unchecked = Access {
         trust: Trust {
             verify: Verify::Never,
             ..Trust::default()
         },
-        ..with_key(server.key(), server.mistaken_hosts())
+        ..with_key(server.key(), mistaken)
     };
     assert_eq!(outcome(&url, "", &unchecked).await, good);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_are_read_in_the_formats_that_ssh_keygen_writes() {
+async fn keys_of_all_formats_of_ssh_keygen_are_read() {
     let server = Sshd::with("rsa", "AcceptEnv GIT_PROTOCOL");
     fill(&server.repository("repo.git"));
     let url = server.url("repo.git");
-    let written = |format: &str, passphrase: &str| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key");
-        fs::write(&path, server.key()).unwrap();
-        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        let mut command = Command::new("ssh-keygen");
-        command
-            .args(["-q", "-p", "-P", "", "-N", passphrase, "-m", format, "-f"])
-            .arg(&path);
-        assert!(command.output().unwrap().status.success(), "{command:?}");
-        fs::read_to_string(&path).unwrap()
-    };
     let secret = "open sesame";
-    for (key, passphrase, expected) in [
-        (server.key(), None, "two"),
-        (written("RFC4716", secret), Some(secret), "two"),
-        (written("PKCS8", ""), None, "two"),
-        (written("PKCS8", secret), Some(secret), "two"),
-        (written("PEM", ""), None, "two"),
-        (written("PEM", secret), Some(secret), "two"),
-        (
-            written("RFC4716", secret),
-            None,
-            "it is encrypted; pass its passphrase too, by --ssh-passphrase-file",
-        ),
-        (
-            written("RFC4716", secret),
-            Some("wrong"),
-            "and that the passphrase is right",
-        ),
-        (server.strange_key(), None, "refuses this key for user"),
-        (
-            format!("{}\n{}", server.strange_key(), server.key()),
-            None,
-            "two",
-        ),
-        (
-            format!("{}{}", written("RFC4716", secret), server.key()),
-            None,
-            "two",
-        ),
-        (
-            format!("{}{}", server.strange_key(), written("PEM", secret)),
-            None,
-            "another key cannot be read: it is encrypted; pass its passphrase too",
-        ),
-        (
-            server.strange_key().repeat(2),
-            None,
-            "refuses each of these 2 keys for user",
-        ),
-        (
-            "no key".to_owned(),
-            None,
-            "the private ssh key cannot be read: check that it is complete",
-        ),
-        (String::new(), None, "ssh needs a private key"),
-    ] {
-        let beginning: String = key.chars().take(30).collect();
+    let written = |format: &str, passphrase: &str| {
+        keygen(
+            &server.key(),
+            &["-q", "-p", "-P", "", "-N", passphrase, "-m", format, "-f"],
+        )
+    };
+    let values = Values::default()
+        .with("key", server.key())
+        .with("strange", server.strange_key())
+        .with("rfc4716-locked", written("RFC4716", secret))
+        .with("pkcs8", written("PKCS8", ""))
+        .with("pkcs8-locked", written("PKCS8", secret))
+        .with("pem", written("PEM", ""))
+        .with("pem-locked", written("PEM", secret));
+    let rows = r"
+        # key, passphrase
+        own format          | {key}            |             | *two
+        own, encrypted      | {rfc4716-locked} | open sesame | *two
+        PKCS8               | {pkcs8}          |             | *two
+        PKCS8, encrypted    | {pkcs8-locked}   | open sesame | *two
+        PEM                 | {pem}            |             | *two
+        PEM, encrypted      | {pem-locked}     | open sesame | *two
+        no passphrase       | {rfc4716-locked} |             | *it is encrypted; pass its passphrase too, by --ssh-passphrase-file*
+        wrong passphrase    | {rfc4716-locked} | wrong       | *and that the passphrase is right*
+        unknown             | {strange}        |             | *refuses this key for user*
+        unknown, then known | {strange}\n{key}  |             | *two
+        locked, then known  | {rfc4716-locked}{key} |        | *two
+        unknown, then locked | {strange}{pem-locked} |       | *another key cannot be read: it is encrypted; pass its passphrase too*
+        two unknown ones    | {strange*2}      |             | *refuses each of these 2 keys for user*
+        no key              | no key           |             | *the private ssh key cannot be read: check that it is complete*
+        empty               |                  |             | *ssh needs a private key*
+    ";
+    table::check(rows, &values, async |[key, passphrase]: &[Cell; 2]| {
+        let passphrase = passphrase.text();
         let access = Access {
             ssh: Some(Ssh {
-                key: key.into(),
-                passphrase: passphrase.map(|text| text.to_owned().into()),
+                key: key.text().into(),
+                passphrase: (!passphrase.is_empty()).then(|| passphrase.into()),
                 known_hosts: server.known_hosts(),
             }),
             ..Access::default()
         };
         let found = outcome(&url, "", &access).await;
         assert!(
-            found.contains(expected),
-            "{beginning}, {passphrase:?}: {found}"
-        );
-        assert!(
             !found.contains(secret) && !found.contains("BEGIN"),
             "{found}"
         );
-    }
+        found
+    })
+    .await;
     let found = outcome(&url, "", &Access::default()).await;
     assert!(found.contains("ssh needs a private key"), "{found}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_with_quotes_and_orders_in_it_is_nothing_but_a_path() {
+async fn path_with_quotes_and_commands_is_a_path() {
     let server = Sshd::start();
     let name = "it's $(touch pwned) `touch pwned`; touch pwned!.git";
     commit(&server.repository(name), "main", &[("a", "a")]);
@@ -224,7 +147,7 @@ async fn a_path_with_quotes_and_orders_in_it_is_nothing_but_a_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_ssh_server_or_says_nothing_is_told_apart_in_time() {
+async fn silent_and_other_servers_are_reported_in_time() {
     let server = Sshd::start();
     let web = FileServer::start(None, None);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -239,13 +162,10 @@ async fn what_is_no_ssh_server_or_says_nothing_is_told_apart_in_time() {
         },
         ..with_key(server.key(), server.known_hosts())
     };
-    for (host, expected) in [
-        (web.host(), "by ssh"),
-        (
-            silent.local_addr().unwrap().to_string(),
-            "sent nothing for 0.5 s",
-        ),
-        (gone, "failed to reach"),
+    for (host, expected) in tests::rows![
+        web.host() => "by ssh";
+        silent.local_addr().unwrap().to_string() => "sent nothing for 0.5 s";
+        gone => "failed to reach";
     ] {
         let found = outcome(&format!("ssh://{host}/repo.git"), "", &access).await;
         assert!(found.contains(expected), "{found}");

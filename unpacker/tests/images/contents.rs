@@ -1,19 +1,10 @@
 //! Whatever form an image is saved in and however its layers came about, what is read is what a container would see.
 
-use std::{
-    ffi::OsStr,
-    fs,
-    os::unix::{self, ffi::OsStrExt as _},
-    path::Path,
-    process::Command,
-};
+use std::{fs, process::Command};
 
 use unpacker::{Options, Selection, open_tree, source::Local};
 
-use crate::{
-    buildah::{Store, write},
-    forms, listed, read,
-};
+use crate::{buildah::Store, forms, listed, read};
 
 const BUNDLE: [&str; 3] = ["manifests", "metadata", "tests"];
 
@@ -21,7 +12,7 @@ fn bundle() -> Selection {
     Selection::Only(BUNDLE.map(str::to_owned).to_vec())
 }
 
-/// Asserts that every form of the image holds what a container would see, and returns its paths.
+/// Checks that every form of the image has the files that a container sees, and returns their paths.
 #[track_caller]
 fn assert_seen(store: &Store, image: &str, select: &Selection) -> Vec<String> {
     let options = Options {
@@ -42,90 +33,55 @@ fn assert_seen(store: &Store, image: &str, select: &Selection) -> Vec<String> {
     seen.1
 }
 
-/// What an operating system has and a bundle never should.
-fn base(root: &Path) {
-    for path in [
-        "etc/os-release",
-        "usr/bin/tool",
-        "usr/lib/a.so.1.2",
-        "var/lib/data",
-    ] {
-        write(&root.join(path), path);
-    }
-    let usr = root.join("usr");
-    for (target, link) in [
-        ("usr/bin", "bin"),
-        ("usr/lib", "lib"),
-        ("/nowhere", "dangling"),
-    ] {
-        unix::fs::symlink(target, root.join(link)).unwrap();
-    }
-    fs::hard_link(usr.join("bin/tool"), usr.join("bin/other")).unwrap();
-    fs::create_dir_all(usr.join("odd")).unwrap();
-    fs::write(usr.join("odd").join(OsStr::from_bytes(b"caf\xe9")), "").unwrap();
-    write(
-        &usr.join("lib/systemd/system-systemd\\x2dcryptsetup.slice"),
-        "",
-    );
-    write(
-        &usr.join("odd").join("n".repeat(200)).join("d".repeat(200)),
-        "long",
-    );
-    for arguments in [["odd/null", "c", "1", "3"], ["odd/disk", "b", "8", "0"]] {
-        run(Command::new("mknod").args(arguments).current_dir(&usr));
-    }
-    run(Command::new("mkfifo").arg("odd/pipe").current_dir(&usr));
-    run(Command::new("chmod")
-        .args(["6755", "bin/tool"])
-        .current_dir(&usr));
-    run(Command::new("truncate")
-        .args(["-s", "1M", "odd/holes"])
-        .current_dir(&usr));
-}
-
-fn run(command: &mut Command) {
-    assert!(command.status().unwrap().success(), "{command:?}");
-}
+/// The files of an operating system that a bundle never has: strange names, links, devices and holes.
+const SYSTEM: &str = r#"
+    mkdir -p etc usr/bin usr/lib/systemd usr/odd var/lib
+    for path in etc/os-release usr/bin/tool usr/lib/a.so.1.2 var/lib/data; do printf "$path" >"$path"; done
+    ln -s usr/bin bin
+    ln -s usr/lib lib
+    ln -s /nowhere dangling
+    cd usr
+    ln bin/tool bin/other
+    : >"odd/$(printf 'caf\351')"
+    : >'lib/systemd/system-systemd\x2dcryptsetup.slice'
+    long=$(printf '%200s')
+    mkdir "odd/$(echo "$long" | tr ' ' n)"
+    printf long >"odd/$(echo "$long" | tr ' ' n)/$(echo "$long" | tr ' ' d)"
+    mknod odd/null c 1 3
+    mknod odd/disk b 8 0
+    mkfifo odd/pipe
+    chmod 6755 bin/tool
+    truncate -s 1M odd/holes
+"#;
 
 #[test]
 fn a_bundle_from_scratch_is_read_from_every_form() {
-    let store = Store::new();
-    store.write(&[
+    let files = [
         "manifests/csv.yaml",
         "manifests/crd.yaml",
         "metadata/annotations.yaml",
         "tests/scorecard/config.yaml",
         "README.md",
-    ]);
-    store.build(
-        "bundle",
-        "FROM scratch\n\
+    ];
+    let dockerfile = "FROM scratch\n\
          LABEL operators.operatorframework.io.bundle.mediatype.v1=registry+v1\n\
          LABEL operators.operatorframework.io.bundle.manifests.v1=manifests/\n\
          LABEL operators.operatorframework.io.bundle.metadata.v1=metadata/\n\
          COPY manifests /manifests/\n\
          COPY metadata /metadata/\n\
          COPY tests/scorecard /tests/scorecard/\n\
-         COPY README.md /\n",
-    );
+         COPY README.md /\n";
+    let store = Store::new(&files, &[("bundle", dockerfile)]);
     let paths = assert_seen(&store, "bundle", &Selection::Natural);
-    assert_eq!(
-        paths,
-        [
-            "manifests/crd.yaml",
-            "manifests/csv.yaml",
-            "metadata/annotations.yaml",
-            "tests/scorecard/config.yaml"
-        ]
-    );
+    let expected = "manifests/crd.yaml manifests/csv.yaml metadata/annotations.yaml tests/scorecard/config.yaml";
+    assert_eq!(paths.join(" "), expected);
     let paths = assert_seen(&store, "bundle", &Selection::All);
     assert!(paths.contains(&"README.md".to_owned()), "{paths:?}");
 }
 
 #[test]
 fn what_upper_layers_delete_replace_and_add_is_what_a_container_sees() {
-    let store = Store::new();
-    store.write(&[
+    let files = [
         "manifests/deleted.yaml",
         "manifests/kept.yaml",
         "manifests/replaced.yaml",
@@ -134,87 +90,60 @@ fn what_upper_layers_delete_replace_and_add_is_what_a_container_sees() {
         "manifests/emptied/a",
         "metadata/file",
         "tests/gone/a",
-    ]);
-    store.build(
-        "lower",
-        "FROM scratch\nCOPY manifests /manifests/\nCOPY metadata /metadata/\nCOPY tests /tests/\n",
-    );
-    store.layer("lower", "middle", |root| {
-        let manifests = root.join("manifests");
-        fs::remove_file(manifests.join("deleted.yaml")).unwrap();
-        fs::write(manifests.join("replaced.yaml"), "new").unwrap();
-        fs::remove_dir_all(manifests.join("folder")).unwrap();
-        fs::write(manifests.join("folder"), "now a file").unwrap();
-        fs::remove_dir_all(manifests.join("emptied")).unwrap();
-        write(&manifests.join("emptied/b"), "b");
-        fs::remove_file(root.join("metadata/file")).unwrap();
-        write(&root.join("metadata/file/now a folder"), "");
-        fs::remove_dir_all(root.join("tests")).unwrap();
-    });
+    ];
+    let dockerfile =
+        "FROM scratch\nCOPY manifests /manifests/\nCOPY metadata /metadata/\nCOPY tests /tests/\n";
+    let store = Store::new(&files, &[("lower", dockerfile)]);
+    let change = "
+        rm -r manifests/deleted.yaml manifests/folder manifests/emptied metadata/file tests
+        printf new >manifests/replaced.yaml
+        printf 'now a file' >manifests/folder
+        mkdir manifests/emptied metadata/file
+        printf b >manifests/emptied/b
+        : >'metadata/file/now a folder'
+    ";
+    store.layer("lower", "middle", change);
     let paths = assert_seen(&store, "middle", &Selection::Natural);
+    let kept = "manifests/emptied/b manifests/folder manifests/kept.yaml manifests/replaced.yaml";
     assert_eq!(
-        paths,
-        [
-            "manifests/emptied/b",
-            "manifests/folder",
-            "manifests/kept.yaml",
-            "manifests/replaced.yaml",
-            "metadata/file/now a folder",
-        ]
+        paths.join(" "),
+        format!("{kept} metadata/file/now a folder")
     );
-    store.layer("middle", "upper", |root| {
-        write(&root.join("manifests/deleted.yaml"), "back again");
-        fs::remove_dir_all(root.join("metadata")).unwrap();
-        unix::fs::symlink("/etc", root.join("metadata")).unwrap();
-        write(&root.join("tests/new"), "");
-    });
+    let change = "
+        printf 'back again' >manifests/deleted.yaml
+        rm -r metadata
+        ln -s /etc metadata
+        mkdir tests
+        : >tests/new
+    ";
+    store.layer("middle", "upper", change);
     let paths = assert_seen(&store, "upper", &Selection::Natural);
     assert_eq!(
-        paths,
-        [
-            "manifests/deleted.yaml",
-            "manifests/emptied/b",
-            "manifests/folder",
-            "manifests/kept.yaml",
-            "manifests/replaced.yaml",
-            "tests/new",
-        ]
+        paths.join(" "),
+        format!("manifests/deleted.yaml {kept} tests/new")
     );
 }
 
+// parity: rukpak-20
 #[test]
 fn a_bundle_on_top_of_an_operating_system_is_found_and_nothing_else() {
-    let store = Store::new();
-    store.build("empty", "FROM scratch\n");
-    store.layer("empty", "base", base);
-    store.layer("base", "bundle", |root| {
-        write(&root.join("manifests/csv.yaml"), "csv");
-        fs::hard_link(
-            root.join("manifests/csv.yaml"),
-            root.join("manifests/same.yaml"),
-        )
-        .unwrap();
-        write(&root.join("metadata/annotations.yaml"), "annotations");
-        fs::remove_file(root.join("usr/odd/null")).unwrap();
-        fs::remove_dir_all(root.join("var")).unwrap();
-    });
+    let store = Store::new(&[], &[("empty", "FROM scratch\n")]);
+    store.layer("empty", "base", SYSTEM);
+    let change = "
+        mkdir manifests metadata
+        printf csv >manifests/csv.yaml
+        ln manifests/csv.yaml manifests/same.yaml
+        printf annotations >metadata/annotations.yaml
+        rm -r usr/odd/null var
+    ";
+    store.layer("base", "bundle", change);
     let paths = assert_seen(&store, "bundle", &Selection::Natural);
-    assert_eq!(
-        paths,
-        [
-            "manifests/csv.yaml",
-            "manifests/same.yaml",
-            "metadata/annotations.yaml"
-        ]
-    );
-    let fetched = read(
-        &Local::OciLayout(store.path("layout"), None),
-        Selection::Natural,
-    )
-    .unwrap();
+    let expected = "manifests/csv.yaml manifests/same.yaml metadata/annotations.yaml";
+    assert_eq!(paths.join(" "), expected);
+    let layout = Local::OciLayout(store.path("layout"), None);
+    let fetched = read(&layout, Selection::Natural).unwrap();
     assert!(fetched.unselected >= 12, "{}", fetched.unselected);
     assert_eq!(fetched.tree.irregular().count(), 0);
-    let layout = Local::OciLayout(store.path("layout"), None);
     let only = |path: &str| read(&layout, Selection::Only(vec![path.to_owned()]));
     let device = only("usr/odd/disk").unwrap().tree;
     assert_eq!((device.len(), device.irregular().count()), (0, 1));
@@ -224,12 +153,9 @@ fn a_bundle_on_top_of_an_operating_system_is_found_and_nothing_else() {
 
 #[test]
 fn every_compression_gives_the_same() {
-    let store = Store::new();
-    store.write(&["manifests/csv.yaml", "metadata/annotations.yaml"]);
-    store.build(
-        "bundle",
-        "FROM scratch\nCOPY manifests /manifests/\nCOPY metadata /metadata/\n",
-    );
+    let files = ["manifests/csv.yaml", "metadata/annotations.yaml"];
+    let dockerfile = "FROM scratch\nCOPY manifests /manifests/\nCOPY metadata /metadata/\n";
+    let store = Store::new(&files, &[("bundle", dockerfile)]);
     store.save("bundle");
     let layout = Local::OciLayout(store.path("layout"), None);
     let same = read(&layout, Selection::Natural).unwrap();
@@ -245,7 +171,8 @@ fn every_compression_gives_the_same() {
             let compressed = store.path(&format!("{file}.{program}"));
             let mut command = Command::new(program);
             command.arg("-c").arg(store.path(file));
-            run(command.stdout(fs::File::create(compressed).unwrap()));
+            command.stdout(fs::File::create(compressed).unwrap());
+            assert!(command.status().unwrap().success(), "{command:?}");
         }
     }
     let path = |name: &str| store.path(name);

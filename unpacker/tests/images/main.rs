@@ -9,6 +9,7 @@ mod contents;
 
 use std::path::Path;
 
+use tests::chain;
 use unpacker::{Digest, Options, Result, Selection, Tree, fetch::Fetched, local, source::Local};
 
 /// What a tool wrote, and as what it is read.

@@ -12,7 +12,7 @@ use tokio::{process::Command, time};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_unpack");
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -86,31 +86,30 @@ impl Run {
 }
 
 impl Ran {
-    /// It failed, and said why in both places.
-    pub(crate) fn failed(&self, reason: &str, message: &str) {
+    /// The termination message of a failure, which is also in the log.
+    pub(crate) fn failure(self) -> String {
         assert_eq!(self.code, Some(1), "{self:?}");
-        let found = &self.message;
-        assert!(found.starts_with(&format!("{reason}: ")), "{found}");
-        assert!(
-            found.contains(message),
-            "\n found {found}\nwanted {message}"
-        );
-        assert!(self.stderr.contains(found), "{self:?}");
+        assert!(self.stderr.contains(&self.message), "{self:?}");
+        self.message
     }
 
-    /// It failed before it knew of a file for messages.
-    pub(crate) fn failed_to_stderr(&self, message: &str) {
-        assert_eq!(self.code, Some(1), "{self:?}");
-        assert!(self.stderr.contains(message), "{self:?}");
+    /// Checks the reason of a failure and a part of its message.
+    pub(crate) fn failed(self, reason: &str, message: &str) {
+        let found = self.failure();
+        let has_reason = found.starts_with(&format!("{reason}: "));
+        assert!(has_reason && found.contains(message), "{message}: {found}");
     }
 
-    /// It ended well, with one line at the start and one at the end.
+    /// Checks a success, which prints one line at the start and one at the end.
     pub(crate) fn succeeded(&self) {
-        assert_eq!(
-            (self.code, self.message.as_str()),
-            (Some(0), ""),
-            "{self:?}"
-        );
-        assert_eq!(self.stderr.lines().count(), 2, "{}", self.stderr);
+        let result = (self.code, &*self.message, self.stderr.lines().count());
+        assert_eq!(result, (Some(0), "", 2), "{self:?}");
     }
+}
+
+/// The exit code, the output and the log of a command.
+pub(crate) async fn printed(command: &mut Command) -> (Option<i32>, Vec<u8>, String) {
+    let output = command.output().await.unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), output.stdout, log)
 }

@@ -1,5 +1,4 @@
-//! The binary of unpack Jobs against receivers as they should be and as they are on bad days, and the receiver
-//! against senders of every kind.
+//! The binary of unpack Jobs against good and bad receivers, and the receiver against good and bad senders.
 
 // clippy.toml allows these in functions marked as tests, and not in what the tests share.
 #![allow(
@@ -9,54 +8,46 @@
     clippy::panic
 )]
 
-mod claims;
 mod command;
-mod failures;
 mod folders;
 mod receiver;
 mod senders;
 mod sending;
-mod slow;
 mod tls;
 mod uploads;
 
-use std::{fs, path::Path};
+use std::path::Path;
 
+use tests::{noise, write};
 use unpacker::{Content, Digest, Format, Options};
 
-/// A file below a folder, and the folders above it.
-fn write(root: &Path, path: &str, bytes: impl AsRef<[u8]>) {
-    let path = root.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, bytes).unwrap();
-}
-
-/// A small bundle, and a file beside it that is none of its.
+/// A small bundle, and a file beside it that does not belong to it.
 fn bundle() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    write(
-        folder.path(),
-        "manifests/csv.yaml",
-        "kind: ClusterServiceVersion\n",
-    );
-    write(folder.path(), "manifests/deep/er.yaml", "kind: Role\n");
-    write(folder.path(), "manifests/deep.yaml", "kind: RoleBinding\n");
-    write(
-        folder.path(),
-        "metadata/annotations.yaml",
-        "annotations: {}\n",
-    );
-    write(folder.path(), "etc/shadow", "root:x\n");
+    for (path, text) in [
+        ("manifests/csv.yaml", "kind: ClusterServiceVersion\n"),
+        ("manifests/deep/er.yaml", "kind: Role\n"),
+        ("manifests/deep.yaml", "kind: RoleBinding\n"),
+        ("metadata/annotations.yaml", "annotations: {}\n"),
+        ("etc/shadow", "root:x\n"),
+    ] {
+        write(folder.path(), path, text);
+    }
     folder
 }
 
-/// What [`bundle`] should arrive as.
+/// A bundle with so many mebibytes that do not compress.
+fn large(mebibytes: usize) -> tempfile::TempDir {
+    let bundle = bundle();
+    write(bundle.path(), "tests/noise", noise(1, mebibytes << 20));
+    bundle
+}
+
+/// The content of a bundle as it should arrive.
 fn content(folder: &Path) -> Content {
-    let select = ["manifests", "metadata", "tests"]
-        .map(str::to_owned)
-        .to_vec();
+    let select = ["manifests", "metadata", "tests"].map(str::to_owned);
     let options = Options {
-        select: unpacker::Selection::Only(select),
+        select: unpacker::Selection::Only(select.to_vec()),
         ..Options::default()
     };
     unpacker::open(folder, &options).unwrap().content

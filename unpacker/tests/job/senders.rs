@@ -1,28 +1,26 @@
-//! A sender that says and sends what a test wants.
+//! A sender that sends what a row of a table says.
 
 use std::{fmt::Write as _, time::Duration};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tests::Cell;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time,
 };
-use unpacker::{
-    Digest,
-    wire::{Claims, Problem},
-};
+use unpacker::{Digest, wire::Claims};
 
 use crate::receiver::Receiver;
 
-/// How a body ends.
+/// The end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Well.
+    /// With its trailers.
     Whole,
     /// The connection is closed in the middle of it.
     Cut,
-    /// Nothing more comes, and the connection stays.
+    /// Nothing more comes, and the connection stays open.
     Stop,
     /// The same comes again and again.
     Endless,
@@ -31,30 +29,29 @@ pub(crate) enum End {
 /// A request, byte by byte.
 #[derive(Debug, Clone)]
 pub(crate) struct Sender {
-    pub(crate) headers: Vec<(String, String)>,
+    headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    pub(crate) trailers: Vec<(String, String)>,
+    trailers: Vec<(String, String)>,
     pub(crate) end: End,
 }
 
 impl Sender {
-    /// A body without any claim.
+    /// A body without claims.
     pub(crate) fn new(body: Vec<u8>) -> Self {
         let headers = [
             ("Content-Type", "application/gzip"),
             ("Transfer-Encoding", "chunked"),
         ];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
         Self {
-            headers: headers
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .to_vec(),
+            headers: headers.to_vec(),
             body,
             trailers: Vec::new(),
             end: End::Whole,
         }
     }
 
-    /// A body with true claims about it.
+    /// A body with true claims.
     pub(crate) fn claiming(body: Vec<u8>, tar: &[u8]) -> Self {
         let claims = Claims {
             body: Some(Digest::of(&body)),
@@ -66,141 +63,103 @@ impl Sender {
         sender
     }
 
-    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
-        self.headers.retain(|(known, _)| known != name);
-        self.headers.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Says something else, or nothing, in a trailer.
-    pub(crate) fn trailer(mut self, name: &str, value: Option<&str>) -> Self {
-        self.trailers.retain(|(known, _)| known != name);
-        self.trailers
-            .extend(value.map(|value| (name.to_owned(), value.to_owned())));
-        self
-    }
-
-    pub(crate) fn end(mut self, end: End) -> Self {
-        self.end = end;
+    /// Changes the request, in the order of a cell: `headers` repeats the claims as headers, `no-trailers`
+    /// removes those of the end, `NAME:VALUE` sets a trailer or, with a capital, a header, and `NAME:` removes it; `cut`,
+    /// `stop` and `endless` are ends. A `_` in a value is a space.
+    pub(crate) fn changed(mut self, changes: &Cell) -> Self {
+        for word in changes.text().split_whitespace() {
+            match word {
+                "headers" => self.headers.extend(self.trailers.clone()),
+                "no-trailers" => self.trailers.clear(),
+                "cut" => self.end = End::Cut,
+                "stop" => self.end = End::Stop,
+                "endless" => self.end = End::Endless,
+                _ => {
+                    let (name, value) = word.split_once(':').unwrap();
+                    let is_header = name.starts_with(|first: char| first.is_ascii_uppercase());
+                    let lines = if is_header {
+                        &mut self.headers
+                    } else {
+                        &mut self.trailers
+                    };
+                    lines.retain(|(known, _)| known != name);
+                    if !value.is_empty() {
+                        lines.push((name.to_owned(), value.replace('_', " ")));
+                    }
+                }
+            }
+        }
         self
     }
 
     /// The status and the body of the answer, which must come within ten seconds; nothing if there is none.
     pub(crate) async fn send(self, receiver: &Receiver) -> Option<(u16, String)> {
-        let stream = TcpStream::connect(receiver.address).await.unwrap();
+        let stream = TcpStream::connect(&receiver.host).await.unwrap();
         let (mut reader, mut writer) = stream.into_split();
-        let end = self.end;
         let writing = tokio::spawn(async move {
-            let mut text =
-                String::from("PUT /content/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n");
-            for (name, value) in &self.headers {
-                write!(text, "{name}: {value}\r\n").unwrap();
-            }
-            writer.write_all((text + "\r\n").as_bytes()).await?;
+            let head = "PUT /content/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n".to_owned();
+            writer.write_all(&written(head, &self.headers)).await?;
             loop {
                 for chunk in self.body.chunks(1000) {
                     let size = format!("{:x}\r\n", chunk.len());
-                    writer
-                        .write_all(&[size.as_bytes(), chunk, b"\r\n"].concat())
-                        .await?;
+                    let chunk = [size.as_bytes(), chunk, b"\r\n"].concat();
+                    writer.write_all(&chunk).await?;
                 }
-                if end != End::Endless {
+                if self.end != End::Endless {
                     break;
                 }
             }
-            if end == End::Whole {
-                let mut text = String::from("0\r\n");
-                for (name, value) in &self.trailers {
-                    write!(text, "{name}: {value}\r\n").unwrap();
+            match self.end {
+                End::Whole => {
+                    let end = written("0\r\n".to_owned(), &self.trailers);
+                    writer.write_all(&end).await?;
                 }
-                writer.write_all((text + "\r\n").as_bytes()).await?;
-            }
-            if end == End::Cut {
-                writer.shutdown().await?;
-            }
-            if end == End::Stop {
-                std::future::pending::<()>().await;
+                End::Cut => writer.shutdown().await?,
+                End::Stop | End::Endless => std::future::pending::<()>().await,
             }
             Ok::<_, std::io::Error>(writer)
         });
         let mut answer = Vec::new();
         let mut buffer = [0; 4096];
-        // To the end of the answer alone: what is not read to its end may end with a reset.
+        // To the end of the answer alone: a connection with unread bytes may end with a reset.
         let read = async {
-            while let Ok(count) = reader.read(&mut buffer).await
-                && count > 0
+            while !is_whole(&answer)
+                && let Ok(count @ 1..) = reader.read(&mut buffer).await
             {
                 answer.extend(&buffer[..count]);
-                if is_whole(&answer) {
-                    break;
-                }
             }
         };
-        time::timeout(Duration::from_secs(10), read)
-            .await
-            .expect("an answer, or an end");
+        let read = time::timeout(Duration::from_secs(10), read).await;
+        read.expect("an answer, or an end");
         writing.abort();
         let answer = String::from_utf8(answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n")?;
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Some((status, body.to_owned()))
     }
+}
 
-    /// It is refused, and nothing is left of it.
-    pub(crate) async fn refused(
-        self,
-        receiver: &Receiver,
-        status: u16,
-        reason: &str,
-        message: &str,
-    ) {
-        let before = receiver.kept();
-        let told = format!("{:?} {:?}", self.headers, self.trailers);
-        let (found, body) = self.send(receiver).await.expect("an answer");
-        let problem: Problem = serde_json::from_str(&body).unwrap();
-        assert_eq!(
-            (found, problem.reason.as_str()),
-            (status, reason),
-            "{told}: {body}"
-        );
-        assert!(
-            problem.message.contains(message),
-            "\n found {body}\nwanted {message}"
-        );
-        receiver.settled(before).await;
+fn written(mut text: String, lines: &[(String, String)]) -> Vec<u8> {
+    for (name, value) in lines {
+        write!(text, "{name}: {value}\r\n").unwrap();
     }
+    (text + "\r\n").into_bytes()
 }
 
 fn is_whole(answer: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(answer);
+    let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return false;
     };
-    let length = head.lines().find_map(|line| {
-        line.to_ascii_lowercase()
-            .strip_prefix("content-length: ")?
-            .parse()
-            .ok()
-    });
-    length.is_some_and(|length: usize| body.len() >= length)
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    length.is_some_and(|length| body.len() >= length.parse().unwrap())
 }
 
 fn lines(headers: &HeaderMap) -> Vec<(String, String)> {
-    let line = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+    let line = |(name, value): (&HeaderName, &HeaderValue)| {
         (name.to_string(), value.to_str().unwrap().to_owned())
     };
     headers.iter().map(line).collect()
-}
-
-impl Receiver {
-    /// What is kept becomes as it was, once readers have learnt that nothing more comes.
-    pub(crate) async fn settled(&self, kept: (usize, usize)) {
-        let settled = async {
-            while self.kept() != kept {
-                tokio::task::yield_now().await;
-            }
-        };
-        let settled = time::timeout(Duration::from_secs(10), settled).await;
-        assert!(settled.is_ok(), "{:?} is kept, not {kept:?}", self.kept());
-    }
 }

@@ -1,24 +1,124 @@
-//! Handing a folder over as it should go, and after all.
+//! Deliveries to receivers that answer, reject, stall, break off or are unreachable, and the end of a Job.
 
-use std::time::Duration;
+use std::{fs, path::Path, process::Stdio, time::Duration};
 
-use unpacker::Limits;
+use tests::{Cell, Port, Received, Script, ScriptedServer, Values, table};
+use tokio::{io::AsyncBufReadExt as _, process::Command};
+use unpacker::{
+    Limits,
+    wire::{Problem, Terms},
+};
 
 use crate::{
     bundle,
-    command::Run,
-    content,
-    receiver::{Day, Receiver},
-    tar, write,
+    command::{BINARY, Run},
+    content, large,
+    receiver::Receiver,
+    tar,
 };
 
+/// The script of a server in front of a receiver.
+fn front(script: &str, receiver: &Receiver) -> ScriptedServer {
+    let values = Values::default().with("upstream", &*receiver.host);
+    ScriptedServer::start(Script::new(script, &values))
+}
+
+/// The number of requests, and the message or what is printed.
+///
+/// Settings: `MIB=COUNT` for a larger bundle, `file=COUNT` and `total=COUNT` for limits of the receiver, and arguments.
+async fn outcome([script, settings]: &[Cell; 2]) -> String {
+    let (mut terms, mut args, mut mebibytes) = (Terms::default(), Vec::new(), 0);
+    for word in settings.words() {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        match name {
+            "MIB" => mebibytes = value.parse().unwrap(),
+            "file" => terms.options.limits.file = value.parse().unwrap(),
+            "total" => terms.options.limits.total = value.parse().unwrap(),
+            _ => args.push(word),
+        }
+    }
+    let bundle = if mebibytes > 0 {
+        large(mebibytes)
+    } else {
+        bundle()
+    };
+    let receiver = Receiver::new(terms, None).await;
+    let script = script.with("upstream", &*receiver.host);
+    let port = Port::take();
+    let (host, url) = (port.host(), format!("http://{}/content/x", port.host()));
+    let server = (script.raw() != "gone").then(|| port.serve(None, script.script()));
+    let ran = Run::from_to(bundle.path(), &url).args(args).run().await;
+    let requests = server.map_or(0, |server| server.seen().len());
+    let said = if ran.code == Some(0) {
+        assert_eq!((ran.message.as_str(), receiver.kept()), ("", (1, 0)));
+        format!("{} lines {}", ran.stderr.lines().count(), ran.stderr)
+    } else {
+        assert!(ran.took < Duration::from_secs(20), "{ran:?}");
+        let message = ran.failure();
+        assert_eq!(receiver.kept(), (0, 0), "{message}");
+        assert!(message.len() <= 4096 && !message.contains(char::is_control));
+        message
+    };
+    format!("{requests}: {}", said.replace(&host, "HOST"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_are_retried_or_end_with_a_reason() {
+    let problem = |reason: &str, message: &str| {
+        let (reason, message) = (reason.to_owned(), message.to_owned());
+        serde_json::to_string(&Problem { reason, message }).unwrap()
+    };
+    let hostile = "é\n\u{1b}[31m\u{202e}\u{2066}\u{2028}".repeat(2000);
+    let values = Values::default()
+        .with(
+            "gone",
+            problem("BundleGone", "bundle \"x\" was deleted; nothing to do"),
+        )
+        .with("no-more", problem("TooLarge", "no more"))
+        .with("long", problem("Long", &hostile))
+        .with("full", problem("StoreFull", "the disk is full"));
+    let rows = r#"
+        # script, settings, number of requests, and the message or the lines that are printed
+        busy twice       | 503 then 502 << busy then nothing ~ pass | MIB=4 | 3: 4 lines *503 Service Unavailable*
+        too many         | 429; Retry-After: 1 then nothing ~ pass | MIB=4 | 2: 3 lines *answer 429*
+        request timeout  | 408 then nothing ~ pass | MIB=4 | 2: 3 lines *answer 408*
+        cut              | nothing ~ read 100000 then nothing ~ pass | MIB=4 | 2: 3 lines *broke*
+        cut at once      | nothing ~ read 1 then nothing ~ pass | MIB=4 | 2: 3 lines *broke*
+        torn answers     | << HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\n{"dig then << HTTP/1.1 400 Bad\r\nContent-Length: 100\r\n\r\n{"dig then nothing ~ pass
+          | MIB=4 | 3: 4 lines *broke*
+        hasty answer     | 503 ~ unread then nothing ~ pass | MIB=4 | 2: 3 lines *try 1 of 6 failed*
+        rejected         | 404 << {gone} | | 1: BundleGone: bundle "x" was deleted; nothing to do (answer 404 of HOST*
+        file too large   | nothing ~ pass | file=12 | 1: LimitExceeded: *file "manifests/csv.yaml" is larger than the limit of 12 bytes*
+        seen early       | nothing ~ pass | MIB=15 total=1048576 | 1: LimitExceeded: *content is larger than the limit of 1048576 bytes*
+        reset            | 413 Too Large << {no-more} ~ unread | MIB=15 | *: TooLarge: no more*
+        long message     | 400 << {long} | | 1: Long: é  [31m   é*
+        page             | 200 << <html>Welcome</html> | | 1: UnexpectedAnswer: *200 OK without the digest*
+        other digest     | 201 << {"digest":"sha256:00","size":1} | | 1: UnexpectedAnswer: *it says sha256:00 and we sent sha256:*
+        no content       | 204 | | 1: UnexpectedAnswer: *204 No Content*
+        redirect         | 302; Location: http://127.0.0.1:1/ | | 1: UnexpectedAnswer: *redirects are not followed*
+        redirect of PUT  | 307; Location: /elsewhere | | 1: UnexpectedAnswer: *redirects are not followed*
+        not found        | 404 << 404 page\nnot found | | 1: UploadRefused: *404 Not Found 404 page not found*
+        unauthorized     | 401 | | 1: UploadRefused: *401 Unauthorized*
+        always busy      | 503 << {full} | --tries 2 | 2: ReceiverUnavailable: gave up (tries: 2, seconds: *cannot take it now: the disk is full (answer 503)
+        nobody           | gone | --tries 1 | 0: ConnectFailed: *failed to connect to HOST: *
+        silent           | nothing ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (tries: 2, seconds: *neither takes nor says anything any more; waited 1s*
+        deaf             | nothing ~ unread ~ stall | MIB=15 --idle-timeout 1 --tries 2 | *: ConnectionBroken: gave up (tries: 2, seconds: *neither takes nor says anything any more; waited 1s*
+        silent for too long | nothing ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (tries: 1, seconds: 1)*
+        deaf for too long | nothing ~ unread ~ stall | MIB=15 --timeout 1 | *: TimedOut: gave up (tries: 1, seconds: 1)*
+    "#;
+    table::check(rows, &values, outcome).await;
+}
+
 #[tokio::test]
-async fn a_folder_arrives_as_the_same_content_and_twice_is_once() {
-    let (bundle, receiver) = (bundle(), Receiver::new().await);
+async fn bundles_arrive_as_they_are_and_are_stored_once() {
+    let (bundle, receiver) = (bundle(), Receiver::new(Terms::default(), None).await);
+    let server = front("nothing ~ pass", &receiver);
     let wanted = content(bundle.path());
     let (tar, digest) = tar(&wanted);
     for how in ["stored", "known already"] {
-        let ran = Run::from_to(bundle.path(), &receiver.url()).run().await;
+        let ran = Run::from_to(bundle.path(), &server.url("/content/x"))
+            .run()
+            .await;
         ran.succeeded();
         let line = format!("{how}: {digest}, {} bytes of tar", tar.len());
         assert!(ran.stderr.contains(&line), "{}", ran.stderr);
@@ -26,104 +126,79 @@ async fn a_folder_arrives_as_the_same_content_and_twice_is_once() {
         assert_eq!(*stored, wanted);
         assert_eq!(receiver.kept(), (1, 0));
     }
-    let head = &receiver.seen()[0];
-    for (name, value) in [
-        ("content-type", "application/gzip"),
-        ("transfer-encoding", "chunked"),
-        (
-            "trailer",
-            "Content-Digest, Rukpak-Content-Digest, Rukpak-Content-Size",
-        ),
-    ] {
-        assert_eq!(head[name], value);
-    }
-    assert!(!head.contains_key("authorization"));
+    let head = &server.seen()[0];
+    let trailer = "Content-Digest, Rukpak-Content-Digest, Rukpak-Content-Size";
+    assert_eq!(head.header("content-type"), Some("application/gzip"));
+    assert_eq!(head.header("transfer-encoding"), Some("chunked"));
+    assert_eq!(head.header("trailer"), Some(trailer));
+    assert_eq!(head.header("authorization"), None);
 }
 
+// parity: rukpak-23
 #[tokio::test]
-async fn the_token_is_sent_and_read_again_for_each_try() {
-    let bundle = bundle();
+async fn token_is_sent_and_read_again_for_each_try() {
+    let (bundle, receiver) = (bundle(), Receiver::new(Terms::default(), None).await);
     let token = bundle.path().join("token");
-    std::fs::write(&token, "first\n").unwrap();
-    let busy = Day::Answer("503", "Retry-After: 2", String::new());
-    let receiver = Receiver::after([busy]).await;
-    let run = Run::from_to(bundle.path(), &receiver.url())
+    fs::write(&token, "first\n").unwrap();
+    let server = front("503; Retry-After: 2 then nothing ~ pass", &receiver);
+    let run = Run::from_to(bundle.path(), &server.url("/content/x"))
         .args(["--token-file".as_ref(), token.as_os_str()]);
     let run = tokio::spawn(run.run());
-    while receiver.seen().is_empty() {
+    while server.seen().is_empty() {
         tokio::task::yield_now().await;
     }
     // Within the two seconds that the receiver asks for.
-    std::fs::write(&token, "second\n").unwrap();
-    run.await.unwrap();
-    let tokens = receiver.seen();
-    let tokens: Vec<_> = tokens
-        .iter()
-        .map(|head| head["authorization"].to_str().unwrap())
-        .collect();
+    fs::write(&token, "second\n").unwrap();
+    let ran = run.await.unwrap();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.took >= Duration::from_secs(2), "{ran:?}");
+    let token = |request: &Received| request.header("authorization").unwrap().to_owned();
+    let tokens: Vec<_> = server.seen().iter().map(token).collect();
     assert_eq!(tokens, ["Bearer first", "Bearer second"]);
 }
 
 #[tokio::test]
-async fn what_passes_is_waited_for() {
-    let no = || String::new();
-    for (days, said) in [
-        (
-            vec![
-                Day::Answer("503", "", no()),
-                Day::Answer("502", "", "busy".to_owned()),
-            ],
-            "503 Service Unavailable",
-        ),
-        (
-            vec![Day::Answer("429", "Retry-After: 1", no())],
-            "answer 429",
-        ),
-        (vec![Day::Answer("408", "", no())], "answer 408"),
-        (vec![Day::Cut(100_000)], "broke"),
-        (vec![Day::Cut(1)], "broke"),
-        (
-            vec![Day::Torn("201 Created"), Day::Torn("400 Bad")],
-            "broke",
-        ),
-        (vec![Day::Hasty("503 Busy", no())], "try 1 of 6 failed"),
-    ] {
-        let bundle = bundle();
-        write(bundle.path(), "tests/noise", noise(4 << 20));
-        let tries = days.len() + 1;
-        let receiver = Receiver::after(days).await;
-        let ran = Run::from_to(bundle.path(), &receiver.url()).run().await;
-        assert_eq!((ran.code, ran.message.as_str()), (Some(0), ""), "{ran:?}");
-        assert!(ran.stderr.contains(said), "{}", ran.stderr);
-        assert_eq!(ran.stderr.lines().count(), tries + 1, "{}", ran.stderr);
-        assert_eq!(receiver.kept(), (1, 0));
-    }
+async fn malformed_tokens_are_reported_and_good_ones_are_not() {
+    let bundle = bundle();
+    let server = ScriptedServer::follow("401");
+    let once = || Run::from_to(bundle.path(), &server.url("/")).args(["--tries", "1"]);
+    let ran = once().args(["--token-file", "/none/token"]).run().await;
+    let message = "failed to read the token in \"/none/token\"; check --token-file";
+    ran.failed("InvalidConfiguration", message);
+    let ran = once().file("--token-file", "\n").run().await;
+    ran.failed("InvalidConfiguration", "it is empty");
+    assert_eq!(server.connections(), 0);
+
+    let ran = once().file("--token-file", "word").run().await;
+    let sent = server.seen().pop().unwrap();
+    assert_eq!(sent.header("authorization"), Some("Bearer word"));
+    assert!(!ran.stderr.contains("word"), "{}", ran.stderr);
+    ran.failed("UploadRefused", "401");
 }
 
 #[tokio::test]
-async fn a_receiver_that_asks_for_time_gets_it() {
-    let bundle = bundle();
-    let busy = Day::Answer("503", "Retry-After: 2", String::new());
-    let receiver = Receiver::after([busy]).await;
-    let ran = Run::from_to(bundle.path(), &receiver.url()).run().await;
-    ran_after(&ran, Duration::from_secs(2));
-}
-
-fn ran_after(ran: &crate::command::Ran, wait: Duration) {
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.took >= wait, "{ran:?}");
-}
-
-/// Bytes that no compression makes smaller.
-pub(crate) fn noise(count: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut bytes = Vec::with_capacity(count);
-    while bytes.len() < count {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend(state.to_le_bytes());
-    }
-    bytes.truncate(count);
-    bytes
+async fn sigterm_ends_a_delivery_at_once_with_a_message() {
+    let (bundle, server) = (bundle(), ScriptedServer::follow("nothing ~ stall"));
+    let message = bundle.path().join("termination");
+    let mut child = Command::new(BINARY)
+        .args([Path::new("--bundle-dir"), bundle.path()])
+        .args(["--to", &server.url("/content/x")])
+        .args([Path::new("--termination-message"), &message])
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = tokio::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let started = lines.next_line().await.unwrap().unwrap();
+    assert!(
+        started.starts_with("unpack: sending 4 files of "),
+        "{started}"
+    );
+    let pid = child.id().unwrap().to_string();
+    let killed = Command::new("kill").args(["-TERM", &pid]).status();
+    assert!(killed.await.unwrap().success());
+    let ended = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
+    assert_eq!(ended.unwrap().unwrap().code(), Some(143));
+    let text = fs::read_to_string(message).unwrap();
+    assert_eq!(text, "Stopped: stopped by SIGTERM");
 }

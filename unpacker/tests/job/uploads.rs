@@ -1,105 +1,356 @@
-//! What is in an upload, what it says it is, and what of it is there already.
+//! Uploads: claims and content, true, false and malformed, whole and in part.
 
+use std::time::Duration;
+
+use tests::{Cell, Values, gzip, table};
 use unpacker::{
     Digest, Limits,
-    wire::{Demand, Terms},
+    wire::{Accepted, Claims, Demand, Problem, Terms},
 };
 
 use crate::{
-    claims::{gzip, small, uploads},
+    bundle, content, large,
     receiver::Receiver,
-    senders::Sender,
+    senders::{End, Sender},
+    tar,
 };
 
-#[tokio::test]
-async fn an_archive_without_files_is_refused() {
-    let (strict, kind) = (
-        Receiver::new().await,
-        Receiver::with(uploads(), None, []).await,
-    );
-    let empty = [0; 1024];
-    let message = "there are no files in the upload";
-    for (sender, receiver) in [
-        (Sender::new(gzip(&empty)), &kind),
-        (Sender::claiming(gzip(&empty), &empty), &kind),
-        (Sender::claiming(gzip(&empty), &empty), &strict),
-    ] {
-        sender
-            .refused(receiver, 422, "NothingUploaded", message)
-            .await;
+fn small() -> Vec<u8> {
+    tar(&content(bundle().path())).0
+}
+
+/// Reads `kind` (claims are optional), `limit` (content of a mebibyte), `idle=MS`, `total=MS` and `expects-other`.
+fn terms(settings: &Cell) -> Terms {
+    let mut terms = Terms::default();
+    for word in settings.words() {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let milliseconds = || Duration::from_millis(value.parse().unwrap());
+        match name {
+            "kind" => terms.demand = Demand::Nothing,
+            "limit" => {
+                terms.options.limits.total = 1 << 20;
+                terms.options.limits.file = 1 << 20;
+                terms.options.limits.entries = 100;
+            }
+            "idle" => terms.idle = milliseconds(),
+            "total" => terms.total = milliseconds(),
+            "expects-other" => terms.expected = Some(Digest::of(b"other")),
+            "expects-it" => terms.expected = Some(Digest::of(&small())),
+            _ => {}
+        }
+    }
+    terms
+}
+
+fn described(status: u16, body: &str) -> String {
+    if status < 300 {
+        let accepted: Accepted = serde_json::from_str(body).unwrap();
+        return format!("{status} {} {}", accepted.digest, accepted.size);
+    }
+    let problem: Problem = serde_json::from_str(body).unwrap();
+    format!("{status} {}: {}", problem.reason, problem.message)
+}
+
+/// Uploads a body. Nothing of it may be left if it is rejected, and one content if it is accepted.
+///
+/// Settings: those of [`terms`]; `both` to repeat it with optional claims; `stored` for a store that has the content of `{tar}` already; and `bare` for a body without
+/// claims, as otherwise they are true for `{tar}`.
+async fn outcome([settings, body, changes]: &[Cell; 3]) -> String {
+    let terms = terms(settings);
+    let answer = upload(terms.clone(), settings, body, changes).await;
+    if settings.has("both") {
+        let optional = Terms {
+            demand: Demand::Nothing,
+            ..terms
+        };
+        assert_eq!(upload(optional, settings, body, changes).await, answer);
+    }
+    answer
+}
+
+async fn upload(terms: Terms, settings: &Cell, body: &Cell, changes: &Cell) -> String {
+    let receiver = Receiver::new(terms, None).await;
+    let tar = body.values().get("tar");
+    if settings.has("stored") {
+        let sent = Sender::claiming(gzip(tar), tar).send(&receiver).await;
+        assert_eq!(sent.unwrap().0, 201);
+    }
+    let before = receiver.kept();
+    let sender = if settings.has("bare") {
+        Sender::new(body.bytes())
+    } else {
+        Sender::claiming(body.bytes(), tar)
+    };
+    let sender = sender.changed(changes);
+    match sender.clone().send(&receiver).await {
+        Some((status, text)) => {
+            let kept = if status < 300 { (1, 0) } else { before };
+            receiver.settled(kept).await;
+            described(status, &text)
+        }
+        // A client that closes the connection need not get an answer.
+        None if sender.end == End::Cut => {
+            receiver.settled(before).await;
+            "400".to_owned()
+        }
+        None => "no answer".to_owned(),
     }
 }
 
-#[tokio::test]
-async fn content_that_was_damaged_on_disk_is_replaced_by_what_is_sent_again() {
+fn entry(kind: u8, path: &str, size: u64) -> Vec<u8> {
+    let mut header = tar::Header::new_ustar();
+    header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
+    header.as_mut_bytes()[156] = kind;
+    header.set_size(size);
+    header.set_mode(0o644);
+    header.set_cksum();
+    header.as_bytes().to_vec()
+}
+
+/// Values about a small tar and its gzip.
+fn values() -> Values {
     let tar = small();
-    for terms in [Terms::default(), uploads()] {
-        let receiver = Receiver::with(terms.clone(), None, []).await;
-        let sender = || match terms.demand {
+    let gz = gzip(&tar);
+    let other = gzip(&[&tar[..1024], &[0; 1024]].concat());
+    let claims = Claims {
+        body: Some(Digest::of(&other)),
+        ..Claims::default()
+    };
+    let other_digest = claims.to_headers()["content-digest"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    let link = |kind, path| gzip(&[entry(kind, path, 0), vec![0; 1024]].concat());
+    let accepted = format!("{} {}", Digest::of(&tar), tar.len());
+    let cut = [1, 2, 9, 20, gz.len() / 2, gz.len() - 9, gz.len() - 1];
+    let values = cut
+        .iter()
+        .zip(1..)
+        .fold(Values::default(), |values, (length, number)| {
+            values.with(&format!("cut-{number}"), &gz[..*length])
+        });
+    values
+        .with("accepted", accepted)
+        .with("digest", Digest::of(&tar).to_string())
+        .with("other-expected", Digest::of(b"other").to_string())
+        .with("other", other)
+        .with("other-digest", other_digest)
+        .with("zero", "0")
+        .with("nothing", gzip(&[0; 1024]))
+        .with("x", gzip(&[b'x'; 2000]))
+        .with(
+            "bomb",
+            gzip(&[entry(b'0', "manifests/zeros", 1 << 33), vec![0; 8 << 20]].concat()),
+        )
+        .with("empty-gz", gzip(b""))
+        .with("path-out", link(b'0', "../../etc/passwd"))
+        .with("absolute", link(b'0', "/etc/passwd"))
+        .with("hard-link", link(b'1', "manifests/hard"))
+        .with("link", link(b'2', "manifests/link"))
+        .with("device", link(b'3', "metadata"))
+        .with("gz", gz)
+        .with("tar", tar)
+}
+
+// parity: rukpak-7
+#[tokio::test]
+async fn claims_are_verified() {
+    let rows = r"
+        # settings, body, changes, answer
+        trailers        | | {gz} | | 201 {accepted}
+        known already   | stored | {gz} | | 200 {accepted}
+        also headers    | | {gz} | headers | 201 {accepted}
+        headers alone   | | {gz} | headers no-trailers | 201 {accepted}
+        contradiction   | | {gz} | headers rukpak-content-size:1
+          | 400 InvalidClaim: *rukpak-content-size says one thing as a header and another as a trailer*
+        no body digest  | | {gz} | content-digest: | 400 ClaimMissing: *the upload ends without content-digest*
+        no digest       | | {gz} | rukpak-content-digest: | 400 ClaimMissing: *the upload ends without rukpak-content-digest*
+        no size         | | {gz} | rukpak-content-size: | 400 ClaimMissing: *the upload ends without rukpak-content-size*
+        optional body digest | kind | {gz} | content-digest: | 201 {accepted}
+        optional digest | kind | {gz} | rukpak-content-digest: | 201 {accepted}
+        optional size   | kind | {gz} | rukpak-content-size: | 201 {accepted}
+        no claims       | kind bare | {gz} | | 201 {accepted}
+        wrong body digest | both | {gz} | content-digest:sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=: | 422 BodyDigestMismatch: *is what came*
+        wrong digest    | both | {gz} | rukpak-content-digest:sha256:{zero*64} | 422 DigestMismatch: *rukpak-content-digest says sha256:000*
+        wrong size      | both | {gz} | rukpak-content-size:1 | 422 SizeMismatch: *rukpak-content-size says 1, and *
+        malformed digest | both | {gz} | rukpak-content-digest:sha256:x | 400 InvalidClaim: *rukpak-content-digest is not sha256:*
+        malformed size  | both | {gz} | rukpak-content-size:-1 | 400 InvalidClaim: *is not a number of bytes*
+        malformed body digest | both | {gz} | content-digest:sha-256=:eHg=: | 400 InvalidClaim: *content-digest is not sha-256=:*
+        claim of another content | stored | {other} | content-digest:{other-digest} | 422 DigestMismatch: *send it again*
+        expected        | expects-it | {gz} | | 201 {accepted}
+        expected, no claims | kind bare expects-it | {gz} | | 201 {accepted}
+        not expected    | expects-other | {gz} |
+          | 422 DigestMismatch: *the content has the digest {digest}, and the Bundle accepts only {other-expected}*
+        not expected, no claims | kind bare expects-other | {gz} |
+          | 422 DigestMismatch: *the content has the digest {digest}, and the Bundle accepts only {other-expected}*
+        # A claim does not replace the expected digest, true or not.
+        not expected, claimed | expects-other | {gz} | Rukpak-Content-Digest:{digest}
+          | 422 DigestMismatch: *the content has the digest {digest}, and the Bundle accepts only {other-expected}*
+        not expected, claimed alone | kind bare expects-other | {gz} | Rukpak-Content-Digest:{digest}
+          | 422 DigestMismatch: *the content has the digest {digest}, and the Bundle accepts only {other-expected}*
+    ";
+    table::check(rows, &values(), outcome).await;
+}
+
+// parity: rukpak-22
+#[tokio::test]
+async fn uploads_that_are_no_bundle_are_rejected_while_they_arrive() {
+    let rows = r"
+        # settings, body, changes, answer
+        plain tar       | | {tar} | | 415 NotGzip: *not compressed with gzip; pack the bundle with \x22tar czf\x22*
+        no byte         | bare | | | 422 ArchiveTruncated: *the archive is empty*
+        one byte        | | {cut-1} | | 415 NotGzip: *
+        two bytes       | | {cut-2} | | 422 ArchiveTruncated: *cut short*
+        within the head | | {cut-3} | | 422 ArchiveTruncated: *cut short*
+        after the head  | | {cut-4} | | 422 ArchiveTruncated: *cut short*
+        half            | | {cut-5} | | 422 ArchiveTruncated: *cut short*
+        no checksum     | | {cut-6} | | 422 ArchiveTruncated: *cut short*
+        no last byte    | | {cut-7} | | 422 ArchiveTruncated: *cut short*
+        garbage after it | | {gz}garbage that is no gzip | | 422 ArchiveDamaged: *the archive is damaged*
+        twice           | | {gz}{gz} | | 422 ArchiveDamaged: *data follows the end marker*
+        something else  | bare | {x} | | 422 UnknownFormat: *something else compressed with gzip*
+        bomb            | limit bare | {bomb} | stop | 413 LimitExceeded: *larger than the limit of 1048576 bytes*
+        path out        | kind bare | {path-out} | | 422 InvalidPath: *
+        absolute path   | kind bare | {absolute} | | 422 InvalidPath: *
+        hard link       | kind bare | {hard-link} | | 422 EntryRefused: *
+        link            | kind bare | {link} | | 422 EntryRefused: *
+        device          | kind bare | {device} | | 422 EntryRefused: *
+        no files        | kind bare | {nothing} | | 422 NothingUploaded: *there are no files in the upload*
+        zip             | | {gz} | stop Content-Type:application/zip | 415 UnsupportedMediaType: *the upload is application/zip*
+        form            | | {gz} | stop Content-Type:application/x-www-form-urlencoded | 415 UnsupportedMediaType: *Content-Type: application/gzip*
+        brotli          | | {gz} | stop Content-Encoding:br | 415 UnsupportedMediaType: *encoded with br on top*
+        malformed header | | {gz} | stop Content-Digest:sha-256=nothing | 400 InvalidClaim: *content-digest is not*
+        too long        | | {gz} | stop Content-Length:99999999999 Transfer-Encoding: | 413 LimitExceeded: *the upload has 99999999999 bytes*
+        parameters      | | {gz} | Content-Type:application/gzip;_charset=binary | 201 {accepted}
+        capitals        | | {gz} | Content-Type:Application/X-Gzip_;a=b | 201 {accepted}
+        empty parameter | | {gz} | Content-Type:application/octet-stream; | 201 {accepted}
+        misleading parameter | | {gz} | Content-Type:application/zip;_of=application/gzip | 415 UnsupportedMediaType: *the upload is application/zip*
+        endless         | limit bare | {empty-gz*5000} | endless | 413 LimitExceeded: *more than *
+    ";
+    table::check(rows, &values(), outcome).await;
+    let (empty, values) = ([0; 1024], values());
+    let rows = "
+        # claims of a tar without files
+        no files, optional | kind | {nothing} | | 422 NothingUploaded: *there are no files in the upload*
+        no files, claims   |      | {nothing} | | 422 NothingUploaded: *there are no files in the upload*
+    ";
+    table::check(rows, &values.with("tar", empty), outcome).await;
+}
+
+/// A sender of a few mebibytes, and how many bytes of it make half.
+fn large_upload() -> (Vec<u8>, Vec<u8>) {
+    let content = content(large(6).path());
+    let mut body = Vec::new();
+    unpacker::pack(&content, unpacker::Format::TarGz, &mut body).unwrap();
+    (body, tar(&content).0)
+}
+
+#[tokio::test]
+async fn uploads_that_break_off_or_stall_leave_nothing() {
+    let (body, tar) = large_upload();
+    let values = Values::default()
+        .with("byte", &body[..1])
+        .with("start", &body[..1000])
+        .with("half", &body[..body.len() / 2])
+        .with("all", body)
+        .with("tar", tar);
+    let rows = "
+        # settings, body, changes, answer
+        cut at once     | |         | cut | 400*
+        cut, one byte   | | {byte}  | cut | 400*
+        cut             | | {start} | cut | 400*
+        cut, half       | | {half}  | cut | 400*
+        cut at the end  | | {all}   | cut | 400*
+        stalled at once | idle=300 |         | stop | 408 UploadStalled: *nothing came for 300ms; send it again from the start*
+        stalled         | idle=300 | {start} | stop | 408 UploadStalled: *nothing came for 300ms; send it again from the start*
+        stalled, half   | idle=300 | {half}  | stop | 408 UploadStalled: *nothing came for 300ms; send it again from the start*
+        stalled at the end | idle=300 | {all} | stop | 408 UploadStalled: *nothing came for 300ms; send it again from the start*
+        too slow        | idle=5000 total=1000 | {half} | stop | 408 UploadTooSlow: *the upload was not complete after 1s*
+    ";
+    table::check(rows, &values, outcome).await;
+}
+
+#[tokio::test]
+async fn hanging_uploads_do_not_block_others() {
+    let (body, tar) = large_upload();
+    let terms = Terms {
+        idle: Duration::from_secs(30),
+        total: Duration::from_secs(20),
+        ..Terms::default()
+    };
+    let receiver = Receiver::new(terms, None).await;
+    let whole = Sender::claiming(body, &tar);
+    let mut stopped = whole.clone();
+    stopped.end = End::Stop;
+    stopped.body.truncate(whole.body.len() / 2);
+    let hanging = async {
+        let many = (0..16).map(|_| stopped.clone().send(&receiver));
+        futures::future::join_all(many).await
+    };
+    tokio::select! {
+        _ = hanging => panic!("they hang for longer than the other upload takes"),
+        answer = whole.send(&receiver) => assert_eq!(answer.unwrap().0, 201),
+    }
+    receiver.settled((1, 0)).await;
+}
+
+#[tokio::test]
+async fn damaged_content_is_replaced_by_the_next_upload() {
+    let tar = small();
+    for demand in [Demand::Claims, Demand::Nothing] {
+        let sender = match demand {
             Demand::Claims => Sender::claiming(gzip(&tar), &tar),
             Demand::Nothing => Sender::new(gzip(&tar)),
         };
-        assert_eq!(sender().send(&receiver).await.unwrap().0, 201);
+        let terms = Terms {
+            demand,
+            ..Terms::default()
+        };
+        let receiver = Receiver::new(terms, None).await;
+        assert_eq!(sender.clone().send(&receiver).await.unwrap().0, 201);
         let digest = Digest::of(&tar);
-        let file = format!("content/{}.tar", digest.hex());
         let mut bytes = tar.clone();
         bytes[600] ^= 1;
+        let file = format!("content/{}.tar", digest.hex());
         std::fs::write(receiver.folder.path().join(file), bytes).unwrap();
-        assert_eq!(sender().send(&receiver).await.unwrap().0, 201);
+        assert_eq!(sender.send(&receiver).await.unwrap().0, 201);
         receiver.store.get(&digest, &Limits::default()).unwrap();
         assert_eq!(receiver.kept(), (1, 0));
     }
 }
 
+/// A request of `curl -T`.
 #[tokio::test]
-async fn content_with_another_digest_than_expected_is_not_stored() {
-    let tar = small();
-    let digest = Digest::of(&tar);
-    let other = Digest::of(b"other");
-    for terms in [Terms::default(), uploads()] {
-        let expecting = |expected| Terms {
-            expected: Some(expected),
-            ..terms.clone()
-        };
-        let sender = || match terms.demand {
-            Demand::Claims => Sender::claiming(gzip(&tar), &tar),
-            Demand::Nothing => Sender::new(gzip(&tar)),
-        };
-        let receiver = Receiver::with(expecting(other), None, []).await;
-        let message =
-            format!("the content has the digest {digest}, and the Bundle accepts only {other}");
-        sender()
-            .refused(&receiver, 422, "DigestMismatch", &message)
-            .await;
-        // A claim does not replace the expected digest, true or not.
-        sender()
-            .header("rukpak-content-digest", &digest.to_string())
-            .refused(&receiver, 422, "DigestMismatch", &message)
-            .await;
-        receiver.settled((0, 0)).await;
-
-        let receiver = Receiver::with(expecting(digest), None, []).await;
-        assert_eq!(sender().send(&receiver).await.unwrap().0, 201);
-        assert_eq!(receiver.kept(), (1, 0));
-    }
-}
-
-#[tokio::test]
-async fn a_media_type_may_have_parameters() {
-    let (receiver, tar) = (Receiver::new().await, small());
-    for kind in [
-        "application/gzip; charset=binary",
-        "Application/X-Gzip ;a=b",
-        "application/octet-stream;",
-    ] {
-        let sender = Sender::claiming(gzip(&tar), &tar).header("Content-Type", kind);
-        let (status, body) = sender.send(&receiver).await.unwrap();
-        assert!(status < 300, "{kind}: {body}");
-    }
-    let kind = "application/zip; of=application/gzip";
-    let sender = Sender::claiming(gzip(&tar), &tar).header("Content-Type", kind);
-    let message = "the upload is application/zip";
-    sender
-        .refused(&receiver, 415, "UnsupportedMediaType", message)
-        .await;
+async fn uploads_may_have_a_length_and_a_top_directory() {
+    let terms = Terms {
+        demand: Demand::Nothing,
+        ..Terms::default()
+    };
+    let receiver = Receiver::new(terms, None).await;
+    let bundle = bundle();
+    let packed = std::process::Command::new("tar")
+        .args([
+            "czf",
+            "-",
+            "--exclude=etc",
+            "--transform=s,^\\.,bundle,",
+            "-C",
+        ])
+        .arg(bundle.path())
+        .arg(".")
+        .output()
+        .unwrap();
+    let client = unpacker::web::Client::with_proxies(
+        &unpacker::access::Trust::default(),
+        &unpacker::web::Patience::default(),
+        &unpacker::web::Proxies::default(),
+    );
+    let mut request = unpacker::web::Request::get(receiver.url().parse().unwrap());
+    request.method = http::Method::PUT;
+    request.body = Some(packed.stdout.into());
+    let response = client.unwrap().send(&request).await.unwrap();
+    assert_eq!(response.status, 201);
+    let accepted: Accepted =
+        serde_json::from_slice(&response.bytes(1 << 16).await.unwrap()).unwrap();
+    assert_eq!(accepted.digest, tar(&content(bundle.path())).1.to_string());
 }

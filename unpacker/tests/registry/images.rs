@@ -1,23 +1,21 @@
 //! Images made in memory, and the registry that serves them.
 
-use std::{collections::BTreeMap, io::Write as _};
+use std::{collections::BTreeMap, io::Write as _, sync::LazyLock};
 
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
 use unpacker::{Access, Digest};
 
-use crate::{
-    certificates::Authority,
-    server::{Answer, Seen, Server},
-    trusting,
-};
+use tests::{Answer, Authority, Port, Received, Script, ScriptedServer, Values};
+
+use crate::{outcome, pull, trusting};
 
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub(crate) const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 pub(crate) const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// What a registry keeps for one repository.
+/// The content of one repository.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Store {
     pub(crate) blobs: BTreeMap<String, Vec<u8>>,
@@ -47,28 +45,11 @@ pub(crate) fn layer(files: &[(&str, &[u8])]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// Bytes that do not compress, always the same for the same seed.
-pub(crate) fn noise(mut seed: u64, size: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size + 8);
-    while bytes.len() < size {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        bytes.extend_from_slice(&seed.to_le_bytes());
-    }
-    bytes.truncate(size);
-    bytes
-}
-
 impl Store {
     /// An image with these layers, from the lowest to the topmost, under the tag `v1`.
     pub(crate) fn image(layers: &[Vec<u8>]) -> Self {
-        Self::with_labels(layers, &json!({}))
-    }
-
-    pub(crate) fn with_labels(layers: &[Vec<u8>], labels: &Value) -> Self {
         let mut store = Self::default();
-        let config = json!({"os": "linux", "architecture": "amd64", "config": {"Labels": labels}});
+        let config = json!({"os": "linux", "architecture": "amd64", "config": {"Labels": {}}});
         let config = store.blob(config.to_string().into_bytes(), CONFIG);
         let layers: Vec<_> = layers
             .iter()
@@ -107,16 +88,15 @@ impl Store {
     }
 
     /// The digest of the topmost layer of `v1`.
-    pub(crate) fn top(&self) -> String {
-        let layers = self.tagged("v1")["layers"].clone();
-        layers.as_array().unwrap().last().unwrap()["digest"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+    pub(crate) fn top(&self) -> Option<String> {
+        let (_, bytes) = self.manifests.get("v1")?;
+        let manifest: Value = serde_json::from_slice(bytes).unwrap();
+        let layer = manifest["layers"].as_array()?.last()?;
+        Some(layer["digest"].as_str().unwrap().to_owned())
     }
 
-    /// What an honest registry says.
-    pub(crate) fn answer(&self, seen: &Seen) -> Answer {
+    /// The answer of an honest registry.
+    pub(crate) fn answer(&self, seen: &Received) -> Answer {
         let name = seen.target.rsplit('/').next().unwrap();
         if seen.target.contains("/manifests/")
             && let Some((kind, bytes)) = self.manifests.get(name)
@@ -132,51 +112,58 @@ impl Store {
             } else {
                 bytes
             };
-            return Answer::new("200 OK", &headers, body);
+            return Answer::of("200", &headers, body);
         }
         if seen.target.contains("/blobs/")
             && let Some(bytes) = self.blobs.get(name)
         {
-            return Answer::ok(bytes);
+            return Answer::of("200", &[], bytes);
         }
-        Answer::new("404 Not Found", &[], b"{}")
+        Answer::of("404", &[], b"{}")
     }
 }
 
-/// A registry over https that says what it is told to say.
-pub(crate) struct Registry {
-    pub(crate) server: Server,
-    pub(crate) authority: Authority,
-}
+/// The authority of all registries here: keys take long to make.
+static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::default);
+
+/// A registry over https that follows a script.
+pub(crate) struct Registry(pub(crate) ScriptedServer);
 
 impl Registry {
-    pub(crate) async fn start(handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
-        let authority = Authority::new();
-        let server = Server::tls(authority.server(&["127.0.0.1"]), handler).await;
-        Self { server, authority }
+    /// A registry that has a store, apart from requests with a rule.
+    pub(crate) fn but(store: Store, rules: &str, values: &Values) -> Self {
+        let values = values.clone().with("top", store.top().unwrap_or_default());
+        Self::on(
+            Port::take(),
+            Script::before(rules, &values, move |seen| store.answer(seen)),
+        )
     }
 
-    /// A registry that is honest but for what `evil` says.
-    pub(crate) async fn but(
-        store: Store,
-        evil: impl Fn(&Seen) -> Option<Answer> + Send + Sync + 'static,
-    ) -> Self {
-        Self::start(move |seen| evil(seen).unwrap_or_else(|| store.answer(seen))).await
+    pub(crate) fn on(port: Port, script: Script) -> Self {
+        Self(port.serve(Some(AUTHORITY.server(&["127.0.0.1"], |_| {})), script))
+    }
+
+    pub(crate) fn start(rules: &str) -> Self {
+        Self::on(Port::take(), Script::new(rules, &Values::default()))
     }
 
     pub(crate) fn image(&self, rest: &str) -> String {
-        format!("{}/{rest}", self.server.address)
+        format!("{}/{rest}", self.0.address)
     }
 
-    pub(crate) fn access(&self) -> Access {
-        trusting(self.authority.pem())
+    pub(crate) fn access() -> Access {
+        trusting(AUTHORITY.pem())
     }
 
-    /// How often something was asked for.
-    pub(crate) fn asked(&self, part: &str) -> usize {
-        let seen = self.server.seen();
-        seen.iter()
-            .filter(|seen| seen.target.contains(part))
-            .count()
+    /// Pulls `app:v1`, and describes the outcome.
+    pub(crate) async fn pulled(&self, access: &Access) -> String {
+        outcome(pull(&self.image("app:v1"), access).await).replace(&self.0.host(), "HOST")
+    }
+
+    /// The number of requests with a method whose target has a part.
+    pub(crate) fn asked(&self, method: &str, part: &str) -> usize {
+        let seen = self.0.seen();
+        let is_asked = |seen: &&Received| seen.method == method && seen.target.contains(part);
+        seen.iter().filter(is_asked).count()
     }
 }

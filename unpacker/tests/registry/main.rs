@@ -1,27 +1,19 @@
-//! Registries: real ones, and what attackers and bad days make of them.
+//! Registries: real ones, hostile ones, and ones on bad days.
 
 // clippy.toml allows these in functions marked as tests, and not in what the tests share.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 mod attacks;
-mod deadline;
 mod images;
 mod mirrors;
-mod proofs;
 mod pushes;
 mod real;
+mod tokens;
 mod transfers;
 
-// What web tests are done with, too.
-#[allow(dead_code)]
-#[path = "../web/certificates.rs"]
-mod certificates;
-#[allow(dead_code)]
-#[path = "../web/server.rs"]
-mod server;
+use std::time::Duration;
 
-use std::{error::Error as StdError, fmt::Write as _, time::Duration};
-
+use tests::chain;
 use unpacker::{
     Access, Error, Options,
     access::{Trust, Verify},
@@ -32,7 +24,7 @@ use unpacker::{
     web::Patience,
 };
 
-/// As many tries as ever, without the waits between them.
+/// As many tries as by default, without the waits between them.
 fn brisk() -> Patience {
     Patience {
         connect: Duration::from_secs(10),
@@ -50,12 +42,11 @@ fn plain() -> Access {
             verify: Verify::Never,
             ..Trust::default()
         },
-        patience: brisk(),
-        ..Access::default()
+        ..trusting(String::new())
     }
 }
 
-/// For a registry with a certificate of this authority.
+/// For a registry with a certificate of these authorities.
 fn trusting(roots: String) -> Access {
     Access {
         trust: Trust {
@@ -86,23 +77,22 @@ async fn pull(reference: &str, access: &Access) -> Result<Fetched, Error> {
     image::fetch(&source(reference), access, &options, &progress).await
 }
 
-/// Paths and what is in them, or the reason and the message with all its causes.
-fn outcome(result: Result<Fetched, Error>) -> Result<String, String> {
-    let content = result.and_then(|fetched| fetched.tree.into_content());
-    let content = content.map_err(|error| format!("{}: {}", error.reason(), chain(&error)))?;
+/// Paths and the start of each file, or the error: its reason, whether it is final, and its message with all causes.
+fn outcome(result: Result<Fetched, Error>) -> String {
+    let content = match result.and_then(|fetched| fetched.tree.into_content()) {
+        Ok(content) => content,
+        Err(error) => {
+            let kind = if error.is_terminal() {
+                "terminal"
+            } else {
+                "transient"
+            };
+            return format!("{}, {kind}: {}", error.reason(), chain(&error));
+        }
+    };
     let files = content.files().map(|(path, file)| {
         let text = String::from_utf8_lossy(&file.bytes);
         format!("{path}={}", text.chars().take(20).collect::<String>())
     });
-    Ok(files.collect::<Vec<_>>().join(" "))
-}
-
-fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(text, ": {error}").unwrap();
-        cause = error.source();
-    }
-    text
+    files.collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,6 @@
-//! Content from elsewhere than its name says.
+//! Images from mirrors.
 
-use tests::Registry;
+use tests::{Cell, Registry, Values, table};
 use unpacker::{
     Access, image,
     registry::{
@@ -9,112 +9,73 @@ use unpacker::{
     },
 };
 
-use crate::{outcome, plain, pull, real::pushed, source};
+use crate::{outcome, plain, pull, real::pushed, source, trusting};
 
 /// Nobody listens there.
 const NOWHERE: &str = "127.0.0.1:1";
 
-fn rule(mirrors: &[(String, Pull)], blocked: bool) -> Access {
-    let mirrors = mirrors.iter().map(|(location, pull)| Mirror {
-        location: location.clone(),
-        pull: *pull,
-        insecure: false,
-    });
-    let rule = Rule {
-        source: "source.example/org".to_owned(),
-        mirrors: mirrors.collect(),
-        blocked,
-        ..Rule::default()
-    };
-    let mut access = Access {
-        mirrors: Mirrors::new([rule]).unwrap(),
-        ..plain()
-    };
+fn once(access: Access, mirrors: Mirrors) -> Access {
+    let mut access = Access { mirrors, ..access };
     access.patience.tries = 1;
     access
 }
 
 #[tokio::test]
-async fn the_first_mirror_that_has_an_image_gives_it() {
+async fn mirrors_are_asked_in_their_order() {
     let (empty, full) = (Registry::plain(), Registry::plain());
     let digest = pushed(&full.image("copies/app:v1"), &plain())
         .await
         .unwrap();
-    let access = rule(
-        &[
-            (NOWHERE.to_owned(), Pull::All),
-            (empty.image("copies"), Pull::All),
-            (full.image("copies"), Pull::All),
-        ],
-        true,
-    );
-    let pinned = format!("source.example/org/app@{digest}");
-    for reference in ["source.example/org/app:v1", &pinned] {
-        let fetched = pull(reference, &access).await.unwrap();
-        assert_eq!(
-            fetched.resolved.to_string(),
-            pinned,
-            "the name stays that of the source"
-        );
-    }
-    let resolved = image::resolve(&source("source.example/org/app:v1"), &access)
-        .await
-        .unwrap();
-    assert_eq!(resolved.reference.to_string(), pinned);
+    let values = Values::default()
+        .with("empty", empty.image("copies"))
+        .with("full", full.image("copies"))
+        .with("digest", &*digest)
+        .with("zero", "0");
+    let rows = "
+        # mirrors, image, the resolved image or the error
+        first that has it | 127.0.0.1:1 {empty} {full} | source.example/org/app:v1 | source.example/org/app@{digest}
+        pinned         | 127.0.0.1:1 {empty} {full} | source.example/org/app@{digest} | source.example/org/app@{digest}
+        none has it    | 127.0.0.1:1 {empty} | source.example/org/app:v1
+          | NotFound, transient: *any of 2 places*127.0.0.1:1*{empty}/app*does not exist*
+        tag, digests   | {full}=digests | source.example/org/app:v1 | RegistryBlocked, *may not be pulled*
+        digest, digests | {full}=digests | source.example/org/app@{digest} | source.example/org/app@{digest}
+        other digest   | {full} | source.example/org/app@sha256:{zero*64} | NotFound, *
+    ";
+    table::check(rows, &values, async |[mirrors, image]: &[Cell; 2]| {
+        let mirrors = mirrors.text();
+        let mirrors = mirrors.split(' ').map(|mirror| Mirror {
+            location: mirror.trim_end_matches("=digests").to_owned(),
+            pull: if mirror.ends_with("=digests") {
+                Pull::Digests
+            } else {
+                Pull::All
+            },
+            insecure: false,
+        });
+        let rule = Rule {
+            source: "source.example/org".to_owned(),
+            mirrors: mirrors.collect(),
+            blocked: true,
+            ..Rule::default()
+        };
+        let access = once(plain(), Mirrors::new([rule]).unwrap());
+        match pull(&image.text(), &access).await {
+            Ok(fetched) => {
+                let resolved = image::resolve(&source(&image.text()), &access)
+                    .await
+                    .unwrap();
+                let fetched = fetched.resolved.to_string();
+                assert_eq!(fetched, resolved.reference.to_string());
+                fetched
+            }
+            Err(error) => outcome(Err(error)),
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn all_places_are_named_when_none_has_it() {
-    let empty = Registry::plain();
-    let access = rule(
-        &[
-            (NOWHERE.to_owned(), Pull::All),
-            (empty.image("copies"), Pull::All),
-        ],
-        true,
-    );
-    let error = outcome(pull("source.example/org/app:v1", &access).await).unwrap_err();
-    for part in [
-        "any of 2 places",
-        NOWHERE,
-        &empty.image("copies/app"),
-        "does not exist",
-    ] {
-        assert!(error.contains(part), "{part:?} is not in: {error}");
-    }
-}
-
-#[tokio::test]
-async fn a_mirror_for_digests_is_not_asked_what_a_tag_means() {
-    let full = Registry::plain();
-    let digest = pushed(&full.image("copies/app:v1"), &plain())
-        .await
-        .unwrap();
-    let access = rule(&[(full.image("copies"), Pull::Digests)], true);
-    let error = outcome(pull("source.example/org/app:v1", &access).await).unwrap_err();
-    assert!(
-        error.starts_with("RegistryBlocked") && error.contains("may not be pulled"),
-        "{error}"
-    );
-    pull(&format!("source.example/org/app@{digest}"), &access)
-        .await
-        .unwrap();
-}
-
-#[tokio::test]
-async fn a_mirror_cannot_give_something_else_for_a_digest() {
-    let full = Registry::plain();
-    pushed(&full.image("copies/app:v1"), &plain())
-        .await
-        .unwrap();
-    let access = rule(&[(full.image("copies"), Pull::All)], true);
-    let other = format!("source.example/org/app@sha256:{}", "0".repeat(64));
-    let error = outcome(pull(&other, &access).await).unwrap_err();
-    assert!(error.starts_with("NotFound"), "{error}");
-}
-
-#[tokio::test]
-async fn only_an_insecure_mirror_is_believed_without_proof() {
+async fn only_insecure_mirrors_are_trusted_without_a_certificate() {
     let full = Registry::plain();
     pushed(&full.image("copies/app:v1"), &plain())
         .await
@@ -125,36 +86,34 @@ async fn only_an_insecure_mirror_is_believed_without_proof() {
              [[registry.mirror]]\nlocation = \"{}\"\ninsecure = {insecure}\n",
             full.image("copies")
         );
-        let mut access = Access {
-            mirrors: Mirrors::from_registries_conf(&conf).unwrap(),
-            ..crate::trusting(String::new())
-        };
-        access.patience.tries = 1;
+        let mirrors = Mirrors::from_registries_conf(&conf).unwrap();
+        let access = once(trusting(String::new()), mirrors);
         let fetched = pull("source.example/org/app:v1", &access).await;
         assert_eq!(fetched.is_ok(), insecure, "{:?}", fetched.map(drop));
     }
 }
 
 #[tokio::test]
-async fn what_is_pushed_goes_where_the_rule_says() {
+async fn images_are_pushed_to_the_location_of_the_rule() {
     let real = Registry::plain();
     let pushing = |settings: &str| {
         let conf = format!("[[registry]]\nprefix = \"source.example/org/\"\n{settings}");
         Access {
             mirrors: Mirrors::from_registries_conf(&conf).unwrap(),
-            ..crate::trusting(String::new())
+            ..trusting(String::new())
         }
     };
-    let location = real.image("real/");
-    let conf = format!("location = \"{location}\"\ninsecure = true\n");
+    let conf = format!("location = \"{}\"\ninsecure = true\n", real.image("real/"));
     let digest = pushed("source.example/org/app:v1", &pushing(&conf))
         .await
         .unwrap();
-    let pinned = real.image(&format!("real/app@{digest}"));
-    pull(&pinned, &plain()).await.unwrap();
+    pull(&real.image(&format!("real/app@{digest}")), &plain())
+        .await
+        .unwrap();
 
     let blocked = pushing("blocked = true\n");
-    let error = pushed("source.example/org/app:v1", &blocked).await;
-    let error = error.unwrap_err();
+    let error = pushed("source.example/org/app:v1", &blocked)
+        .await
+        .unwrap_err();
     assert!(error.contains("may not be pushed"), "{error}");
 }

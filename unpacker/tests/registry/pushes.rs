@@ -1,135 +1,67 @@
-//! What is sent to a registry, and where to.
+//! Pushes to registries, and the locations of uploads.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+use tests::{Cell, Values, table};
 use unpacker::{Digest, registry::BundleImage};
 
 use crate::{
     images::{Registry, Store},
     real::{bundle, pushed},
-    server::Answer,
 };
 
-/// A registry that wants uploads to be sent there, and has nothing yet.
-async fn wanting(location: &'static str) -> Registry {
-    Registry::start(
-        move |seen| match (seen.method.as_str(), seen.target.as_str()) {
-            ("POST", _) => Answer::new("202 Accepted", &[("Location", location)], b""),
-            ("PUT", _) => Answer::new("201 Created", &[], b""),
-            _ => Answer::new("404 Not Found", &[], b""),
-        },
-    )
-    .await
-}
+/// Rules of a registry that wants uploads at `/upload`, and has nothing yet.
+const EMPTY: &str = "POST => 202; Location: /upload?state=1 && PUT => 201";
 
 #[tokio::test]
-async fn blobs_are_sent_once_and_the_manifest_last() {
-    let registry = wanting("/upload?state=1").await;
-    let digest = pushed(&registry.image("org/bundle:v1"), &registry.access())
-        .await
-        .unwrap();
-    let image = BundleImage::new(&bundle()).unwrap();
-    assert_eq!(image.digest().to_string(), digest);
-    let puts: Vec<_> = registry
-        .server
-        .seen()
-        .into_iter()
-        .filter(|seen| seen.method == "PUT")
-        .collect();
-    assert_eq!(puts.len(), 3);
-    for put in &puts[..2] {
+async fn blobs_are_pushed_once_and_the_manifest_last() {
+    let registry = Registry::start(EMPTY);
+    let image = registry.image("org/bundle:v1");
+    let digest = pushed(&image, &Registry::access()).await.unwrap();
+    let built = BundleImage::new(&bundle()).unwrap();
+    assert_eq!(built.digest().to_string(), digest);
+    let mut puts = registry.0.seen();
+    puts.retain(|request| request.method == "PUT");
+    let [layer, config, manifest] = &puts[..] else {
+        panic!("{puts:?}")
+    };
+    for put in [layer, config] {
         let digest = Digest::of(&put.body).to_string().replace(':', "%3A");
         assert_eq!(put.target, format!("/upload?state=1&digest={digest}"));
     }
-    assert_eq!(puts[2].target, "/v2/org/bundle/manifests/v1");
-    assert_eq!(Digest::of(&puts[2].body).to_string(), digest);
+    assert_eq!(manifest.target, "/v2/org/bundle/manifests/v1");
+    assert_eq!(Digest::of(&manifest.body).to_string(), digest);
+    let text = String::from_utf8_lossy(&config.body);
+    let label = "\"operators.operatorframework.io.bundle.manifests.v1\":\"manifests/\"";
+    assert!(text.contains(label), "{text}");
 
-    let config = String::from_utf8_lossy(&puts[1].body).into_owned();
-    assert!(
-        config.contains("\"operators.operatorframework.io.bundle.manifests.v1\":\"manifests/\""),
-        "{config}"
-    );
     let mut store = Store::default();
-    for put in &puts[..2] {
+    for put in [layer, config] {
         store.blob(put.body.clone(), "");
     }
-    let knowing = Registry::but(store, |seen| {
-        (seen.method == "PUT").then(|| Answer::new("201 Created", &[], b""))
+    let knowing = Registry::but(store, "PUT => 201", &Values::default());
+    let image = knowing.image("org/bundle:v1");
+    pushed(&image, &Registry::access()).await.unwrap();
+    assert_eq!(knowing.asked("POST", ""), 0, "the registry has the blobs");
+}
+
+#[tokio::test]
+async fn uploads_are_encrypted_retried_and_explained() {
+    let rows = r#"
+        # rules of the registry, image, number of requests of POST and outcome
+        plain HTTP  | POST => 202; Location: http://127.0.0.1:1/upload && 404 | org/bundle:v1 | 1 of 2: *not encrypted*
+        file        | POST => 202; Location: file:///tmp/x && 404 | org/bundle:v1 | 1 of 2: *not encrypted*
+        no URL      | POST => 202; Location: https://::: && 404 | org/bundle:v1 | 1 of 2: *names no URL*
+        # Two blobs, the first one in three tries.
+        busy        | POST => 2 x 429; Retry-After: 0 then 202; Location: /upload && PUT => 201 && 404 | org/bundle:v1 | 4 of *: sha256:*
+        full        | 507 << {"errors": "the disk is full"} | org/bundle:v1 | *: *push to*the disk is full*
+        other digest | POST => 202; Location: /upload && PUT => 201 && 404 | org/bundle@sha256:{zero*64} | 0 of 0: *name a tag instead*
+    "#;
+    let values = Values::default().with("zero", "0");
+    table::check(rows, &values, async |[rules, image]: &[Cell; 2]| {
+        let registry = Registry::start(rules.raw());
+        let image = registry.image(&image.text());
+        let pushed = pushed(&image, &Registry::access()).await;
+        let (posts, all) = (registry.asked("POST", ""), registry.0.seen().len());
+        format!("{posts} of {all}: {}", pushed.unwrap_or_else(|error| error))
     })
     .await;
-    pushed(&knowing.image("org/bundle:v1"), &knowing.access())
-        .await
-        .unwrap();
-    assert!(
-        knowing
-            .server
-            .seen()
-            .iter()
-            .all(|seen| seen.method != "POST"),
-        "the registry has the blobs"
-    );
-}
-
-#[tokio::test]
-async fn uploads_go_nowhere_unencrypted() {
-    for (location, problem) in [
-        ("http://127.0.0.1:1/upload", "not encrypted"),
-        ("file:///tmp/x", "not encrypted"),
-        ("https://:::", "names no URL"),
-    ] {
-        let registry = wanting(location).await;
-        let error = pushed(&registry.image("org/bundle:v1"), &registry.access())
-            .await
-            .unwrap_err();
-        assert!(error.contains(problem), "{location}: {error}");
-    }
-}
-
-#[tokio::test]
-async fn an_upload_that_a_busy_registry_did_not_begin_is_begun_again() {
-    let posts = AtomicUsize::new(0);
-    let registry = Registry::start(move |seen| match seen.method.as_str() {
-        "POST" if posts.fetch_add(1, Ordering::Relaxed) < 2 => {
-            Answer::new("429 Too Many Requests", &[("Retry-After", "0")], b"")
-        }
-        "POST" => Answer::new("202 Accepted", &[("Location", "/upload")], b""),
-        "PUT" => Answer::new("201 Created", &[], b""),
-        _ => Answer::new("404 Not Found", &[], b""),
-    })
-    .await;
-    pushed(&registry.image("org/bundle:v1"), &registry.access())
-        .await
-        .unwrap();
-    let seen = registry.server.seen();
-    let posts = seen.iter().filter(|seen| seen.method == "POST").count();
-    // Two blobs, the first one in three tries.
-    assert_eq!(posts, 4);
-}
-
-#[tokio::test]
-async fn a_registry_that_takes_nothing_is_quoted() {
-    let registry = Registry::start(|_| {
-        Answer::new(
-            "507 Insufficient Storage",
-            &[],
-            b"{\"errors\": \"the disk is full\"}",
-        )
-    })
-    .await;
-    let error = pushed(&registry.image("org/bundle:v1"), &registry.access())
-        .await
-        .unwrap_err();
-    assert!(
-        error.contains("push to") && error.contains("the disk is full"),
-        "{error}"
-    );
-}
-
-#[tokio::test]
-async fn what_is_pinned_to_something_else_is_not_pushed() {
-    let registry = wanting("/upload").await;
-    let other = registry.image(&format!("org/bundle@sha256:{}", "0".repeat(64)));
-    let error = pushed(&other, &registry.access()).await.unwrap_err();
-    assert!(error.contains("name a tag instead"), "{error}");
-    assert!(registry.server.seen().is_empty());
 }

@@ -1,22 +1,21 @@
 //! Pushing to and pulling from real registries: for everybody, with passwords, with tokens, with TLS.
 
 use manifests::content::{Builder, Content, Limits};
-use tests::{Auth, Authority, OWNER, Registry, TENANT, TokenServer, User, docker_config};
+use tests::{
+    Auth, Authority, Cell, OWNER, Registry, TENANT, TokenServer, Values, docker_config, table,
+};
 use unpacker::{
-    Access, Error, image,
+    Access, image,
     registry::{BundleImage, push},
 };
 
 use crate::{chain, outcome, plain, pull, source, trusting, with};
 
-pub(crate) const FILES: [(&str, &str); 4] = [
-    ("manifests/csv.yaml", "kind: CSV"),
-    (
-        "metadata/annotations.yaml",
-        "annotations:\n  operators.operatorframework.io.bundle.manifests.v1: manifests/\n",
-    ),
-    ("root.txt", "not part of it"),
-    ("tests/scorecard.yaml", "kind: Test"),
+pub(crate) const FILES: [(&str, &str); 4] = tests::rows![
+    "manifests/csv.yaml" => "kind: CSV";
+    "metadata/annotations.yaml" => "annotations:\n  operators.operatorframework.io.bundle.manifests.v1: manifests/\n";
+    "root.txt" => "not part of it";
+    "tests/scorecard.yaml" => "kind: Test";
 ];
 
 pub(crate) fn bundle() -> Content {
@@ -35,43 +34,35 @@ pub(crate) async fn pushed(image: &str, access: &Access) -> Result<String, Strin
         .map_err(|error| chain(&error))
 }
 
-fn explained(result: Result<impl Sized, Error>) -> String {
-    let error = result.map(drop).unwrap_err();
-    format!("{}: {}", error.reason(), chain(&error))
-}
-
-/// Pushes as the owner, and pulls as others.
-async fn check(
-    registry: &Registry,
-    access: &Access,
-    allowed: &[(Option<User>, &str, Result<(), &str>)],
-) {
-    let login = |user: Option<User>| match user {
-        Some(user) => with(access.clone(), &registry.docker_config(user)),
-        None => access.clone(),
-    };
-    for (user, repository, expected) in allowed {
-        let image = registry.image(&format!("{repository}:v1"));
-        pushed(&image, &login(Some(OWNER))).await.unwrap();
-        let result = pull(&image, &login(*user)).await;
-        match expected {
-            Ok(()) => {
-                result.unwrap();
+/// Pushes as the owner, and pulls as others: repository, user, outcome.
+async fn check(rows: &str, registry: &Registry, access: &Access) {
+    let mut wrong = OWNER;
+    wrong.password = "hunter2";
+    let login = |user| with(access.clone(), &registry.docker_config(user));
+    table::check(
+        rows,
+        &Values::default(),
+        async |[repository, user]: &[Cell; 2]| {
+            let image = registry.image(&format!("{}:v1", repository.raw()));
+            pushed(&image, &login(OWNER)).await.unwrap();
+            let access = match user.raw() {
+                "owner" => login(OWNER),
+                "tenant" => login(TENANT),
+                "wrong" => login(wrong),
+                _ => access.clone(),
+            };
+            let found = outcome(pull(&image, &access).await);
+            for user in [OWNER, TENANT, wrong] {
+                assert!(!found.contains(user.password), "{found}");
             }
-            Err(problem) => {
-                let error = explained(result);
-                assert!(
-                    error.contains(problem),
-                    "{user:?}: {problem:?} is not in: {error}"
-                );
-                assert!(!error.contains(OWNER.password) && !error.contains(TENANT.password));
-            }
-        }
-    }
+            found
+        },
+    )
+    .await;
 }
 
 #[tokio::test]
-async fn what_is_pushed_can_be_pulled_by_tag_and_by_digest() {
+async fn pushed_images_are_pulled_by_tag_and_by_digest() {
     let registry = Registry::plain();
     let image = registry.image("org/bundle:v1");
     let digest = pushed(&image, &plain()).await.unwrap();
@@ -103,111 +94,70 @@ async fn what_is_pushed_can_be_pulled_by_tag_and_by_digest() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_named() {
-    let registry = Registry::plain();
-    pushed(&registry.image("org/bundle:v1"), &plain())
-        .await
-        .unwrap();
-    let digest = format!("@sha256:{}", "0".repeat(64));
-    for name in [
-        "org/bundle:v2",
-        "org/none:v1",
-        &format!("org/bundle{digest}"),
-    ] {
-        let image = registry.image(name);
-        for error in [
-            explained(pull(&image, &plain()).await),
-            explained(image::resolve(&source(&registry.image("org/none:v1")), &plain()).await),
-        ] {
-            assert!(
-                error.starts_with("NotFound: ") && error.contains("does not exist"),
-                "{error}"
-            );
-        }
-    }
-}
-
-#[tokio::test]
-async fn plain_http_is_spoken_only_when_asked_for() {
+async fn missing_images_and_plain_http_are_explained() {
     let registry = Registry::plain();
     let image = registry.image("org/bundle:v1");
     pushed(&image, &plain()).await.unwrap();
-    let error = explained(pull(&image, &trusting(String::new())).await);
-    assert!(error.contains("--tls-verify=false"), "{error}");
+    let pinned = format!("org/bundle@sha256:{}", "0".repeat(64));
+    for name in ["org/bundle:v2", "org/none:v1", &pinned] {
+        let found = outcome(pull(&registry.image(name), &plain()).await);
+        assert!(
+            found.starts_with("NotFound, ") && found.contains("does not exist"),
+            "{found}"
+        );
+    }
+    let none = source(&registry.image("org/none:v1"));
+    let error = image::resolve(&none, &plain()).await.unwrap_err();
+    assert_eq!(error.reason(), "NotFound");
+    assert!(chain(&error).contains("does not exist"), "{error}");
+
+    let found = outcome(pull(&image, &trusting(String::new())).await);
+    assert!(found.contains("--tls-verify=false"), "{found}");
 }
 
 #[tokio::test]
 async fn passwords_open_a_registry_and_wrong_ones_are_explained() {
-    let registry = Registry::start(Auth::Basic, None);
-    let mut wrong = OWNER;
-    wrong.password = "hunter2";
-    check(
-        &registry,
-        &plain(),
-        &[
-            (Some(OWNER), "org/a", Ok(())),
-            (Some(TENANT), "org/a", Ok(())),
-            (None, "org/a", Err("Unauthorized: the registry 127.0.0.1")),
-            (None, "org/a", Err("needs credentials for org/a")),
-            (
-                Some(wrong),
-                "org/a",
-                Err("does not accept the credentials of user \"owner\"; check the pull secret"),
-            ),
-        ],
-    )
-    .await;
+    let rows = "
+        owner     | org/a | owner  | manifests/csv.yaml=*
+        tenant    | org/b | tenant | manifests/csv.yaml=*
+        anonymous | org/c |        | Unauthorized, *: the registry 127.0.0.1*needs credentials for org/c*
+        wrong     | org/d | wrong  | *does not accept the credentials of user \"owner\"; check the pull secret*
+    ";
+    check(rows, &Registry::start(Auth::Basic, None), &plain()).await;
 }
 
 #[tokio::test]
-async fn tokens_open_what_they_are_for() {
+async fn tokens_are_granted_for_single_repositories() {
     let authority = Authority::new("registry");
     let tokens = TokenServer::start(Some(&authority));
     let registry = Registry::start(Auth::Token(&tokens), Some(&authority));
-    let mut wrong = OWNER;
-    wrong.password = "hunter2";
-    check(
-        &registry,
-        &trusting(authority.pem()),
-        &[
-            (None, "public/a", Ok(())),
-            (None, "tenant/a", Err("needs credentials for tenant/a")),
-            (Some(TENANT), "tenant/a", Ok(())),
-            (
-                Some(TENANT),
-                "owner/a",
-                Err("does not let user \"tenant\" pull from owner/a"),
-            ),
-            (Some(OWNER), "owner/a", Ok(())),
-            (
-                Some(wrong),
-                "public/a",
-                Err("does not accept the credentials of user \"owner\""),
-            ),
-        ],
-    )
-    .await;
-    let denied = pushed(
-        &registry.image("tenant/a:v2"),
-        &with(trusting(authority.pem()), &registry.docker_config(TENANT)),
-    )
-    .await;
+    let access = trusting(authority.pem());
+    let rows = "
+        public            | public/a |        | manifests/csv.yaml=*
+        anonymous         | tenant/a |        | *needs credentials for tenant/a*
+        tenant            | tenant/b | tenant | manifests/csv.yaml=*
+        tenant of another | owner/a  | tenant | *does not let user \"tenant\" pull from owner/a*
+        owner             | owner/b  | owner  | manifests/csv.yaml=*
+        wrong             | public/b | wrong  | *does not accept the credentials of user \"owner\"*
+    ";
+    check(rows, &registry, &access).await;
+    let tenant = with(access, &registry.docker_config(TENANT));
+    let denied = pushed(&registry.image("tenant/a:v2"), &tenant)
+        .await
+        .unwrap_err();
     assert!(
-        denied
-            .unwrap_err()
-            .contains("does not let user \"tenant\" push to tenant/a")
+        denied.contains("does not let user \"tenant\" push to tenant/a"),
+        "{denied}"
     );
     for grant in tokens.granted() {
         let (repository, _) = grant.scope.rsplit_once(':').unwrap();
-        assert!(
-            repository.starts_with("repository:") && !repository.contains('*'),
-            "{grant:?}"
-        );
+        let is_single = repository.starts_with("repository:") && !repository.contains('*');
+        assert!(is_single, "{grant:?}");
     }
 }
 
 #[tokio::test]
-async fn the_credentials_of_the_longest_prefix_are_used() {
+async fn credentials_of_the_longest_prefix_are_used() {
     let tokens = TokenServer::start(None);
     let registry = Registry::start(Auth::Token(&tokens), None);
     let tenant = format!("{}/tenant", registry.host());
@@ -232,7 +182,7 @@ async fn the_credentials_of_the_longest_prefix_are_used() {
 }
 
 #[tokio::test]
-async fn a_private_authority_must_be_known() {
+async fn private_authority_must_be_known() {
     let authority = Authority::new("registry");
     let registry = Registry::start(Auth::Anonymous, Some(&authority));
     let image = registry.image("org/bundle:v1");
@@ -240,11 +190,13 @@ async fn a_private_authority_must_be_known() {
     pull(&image, &plain()).await.unwrap();
     let stranger = Authority::new("somebody else");
     for roots in [String::new(), stranger.pem()] {
-        let error = explained(pull(&image, &trusting(roots)).await);
+        let found = outcome(pull(&image, &trusting(roots)).await);
         assert!(
-            error.starts_with("CertificateUntrusted") && error.contains("--cacert"),
-            "{error}"
+            found.starts_with("CertificateUntrusted") && found.contains("--cacert"),
+            "{found}"
         );
     }
-    assert!(outcome(pull(&image, &trusting(stranger.pem() + &authority.pem())).await).is_ok());
+    pull(&image, &trusting(stranger.pem() + &authority.pem()))
+        .await
+        .unwrap();
 }

@@ -1,287 +1,144 @@
-//! Connections on bad days: cut, slow, sent elsewhere, and told to come back later.
+//! Slow, broken and redirected connections, and busy registries.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    thread,
     time::{Duration, Instant},
 };
 
-use tests::{OWNER, docker_config};
-use unpacker::{Access, Options, fetch::Progress, image, web::Patience};
+use tests::{
+    Answer, Cell, OWNER, Port, Script, ScriptedServer, Values, docker_config, noise, table,
+};
+use unpacker::{Access, Options, Source, fetch::Progress, image, web::Patience};
 
 use crate::{
-    images::{Registry, Store, layer, noise},
-    outcome, pull,
-    server::{Answer, Seen},
-    source, with,
+    images::{MANIFEST, Registry, Store, digest, layer},
+    outcome, plain, pull, source, with,
 };
 
-/// An image whose only layer is large enough to be cut.
-fn large() -> (Store, Vec<u8>) {
+/// A layer that is large enough to be cut, and the content of its file.
+fn large() -> (Vec<u8>, Vec<u8>) {
     let content = noise(7, 300_000);
-    let layer = layer(&[("manifests/a.bin", &content)]);
-    (Store::image(std::slice::from_ref(&layer)), layer)
-}
-
-fn head(length: usize) -> Vec<u8> {
-    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes()
-}
-
-/// A registry whose layer comes through as this says; it is told which time it is asked.
-async fn through(
-    store: Store,
-    answer: impl Fn(&Seen, usize) -> Option<Answer> + Send + Sync + 'static,
-) -> Registry {
-    let (top, times) = (store.top(), AtomicUsize::new(0));
-    Registry::but(store, move |seen| {
-        let is_layer = seen.target.ends_with(&top);
-        let time = || times.fetch_add(1, Ordering::SeqCst) + 1;
-        is_layer.then(|| answer(seen, time())).flatten()
-    })
-    .await
-}
-
-fn start(range: &str) -> usize {
-    range
-        .strip_prefix("bytes=")
-        .unwrap()
-        .strip_suffix('-')
-        .unwrap()
-        .parse()
-        .unwrap()
+    (layer(&[("manifests/a.bin", &content)]), content)
 }
 
 #[tokio::test]
-async fn a_cut_transfer_is_taken_up_where_it_broke_off_if_the_registry_can() {
-    let (store, bytes) = large();
-    let whole = bytes.len();
-    let registry = through(store, move |seen, time| {
-        let Some(range) = seen.header("range") else {
-            assert_eq!(time, 1, "the rest is asked for");
-            return Some(Answer::Bytes([head(whole), bytes[..100_000].to_vec()].concat()));
-        };
-        let from = start(range);
-        let length = whole - from;
-        let head = format!(
-            "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes {from}-{}/{whole}\r\nContent-Length: {length}\r\n\r\n",
-            whole - 1
-        );
-        let to = if time == 2 { from + 50_000 } else { whole };
-        Some(Answer::Bytes([head.as_bytes(), &bytes[from..to]].concat()))
-    })
-    .await;
-    let (options, progress) = (Options::default(), Progress::default());
-    let image = source(&registry.image("app:v1"));
-    let fetched = image::fetch(&image, &registry.access(), &options, &progress)
-        .await
-        .unwrap();
-    assert_eq!(
-        fetched
-            .tree
-            .into_content()
-            .unwrap()
-            .read("manifests/a.bin")
-            .unwrap(),
-        &noise(7, 300_000)
-    );
-    assert_eq!(progress.done(), whole as u64, "nothing is fetched twice");
-    assert_eq!(progress.total(), whole as u64);
-}
-
-#[tokio::test]
-async fn a_cut_transfer_starts_over_where_the_registry_knows_no_ranges() {
-    let (store, bytes) = large();
-    let registry = through(store, move |_, time| {
-        let sent = if time < 3 {
-            &bytes[..100_000 * time]
-        } else {
-            &bytes
-        };
-        Some(Answer::Bytes([head(bytes.len()), sent.to_vec()].concat()))
-    })
-    .await;
-    let fetched = pull(&registry.image("app:v1"), &registry.access())
-        .await
-        .unwrap();
-    assert_eq!(
-        fetched
-            .tree
-            .into_content()
-            .unwrap()
-            .read("manifests/a.bin")
-            .unwrap(),
-        &noise(7, 300_000)
-    );
-}
-
-#[tokio::test]
-async fn other_bytes_after_a_cut_are_noticed() {
-    let (store, bytes) = large();
-    let registry = through(store, move |seen, _| {
-        Some(match seen.header("range") {
-            None => Answer::Bytes([head(bytes.len()), bytes[..100_000].to_vec()].concat()),
-            Some(range) => {
-                let length = bytes.len() - start(range);
-                let head = format!("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/10\r\nContent-Length: {length}\r\n\r\n");
-                Answer::Bytes([head.into_bytes(), bytes[..length].to_vec()].concat())
-            }
-        })
-    })
-    .await;
-    let error = outcome(pull(&registry.image("app:v1"), &registry.access()).await).unwrap_err();
-    assert!(error.contains("another part of it came"), "{error}");
-}
-
-#[tokio::test]
-async fn a_transfer_that_always_breaks_off_is_given_up() {
-    let (store, bytes) = large();
-    let registry = through(store, move |seen, _| {
-        let from = seen.header("range").map_or(0, start);
-        let whole = bytes.len();
-        let head = format!(
-            "HTTP/1.1 {}\r\nContent-Range: bytes {from}-{}/{whole}\r\nContent-Length: {}\r\n\r\n",
-            if from > 0 {
-                "206 Partial Content"
-            } else {
-                "200 OK"
-            },
-            whole - 1,
-            whole - from
-        );
-        Some(Answer::Bytes(
-            [head.as_bytes(), &bytes[from..from + 10]].concat(),
-        ))
-    })
-    .await;
-    let access = registry.access();
-    let top = registry.image("app:v1");
-    let error = pull(&top, &access).await.unwrap_err();
-    assert_eq!(error.reason(), "ConnectionBroken");
-    assert!(!error.is_terminal());
-    assert!(registry.asked("/blobs/") <= 1 + access.patience.tries as usize);
-}
-
-#[tokio::test]
-async fn an_endless_layer_is_cut_at_its_announced_size() {
-    let (store, bytes) = large();
-    let endless = Answer::Endless(
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec(),
-        [b"10000\r\n", noise(1, 0x10000).as_slice(), b"\r\n"].concat(),
-    );
-    let stated = Answer::Endless(head(1 << 40), noise(1, 0x10000));
-    let honest_at_first = Answer::Endless(
-        [
-            format!(
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n",
-                bytes.len()
-            )
-            .into_bytes(),
-            bytes,
-            b"\r\n".to_vec(),
-        ]
-        .concat(),
-        b"1\r\n0\r\n".to_vec(),
-    );
-    for answer in [endless, stated, honest_at_first] {
-        let registry = through(store.clone(), move |_, _| Some(answer.clone())).await;
-        let error = outcome(pull(&registry.image("app:v1"), &registry.access()).await).unwrap_err();
-        assert!(
-            error.contains("ContentMismatch") && error.contains("more than"),
-            "{error}"
-        );
+async fn a_registry_that_answers_a_handshake_in_http_is_asked_over_http() {
+    for handshake in [
+        "400 << no TLS here",
+        // Neither protocol works at first.
+        "<< nothing then 400 << no TLS here",
+    ] {
+        let store = Store::small();
+        let rules = format!("GET /v2/\\r\\n => << nothing && RAW => {handshake}");
+        let script = Script::before(&rules, &Values::default(), move |seen| store.answer(seen));
+        let server = ScriptedServer::start(script);
+        let image = format!("{}/app:v1", server.host());
+        let found = outcome(pull(&image, &plain()).await);
+        assert_eq!(found, "manifests/a.yaml=kind: A", "{handshake}");
     }
 }
 
 #[tokio::test]
-async fn a_layer_that_ends_early_without_a_cut_is_too_short() {
-    let (store, bytes) = large();
-    let registry = through(store, move |_, _| Some(Answer::ok(&bytes[..1000]))).await;
-    let error = outcome(pull(&registry.image("app:v1"), &registry.access()).await).unwrap_err();
-    assert!(
-        error.contains("ContentMismatch") && error.contains("fewer than"),
-        "{error}"
-    );
-}
-
-#[tokio::test]
-async fn a_layer_that_drips_is_not_waited_for_beyond_patience() {
-    let (store, bytes) = large();
-    let registry = through(store, move |_, _| Some(Answer::Drip(head(bytes.len())))).await;
-    let access = Access {
-        patience: Patience {
-            total: Duration::from_secs(2),
-            ..registry.access().patience
-        },
-        ..registry.access()
-    };
-    let begun = Instant::now();
-    let error = pull(&registry.image("app:v1"), &access).await.unwrap_err();
-    assert!(!error.is_terminal(), "{error}");
-    assert!(
-        begun.elapsed() < Duration::from_secs(15),
-        "{:?}",
-        begun.elapsed()
-    );
-}
-
-#[tokio::test]
-async fn credentials_stay_with_the_registry_when_it_sends_us_elsewhere() {
-    let (store, bytes) = large();
-    let elsewhere = Arc::new(Registry::start(move |_| Answer::ok(&bytes)).await);
-    let target = elsewhere.server.url("/bucket/blob?signature=word");
-    let top = store.top();
-    let registry = Registry::but(store, move |seen| match seen.header("authorization") {
-        None => Some(Answer::new(
-            "401 Unauthorized",
-            &[("WWW-Authenticate", "Basic realm=x")],
-            b"",
-        )),
-        Some(_) => seen
-            .target
-            .ends_with(&top)
-            .then(|| Answer::redirect(307, &target)),
+async fn transfers_are_resumed_retried_and_bounded() {
+    let (bytes, content) = large();
+    let whole = bytes.len();
+    let values = Values::default()
+        .with("layer", &*bytes)
+        .with("whole", whole.to_string())
+        .with("last", (whole - 1).to_string())
+        .with("rest", (whole - 100_000).to_string())
+        .with("rest-3", (whole - 150_000).to_string())
+        .with("part-1", &bytes[..100_000])
+        .with("part-2", &bytes[100_000..150_000])
+        .with("part-3", &bytes[150_000..])
+        .with("parts", &bytes[..200_000])
+        .with("wrong", &bytes[..whole - 100_000])
+        .with("start", &bytes[..1000])
+        .with("length", format!("{whole:x}"))
+        .with("noise", noise(1, 0x10000))
+        .with("spaces", vec![b' '; 0x10000])
+        .with("chunked", "Transfer-Encoding: chunked")
+        .with("manifest", format!("Content-Type: {MANIFEST}"));
+    let rows = r"
+        # rules beside an honest registry, times in milliseconds, requests for the layer and outcome
+        resumed       | {top} & range: bytes=100000- => 206; Content-Range: bytes 100000-{last}/{whole}; Content-Length: {rest} << {part-2} && {top} & range: bytes=150000- => 206; Content-Range: bytes 150000-{last}/{whole}; Content-Length: {rest-3} << {part-3}
+          && {top} => 200; Content-Length: {whole} << {part-1} | | 3: the file, {whole}/{whole}
+        no ranges     | {top} => 200; Content-Length: {whole} << {part-1} then 200; Content-Length: {whole} << {parts} then 200 << {layer} | | 3: the file, *
+        wrong range   | {top} & range: => 206; Content-Range: bytes 0-9/10; Content-Length: {rest} << {wrong}
+          && {top} => 200; Content-Length: {whole} << {part-1} | | *: *another part of it came*
+        always cut    | STEPS{top} => 200; Content-Length: {whole} << 0123456789 | | 4: ConnectionBroken, transient: *
+        endless       | {top} => 200; {chunked} ~ repeat 10000\r\n{noise}\r\n | | *: ContentMismatch*more than*
+        endless, stated | {top} => 200; Content-Length: 1099511627776 ~ repeat {noise} | | *: ContentMismatch*more than*
+        endless end   | {top} => 200; {chunked} << {length}\r\n{layer}\r\n ~ repeat 1\r\n0\r\n | | *: ContentMismatch*more than*
+        too short     | {top} => 200 << {start} | | 1: ContentMismatch*fewer than*
+        drip          | {top} => 200; Content-Length: {whole} ~ drip | 2000 | 1: *, transient: *took longer than 2 s*
+        busy          | {top} => 2 x 429; Retry-After: 0 << slow down then 200 << {layer} | | 3: the file, {whole}/{whole}
+        busy for ever | GET => 429; Retry-After: 0 << slow down | | 0: TooManyRequests, transient: *
+        large manifest | /manifests/ => 200; {manifest}; Content-Length: 100000000 ~ repeat {spaces} | | 0: LimitExceeded*larger than 4194304 bytes*
+        endless manifest | /manifests/ => 200; {manifest}; {chunked} ~ repeat 10000\r\n{spaces}\r\n | | 0: LimitExceeded*larger than 4194304 bytes*
+    ";
+    let steps = [10, 20, 30, 40].map(|from| {
+        let head = format!("206; Content-Range: bytes {from}-{{last}}/{{whole}}");
+        let length = format!("Content-Length: {}", whole - from);
+        format!("{{top}} & range: bytes={from}- => {head}; {length} << 0123456789 && ")
+    });
+    let rows = rows.replace("STEPS", &steps.concat());
+    table::check(&rows, &values, async |[rules, time]: &[Cell; 2]| {
+        let registry = Registry::but(
+            Store::image(std::slice::from_ref(&bytes)),
+            rules.raw(),
+            rules.values(),
+        );
+        let mut access = Registry::access();
+        if !time.raw().is_empty() {
+            access.patience.total = Duration::from_millis(time.raw().parse().unwrap());
+        }
+        let (options, progress, start) = (Options::default(), Progress::default(), Instant::now());
+        let image = source(&registry.image("app:v1"));
+        let result = match image::fetch(&image, &access, &options, &progress).await {
+            Ok(fetched) => {
+                let found = fetched.tree.into_content().unwrap();
+                assert_eq!(found.read("manifests/a.bin").unwrap(), &content);
+                format!("the file, {}/{}", progress.done(), progress.total())
+            }
+            Err(error) => outcome(Err(error)),
+        };
+        assert!(
+            start.elapsed() < Duration::from_secs(15),
+            "{:?}",
+            start.elapsed()
+        );
+        if rules.raw().starts_with("GET => 429") {
+            assert_eq!(registry.0.seen().len(), access.patience.tries as usize);
+        }
+        format!("{}: {result}", registry.asked("GET", &digest(&bytes)))
     })
     .await;
-    let mut access = with(
-        registry.access(),
-        &docker_config(&[(&registry.server.address.to_string(), OWNER)]),
-    );
-    access.trust.roots.push_str(&elsewhere.authority.pem());
-    let fetched = pull(&registry.image("app:v1"), &access).await.unwrap();
-    assert_eq!(fetched.tree.len(), 1);
-    let seen = elsewhere.server.seen();
-    assert_eq!(seen.len(), 1);
-    assert_eq!(seen[0].header("authorization"), None);
-    assert!(
-        registry
-            .server
-            .seen()
-            .iter()
-            .any(|seen| seen.header("authorization").is_some())
-    );
 }
 
 #[tokio::test]
-async fn who_asks_too_often_comes_back_later_and_not_for_ever() {
-    let busy = || {
-        Answer::new(
-            "429 Too Many Requests",
-            &[("Retry-After", "0")],
-            b"slow down",
-        )
+async fn credentials_are_not_sent_to_the_storage_of_a_registry() {
+    let values = Values::default().with("layer", large().0);
+    let storage = Registry::on(Port::take(), Script::new("200 << {layer}", &values));
+    let values = values.with("storage", storage.0.host());
+    let rules = "!authorization: => 401; WWW-Authenticate: Basic realm=x && {top} => 307; Location: https://{storage}/bucket/blob?signature=word";
+    let registry = Registry::but(Store::image(&[large().0]), rules, &values);
+    let access = with(
+        Registry::access(),
+        &docker_config(&[(&registry.0.host(), OWNER)]),
+    );
+    assert!(
+        registry
+            .pulled(&access)
+            .await
+            .starts_with("manifests/a.bin=")
+    );
+    let has_credentials = |server: &ScriptedServer| {
+        let has = |request: &tests::Received| request.header("authorization").is_some();
+        server.seen().iter().map(has).collect::<Vec<_>>()
     };
-    let registry = through(Store::small(), move |_, time| (time < 3).then(busy)).await;
-    let files = outcome(pull(&registry.image("app:v1"), &registry.access()).await);
-    assert_eq!(files.unwrap(), "manifests/a.yaml=kind: A");
-
-    let registry = Registry::start(move |_| busy()).await;
-    let access = registry.access();
-    let error = pull(&registry.image("app:v1"), &access).await.unwrap_err();
-    assert_eq!(error.reason(), "TooManyRequests");
-    assert!(!error.is_terminal());
-    assert_eq!(registry.server.seen().len(), access.patience.tries as usize);
+    assert_eq!(has_credentials(&storage.0), [false]);
+    assert!(has_credentials(&registry.0).contains(&true));
 }
 
 #[tokio::test]
@@ -296,15 +153,44 @@ async fn many_layers_are_fetched_together_and_read_from_the_top() {
             ])
         })
         .collect();
-    let registry = Registry::but(Store::image(&layers), |_| None).await;
-    let fetched = pull(&registry.image("app:v1"), &registry.access())
-        .await
-        .unwrap();
-    let content = fetched.tree.into_content().unwrap();
+    let registry = Registry::but(Store::image(&layers), "", &Values::default());
+    let fetched = crate::pull(&registry.image("app:v1"), &Registry::access()).await;
+    let content = fetched.unwrap().tree.into_content().unwrap();
     assert_eq!(content.len(), 13);
     assert_eq!(content.read("manifests/shared.yaml").unwrap(), "11");
     for number in 0..12 {
         let bytes = content.read(&format!("manifests/{number:02}.bin")).unwrap();
         assert_eq!(bytes, &noise(number + 1, 400_000));
     }
+}
+
+#[tokio::test]
+async fn timeout_is_that_of_all_layers_together() {
+    let layers: Vec<_> = (0..12)
+        .map(|number| layer(&[(&*format!("manifests/{number}"), &noise(number, 100))]))
+        .collect();
+    let store = Store::image(&layers);
+    let script = Script::from_fn(move |request| -> Answer {
+        if request.target.contains("/blobs/") {
+            thread::sleep(Duration::from_millis(300));
+        }
+        store.answer(request)
+    });
+    let registry = Registry::on(Port::take(), script);
+    let image = Source::Image(source(&registry.image("app:v1")));
+    let fetch = async |seconds| {
+        let patience = Patience {
+            total: Duration::from_secs(seconds),
+            ..Registry::access().patience
+        };
+        let access = Access {
+            patience,
+            ..Registry::access()
+        };
+        unpacker::fetch(&image, &access, &Options::default(), &Progress::default()).await
+    };
+    let error = fetch(1).await.unwrap_err();
+    assert_eq!((error.reason(), error.is_terminal()), ("TimedOut", false));
+    assert!(error.to_string().contains("--timeout"), "{error}");
+    assert!(fetch(60).await.is_ok());
 }

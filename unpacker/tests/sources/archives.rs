@@ -27,59 +27,21 @@ fn assert_outcome(tar: &[u8], expected: &str) {
 #[test]
 fn ordinary_archives_are_read_whatever_wrote_them() {
     let long = format!("{}/{}", "d".repeat(90), "f".repeat(90));
-    let cases = [
-        (tar().file("a", "1").file("b/c", "2"), "a b/c +0 links"),
-        (tar().file("./a", "1").with(b'5', "./", b""), "a +0 links"),
-        (
-            tar()
-                .with(b'5', "b", b"")
-                .with(b'5', "b/", b"")
-                .file("b/c", ""),
-            "b/c +0 links",
-        ),
-        (
-            tar().with(0, "old", b"1").with(b'7', "contiguous", b"2"),
-            "contiguous old",
-        ),
-        (
-            tar().with(0, "old/", b"").file("old/a", ""),
-            "old/a +0 links",
-        ),
-        (tar().file("a", "").with(b'2', "link", b""), "a +1 links"),
-        (
-            tar()
-                .with(b'L', "././@LongLink", format!("{long}\0").as_bytes())
-                .file("short", ""),
-            &long,
-        ),
-        (
-            tar()
-                .with(b'L', "././@LongLink", long.as_bytes())
-                .file("short", ""),
-            &long,
-        ),
-        (
-            tar()
-                .with(b'K', "././@LongLink", b"far\0")
-                .with(b'2', "link", b""),
-            " +1 links",
-        ),
-        (
-            tar()
-                .pax(b'x', &[("path", &long), ("mtime", "1.5")])
-                .file("short", ""),
-            &long,
-        ),
-        (
-            tar().pax(b'x', &[("path", "grün")]).file("short", ""),
-            "grün +0",
-        ),
-        (tar().pax(b'x', &[("size", "1")]).file("a", "1"), "a +0"),
-        (
-            tar().pax(b'g', &[("comment", "0123abcd")]).file("a", "1"),
-            "a +0",
-        ),
-        (tar(), " +0 links"),
+    let cases = tests::rows![
+        tar().file("a", "1").file("b/c", "2") => "a b/c +0 links";
+        tar().file("./a", "1").with(b'5', "./", b"") => "a +0 links";
+        tar().with(b'5', "b", b"").with(b'5', "b/", b"").file("b/c", "") => "b/c +0 links";
+        tar().with(0, "old", b"1").with(b'7', "contiguous", b"2") => "contiguous old";
+        tar().with(0, "old/", b"").file("old/a", "") => "old/a +0 links";
+        tar().file("a", "").with(b'2', "link", b"") => "a +1 links";
+        tar().with(b'L', "././@LongLink", format!("{long}\0").as_bytes()).file("short", "") => &long;
+        tar().with(b'L', "././@LongLink", long.as_bytes()).file("short", "") => &long;
+        tar().with(b'K', "././@LongLink", b"far\0").with(b'2', "link", b"") => " +1 links";
+        tar().pax(b'x', &[("path", &long), ("mtime", "1.5")]).file("short", "") => &long;
+        tar().pax(b'x', &[("path", "grün")]).file("short", "") => "grün +0";
+        tar().pax(b'x', &[("size", "1")]).file("a", "1") => "a +0";
+        tar().pax(b'g', &[("comment", "0123abcd")]).file("a", "1") => "a +0";
+        tar() => " +0 links";
     ];
     for (tar, expected) in cases {
         assert_outcome(&tar.end(), expected);
@@ -88,45 +50,21 @@ fn ordinary_archives_are_read_whatever_wrote_them() {
 
 #[test]
 fn names_that_cannot_be_content_are_refused() {
-    let cases = [
-        (tar().file("../a", ""), "leaves the root"),
-        (
-            tar().file(&format!("{}b", "a/".repeat(40)), ""),
-            "limit of 32 folders",
-        ),
-        (tar().file("a/../../b", ""), "leaves the root"),
-        (tar().file("/etc/passwd", ""), "is absolute"),
-        (tar().file("a\nb", ""), "control character"),
-        (tar().with(b'5', "/etc/", b""), "is absolute"),
-        (tar().with(b'2', "../link", b""), "leaves the root"),
-        (
-            tar().pax(b'x', &[("path", "../a")]).file("a", ""),
-            "leaves the root",
-        ),
-        (
-            tar().pax(b'x', &[("path", "a\0b")]).file("a", ""),
-            "control character",
-        ),
-        (
-            tar().with(b'L', "long", b"../a\0").file("a", ""),
-            "leaves the root",
-        ),
-        (
-            tar().with(b'L', "long", b"a\0b\0").file("a", ""),
-            "control character",
-        ),
-        (
-            tar().entry(b'0', b"a\xffb", 0, b""),
-            "name \"a\u{fffd}b\" is not UTF-8; rename",
-        ),
-        (
-            tar().file("a", "1").file("./a", "2"),
-            "file \"a\" appears twice",
-        ),
-        (
-            tar().file("a", "1").file("a/b", "2"),
-            "is a file, and \"a/b\" needs it to be a folder",
-        ),
+    let cases = tests::rows![
+        tar().file("../a", "") => "leaves the root";
+        tar().file(&format!("{}b", "a/".repeat(40)), "") => "limit of 32 folders";
+        tar().file("a/../../b", "") => "leaves the root";
+        tar().file("/etc/passwd", "") => "is absolute";
+        tar().file("a\nb", "") => "control character";
+        tar().with(b'5', "/etc/", b"") => "is absolute";
+        tar().with(b'2', "../link", b"") => "leaves the root";
+        tar().pax(b'x', &[("path", "../a")]).file("a", "") => "leaves the root";
+        tar().pax(b'x', &[("path", "a\0b")]).file("a", "") => "control character";
+        tar().with(b'L', "long", b"../a\0").file("a", "") => "leaves the root";
+        tar().with(b'L', "long", b"a\0b\0").file("a", "") => "control character";
+        tar().entry(b'0', b"a\xffb", 0, b"") => "name \"a\u{fffd}b\" is not UTF-8; rename";
+        tar().file("a", "1").file("./a", "2") => "entry \"a\" appears twice";
+        tar().file("a", "1").file("a/b", "2") => "\"a\" is not a directory, but \"a/b\" requires one; remove one of them";
     ];
     for (tar, expected) in cases {
         assert_outcome(&tar.end(), expected);
@@ -135,66 +73,21 @@ fn names_that_cannot_be_content_are_refused() {
 
 #[test]
 fn ambiguous_entries_are_refused_with_a_remedy() {
-    let cases = [
-        (
-            tar().with(b'1', "h", b"1"),
-            "entry \"h\" is a link or a device with content; pack the bundle",
-        ),
-        (
-            tar().with(b'3', "c", b"1"),
-            "a link or a device with content",
-        ),
-        (tar().with(b'V', "volume", b""), "is of an unknown kind"),
-        (
-            tar().with(b'5', "d/", b"12345"),
-            "a folder or a symbolic link with content",
-        ),
-        (
-            tar().with(b'0', "d/", b"12345"),
-            "a folder or a symbolic link with content",
-        ),
-        (
-            tar().with(b'2', "l", b"12345"),
-            "a folder or a symbolic link with content",
-        ),
-        (
-            tar().pax(b'x', &[("size", "2")]).file("a", "1"),
-            "is given two sizes",
-        ),
-        (
-            tar()
-                .with(b'L', "l", b"one")
-                .pax(b'x', &[("path", "two")])
-                .file("a", ""),
-            "named differently by two",
-        ),
-        (
-            tar().pax(b'x', &[]).pax(b'x', &[]).file("a", ""),
-            "two extended headers of one kind",
-        ),
-        (
-            tar()
-                .with(b'L', "l", b"a")
-                .with(b'L', "l", b"b")
-                .file("a", ""),
-            "two extended headers of one kind",
-        ),
-        (
-            tar().with(b'x', "pax", b"rubbish").file("a", ""),
-            "is not well formed",
-        ),
-        (
-            tar().with(b'g', "pax", b"rubbish").file("a", ""),
-            "is not well formed",
-        ),
-        (
-            tar().pax(b'g', &[("path", "b")]).file("a", ""),
-            "gives all entries one name or size",
-        ),
-        (
-            tar().pax(b'x', &[("path", "b")]),
-            "cut short behind an extended header",
-        ),
+    let cases = tests::rows![
+        tar().with(b'1', "h", b"1") => "entry \"h\" is a link or a device with content; pack the bundle";
+        tar().with(b'3', "c", b"1") => "a link or a device with content";
+        tar().with(b'V', "volume", b"") => "is of an unknown kind";
+        tar().with(b'5', "d/", b"12345") => "a folder or a symbolic link with content";
+        tar().with(b'0', "d/", b"12345") => "a folder or a symbolic link with content";
+        tar().with(b'2', "l", b"12345") => "a folder or a symbolic link with content";
+        tar().pax(b'x', &[("size", "2")]).file("a", "1") => "is given two sizes";
+        tar().with(b'L', "l", b"one").pax(b'x', &[("path", "two")]).file("a", "") => "named differently by two";
+        tar().pax(b'x', &[]).pax(b'x', &[]).file("a", "") => "two extended headers of one kind";
+        tar().with(b'L', "l", b"a").with(b'L', "l", b"b").file("a", "") => "two extended headers of one kind";
+        tar().with(b'x', "pax", b"rubbish").file("a", "") => "is not well formed";
+        tar().with(b'g', "pax", b"rubbish").file("a", "") => "is not well formed";
+        tar().pax(b'g', &[("path", "b")]).file("a", "") => "gives all entries one name or size";
+        tar().pax(b'x', &[("path", "b")]) => "cut short behind an extended header";
     ];
     for (tar, expected) in cases {
         assert_outcome(&tar.end(), expected);
@@ -203,23 +96,20 @@ fn ambiguous_entries_are_refused_with_a_remedy() {
 
 #[test]
 fn what_is_no_archive_is_called_what_it_is() {
-    for (bytes, expected) in [
-        (b"".as_slice(), "the archive is empty"),
-        (
-            b"x",
-            "neither a tar nor one compressed with gzip or zstd, but of an unknown format",
-        ),
-        (&[0; 10], "of an unknown format"),
-        (&[b'x'; 4096], "of an unknown format"),
-        (b"PK\x03\x04", "but a zip; pack the bundle with \"tar czf\""),
-        (b"\x28\xb5\x2f\xfd\0", "cut short at byte 0"),
-        (b"\x28\xb5\x2f\xfd not zstd", "cannot be decompressed"),
-        (b"{\"kind\": 1}", "JSON"),
-        (b"\x1f\x8b", "cut short at byte 0"),
-        (b"\x1f\x8b\x07 not gzip", "cannot be decompressed"),
-        (&gzip(b""), "the archive is empty"),
-        (&gzip(b"x"), "something else compressed with gzip"),
-        (&gzip(&gzip(b"x")), "compressed with gzip twice"),
+    for (bytes, expected) in tests::rows![
+        b"".as_slice() => "the archive is empty";
+        b"x" => "neither a tar nor one compressed with gzip or zstd, but of an unknown format";
+        &[0; 10] => "of an unknown format";
+        &[b'x'; 4096] => "of an unknown format";
+        b"PK\x03\x04" => "but a zip; pack the bundle with \"tar czf\"";
+        b"\x28\xb5\x2f\xfd\0" => "cut short at byte 0";
+        b"\x28\xb5\x2f\xfd not zstd" => "cannot be decompressed";
+        b"{\"kind\": 1}" => "JSON";
+        b"\x1f\x8b" => "cut short at byte 0";
+        b"\x1f\x8b\x07 not gzip" => "cannot be decompressed";
+        &gzip(b"") => "the archive is empty";
+        &gzip(b"x") => "something else compressed with gzip";
+        &gzip(&gzip(b"x")) => "compressed with gzip twice";
     ] {
         let found = outcome(stream(bytes, &Options::default()));
         assert!(
@@ -285,6 +175,16 @@ fn the_end_is_the_end() {
     let trailed = [gzip(&marked), b"rubbish that is no gzip".to_vec()].concat();
     let found = outcome(stream(trailed.as_slice(), &options));
     assert!(found.contains("cannot be decompressed"), "{found}");
+    for trailing in [&b"x"[..], b"rubbish", &[0; 512], b"rubbish that is no gzip"] {
+        let trailed = [&gzip(&marked), trailing].concat();
+        let error = stream(trailed.as_slice(), &options).unwrap_err();
+        assert!(error.is_terminal());
+        assert_eq!(
+            chain(&error),
+            "the archive is damaged at byte 1536 of the tar: data follows the end of the gzip stream and cannot be \
+             decompressed; fetch it again or pack it again"
+        );
+    }
     let mut wrong = gzip(&marked);
     let at = wrong.len() - 6;
     wrong[at] ^= 1;

@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use unpacker::{Error, Limits, Options, Selection, stream};
+use unpacker::{Error, Options, Selection, stream};
 
 use crate::{
     chain,
@@ -58,142 +58,98 @@ pub(crate) fn counted<R: Read>(reader: R) -> (impl Read, Rc<Cell<u64>>) {
     (counted, read)
 }
 
-/// The message, and how many bytes were read to come to it.
-fn refused(reader: impl Read, options: &Options) -> (String, u64) {
+/// Checks the message of the error, and that no more bytes were read for it.
+#[track_caller]
+fn assert_rejected(reader: impl Read, options: &Options, expected: &str, most: u64) {
     let (counted, read) = counted(reader);
     let error = stream(counted, options).unwrap_err();
-    assert!(
-        error.is_terminal() || matches!(error, Error::Truncated { .. }),
-        "{}",
-        chain(&error)
-    );
-    (chain(&error), read.get())
+    let text = chain(&error);
+    let is_final = error.is_terminal() || matches!(error, Error::Truncated { .. });
+    assert!(is_final && text.contains(expected), "{text}");
+    assert!(read.get() <= most, "{} bytes read: {text}", read.get());
+}
+
+/// Limits of a total and a number of entries.
+fn limited(total: u64, entries: usize) -> Options {
+    let mut options = Options::default();
+    options.limits.total = total;
+    options.limits.entries = entries;
+    options
 }
 
 #[test]
-fn ten_gigabytes_of_zeros_in_one_file_are_refused_at_the_file_limit() {
-    let header = Tar::default().entry(b'0', b"bomb", 10 << 30, b"").open();
-    let (text, read) = refused(header.as_slice().chain(io::repeat(0)), &Options::default());
-    assert!(
-        text.contains("file \"bomb\" is larger than the limit of 16777216 bytes"),
-        "{text}"
+fn ten_gigabytes_of_zeros_in_one_file_are_rejected_at_the_file_limit() {
+    let (header, options) = (
+        Tar::default().entry(b'0', b"bomb", 10 << 30, b""),
+        Options::default(),
     );
-    assert!(read <= (16 << 20) + 1024, "{read}");
-
-    let zeros = gzip(&vec![0; 1 << 20]);
-    let packed = gzip(&header);
-    let (text, read) = refused(
-        packed.as_slice().chain(Endless::of(zeros)),
-        &Options::default(),
-    );
-    assert!(text.contains("file \"bomb\" is larger"), "{text}");
-    assert!(read < 256 << 10, "{read} compressed bytes read");
+    let (header, zeros) = (header.open(), Endless::of(gzip(&vec![0; 1 << 20])));
+    let text = "file \"bomb\" is larger than the limit of 16777216 bytes";
+    let plain = header.as_slice().chain(io::repeat(0));
+    assert_rejected(plain, &options, text, (16 << 20) + 1024);
+    let compressed = gzip(&header);
+    let compressed = compressed.as_slice().chain(zeros);
+    assert_rejected(compressed, &options, "file \"bomb\" is larger", 256 << 10);
 }
 
 #[test]
-fn many_files_are_refused_at_the_limit_of_all_files() {
-    let file = Tar::default().with(b'0', "a", &vec![b'x'; 600_000]).open();
-    let mut number = 0;
-    let mut files = Vec::new();
-    while files.len() < 40 << 20 {
-        number += 1;
-        let name = format!("{number}");
-        files.extend(
-            Tar::default()
-                .entry(b'0', name.as_bytes(), 600_000, &file[512..600_512])
-                .open(),
-        );
+fn many_files_are_rejected_at_the_limit_of_all_files() {
+    let mut files = Tar::default();
+    for number in 1..75 {
+        files = files.with(b'0', &number.to_string(), &vec![b'x'; 600_000]);
     }
-    let (text, read) = refused(files.as_slice(), &Options::default());
-    assert!(
-        text.contains("content is larger than the limit of 33554432 bytes (reached in \"56\")"),
-        "{text}"
-    );
-    assert!(read < (32 << 20) + (1 << 20), "{read}");
+    let text = "content is larger than the limit of 33554432 bytes (reached in \"56\")";
+    let files = files.open();
+    assert!(files.len() > 40 << 20);
+    assert_rejected(&*files, &Options::default(), text, (32 << 20) + (1 << 20));
 }
 
 #[test]
-fn a_bomb_outside_the_selection_or_behind_the_end_is_refused_at_the_stream_limit() {
+fn bombs_outside_the_selection_and_behind_the_end_are_rejected_at_the_stream_limit() {
     let options = Options {
-        limits: Limits {
-            total: 1 << 20,
-            entries: 1000,
-            ..Limits::default()
-        },
         select: Selection::Only(vec!["manifests".to_owned()]),
-        ..Options::default()
+        ..limited(1 << 20, 1000)
     };
     let limit = options.stream_limit();
+    let text = format!("more than {limit} bytes");
     let bomb = Tar::default().entry(b'0', b"bomb", 10 << 30, b"").open();
     let end = Tar::default().file("a", "").end();
     for start in [bomb, end] {
-        let (text, read) = refused(start.as_slice().chain(io::repeat(0)), &options);
-        assert!(text.contains(&format!("more than {limit} bytes")), "{text}");
-        assert!(read < limit + (64 << 10), "{read}");
-        let zeros = Endless::of(gzip(&vec![0; 1 << 20]));
-        let (text, read) = refused(gzip(&start).as_slice().chain(zeros), &options);
-        assert!(text.contains(&format!("more than {limit} bytes")), "{text}");
-        assert!(read < 256 << 10, "{read} compressed bytes read");
+        let plain = start.as_slice().chain(io::repeat(0));
+        assert_rejected(plain, &options, &text, limit + (64 << 10));
+        let (compressed, zeros) = (gzip(&start), Endless::of(gzip(&vec![0; 1 << 20])));
+        let compressed = compressed.as_slice().chain(zeros);
+        assert_rejected(compressed, &options, &text, 256 << 10);
     }
 }
 
 #[test]
-fn headers_that_claim_gigabytes_are_refused_unread() {
+fn headers_that_claim_gigabytes_are_rejected_unread() {
+    let name = "is over the limit of 1024 bytes; shorten it or raise --max-path-length";
+    let extended = "an extended header of more than 1 MiB";
     for (kind, expected, most) in [
-        (
-            b'L',
-            "is over the limit of 1024 bytes; shorten it or raise --max-path-length",
-            4096,
-        ),
-        (b'K', "an extended header of more than 1 MiB", 1024),
-        (b'x', "an extended header of more than 1 MiB", 1024),
-        (b'g', "an extended header of more than 1 MiB", 1024),
+        (b'L', name, 4096),
+        (b'K', extended, 1024),
+        (b'x', extended, 1024),
+        (b'g', extended, 1024),
     ] {
         let header = Tar::default().entry(kind, b"claim", 8 << 30, b"").open();
-        let (text, read) = refused(
-            header.as_slice().chain(io::repeat(b'a')),
-            &Options::default(),
-        );
-        assert!(text.contains(expected), "{text}");
-        assert!(read <= most, "{read} bytes read for {}", char::from(kind));
+        let claim = header.as_slice().chain(io::repeat(b'a'));
+        assert_rejected(claim, &Options::default(), expected, most);
     }
 }
 
 #[test]
-fn a_million_entries_and_endless_global_headers_are_refused() {
+fn endless_entries_headers_and_gzip_members_are_rejected() {
     let folder = Endless::of(Tar::default().with(b'5', "a/", b"").open());
-    let (text, read) = refused(folder, &Options::default());
-    assert!(text.contains("more than 10000 entries"), "{text}");
-    assert!(read <= 10_001 * 512, "{read}");
-    let options = Options {
-        limits: Limits {
-            total: 1 << 20,
-            ..Limits::default()
-        },
-        ..Options::default()
-    };
+    let text = "more than 10000 entries";
+    assert_rejected(folder, &Options::default(), text, 10_001 * 512);
+    let options = limited(1 << 20, Options::default().limits.entries);
     let global = Endless::of(Tar::default().pax(b'g', &[("comment", "x")]).open());
-    assert!(
-        refused(global, &options)
-            .0
-            .contains("counting headers and what is skipped")
-    );
-}
-
-#[test]
-fn gzip_members_that_hold_nothing_do_not_go_on_for_ever() {
-    let options = Options {
-        limits: Limits {
-            total: 1 << 10,
-            entries: 100,
-            ..Limits::default()
-        },
-        ..Options::default()
-    };
-    let (text, read) = refused(Endless::of(gzip(b"")), &options);
-    assert!(
-        text.contains("the archive has more than 413696 bytes"),
-        "{text}"
-    );
-    assert!(read < options.stream_limit() + (64 << 10), "{read}");
+    let text = "counting headers and what is skipped";
+    assert_rejected(global, &options, text, u64::MAX);
+    let options = limited(1 << 10, 100);
+    let text = "the archive has more than 413696 bytes";
+    let most = options.stream_limit() + (64 << 10);
+    assert_rejected(Endless::of(gzip(b"")), &options, text, most);
 }

@@ -6,19 +6,13 @@ use std::{
         fs::{PermissionsExt, symlink},
         net::UnixListener,
     },
-    path::Path,
     process::Command,
 };
 
+use tests::write;
 use unpacker::{Limits, Options, Selection, Unpacked, open};
 
 use crate::{chain, listed, outcome};
-
-fn write(root: &Path, path: &str, text: &str) {
-    let path = root.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-}
 
 #[test]
 fn links_fifos_and_sockets_are_recorded_and_never_opened() {
@@ -33,13 +27,8 @@ fn links_fifos_and_sockets_are_recorded_and_never_opened() {
     symlink("loop2", root.join("loop2")).unwrap();
     symlink("nowhere", root.join("dangling")).unwrap();
     symlink("manifests/csv.yaml", root.join("inside")).unwrap();
-    assert!(
-        Command::new("mkfifo")
-            .arg(root.join("fifo"))
-            .status()
-            .unwrap()
-            .success()
-    );
+    let mkfifo = Command::new("mkfifo").arg(root.join("fifo")).status();
+    assert!(mkfifo.unwrap().success());
     let _socket = UnixListener::bind(root.join("socket")).unwrap();
 
     let content = open(root, &Options::default()).unwrap().content;
@@ -50,11 +39,8 @@ fn links_fifos_and_sockets_are_recorded_and_never_opened() {
     assert!(found.contains("neither a folder nor a file"), "{found}");
     let linked = tempfile::tempdir().unwrap().path().with_extension("link");
     symlink(root, &linked).unwrap();
-    assert_eq!(
-        open(&linked, &Options::default()).unwrap().content,
-        content,
-        "the root may be a link"
-    );
+    let root = open(&linked, &Options::default()).unwrap().content;
+    assert_eq!(root, content, "the root may be a link");
     fs::remove_file(linked).unwrap();
 }
 
@@ -67,18 +53,14 @@ fn names_that_are_no_text_are_refused_unless_they_are_not_selected() {
         return; // some file systems refuse such names themselves
     }
     let found = outcome(open(folder.path(), &Options::default()));
-    assert!(
-        found.contains("name \"bad\u{fffd}\" is not UTF-8; rename the file"),
-        "{found}"
-    );
+    let expected = "name \"bad\u{fffd}\" is not UTF-8; rename the file";
+    assert!(found.contains(expected), "{found}");
     let options = Options {
         select: Selection::Only(vec!["manifests".to_owned()]),
         ..Options::default()
     };
-    assert_eq!(
-        outcome(open(folder.path(), &options)),
-        "manifests/a +0 links"
-    );
+    let found = outcome(open(folder.path(), &options));
+    assert_eq!(found, "manifests/a +0 links");
 }
 
 #[test]
@@ -112,56 +94,33 @@ fn only_the_selected_part_of_a_checkout_is_looked_into() {
 
 #[test]
 fn limits_hold_in_folders() {
+    type Change = fn(&mut Limits);
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     for number in 0..20 {
         write(root, &format!("many/{number:02}"), "12345");
     }
     write(root, &format!("{}deep", "d/".repeat(40)), "");
-    let limits = Limits {
-        depth: 50,
-        ..Limits::default()
-    };
-    for (limits, expected) in [
-        (limits, "d/d/"),
+    let changes: [(Change, &str); 6] = [
+        (|_| {}, "d/d/"),
+        (|limits| limits.entries = 60, "more than 60 entries"),
+        (|limits| limits.depth = 20, "limit of 20 folders"),
+        (|limits| limits.path = 30, "limit of 30 bytes"),
         (
-            Limits {
-                entries: 60,
-                ..limits
-            },
-            "more than 60 entries",
-        ),
-        (
-            Limits {
-                depth: 20,
-                ..limits
-            },
-            "limit of 20 folders",
-        ),
-        (Limits { path: 30, ..limits }, "limit of 30 bytes"),
-        (
-            Limits { file: 4, ..limits },
+            |limits| limits.file = 4,
             "file \"many/00\" is larger than the limit of 4 bytes",
         ),
         (
-            Limits {
-                total: 52,
-                ..limits
-            },
+            |limits| limits.total = 52,
             "limit of 52 bytes (reached in \"many/10\")",
         ),
-    ] {
-        let found = outcome(open(
-            root,
-            &Options {
-                limits,
-                ..Options::default()
-            },
-        ));
-        assert!(
-            found.contains(expected),
-            "\n found {found}\nwanted {expected}"
-        );
+    ];
+    for (change, expected) in changes {
+        let mut options = Options::default();
+        options.limits.depth = 50;
+        change(&mut options.limits);
+        let found = outcome(open(root, &options));
+        assert!(found.contains(expected), "{expected}: {found}");
     }
 }
 

@@ -42,61 +42,48 @@ fn outcome(tree: &Tree) -> String {
     format!("{}: {found}", paths.join(" "))
 }
 
+// parity: rukpak-19
 #[test]
 fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
     let bundle = || tar().file("manifests/a", "1");
-    let sparse = |name: &str| {
+    let sparse =
+        |name: &str, key: &str, value: &str| bundle().pax(b'x', &[(key, value)]).file(name, "1");
+    for (tar, expected) in tests::rows![
+        bundle() => "manifests/a: complete";
+        link(bundle(), b'2', "manifests/b", "a")
+            => "manifests/a: entry \"manifests/b\" is a symbolic link to \"a\", not a regular file; replace the link with a \
+             copy of the file";
+        link(bundle(), b'1', "manifests/b", "elsewhere/c")
+            => "manifests/a: entry \"manifests/b\" is a hard link to \"elsewhere/c\", not a regular file; replace the link \
+             with a copy of the file, or pack the bundle with \"tar --hard-dereference\"";
+        bundle().with(b'3', "metadata/null", b"").with(b'6', "manifests/fifo", b"")
+            => "manifests/a: entry \"manifests/fifo\" is a device, FIFO or socket, not a regular file (1 more entry is not \
+             either); remove the entry from the bundle";
+        bundle().with(b'S', "manifests/b", b"1")
+            => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
+        sparse("manifests/b", "GNU.sparse.major", "1")
+            => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
+        // Of star and of the tar of Solaris.
+        sparse("manifests/b", "SCHILY.realsize", "70000")
+            => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
+        sparse("metadata/b", "SCHILY.filetype", "sparse")
+            => "manifests/a: entry \"metadata/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
+        sparse("manifests/b", "SUN.holesdata", " 0 69632 ")
+            => "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse";
         bundle()
-            .pax(b'x', &[("GNU.sparse.major", "1")])
-            .file(name, "1")
-    };
-    for (tar, expected) in [
-        (bundle(), "manifests/a: complete"),
-        (
-            link(bundle(), b'2', "manifests/b", "a"),
-            "manifests/a: entry \"manifests/b\" is a symbolic link to \"a\", not a regular file; replace the link with a \
-             copy of the file",
-        ),
-        (
-            link(bundle(), b'1', "manifests/b", "elsewhere/c"),
-            "manifests/a: entry \"manifests/b\" is a hard link to \"elsewhere/c\", not a regular file; replace the link \
-             with a copy of the file, or pack the bundle with \"tar --hard-dereference\"",
-        ),
-        (
-            bundle()
-                .with(b'3', "metadata/null", b"")
-                .with(b'6', "manifests/fifo", b""),
-            "manifests/a: entry \"manifests/fifo\" is a device, FIFO or socket, not a regular file (1 more entry is not \
-             either); remove the entry from the bundle",
-        ),
-        (
-            bundle().with(b'S', "manifests/b", b"1"),
-            "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse",
-        ),
-        (
-            sparse("manifests/b"),
-            "manifests/a: entry \"manifests/b\" is a sparse file, not a regular file; pack the bundle without --sparse",
-        ),
-        (
-            bundle()
-                .with(b'2', "docs/link", b"")
-                .with(b'1', "docs/hard", b"")
-                .with(b'4', "docs/disk", b"")
-                .with(b'S', "docs/sparse", b"1"),
-            "manifests/a: 1 symbolic link, 1 hard link, 1 special file, 1 sparse file (docs/disk, docs/hard, docs/link, \
-             docs/sparse)",
-        ),
-        (sparse("docs/b"), "manifests/a: 1 sparse file (docs/b)"),
-        (
-            link(tar().file("b/manifests/a", "1"), b'2', "b/metadata", "x")
-                .with(b'2', "latest", b""),
-            "manifests/a: entry \"metadata\" is a symbolic link to \"x\", not a regular file; replace the link with a copy \
-             of the file",
-        ),
-        (
-            tar().file("b/manifests/a", "1").with(b'2', "latest", b""),
-            "manifests/a: 1 symbolic link (../latest)",
-        ),
+            .with(b'2', "docs/link", b"")
+            .with(b'1', "docs/hard", b"")
+            .with(b'4', "docs/disk", b"")
+            .with(b'S', "docs/sparse", b"1")
+            => "manifests/a: 1 symbolic link, 1 hard link, 1 special file, 1 sparse file (docs/disk, docs/hard, docs/link, \
+             docs/sparse)";
+        sparse("docs/b", "GNU.sparse.major", "1") => "manifests/a: 1 sparse file (docs/b)";
+        sparse("docs/b", "SUN.holesdata", " 0 69632 ") => "manifests/a: 1 sparse file (docs/b)";
+        sparse("manifests/b", "SCHILY.filetype", "regular") => "manifests/a manifests/b: complete";
+        link(tar().file("b/manifests/a", "1"), b'2', "b/metadata", "x").with(b'2', "latest", b"")
+            => "manifests/a: entry \"metadata\" is a symbolic link to \"x\", not a directory; replace the link with a copy of \
+             the directory";
+        tar().file("b/manifests/a", "1").with(b'2', "latest", b"") => "manifests/a: 1 symbolic link (../latest)";
     ] {
         assert_eq!(outcome(&read(tar)), expected);
     }
@@ -105,27 +92,13 @@ fn entries_of_archives_are_rejected_where_a_bundle_needs_them() {
 #[test]
 fn hard_links_to_files_of_the_archive_are_read() {
     let file = || tar().file("manifests/a", "1");
-    for (tar, expected) in [
-        (
-            link(file(), b'1', "manifests/b", "manifests/a"),
-            "manifests/a manifests/b: complete",
-        ),
-        (
-            link(file(), b'1', "manifests/b", "./manifests//a"),
-            "manifests/a manifests/b: complete",
-        ),
-        (
-            link(file(), b'1', "x/b", "manifests/later").file("manifests/later", ""),
-            "manifests/a manifests/later: 1 hard link (x/b)",
-        ),
-        (
-            link(file(), b'1', "x/b", "/manifests/a"),
-            "manifests/a: 1 hard link (x/b)",
-        ),
-        (
-            link(file().with(b'2', "l", b""), b'1', "x/b", "l"),
-            "manifests/a: 1 symbolic link, 1 hard link (l, x/b)",
-        ),
+    for (tar, expected) in tests::rows![
+        link(file(), b'1', "manifests/b", "manifests/a") => "manifests/a manifests/b: complete";
+        link(file(), b'1', "manifests/b", "./manifests//a") => "manifests/a manifests/b: complete";
+        link(file(), b'1', "x/b", "manifests/later").file("manifests/later", "")
+            => "manifests/a manifests/later: 1 hard link (x/b)";
+        link(file(), b'1', "x/b", "/manifests/a") => "manifests/a: 1 hard link (x/b)";
+        link(file().with(b'2', "l", b""), b'1', "x/b", "l") => "manifests/a: 1 symbolic link, 1 hard link (l, x/b)";
     ] {
         assert_eq!(outcome(&read(tar)), expected);
     }
@@ -149,10 +122,42 @@ fn a_path_is_either_a_file_or_a_link() {
     for tar in [
         tar().file("a", "1").with(b'2', "a", b""),
         tar().with(b'2', "a", b"").file("a", "1"),
+        tar().with(b'2', "a", b"").with(b'2', "./a", b""),
+        link(tar(), b'1', "a", "b").with(b'6', "a", b""),
     ] {
         let error = stream_tree(tar.end().as_slice(), &Options::default()).unwrap_err();
         assert!(error.to_string().contains("appears twice"), "{error}");
     }
+}
+
+/// GNU tar fails if the link leads out of the directory, and writes through any other link, to where it leads.
+#[test]
+fn entries_below_links_and_files_are_refused() {
+    let linked = |target: &str| link(tar().file("manifests/a", "1"), b'2', "data", target);
+    for tar in [
+        linked("../x").file("data/file", "1"),
+        linked("other").file("./data//deep/file", "1"),
+        tar().file("data/file", "1").with(b'2', "data", b""),
+        linked("x").with(b'2', "data/link", b""),
+        tar().with(b'2', "data/link", b"").with(b'6', "data", b""),
+        tar().file("data", "1").with(b'2', "data/link", b""),
+        tar().with(b'2', "data/link", b"").file("data", "1"),
+        link(linked("x"), b'1', "data/hard", "manifests/a"),
+    ] {
+        let error = stream_tree(tar.end().as_slice(), &Options::default()).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.reason(), "InvalidPath", "{text}");
+        assert!(
+            text.starts_with("\"data\" is not a directory, but \"data/")
+                && text.ends_with("\" requires one; remove one of them"),
+            "{text}"
+        );
+    }
+    let beside = linked("x").file("data.yaml", "").file("data2/file", "");
+    assert_eq!(
+        outcome(&read(beside)),
+        "data.yaml data2/file manifests/a: 1 symbolic link (data)"
+    );
 }
 
 fn write(root: &Path, path: &str, text: &str) {

@@ -2,6 +2,7 @@
 
 mod limits;
 mod links;
+mod symlinks;
 
 use std::io::{self, Read};
 
@@ -86,71 +87,29 @@ fn upper_layers_win_and_hide() {
             .file("manifests/b/c", "2")
             .file("app/metadata/m", "3")
     };
-    for (upper, expected) in [
-        (tar(), "app/metadata/m=3 manifests/a=1 manifests/b/c=2"),
-        (
-            tar().file("manifests/a", "new"),
-            "app/metadata/m=3 manifests/a=new manifests/b/c=2",
-        ),
-        (
-            tar().file("/manifests/.wh.a", ""),
-            "app/metadata/m=3 manifests/b/c=2",
-        ),
-        (tar().file(".wh.manifests", ""), "app/metadata/m=3"),
-        (tar().file("./.wh.app", ""), "manifests/a=1 manifests/b/c=2"),
-        (
-            tar().file("manifests/.wh.b", "").file("manifests/b/d", "4"),
-            "app/metadata/m=3 manifests/a=1 manifests/b/d=4",
-        ),
-        (
-            tar().file("manifests/b/d", "4").file("manifests/.wh.b", ""),
-            "app/metadata/m=3 manifests/a=1 manifests/b/d=4",
-        ),
-        (
-            tar()
-                .file("manifests/.wh..wh..opq", "")
-                .file("manifests/d", "4"),
-            "app/metadata/m=3 manifests/d=4",
-        ),
-        (tar().file(".wh..wh..opq", ""), ""),
+    for (upper, expected) in tests::rows![
+        tar() => "app/metadata/m=3 manifests/a=1 manifests/b/c=2";
+        tar().file("manifests/a", "new") => "app/metadata/m=3 manifests/a=new manifests/b/c=2";
+        tar().file("/manifests/.wh.a", "") => "app/metadata/m=3 manifests/b/c=2";
+        tar().file(".wh.manifests", "") => "app/metadata/m=3";
+        tar().file("./.wh.app", "") => "manifests/a=1 manifests/b/c=2";
+        tar().file("manifests/.wh.b", "").file("manifests/b/d", "4") => "app/metadata/m=3 manifests/a=1 manifests/b/d=4";
+        tar().file("manifests/b/d", "4").file("manifests/.wh.b", "") => "app/metadata/m=3 manifests/a=1 manifests/b/d=4";
+        tar().file("manifests/.wh..wh..opq", "").file("manifests/d", "4") => "app/metadata/m=3 manifests/d=4";
+        tar().file(".wh..wh..opq", "") => "";
         // A link to elsewhere hides what is below, and is not followed.
-        (tar().with(b'2', "manifests", b""), "app/metadata/m=3"),
-        (
-            tar().with(b'2', "app", b""),
-            "manifests/a=1 manifests/b/c=2",
-        ),
+        tar().with(b'2', "manifests", b"") => "app/metadata/m=3";
+        tar().with(b'2', "app", b"") => "manifests/a=1 manifests/b/c=2";
         // A file where a folder was, a folder where a file was.
-        (
-            tar().file("manifests/b", "5"),
-            "app/metadata/m=3 manifests/a=1 manifests/b=5",
-        ),
-        (
-            tar().file("manifests/a/x", "5"),
-            "app/metadata/m=3 manifests/a/x=5 manifests/b/c=2",
-        ),
-        (
-            tar().with(b'5', "manifests/a/", b""),
-            "app/metadata/m=3 manifests/b/c=2",
-        ),
-        (
-            tar().with(b'5', "manifests/", b""),
-            "app/metadata/m=3 manifests/a=1 manifests/b/c=2",
-        ),
+        tar().file("manifests/b", "5") => "app/metadata/m=3 manifests/a=1 manifests/b=5";
+        tar().file("manifests/a/x", "5") => "app/metadata/m=3 manifests/a/x=5 manifests/b/c=2";
+        tar().with(b'5', "manifests/a/", b"") => "app/metadata/m=3 manifests/b/c=2";
+        tar().with(b'5', "manifests/", b"") => "app/metadata/m=3 manifests/a=1 manifests/b/c=2";
         // Notes of aufs, and whiteouts of what is not selected.
-        (
-            tar()
-                .file(".wh..wh.aufs", "")
-                .file(".wh..wh.plnk/1.2", "")
-                .file("etc/.wh.x", ""),
-            "app/metadata/m=3 manifests/a=1 manifests/b/c=2",
-        ),
-        (
-            tar()
-                .file("manifests/.wh..wh..opq", "")
-                .file("manifests/a", "6")
-                .with(b'5', "manifests/b/", b""),
-            "app/metadata/m=3 manifests/a=6",
-        ),
+        tar().file(".wh..wh.aufs", "").file(".wh..wh.plnk/1.2", "").file("etc/.wh.x", "")
+            => "app/metadata/m=3 manifests/a=1 manifests/b/c=2";
+        tar().file("manifests/.wh..wh..opq", "").file("manifests/a", "6").with(b'5', "manifests/b/", b"")
+            => "app/metadata/m=3 manifests/a=6";
     ] {
         assert_outcome(vec![upper, lower()], expected);
     }
@@ -173,68 +132,30 @@ fn upper_layers_win_and_hide() {
 
 #[test]
 fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
-    for (layer, expected) in [
-        (tar().file("/manifests/a", "1"), "manifests/a=1"),
-        (
-            tar()
-                .with(b'5', "/", b"")
-                .with(b'5', "./", b"")
-                .file("./manifests//a", "1"),
-            "manifests/a=1",
-        ),
-        (
-            tar()
-                .file("manifests/a", "1")
-                .file("manifests/A", "2")
-                .file("Manifests/a", "3"),
-            "manifests/A=2 manifests/a=1",
-        ),
-        (
-            tar()
-                .file("manifests/a", "1")
-                .entry(b'0', b"etc/\xff", 0, b""),
-            "manifests/a=1",
-        ),
-        (
-            tar()
-                .file("manifests/a", "1")
-                .file("etc/a\\x2db", "")
-                .file("etc/a\nb", ""),
-            "manifests/a=1",
-        ),
-        (
-            tar().entry(b'0', b"manifests/\xff", 0, b""),
-            "is not UTF-8; rename the file",
-        ),
-        (tar().file("manifests/a\\b", ""), "contains a backslash"),
-        (
-            tar().file("../a", ""),
-            "named with \"..\"; build the image again",
-        ),
-        (tar().file("etc/../../a", ""), "named with \"..\""),
-        (tar().file("etc/../manifests/a", ""), "named with \"..\""),
-        (tar().with(b'5', "..", b""), "named with \"..\""),
-        (
-            tar().pax(b'x', &[("path", "manifests\0/a")]).file("a", ""),
-            "named with a zero byte",
-        ),
-        (tar().file("manifests", "a file"), "manifests=a file"),
-        (
-            tar().file("./", "").file(".", ""),
-            "the root of the image, and no folder",
-        ),
+    for (layer, expected) in tests::rows![
+        tar().file("/manifests/a", "1") => "manifests/a=1";
+        tar().with(b'5', "/", b"").with(b'5', "./", b"").file("./manifests//a", "1") => "manifests/a=1";
+        tar().file("manifests/a", "1").file("manifests/A", "2").file("Manifests/a", "3") => "manifests/A=2 manifests/a=1";
+        tar().file("manifests/a", "1").entry(b'0', b"etc/\xff", 0, b"") => "manifests/a=1";
+        tar().file("manifests/a", "1").file("etc/a\\x2db", "").file("etc/a\nb", "") => "manifests/a=1";
+        tar().entry(b'0', b"manifests/\xff", 0, b"") => "is not UTF-8; rename the file";
+        tar().file("manifests/a\\b", "") => "contains a backslash";
+        tar().file("../a", "") => "named with \"..\"; build the image again";
+        tar().file("etc/../../a", "") => "named with \"..\"";
+        tar().file("etc/../manifests/a", "") => "named with \"..\"";
+        tar().with(b'5', "..", b"") => "named with \"..\"";
+        tar().pax(b'x', &[("path", "manifests\0/a")]).file("a", "") => "named with a zero byte";
+        tar().file("manifests", "a file") => "manifests=a file";
+        tar().file("./", "").file(".", "") => "the root of the image, and no folder";
         // whiteouts
-        (tar().file("manifests/.wh.", ""), "a whiteout of no name"),
-        (tar().file(".wh.", ""), "a whiteout of no name"),
-        (tar().file(".wh..", ""), "a whiteout of no name"),
-        (tar().file("etc/.wh...", ""), "a whiteout of no name"),
-        (tar().file(".wh.manifests/a", ""), "below a whiteout"),
-        (tar().file("manifests/.wh.a/../b", ""), "named with \"..\""),
-        (tar().file("../.wh.manifests", ""), "named with \"..\""),
-        (
-            tar().file(&format!("manifests/{}", "d/".repeat(40)), ""),
-            "limit of 32 folders",
-        ),
+        tar().file("manifests/.wh.", "") => "a whiteout of no name";
+        tar().file(".wh.", "") => "a whiteout of no name";
+        tar().file(".wh..", "") => "a whiteout of no name";
+        tar().file("etc/.wh...", "") => "a whiteout of no name";
+        tar().file(".wh.manifests/a", "") => "below a whiteout";
+        tar().file("manifests/.wh.a/../b", "") => "named with \"..\"";
+        tar().file("../.wh.manifests", "") => "named with \"..\"";
+        tar().file(&format!("manifests/{}", "d/".repeat(40)), "") => "limit of 32 folders";
     ] {
         assert_outcome(vec![layer], expected);
     }
@@ -242,70 +163,24 @@ fn names_are_taken_from_the_root_of_the_image_and_never_from_above() {
 
 #[test]
 fn what_two_tools_would_read_differently_is_refused() {
-    for (layer, expected) in [
-        (
-            tar().file("manifests/a", "1").file("manifests/a", "2"),
-            "\"manifests/a\" appears twice; keep one",
-        ),
-        (tar().file("etc/a", "1").file("etc/a", "2"), ""),
-        (
-            tar()
-                .with(b'5', "manifests/", b"")
-                .with(b'5', "manifests/", b"")
-                .file("manifests/a", "1"),
-            "manifests/a=1",
-        ),
-        (
-            tar().with(b'2', "manifests", b"").file("manifests/a", "1"),
-            "\"manifests\" is a file, and \"manifests/a\" needs it",
-        ),
-        (
-            tar().file("manifests/a", "1").with(b'2', "manifests", b""),
-            "\"manifests\" is a file, and \"manifests/a\" needs it",
-        ),
-        (
-            tar().with(b'2', "app", b"").file("app/metadata/m", ""),
-            "\"app\" is a file, and",
-        ),
-        (
-            tar()
-                .file("manifests/a", "")
-                .with(b'5', "manifests/a/", b""),
-            "\"manifests/a\" is a file, and \"manifests/a/\"",
-        ),
-        (
-            tar()
-                .file("manifests/a", "1")
-                .file("manifests/a/.wh..wh..opq", ""),
-            "manifests/a=1",
-        ),
-        (
-            tar().file("manifests/a", "1").file("manifests/a/.wh.b", ""),
-            "manifests/a=1",
-        ),
-        (
-            tar().with(b'5', "etc/", b"12345"),
-            "a folder or a symbolic link with content",
-        ),
-        (
-            tar().with(b'1', "etc/hard", b"12345"),
-            "a link or a device with content",
-        ),
-        (
-            tar().with(b'3', "dev/x", b"12345"),
-            "a link or a device with content",
-        ),
-        (
-            tar().pax(b'x', &[("size", "2")]).file("etc/a", "1"),
-            "is given two sizes",
-        ),
-        (
-            tar()
-                .with(b'L', "l", b"one")
-                .pax(b'x', &[("path", "two")])
-                .file("a", ""),
-            "named differently by two",
-        ),
+    for (layer, expected) in tests::rows![
+        tar().file("manifests/a", "1").file("manifests/a", "2") => "\"manifests/a\" appears twice; keep one";
+        tar().file("etc/a", "1").file("etc/a", "2") => "";
+        tar().with(b'5', "manifests/", b"").with(b'5', "manifests/", b"").file("manifests/a", "1") => "manifests/a=1";
+        tar().with(b'2', "manifests", b"").file("manifests/a", "1")
+            => "\"manifests\" is not a directory, but \"manifests/a\" requires one";
+        tar().file("manifests/a", "1").with(b'2', "manifests", b"")
+            => "\"manifests\" is not a directory, but \"manifests/a\" requires one";
+        tar().with(b'2', "app", b"").file("app/metadata/m", "") => "\"app\" is not a directory, but";
+        tar().file("manifests/a", "").with(b'5', "manifests/a/", b"")
+            => "\"manifests/a\" is not a directory, but \"manifests/a/\"";
+        tar().file("manifests/a", "1").file("manifests/a/.wh..wh..opq", "") => "manifests/a=1";
+        tar().file("manifests/a", "1").file("manifests/a/.wh.b", "") => "manifests/a=1";
+        tar().with(b'5', "etc/", b"12345") => "a folder or a symbolic link with content";
+        tar().with(b'1', "etc/hard", b"12345") => "a link or a device with content";
+        tar().with(b'3', "dev/x", b"12345") => "a link or a device with content";
+        tar().pax(b'x', &[("size", "2")]).file("etc/a", "1") => "is given two sizes";
+        tar().with(b'L', "l", b"one").pax(b'x', &[("path", "two")]).file("a", "") => "named differently by two";
     ] {
         assert_outcome(vec![layer], expected);
     }
@@ -379,33 +254,17 @@ fn a_link_above_a_selected_directory_is_recorded() {
 fn what_is_no_layer_is_called_what_it_is() {
     let mut wide = b"\x28\xb5\x2f\xfd\x00\xa8".to_vec(); // a window of two gigabytes
     wide.extend([0; 100]);
-    for (bytes, expected) in [
-        (
-            b"".to_vec(),
-            "failed to read layer sha256:0: the archive is empty",
-        ),
-        (gzip(b""), "the archive is empty"),
-        (b"{\"kind\": 1}".to_vec(), "but JSON"),
-        (vec![b'x'; 4096], "of an unknown format"),
-        (gzip(b"x"), "something else compressed with gzip"),
-        (
-            zstd::encode_all(&b"x"[..], 1).unwrap(),
-            "something else compressed with zstd",
-        ),
-        (gzip(&gzip(&tar().end())), "compressed with gzip twice"),
-        (
-            wide,
-            "cannot be decompressed; fetch it again or pack it again: Frame requires too much memory",
-        ),
-        (b"\x28\xb5\x2f\xfd".to_vec(), "cut short"),
-        (
-            [
-                tar().file("a", "").end(),
-                tar().file("manifests/a", "").end(),
-            ]
-            .concat(),
-            "data follows the end marker",
-        ),
+    for (bytes, expected) in tests::rows![
+        b"".to_vec() => "failed to read layer sha256:0: the archive is empty";
+        gzip(b"") => "the archive is empty";
+        b"{\"kind\": 1}".to_vec() => "but JSON";
+        vec![b'x'; 4096] => "of an unknown format";
+        gzip(b"x") => "something else compressed with gzip";
+        zstd::encode_all(&b"x"[..], 1).unwrap() => "something else compressed with zstd";
+        gzip(&gzip(&tar().end())) => "compressed with gzip twice";
+        wide => "cannot be decompressed; fetch it again or pack it again: Frame requires too much memory";
+        b"\x28\xb5\x2f\xfd".to_vec() => "cut short";
+        [tar().file("a", "").end(), tar().file("manifests/a", "").end()].concat() => "data follows the end marker";
     ] {
         let found = outcome(read(&[bytes], &options()));
         assert!(

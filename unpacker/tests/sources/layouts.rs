@@ -1,10 +1,11 @@
 //! Images on disk that lie about themselves.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use unpacker::{Digest, ImageLimits, Options, local, source::Local};
+use tests::{Cell, Values, table};
+use unpacker::{Digest, Options, local, source::Local};
 
 use crate::{
     chain,
@@ -57,23 +58,16 @@ impl Layout {
     }
 
     fn read(&self) -> String {
-        outcome(&Local::OciLayout(self.0.path().to_owned(), None))
+        let layout = Local::OciLayout(self.0.path().to_owned(), None);
+        outcome(&layout, &Options::default())
     }
 }
 
-fn outcome(local: &Local) -> String {
-    outcome_within(local, &Options::default())
-}
-
-fn outcome_within(local: &Local, options: &Options) -> String {
+fn outcome(local: &Local, options: &Options) -> String {
     match local::image(local, None, options) {
         Ok(fetched) => {
-            let paths: Vec<_> = fetched
-                .tree
-                .files()
-                .map(|(path, _)| path.to_owned())
-                .collect();
-            paths.join(" ")
+            let paths = fetched.tree.files().map(|(path, _)| path);
+            paths.collect::<Vec<_>>().join(" ")
         }
         Err(error) => chain(&error),
     }
@@ -89,10 +83,7 @@ fn digest(descriptor: &Value) -> Digest {
 
 #[track_caller]
 fn assert_contains(found: &str, expected: &str) {
-    assert!(
-        found.contains(expected),
-        "\n found {found}\nwanted {expected}"
-    );
+    assert!(found.contains(expected), "{expected} is not in {found}");
 }
 
 #[test]
@@ -106,31 +97,35 @@ fn blobs_that_differ_from_their_digests_are_refused() {
     let layer_path = layout.path(Digest::of(&layer()));
     let manifest = layout.path(digest(&image));
     let other = gzip(&Tar::default().file("manifests/b", "1").end());
-    for (path, bytes, expected) in [
-        (&config, b"[]".to_vec(), "has the digest sha256:4f53"),
-        (
-            &manifest,
-            [fs::read(&manifest).unwrap(), b" ".to_vec()].concat(),
-            "has the digest",
-        ),
-        (&layer_path, other.clone(), "has the digest"),
-        (&layer_path, other[..10].to_vec(), "has 10 bytes, and not"),
-        (
-            &layer_path,
-            [layer(), b"rubbish".to_vec()].concat(),
-            "bytes, and not",
-        ),
-    ] {
+    let values = Values::default()
+        .with("manifest", fs::read(&manifest).unwrap())
+        .with("layer", layer())
+        .with("start", &other[..10])
+        .with("other", other);
+    let rows = r"
+        configuration   | config   | []              | *has the digest sha256:4f53*
+        longer manifest | manifest | {manifest}\x20 | *has the digest*
+        other layer     | layer    | {other}         | *has the digest*
+        shorter layer   | layer    | {start}         | *has 10 bytes, and not*
+        longer layer    | layer    | {layer}rubbish  | *bytes, and not*
+    ";
+    table::compare(rows, &values, |[blob, bytes]: &[Cell; 2]| {
+        let path = match blob.raw() {
+            "config" => &config,
+            "manifest" => &manifest,
+            _ => &layer_path,
+        };
         let right = fs::read(path).unwrap();
-        fs::write(path, bytes).unwrap();
-        assert_contains(&layout.read(), expected);
+        fs::write(path, bytes.bytes()).unwrap();
+        let found = layout.read();
         fs::remove_file(path).unwrap();
         assert_contains(&layout.read(), "which is not there; write the image again");
         fs::create_dir(path).unwrap();
         assert_contains(&layout.read(), "which is no regular file");
         fs::remove_dir(path).unwrap();
         fs::write(path, right).unwrap();
-    }
+        found
+    });
     assert_eq!(layout.read(), "manifests/a");
 }
 
@@ -161,19 +156,18 @@ fn an_index_that_names_itself_or_goes_on_and_on_is_refused() {
 fn documents_that_are_too_large_or_none_are_refused() {
     let layout = Layout::new();
     let path = layout.0.path().join("index.json");
-    for (bytes, expected) in [
-        (
-            vec![b' '; 100 << 20],
-            "\"index.json\" is not well formed; write the image again: the manifest is larger",
-        ),
-        (b"{".to_vec(), "\"index.json\" is not well formed"),
-        (b"[]".to_vec(), "\"index.json\" is not well formed"),
-        (b"{\"manifests\": []}".to_vec(), "the index has no image"),
-        (b"{\"manifests\": [{}]}".to_vec(), "missing field `digest`"),
-    ] {
-        fs::write(&path, bytes).unwrap();
-        assert_contains(&layout.read(), expected);
-    }
+    let rows = r#"
+        large      | {space*104857600} | *"index.json" is not well formed; write the image again: the manifest is larger*
+        cut        | {                 | *"index.json" is not well formed*
+        list       | []                | *"index.json" is not well formed*
+        no images  | {"manifests": []} | *the index has no image*
+        no digest  | {"manifests": [{}]} | *missing field `digest`*
+    "#;
+    let values = Values::default().with("space", " ");
+    table::compare(rows, &values, |[bytes]: &[Cell; 1]| {
+        fs::write(&path, bytes.bytes()).unwrap();
+        layout.read()
+    });
     let large = layout.blob(MANIFEST, &vec![b' '; 5 << 20]);
     layout.index(&[large]);
     assert_contains(&layout.read(), "larger than 4194304 bytes");
@@ -209,113 +203,79 @@ impl Saved {
     fn read(self) -> String {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("docker.tar");
-        self.write(&path);
-        outcome(&Local::DockerArchive(path, None))
+        fs::write(&path, self.bytes()).unwrap();
+        outcome(&Local::DockerArchive(path, None), &Options::default())
     }
 
-    fn write(self, path: &Path) {
-        let tar = self
-            .files
-            .file("config.json", &self.config.to_string())
-            .file("manifest.json", &self.manifest.to_string());
-        fs::write(path, tar.end()).unwrap();
-    }
-}
-
-fn link(tar: Tar, kind: u8, name: &str, target: &str) -> Tar {
-    tar.pax(b'x', &[("linkpath", target)]).with(kind, name, b"")
-}
-
-#[test]
-fn docker_archives_name_their_own_files_alone() {
-    assert_eq!(Saved::new().read(), "manifests/a");
-    for (path, expected) in [
-        (
-            "../../etc/shadow",
-            "names \"../../etc/shadow\", which is no path in the archive",
-        ),
-        ("/etc/shadow", "which is absolute"),
-        ("l/../l/layer.tar", "which is no path in the archive"),
-        ("", "which is no path in the archive"),
-        (
-            "none/layer.tar",
-            "needs \"none/layer.tar\", which is not there",
-        ),
-        ("l", "needs \"l\", which is not there"),
-        ("config.json", "but JSON"),
-    ] {
-        assert_contains(&Saved::new().layers(&[path]).read(), expected);
-    }
-    for (kind, target, expected) in [
-        (b'2', "../l/layer.tar", "manifests/a"),
-        (b'1', "l/layer.tar", "manifests/a"),
-        (
-            b'2',
-            "../../etc/shadow",
-            "leads out of the archive or to itself",
-        ),
-        (
-            b'2',
-            "/l/layer.tar",
-            "leads out of the archive or to itself",
-        ),
-        (b'2', "layer.tar", "leads out of the archive or to itself"),
-        (b'2', "../none", "which is not there"),
-        (b'1', "../l/layer.tar", "named with \"..\""),
-    ] {
-        let mut saved = Saved::new().layers(&["m/layer.tar"]);
-        saved.files = link(saved.files, kind, "m/layer.tar", target);
-        assert_contains(&saved.read(), expected);
+    fn bytes(self) -> Vec<u8> {
+        let files = self.files.file("config.json", &self.config.to_string());
+        files
+            .file("manifest.json", &self.manifest.to_string())
+            .end()
     }
 }
 
 #[test]
-fn docker_archives_that_lie_are_refused() {
-    type Change = fn(&mut Saved);
-    let cases: [(Change, &str); 9] = [
-        (
-            |saved| saved.config["rootfs"]["diff_ids"][0] = Digest::of(b"").to_string().into(),
-            "has the digest",
-        ),
-        (
-            |saved| saved.config = json!({}),
-            "has 1 layers, and its configuration 0",
-        ),
-        (
-            |saved| saved.config["rootfs"]["diff_ids"][0] = "md5:0".into(),
-            "digest that is not supported",
-        ),
-        (|saved| saved.manifest = json!([]), "the index has no image"),
-        (
-            |saved| saved.manifest = json!({}),
-            "\"manifest.json\" is not well formed",
-        ),
-        (
-            |saved| saved.manifest[0]["Layers"] = json!([]),
-            "the image has no layers",
-        ),
-        (
-            |saved| saved.manifest[0]["Layers"] = json!(vec!["l/layer.tar"; 300]),
-            "has 300 layers, more than the limit",
-        ),
-        (
-            |saved| {
-                let name = format!("{}.json", Digest::of(b"").hex());
-                saved.manifest[0]["Config"] = name.as_str().into();
-                saved.files = std::mem::take(&mut saved.files).file(&name, "{}");
-            },
-            "has the digest",
-        ),
-        (
-            |saved| saved.files = std::mem::take(&mut saved.files).file("l//layer.tar", ""),
-            "which stands twice in the archive",
-        ),
-    ];
-    for (change, expected) in cases {
-        let mut saved = Saved::new();
-        change(&mut saved);
-        assert_contains(&saved.read(), expected);
-    }
+fn docker_archives_refer_to_their_own_files_and_match_their_configuration() {
+    let values = Values::default().with("empty", Digest::of(b"").to_string());
+    let rows = r#"
+        # path of the layer, target of the link there, change of a document
+        honest         | l/layer.tar | | | manifests/a
+        path out       | ../../etc/shadow | | | *names "../../etc/shadow", which is no path in the archive*
+        absolute path  | /etc/shadow | | | *which is absolute*
+        parent         | l/../l/layer.tar | | | *which is no path in the archive*
+        no path        | | | | *which is no path in the archive*
+        missing        | none/layer.tar | | | *needs "none/layer.tar", which is not there*
+        directory      | l | | | *needs "l", which is not there*
+        no layer       | config.json | | | *but JSON*
+        link           | m/layer.tar | ../l/layer.tar | | manifests/a
+        hard link      | m/layer.tar | hard l/layer.tar | | manifests/a
+        link out       | m/layer.tar | ../../etc/shadow | | *leads out of the archive or to itself*
+        absolute link  | m/layer.tar | /l/layer.tar | | *leads out of the archive or to itself*
+        link to itself | m/layer.tar | layer.tar | | *leads out of the archive or to itself*
+        dangling link  | m/layer.tar | ../none | | *which is not there*
+        hard link out  | m/layer.tar | hard ../l/layer.tar | | *named with ".."*
+        other digest   | l/layer.tar | | config /rootfs/diff_ids/0 "{empty}" | *has the digest*
+        no digests     | l/layer.tar | | config {} | *has 1 layers, and its configuration 0*
+        other hash     | l/layer.tar | | config /rootfs/diff_ids/0 "md5:0" | *digest that is not supported*
+        no images      | l/layer.tar | | manifest [] | *the index has no image*
+        no list        | l/layer.tar | | manifest {} | *"manifest.json" is not well formed*
+        no layers      | l/layer.tar | | manifest /0/Layers [] | *the image has no layers*
+    "#;
+    table::compare(rows, &values, |[path, target, change]: &[Cell; 3]| {
+        let mut saved = Saved::new().layers(&[&path.text()]);
+        let target = target.text();
+        if !target.is_empty() {
+            let (kind, target) = match target.strip_prefix("hard ") {
+                Some(target) => (b'1', target),
+                None => (b'2', &*target),
+            };
+            let files = saved.files.pax(b'x', &[("linkpath", target)]);
+            saved.files = files.with(kind, "m/layer.tar", b"");
+        }
+        let change = change.text();
+        if let Some((document, change)) = change.split_once(' ') {
+            let document = match document {
+                "config" => &mut saved.config,
+                _ => &mut saved.manifest,
+            };
+            let is_part = change.starts_with('/');
+            let part = change.split_once(' ').filter(|_| is_part);
+            let (pointer, value) = part.unwrap_or(("", change));
+            *document.pointer_mut(pointer).unwrap() = serde_json::from_str(value).unwrap();
+        }
+        saved.read()
+    });
+    let found = Saved::new().layers(&["l/layer.tar"; 300]).read();
+    assert_contains(&found, "has 300 layers, more than the limit");
+    let mut other = Saved::new();
+    let name = format!("{}.json", Digest::of(b"").hex());
+    other.manifest[0]["Config"] = name.as_str().into();
+    other.files = other.files.file(&name, "{}");
+    assert_contains(&other.read(), "has the digest");
+    let mut twice = Saved::new();
+    twice.files = twice.files.file("l//layer.tar", "");
+    assert_contains(&twice.read(), "which stands twice in the archive");
 }
 
 #[test]
@@ -323,51 +283,34 @@ fn archives_of_images_are_bounded_and_leave_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let spool = tempfile::tempdir().unwrap();
     let path = folder.path().join("docker.tar");
-    Saved::new().write(&path);
-    let bytes = gzip(&fs::read(&path).unwrap());
-    fs::write(&path, bytes).unwrap();
+    fs::write(&path, gzip(&Saved::new().bytes())).unwrap();
     let options = Options {
         spool: Some(spool.path().to_owned()),
         ..Options::default()
     };
     let archive = Local::DockerArchive(path.clone(), None);
-    assert_eq!(outcome_within(&archive, &options), "manifests/a");
+    assert_eq!(outcome(&archive, &options), "manifests/a");
 
     let bomb = gzip(&vec![0; 4 << 20]);
     fs::write(&path, bomb.repeat(10)).unwrap();
-    let image = ImageLimits {
-        bytes: 8 << 20,
-        ..ImageLimits::default()
-    };
-    let found = outcome_within(
-        &archive,
-        &Options {
-            image,
-            ..options.clone()
-        },
-    );
+    let mut bounded = options.clone();
+    bounded.image.bytes = 8 << 20;
+    let found = outcome(&archive, &bounded);
     assert_contains(&found, "more than 8388608 uncompressed bytes in its layers");
-    let many = (0..10_001).fold(Tar::default(), |tar, number| {
-        tar.file(&number.to_string(), "")
-    });
+    let file = |tar: Tar, number: usize| tar.file(&number.to_string(), "");
+    let many = (0..10_001).fold(Tar::default(), file);
     fs::write(&path, many.end()).unwrap();
-    assert_contains(
-        &outcome_within(&archive, &options),
-        "more than 10000 entries, which is no image",
-    );
+    let found = outcome(&archive, &options);
+    assert_contains(&found, "more than 10000 entries, which is no image");
 
     assert_eq!(fs::read_dir(spool.path()).unwrap().count(), 0);
-    Saved::new().write(&path);
-    let bytes = gzip(&fs::read(&path).unwrap());
-    fs::write(&path, bytes).unwrap();
+    fs::write(&path, gzip(&Saved::new().bytes())).unwrap();
     let nowhere = Options {
         spool: Some(spool.path().join("none")),
         ..options
     };
-    assert_contains(
-        &outcome_within(&archive, &nowhere),
-        "failed to write to a temporary file in",
-    );
+    let found = outcome(&archive, &nowhere);
+    assert_contains(&found, "failed to write to a temporary file in");
 }
 
 #[test]

@@ -13,20 +13,8 @@ mod layouts;
 mod packing;
 mod raw;
 
-use std::{error::Error as _, fmt::Write as _};
-
+use tests::chain;
 use unpacker::{Content, Error, Unpacked};
-
-/// The message with all its causes, as a user sees it.
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(text, ": {error}").unwrap();
-        cause = error.source();
-    }
-    text
-}
 
 /// Paths and text, for comparing.
 fn listed(content: &Content) -> Vec<(&str, &str)> {

@@ -1,16 +1,19 @@
 use std::io;
 
+use tests::{Cell, Values, table};
 use unpacker::{Content, Error, Format, Options, pack, stream, strip_top_folder};
 
-use crate::{listed, raw::Tar};
+use crate::raw::Tar;
 
 fn content(paths: &[&str]) -> Content {
     let tar = paths.iter().fold(Tar::default(), |tar, path| {
         tar.file(path, path.rsplit('/').next().unwrap())
     });
-    stream(tar.end().as_slice(), &Options::default())
-        .unwrap()
-        .content
+    read(&tar.end())
+}
+
+fn read(archive: &[u8]) -> Content {
+    stream(archive, &Options::default()).unwrap().content
 }
 
 #[test]
@@ -25,26 +28,16 @@ fn equal_content_packs_to_equal_bytes_whatever_order_it_came_in() {
             pack(&other, format, &mut second).unwrap()
         );
         assert_eq!(first, second);
-        assert_eq!(
-            stream(first.as_slice(), &Options::default())
-                .unwrap()
-                .content,
-            one
-        );
+        assert_eq!(read(&first), one);
     }
     let tar = Tar::default()
         .with(b'L', "long", long.as_bytes())
         .file("x", "1")
         .end();
-    let deep = stream(tar.as_slice(), &Options::default()).unwrap().content;
+    let deep = read(&tar);
     let mut packed = Vec::new();
     pack(&deep, Format::TarGz, &mut packed).unwrap();
-    assert_eq!(
-        stream(packed.as_slice(), &Options::default())
-            .unwrap()
-            .content,
-        deep
-    );
+    assert_eq!(read(&packed), deep);
 }
 
 #[test]
@@ -60,33 +53,22 @@ fn the_digest_is_that_of_the_bytes_written() {
 
 #[test]
 fn a_bundle_comes_out_of_its_only_folder_and_nothing_else_does() {
-    for (paths, stripped) in [
-        (
-            &["b-1.0/manifests/a", "b-1.0/metadata/x"][..],
-            &["manifests/a", "metadata/x"][..],
-        ),
-        (&["b/metadata/x", "b/other/a"], &["metadata/x", "other/a"]),
-        (
-            &["manifests/a", "metadata/x"],
-            &["manifests/a", "metadata/x"],
-        ),
-        (&["manifests/manifests/a"], &["manifests/manifests/a"]),
-        (&["b/manifests/a", "README"], &["README", "b/manifests/a"]),
-        (
-            &["b/manifests/a", "c/manifests/a"],
-            &["b/manifests/a", "c/manifests/a"],
-        ),
-        (
-            &["b/manifests/a", "b-2/manifests/a"],
-            &["b-2/manifests/a", "b/manifests/a"],
-        ),
-        (&["deploy/a", "deploy/b"], &["deploy/a", "deploy/b"]),
-        (&["b/manifests"], &["b/manifests"]),
-        (&["a"], &["a"]),
-        (&[], &[]),
-    ] {
-        let result = strip_top_folder(content(paths));
-        let found: Vec<_> = listed(&result).into_iter().map(|(path, _)| path).collect();
-        assert_eq!(found, stripped);
-    }
+    let rows = "
+        bundle       | b-1.0/manifests/a b-1.0/metadata/x | manifests/a metadata/x
+        metadata     | b/metadata/x b/other/a | metadata/x other/a
+        at the top   | manifests/a metadata/x | manifests/a metadata/x
+        twice        | manifests/manifests/a | manifests/manifests/a
+        file beside  | b/manifests/a README | README b/manifests/a
+        two          | b/manifests/a c/manifests/a | b/manifests/a c/manifests/a
+        common start | b/manifests/a b-2/manifests/a | b-2/manifests/a b/manifests/a
+        no bundle    | deploy/a deploy/b | deploy/a deploy/b
+        a file       | b/manifests | b/manifests
+        at the top alone | a | a
+        nothing      | |
+    ";
+    table::compare(rows, &Values::default(), |[paths]: &[Cell; 1]| {
+        let content = strip_top_folder(content(&paths.words().collect::<Vec<_>>()));
+        let paths = content.files().map(|(path, _)| path);
+        paths.collect::<Vec<_>>().join(" ")
+    });
 }

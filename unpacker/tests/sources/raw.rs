@@ -1,9 +1,7 @@
 //! Tars written byte by byte, because writers refuse what readers must withstand.
 
-use std::io::Write as _;
-
-use flate2::{Compression, write::GzEncoder};
 use tar::Header;
+pub(crate) use tests::gzip;
 
 /// A tar that grows entry by entry.
 #[derive(Debug, Clone, Default)]
@@ -57,11 +55,4 @@ impl Tar {
         self.0.extend([0; 1024]);
         self.0
     }
-}
-
-/// Compressed as one gzip member.
-pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-    gzip.write_all(bytes).unwrap();
-    gzip.finish().unwrap()
 }

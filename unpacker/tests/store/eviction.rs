@@ -2,40 +2,35 @@
 
 use std::{
     fs,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::PermissionsExt,
     process::Command,
     time::{Duration, SystemTime},
 };
 
 use unpacker::{Limits, store::Error};
 
-use crate::{FOLDER, ROLE, assert_whole, digests, file, listed, open, role, tree};
+use crate::{
+    again, assert_whole, digests, file, fresh, is_missing, is_root, listed, open, put, role, tree,
+};
 
 /// The bytes that content of 100 000 bytes takes.
 fn one() -> u64 {
-    let folder = tempfile::tempdir().unwrap();
-    open(folder.path(), 1 << 30, 0)
-        .put(&tree(0, 100_000))
-        .unwrap()
-        .size
+    let (_folder, store) = fresh(1 << 30, 0);
+    put(&store, 0, 100_000).size
 }
 
 #[test]
 fn what_was_used_longest_ago_goes_first_and_what_is_held_stays() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, store) = fresh(3 * one(), 0);
     let folder = folder.path();
-    let store = open(folder, 3 * one(), 0);
-    let [first, second, third] = [1, 2, 3].map(|seed| {
-        let stored = store.put(&tree(seed, 100_000)).unwrap();
-        stored.digest
-    });
+    let [first, second, third] = [1, 2, 3].map(|seed| put(&store, seed, 100_000).digest);
     store.get(&first, &Limits::default()).unwrap();
     let hold = store.hold(&second).unwrap();
     // Used last to first: second, first, third.
-    let fourth = store.put(&tree(4, 100_000)).unwrap();
-    assert!(matches!(store.hold(&third), Err(Error::Missing { .. })));
-    let fifth = store.put(&tree(5, 100_000)).unwrap();
-    assert!(matches!(store.hold(&first), Err(Error::Missing { .. })));
+    let fourth = put(&store, 4, 100_000);
+    assert!(is_missing(&store, &third));
+    let fifth = put(&store, 5, 100_000);
+    assert!(is_missing(&store, &first));
     // All that is left is held, by us or by who stored it, and by clones too.
     let clone = hold.clone();
     drop(hold);
@@ -48,7 +43,7 @@ fn what_was_used_longest_ago_goes_first_and_what_is_held_stays() {
     assert!(listed(folder, "tmp").is_empty());
     assert_eq!(store.stats().held, 3);
     drop((clone, fourth.hold));
-    let sixth = store.put(&tree(6, 100_000)).unwrap();
+    let sixth = put(&store, 6, 100_000);
     let mut left = [fourth.digest, fifth.digest, sixth.digest];
     left.sort();
     assert_eq!(digests(folder), left);
@@ -61,15 +56,13 @@ fn holds_count_for_other_stores_on_the_folder_and_so_does_what_they_use() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (ours, theirs) = (open(folder, 2 * one(), 0), open(folder, 2 * one(), 0));
-    let first = ours.put(&tree(1, 100_000)).unwrap();
-    let second = ours.put(&tree(2, 100_000)).unwrap().digest;
-    let third = theirs.put(&tree(3, 100_000)).unwrap().digest;
-    assert!(matches!(ours.hold(&second), Err(Error::Missing { .. })));
+    let first = put(&ours, 1, 100_000);
+    let second = put(&ours, 2, 100_000).digest;
+    let third = put(&theirs, 3, 100_000).digest;
+    assert!(is_missing(&ours, &second));
     theirs.get(&first.digest, &Limits::default()).unwrap();
-    assert!(matches!(
-        theirs.remove(&first.digest),
-        Err(Error::Held { .. })
-    ));
+    let held = theirs.remove(&first.digest);
+    assert!(matches!(held, Err(Error::Held { .. })), "{held:?}");
     theirs.remove(&third).unwrap();
     theirs.remove(&third).unwrap();
     drop(first.hold);
@@ -79,22 +72,18 @@ fn holds_count_for_other_stores_on_the_folder_and_so_does_what_they_use() {
 
 #[test]
 fn what_can_never_fit_is_refused_before_anything_is_evicted_for_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let store = open(folder, 2 * one(), 0);
-    let kept = store.put(&tree(1, 100_000)).unwrap();
-    let idle = store.put(&tree(2, 50_000)).unwrap().digest;
+    let (folder, store) = fresh(2 * one(), 0);
+    let kept = put(&store, 1, 100_000);
+    let idle = put(&store, 2, 50_000).digest;
     for size in [150_000, 500_000] {
         let error = store.put(&tree(3, size)).unwrap_err();
         assert!(matches!(error, Error::OverBudget { .. }), "{error:?}");
-        assert!(
-            error.to_string().contains("raise the disk budget"),
-            "{error}"
-        );
-        assert!(fs::exists(crate::file(folder, &idle)).unwrap());
+        let remedy = "raise the disk budget";
+        assert!(error.to_string().contains(remedy), "{error}");
+        assert!(fs::exists(file(folder.path(), &idle)).unwrap());
     }
     drop(kept);
-    store.put(&tree(3, 150_000)).unwrap();
+    put(&store, 3, 150_000);
     assert_eq!(store.stats().evicted, 1);
 }
 
@@ -109,7 +98,7 @@ fn the_same_content_is_stored_once_even_by_two_at_once() {
             let (store, barrier) = (&stores[at % 2], &barrier);
             scope.spawn(move || {
                 barrier.wait();
-                store.put(&tree(1, 300_000)).unwrap()
+                put(store, 1, 300_000)
             });
         }
     });
@@ -119,70 +108,48 @@ fn the_same_content_is_stored_once_even_by_two_at_once() {
     assert_whole(&open(folder, 1 << 30, 0), folder);
 }
 
-/// Runs one test again, in a process that may open few files and must ask for leave to read them, root or not.
+/// Runs one test again, in a process that may open few files and needs permission to read them, as root too.
 fn restricted(test: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let as_user = "setpriv --bounding-set -dac_override,-dac_read_search";
-    let start = if is_root { as_user } else { "" };
-    let output = Command::new("sh")
-        .args(["-c", &format!("ulimit -n 64 && exec {start} \"$0\" \"$@\"")])
-        .arg(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture"])
-        .env(ROLE, "restricted")
-        .env(FOLDER, folder.path())
-        .output()
-        .unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}"
-    );
+    let start = if is_root() { as_user } else { "" };
+    let script = format!("ulimit -n 64 && exec {start} \"$@\"");
+    again(test, Command::new("sh").args(["-c", &script]));
 }
 
 #[test]
-fn more_content_goes_at_once_than_files_may_be_open() {
+fn more_content_is_evicted_at_once_than_files_may_be_open() {
     let Some((_, folder)) = role() else {
-        return restricted("eviction::more_content_goes_at_once_than_files_may_be_open");
+        return restricted("eviction::more_content_is_evicted_at_once_than_files_may_be_open");
     };
     let store = open(&folder, 1_000_000, 0);
     for seed in 0..150 {
-        store.put(&tree(seed, 1000)).unwrap();
+        put(&store, seed, 1000);
     }
-    let large = store.put(&tree(1000, 950_000)).unwrap();
-    assert_eq!(
-        digests(&folder)
-            .iter()
-            .filter(|found| **found == large.digest)
-            .count(),
-        1
-    );
+    let large = put(&store, 1000, 950_000);
+    assert!(digests(&folder).contains(&large.digest));
     assert!(store.stats().evicted > 100, "{:?}", store.stats());
     assert_whole(&store, &folder);
 }
 
 #[test]
-fn content_that_cannot_be_read_keeps_no_other_from_being_evicted() {
+fn unreadable_content_does_not_protect_other_content() {
     let Some((_, folder)) = role() else {
-        return restricted(
-            "eviction::content_that_cannot_be_read_keeps_no_other_from_being_evicted",
-        );
+        return restricted("eviction::unreadable_content_does_not_protect_other_content");
     };
     let store = open(&folder, 2 * one(), 0);
-    let [first, second] = [1, 2].map(|seed| store.put(&tree(seed, 100_000)).unwrap().digest);
+    let [first, second] = [1, 2].map(|seed| put(&store, seed, 100_000).digest);
     fs::set_permissions(file(&folder, &first), fs::Permissions::from_mode(0o000)).unwrap();
     assert!(fs::File::open(file(&folder, &first)).is_err());
-    let third = store.put(&tree(3, 100_000)).unwrap();
+    let third = put(&store, 3, 100_000);
     let mut left = [first, third.digest];
     left.sort();
     assert_eq!(digests(&folder), left);
-    assert!(matches!(store.hold(&second), Err(Error::Missing { .. })));
+    assert!(is_missing(&store, &second));
     // And who brings it again repairs it.
     let again = store.put(&tree(1, 50_000)).err();
     assert!(matches!(again, Some(Error::OverBudget { .. })), "{again:?}");
     drop(third);
-    store.put(&tree(1, 100_000)).unwrap();
+    put(&store, 1, 100_000);
     store.reader(&first).unwrap();
 }
 
@@ -192,7 +159,7 @@ fn a_clock_that_was_set_back_does_not_turn_the_order_round() {
     let folder = folder.path();
     for reopened in [false, true] {
         let mut store = open(folder, 3 * one(), 0);
-        let stored = [1, 2, 3].map(|seed| store.put(&tree(seed, 100_000)).unwrap().digest);
+        let stored = [1, 2, 3].map(|seed| put(&store, seed, 100_000).digest);
         // As if all that had been while the clock was an hour ahead.
         for (at, digest) in (0..).zip(&stored) {
             let file = fs::File::options().write(true).open(file(folder, digest));
@@ -207,8 +174,8 @@ fn a_clock_that_was_set_back_does_not_turn_the_order_round() {
         let [first, second, third] = stored;
         store.hold(&first).unwrap();
         for (seed, gone) in [(4, second), (5, third)] {
-            store.put(&tree(seed, 100_000)).unwrap();
-            assert!(matches!(store.hold(&gone), Err(Error::Missing { .. })));
+            put(&store, seed, 100_000);
+            assert!(is_missing(&store, &gone));
         }
         assert!(store.hold(&first).is_ok());
         for digest in digests(folder) {
@@ -219,13 +186,11 @@ fn a_clock_that_was_set_back_does_not_turn_the_order_round() {
 
 #[test]
 fn a_little_more_goes_than_must_so_that_this_is_rare() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let store = open(folder, 1_000_000, 0);
+    let (_folder, store) = fresh(1_000_000, 0);
     let mut seed = 0;
     while store.stats().evicted == 0 {
         seed += 1;
-        store.put(&tree(seed, 1000)).unwrap();
+        put(&store, seed, 1000);
     }
     let evicted = store.stats().evicted;
     let free = 1_000_000 - store.stats().disk;
@@ -233,6 +198,6 @@ fn a_little_more_goes_than_must_so_that_this_is_rare() {
         evicted > 5 && free > 40_000 && free <= 50_000,
         "{evicted} {free}"
     );
-    store.put(&tree(seed + 1, 1000)).unwrap();
+    put(&store, seed + 1, 1000);
     assert_eq!(store.stats().evicted, evicted);
 }

@@ -7,7 +7,8 @@ use std::{
 
 use unpacker::{Content, Digest, Limits, Store, Tree, store::Budget};
 
-use crate::{Dice, assert_whole, listed, open, tree};
+use crate::{assert_whole, fresh, listed, open, put};
+use tests::fuzz::Random;
 
 const BUDGET: Budget = Budget {
     disk: 1 << 20,
@@ -18,7 +19,7 @@ const BUDGET: Budget = Budget {
 fn only_its_owner_may_look_into_a_store() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("a/store");
-    let stored = open(&root, 1 << 20, 0).put(&tree(1, 10)).unwrap();
+    let stored = put(&open(&root, 1 << 20, 0), 1, 10);
     for (path, mode) in [
         (root.clone(), 0o700),
         (root.join("content"), 0o700),
@@ -27,11 +28,8 @@ fn only_its_owner_may_look_into_a_store() {
         (root.join("state"), 0o600),
         (crate::file(&root, &stored.digest), 0o600),
     ] {
-        assert_eq!(
-            fs::metadata(&path).unwrap().mode() & 0o777,
-            mode,
-            "{path:?}"
-        );
+        let found = fs::metadata(&path).unwrap().mode() & 0o777;
+        assert_eq!(found, mode, "{path:?}");
     }
 }
 
@@ -63,46 +61,38 @@ fn what_is_no_folder_or_belongs_to_others_is_refused_and_not_touched() {
             ("StoreUnavailable", false)
         );
     }
-    assert_eq!(
-        fs::read_to_string(at("theirs/content/mine.txt")).unwrap(),
-        "mine"
-    );
+    let mine = fs::read_to_string(at("theirs/content/mine.txt")).unwrap();
+    assert_eq!(mine, "mine");
 }
 
 #[test]
 fn opening_sweeps_what_does_not_belong_and_leaves_what_is_being_written() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, store) = fresh(1 << 20, 0);
     let root = folder.path();
-    let store = open(root, 1 << 20, 0);
-    let stored = store.put(&tree(1, 1000)).unwrap();
+    let stored = put(&store, 1, 1000);
     let name = Digest::of(b"").hex();
-    fs::write(root.join("mine.txt"), "").unwrap();
-    fs::write(root.join("tmp/left"), "over").unwrap();
+    let capital = format!("content/{}.tar", name.to_uppercase());
+    let source = format!("sources/{name}");
+    for path in [
+        "mine.txt",
+        "tmp/left",
+        "content/foreign.txt",
+        &capital,
+        &source,
+    ] {
+        fs::write(root.join(path), "").unwrap();
+    }
     fs::write(root.join("tmp/busy"), "being written").unwrap();
-    symlink("nowhere", root.join("tmp/link")).unwrap();
-    fs::write(root.join("content/foreign.txt"), "").unwrap();
-    fs::write(
-        root.join(format!("content/{}.tar", name.to_uppercase())),
-        "",
-    )
-    .unwrap();
     fs::create_dir(root.join("content/lost+found")).unwrap();
-    fs::write(root.join("sources").join(&name), "").unwrap();
-    symlink(
-        format!("../content/{name}.tar"),
-        root.join("sources").join(&name[1..]),
-    )
-    .unwrap();
-    symlink(
-        format!("../content/{name}.tar"),
-        root.join("sources").join(Digest::of(b"1").hex()),
-    )
-    .unwrap();
-    symlink(
-        "/etc/passwd",
-        root.join("sources").join(Digest::of(b"2").hex()),
-    )
-    .unwrap();
+    let content = format!("../content/{name}.tar");
+    for (target, link) in [
+        ("nowhere", "tmp/link".to_owned()),
+        (&content, format!("sources/{}", &name[1..])),
+        (&content, format!("sources/{}", Digest::of(b"1").hex())),
+        ("/etc/passwd", format!("sources/{}", Digest::of(b"2").hex())),
+    ] {
+        symlink(target, root.join(link)).unwrap();
+    }
     let busy = fs::File::open(root.join("tmp/busy")).unwrap();
     busy.lock_shared().unwrap();
 
@@ -124,10 +114,9 @@ fn opening_sweeps_what_does_not_belong_and_leaves_what_is_being_written() {
 
 #[test]
 fn a_count_that_is_wrong_or_no_number_is_found_out_when_it_matters() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, store) = fresh(200_000, 0);
     let root = folder.path();
-    let store = open(root, 200_000, 0);
-    store.put(&tree(1, 50_000)).unwrap();
+    put(&store, 1, 50_000);
     let state = fs::read(root.join("state")).unwrap();
     for digits in [
         *b"99999999999999999999",
@@ -138,29 +127,22 @@ fn a_count_that_is_wrong_or_no_number_is_found_out_when_it_matters() {
         let at = wrong.len() - 20;
         wrong[at..].copy_from_slice(&digits);
         fs::write(root.join("state"), wrong).unwrap();
-        store.put(&tree(2, 50_000)).unwrap();
-        assert_eq!(store.stats().evicted, 0);
-        assert_eq!(
-            store.stats().disk,
-            listed(root, "content").values().sum::<u64>()
-        );
+        put(&store, 2, 50_000);
+        let sum = listed(root, "content").values().sum::<u64>();
+        assert_eq!((store.stats().evicted, store.stats().disk), (0, sum));
     }
 }
 
 #[test]
 fn content_of_any_shape_takes_exactly_the_space_that_was_made_for_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path();
-    let store = open(root, 1 << 30, 0);
-    let mut dice = Dice(3);
+    let (_folder, store) = fresh(1 << 30, 0);
+    let mut random = Random::new(3);
     let mut trees = vec![Tree::from_content(Content::default())];
     for path in [1, 99, 100, 101, 102, 511, 512, 513, 1000] {
-        for size in [0, 1, 511, 512, 513, dice.below(5000)] {
+        for size in [0, 1, 511, 512, 513, random.below(5000)] {
             let mut files = manifests::content::Builder::new(Limits::default());
-            let bytes = vec![b'x'; usize::try_from(size).unwrap()];
-            files
-                .add(&"p".repeat(path), 0o644, &mut bytes.as_slice())
-                .unwrap();
+            let (path, bytes) = ("p".repeat(path), vec![b'x'; size]);
+            files.add(&path, 0o644, &mut bytes.as_slice()).unwrap();
             trees.push(Tree::from_content(files.finish()));
         }
     }
@@ -170,18 +152,7 @@ fn content_of_any_shape_takes_exactly_the_space_that_was_made_for_it() {
         tree.write_tar(&mut tar).unwrap();
         let exact = tempfile::tempdir().unwrap();
         let size = tar.len() as u64;
-        assert!(
-            Store::open(
-                exact.path(),
-                Budget {
-                    disk: size - 1,
-                    memory: 0
-                }
-            )
-            .unwrap()
-            .put(&tree)
-            .is_err()
-        );
+        assert!(open(exact.path(), size - 1, 0).put(&tree).is_err());
         let tight = open(exact.path(), size, 0);
         assert_eq!(tight.put(&tree).unwrap().size, size);
         assert_whole(&tight, exact.path());

@@ -11,7 +11,8 @@ use std::{
 
 use unpacker::{Access, Limits, Options, SkippedEntries, Source, Store};
 
-use crate::{Dice, alone, assert_whole, listed, open, role, tree};
+use crate::{alone, assert_whole, listed, open, put, role};
+use tests::fuzz::Random;
 
 const NAME: &str = "kills::two_hundred_kills_leave_whole_content_or_none";
 const KILLS: u64 = 200;
@@ -19,12 +20,16 @@ const DISK: u64 = 16 << 20;
 
 /// Writes, notes, reads and evicts until it is killed.
 fn write_for_ever(store: &Store, seed: u64) {
-    let mut dice = Dice(seed);
+    let mut random = Random::new(seed);
     println!("ready");
     for round in 0.. {
-        let size = 1000 << dice.below(12); // up to 2 MB
-        let stored = store.put(&tree(dice.below(50), size)).unwrap();
-        let url = format!("https://example.com/{}#{}", dice.below(100), stored.digest);
+        let size = 1000 << random.below(12); // up to 2 MB
+        let stored = put(store, random.below(50) as u64, size);
+        let url = format!(
+            "https://example.com/{}#{}",
+            random.below(100),
+            stored.digest
+        );
         let source = Source::parse(&url, |_| false).unwrap();
         let key = store.key(&source, &Options::default(), &Access::default());
         let skipped = SkippedEntries {
@@ -44,6 +49,7 @@ fn write_for_ever(store: &Store, seed: u64) {
     }
 }
 
+// parity: rukpak-22, rukpak-39
 #[test]
 fn two_hundred_kills_leave_whole_content_or_none() {
     if let Some((seed, folder)) = role() {
@@ -52,7 +58,7 @@ fn two_hundred_kills_leave_whole_content_or_none() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let survivor = open(folder, DISK, 0);
-    let mut dice = Dice(4);
+    let mut random = Random::new(4);
     let (mut interrupted, mut kept) = (0, 0);
     let mut kills = 0;
     // On a busy machine a process may be killed before it comes to anything; then there are more kills.
@@ -76,8 +82,8 @@ fn two_hundred_kills_leave_whole_content_or_none() {
                     .any(|line| line.ends_with("ready"))
             );
         }
-        let longest = 1 << (8 + dice.below(11)); // 256 µs to 262 ms
-        thread::sleep(Duration::from_micros(dice.below(longest)));
+        let longest = 1 << (8 + random.below(11)); // 256 µs to 262 ms
+        thread::sleep(Duration::from_micros(random.below(longest) as u64));
         child.kill().unwrap();
         child.wait().unwrap();
 
@@ -87,11 +93,11 @@ fn two_hundred_kills_leave_whole_content_or_none() {
         assert_whole(&store, folder);
         assert!(store.stats().disk <= DISK);
         // Nor does it stand in the way of others.
-        let stored = survivor.put(&tree(1000 + kills, 5000)).unwrap();
+        let stored = put(&survivor, 1000 + kills, 5000);
         survivor.get(&stored.digest, &Limits::default()).unwrap();
     }
     println!("of {kills} kills {interrupted} interrupted a write, and {kept} came after one");
-    let stored = open(folder, DISK, 0).put(&tree(7, 100_000)).unwrap();
+    let stored = put(&open(folder, DISK, 0), 7, 100_000);
     let bytes = fs::read(Path::new(&crate::file(folder, &stored.digest))).unwrap();
     assert_eq!(unpacker::Digest::of(&bytes), stored.digest);
 }

@@ -16,47 +16,32 @@ mod sources;
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use manifests::content::Builder;
-use unpacker::{Content, Digest, Limits, Store, Tree, store::Budget};
+use tempfile::TempDir;
+use tests::fuzz::Random;
+use unpacker::{
+    Content, Digest, Limits, Store, Tree,
+    store::{Budget, Error, Stored},
+};
 
 /// In a process that a test starts from its own binary: what it is there for.
 const ROLE: &str = "STORE_TEST_ROLE";
 /// And where.
 const FOLDER: &str = "STORE_TEST_FOLDER";
 
-/// Numbers that look random, and are the same every time.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
-
 /// Content of about this size, the same for the same seed.
 fn content(seed: u64, size: usize) -> Content {
-    let mut dice = Dice(seed);
     let mut files = Builder::new(Limits::default());
-    let mut bytes = Vec::with_capacity(size);
-    while bytes.len() < size {
-        bytes.extend_from_slice(&dice.next().to_le_bytes());
-    }
+    let bytes = Random::new(seed).bytes(size);
     let (first, second) = bytes.split_at(size / 3);
     let long = format!("manifests/{}.yaml", "long".repeat(30));
-    files
-        .add("manifests/csv.yaml", 0o644, &mut &*first)
-        .unwrap();
+    let csv = "manifests/csv.yaml";
+    files.add(csv, 0o644, &mut &*first).unwrap();
     files.add(&long, 0o755, &mut &*second).unwrap();
     files.finish()
 }
@@ -67,6 +52,21 @@ fn tree(seed: u64, size: usize) -> Tree {
 
 fn open(folder: &Path, disk: u64, memory: u64) -> Store {
     Store::open(folder, Budget { disk, memory }).unwrap()
+}
+
+/// A store in a directory of its own.
+fn fresh(disk: u64, memory: u64) -> (TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path(), disk, memory);
+    (folder, store)
+}
+
+fn put(store: &Store, seed: u64, size: usize) -> Stored {
+    store.put(&tree(seed, size)).unwrap()
+}
+
+fn is_missing(store: &Store, digest: &Digest) -> bool {
+    matches!(store.hold(digest), Err(Error::Missing { .. }))
 }
 
 /// The file of content.
@@ -117,7 +117,30 @@ fn alone(test: &str, role: &str, folder: &Path) -> Command {
     command
 }
 
-/// What this process is there for, if a test started it.
+/// Runs one test of this binary again, in a process that a command starts.
+fn again(test: &str, command: &mut Command) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command
+        .arg(folder.path())
+        .arg(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(ROLE, "again")
+        .env(FOLDER, folder.path())
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "run this as root, or where users may make mount namespaces (unshare -rm):\n{text}"
+    );
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// The role of this process, if a test started it.
 fn role() -> Option<(String, PathBuf)> {
     let folder = std::env::var_os(FOLDER)?;
     Some((std::env::var(ROLE).ok()?, folder.into()))

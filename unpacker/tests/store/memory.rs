@@ -9,15 +9,14 @@ use std::{
 
 use unpacker::{Limits, store::Error};
 
-use crate::{file, open, tree};
+use crate::{file, fresh, open, put};
 
 #[test]
 fn memory_gives_what_was_read_last_and_keeps_to_its_budget() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path(), 1 << 30, 250_000);
+    let (folder, store) = fresh(1 << 30, 250_000);
     let limits = Limits::default();
     let [first, second, third, large] =
-        [100_000, 100_001, 100_002, 300_000].map(|size| store.put(&tree(1, size)).unwrap().digest);
+        [100_000, 100_001, 100_002, 300_000].map(|size| put(&store, 1, size).digest);
     for (digest, reads) in [
         (&first, 1),
         (&first, 1),
@@ -40,17 +39,15 @@ fn memory_gives_what_was_read_last_and_keeps_to_its_budget() {
     fs::remove_file(file(folder.path(), &first)).unwrap();
     store.get(&first, &limits).unwrap();
     store.remove(&first).unwrap();
-    assert!(matches!(
-        store.get(&first, &limits),
-        Err(Error::Missing { .. })
-    ));
+    let missing = store.get(&first, &limits);
+    assert!(matches!(missing, Err(Error::Missing { .. })));
 }
 
 #[test]
 fn limits_hold_for_content_in_memory_as_for_content_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let [cold, warm] = [0, 1 << 20].map(|memory| open(folder.path(), 1 << 30, memory));
-    let digest = cold.put(&tree(1, 30_000)).unwrap().digest;
+    let digest = put(&cold, 1, 30_000).digest;
     let wide = Limits::default();
     let exact = Limits {
         total: 30_000,
@@ -62,22 +59,16 @@ fn limits_hold_for_content_in_memory_as_for_content_on_disk() {
     warm.get(&digest, &wide).unwrap();
     warm.get(&digest, &exact).unwrap();
     cold.get(&digest, &exact).unwrap();
-    for limits in [
-        Limits {
-            total: 29_999,
-            ..exact
-        },
-        Limits {
-            file: 19_999,
-            ..exact
-        },
-        Limits {
-            entries: 1,
-            ..exact
-        },
-        Limits { path: 134, ..exact },
-        Limits { depth: 1, ..exact },
-    ] {
+    let changes: [fn(&mut Limits); 5] = [
+        |limits| limits.total -= 1,
+        |limits| limits.file -= 1,
+        |limits| limits.entries -= 1,
+        |limits| limits.path -= 1,
+        |limits| limits.depth -= 1,
+    ];
+    for change in changes {
+        let mut limits = exact;
+        change(&mut limits);
         let refusals = [&cold, &warm].map(|store| store.get(&digest, &limits).unwrap_err());
         let [on_disk, in_memory] = &refusals;
         assert_eq!(on_disk.to_string(), in_memory.to_string());
@@ -89,9 +80,8 @@ fn limits_hold_for_content_in_memory_as_for_content_on_disk() {
 #[test]
 fn callers_who_ask_at_the_same_time_share_one_read_and_its_outcome() {
     for is_damaged in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let store = open(folder.path(), 1 << 30, 0); // so that nothing but the read can be shared
-        let digest = store.put(&tree(1, 30_000)).unwrap().digest;
+        let (folder, store) = fresh(1 << 30, 0); // so that nothing but the read can be shared
+        let digest = put(&store, 1, 30_000).digest;
         let path = file(folder.path(), &digest);
         if is_damaged {
             fs::write(&path, "x").unwrap();

@@ -7,7 +7,8 @@ use unpacker::{
     store::{Error, Hold},
 };
 
-use crate::{Dice, assert_whole, digests, open, tree};
+use crate::{assert_whole, digests, open, tree};
+use tests::fuzz::Random;
 
 const DISK: u64 = 300_000;
 
@@ -62,21 +63,21 @@ fn any_order_of_operations_leaves_what_a_simple_list_would() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let mut store = open(folder, DISK, 0);
-    let mut dice = Dice(11);
+    let mut random = Random::new(11);
     let mut model = Model::default();
     let mut holds: Vec<Hold> = Vec::new();
     let mut known: Vec<Digest> = Vec::new();
     let mut counts = [0; 4];
     for _ in 0..1500 {
-        let pick = |dice: &mut Dice, known: &[Digest]| {
+        let pick = |random: &mut Random, known: &[Digest]| {
             let recent = &known[known.len().saturating_sub(8)..];
-            let at = dice.below(recent.len().max(1) as u64);
-            recent.get(usize::try_from(at).unwrap()).copied()
+            let at = random.below(recent.len());
+            recent.get(at).copied()
         };
-        match dice.below(20) {
+        match random.below(20) {
             0..8 => {
-                let what = dice.below(30);
-                let tree = tree(what, usize::try_from(what).unwrap() * 4000);
+                let what = random.below(30);
+                let tree = tree(what as u64, what * 4000);
                 let mut tar = Vec::new();
                 let digest = tree.write_tar(&mut tar).unwrap();
                 known.push(digest);
@@ -99,7 +100,7 @@ fn any_order_of_operations_leaves_what_a_simple_list_would() {
                 }
             }
             8..11 => {
-                let Some(digest) = pick(&mut dice, &known) else {
+                let Some(digest) = pick(&mut random, &known) else {
                     continue;
                 };
                 let found = store.get(&digest, &Limits::default());
@@ -110,7 +111,7 @@ fn any_order_of_operations_leaves_what_a_simple_list_would() {
                 }
             }
             11..15 => {
-                let Some(digest) = pick(&mut dice, &known) else {
+                let Some(digest) = pick(&mut random, &known) else {
                     continue;
                 };
                 let hold = store.hold(&digest);
@@ -122,12 +123,12 @@ fn any_order_of_operations_leaves_what_a_simple_list_would() {
                 }
             }
             15 | 16 if !holds.is_empty() => {
-                let at = usize::try_from(dice.below(holds.len() as u64)).unwrap();
+                let at = random.below(holds.len());
                 let hold = holds.swap_remove(at);
                 model.entry(&hold.digest()).unwrap().2 -= 1;
             }
             17 | 18 => {
-                let Some(digest) = pick(&mut dice, &known) else {
+                let Some(digest) = pick(&mut random, &known) else {
                     continue;
                 };
                 let held = model.entry(&digest).is_some_and(|entry| entry.2 > 0);

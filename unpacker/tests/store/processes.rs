@@ -7,7 +7,8 @@ use std::{
 
 use unpacker::{Limits, store::Error};
 
-use crate::{Dice, alone, assert_whole, content, listed, open, role, tree};
+use crate::{alone, assert_whole, content, listed, open, role, tree};
+use tests::fuzz::Random;
 
 const NAME: &str = "processes::processes_share_a_folder_and_never_see_anything_damaged";
 const DISK: u64 = 3 << 20;
@@ -16,17 +17,18 @@ const ROUNDS: u64 = 300;
 /// Writes, reads, holds and removes what the others do too.
 fn share(folder: &Path, seed: u64) {
     let store = open(folder, DISK, 100_000);
-    let mut dice = Dice(seed);
+    let mut random = Random::new(seed);
     let mut known = Vec::new();
     let mut held = Vec::new();
     let (mut read, mut missing, mut refused) = (0, 0, 0);
     for _ in 0..ROUNDS {
-        let what = dice.below(40);
-        let size = 10_000 + usize::try_from(what).unwrap() * 10_000;
+        let what = random.below(40);
+        let size = 10_000 + what * 10_000;
+        let what = what as u64;
         match store.put(&tree(what, size)) {
             Ok(stored) => {
                 known.push((stored.digest, what, size));
-                if dice.below(4) == 0 {
+                if random.below(4) == 0 {
                     held.push((stored.hold, what, size));
                 }
             }
@@ -39,7 +41,7 @@ fn share(folder: &Path, seed: u64) {
             let found = store.get(&hold.digest(), &Limits::default()).unwrap();
             assert_eq!(*found, content(what, size));
         }
-        let Some((digest, what, size)) = known.get(usize::try_from(dice.below(40)).unwrap()) else {
+        let Some((digest, what, size)) = known.get(random.below(40)) else {
             continue;
         };
         match store.get(digest, &Limits::default()) {
@@ -50,13 +52,13 @@ fn share(folder: &Path, seed: u64) {
             Err(Error::Missing { .. }) => missing += 1,
             Err(error) => panic!("{error}"),
         }
-        if dice.below(10) == 0 {
+        if random.below(10) == 0 {
             match store.remove(digest) {
                 Ok(()) | Err(Error::Held { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
         }
-        if dice.below(20) == 0 {
+        if random.below(20) == 0 {
             open(folder, DISK, 0); // which sweeps
         }
     }

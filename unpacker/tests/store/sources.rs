@@ -1,157 +1,134 @@
 //! Which content a source had, and who may know.
 
-use std::{collections::BTreeSet, fs};
+use std::{cell::RefCell, fs};
 
+use tests::{Cell, Values, table};
 use unpacker::{
     Access, Options, Selection, SkippedEntries, Source, Store,
     access::{Basic, Ssh},
     registry::Credentials,
 };
 
-use crate::{open, tree};
+use crate::{fresh, open, put};
 
 fn source(text: &str) -> Source {
     Source::parse(text, |_| false).unwrap()
 }
 
-fn basic(username: &str, password: &str) -> Access {
-    Access {
-        basic: Some(Basic {
-            username: username.to_owned(),
-            password: password.to_owned().into(),
-        }),
-        ..Access::default()
+/// Reads `basic=NAME:PASSWORD`, `pull-secret=REGISTRY:FIELD:VALUE` and `key=KEY:PASSPHRASE`.
+fn access(settings: &Cell) -> Access {
+    let mut access = Access::default();
+    let text = settings.text();
+    let (kind, value) = text.split_once('=').unwrap_or_default();
+    let parts: Vec<_> = value.split(':').map(str::to_owned).collect();
+    match (kind, &parts[..]) {
+        ("basic", [name, password]) => {
+            access.basic = Some(basic(name, password));
+        }
+        ("pull-secret", [registry, field, value]) => {
+            let json = format!(r#"{{"auths":{{"{registry}":{{"{field}":"{value}"}}}}}}"#);
+            access.registries = Credentials::from_docker_config(json.as_bytes()).unwrap();
+        }
+        ("key", [key, passphrase]) => {
+            access.ssh = Some(Ssh {
+                key: key.clone().into(),
+                passphrase: Some(passphrase.clone().into()),
+                known_hosts: String::new(),
+            });
+        }
+        _ => {}
     }
+    access
 }
 
-fn pull_secret(json: &str) -> Access {
-    Access {
-        registries: Credentials::from_docker_config(json.as_bytes()).unwrap(),
-        ..Access::default()
-    }
-}
-
-fn name(store: &Store, text: &str, access: &Access) -> Option<String> {
-    let key = store.key(&source(text), &Options::default(), access)?;
-    Some(format!("{key:?}"))
-}
-
-#[test]
-fn only_what_can_never_change_has_a_key() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path(), 1 << 20, 0);
-    let digest = unpacker::Digest::of(b"");
-    for (text, is_pinned) in [
-        ("quay.io/org/app:v1".to_owned(), false),
-        (format!("quay.io/org/app@{digest}"), true),
-        ("git+https://h/r#v1".to_owned(), false),
-        (format!("git+https://h/r#{}", "a".repeat(40)), true),
-        ("https://h/b.tgz".to_owned(), false),
-        (format!("https://h/b.tgz#{digest}"), true),
-        ("./folder".to_owned(), false),
-    ] {
-        let key = name(&store, &text, &Access::default());
-        assert_eq!(key.is_some(), is_pinned, "{text}");
+fn basic(name: &str, password: &str) -> Basic {
+    Basic {
+        username: name.to_owned(),
+        password: password.to_owned().into(),
     }
 }
 
 #[test]
-fn content_is_not_found_with_other_credentials_another_selection_or_in_another_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let [store, other] = ["one", "two"].map(|name| open(&folder.path().join(name), 1 << 20, 0));
-    let digest = unpacker::Digest::of(b"");
-    let image = &format!("quay.io/org/app@{digest}");
-    let http = &format!("https://h/b#{digest}");
-    let [https, ssh] =
-        ["https", "ssh"].map(|scheme| format!("git+{scheme}://h/r#{}", "a".repeat(40)));
-    let with_key = |key: &str, passphrase: &str| Access {
-        ssh: Some(Ssh {
-            key: key.to_owned().into(),
-            passphrase: Some(passphrase.to_owned().into()),
-            known_hosts: String::new(),
-        }),
-        ..Access::default()
-    };
-    let quay = pull_secret(r#"{"auths":{"quay.io":{"auth":"YTpi"}}}"#);
-    let names = [
-        name(&store, image, &Access::default()),
-        name(&other, image, &Access::default()),
-        name(&store, image, &quay),
-        name(
-            &store,
-            image,
-            &pull_secret(r#"{"auths":{"quay.io":{"auth":"YTpj"}}}"#),
-        ),
-        name(
-            &store,
-            image,
-            &pull_secret(r#"{"auths":{"quay.io":{"identitytoken":"b"}}}"#),
-        ),
-        name(
-            &store,
-            image,
-            &pull_secret(r#"{"auths":{"quay.io":{"registrytoken":"b"}}}"#),
-        ),
-        name(&store, http, &Access::default()),
-        name(&store, http, &basic("a", "b")),
-        name(&store, http, &basic("ab", "")),
-        name(&store, &https, &Access::default()),
-        name(&store, &https, &basic("a", "b")),
-        name(&store, &ssh, &Access::default()),
-        name(&store, &ssh, &with_key("k", "")),
-        name(&store, &ssh, &with_key("k", "p")),
-        store
-            .key(
-                &source(http),
-                &Options {
-                    select: Selection::Only(vec!["a".to_owned()]),
-                    ..Options::default()
-                },
-                &Access::default(),
-            )
-            .map(|key| format!("{key:?}")),
-    ];
-    let different: BTreeSet<_> = names.iter().flatten().collect();
-    assert_eq!(different.len(), names.len());
-
-    // What is for other sources makes no difference.
-    let elsewhere = pull_secret(r#"{"auths":{"ghcr.io":{"auth":"YTpi"}}}"#);
-    assert_eq!(name(&store, image, &elsewhere), names[0]);
-    assert_eq!(name(&store, image, &basic("a", "b")), names[0]);
-    assert_eq!(name(&store, http, &quay), names[6]);
-    assert_eq!(name(&store, &ssh, &basic("a", "b")), names[11]);
-    // A tag beside a digest says nothing.
-    let tagged = format!("quay.io/org/app:v1@{digest}");
-    assert_eq!(name(&store, &tagged, &quay), names[2]);
-}
-
-#[test]
-fn urls_that_differ_in_what_is_not_displayed_are_two_sources() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path(), 1 << 20, 0);
-    let pinned = |query: &str| format!("https://h/get?{query}#{}", unpacker::Digest::of(b""));
-    let name = |query: &str| name(&store, &pinned(query), &Access::default());
-    assert_eq!(name("file=a"), name("file=a"));
-    assert_ne!(name("file=a"), name("file=b"));
+fn keys_distinguish_sources_credentials_selections_and_stores() {
+    let (_first, store) = fresh(1 << 20, 0);
+    let (_second, other) = fresh(1 << 20, 0);
+    let values = Values::default()
+        .with("digest", unpacker::Digest::of(b"").to_string())
+        .with("commit", "a".repeat(40));
+    let rows = "
+        # source, settings, and the first source with the same key
+        tag              | quay.io/org/app:v1       | | none
+        branch           | git+https://h/r#v1       | | none
+        archive          | https://h/b.tgz          | | none
+        pinned archive   | https://h/b.tgz#{digest} | | 4
+        directory        | ./folder                 | | none
+        image            | quay.io/org/app@{digest} | | 6
+        other store      | quay.io/org/app@{digest} | other-store | 7
+        pull secret      | quay.io/org/app@{digest} | pull-secret=quay.io:auth:YTpi | 8
+        other password   | quay.io/org/app@{digest} | pull-secret=quay.io:auth:YTpj | 9
+        identity token   | quay.io/org/app@{digest} | pull-secret=quay.io:identitytoken:b | 10
+        registry token   | quay.io/org/app@{digest} | pull-secret=quay.io:registrytoken:b | 11
+        http             | https://h/b#{digest}     | | 12
+        http, password   | https://h/b#{digest}     | basic=a:b | 13
+        http, other name | https://h/b#{digest}     | basic=ab: | 14
+        git              | git+https://h/r#{commit} | | 15
+        git, password    | git+https://h/r#{commit} | basic=a:b | 16
+        ssh              | git+ssh://h/r#{commit}   | | 17
+        ssh, key         | git+ssh://h/r#{commit}   | key=k: | 18
+        ssh, passphrase  | git+ssh://h/r#{commit}   | key=k:p | 19
+        selection        | https://h/b#{digest}     | selection | 20
+        query            | https://h/get?file=a#{digest} | | 21
+        other query      | https://h/get?file=b#{digest} | | 22
+        same query       | https://h/get?file=a#{digest} | | 21
+        # Credentials for other sources make no difference, nor does a tag beside a digest.
+        other registry   | quay.io/org/app@{digest} | pull-secret=ghcr.io:auth:YTpi | 6
+        image, password  | quay.io/org/app@{digest} | basic=a:b | 6
+        http, pull secret | https://h/b#{digest}    | pull-secret=quay.io:auth:YTpi | 12
+        ssh, password    | git+ssh://h/r#{commit}   | basic=a:b | 17
+        tag and digest   | quay.io/org/app:v1@{digest} | pull-secret=quay.io:auth:YTpi | 8
+    ";
+    let known = RefCell::new(Vec::new());
+    table::compare(rows, &values, |[text, settings]: &[Cell; 2]| {
+        let store = if settings.has("other-store") {
+            &other
+        } else {
+            &store
+        };
+        let mut options = Options::default();
+        if settings.has("selection") {
+            options.select = Selection::Only(vec!["a".to_owned()]);
+        }
+        let key = store.key(&source(&text.text()), &options, &access(settings));
+        let key = key.map_or_else(|| "none".to_owned(), |key| format!("{key:?}"));
+        known.borrow_mut().push(key.clone());
+        let first = known
+            .borrow()
+            .iter()
+            .position(|other| *other == key)
+            .unwrap();
+        if key == "none" {
+            key
+        } else {
+            (first + 1).to_string()
+        }
+    });
 }
 
 #[test]
 fn a_source_is_found_after_a_restart_until_its_content_is_gone() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, store) = fresh(1 << 20, 0);
     let folder = folder.path();
-    let store = open(folder, 1 << 20, 0);
     let text = format!("https://h/b#{}", unpacker::Digest::of(b""));
+    let access = Access {
+        basic: Some(basic("tenant", "hunter2")),
+        ..Access::default()
+    };
     let key = |store: &Store| {
-        store
-            .key(
-                &source(&text),
-                &Options::default(),
-                &basic("tenant", "hunter2"),
-            )
-            .unwrap()
+        let key = store.key(&source(&text), &Options::default(), &access);
+        key.unwrap()
     };
     assert!(store.find(&key(&store)).is_none());
-    let [first, second] = [1, 2].map(|seed| store.put(&tree(seed, 1000)).unwrap().digest);
+    let [first, second] = [1, 2].map(|seed| put(&store, seed, 1000).digest);
     let skipped = |symlinks| SkippedEntries {
         symlinks,
         ..SkippedEntries::default()
@@ -169,14 +146,8 @@ fn a_source_is_found_after_a_restart_until_its_content_is_gone() {
     // A link that dangles is a miss.
     fs::remove_file(crate::file(folder, &first)).unwrap();
     assert!(store.find(&key(&store)).is_none());
-    let link = folder
-        .join("sources")
-        .read_dir()
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+    let mut links = folder.join("sources").read_dir().unwrap();
+    let link = links.next().unwrap().unwrap().path();
     // So is a file that is damaged, and a link that points anywhere else.
     fs::write(&link, "{").unwrap();
     assert!(store.find(&key(&store)).is_none());
@@ -187,9 +158,8 @@ fn a_source_is_found_after_a_restart_until_its_content_is_gone() {
 
 #[test]
 fn links_do_not_pile_up_for_ever() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path(), 1 << 20, 0);
-    let digest = store.put(&tree(1, 10)).unwrap().digest;
+    let (folder, store) = fresh(1 << 20, 0);
+    let digest = put(&store, 1, 10).digest;
     let key = |at: usize| {
         let text = format!("https://h/{at}#{}", unpacker::Digest::of(b""));
         store

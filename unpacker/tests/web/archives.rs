@@ -1,24 +1,14 @@
-//! Archives behind a URL: what is taken, what is refused, and what is said about it.
+//! Archives behind a URL: pinned, bounded, and rejected with a reason.
 
-use std::{
-    io::Write as _,
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
-
+use tests::{Authority, Cell, Script, ScriptedServer, Values, gzip, table};
 use unpacker::{
-    Access, Content, Digest, Error, Fetched, Format, Limits, Options, Progress, Source,
-    access::Basic, http::fetch, pack, source::Http, web,
+    Access, Content, Digest, Format, Limits, Options, Progress, Source, access::Basic, http::fetch,
+    pack, source::Http, web::Patience,
 };
 
-use crate::{
-    brisk,
-    certificates::Authority,
-    chain,
-    server::{Answer, Server},
-};
+use crate::{BASIC, SECRET, brisk, failure, patience, trust};
 
-fn content(top: &str) -> Content {
+fn archive(top: &str, format: Format) -> Vec<u8> {
     let mut files = manifests::content::Builder::new(Limits::default());
     for (path, text) in [
         ("manifests/csv.yaml", "csv"),
@@ -27,31 +17,27 @@ fn content(top: &str) -> Content {
         let path = format!("{top}{path}");
         files.add(&path, 0o644, &mut text.as_bytes()).unwrap();
     }
-    files.finish()
-}
-
-fn archive(top: &str, format: Format) -> Vec<u8> {
     let mut bytes = Vec::new();
-    pack(&content(top), format, &mut bytes).unwrap();
+    pack(&files.finish(), format, &mut bytes).unwrap();
     bytes
 }
 
-fn access() -> Access {
+fn access(patience: Patience) -> Access {
     Access {
         basic: Some(Basic {
             username: "name".to_owned(),
-            password: "pass:word".to_owned().into(),
+            password: SECRET.to_owned().into(),
         }),
-        patience: brisk(),
+        patience,
         ..Access::default()
     }
 }
 
-/// Room for small bundles, so that archives are soon too large.
-fn small() -> Options {
+/// Small limits, so that small archives exceed them.
+fn small(entries: usize) -> Options {
     let limits = Limits {
         total: 1 << 18,
-        entries: 10,
+        entries,
         ..Limits::default()
     };
     Options {
@@ -60,298 +46,121 @@ fn small() -> Options {
     }
 }
 
-/// Fetches from a server, with a secret in the query too.
-async fn from(server: &Server, sha256: Option<Digest>) -> Result<Fetched, Error> {
-    let http = Http {
-        url: server.url("/b.tgz?signature=pass:word").parse().unwrap(),
-        sha256,
+fn listed(content: &Content) -> String {
+    let files = content.files().map(|(path, file)| {
+        let text = String::from_utf8_lossy(&file.bytes);
+        format!("{path}={text}")
+    });
+    files.collect::<Vec<_>>().join(", ")
+}
+
+/// Fetches an archive: the number of requests, and the content with its digest and progress, or the error.
+///
+/// Settings: those of [`patience`], and `one-entry` for content of at most one file.
+async fn outcome([script, pin, settings]: &[Cell; 3]) -> String {
+    let server = ScriptedServer::start(script.script());
+    let mut http = Http {
+        url: server.url("/b.tgz?signature=sesame").parse().unwrap(),
+        sha256: (!pin.raw().is_empty()).then(|| pin.text().parse().unwrap()),
     };
-    fetch(&http, &access(), &small(), &Progress::default()).await
-}
-
-/// The reason and the message, which must show no secret, whether the answer is pinned or not.
-async fn refused(answer: Answer) -> (&'static str, String) {
-    let server = Server::plain(move |_| answer.clone()).await;
-    let error = from(&server, None).await.unwrap_err();
-    let text = chain(&error).replace(&server.url(""), "http://h");
-    for secret in ["pass:word", "bmFtZTpwYXNzOndvcmQ", "signature"] {
-        let debug = format!("{error:?}");
-        assert!(
-            !text.contains(secret) && !debug.contains(secret),
-            "{text} {debug}"
-        );
-    }
-    (error.reason(), text)
-}
-
-#[tokio::test]
-async fn archives_become_content_and_are_pinned() {
-    for (top, format) in [
-        ("", Format::Tar),
-        ("", Format::TarGz),
-        ("bundle/", Format::TarGz),
-    ] {
-        let bytes = archive(top, format);
-        let answer = Answer::ok(&bytes);
-        let server = Server::plain(move |_| answer.clone()).await;
-        let progress = Progress::default();
-        let mut http = Http {
-            url: server.url("/b.tgz?x=1").parse().unwrap(),
-            sha256: None,
-        };
-        let fetched = fetch(&http, &access(), &Options::default(), &progress).await;
-        let fetched = fetched.unwrap();
-        assert_eq!(fetched.tree.into_content().unwrap(), content(""));
-        assert_eq!(fetched.digest, Some(Digest::of(&bytes)));
-        http.sha256 = fetched.digest;
-        assert_eq!(fetched.resolved, Source::Http(http.clone()));
-        let size = bytes.len() as u64;
-        assert_eq!((progress.done(), progress.total()), (size, size));
-
-        let again = fetch(&http, &access(), &Options::default(), &progress).await;
-        assert_eq!(again.unwrap().resolved, fetched.resolved);
-        let basic = "Basic bmFtZTpwYXNzOndvcmQ=";
-        assert!(
-            server
-                .seen()
-                .iter()
-                .all(|seen| seen.header("authorization") == Some(basic))
-        );
-    }
-}
-
-#[tokio::test]
-async fn the_digest_is_of_the_whole_body() {
-    // Empty gzip members and blocks of zeros change nothing for a reader of tar.
-    let mut padded = archive("", Format::Tar);
-    padded.resize(padded.len() + 10 * 512, 0);
-    let mut gzip = archive("", Format::TarGz);
-    let empty = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    gzip.extend(empty.finish().unwrap());
-    for bytes in [padded, gzip] {
-        let answer = Answer::ok(&bytes);
-        let server = Server::plain(move |_| answer.clone()).await;
-        let fetched = from(&server, None).await.unwrap();
-        assert_eq!(fetched.digest, Some(Digest::of(&bytes)));
-    }
-}
-
-#[tokio::test]
-async fn what_is_not_what_was_pinned_is_refused_with_both_digests() {
-    let expected = Digest::of(b"another");
-    for (bytes, source) in [
-        (archive("", Format::TarGz), ""),
-        (b"<html>".repeat(100_000), "neither a tar"),
-        (b"".to_vec(), "the archive is empty"),
-    ] {
-        let answer = Answer::ok(&bytes);
-        let server = Server::plain(move |_| answer.clone()).await;
-        let error = from(&server, Some(expected)).await.unwrap_err();
-        let text = chain(&error);
-        let start = format!(
-            "{} gives {}, but is pinned to {expected}; find out who has changed it, and pin the new digest if it is right",
-            server.url("/b.tgz"),
-            Digest::of(&bytes)
-        );
-        assert!(text.starts_with(&start) && text.contains(source), "{text}");
-        assert_eq!(
-            (error.reason(), error.is_terminal()),
-            ("DigestMismatch", true)
-        );
-    }
-}
-
-#[tokio::test]
-async fn only_the_status_200_brings_an_archive() {
-    let bytes = archive("", Format::TarGz);
-    for (status, reason, remedy) in [
-        ("202 Accepted", "UnexpectedStatus", "check the address"),
-        ("204 No Content", "UnexpectedStatus", "check the address"),
-        (
-            "206 Partial Content",
-            "UnexpectedStatus",
-            "check the address",
-        ),
-        ("304 Not Modified", "UnexpectedStatus", "check the address"),
-        ("401 Unauthorized", "Unauthorized", "check the credentials"),
-        (
-            "403 Forbidden",
-            "Unauthorized",
-            "these credentials may read it",
-        ),
-        ("404 Not Found", "NotFound", "check the address"),
-        ("410 Gone", "NotFound", "check the address"),
-        (
-            "500 Internal Server Error",
-            "UnexpectedStatus",
-            "try again later",
-        ),
-        (
-            "503 Service Unavailable",
-            "UnexpectedStatus",
-            "try again later",
-        ),
-    ] {
-        let body = if status.starts_with("20") {
-            &*bytes
-        } else {
-            b""
-        };
-        let (found, text) = refused(Answer::new(status, &[], body)).await;
-        let start = format!("GET http://h/b.tgz: unexpected status \"{status}\"");
-        assert!(text.starts_with(&start) && text.contains(remedy), "{text}");
-        assert_eq!(found, reason);
-    }
-}
-
-#[tokio::test]
-async fn what_is_no_archive_is_refused_and_named() {
-    let page = "\u{feff}\n <!DOCTYPE html><html>Log in, name pass:word";
-    let page = [("Content-Type", "text/html")]
-        .map(|header| Answer::new("200 OK", &[header], page.as_bytes()));
-    let [page] = page;
-    let mut cut = archive("", Format::TarGz);
-    cut.truncate(cut.len() - 20);
-    let damaged = b"\x1f\x8b\x08\0\0\0\0\0\0\0not deflate".to_vec();
-    for (answer, reason, problem) in [
-        (page, "UnknownFormat", "a page of HTML or XML"),
-        (
-            Answer::ok(b"<?xml"),
-            "UnknownFormat",
-            "a page of HTML or XML",
-        ),
-        (
-            Answer::ok(b"{\"message\": \"no\"}"),
-            "UnknownFormat",
-            "but JSON",
-        ),
-        (Answer::ok(b"PK\x03\x04"), "UnknownFormat", "but a zip"),
-        (Answer::ok(b""), "ArchiveTruncated", "the archive is empty"),
-        (Answer::ok(&cut), "ArchiveTruncated", "cut short"),
-        (
-            Answer::ok(&damaged),
-            "ArchiveDamaged",
-            "cannot be decompressed",
-        ),
-    ] {
-        let (found, text) = refused(answer).await;
-        assert!(
-            text.contains("http://h/b.tgz") && text.contains(problem),
-            "{text}"
-        );
-        assert_eq!(found, reason, "{text}");
-    }
-}
-
-#[tokio::test]
-async fn a_body_larger_than_any_archive_allowed_is_not_read_to_its_end() {
-    let limit = small().stream_limit();
-    let stated = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", limit + 1);
-    let open = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
-    let empty = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    let empty = empty.finish().unwrap().repeat(1000);
-    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    for _ in 0..=limit >> 20 {
-        bomb.write_all(&vec![0; 1 << 20]).unwrap();
-    }
-    let start = [open.clone(), archive("", Format::Tar)].concat();
-    for answer in [
-        Answer::Stall(stated.into_bytes()),
-        Answer::Endless(open, empty),
-        Answer::Endless(start, vec![0; 1 << 16]),
-        Answer::ok(&bomb.finish().unwrap()),
-    ] {
-        let (reason, text) = refused(answer).await;
-        assert_eq!(reason, "LimitExceeded", "{text}");
-        assert!(text.contains(&limit.to_string()), "{text}");
-    }
-}
-
-#[tokio::test]
-async fn limits_hold_for_archives_from_afar() {
-    let answer = Answer::ok(&archive("", Format::TarGz));
-    let server = Server::plain(move |_| answer.clone()).await;
-    let http = Http {
-        url: server.url("/").parse().unwrap(),
-        sha256: None,
-    };
-    let limits = Limits {
-        entries: 1,
-        ..Limits::default()
-    };
-    let options = Options {
-        limits,
-        ..Options::default()
-    };
-    let error = fetch(&http, &access(), &options, &Progress::default()).await;
-    let error = error.unwrap_err();
-    assert!(chain(&error).contains("--max-entries"), "{}", chain(&error));
-    assert_eq!(error.reason(), "LimitExceeded");
-}
-
-#[tokio::test]
-async fn a_transfer_that_breaks_begins_again() {
-    let bytes = archive("", Format::TarGz);
-    let length = bytes.len().to_string();
-    let broken = Answer::new(
-        "200 OK",
-        &[("Content-Length", &length)],
-        &bytes[..bytes.len() / 2],
-    );
-    for (times, requests) in [(2, 3), (usize::MAX, 5)] {
-        let (broken, whole, asked) = (broken.clone(), Answer::ok(&bytes), AtomicUsize::new(0));
-        let server = Server::plain(move |_| {
-            if asked.fetch_add(1, Ordering::Relaxed) < times {
-                broken.clone()
-            } else {
-                whole.clone()
-            }
-        })
-        .await;
-        let http = Http {
-            url: server.url("/b.tgz").parse().unwrap(),
-            sha256: Some(Digest::of(&bytes)),
-        };
-        let progress = Progress::default();
-        let fetched = fetch(&http, &access(), &Options::default(), &progress).await;
-        assert_eq!(server.seen().len(), requests);
-        match fetched {
-            Ok(fetched) => {
-                assert_eq!(fetched.tree.into_content().unwrap(), content(""));
-                assert_eq!(progress.done(), bytes.len() as u64);
-            }
-            Err(error) => {
-                assert_eq!(times, usize::MAX);
-                assert_eq!(
-                    (error.reason(), error.is_terminal()),
-                    ("ConnectionBroken", false)
-                );
-            }
+    let options = small(if settings.has("one-entry") { 1 } else { 10 });
+    let (access, progress) = (access(patience(settings)), Progress::default());
+    let result = match fetch(&http, &access, &options, &progress).await {
+        Ok(fetched) => {
+            let digest = fetched.digest.unwrap();
+            http.sha256 = Some(digest);
+            assert_eq!(fetched.resolved, Source::Http(http.clone()));
+            let content = listed(&fetched.tree.into_content().unwrap());
+            assert_eq!(progress.done(), progress.total());
+            format!("{content}, {digest}, {} bytes", progress.done())
         }
-    }
-}
-
-#[tokio::test]
-async fn an_archive_that_drips_is_given_up() {
-    // The beginning of a gzip, up to the name of its file.
-    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n\x1f\x8b\x08\x08\0\0\0\0\0\x03";
-    let server = Server::plain(|_| Answer::Drip(head.to_vec())).await;
-    let http = Http {
-        url: server.url("/b.tgz").parse().unwrap(),
-        sha256: None,
+        Err(error) => failure(error.reason(), error.is_terminal(), &error),
     };
-    let mut access = access();
-    access.patience.total = Duration::from_millis(300);
-    let fetched = fetch(&http, &access, &Options::default(), &Progress::default()).await;
-    let error = fetched.unwrap_err();
-    assert!(
-        matches!(error, Error::Web(web::Error::Slow { .. })),
-        "{error:?}"
-    );
+    let seen = server.seen();
+    let has_credentials =
+        |request: &tests::Received| request.header("authorization") == Some(BASIC);
+    assert!(seen.iter().all(has_credentials));
+    format!("{}: {}", seen.len(), result.replace(&server.host(), "h"))
 }
 
 #[tokio::test]
-async fn a_url_with_credentials_in_it_is_refused_without_them() {
+async fn archives_are_fetched_whole_or_rejected() {
+    let (tar, tgz) = (archive("", Format::Tar), archive("", Format::TarGz));
+    let folder = archive("bundle/", Format::TarGz);
+    // Zero blocks and empty gzip members change nothing for a reader of tar.
+    let padded = [&*tar, &[0; 10 * 512]].concat();
+    let members = [&*tgz, &gzip(b"")].concat();
+    let limit = small(10).stream_limit();
+    let mut values = Values::default()
+        .with("files", "manifests/csv.yaml=csv, metadata/annotations.yaml=a: b")
+        .with("other", Digest::of(b"another").to_string())
+        .with("pinned", format!("but is pinned to {}; find out who has changed it, and pin the new digest if it is right", Digest::of(b"another")))
+        .with("limit", limit.to_string())
+        .with("too-long", (limit + 1).to_string())
+        .with("members", gzip(b"").repeat(1000))
+        .with("zeros", vec![0; 1 << 16])
+        .with("bomb", gzip(&vec![0; usize::try_from(limit).unwrap() + (1 << 20)]))
+        .with("half", &tgz[..tgz.len() / 2])
+        .with("cut", &tgz[..tgz.len() - 20]);
+    let html = b"<html>".repeat(100_000);
+    for (name, bytes) in [
+        ("tar", &*tar),
+        ("tgz", &tgz),
+        ("folder", &folder),
+        ("padded", &padded),
+        ("two", &members),
+        ("pages", &html),
+        ("empty", b""),
+    ] {
+        values = values
+            .with(name, bytes)
+            .with(&format!("{name}-digest"), Digest::of(bytes).to_string())
+            .with(&format!("{name}-size"), bytes.len().to_string());
+    }
+    let rows = r#"
+        # script, pin, settings, number of requests and outcome
+        tar             | 200 << {tar}    | | | 1: {files}, {tar-digest}, {tar-size} bytes
+        tar.gz          | 200 << {tgz}    | | | 1: {files}, {tgz-digest}, {tgz-size} bytes
+        in a directory  | 200 << {folder} | | | 1: {files}, {folder-digest}, {folder-size} bytes
+        padded tar      | 200 << {padded} | | | 1: {files}, {padded-digest}, {padded-size} bytes
+        two members     | 200 << {two}    | | | 1: {files}, {two-digest}, {two-size} bytes
+        pinned tar      | 200 << {tar}    | {tar-digest} | | 1: {files}, {tar-digest}, {tar-size} bytes
+        pinned tar.gz   | 200 << {tgz}    | {tgz-digest} | | 1: {files}, {tgz-digest}, {tgz-size} bytes
+        pinned directory | 200 << {folder} | {folder-digest} | | 1: {files}, {folder-digest}, {folder-size} bytes
+        other archive   | 200 << {tgz}    | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz gives {tgz-digest}, {pinned}
+        other page      | 200 << {pages}  | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz gives {pages-digest}, {pinned}*neither a tar*
+        nothing         | 200             | {other} | | 1: DigestMismatch, terminal: http://h/b.tgz gives {empty-digest}, {pinned}*the archive is empty*
+        202 | 202 << {tgz} | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "202 Accepted"*check the address*
+        204 | 204 << {tgz} | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "204 No Content"*check the address*
+        206 | 206 << {tgz} | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "206 Partial Content"*check the address*
+        304 | 304          | | | 1: UnexpectedStatus, terminal: GET http://h/b.tgz: unexpected status "304 Not Modified"*check the address*
+        401 | 401          | | | 1: Unauthorized, terminal: GET http://h/b.tgz: unexpected status "401 Unauthorized"*check the credentials*
+        403 | 403          | | | 1: Unauthorized, terminal: GET http://h/b.tgz: unexpected status "403 Forbidden"*these credentials may read it*
+        404 | 404          | | | 1: NotFound, terminal: GET http://h/b.tgz: unexpected status "404 Not Found"*check the address*
+        410 | 410          | | | 1: NotFound, terminal: GET http://h/b.tgz: unexpected status "410 Gone"*check the address*
+        500 | 500          | | | 1: UnexpectedStatus, transient: GET http://h/b.tgz: unexpected status "500 Internal Server Error"*try again later*
+        503 | 503          | | | 5: UnexpectedStatus, transient: GET http://h/b.tgz: unexpected status "503 Service Unavailable"*try again later*
+        page            | 200; Content-Type: text/html << \u{feff}\n <!DOCTYPE html><html>Log in, name sesame | | | 1: UnknownFormat, terminal: *http://h/b.tgz*a page of HTML or XML*
+        XML             | 200 << <?xml | | | 1: UnknownFormat, terminal: *http://h/b.tgz*a page of HTML or XML*
+        JSON            | 200 << {"message": "no"} | | | 1: UnknownFormat, terminal: *http://h/b.tgz*but JSON*
+        zip             | 200 << PK\x03\x04 | | | 1: UnknownFormat, terminal: *http://h/b.tgz*but a zip*
+        empty           | 200 | | | 1: ArchiveTruncated, transient: *http://h/b.tgz*the archive is empty*
+        cut             | 200 << {cut} | | | 1: ArchiveTruncated, transient: *http://h/b.tgz*cut short*
+        no deflate      | 200 << \x1f\x8b\x08\0\0\0\0\0\0\0not deflate | | | 1: ArchiveDamaged, *: *http://h/b.tgz*cannot be decompressed*
+        too large by its head | 200; Content-Length: {too-long} ~ stall | | | 1: LimitExceeded, terminal: *{limit}*
+        endless members | 200; Content-Length: - ~ repeat {members} | | | 1: LimitExceeded, terminal: *{limit}*
+        endless zeros   | 200; Content-Length: - << {tar} ~ repeat {zeros} | | | 1: LimitExceeded, terminal: *{limit}*
+        bomb            | 200 << {bomb} | | | 1: LimitExceeded, terminal: *{limit}*
+        too many files  | 200 << {tgz} | | one-entry | 1: LimitExceeded, terminal: *--max-entries*
+        broken twice    | 2 x 200; Content-Length: {tgz-size} << {half} then 200 << {tgz} | {tgz-digest} | | 3: {files}, {tgz-digest}, {tgz-size} bytes
+        always broken   | 200; Content-Length: {tgz-size} << {half} | {tgz-digest} | | 5: ConnectionBroken, transient: *
+        drip            | 200; Content-Length: 100000 << \x1f\x8b\x08\x08\0\0\0\0\0\x03 ~ drip | | total=500 | 1: TimedOut, transient: *longer than 0.5 s*
+    "#;
+    table::check(rows, &values, outcome).await;
+}
+
+#[tokio::test]
+async fn credentials_in_a_url_are_rejected_without_them() {
     for url in [
         "https://name:word@h.example/b.tgz",
         "https://word@h.example/b.tgz",
@@ -360,7 +169,8 @@ async fn a_url_with_credentials_in_it_is_refused_without_them() {
             url: url.parse().unwrap(),
             sha256: None,
         };
-        let fetched = fetch(&http, &access(), &small(), &Progress::default()).await;
+        let (options, progress) = (Options::default(), Progress::default());
+        let fetched = fetch(&http, &Access::default(), &options, &progress).await;
         let text = fetched.unwrap_err().to_string();
         let expected = "https://h.example/b.tgz is given with credentials in it; take them out";
         assert!(text.starts_with(expected), "{text}");
@@ -369,25 +179,24 @@ async fn a_url_with_credentials_in_it_is_refused_without_them() {
 }
 
 #[tokio::test]
-async fn credentials_go_to_the_server_of_the_url_alone() {
-    let answer = Answer::ok(&archive("", Format::TarGz));
-    let authority = Authority::new();
-    let storage = Server::tls(authority.server(&["127.0.0.1"]), move |_| answer.clone()).await;
-    let elsewhere = storage.url("/blob?signature=1");
-    let server = Server::tls(authority.server(&["127.0.0.1"]), move |_| {
-        Answer::redirect(302, &elsewhere)
-    })
-    .await;
+async fn credentials_are_sent_to_the_server_of_the_url_alone() {
+    let authority = Authority::default();
+    let tls = || authority.server(&["127.0.0.1"], |_| {});
+    let values = Values::default().with("tgz", archive("", Format::TarGz));
+    let storage = ScriptedServer::start_tls(tls(), Script::new("200 << {tgz}", &values));
+    let values = values.with("storage", storage.host());
+    let redirect = "302; Location: https://{storage}/blob?signature=1";
+    let server = ScriptedServer::start_tls(tls(), Script::new(redirect, &values));
     let http = Http {
         url: server.url("/b.tgz").parse().unwrap(),
         sha256: None,
     };
     let access = Access {
-        trust: authority.trust(),
-        ..access()
+        trust: trust(&authority),
+        ..access(brisk())
     };
     let fetched = fetch(&http, &access, &Options::default(), &Progress::default()).await;
-    // What is pinned is where it was asked for, not where the bytes happened to lie.
+    // The pinned URL is the one of the source, not that of the storage.
     let Source::Http(resolved) = fetched.unwrap().resolved else {
         panic!("another source")
     };

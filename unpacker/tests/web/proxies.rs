@@ -1,243 +1,107 @@
 //! Requests through a proxy, and around it.
 
-use std::{
-    net::SocketAddr,
-    process::Command,
-    sync::{Arc, Mutex},
-};
+use std::process::Command;
 
-use tokio::{
-    io::{AsyncWriteExt as _, BufReader, copy_bidirectional},
-    net::{TcpListener, TcpStream},
-    task::JoinHandle,
-};
+use tests::{Authority, Cell, Port, Script, ScriptedServer, Values, table};
 use unpacker::{
     access::Trust,
-    web::{Client, Error, Proxies, Request},
+    web::{Client, Proxies, Request},
 };
 
-use crate::{
-    brisk,
-    certificates::Authority,
-    chain,
-    server::{Answer, Seen, Server, read},
-};
+use crate::{brisk, failure, trust};
 
-/// Lets everything through to one server, whatever name is asked for, if a password is given.
-struct Proxy {
-    address: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    task: JoinHandle<()>,
+/// A proxy that connects whoever knows its password, `p@sesame`, with the server at `{upstream}`.
+const PROXY: &str = "!proxy-authorization: Basic bmFtZTpwQHNlc2FtZQ== => 407 && CONNECT => 200; Content-Length: - ~ tunnel && nothing ~ pass without proxy-authorization";
+
+/// The proxies of an environment with these variables.
+fn environment(variables: &str) -> Proxies {
+    Proxies::new(|name| {
+        let mut variables = variables.split_whitespace();
+        let value = variables.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        value.map(str::to_owned)
+    })
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Proxy {
-    async fn to(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&seen);
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(forward(stream, server, Arc::clone(&log)));
-            }
-        });
-        Self {
-            address,
-            seen,
-            task,
-        }
-    }
-
-    fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
-    }
-
-    fn url(&self, password: &str) -> String {
-        format!("http://name:{password}@{}", self.address)
-    }
-}
-
-async fn forward(stream: TcpStream, server: SocketAddr, log: Arc<Mutex<Vec<Seen>>>) -> Option<()> {
-    let mut stream = BufReader::new(stream);
-    let request = read(&mut stream).await?;
-    log.lock().unwrap().push(request.clone());
-    // name:p@ss
-    if request.header("proxy-authorization") != Some("Basic bmFtZTpwQHNz") {
-        let refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n";
-        return stream.write_all(refusal).await.ok();
-    }
-    let mut to = TcpStream::connect(server).await.ok()?;
-    if request.method == "CONNECT" {
-        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.ok()?;
-    } else {
-        let Seen { method, target, .. } = request;
-        let head = format!("{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-        to.write_all(head.as_bytes()).await.ok()?;
-    }
-    copy_bidirectional(&mut stream, &mut to).await.ok()?;
-    Some(())
-}
-
-/// The proxies that an environment with these variables names.
-fn environment(variables: &[(&str, &str)]) -> Proxies {
-    let value = |name: &str| {
-        let found = variables.iter().find(|(known, _)| *known == name);
-        found.map(|(_, value)| (*value).to_owned())
+/// Asks for a URL: how often the proxy and the server were connected, and the content or the error.
+async fn outcome([variables, url, script]: &[Cell; 3]) -> String {
+    let authority = Authority::default();
+    let is_tls = url.raw().starts_with("https://bundles");
+    let tls = is_tls.then(|| authority.server(&["bundles.example"], |_| {}));
+    let content = Script::new("200 << content", &Values::default());
+    let server = Port::take().serve(tls, content);
+    let script = match script.raw() {
+        "" => Script::new(PROXY, &Values::default().with("upstream", server.host())),
+        _ => script.script(),
     };
-    Proxies::new(value)
-}
-
-async fn body(trust: &Trust, proxies: &Proxies, url: &str) -> Result<bytes::Bytes, Error> {
-    let client = Client::with_proxies(trust, &brisk(), proxies).unwrap();
-    let request = Request::get(url.parse().unwrap());
-    let response = client.send(&request).await?;
-    if response.status == 200 {
-        response.bytes(100).await
-    } else {
-        Err(response.into_error().await)
-    }
-}
-
-#[tokio::test]
-async fn plain_requests_go_through_the_proxy_with_its_password() {
-    let server = Server::plain(|_| Answer::ok(b"content")).await;
-    let proxy = Proxy::to(server.address).await;
-    let proxies = environment(&[("HTTP_PROXY", &proxy.url("p%40ss"))]);
-    let url = "http://bundles.example/b.tgz?x";
-    let body = body(&Trust::default(), &proxies, url).await.unwrap();
-    assert_eq!(body, "content");
-    assert_eq!(proxy.seen()[0].target, url);
-}
-
-#[tokio::test]
-async fn encrypted_requests_go_through_a_tunnel_to_the_server_that_was_asked_for() {
-    let authority = Authority::new();
-    let config = authority.server(&["bundles.example"]);
-    let server = Server::tls(config, |_| Answer::ok(b"content")).await;
-    let proxy = Proxy::to(server.address).await;
-    let proxies = environment(&[("ALL_PROXY", &proxy.url("p%40ss"))]);
-    let url = "https://bundles.example/b.tgz";
-    let got = body(&authority.trust(), &proxies, url).await.unwrap();
-    assert_eq!(got, "content");
-    let seen = proxy.seen();
-    assert_eq!(
-        (seen[0].method.as_str(), seen[0].target.as_str()),
-        ("CONNECT", "bundles.example:443")
-    );
-    assert_eq!(server.seen()[0].header("proxy-authorization"), None);
-
-    // The proxy is no one to vouch for the server.
-    let error = body(&authority.trust(), &proxies, "https://other.example/").await;
-    let error = error.unwrap_err();
-    assert!(matches!(error, Error::Untrusted { .. }), "{error}");
-}
-
-#[tokio::test]
-async fn a_proxy_that_wants_another_password_is_not_asked_again() {
-    let server = Server::plain(|_| Answer::ok(b"content")).await;
-    for (url, reason) in [
-        ("http://bundles.example/", "UnexpectedStatus"),
-        ("https://bundles.example/", "ProxyRefused"),
-    ] {
-        let proxy = Proxy::to(server.address).await;
-        let proxies = environment(&[("ALL_PROXY", &proxy.url("word"))]);
-        let error = body(&Trust::default(), &proxies, url).await.unwrap_err();
-        let text = format!("{} {error:?}", chain(&error));
-        assert_eq!(error.reason(), reason, "{text}");
-        assert!(text.contains("credentials"), "{text}");
-        assert!(!text.contains("word") && !text.contains("d29yZA"), "{text}");
-        assert_eq!(proxy.seen().len(), 1);
-    }
-    assert_eq!(server.connections(), 0);
-}
-
-#[tokio::test]
-async fn a_proxy_that_lets_nobody_through_is_told_and_not_asked_again() {
-    let refusal = Answer::new("403 Forbidden", &[], b"not from here");
-    let proxy = Server::plain(move |_| refusal.clone()).await;
-    let proxies = environment(&[("HTTPS_PROXY", &proxy.url(""))]);
-    let url = "https://bundles.example/";
-    let error = body(&Trust::default(), &proxies, url).await.unwrap_err();
-    assert_eq!(error.reason(), "ProxyRefused", "{}", chain(&error));
-    assert!(error.to_string().contains("the proxy refuses"), "{error}");
-    assert_eq!(proxy.seen().len(), 1);
-}
-
-#[tokio::test]
-async fn a_proxy_that_cannot_be_used_stops_only_what_goes_through_it() {
-    let server = Server::plain(|_| Answer::ok(b"content")).await;
-    let any = format!("http://0.0.0.0:{}/", server.address.port());
-    for (variable, no_proxy, url, passes) in [
-        ("HTTPS_PROXY", "", any.as_str(), true),
-        ("ALL_PROXY", "0.0.0.0", &any, true),
-        ("ALL_PROXY", "", &server.url("/"), true),
-        ("ALL_PROXY", "", &any, false),
-    ] {
-        let proxies = [(variable, "socks5://127.0.0.1:1"), ("NO_PROXY", no_proxy)];
-        let before = server.connections();
-        let outcome = body(&Trust::default(), &environment(&proxies), url).await;
-        assert_eq!(server.connections() > before, passes, "{variable} {url}");
-        match outcome {
-            Ok(body) => assert_eq!(body, "content"),
-            Err(error) => {
-                assert!(
-                    !passes && error.to_string().contains("ALL_PROXY"),
-                    "{error}"
-                );
-            }
+    let proxy = ScriptedServer::start(script);
+    let place = |cell: &Cell| {
+        let port = server.address.port().to_string();
+        let text = cell.with("proxy", proxy.host()).with("port", port).text();
+        text.replace(
+            "=PROXY",
+            &format!("=http://name:p%40sesame@{}", proxy.host()),
+        )
+    };
+    let proxies = environment(&place(variables));
+    let client = Client::with_proxies(&trust(&authority), &brisk(), &proxies).unwrap();
+    let request = Request::get(place(url).parse().unwrap());
+    let result = async {
+        let response = client.send(&request).await?;
+        match response.status.as_u16() {
+            200 => response.bytes(100).await,
+            _ => Err(response.into_error().await),
         }
+    };
+    let result = match result.await {
+        Ok(body) => String::from_utf8(body.to_vec()).unwrap(),
+        Err(error) => failure(error.reason(), error.is_terminal(), &error),
+    };
+    let seen = server.seen();
+    assert!(
+        seen.iter()
+            .all(|request| request.header("proxy-authorization").is_none())
+    );
+    let mut asked = Vec::new();
+    for request in proxy.seen() {
+        asked.push(format!("{} {}, ", request.method, request.target));
     }
+    let asked = asked
+        .concat()
+        .replace(&server.address.port().to_string(), "PORT");
+    format!("{asked}{}: {result}", server.connections())
 }
 
 #[tokio::test]
-async fn hosts_in_no_proxy_and_this_machine_are_reached_directly() {
-    let server = Server::plain(|_| Answer::ok(b"content")).await;
-    let proxy = Proxy::to(server.address).await;
-    let port = server.address.port();
-    // An address of this machine that does not look like one.
-    let any = format!("http://0.0.0.0:{port}/");
-    for (no_proxy, url, through) in [
-        ("", any.as_str(), true),
-        ("0.0.0.0", &any, false),
-        ("0.0.0.0/8", &any, false),
-        ("*", &any, false),
-        ("", &server.url("/"), false),
-        ("", &server.url_by_name("/"), false),
-    ] {
-        let before = proxy.seen().len();
-        let proxies = [
-            ("HTTP_PROXY", &*proxy.url("p%40ss")),
-            ("NO_PROXY", no_proxy),
-        ];
-        let body = body(&Trust::default(), &environment(&proxies), url).await;
-        assert_eq!(body.unwrap(), "content");
-        assert_eq!(proxy.seen().len() > before, through, "{no_proxy:?} {url}");
-    }
-}
-
-#[tokio::test]
-async fn a_proxy_that_is_not_there_is_told() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let proxy = format!("http://name:word@{}", free.local_addr().unwrap());
-    drop(free);
-    let proxies = environment(&[("HTTP_PROXY", &proxy)]);
-    let error = body(&Trust::default(), &proxies, "http://h.example/")
-        .await
-        .unwrap_err();
-    let text = format!("{} {error:?}", chain(&error));
-    assert!(text.contains("the proxy settings"), "{text}");
-    assert!(!text.contains("word"), "{text}");
+async fn proxies_of_the_environment_are_used() {
+    let rows = "
+        # variables, URL, script of the proxy, requests to the proxy and connections to the server
+        plain      | HTTP_PROXY=PROXY | http://bundles.example/b.tgz?x | | GET http://bundles.example/b.tgz?x, 1: content
+        tunnel     | ALL_PROXY=PROXY | https://bundles.example/b.tgz | | CONNECT bundles.example:443, 1: content
+        other name | ALL_PROXY=PROXY | https://bundles-2.example/ | | CONNECT bundles-2.example:443, 1: CertificateUntrusted, terminal: *
+        wrong password | ALL_PROXY=http://name:sesame@{proxy} | http://bundles.example/ |
+          | GET http://bundles.example/, 0: UnexpectedStatus, terminal: *credentials*
+        wrong password, tunnel | ALL_PROXY=http://name:sesame@{proxy} | https://bundles.example/ |
+          | CONNECT bundles.example:443, 0: ProxyRefused, transient: *credentials*
+        forbidden  | HTTPS_PROXY=http://{proxy} | https://bundles.example/ | 403 << not from here
+          | CONNECT bundles.example:443, 0: ProxyRefused, transient: the proxy refuses*
+        unsupported, for https   | HTTPS_PROXY=socks5://127.0.0.1:1 | http://0.0.0.0:{port}/ | | 1: content
+        unsupported, by NO_PROXY | ALL_PROXY=socks5://127.0.0.1:1 NO_PROXY=0.0.0.0 | http://0.0.0.0:{port}/ | | 1: content
+        unsupported, loopback    | ALL_PROXY=socks5://127.0.0.1:1 | http://127.0.0.1:{port}/ | | 1: content
+        unsupported              | ALL_PROXY=socks5://127.0.0.1:1 | http://0.0.0.0:{port}/ | | 0: ClientInvalid, terminal: *ALL_PROXY*
+        any address | HTTP_PROXY=PROXY | http://0.0.0.0:{port}/ | | GET http://0.0.0.0:PORT/, 1: content
+        NO_PROXY   | HTTP_PROXY=PROXY NO_PROXY=0.0.0.0 | http://0.0.0.0:{port}/ | | 1: content
+        a network  | HTTP_PROXY=PROXY NO_PROXY=0.0.0.0/8 | http://0.0.0.0:{port}/ | | 1: content
+        all hosts  | HTTP_PROXY=PROXY NO_PROXY=* | http://0.0.0.0:{port}/ | | 1: content
+        loopback   | HTTP_PROXY=PROXY | http://127.0.0.1:{port}/ | | 1: content
+        localhost  | HTTP_PROXY=PROXY | http://localhost:{port}/ | | 1: content
+        gone       | HTTP_PROXY=http://name:sesame@127.0.0.1:1 | http://h.example/ | | 0: ConnectionFailed, transient: *the proxy settings*
+    ";
+    table::check(rows, &Values::default(), outcome).await;
 }
 
 /// The environment belongs to a whole process, so this test runs itself in another one.
 #[tokio::test]
-async fn the_environment_names_the_proxies() {
+async fn client_reads_proxies_from_the_environment() {
     if std::env::var_os("ASK_THROUGH_THE_ENVIRONMENT").is_some() {
         let client = Client::new(&Trust::default(), &brisk()).unwrap();
         let request = Request::get("http://bundles.example/".parse().unwrap());
@@ -245,13 +109,15 @@ async fn the_environment_names_the_proxies() {
         assert_eq!(response.bytes(10).await.unwrap(), "content");
         return;
     }
-    let server = Server::plain(|_| Answer::ok(b"content")).await;
-    let proxy = Proxy::to(server.address).await;
+    let proxy = ScriptedServer::follow("200 << content");
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
-        .args(["--exact", "proxies::the_environment_names_the_proxies"])
+        .args([
+            "--exact",
+            "proxies::client_reads_proxies_from_the_environment",
+        ])
         .env("ASK_THROUGH_THE_ENVIRONMENT", "1")
-        .env("http_proxy", proxy.url("p%40ss"))
+        .env("http_proxy", proxy.url(""))
         .env_remove("HTTP_PROXY")
         .env_remove("NO_PROXY")
         .env_remove("no_proxy");

@@ -1,204 +1,122 @@
-//! Servers that prove who they are, and those that do not.
+//! Certificates of servers that clients trust, and of those that they do not.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
-
-use rcgen::date_time_ymd;
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, date_time_ymd};
 use rustls::ServerConfig;
+use tests::{Authority, Cell, Script, ScriptedServer, Values, table};
 use unpacker::{
     access::{Trust, Verify},
-    web::{Client, Error, Proxies, Request},
+    web::{Client, Proxies, Request},
 };
 
-use crate::{
-    brisk,
-    certificates::Authority,
-    chain,
-    server::{Answer, Server},
-};
+use crate::{brisk, failure, trust};
 
-/// The content, or the reason and the message, and the number of connections it took.
-async fn outcome(trust: &Trust, config: ServerConfig) -> (Result<String, Error>, usize) {
-    let server = Server::tls(config, |_| Answer::ok(b"content")).await;
-    let client = Client::with_proxies(trust, &brisk(), &Proxies::default()).unwrap();
-    let request = Request::get(server.url("/b?token=word").parse().unwrap());
-    let outcome = match client.send(&request).await {
-        Ok(response) => Ok(String::from_utf8(response.bytes(10).await.unwrap().to_vec()).unwrap()),
-        Err(error) => Err(error),
-    };
-    (outcome, server.connections())
-}
-
-#[tokio::test]
-async fn a_private_authority_is_believed_when_its_certificate_is_given() {
-    let authority = Authority::new();
-    let config = authority.server(&["127.0.0.1"]);
-    let (outcome, _) = outcome(&authority.trust(), config).await;
-    assert_eq!(outcome.unwrap(), "content");
-}
-
-#[tokio::test]
-async fn several_authorities_can_be_believed() {
-    let (one, two) = (Authority::new(), Authority::new());
-    let trust = Trust {
-        roots: format!("# one\n{}\n# two\n{}", one.pem(), two.pem()),
-        ..Trust::default()
-    };
-    for authority in [one, two] {
-        let (outcome, _) = outcome(&trust, authority.server(&["127.0.0.1"])).await;
-        assert_eq!(outcome.unwrap(), "content");
-    }
-}
-
-#[tokio::test]
-async fn bad_certificates_are_refused_at_once_and_the_remedy_is_named() {
-    let (authority, other) = (Authority::new(), Authority::named("other"));
-    let past = |params: &mut rcgen::CertificateParams| {
-        params.not_before = date_time_ymd(2000, 1, 1);
-        params.not_after = date_time_ymd(2001, 1, 1);
-    };
-    let future = |params: &mut rcgen::CertificateParams| {
-        params.not_before = date_time_ymd(4000, 1, 1);
-        params.not_after = date_time_ymd(4001, 1, 1);
-    };
-    let client_only = |params: &mut rcgen::CertificateParams| {
-        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+/// A server with a certificate of this kind; one without TLS for the kind `none`.
+fn config(kind: &str, authority: &Authority) -> Option<ServerConfig> {
+    let valid = |first: i32| {
+        move |params: &mut CertificateParams| {
+            params.not_before = date_time_ymd(first, 1, 1);
+            params.not_after = date_time_ymd(first + 1, 1, 1);
+        }
     };
     let names = ["127.0.0.1"];
-    for (name, config, expected) in [
-        ("unknown", other.server(&names), "--cacert"),
-        ("of a namesake", Authority::new().server(&names), "--cacert"),
-        (
-            "of another host",
-            authority.server(&["example.com"]),
-            "is for another name",
-        ),
-        (
-            "expired",
-            authority.server_with(&names, past),
-            "has expired",
-        ),
-        (
-            "of the future",
-            authority.server_with(&names, future),
-            "is not valid yet",
-        ),
-        (
-            "for clients",
-            authority.server_with(&names, client_only),
-            "cannot be accepted",
-        ),
-        (
-            "of the authority",
-            authority.server_itself(),
-            "have the authority issue one",
-        ),
-    ] {
-        let (outcome, connections) = outcome(&authority.trust(), config).await;
-        let error = outcome.unwrap_err();
-        let text = chain(&error);
-        assert!(matches!(error, Error::Untrusted { .. }), "{name}: {text}");
-        assert!(
-            text.contains(expected) && !text.contains("word"),
-            "{name}: {text}"
-        );
-        assert_eq!(
-            (error.reason(), error.is_terminal()),
-            ("CertificateUntrusted", true)
-        );
-        assert_eq!(connections, 1, "{name}");
-    }
+    Some(match kind {
+        "good" => authority.server(&names, |_| {}),
+        "unknown" => Authority::new("other").server(&names, |_| {}),
+        "namesake" => Authority::default().server(&names, |_| {}),
+        "other-name" => authority.server(&["example.com"], |_| {}),
+        "expired" => authority.server(&names, valid(2000)),
+        "future" => authority.server(&names, valid(4000)),
+        "client" => authority.server(&names, |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        }),
+        "authority" => authority.server_itself(),
+        "none" => return None,
+        _ => panic!("{kind}"),
+    })
 }
 
-#[tokio::test]
-async fn a_server_is_unknown_when_no_authority_is_given() {
-    let config = Authority::new().server(&["127.0.0.1"]);
-    let (outcome, _) = outcome(&Trust::default(), config).await;
-    let text = outcome.unwrap_err().to_string();
-    assert!(
-        text.contains("--cacert") && text.contains("--tls-verify=false"),
-        "{text}"
-    );
-}
-
-#[tokio::test]
-async fn any_certificate_will_do_for_those_who_do_not_check() {
-    let authority = Authority::new();
-    let past = |params: &mut rcgen::CertificateParams| {
-        params.not_before = date_time_ymd(2000, 1, 1);
-        params.not_after = date_time_ymd(2001, 1, 1);
-    };
-    let trust = Trust {
-        verify: Verify::Never,
+fn roots(first: &Authority, second: &Authority) -> Trust {
+    Trust {
+        roots: format!("# one\n{}\n# two\n{}", first.pem(), second.pem()),
         ..Trust::default()
+    }
+}
+
+/// The number of connections, and the content or the error.
+async fn outcome([certificate, trusted]: &[Cell; 2]) -> String {
+    let (authority, other) = (Authority::default(), Authority::new("another"));
+    let script = Script::new("200 << content", &Values::default());
+    let server = match config(certificate.raw(), &authority) {
+        Some(config) => ScriptedServer::start_tls(config, script),
+        None => ScriptedServer::start(script),
     };
-    for config in [
-        authority.server(&["127.0.0.1"]),
-        authority.server(&["example.com"]),
-        authority.server_with(&["127.0.0.1"], past),
-        authority.server_itself(),
-    ] {
-        assert_eq!(outcome(&trust, config).await.0.unwrap(), "content");
+    let mut trust = match trusted.raw() {
+        "" | "all" => Trust::default(),
+        "own-and-other" => roots(&authority, &other),
+        "other-and-own" => roots(&other, &authority),
+        _ => trust(&authority),
+    };
+    if trusted.raw() == "all" {
+        trust.verify = Verify::Never;
     }
+    let client = Client::with_proxies(&trust, &brisk(), &Proxies::default()).unwrap();
+    let url = format!("https://{}/b?token=sesame", server.address);
+    let result = match client.send(&Request::get(url.parse().unwrap())).await {
+        Ok(response) => String::from_utf8(response.bytes(10).await.unwrap().to_vec()).unwrap(),
+        Err(error) => failure(error.reason(), error.is_terminal(), &error),
+    };
+    format!("{}: {result}", server.connections())
 }
 
 #[tokio::test]
-async fn a_server_of_plain_http_is_recognised() {
-    for verify in [Verify::Always, Verify::Never] {
-        // A server that answers whatever bytes come first, as good ones do.
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let connections = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&connections);
-        let answering = tokio::spawn(async move {
-            use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-            while let Ok((mut stream, _)) = listener.accept().await {
-                count.fetch_add(1, Ordering::Relaxed);
-                stream.read_u8().await.unwrap();
-                let answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
-                stream.write_all(answer).await.unwrap();
-            }
-        });
-        let trust = Trust {
-            verify,
-            ..Trust::default()
-        };
-        let client = Client::with_proxies(&trust, &brisk(), &Proxies::default()).unwrap();
-        let request = Request::get(format!("https://{address}/").parse().unwrap());
-        let error = client.send(&request).await.unwrap_err();
-        assert!(matches!(error, Error::NotTls { .. }), "{}", chain(&error));
-        assert!(error.to_string().contains("plain HTTP"), "{error}");
-        assert_eq!(connections.load(Ordering::Relaxed), 1);
-        answering.abort();
-    }
+async fn certificates_are_verified_at_the_first_connection() {
+    let rows = "
+        # certificate, trusted authorities, connections and outcome
+        of a trusted CA      | good       | own | 1: content
+        of the first CA      | good       | own-and-other | 1: content
+        of the second CA     | good       | other-and-own | 1: content
+        of an unknown CA     | unknown    | own | 1: CertificateUntrusted, terminal: *--cacert*
+        of a namesake        | namesake   | own | 1: CertificateUntrusted, terminal: *--cacert*
+        of another host      | other-name | own | 1: CertificateUntrusted, terminal: *is for another name*
+        expired              | expired    | own | 1: CertificateUntrusted, terminal: *has expired*
+        not valid yet        | future     | own | 1: CertificateUntrusted, terminal: *is not valid yet*
+        for clients          | client     | own | 1: CertificateUntrusted, terminal: *cannot be accepted*
+        of the CA itself     | authority  | own | 1: CertificateUntrusted, terminal: *have the authority issue one*
+        no trusted CA        | good       |     | 1: CertificateUntrusted, terminal: *--cacert*--tls-verify=false*
+        good, unverified     | good       | all | 1: content
+        other, unverified    | other-name | all | 1: content
+        expired, unverified  | expired    | all | 1: content
+        CA, unverified       | authority  | all | 1: content
+        plain HTTP           | none       |     | 1: NotTLS, terminal: *plain HTTP*
+        plain HTTP, unverified | none     | all | 1: NotTLS, terminal: *plain HTTP*
+    ";
+    table::check(rows, &Values::default(), outcome).await;
 }
 
-#[tokio::test]
-async fn certificates_that_cannot_be_read_are_an_error() {
-    let pem = Authority::new().pem();
-    let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
-    let cut = pem.split_at(pem.len() / 2).0.to_owned();
-    let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    for roots in [
-        "certificate",
-        &key,
-        &cut,
-        bad,
-        &format!("{pem}{bad}"),
-        "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
-    ] {
+#[test]
+fn malformed_certificates_are_rejected() {
+    let pem = Authority::default().pem();
+    let values = Values::default()
+        .with("pem", &*pem)
+        .with("key", rcgen::KeyPair::generate().unwrap().serialize_pem())
+        .with("cut", pem.split_at(pem.len() / 2).0)
+        .with("begin", "-----BEGIN CERTIFICATE-----\n")
+        .with("end", "\n-----END CERTIFICATE-----\n");
+    let problem = "ClientInvalid, terminal: the certificates of --cacert cannot be read: *";
+    let rows = "
+        text       | certificate            | {problem}
+        key        | {key}                  | {problem}
+        cut        | {cut}                  | {problem}
+        no content | {begin}AAAA{end}       | {problem}
+        second     | {pem}{begin}AAAA{end}  | {problem}
+        no base64  | {begin}!{end}          | {problem}
+    ";
+    table::compare(rows, &values.with("problem", problem), |[roots]| {
         let trust = Trust {
-            roots: roots.to_owned(),
+            roots: roots.text(),
             ..Trust::default()
         };
         let error = Client::with_proxies(&trust, &brisk(), &Proxies::default()).unwrap_err();
-        let text = chain(&error);
-        assert!(matches!(error, Error::Roots { .. }), "{text}");
-        assert!(
-            text.starts_with("the certificates of --cacert cannot be read: "),
-            "{text}"
-        );
-    }
+        failure(error.reason(), error.is_terminal(), &error)
+    });
 }

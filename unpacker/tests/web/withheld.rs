@@ -1,20 +1,12 @@
 //! Errors repeat the answers of a server for a local user, and withhold them from callers who ask for other users.
 
+use tests::{Cell, ScriptedServer, Values, table};
 use unpacker::{
     Access, Digest, Options, Progress, Source,
     access::{Quotes, Trust, Verify},
 };
 
-use crate::{
-    brisk, chain,
-    server::{Answer, Seen, Server},
-};
-
-/// Text that only the server can have chosen. It fits into a reference, a URL and a header.
-const REMOTE: &str = "remote-chosen";
-
-const GREETING: &str = "application/x-git-upload-pack-advertisement";
-const ANSWER: &str = "application/x-git-upload-pack-result";
+use crate::{brisk, chain};
 
 /// The error for a source at this server.
 async fn failure(source: &str, quotes: Quotes) -> String {
@@ -33,155 +25,77 @@ async fn failure(source: &str, quotes: Quotes) -> String {
     chain(&fetched.unwrap_err())
 }
 
-/// Checks that only a local user reads `secret`, and that both read what went wrong.
-async fn is_withheld(
-    source: &str,
-    secret: &str,
-    problem: &str,
-    answer: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
-) {
-    let server = Server::plain(answer).await;
-    let source = source.replace("HOST", &server.address.to_string());
-    let whole = failure(&source, Quotes::Shown).await;
-    assert!(whole.contains(secret), "{source}: {whole}");
-    let left = failure(&source, Quotes::Withheld).await;
-    assert!(left.contains(problem), "{source}: {left}");
-    assert!(!left.contains(secret), "{source}: {left}");
-}
-
-fn line(text: &str) -> Vec<u8> {
-    format!("{:04x}{text}", text.len() + 4).into_bytes()
-}
-
-/// Greets in the protocol's version 2, and answers every question like this.
-fn git(seen: &Seen, body: &[u8]) -> Answer {
-    if seen.method == "GET" {
-        let greeting = [line("version 2\n"), b"0000".to_vec()].concat();
-        Answer::new("200 OK", &[("Content-Type", GREETING)], &greeting)
-    } else {
-        Answer::new("200 OK", &[("Content-Type", ANSWER)], body)
-    }
-}
-
-#[tokio::test]
-async fn the_digest_of_a_body_that_is_not_the_pinned_one_is_withheld() {
-    let pinned = Digest::of(b"pinned");
-    let source = format!("http://HOST/a.tgz#{pinned}");
-    for body in [&b"internal document"[..], b"<html>internal</html>", b""] {
-        let problem = format!("/a.tgz gives something else, but is pinned to {pinned}");
-        let actual = Digest::of(body).to_string();
-        is_withheld(&source, &actual, &problem, |_| Answer::ok(body)).await;
-    }
-    let image = format!("HOST/a@{pinned}");
-    let actual = Digest::of(b"{}").to_string();
-    let problem = "is not what its digest says";
-    is_withheld(&image, &actual, problem, |_| Answer::ok(b"{}")).await;
-}
-
-#[tokio::test]
-async fn bodies_and_targets_of_redirects_are_withheld() {
-    let problem = "unexpected status \"403 Forbidden\"; check that these credentials may read it";
-    is_withheld("http://HOST/a.tgz", REMOTE, problem, |_| {
-        Answer::new("403 Forbidden", &[], REMOTE.as_bytes())
-    })
-    .await;
-    let problem = "/a.tgz: the server rejects the request";
-    is_withheld("http://HOST/a.tgz", "teapot", problem, |_| {
-        Answer::new("418 Teapot", &[], b"")
-    })
-    .await;
-    let problem = "/a.tgz (redirected): unexpected status \"404 Not Found\"";
-    is_withheld("http://HOST/a.tgz", REMOTE, problem, |seen| {
-        match seen.target.as_str() {
-            "/a.tgz" => Answer::redirect(302, &format!("/{REMOTE}")),
-            _ => Answer::new("404 Not Found", &[], b""),
-        }
-    })
-    .await;
-    let problem = "/a.tgz redirects to an address that is not followed";
-    is_withheld("http://HOST/a.tgz", REMOTE, problem, |_| {
-        Answer::redirect(302, &format!("{REMOTE}:8080"))
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn texts_and_names_of_git_servers_are_withheld() {
-    let repository = "git+http://HOST/r.git#refs/heads/main";
-    let refused = |text: String| [line(&text), b"0000".to_vec()].concat();
-    for (body, problem) in [
-        (
-            refused(format!("ERR {REMOTE}\n")),
-            "r.git: the server refuses; check",
-        ),
-        (
-            refused(format!("ERR {REMOTE} not found\n")),
-            "is hidden from who has no right to it; check",
-        ),
-        (
-            refused(format!(
-                "0123456789012345678901234567890123456789 refs/heads/{REMOTE}\n"
-            )),
-            "there is no branch \"main\"; check the name",
-        ),
-    ] {
-        is_withheld(repository, REMOTE, problem, move |seen| git(seen, &body)).await;
-    }
-    let problem = "it answers with another kind of content";
-    is_withheld(repository, REMOTE, problem, |_| {
-        Answer::new("200 OK", &[("Content-Type", REMOTE)], b"")
-    })
-    .await;
-    let problem = "is hidden from who has no right to it; check";
-    is_withheld(repository, REMOTE, problem, |_| {
-        Answer::new("404 Not Found", &[], REMOTE.as_bytes())
-    })
-    .await;
-    let problem = "the server gives up; try again";
-    let commit = "git+http://HOST/r.git#0123456789012345678901234567890123456789";
-    is_withheld(commit, REMOTE, problem, |seen| {
-        let sideband = line(&format!("\u{3}{REMOTE}"));
-        let body = [line("packfile\n"), sideband, b"0000".to_vec()].concat();
-        git(seen, &body)
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn documents_and_token_services_of_registries_are_withheld() {
-    for (body, problem) in [
-        (
-            format!(r#"{{"schemaVersion": "{REMOTE}"}}"#),
-            "the manifest is not well formed; check",
-        ),
-        (
-            format!(r#"{{"mediaType": "{REMOTE}"}}"#),
-            "this is neither a manifest nor an index; check",
-        ),
-    ] {
-        is_withheld("HOST/a:v1", REMOTE, problem, move |_| {
-            Answer::ok(body.as_bytes())
-        })
-        .await;
-    }
-    let challenge = |realm: &str| {
-        let challenge = format!("Bearer realm=\"{realm}\"");
-        let headers = [("WWW-Authenticate", challenge.as_str())];
-        Answer::new("401 Unauthorized", &headers, b"")
+/// The message for other users, if only a local user reads the text that the server chose.
+async fn outcome([source, script, chosen]: &[Cell; 3]) -> String {
+    let server = ScriptedServer::start(script.script());
+    let source = source.text().replace("HOST", &server.host());
+    let chosen = match chosen.raw() {
+        "" => "remote-chosen".to_owned(),
+        _ => chosen.text(),
     };
-    let problem =
-        "sends us to the token service that it chose, which is neither https:// nor http://";
-    is_withheld("HOST/a:v1", REMOTE, problem, move |_| {
-        challenge(&format!("ftp://{REMOTE}"))
-    })
-    .await;
-    let problem = "failed to get a token for the registry";
-    is_withheld("HOST/a:v1", REMOTE, problem, move |seen| {
-        if seen.target.starts_with(&format!("/{REMOTE}")) {
-            return Answer::new("404 Not Found", &[], b"");
-        }
-        let host = seen.header("host").unwrap_or_default();
-        challenge(&format!("http://{host}/{REMOTE}"))
-    })
-    .await;
+    let whole = failure(&source, Quotes::Shown).await;
+    assert!(whole.contains(&chosen), "{chosen} is not in {whole}");
+    let withheld = failure(&source, Quotes::Withheld).await;
+    assert!(!withheld.contains(&chosen), "{chosen} is in {withheld}");
+    withheld
+}
+
+/// A line of git's protocol.
+fn line(text: &str) -> String {
+    format!("{:04x}{text}", text.len() + 4)
+}
+
+#[tokio::test]
+async fn text_that_a_server_chose_is_withheld() {
+    let pinned = Digest::of(b"pinned");
+    let (git, hash) = (
+        "Content-Type: application/x-git-upload-pack",
+        "0123456789".repeat(4),
+    );
+    let branch = line(&format!("{hash} refs/heads/remote-chosen\n"));
+    let values = Values::default()
+        .with("pinned", pinned.to_string())
+        .with("internal", Digest::of(b"internal document").to_string())
+        .with("page", Digest::of(b"<html>internal</html>").to_string())
+        .with("nothing", Digest::of(b"").to_string())
+        .with("braces", Digest::of(b"{}").to_string())
+        .with("greeting", line("version 2\n") + "0000")
+        .with("git", git)
+        .with("hash", hash)
+        .with("err", line("ERR remote-chosen\n"))
+        .with("missing", line("ERR remote-chosen not found\n"))
+        .with("branch", branch)
+        .with("pack", line("packfile\n") + &line("\u{3}remote-chosen"));
+    let rows = r#"
+        # source, server, text that the server chose unless it is remote-chosen, message without that text
+        pinned document | http://HOST/a.tgz#{pinned} | 200 << internal document | {internal}
+          | *gives something else, but is pinned to {pinned}*
+        pinned page     | http://HOST/a.tgz#{pinned} | 200 << <html>internal</html> | {page}
+          | *gives something else, but is pinned to {pinned}*
+        pinned nothing  | http://HOST/a.tgz#{pinned} | 200 | {nothing} | *gives something else, but is pinned to {pinned}*
+        pinned image    | HOST/a@{pinned} | 200 << {} | {braces} | *is not what its digest says*
+        body            | http://HOST/a.tgz | 403 << remote-chosen |
+          | *unexpected status "403 Forbidden"; check that these credentials may read it*
+        status          | http://HOST/a.tgz | 418 | teapot | */a.tgz: the server rejects the request*
+        redirected      | http://HOST/a.tgz | /a.tgz => 302; Location: /remote-chosen && 404 |
+          | */a.tgz (redirected): unexpected status "404 Not Found"*
+        redirect        | http://HOST/a.tgz | 302; Location: remote-chosen:8080 | | */a.tgz redirects to an address that is not followed*
+        git error       | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {err}0000 |
+          | *r.git: the server refuses; check*
+        git not found   | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {missing}0000 |
+          | *is hidden from who has no right to it; check*
+        git branch      | git+http://HOST/r.git#refs/heads/main | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {branch}0000 |
+          | *there is no branch "main"; check the name*
+        git type        | git+http://HOST/r.git#refs/heads/main | 200; Content-Type: remote-chosen |
+          | *it answers with another kind of content*
+        git page        | git+http://HOST/r.git#refs/heads/main | 404 << remote-chosen | | *is hidden from who has no right to it; check*
+        git sideband    | git+http://HOST/r.git#{hash} | GET => 200; {git}-advertisement << {greeting} && 200; {git}-result << {pack}0000 | | *the server gives up; try again*
+        schema version  | HOST/a:v1 | 200 << {"schemaVersion": "remote-chosen"} | | *the manifest is not well formed; check*
+        media type      | HOST/a:v1 | 200 << {"mediaType": "remote-chosen"} | | *this is neither a manifest nor an index; check*
+        token service   | HOST/a:v1 | 401; WWW-Authenticate: Bearer realm="ftp://remote-chosen" |
+          | *sends us to the token service that it chose, which is neither https:// nor http://*
+        no token        | HOST/a:v1 | GET /remote-chosen => 404 && 401; WWW-Authenticate: Bearer realm="http://{host}/remote-chosen" |
+          | *failed to get a token for the registry*
+    "#;
+    table::check(rows, &values, outcome).await;
 }

@@ -112,21 +112,12 @@ mod tests {
             write(home.path(), path, registry);
         }
         let all = ["run", "config", "set", "docker", "cfg", "named"];
-        for (variables, known) in [
-            (vec![("HOME", "")], vec!["config", "docker", "cfg"]),
-            (
-                vec![("HOME", ""), ("XDG_RUNTIME_DIR", "run")],
-                vec!["run", "config", "docker", "cfg"],
-            ),
-            (
-                vec![("HOME", ""), ("DOCKER_CONFIG", "docker")],
-                vec!["config", "set", "cfg"],
-            ),
-            (
-                vec![("HOME", "none"), ("REGISTRY_AUTH_FILE", "named.json")],
-                vec!["named"],
-            ),
-            (vec![], vec![]),
+        for (variables, known) in ::tests::rows![
+            vec![("HOME", "")] => vec!["config", "docker", "cfg"];
+            vec![("HOME", ""), ("XDG_RUNTIME_DIR", "run")] => vec!["run", "config", "docker", "cfg"];
+            vec![("HOME", ""), ("DOCKER_CONFIG", "docker")] => vec!["config", "set", "cfg"];
+            vec![("HOME", "none"), ("REGISTRY_AUTH_FILE", "named.json")] => vec!["named"];
+            vec![] => vec![];
         ] {
             let lookup = |name: &str| {
                 let found = variables.iter().find(|(variable, _)| *variable == name);

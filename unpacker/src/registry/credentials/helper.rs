@@ -181,19 +181,13 @@ mod tests {
 
     #[tokio::test]
     async fn helpers_that_fail_stall_or_babble_are_ended_and_explained() {
-        for (script, problem) in [
-            (
-                "printf 'the keychain is\\nlocked'; exit 3",
-                "failed with exit status: 3 (the keychain is",
-            ),
-            ("exit 3", "failed with exit status: 3"),
-            ("echo no", "something else"),
-            ("exec sleep 30", "took longer"),
-            ("exec cat /dev/zero", "more than 65536 bytes"),
-            (
-                r#"printf '{"Username": "a", "Secret": "b\\n"}'"#,
-                "control characters",
-            ),
+        for (script, problem) in ::tests::rows![
+            "printf 'the keychain is\\nlocked'; exit 3" => "failed with exit status: 3 (the keychain is";
+            "exit 3" => "failed with exit status: 3";
+            "echo no" => "something else";
+            "exec sleep 30" => "took longer";
+            "exec cat /dev/zero" => "more than 65536 bytes";
+            r#"printf '{"Username": "a", "Secret": "b\\n"}'"# => "control characters";
         ] {
             let error = answer(script).await.unwrap_err();
             assert!(error.contains(problem), "{script}: {error}");

@@ -28,27 +28,23 @@ async fn the_longest_matching_key_wins() {
         "http://old.example/v2/",
     ];
     let credentials = auths(&keys);
-    for (registry, repository, key) in [
-        ("quay.io", "else/app", Some("quay.io")),
-        ("quay.io", "org/app", Some("quay.io/org")),
-        ("quay.io", "org", Some("quay.io/org")),
-        ("quay.io", "organisation/app", Some("quay.io")),
-        ("quay.io", "org/team/app", Some("https://quay.io/org/team/")),
-        ("us.example.com", "app", Some("*.example.com")),
-        ("eu.example.com", "app", Some("eu.example.com")),
-        ("a.b.example.com", "app", None),
-        ("example.com", "app", None),
-        ("host:5000", "app", Some("host:5000")),
-        ("host", "app", None),
-        ("host:5001", "app", None),
-        (
-            "docker.io",
-            "library/busybox",
-            Some("https://index.docker.io/v1/"),
-        ),
-        ("old.example", "v2/app", Some("http://old.example/v2/")),
-        ("QUAY.IO", "app", Some("quay.io")),
-        ("", "", None),
+    for (registry, repository, key) in ::tests::rows![
+        "quay.io", "else/app" => Some("quay.io");
+        "quay.io", "org/app" => Some("quay.io/org");
+        "quay.io", "org" => Some("quay.io/org");
+        "quay.io", "organisation/app" => Some("quay.io");
+        "quay.io", "org/team/app" => Some("https://quay.io/org/team/");
+        "us.example.com", "app" => Some("*.example.com");
+        "eu.example.com", "app" => Some("eu.example.com");
+        "a.b.example.com", "app" => None;
+        "example.com", "app" => None;
+        "host:5000", "app" => Some("host:5000");
+        "host", "app" => None;
+        "host:5001", "app" => None;
+        "docker.io", "library/busybox" => Some("https://index.docker.io/v1/");
+        "old.example", "v2/app" => Some("http://old.example/v2/");
+        "QUAY.IO", "app" => Some("quay.io");
+        "", "" => None;
     ] {
         let found = credentials.find(registry, repository).await.unwrap();
         let expected = key.map(|key| basic("u", key));
@@ -59,26 +55,14 @@ async fn the_longest_matching_key_wins() {
 #[tokio::test]
 async fn every_way_to_write_an_entry_is_read() {
     let token = |text: &str| Secret::from(text.to_owned());
-    for (entry, credential) in [
-        (r#"{"auth": "dTpwOnE="}"#, Some(basic("u", "p:q"))),
-        (r#"{"auth": "dTpwOnE"}"#, Some(basic("u", "p:q"))),
-        (
-            r#"{"username": "u", "password": "p"}"#,
-            Some(basic("u", "p")),
-        ),
-        (
-            r#"{"auth": "dTpwOnE=", "username": "x", "password": "y", "email": "e"}"#,
-            Some(basic("u", "p:q")),
-        ),
-        (
-            r#"{"auth": "dTo=", "identitytoken": "i"}"#,
-            Some(Credential::Identity(token("i"))),
-        ),
-        (
-            r#"{"registrytoken": "r"}"#,
-            Some(Credential::Token(token("r"))),
-        ),
-        ("{}", None),
+    for (entry, credential) in ::tests::rows![
+        r#"{"auth": "dTpwOnE="}"# => Some(basic("u", "p:q"));
+        r#"{"auth": "dTpwOnE"}"# => Some(basic("u", "p:q"));
+        r#"{"username": "u", "password": "p"}"# => Some(basic("u", "p"));
+        r#"{"auth": "dTpwOnE=", "username": "x", "password": "y", "email": "e"}"# => Some(basic("u", "p:q"));
+        r#"{"auth": "dTo=", "identitytoken": "i"}"# => Some(Credential::Identity(token("i")));
+        r#"{"registrytoken": "r"}"# => Some(Credential::Token(token("r")));
+        "{}" => None;
     ] {
         for json in [
             format!(r#"{{"auths": {{"h": {entry}}}, "HttpHeaders": {{"a": "b"}}}}"#),
@@ -121,23 +105,14 @@ fn what_is_no_config_is_refused() {
 
 #[tokio::test]
 async fn bad_entries_are_named_to_those_whom_they_are_for_and_what_is_secret_is_not() {
-    for (entry, problem) in [
-        (
-            r#"{"auth": "hunter2!"}"#,
-            "\"h\" have an \"auth\" that is not base64",
-        ),
-        (r#"{"auth": "aHVudGVyMg=="}"#, "without the \":\""),
-        (r#"{"auth": "/////w=="}"#, "not text"),
-        (r#"{"auth": 1, "password": "hunter2"}"#, "no text"),
-        (r#""hunter2""#, "no text"),
-        (
-            r#"{"username": "u", "password": "hunter2\n"}"#,
-            "control characters",
-        ),
-        (
-            r#"{"username": "u:v", "password": "hunter2"}"#,
-            "a name with",
-        ),
+    for (entry, problem) in ::tests::rows![
+        r#"{"auth": "hunter2!"}"# => "\"h\" have an \"auth\" that is not base64";
+        r#"{"auth": "aHVudGVyMg=="}"# => "without the \":\"";
+        r#"{"auth": "/////w=="}"# => "not text";
+        r#"{"auth": 1, "password": "hunter2"}"# => "no text";
+        r#""hunter2""# => "no text";
+        r#"{"username": "u", "password": "hunter2\n"}"# => "control characters";
+        r#"{"username": "u:v", "password": "hunter2"}"# => "a name with";
     ] {
         let json = format!(r#"{{"auths": {{"h": {entry}, "other": {{"auth": "dTpw"}}}}}}"#);
         let credentials = Credentials::from_docker_config(json.as_bytes()).unwrap();
@@ -188,20 +163,12 @@ async fn a_program_for_all_registries_may_be_missing_and_one_for_this_registry_n
 
 #[tokio::test]
 async fn a_helper_in_a_secret_is_refused_where_it_would_be_needed() {
-    for (json, registry, refused) in [
-        (r#"{"credHelpers": {"gcr.io": "gcloud"}}"#, "gcr.io", true),
-        (r#"{"credHelpers": {"gcr.io": "gcloud"}}"#, "quay.io", false),
-        (
-            r#"{"credsStore": "desktop", "auths": {"quay.io": {}}}"#,
-            "quay.io",
-            true,
-        ),
-        (
-            r#"{"credsStore": "desktop", "auths": {"quay.io": {"auth": "dTpw"}}}"#,
-            "quay.io",
-            false,
-        ),
-        (r#"{"credsStore": ""}"#, "quay.io", false),
+    for (json, registry, refused) in ::tests::rows![
+        r#"{"credHelpers": {"gcr.io": "gcloud"}}"#, "gcr.io" => true;
+        r#"{"credHelpers": {"gcr.io": "gcloud"}}"#, "quay.io" => false;
+        r#"{"credsStore": "desktop", "auths": {"quay.io": {}}}"#, "quay.io" => true;
+        r#"{"credsStore": "desktop", "auths": {"quay.io": {"auth": "dTpw"}}}"#, "quay.io" => false;
+        r#"{"credsStore": ""}"#, "quay.io" => false;
     ] {
         let credentials = Credentials::from_docker_config(json.as_bytes()).unwrap();
         let found = credentials.find(registry, "app").await;

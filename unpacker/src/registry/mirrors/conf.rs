@@ -213,20 +213,15 @@ mod tests {
 
     #[test]
     fn what_is_no_registries_conf_is_explained() {
-        for (text, problem) in [
-            ("\n[[registry]", "line 2"),
-            ("registry = 1", "line 1"),
-            (
-                "[[registry]]\nblocked = true",
-                "neither prefix nor location",
-            ),
-            (
-                "[[registry]]\nlocation = \"a.b\"\nmirror = [{location = \"c.d\", pull-from-mirror = \"x\"}]",
-                "unknown pull-from-mirror",
-            ),
-            ("[[registry]]\nprefix = \"https://a.b\"", "has a scheme"),
-            (&"[".repeat(5000), "line 1"),
-            (&" ".repeat(MAX_FILE + 1), "larger"),
+        for (text, problem) in ::tests::rows![
+            "\n[[registry]" => "line 2";
+            "registry = 1" => "line 1";
+            "[[registry]]\nblocked = true" => "neither prefix nor location";
+            "[[registry]]\nlocation = \"a.b\"\nmirror = [{location = \"c.d\", pull-from-mirror = \"x\"}]"
+                => "unknown pull-from-mirror";
+            "[[registry]]\nprefix = \"https://a.b\"" => "has a scheme";
+            &"[".repeat(5000) => "line 1";
+            &" ".repeat(MAX_FILE + 1) => "larger";
         ] {
             let error = Mirrors::from_registries_conf(text).unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");

@@ -41,42 +41,17 @@ fn the_longest_source_decides_where_to_ask_and_in_which_order() {
         },
     ])
     .unwrap();
-    for (image, places) in [
-        ("ghcr.io/app:v1", Some(vec!["ghcr.io/app"])),
-        ("quay.io/app:v1", Some(vec!["a.example/app", "quay.io/app"])),
-        (
-            "quay.io/organisation/app",
-            Some(vec![
-                "a.example/organisation/app",
-                "quay.io/organisation/app",
-            ]),
-        ),
-        (
-            "quay.io/org/app:v1",
-            Some(vec![
-                "c.example:5000/y/z/app",
-                "d.example/app",
-                "quay.io/org/app",
-            ]),
-        ),
-        (
-            &format!("quay.io/org/app:v1{digest}"),
-            Some(vec!["b.example/x/app", "d.example/app", "quay.io/org/app"]),
-        ),
-        (
-            "one.internal/app",
-            Some(vec!["e.example/all/app", "one.internal/app"]),
-        ),
-        (
-            "a.b.internal/app",
-            Some(vec!["e.example/all/app", "a.b.internal/app"]),
-        ),
-        ("busybox", None),
-        (
-            &format!("busybox{digest}"),
-            Some(vec!["f.example/library/busybox"]),
-        ),
-        ("alias.example/app", Some(vec!["real.example/else/app"])),
+    for (image, places) in ::tests::rows![
+        "ghcr.io/app:v1" => Some(vec!["ghcr.io/app"]);
+        "quay.io/app:v1" => Some(vec!["a.example/app", "quay.io/app"]);
+        "quay.io/organisation/app" => Some(vec!["a.example/organisation/app", "quay.io/organisation/app"]);
+        "quay.io/org/app:v1" => Some(vec!["c.example:5000/y/z/app", "d.example/app", "quay.io/org/app"]);
+        &format!("quay.io/org/app:v1{digest}") => Some(vec!["b.example/x/app", "d.example/app", "quay.io/org/app"]);
+        "one.internal/app" => Some(vec!["e.example/all/app", "one.internal/app"]);
+        "a.b.internal/app" => Some(vec!["e.example/all/app", "a.b.internal/app"]);
+        "busybox" => None;
+        &format!("busybox{digest}") => Some(vec!["f.example/library/busybox"]);
+        "alias.example/app" => Some(vec!["real.example/else/app"]);
     ] {
         let found = mirrors.places(&image.parse().unwrap());
         let found = found
@@ -139,26 +114,16 @@ fn an_image_is_had_if_it_is_admitted_whatever_mirrors_there_are() {
         allowed: allowed.map(|list| list.iter().map(ToString::to_string).collect()),
         blocked: blocked.iter().map(ToString::to_string).collect(),
     };
-    for (allowed, blocked, image, problem) in [
-        (None, &[][..], "quay.io/app", None),
-        (Some(&["quay.io"][..]), &[], "quay.io/app", None),
-        (Some(&["quay.io"]), &[], "ghcr.io/app", Some("allows only")),
-        (Some(&["quay.io/app:v1"]), &[], "quay.io/app:v1", None),
-        (
-            Some(&["quay.io/app:v1"]),
-            &[],
-            "quay.io/app:v2",
-            Some("allows only"),
-        ),
-        (Some(&[]), &[], "quay.io/app", Some("allows only")),
-        (None, &["*.io"], "quay.io/app", Some("blocks \"*.io\"")),
-        (None, &["quay.io/org"], "quay.io/app", None),
-        (
-            Some(&["quay.io"]),
-            &["quay.io"],
-            "quay.io/app",
-            Some("blocks"),
-        ),
+    for (allowed, blocked, image, problem) in ::tests::rows![
+        None, &[][..], "quay.io/app" => None;
+        Some(&["quay.io"][..]), &[], "quay.io/app" => None;
+        Some(&["quay.io"]), &[], "ghcr.io/app" => Some("allows only");
+        Some(&["quay.io/app:v1"]), &[], "quay.io/app:v1" => None;
+        Some(&["quay.io/app:v1"]), &[], "quay.io/app:v2" => Some("allows only");
+        Some(&[]), &[], "quay.io/app" => Some("allows only");
+        None, &["*.io"], "quay.io/app" => Some("blocks \"*.io\"");
+        None, &["quay.io/org"], "quay.io/app" => None;
+        Some(&["quay.io"]), &["quay.io"], "quay.io/app" => Some("blocks");
     ] {
         let mirrors = Mirrors::new([rule("quay.io", vec![mirror("a.example", Pull::All)])]);
         let mirrors = mirrors.unwrap().admitting(admission(allowed, blocked));

@@ -29,52 +29,16 @@ fn bombs_end_at_the_limits_of_images() {
     };
     let end = || tar().end();
     let entry = || tar().file("etc/a", "").open();
-    for (reader, expected, most) in [
-        (
-            chained(bomb(), zeros.clone()),
-            "8388608 uncompressed bytes",
-            9 << 20,
-        ),
-        (
-            chained(gzip(&bomb()), gzip(&zeros)),
-            "8388608 uncompressed bytes",
-            1 << 20,
-        ),
-        (
-            chained(zstd(&bomb()), zstd(&zeros)),
-            "8388608 uncompressed bytes",
-            1 << 20,
-        ),
-        (
-            chained(end(), zeros.clone()),
-            "8388608 uncompressed bytes",
-            9 << 20,
-        ),
-        (
-            chained(gzip(&end()), gzip(b"")),
-            "8388608 uncompressed bytes",
-            9 << 20,
-        ),
-        (
-            chained(zstd(&end()), zstd(b"")),
-            "8388608 uncompressed bytes",
-            9 << 20,
-        ),
-        (
-            chained(zstd(&end()), b"\x50\x2a\x4d\x18\0\0\0\0".to_vec()),
-            "8388608 uncompressed bytes",
-            9 << 20,
-        ),
-        (
-            chained(Vec::new(), entry()),
-            "more than 1000 entries in its layers",
-            1 << 20,
-        ),
-        (
-            chained(Vec::new(), tar().pax(b'g', &[("comment", "x")]).open()),
-            "8388608 uncompressed bytes",
-            9 << 20,
-        ),
+    for (reader, expected, most) in tests::rows![
+        chained(bomb(), zeros.clone()), "8388608 uncompressed bytes" => 9 << 20;
+        chained(gzip(&bomb()), gzip(&zeros)), "8388608 uncompressed bytes" => 1 << 20;
+        chained(zstd(&bomb()), zstd(&zeros)), "8388608 uncompressed bytes" => 1 << 20;
+        chained(end(), zeros.clone()), "8388608 uncompressed bytes" => 9 << 20;
+        chained(gzip(&end()), gzip(b"")), "8388608 uncompressed bytes" => 9 << 20;
+        chained(zstd(&end()), zstd(b"")), "8388608 uncompressed bytes" => 9 << 20;
+        chained(zstd(&end()), b"\x50\x2a\x4d\x18\0\0\0\0".to_vec()), "8388608 uncompressed bytes" => 9 << 20;
+        chained(Vec::new(), entry()), "more than 1000 entries in its layers" => 1 << 20;
+        chained(Vec::new(), tar().pax(b'g', &[("comment", "x")]).open()), "8388608 uncompressed bytes" => 9 << 20;
     ] {
         let (reader, read) = counted(reader);
         let mut stack = Layers::new(&options).unwrap();
@@ -112,26 +76,15 @@ fn limits_of_content_hold_for_what_is_selected_alone() {
     let outside = (0..100).fold(tar(), |tar, number| {
         tar.file(&format!("etc/{number}"), &"x".repeat(100))
     });
-    for (layer, expected) in [
-        (outside.clone().file("manifests/a", "1"), "manifests/a=1"),
-        (
-            tar().file("manifests/a", &"x".repeat(16)),
-            "larger than the limit of 15 bytes",
-        ),
-        (
-            tar()
-                .file("manifests/a", &"x".repeat(11))
-                .file("manifests/b", &"x".repeat(11)),
-            "limit of 20 bytes",
-        ),
-        (
-            tar()
-                .with(b'5', "manifests/a/", b"")
-                .with(b'5', "manifests/b/", b"")
-                .file("manifests/.wh.x", "")
-                .file("manifests/c", ""),
-            "more than 3 entries",
-        ),
+    for (layer, expected) in tests::rows![
+        outside.clone().file("manifests/a", "1") => "manifests/a=1";
+        tar().file("manifests/a", &"x".repeat(16)) => "larger than the limit of 15 bytes";
+        tar().file("manifests/a", &"x".repeat(11)).file("manifests/b", &"x".repeat(11)) => "limit of 20 bytes";
+        tar()
+            .with(b'5', "manifests/a/", b"")
+            .with(b'5', "manifests/b/", b"")
+            .file("manifests/.wh.x", "")
+            .file("manifests/c", "") => "more than 3 entries";
     ] {
         let found = outcome(read(&[layer.end()], &options));
         assert!(

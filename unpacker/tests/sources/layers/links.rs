@@ -14,40 +14,12 @@ fn link(tar: Tar, name: &str, target: &str) -> Tar {
 fn hard_links_keep_what_upper_layers_remove_under_another_name() {
     let missing = "manifests/b is a hard link to \"manifests/a\"";
     let file = || tar().file("manifests/a", "1");
-    for (layers, expected) in [
-        (
-            vec![link(tar(), "manifests/b", "manifests/a"), file()],
-            missing,
-        ),
-        (
-            vec![
-                tar().file("manifests/a", "2"),
-                link(file(), "manifests/b", "manifests/a"),
-            ],
-            "manifests/a=2 manifests/b=1",
-        ),
-        (
-            vec![
-                tar().file("manifests/.wh.a", ""),
-                link(file(), "manifests/b", "manifests/a"),
-            ],
-            "manifests/b=1",
-        ),
-        (
-            vec![
-                tar().file("manifests/.wh.a", ""),
-                link(tar(), "manifests/b", "manifests/a"),
-                file(),
-            ],
-            missing,
-        ),
-        (
-            vec![
-                tar().file("manifests/.wh.b", ""),
-                link(tar(), "manifests/b", "none"),
-            ],
-            "",
-        ),
+    for (layers, expected) in tests::rows![
+        vec![link(tar(), "manifests/b", "manifests/a"), file()] => missing;
+        vec![tar().file("manifests/a", "2"), link(file(), "manifests/b", "manifests/a")] => "manifests/a=2 manifests/b=1";
+        vec![tar().file("manifests/.wh.a", ""), link(file(), "manifests/b", "manifests/a")] => "manifests/b=1";
+        vec![tar().file("manifests/.wh.a", ""), link(tar(), "manifests/b", "manifests/a"), file()] => missing;
+        vec![tar().file("manifests/.wh.b", ""), link(tar(), "manifests/b", "none")] => "";
     ] {
         assert_outcome(layers, expected);
     }
@@ -56,69 +28,23 @@ fn hard_links_keep_what_upper_layers_remove_under_another_name() {
 #[test]
 fn hard_links_to_files_of_the_same_layer_are_read() {
     let file = || tar().file("manifests/a", "1");
-    for (layers, expected) in [
-        (
-            vec![link(file(), "manifests/b", "manifests/a")],
-            "manifests/a=1 manifests/b=1",
-        ),
-        (
-            vec![link(file(), "app/metadata/b", "/manifests/./a")],
-            "app/metadata/b=1 manifests/a=1",
-        ),
-        (
-            vec![link(
-                link(file(), "manifests/b", "manifests/a"),
-                "manifests/c",
-                "manifests/b",
-            )],
-            "manifests/a=1 manifests/b=1 manifests/c=1",
-        ),
-        (
-            vec![
-                file()
-                    .with(b'K', "k", b"manifests/a\0")
-                    .with(b'1', "manifests/b", b""),
-            ],
-            "manifests/a=1 manifests/b=1",
-        ),
-        (vec![link(tar().file("etc/a", "1"), "etc/b", "etc/a")], ""),
-        (
-            vec![link(tar().file("etc/a", "1"), "manifests/b", "etc/a")],
-            "manifests/b is a hard link to \"etc/a\"",
-        ),
-        (
-            vec![link(tar(), "manifests/b", "manifests/a").file("manifests/a", "1")],
-            "manifests/b is a hard link to \"manifests/a\"",
-        ),
-        (
-            vec![link(tar(), "manifests/b", "manifests/b")],
-            "manifests/b is a hard link to \"manifests/b\"",
-        ),
-        (
-            vec![link(file(), "manifests/b", "../../etc/shadow")],
-            "named with \"..\"",
-        ),
-        (
-            vec![link(file(), "manifests/b", "/etc/shadow")],
-            "manifests/b is a hard link to \"/etc/shadow\"",
-        ),
-        (
-            vec![link(
-                file().with(b'2', "manifests/l", b""),
-                "manifests/b",
-                "manifests/l",
-            )],
-            "manifests/b is a hard link to \"manifests/l\"",
-        ),
-        (
-            vec![
-                file()
-                    .with(b'K', "k", b"one")
-                    .pax(b'x', &[("linkpath", "two")])
-                    .with(b'1', "manifests/b", b""),
-            ],
-            "named differently by two",
-        ),
+    for (layers, expected) in tests::rows![
+        vec![link(file(), "manifests/b", "manifests/a")] => "manifests/a=1 manifests/b=1";
+        vec![link(file(), "app/metadata/b", "/manifests/./a")] => "app/metadata/b=1 manifests/a=1";
+        vec![link(link(file(), "manifests/b", "manifests/a"), "manifests/c", "manifests/b")]
+            => "manifests/a=1 manifests/b=1 manifests/c=1";
+        vec![file().with(b'K', "k", b"manifests/a\0").with(b'1', "manifests/b", b"")] => "manifests/a=1 manifests/b=1";
+        vec![link(tar().file("etc/a", "1"), "etc/b", "etc/a")] => "";
+        vec![link(tar().file("etc/a", "1"), "manifests/b", "etc/a")] => "manifests/b is a hard link to \"etc/a\"";
+        vec![link(tar(), "manifests/b", "manifests/a").file("manifests/a", "1")]
+            => "manifests/b is a hard link to \"manifests/a\"";
+        vec![link(tar(), "manifests/b", "manifests/b")] => "manifests/b is a hard link to \"manifests/b\"";
+        vec![link(file(), "manifests/b", "../../etc/shadow")] => "named with \"..\"";
+        vec![link(file(), "manifests/b", "/etc/shadow")] => "manifests/b is a hard link to \"/etc/shadow\"";
+        vec![link(file().with(b'2', "manifests/l", b""), "manifests/b", "manifests/l")]
+            => "manifests/b is a hard link to \"manifests/l\"";
+        vec![file().with(b'K', "k", b"one").pax(b'x', &[("linkpath", "two")]).with(b'1', "manifests/b", b"")]
+            => "named differently by two";
     ] {
         assert_outcome(layers, expected);
     }

@@ -1,0 +1,198 @@
+//! Revisions and directories of repositories, by every transport and both versions of the protocol.
+
+use tests::{
+    Authority, Cell, GitServer, OWNER, Repository, ScriptedServer, Sshd, TENANT, Values, chain,
+    table,
+};
+use unpacker::{
+    Access, Source,
+    access::{Trust, Verify},
+    source::Revision,
+};
+
+use crate::shared::{
+    as_user, commit, commit_of, fetch, fill, outcome, script, show, source, trusting, with_key,
+};
+
+/// Repository, revision and directory, and the outcome: the commit and its files, or the message.
+const REVISIONS: &str = r#"
+    directory        | repo.git | :bundle | {second} manifests/a.yaml=two
+    of a branch      | repo.git | main:bundle | {second} manifests/a.yaml=two
+    of a light tag   | repo.git | light:bundle | {first} manifests/a.yaml=one
+    of a tag         | repo.git | v1:bundle | {first} manifests/a.yaml=one
+    of a tag's tag   | repo.git | again:bundle | {first} manifests/a.yaml=one
+    of a commit      | repo.git | {first}:bundle | {first} manifests/a.yaml=one
+    of the last one  | repo.git | {second}:bundle | {second} manifests/a.yaml=two
+    other branch     | repo.git | dev | {first} README=r bundle/manifests/a.yaml=one
+    no revision      | repo.git | mai | *no branch or tag "mai"; there is: main, *
+    no repository    | none.git | main | *it does not exist, or is hidden from who has no right to it*
+"#;
+
+/// Revisions and directories that do not depend on the transport.
+const MORE_REVISIONS: &str = r#"
+    default branch   | repo.git | | {second} README=r bundle/manifests/a.yaml=two
+    HEAD             | repo.git | HEAD | {second} README=r bundle/manifests/a.yaml=two
+    branch           | repo.git | main | {second} README=r bundle/manifests/a.yaml=two
+    full branch      | repo.git | refs/heads/main | {second} README=r bundle/manifests/a.yaml=two
+    light tag        | repo.git | light | {first} README=r bundle/manifests/a.yaml=one
+    annotated tag    | repo.git | v1 | {first} README=r bundle/manifests/a.yaml=one
+    full tag         | repo.git | refs/tags/v1 | {first} README=r bundle/manifests/a.yaml=one
+    tag of a tag     | repo.git | again | {first} README=r bundle/manifests/a.yaml=one
+    commit           | repo.git | {first} | {first} README=r bundle/manifests/a.yaml=one
+    last commit      | repo.git | {second} | {second} README=r bundle/manifests/a.yaml=two
+    two levels       | repo.git | v1:bundle/manifests | {first} a.yaml=one
+    no directory     | repo.git | :nothing | *subdirectory "nothing" of commit {second}: it does not exist; there is: bundle
+    deeper           | repo.git | :bundle/none | *subdirectory "bundle/none" of commit {second}: it does not exist; there is: manifests
+    a file           | repo.git | :README | *subdirectory "README" of commit {second}: it is a file; there is: bundle
+    a submodule      | repo.git | {module} | *"other" is a submodule, and those are not fetched*
+    in a submodule   | repo.git | {module}:other/x | *"other" is a submodule*
+    beside a submodule | repo.git | {module}:bundle | {module} manifests/a.yaml=two
+    with a space     | names.git | main:my folder | {names} a=one
+    escaped space    | names.git | main:my%20folder | {names} a=one
+    other letters    | names.git | übung#1:größe/100% | {names} a=two
+    escaped letters  | names.git | %C3%BCbung%231:gr%C3%B6%C3%9Fe/100%25 | {names} a=two
+    no branch        | repo.git | refs/heads/v1 | *there is no branch "v1"; there is: both, dev, main*
+    no tag           | repo.git | refs/tags/main | *there is no tag "main"; there is: again, at-{module}, both, light, tree, v1*
+    ambiguous        | repo.git | both | *"both" is a branch and a tag; write refs/heads/both or refs/tags/both*
+    unambiguous      | repo.git | refs/heads/both | {first} README=r bundle/manifests/a.yaml=one
+    tag of a tree    | repo.git | tree | *is a tag of a tree, not of a commit*
+    no commit        | repo.git | {digits*4} | *there is no commit {digits*4}; check the hash*
+    SHA-256          | repo.git | {hex*16} | *named by SHA-256*
+    short hash       | repo.git | 0123456 | *write all 40 digits of its hash*
+    empty            | empty.git | | *it has no commit at its HEAD*
+    nothing in it    | empty.git | main | *there is no branch or tag "main"; check the name*
+"#;
+
+/// Makes the repositories of the tables, and returns their commits.
+fn repositories(repository: impl Fn(&str) -> Repository) -> Values {
+    let main = repository("repo.git");
+    let (first, second) = fill(&main);
+    let tree = main.git(&["rev-parse", "main:bundle"]);
+    let listed = format!("040000 tree {tree}\tbundle\n160000 commit {first}\tother\n");
+    let module = commit_of(&main, &listed);
+    main.git(&["tag", "both", &first]);
+    main.git(&["branch", "both", &first]);
+    main.git(&["tag", "tree", "main^{tree}"]);
+    repository("empty.git");
+    let named = repository("names.git");
+    let files = [("my folder/a", "one"), ("größe/100%/a", "two")];
+    let names = commit(&named, "main", &files);
+    named.git(&["branch", "übung#1", &names]);
+    let values = Values::default()
+        .with("digits", "0123456789")
+        .with("hex", "0123");
+    let values = values.with("first", first).with("second", second);
+    values.with("module", module).with("names", names)
+}
+
+/// Fetches what a table names from the repositories at a URL.
+async fn check(rows: &str, url: &str, access: &Access, commits: &Values) {
+    let run = async |[repository, fragment]: &[Cell; 2]| {
+        let git = source(&format!("{url}/{}", repository.raw()), &fragment.text());
+        let fetched = match fetch(&git, access).await {
+            Ok(fetched) => fetched,
+            Err(error) => return chain(&error),
+        };
+        let resolved = match &fetched.resolved {
+            Source::Git(resolved) => resolved.clone(),
+            other => panic!("{other:?}"),
+        };
+        let again = if access.ssh.is_some() && fragment.raw() != "dev" {
+            resolved.clone() // each connection starts an sshd
+        } else {
+            unpacker::git::resolve(&git, access).await.unwrap()
+        };
+        match resolved.revision {
+            Revision::Commit(commit) if again == resolved => {
+                format!("{commit} {}", show(Ok(fetched)))
+            }
+            _ => panic!("{resolved:?} {again:?}"),
+        }
+    };
+    table::check(rows, commits, run).await;
+}
+
+// parity: rukpak-21
+#[tokio::test(flavor = "multi_thread")]
+async fn revisions_are_resolved_by_http() {
+    let server = GitServer::start(None, None);
+    let commits = repositories(|name| server.repository(name));
+    let (url, access) = (format!("http://{}", server.host()), Access::default());
+    check(REVISIONS, &url, &access, &commits).await;
+    check(MORE_REVISIONS, &url, &access, &commits).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revisions_are_resolved_by_version_1_of_the_protocol() {
+    let server = GitServer::start(None, None);
+    let commits = repositories(|name| server.repository(name));
+    let old = ScriptedServer::start(script(
+        "nothing ~ pass without git-protocol",
+        &server.host(),
+    ));
+    check(REVISIONS, &old.url(""), &Access::default(), &commits).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revisions_are_resolved_by_ssh() {
+    for (kind, setting) in [
+        ("ed25519", "AcceptEnv GIT_PROTOCOL"),
+        ("rsa", "AcceptEnv GIT_PROTOCOL"),
+        ("ecdsa", "AcceptEnv GIT_PROTOCOL"),
+        ("ed25519", "AcceptEnv LANG"),
+        ("rsa", "PubkeyAcceptedAlgorithms rsa-sha2-256"),
+    ] {
+        println!("{kind}, {setting}");
+        let server = Sshd::with(kind, setting);
+        let commits = repositories(|name| server.repository(name));
+        let access = with_key(server.key(), server.known_hosts());
+        let url = server.url("").trim_end_matches('/').to_owned();
+        check(REVISIONS, &url, &access, &commits).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn version_1_finds_commits_in_the_history_of_branches() {
+    let server = GitServer::start(None, None);
+    let repository = server.repository("repo.git");
+    repository.git(&["config", "uploadpack.allowReachableSHA1InWant", "false"]);
+    let commits = ["one", "two", "three"].map(|text| commit(&repository, "main", &[("a", text)]));
+    let lost = commit(&repository, "lost", &[("a", "lost")]);
+    repository.git(&["branch", "-D", "lost"]);
+    let old = ScriptedServer::start(script(
+        "nothing ~ pass without git-protocol",
+        &server.host(),
+    ));
+    let (url, access) = (old.url("/repo.git"), Access::default());
+    assert_eq!(outcome(&url, &commits[1], &access).await, "a=two");
+    let found = outcome(&url, &lost, &access).await;
+    let expected = format!("there is no commit {lost} in the history of its branches and tags");
+    assert!(found.contains(&expected), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn https_needs_a_trusted_certificate_and_credentials() {
+    let authority = Authority::default();
+    let server = GitServer::start(Some(OWNER), Some(&authority));
+    fill(&server.repository("repo.git"));
+    let unchecked = Trust {
+        verify: Verify::Never,
+        ..Trust::default()
+    };
+    for (user, trust, expected) in tests::rows![
+        Some(OWNER), trusting(&authority) => "manifests/a.yaml=two";
+        Some(OWNER), unchecked => "manifests/a.yaml=two";
+        Some(TENANT), trusting(&authority) => "the server refuses these credentials";
+        None, trusting(&authority) => "it needs credentials";
+        Some(OWNER), Trust::default() => "is signed by an authority that is not known here";
+    ] {
+        let access = Access {
+            trust,
+            ..user.map_or_else(Access::default, as_user)
+        };
+        let found = outcome(&server.url("repo.git"), ":bundle", &access).await;
+        assert!(found.contains(expected), "{found}");
+        let leaks = [OWNER, TENANT].map(|user| found.contains(user.password));
+        assert_eq!(leaks, [false, false], "{found}");
+    }
+}

@@ -1,0 +1,155 @@
+//! Credentials: for whom tokens are requested, and to whom passwords are sent.
+
+use tests::{
+    Cell, OWNER, Port, Received, Script, ScriptedServer, TENANT, Values, docker_config, table,
+};
+
+use crate::{
+    images::{Registry, Store},
+    pull, with,
+};
+
+/// Rules of a registry that takes only the token `good`, from the service at `{service}`.
+const GUARDED: &str = "!authorization: Bearer good => 401; WWW-Authenticate: Bearer realm=\"https://{service}/token?account=x\",service=\"tests\",scope=\"repository:other:push\"";
+
+/// A configuration with an identity token for a registry.
+fn identity(host: &str, token: &str) -> String {
+    format!(r#"{{"auths": {{"{host}": {{"identitytoken": "{token}"}}}}}}"#)
+}
+
+/// Requests to a token service, or values of a header of those to a registry, equal ones counted.
+fn trace(seen: &[Received], describe: impl Fn(&Received) -> String) -> String {
+    let lines: Vec<_> = seen.iter().map(describe).collect();
+    let counted = lines.chunk_by(PartialEq::eq).map(|lines| match lines {
+        [line] => line.clone(),
+        lines => format!("{} x {}", lines.len(), lines[0]),
+    });
+    counted.collect::<Vec<_>>().join(", ")
+}
+
+/// Pulls: requests to the service, `Authorization` of those to the registry, and the outcome.
+async fn pulled([rules, service, login]: &[Cell; 3]) -> String {
+    let port = Port::take();
+    let values = rules.values().clone().with("service", port.host());
+    let service = Registry::on(port, service.script());
+    let rules = match rules.raw() {
+        "" => GUARDED,
+        rules => rules,
+    };
+    let registry = Registry::but(Store::small(), rules, &values);
+    let host = registry.0.host();
+    let config = match login.raw() {
+        "owner" => docker_config(&[(&host, OWNER)]),
+        "identity" => identity(&host, "open/sesame"),
+        _ => "{}".to_owned(),
+    };
+    let result = registry.pulled(&with(Registry::access(), &config)).await;
+    for secret in [OWNER.password, "sesame", "word"] {
+        assert!(!result.replace("password", "").contains(secret), "{result}");
+    }
+    let asked = trace(&service.0.seen(), |request| {
+        let login = request.header("authorization").unwrap_or_default();
+        let login = login.split_once(' ').map_or("", |(kind, _)| kind);
+        let body = String::from_utf8_lossy(&request.body);
+        format!("{} {} {login}{body}", request.method, request.target)
+            .trim()
+            .to_owned()
+    });
+    let sent = trace(&registry.0.seen(), |request| {
+        request.header("authorization").unwrap_or("none").to_owned()
+    });
+    format!("{asked}; {sent} -> {result}")
+}
+
+#[tokio::test]
+async fn tokens_are_requested_once_and_checked() {
+    let plain = ScriptedServer::follow(r#"200 << {"token": "good"}"#);
+    let values = Values::default()
+        .with("plain", plain.host())
+        .with("get", "GET /token?account=x&scope=repository%3Aapp%3Apull&service=tests Basic")
+        .with("post", "POST /token?account=x scope=repository%3Aapp%3Apull&service=tests&grant_type=refresh_token&client_id=rukpak&refresh_token=open%2Fsesame")
+        .with("x", vec![b'x'; 0x10000]);
+    let rows = r#"
+        # rules of the registry unless it wants the token "good", token service, login
+        one token      | | 200 << {"token": "good", "expires_in": 300} | owner | {get}; none, 3 x Bearer good -> manifests/a.yaml=kind: A
+        identity token | | 200 << {"access_token": "good"} | identity | {post}; none, 3 x Bearer good -> manifests/a.yaml=kind: A
+        renewed        | {top} & !authorization: Bearer number2 => 401; WWW-Authenticate: Bearer realm="https://{service}/token"
+          && !authorization: => 401; WWW-Authenticate: Bearer realm="https://{service}/token"
+          | 200 << {"access_token": "number1", "expires_in": 3600} then 200 << {"access_token": "number2", "expires_in": 3600} |
+          | 2 x GET /token?scope=repository%3Aapp%3Apull; none, 3 x Bearer number1, Bearer number2 -> manifests/a.yaml=kind: A
+        always refused | GET => 401; WWW-Authenticate: Bearer realm="https://{service}/token" | 200 << {"token": "t"} |
+          | GET *; none, Bearer t -> Unauthorized, *needs credentials for app*
+        endless        | | 200; Transfer-Encoding: chunked ~ repeat 10000\r\n{x}\r\n | owner | {get}; none -> LimitExceeded*
+        too large      | | 200; Content-Length: 9999999999 << {"token": " ~ repeat {x} | owner | {get}; none -> LimitExceeded*
+        no JSON        | | 200 << no | owner | {get}; none -> *something else than a token*
+        no token       | | 200 << {} | owner | {get}; none -> *without a token*
+        line break     | | 200 << {"token": "a\\r\\nHost: evil"} | owner | {get}; none -> *cannot be sent*
+        wrong token    | | 200 << {"token": "other"} | owner | {get}; none, Bearer other -> *does not let user "owner" pull from app*
+        unauthorized   | | 401 | owner | {get}; none -> *does not accept the credentials of user "owner"*
+        failure        | | 500 | owner | {get}; none -> *get a token*
+        echo           | | 418 I'm a teapot << {body} | identity | {post}; none -> *418*
+        echo of a failure | | 500 << {body} | identity | {post}; none -> *500*
+        plain service  | GET => 401; WWW-Authenticate: Bearer realm="http://{plain}/token" | 404 | owner | ; none -> TokenRefused*unencrypted*
+        file           | GET => 401; WWW-Authenticate: Bearer realm="file:///etc/passwd" | 404 | owner | ; none -> TokenRefused*neither*
+        credentials in the URL | GET => 401; WWW-Authenticate: Bearer realm="https://name:word@127.0.0.1/" | 404 | owner
+          | ; none -> TokenRefused*has credentials*
+        no URL         | GET => 401; WWW-Authenticate: Bearer realm="no url" | 404 | owner | ; none -> TokenRefused*is no URL*
+        unknown scheme, anonymous | GET => 401; WWW-Authenticate: Negotiate | 404 | | ; none -> *needs credentials*
+        unknown scheme | GET => 401; WWW-Authenticate: Negotiate | 404 | owner | ; none -> *a way that is not known here*
+        basic, anonymous | GET => 401; WWW-Authenticate: Basic realm=x | 404 | | ; none -> *needs credentials*
+        basic          | GET => 401; WWW-Authenticate: Basic realm=x | 404 | owner
+          | ; none, Basic * -> *does not accept the credentials of user "owner"*
+        no realm       | GET => 401; WWW-Authenticate: Bearer | 404 | owner | ; none -> *a way that is not known here*
+        malformed      | GET => 401; WWW-Authenticate: " | 404 | owner | ; none -> *a way that is not known here*
+    "#;
+    table::check(rows, &values, pulled).await;
+    assert_eq!(plain.connections(), 0);
+}
+
+#[tokio::test]
+async fn identity_tokens_do_not_follow_redirects() {
+    let thief = Registry::start(r#"200 << {"access_token": "good"}"#);
+    let values = Values::default().with("thief", thief.0.host());
+    let redirect = Script::new("307; Location: https://{thief}/token", &values);
+    let service = Registry::on(Port::take(), redirect);
+    let registry = Registry::but(
+        Store::small(),
+        GUARDED,
+        &values.with("service", service.0.host()),
+    );
+    let config = identity(&registry.0.host(), "sesame");
+    let error = registry.pulled(&with(Registry::access(), &config)).await;
+    assert!(
+        error.contains("another server") && !error.contains("sesame"),
+        "{error}"
+    );
+    assert!(thief.0.seen().is_empty());
+}
+
+#[tokio::test]
+async fn tokens_are_not_shared_between_users() {
+    let (owner, other) = (OWNER.basic(), r#"200 << {"token": "other"}"#);
+    let rules = format!("{owner} => 200 << {{\"token\": \"good\"}} && {other}");
+    let service = Registry::start(&rules);
+    let values = Values::default().with("service", service.0.host());
+    let registry = Registry::but(Store::small(), GUARDED, &values);
+    let host = registry.0.host();
+    let access = |user| with(Registry::access(), &docker_config(&[(&host, user)]));
+    let (owner, tenant, nobody) = (access(OWNER), access(TENANT), Registry::access());
+    let image = registry.image("app:v1");
+    for (access, allowed) in [
+        (&owner, true),
+        (&tenant, false),
+        (&nobody, false),
+        (&owner, true),
+    ] {
+        assert_eq!(pull(&image, access).await.is_ok(), allowed);
+    }
+    let together = tokio::join!(
+        pull(&image, &tenant),
+        pull(&image, &owner),
+        pull(&image, &nobody)
+    );
+    assert!(together.0.is_err() && together.1.is_ok() && together.2.is_err());
+    assert_eq!(service.0.seen().len(), 7, "each user requests a token");
+}

@@ -1,0 +1,103 @@
+//! Symbolic links of lower layers, and entries of upper layers that name paths below these.
+
+use unpacker::{Options, Selection};
+
+use super::{assert_outcome, outcome, read, tar};
+use crate::raw::Tar;
+
+/// A symbolic link, whose target stands in an extended header.
+fn link(tar: Tar, name: &str, target: &str) -> Tar {
+    tar.pax(b'x', &[("linkpath", target)]).with(b'2', name, b"")
+}
+
+fn directory(tar: Tar, name: &str) -> Tar {
+    tar.with(b'5', name, b"")
+}
+
+/// A link in the place of `manifests`, and what the link leads to.
+fn linked() -> Tar {
+    link(tar(), "manifests", "deploy").file("deploy/a", "1")
+}
+
+/// A directory of the bundle, and a link to it from outside of the selection.
+fn aliased() -> Tar {
+    link(tar().file("manifests/a", "1"), "extra", "./manifests/")
+}
+
+#[test]
+fn a_link_that_an_upper_layer_writes_through_is_rejected() {
+    let problem =
+        |link: &str, path: &str| format!("{link:?} is not a directory, but {path:?} requires one");
+    let through = problem("manifests", "manifests/x");
+    let file = |path: &str| tar().file(path, "2");
+    let other = || tar().file("app/metadata/m", "3");
+    for (layers, expected) in tests::rows![
+        vec![file("manifests/x"), linked()] => &through;
+        vec![file("manifests/x"), other(), linked()] => &through;
+        vec![file("/manifests/x"), other(), linked()] => &through;
+        vec![directory(tar(), "manifests/x/"), linked()] => &through;
+        // The entry of the directory comes too late for the file, and in a higher layer.
+        vec![directory(file("manifests/x"), "manifests/"), linked()] => &through;
+        vec![directory(tar(), "manifests/"), file("manifests/x"), linked()] => &through;
+        vec![file("manifests/.wh.a"), linked()] => &problem("manifests", "manifests/.wh.a");
+        vec![file("app/metadata/x"), link(tar(), "app", "opt").file("opt/metadata/m", "3")]
+            => &problem("app", "app/metadata/x");
+    ] {
+        assert_outcome(layers, expected);
+    }
+}
+
+#[test]
+fn a_link_that_an_upper_layer_replaces_is_hidden() {
+    let file = |tar: Tar| tar.file("manifests/x", "2");
+    let replaced = "manifests/x=2";
+    let both = "manifests/a=1 manifests/x=2";
+    for (layers, expected) in tests::rows![
+        vec![file(directory(tar(), "manifests/")), linked()] => replaced;
+        vec![file(tar()), directory(tar(), "manifests/"), linked()] => replaced;
+        vec![file(tar().file(".wh.manifests", "")), linked()] => replaced;
+        vec![file(tar()), tar().file(".wh.manifests", ""), linked()] => replaced;
+        vec![file(tar()), tar().file(".wh..wh..opq", ""), linked()] => replaced;
+        vec![file(directory(tar(), "./manifests").file("manifests/.wh..wh..opq", "")), linked()] => replaced;
+        // A directory that a layer between has, and a link that the uppermost layer makes.
+        vec![file(tar()), tar().file("manifests/a", "1")] => both;
+        vec![link(tar(), "extra", "manifests"), tar().file("extra/x", "2").file("manifests/a", "1")] => "manifests/a=1";
+        // Links outside that lead nowhere near the selection, as in most operating systems.
+        vec![tar().file("bin/x", "2").file("manifests/a", "1"), link(tar(), "bin", "usr/bin")] => "manifests/a=1";
+        // Entries below links outside of the selection are not content.
+        vec![tar().file("extra/x", "2"), aliased()] => "manifests/a=1";
+        vec![directory(tar(), "extra/").file("extra/x", "2"), aliased()] => "manifests/a=1";
+        vec![tar().file(".wh.extra", "").file("extra/x", "2"), aliased()] => "manifests/a=1";
+        vec![tar().file("extra/x", "2"), tar().file("extra", "3"), aliased()] => "manifests/a=1";
+    ] {
+        assert_outcome(layers, expected);
+    }
+}
+
+/// Layers may repeat directories, and paths outside of the selection cost nothing.
+#[test]
+fn directories_are_bounded_and_counted_once() {
+    let options = Options {
+        select: Selection::Only(vec!["manifests".to_owned()]),
+        ..Options::default()
+    };
+    let deep = format!("usr/{}x", "d/".repeat(200_000));
+    let name = |at: usize| {
+        let [d, e, f] = ["d", "e", "f"].map(|letter| letter.repeat(240));
+        format!("manifests/{d}{at}/{e}/{f}/x")
+    };
+    let layer = |tar: Tar, count: usize| {
+        (0..count).fold(tar, |tar, at| {
+            tar.pax(b'x', &[("path", &name(at))]).file("a", "")
+        })
+    };
+    let first = layer(tar(), 300).pax(b'x', &[("path", &deep)]);
+    let first = first.file("a", "");
+    let layers: Vec<_> = std::iter::once(first.end())
+        .chain((0..28).map(|_| layer(tar(), 300).end()))
+        .collect();
+    let found = outcome(read(&layers, &options));
+    assert!(found.starts_with("manifests/"), "{found}");
+    let found = outcome(read(&[layer(tar(), 9000).end()], &options));
+    assert!(found.contains("bytes of directory names"), "{found}");
+}

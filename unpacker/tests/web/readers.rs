@@ -1,0 +1,60 @@
+//! Bodies that are read where blocking is allowed.
+
+use std::{io::Read as _, time::Duration};
+
+use futures::StreamExt as _;
+use tests::{Answer, Script, ScriptedServer};
+use unpacker::{
+    access::Trust,
+    web::{Error, Request, reader},
+};
+
+use crate::{brisk, client};
+
+/// Reads an answer where blocking is allowed.
+async fn read(answer: Answer) -> std::io::Result<Vec<u8>> {
+    let server = ScriptedServer::start(Script::from_fn(move |_| answer.clone()));
+    let request = Request::get(server.url("/").parse().unwrap());
+    let response = client(&Trust::default(), &brisk()).send(&request).await;
+    let mut reader = reader(response.unwrap().into_body());
+    let read = tokio::task::spawn_blocking(move || {
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).map(|_| read)
+    });
+    read.await.unwrap()
+}
+
+#[tokio::test]
+async fn reader_distinguishes_whole_and_broken_bodies() {
+    let content: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
+    assert!(read(Answer::of("200", &[], &content)).await.unwrap() == content);
+    let broken = Answer::of("200", &[("Content-Length", "9")], b"abc");
+    let error = read(broken).await.unwrap_err().downcast::<Error>().unwrap();
+    assert!(matches!(error, Error::Broken { read: 3, .. }), "{error}");
+}
+
+#[test]
+fn reader_without_its_runtime_is_not_at_the_end() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let part = || Ok::<_, Error>(bytes::Bytes::from_static(b"abc"));
+    let body = futures::stream::once(async move { part() }).chain(futures::stream::pending());
+    let mut reader = runtime.block_on(async { reader(Box::pin(body)) });
+    reader.read_exact(&mut [0; 3]).unwrap();
+    drop(runtime);
+    let error = reader.read(&mut [0; 3]).unwrap_err();
+    assert!(error.to_string().contains("given up"), "{error}");
+}
+
+#[tokio::test]
+async fn dropped_reader_ends_the_transfer() {
+    let (sender, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+    let body = futures::stream::unfold(sender, async |sender| {
+        let part = bytes::Bytes::from_static(&[0; 1024]);
+        tokio::task::yield_now().await;
+        Some((Ok::<_, Error>(part), sender))
+    });
+    drop(reader(Box::pin(body)));
+    // Closed as soon as the body, which holds the other end, is dropped.
+    let closed = tokio::time::timeout(Duration::from_secs(10), ended.recv());
+    assert_eq!(closed.await.unwrap(), None);
+}
