@@ -1,7 +1,7 @@
 //! The four schemas that mean something here, read from metas as Go reads them into its structs.
 
 use manifests::{
-    openshift::{MAX_ANNOTATION, MAX_PROPERTY, MaxOpenShiftVersion, Spelling, maximum},
+    openshift::{MAX_ANNOTATION, MAX_PROPERTY, MaxOpenShiftVersion, Problem, Spelling, maximum},
     path::Path,
 };
 
@@ -9,8 +9,8 @@ use crate::{
     facts::{CONVERT, END, Facts},
     json::Node,
     model::{Entry, Need},
-    shape::{self, borrowed, list, text},
-    walk::{Fault, Meta, Unquoted},
+    shape::{self, borrowed, list, property_value, text},
+    walk::{Fault, Meta, Place},
 };
 
 /// How many related images are looked at for each bundle.
@@ -161,10 +161,10 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
     let mut facts = Facts::default();
     // The first property that cannot be read; where it is a manifest, opm does not even load the catalog.
     let mut problem = None;
-    let mut warnings: Vec<Warning> = meta.unquoted.iter().map(unquoted).collect();
+    let mut warnings: Vec<Warning> = unquoted(meta).collect();
     for (at, property) in list(root, "properties").enumerate() {
         let type_ = borrowed(property, "type");
-        let value = value_of(property);
+        let value = property_value(property);
         if type_ == "olm.bundle.object" {
             let read = value.ok_or_else(|| END.to_owned());
             if let Err(problem) = read.and_then(|it| facts.read_object(it)) {
@@ -178,6 +178,13 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
                     "read bundle objects: package {package:?}, bundle {name:?}: {problem}"
                 ));
             }
+            continue;
+        }
+        if type_ == MAX_PROPERTY
+            && let Some(text) = value.and_then(Node::text)
+            && let Some(unquoted) = meta.unquoted.iter().find(|unquoted| unquoted.is(&text))
+        {
+            facts.add_unquoted(&unquoted.number);
             continue;
         }
         let needs = facts.needs.len();
@@ -196,9 +203,10 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
         }
     }
     let decision = facts.max_openshift();
-    warnings.extend(decision.problems.iter().map(|problem| Warning {
+    let problems = meta.problems.iter().chain(&decision.problems);
+    warnings.extend(problems.map(|problem| Warning {
         line: line_of(meta, problem.declared().source),
-        message: format!("{}; {}", problem.explained(), problem.remedy()),
+        message: sentence(problem),
     }));
     Ok(Blob::Bundle(Box::new(Bundle {
         image: text(root, "image"),
@@ -211,29 +219,22 @@ fn bundle(meta: &Meta<'_>) -> Result<Blob, String> {
     })))
 }
 
-/// Returns the value of a property. A value is kept as it is, so that `null` is one.
-fn value_of(property: Node<'_>) -> Option<Node<'_>> {
-    let value = property.entries().filter(|(key, _)| key.folds_to("value"));
-    let value = value.last().map(|(_, value)| value);
-    property.field("value").or(value)
+/// Warns of max OpenShift versions that are not strings.
+fn unquoted(meta: &Meta<'_>) -> impl Iterator<Item = Warning> {
+    meta.unquoted.iter().map(|unquoted| {
+        let number = &unquoted.number;
+        let message = if unquoted.place == Place::Annotation {
+            sentence(&Problem::not_a_string(number.spelling()))
+        } else {
+            format!("{}; {}", number.message(MAX_PROPERTY), number.remedy())
+        };
+        let line = unquoted.line;
+        Warning { line, message }
+    })
 }
 
-/// Warns of a max OpenShift version that other programs read as a lower one.
-fn unquoted(found: &Unquoted) -> Warning {
-    let Unquoted {
-        line,
-        text,
-        read_as,
-    } = found;
-    let read_as = if read_as == text {
-        String::new()
-    } else {
-        format!("; other programs read it as {read_as}")
-    };
-    Warning {
-        line: *line,
-        message: format!("{MAX_PROPERTY} is the unquoted number {text}{read_as}; write \"{text}\""),
-    }
+fn sentence(problem: &Problem) -> String {
+    format!("{}; {}", problem.explained(), problem.remedy())
 }
 
 /// Returns the line where a spelling declares the max OpenShift version, the first invalid one if there are several.
@@ -244,7 +245,7 @@ fn line_of(meta: &Meta<'_>, spelling: Spelling) -> usize {
         let properties = properties.filter(move |(_, it)| borrowed(*it, "type") == type_);
         properties.filter_map(|(at, it)| {
             let path = Path::from(["properties"]).index(at).key("value");
-            Some((path, value_of(it)?))
+            Some((path, property_value(it)?))
         })
     };
     let found = if let Some(annotation) = spelling.annotation() {
@@ -253,10 +254,15 @@ fn line_of(meta: &Meta<'_>, spelling: Spelling) -> usize {
             Some((path.key("annotations").key(annotation), value))
         })
     } else {
+        let key = root.get(MAX_ANNOTATION);
+        let key = key.map(|value| (Path::from([MAX_ANNOTATION]), value));
+        let is_several = of_type(MAX_PROPERTY).nth(1).is_some();
+        // The key is the place of a property that the file does not have.
+        let is_key = spelling == Spelling::CatalogKey || (meta.problems.is_empty() && !is_several);
         let values = || {
-            let key = root.get(MAX_ANNOTATION);
-            let key = key.map(|value| (Path::from([MAX_ANNOTATION]), value));
-            key.into_iter().chain(of_type(MAX_PROPERTY))
+            let properties = of_type(MAX_PROPERTY).filter(|_| spelling != Spelling::CatalogKey);
+            let key = key.clone().filter(|_| is_key);
+            key.into_iter().chain(properties)
         };
         let is_invalid =
             |(_, value): &(Path, Node<'_>)| maximum(&String::from_utf8_lossy(value.raw())).is_err();

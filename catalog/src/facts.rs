@@ -6,7 +6,8 @@ mod constraint;
 use std::borrow::Cow;
 
 use manifests::{
-    openshift::{Decision, Declarations, MAX_PROPERTY, Spelling},
+    openshift::{Annotation, Decision, Declarations, MAX_PROPERTY, Spelling, Unquoted},
+    path::Path,
     yaml,
 };
 
@@ -80,6 +81,12 @@ impl Facts {
         added.map_err(|problem| format!("parse property[{at}] of type {shown:?}: {problem}"))
     }
 
+    /// Adds a max OpenShift version that the file has as a number.
+    pub(crate) fn add_unquoted(&mut self, number: &Unquoted) {
+        let spelling = Spelling::CatalogProperties;
+        self.declared.add(spelling, number.spelling());
+    }
+
     /// Takes note of one property whose value is JSON text, as a registry's gRPC service has it.
     ///
     /// # Errors
@@ -138,7 +145,7 @@ impl Facts {
         let csv = tape
             .read(json.as_bytes(), OBJECT_VALUES)
             .map_err(|error| format!("the ClusterServiceVersion is no JSON: {error}"))?;
-        self.read_csv(csv);
+        self.read_csv(csv, None);
         Ok(())
     }
 
@@ -181,7 +188,7 @@ impl Facts {
                 shape::check(value, &shape::CSV_METADATA)?;
                 self.source = Described::Metadata;
                 self.is_rebuild |= substitutes(value);
-                declare(value, &mut self.of_metadata);
+                declare(value, None, &mut self.of_metadata);
                 if let Some(version) = value.field("minKubeVersion").and_then(Node::text) {
                     self.min_kube = Some(version.into_owned()).filter(|it| !it.is_empty());
                 }
@@ -208,7 +215,7 @@ impl Facts {
         self.has_objects = true;
         let mut tape = Tape::default();
         if let Ok(root) = tape.read(&data, OBJECT_VALUES) {
-            self.read_manifest(root);
+            self.read_manifest(root, None);
             return Ok(());
         }
         let value = match yaml::documents(&data).next() {
@@ -222,24 +229,25 @@ impl Facts {
         let root = tape
             .read(&json, OBJECT_VALUES)
             .map_err(|error| error.to_string())?;
-        self.read_manifest(root);
+        self.read_manifest(root, Some(&data));
         Ok(())
     }
 
-    fn read_manifest(&mut self, root: Node<'_>) {
+    /// Reads a manifest, which is made from this YAML.
+    fn read_manifest(&mut self, root: Node<'_>, yaml: Option<&[u8]>) {
         let is_csv = root
             .get("kind")
             .is_some_and(|it| it.is("ClusterServiceVersion"));
         if is_csv && self.source != Described::Csv {
-            self.read_csv(root);
+            self.read_csv(root, yaml);
         }
     }
 
-    fn read_csv(&mut self, csv: Node<'_>) {
+    fn read_csv(&mut self, csv: Node<'_>, yaml: Option<&[u8]>) {
         if let Some(metadata) = csv.field("metadata")
             && self.of_csv == Declarations::default()
         {
-            declare(metadata, &mut self.of_csv);
+            declare(metadata, yaml, &mut self.of_csv);
         }
         if self.source == Described::Metadata {
             return;
@@ -272,16 +280,34 @@ fn substitutes(owner: Node<'_>) -> bool {
     name.is_some_and(|it| !it.is_empty())
 }
 
-/// Adds the max OpenShift versions that the annotations of `owner` declare. A value that is not a string is invalid.
-fn declare(owner: Node<'_>, declarations: &mut Declarations) {
+/// Adds the max OpenShift versions that the annotations of `owner` declare. `yaml` is the manifest whose metadata `owner` is;
+/// without it, the JSON has the spellings.
+fn declare(owner: Node<'_>, yaml: Option<&[u8]>, declarations: &mut Declarations) {
     let Some(annotations) = owner.field("annotations") else {
         return;
     };
     declarations.add_annotations(|key| {
-        let value = annotations.get(key).filter(|value| !value.is_null())?;
-        let text = value.text();
-        Some(text.unwrap_or_else(|| format!("a {}, not a string", value.kind().name()).into()))
+        let value = annotations.get(key)?;
+        Some(match (value.kind(), value.text()) {
+            (_, Some(text)) => Annotation::String(text),
+            // Go decodes null into an empty string.
+            (Kind::Null, None) => Annotation::String("".into()),
+            (Kind::Array, None) => Annotation::Other("[…]".into()),
+            (Kind::Object, None) => Annotation::Other("{…}".into()),
+            _ => {
+                let path = Path::from(["metadata", "annotations", key]);
+                let spelling = yaml.and_then(|yaml| spelling(yaml, &path));
+                let raw = || String::from_utf8_lossy(value.raw());
+                Annotation::Other(spelling.map_or_else(raw, Cow::Owned))
+            }
+        })
     });
+}
+
+/// Returns the spelling of a scalar in the first document.
+fn spelling(yaml: &[u8], path: &Path) -> Option<String> {
+    let written = yaml::written_all(yaml, 0, std::slice::from_ref(path));
+    Some(written.into_iter().next()??.text)
 }
 
 /// A format. What is no text is none that anybody installs, and must not pass for the usual one.

@@ -10,7 +10,7 @@ use crate::{
     check::Check,
     finding::{self, Finding, Level, Scope},
     model::{self, Package},
-    source::{Error, Limits, Source},
+    source::{Error, Limits, Source, describe_skipped},
     walk,
 };
 
@@ -92,7 +92,18 @@ impl Catalog {
 /// packages is a finding.
 pub fn load(source: Source<'_>, limits: &Limits) -> Result<Catalog, Error> {
     let seen = walk::collect(source, limits, blob::look)?;
+    let skipped = source.skipped(limits)?;
     let mut catalog = Check::default().run(seen);
     catalog.bound(limits);
+    catalog
+        .findings
+        .extend(describe_skipped(&skipped).map(|message| Finding {
+            level: Level::Warning,
+            file: None,
+            line: None,
+            package: None,
+            message,
+            scope: Scope::First,
+        }));
     Ok(catalog)
 }

@@ -98,6 +98,13 @@ pub(crate) fn list<'a>(value: Node<'a>, field: &str) -> impl Iterator<Item = Nod
     value.field(field).into_iter().flat_map(Node::items)
 }
 
+/// Returns the value of a property. `null` is a value.
+pub(crate) fn property_value(property: Node<'_>) -> Option<Node<'_>> {
+    let value = property.entries().filter(|(key, _)| key.folds_to("value"));
+    let value = value.last().map(|(_, value)| value);
+    property.field("value").or(value)
+}
+
 /// The bytes of a text in base64: line breaks do not count, nor bits that are left over.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use manifests::content::Content;
+use manifests::content::{Content, Irregular, SkippedEntries};
 
 use self::ignored::Ignored;
 pub(crate) use self::meter::Meter;
@@ -45,6 +45,10 @@ pub trait Files: Sync + std::fmt::Debug {
     /// Whether keys in the values of properties are printed in the order in which they stand there, and not sorted.
     fn keeps_order(&self) -> bool {
         false
+    }
+    /// Entries beside the files that are not regular files, such as links, with paths as in [`Files::paths`].
+    fn irregular(&self) -> Vec<(String, Irregular)> {
+        Vec::new()
     }
 }
 
@@ -146,7 +150,41 @@ enum Place<'a> {
 impl<'a> Source<'a> {
     /// All files that are a part of the catalog, ordered by path.
     pub(crate) fn entries(self, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
-        let all: Vec<_> = match self {
+        let all = self.all(limits)?;
+        let ignored = ignored(&all)?;
+        let mut entries: Vec<_> = all
+            .into_iter()
+            .filter(|it| !it.is_indexignore() && !ignored.covers(&it.path))
+            .collect();
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(entries)
+    }
+
+    /// Counts the entries that are missing from the catalog because they are not regular files. Those of a local
+    /// directory are read, or are findings.
+    ///
+    /// # Errors
+    /// Returns an error if an `.indexignore` cannot be read.
+    pub fn skipped(self, limits: &Limits) -> Result<SkippedEntries, Error> {
+        let mut irregular: Vec<(String, Irregular)> = match self {
+            Self::Folder(_) => return Ok(SkippedEntries::default()),
+            Self::Content(content) => content
+                .irregular()
+                .map(|(path, entry)| (path.to_owned(), entry.clone()))
+                .collect(),
+            Self::Files(files) => files.irregular(),
+        };
+        if !irregular.is_empty() {
+            let ignored = ignored(&self.all(limits)?)?;
+            irregular.retain(|(path, _)| !ignored.covers(path));
+        }
+        let entries = irregular.iter().map(|(path, entry)| (path.as_str(), entry));
+        Ok(SkippedEntries::count(entries))
+    }
+
+    /// All files, also those that are ignored.
+    fn all(self, limits: &Limits) -> Result<Vec<Entry<'a>>, Error> {
+        Ok(match self {
             Self::Folder(root) => on_disk(root, limits, |_| true)?
                 .into_iter()
                 .map(|(path, place)| Entry {
@@ -169,23 +207,32 @@ impl<'a> Source<'a> {
                     place: Place::Elsewhere(files),
                 })
                 .collect(),
-        };
-        let mut ignored = Ignored::default();
-        for entry in all.iter().filter(|it| it.is_indexignore()) {
-            let fail = |problem| Error::Ignore {
-                file: entry.path.clone(),
-                problem,
-            };
-            let text = entry.text().map_err(|error| fail(error.to_string()))?;
-            ignored.add(&entry.path, &text).map_err(fail)?;
-        }
-        let mut entries: Vec<_> = all
-            .into_iter()
-            .filter(|it| !it.is_indexignore() && !ignored.covers(&it.path))
-            .collect();
-        entries.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(entries)
+        })
     }
+}
+
+/// Reads every `.indexignore`.
+fn ignored(all: &[Entry<'_>]) -> Result<Ignored, Error> {
+    let mut ignored = Ignored::default();
+    for entry in all.iter().filter(|it| it.is_indexignore()) {
+        let fail = |problem| Error::Ignore {
+            file: entry.path.clone(),
+            problem,
+        };
+        let text = entry.text().map_err(|error| fail(error.to_string()))?;
+        ignored.add(&entry.path, &text).map_err(fail)?;
+    }
+    Ok(ignored)
+}
+
+/// Describes entries that are missing from a catalog, with the remedy; `None` if there are none.
+pub fn describe_skipped(skipped: &SkippedEntries) -> Option<String> {
+    (!skipped.is_empty()).then(|| {
+        format!(
+            "skipped entries that are not regular files: {skipped}; put regular files in their place if they belong to the \
+             catalog"
+        )
+    })
 }
 
 // === impl Entry ===

@@ -13,9 +13,9 @@ use std::{
     thread,
 };
 
-use manifests::{path::Path, yaml};
+use manifests::{openshift::Problem, path::Path, yaml};
 
-pub(crate) use self::max_openshift::Unquoted;
+pub(crate) use self::max_openshift::{Place, Unquoted};
 use crate::{
     json::{Node, Tape},
     source::{Entry, Error, Limits, Meter, Source},
@@ -42,8 +42,10 @@ pub struct Meta<'a> {
     pub name: Cow<'a, str>,
     /// All of it: an object.
     pub root: Node<'a>,
-    /// The max OpenShift versions that were written as numbers, and are strings in `root`.
+    /// The max OpenShift versions that are not strings in the file.
     pub(crate) unquoted: Vec<Unquoted>,
+    /// The problems of a bundle's key and property that `root` does not show.
+    pub(crate) problems: Vec<Problem>,
     /// Whether lines of the file are those of the text of `root`.
     is_json: bool,
     /// The text of a YAML document.
@@ -87,6 +89,7 @@ impl<'a> Meta<'a> {
             name: head.name,
             root,
             unquoted: Vec::new(),
+            problems: Vec::new(),
             is_json: false,
             yaml: None,
         })
@@ -332,10 +335,15 @@ impl<'a> Reader<'a> {
                 }
             };
             let edited;
+            let mut problems = Vec::new();
             let root = match max_openshift::normalize(root, bytes, cut.line) {
                 None => root,
                 Some(found) => {
-                    unquoted.extend(found.unquoted);
+                    // Numbers of YAML are reported with their spelling already.
+                    if is_json {
+                        unquoted.extend(found.unquoted);
+                    }
+                    problems = found.problems;
                     edited = found.bytes;
                     match tape.read(&edited, self.limits.values) {
                         Ok(root) => root,
@@ -352,6 +360,7 @@ impl<'a> Reader<'a> {
                 name: head.name,
                 root,
                 unquoted,
+                problems,
                 is_json,
                 yaml: (!is_json).then_some(text),
             });

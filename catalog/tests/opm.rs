@@ -3,28 +3,8 @@
 //! Nothing is compared with files that were recorded once: opm runs each time. Where the two differ on purpose,
 //! docs/catalogs.md says so, and the tests here say it again. Where both refuse something, it is for the same reason.
 //!
-//! These are the acceptance lists of loading (E.1), of conversion and validation (E.2) and of rendering (E.3). The tables in
-//! `opm/validation` name their rows; of E.1 row 1 is what cannot be read, 2 folders, 3 `.indexignore`, 4 several documents,
-//! 5 keys, 6 manifests within bundles. Rows that are elsewhere:
-//!
-//! | row | test |
-//! | --- | --- |
-//! | E.1 a folder that is not there | `source::tests::a_folder_that_is_not_there_is_named` |
-//! | E.1 one and several threads | `load::tests::the_same_is_found_however_many_threads_there_are_and_in_whatever_format` |
-//! | E.1 who walks may end it | `walk::tests::a_walk_ends_when_it_is_told_to` |
-//! | E.2 deprecations in messages | `registry/rpcs.rs`, `registry/opm.rs` |
-//! | E.2 constraints | `load::tests::facts::a_constraint_that_olm_cannot_read_is_a_warning_and_a_need`; nobody evaluates CEL |
-//! | E.2 order of blobs and keys, round trip | `catalogs::blobs_are_ordered_by_package_and_class`, `…known_blobs_have_their_fields_in_order`, `…what_is_rendered_is_the_same_catalog` |
-//! | E.2 a package that leaves the folder | `cli: catalog_render::no_package_leaves_the_folder` |
-//! | E.3 folders of catalogs and bundles, with and without migration, mixed | `catalogs`, `bundles`: every level and format |
-//! | E.3 templates for images | `bundles::images_come_from_the_template` |
-//! | E.3 images: labelled, unlabelled, bundles, SQLite, not there; with and without migration | `cli: catalog_render::images_are_rendered_as_by_opm`, `…images_are_migrated_as_by_opm` |
-//! | E.3 which kinds are allowed | the same, and `cli: catalog_render::catalogs_are_written_into_a_folder_for_each_package` |
-//! | E.3 properties: sources, order, twice | `bundles::bundles_are_rendered_as_by_opm`, `catalogs::known_blobs_have_their_fields_in_order` |
-//! | E.3 no ClusterServiceVersion, owned definitions missing, two documents | `bundles::of_each_file_the_first_document_counts`, `…what_the_csv_says_decides`, `cli: catalog_render::what_is_left_out_is_told` |
-//! | E.3 Dockerfiles, `init` | `cli: catalog_draft` |
-//! | E.3 templates of catalogs: semver, basic, substitutes | `templates`, and `cli: catalog_template` |
-//! | E.3 migrated folders, unknown levels, folders that are not empty | `cli: catalog_render::catalogs_are_written_into_a_folder_for_each_package`, `…a_reference_that_cannot_be_rendered_is_named` |
+//! The tables in `opm/validation` name the rows of two acceptance lists, loading (E.1) and validation (E.2). Of E.1 row 1 is
+//! what cannot be read, 2 folders, 3 `.indexignore`, 4 several documents, 5 keys, 6 manifests within bundles.
 //!
 //! Of the messages about whole trees (E.2), no files lead opm to these, for it stops before, or fills the fields itself:
 //! `package key`, `channel key` and `channel … not correctly linked to parent package`, `package name must not be empty`,

@@ -296,7 +296,7 @@ impl Chooser<'_> {
             return Err(problem);
         };
         self.note(format!(
-            "catalog {}: channel {name}, {how}, with {} bundles",
+            "catalog {}: channel {name}, {how}, bundles: {}",
             offer.catalog,
             channel.entries.len()
         ));

@@ -127,40 +127,21 @@ fn reasons<'a>(decision: &'a Decision, name: &str) -> &'a [String] {
 
 const CHAIN: &str = "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0";
 
+// parity: openshift-14
 #[test]
 fn the_best_of_the_default_channel_is_installed() {
-    for (channels, channel, chosen) in [
-        (&[("stable", CHAIN)][..], None, "install 1.2.0"),
+    for (channels, channel, chosen) in ::tests::rows![
+        &[("stable", CHAIN)][..], None => "install 1.2.0";
         // Never the highest across channels.
-        (
-            &[("stable", CHAIN), ("candidate", "2.0.0")],
-            None,
-            "install 1.2.0",
-        ),
-        (
-            &[("stable", CHAIN), ("candidate", "2.0.0")],
-            Some("candidate"),
-            "install 2.0.0",
-        ),
-        (&[("stable", CHAIN)], Some("fast"), "nothing"),
+        &[("stable", CHAIN), ("candidate", "2.0.0")], None => "install 1.2.0";
+        &[("stable", CHAIN), ("candidate", "2.0.0")], Some("candidate") => "install 2.0.0";
+        &[("stable", CHAIN)], Some("fast") => "nothing";
         // Releases before pre-releases, even if these are higher.
-        (
-            &[("stable", "1.9.0 1.10.0<1.9.0 2.0.0rc1<1.10.0")],
-            None,
-            "install 1.10.0",
-        ),
-        (
-            &[("stable", "2.0.0rc1 2.0.0rc2<2.0.0rc1")],
-            None,
-            "install 2.0.0rc2",
-        ),
+        &[("stable", "1.9.0 1.10.0<1.9.0 2.0.0rc1<1.10.0")], None => "install 1.10.0";
+        &[("stable", "2.0.0rc1 2.0.0rc2<2.0.0rc1")], None => "install 2.0.0rc2";
         // What is skipped is not installed.
-        (
-            &[("stable", "1.0.0 1.3.0<1.0.0 1.2.0-1.3.0")],
-            None,
-            "install 1.2.0",
-        ),
-        (&[("other", CHAIN)], None, "nothing"),
+        &[("stable", "1.0.0 1.3.0<1.0.0 1.2.0-1.3.0")], None => "install 1.2.0";
+        &[("other", CHAIN)], None => "nothing";
     ] {
         let package = package("stable", channels);
         let request = Request {
@@ -175,48 +156,29 @@ fn the_best_of_the_default_channel_is_installed() {
     }
 }
 
+// parity: openshift-14
 #[test]
 fn upgrades_follow_one_edge() {
-    for (entries, from, chosen) in [
-        (CHAIN, "1.0.0", "upgrade 1.1.0"),
-        (CHAIN, "1.1.0", "upgrade 1.2.0"),
-        (CHAIN, "1.2.0", "stay"),
+    for (entries, from, chosen) in ::tests::rows![
+        CHAIN, "1.0.0" => "upgrade 1.1.0";
+        CHAIN, "1.1.0" => "upgrade 1.2.0";
+        CHAIN, "1.2.0" => "stay";
         // Skips, and the highest of several edges.
-        (
-            "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0",
-            "1.0.0",
-            "upgrade 1.2.0",
-        ),
-        (
-            "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.0.0,<1.2.0",
-            "1.0.0",
-            "upgrade 1.2.0",
-        ),
-        (
-            "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.1.0,<1.2.0",
-            "1.0.0",
-            "upgrade 1.1.0",
-        ),
+        "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0", "1.0.0" => "upgrade 1.2.0";
+        "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.0.0,<1.2.0", "1.0.0" => "upgrade 1.2.0";
+        "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.1.0,<1.2.0", "1.0.0" => "upgrade 1.1.0";
         // From a bundle that is gone: the tail and ranges still speak of it.
-        ("1.1.0<1.0.0 1.2.0<1.1.0", "1.0.0", "upgrade 1.1.0"),
-        ("1.2.0~<1.2.0", "0.7.0", "upgrade 1.2.0"),
-        ("1.2.0<1.1.0", "0.7.0", "stay"),
+        "1.1.0<1.0.0 1.2.0<1.1.0", "1.0.0" => "upgrade 1.1.0";
+        "1.2.0~<1.2.0", "0.7.0" => "upgrade 1.2.0";
+        "1.2.0<1.1.0", "0.7.0" => "stay";
         // The skipped one is on the way only where there is no other.
-        (
-            "1.0.0 1.1.0<1.0.0 1.2.0<1.0.0-1.1.0",
-            "1.0.0",
-            "upgrade 1.2.0",
-        ),
-        ("1.0.0 1.1.0-1.0.0 1.2.0-1.1.0", "1.0.0", "upgrade 1.1.0"),
+        "1.0.0 1.1.0<1.0.0 1.2.0<1.0.0-1.1.0", "1.0.0" => "upgrade 1.2.0";
+        "1.0.0 1.1.0-1.0.0 1.2.0-1.1.0", "1.0.0" => "upgrade 1.1.0";
         // Never back, and never in a circle.
-        ("1.0.0<1.1.0 1.1.0", "1.1.0", "stay"),
-        (
-            "1.0.0-1.1.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0",
-            "1.1.0",
-            "upgrade 1.2.0",
-        ),
-        ("1.0.0~>=1.0.0", "1.0.0", "stay"),
-        ("1.0.0 1.1.0rc1<1.0.0 1.0.1-1.0.0", "1.0.0", "upgrade 1.0.1"),
+        "1.0.0<1.1.0 1.1.0", "1.1.0" => "stay";
+        "1.0.0-1.1.0 1.1.0<1.0.0 1.2.0<1.1.0-1.0.0", "1.1.0" => "upgrade 1.2.0";
+        "1.0.0~>=1.0.0", "1.0.0" => "stay";
+        "1.0.0 1.1.0rc1<1.0.0 1.0.1-1.0.0", "1.0.0" => "upgrade 1.0.1";
     ] {
         let package = package("stable", &[("stable", entries)]);
         let installed = installed(from);
@@ -232,6 +194,7 @@ fn upgrades_follow_one_edge() {
     }
 }
 
+// parity: openshift-19
 #[test]
 fn every_upgrade_path_comes_to_its_end() {
     let package = package(
@@ -276,56 +239,30 @@ fn channels_can_be_changed_along_edges() {
 /// What is done to the highest bundle, the reason it is then not chosen, and what is chosen instead.
 type Spoiled = (fn(&mut Bundle), &'static str);
 
+// parity: platform-4, platform-5
 #[test]
 fn what_cannot_run_here_is_not_chosen_and_it_is_said_why() {
-    let cases: [Spoiled; 9] = [
-        (
-            |b| b.max_openshift = max_openshift("4.12"),
-            "requires OpenShift <= 4.12 but the cluster is 4.13",
-        ),
-        (
-            |b| b.min_kube = Some("1.31.0".into()),
-            "requires Kubernetes >= 1.31.0 but the cluster is 1.30.5+k3s",
-        ),
-        (
-            |b| b.min_kube = Some("new".into()),
-            "has a minKubeVersion that is no version: \"new\"",
-        ),
-        (
-            |b| b.media_type = Some("helm".into()),
-            "is of the format \"helm\", which nothing here installs",
-        ),
-        (
-            |b| b.unreadable = Some("timeout".into()),
-            "cannot be read: timeout",
-        ),
-        (|b| b.image = String::new(), "has no image"),
-        (
-            |b| {
-                b.needs = vec![Need::Package {
-                    name: "bar".into(),
-                    range: ">1.0.0".into(),
-                }];
-            },
-            "needs package bar >1.0.0, and dependencies are not resolved here",
-        ),
-        (
-            |b| {
-                b.needs = vec![
-                    Need::Api(Gvk {
-                        group: "g".into(),
-                        version: "v1".into(),
-                        kind: "K".into(),
-                    }),
-                    Need::Constraint(None),
-                ];
-            },
-            "needs API g/v1 K and 1 more, and dependencies are not resolved here",
-        ),
-        (
-            |b| b.needs = vec![Need::Constraint(Some("GPU".into()))],
-            "needs constraint: GPU, and dependencies are not resolved here",
-        ),
+    let cases: [Spoiled; 9] = ::tests::rows![
+        |b| b.max_openshift = max_openshift("4.12") => "requires OpenShift <= 4.12 but the cluster is 4.13";
+        |b| b.min_kube = Some("1.31.0".into()) => "requires Kubernetes >= 1.31.0 but the cluster is 1.30.5+k3s";
+        |b| b.min_kube = Some("new".into()) => "has a minKubeVersion that is no version: \"new\"";
+        |b| b.media_type = Some("helm".into()) => "is of the format \"helm\", which nothing here installs";
+        |b| b.unreadable = Some("timeout".into()) => "cannot be read: timeout";
+        |b| b.image = String::new() => "has no image";
+        |b| { b.needs = vec![Need::Package { name: "bar".into(), range: ">1.0.0".into() }]; }
+            => "needs package bar >1.0.0, and dependencies are not resolved here";
+        |b| {
+            b.needs = vec![
+                Need::Api(Gvk {
+                    group: "g".into(),
+                    version: "v1".into(),
+                    kind: "K".into(),
+                }),
+                Need::Constraint(None),
+            ];
+        } => "needs API g/v1 K and 1 more, and dependencies are not resolved here";
+        |b| b.needs = vec![Need::Constraint(Some("GPU".into()))]
+            => "needs constraint: GPU, and dependencies are not resolved here";
     ];
     let kubernetes = strict("1.30.5+k3s").unwrap();
     let at = installed("1.1.0");
@@ -459,6 +396,7 @@ fn deprecations_are_warned_about_and_no_reason() {
     );
 }
 
+// parity: platform-29
 #[test]
 fn media_types_are_told_to_whoever_installs() {
     let mut package = package("stable", &[("stable", CHAIN)]);

@@ -63,6 +63,7 @@ fn three() -> BTreeMap<String, String> {
     data(CRD, &csvs.concat(), packages)
 }
 
+// parity: max-4
 #[test]
 fn config_map_declares_max_openshift_in_every_spelling() {
     let list = r#"[{"type": "olm.maxOpenShiftVersion", "value": 4.10}]"#;
@@ -89,6 +90,7 @@ fn text_of(map: &ConfigMap, path: &str) -> String {
     text
 }
 
+// parity: serve-6, serve-7
 #[test]
 fn three_lists_are_a_catalog_of_bundles_that_carry_their_manifests() {
     let map = ConfigMap::read(&three(), &Limits::default()).unwrap();
@@ -171,28 +173,13 @@ fn what_is_no_catalog_is_refused_in_words_that_help() {
     let twice = format!("{CRD}{}", CRD.replace("tides.sea", "again.sea"));
     let mut missing = three();
     missing.remove(CSVS);
-    for (data, problem) in [
-        (
-            missing,
-            "couldn't find expected key clusterServiceVersions in configmap",
-        ),
-        (
-            data("a: [", "", ""),
-            "the text of key customResourceDefinitions cannot be read",
-        ),
-        (
-            data("", "kind: List", ""),
-            "the text of key clusterServiceVersions is no list; write a list of ClusterService",
-        ),
-        (
-            data("", "", "[tide]"),
-            "the text of key packages is a list of something else",
-        ),
-        (data("", "[]\n---\n[]", ""), "several documents"),
-        (
-            data(&twice, "", ""),
-            "can't add the same CRD twice in one configmap: sea.example.com/v1/Tide/tides",
-        ),
+    for (data, problem) in ::tests::rows![
+        missing => "couldn't find expected key clusterServiceVersions in configmap";
+        data("a: [", "", "") => "the text of key customResourceDefinitions cannot be read";
+        data("", "kind: List", "") => "the text of key clusterServiceVersions is no list; write a list of ClusterService";
+        data("", "", "[tide]") => "the text of key packages is a list of something else";
+        data("", "[]\n---\n[]", "") => "several documents";
+        data(&twice, "", "") => "can't add the same CRD twice in one configmap: sea.example.com/v1/Tide/tides";
     ] {
         let error = ConfigMap::read(&data, &Limits::default())
             .unwrap_err()
@@ -245,6 +232,7 @@ fn what_is_odd_in_it_does_no_harm() {
 }
 
 /// As in the tables that OLM made of ConfigMaps: what a bundle of the channel skips is in the channel, if it is there.
+// parity: serve-7
 #[test]
 fn what_is_skipped_is_in_the_channel_if_it_is_there() {
     let csvs = [

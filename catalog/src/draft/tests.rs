@@ -3,26 +3,20 @@ use crate::render::Format;
 
 #[test]
 fn an_icon_is_known_by_its_first_bytes() {
-    for (bytes, expected) in [
-        (&b"\x89PNG\r\n\x1a\n"[..], Some("image/png")),
-        (b"\xff\xd8\xff\xe0", Some("image/jpeg")),
-        (b"GIF89a", Some("image/gif")),
-        (b"RIFF\0\0\0\0WEBPVP8 ", Some("image/webp")),
-        (b"RIFF\0\0\0\0WAVE", None),
-        (b"<svg/>", Some("image/svg+xml")),
-        (
-            b"\xef\xbb\xbf<?xml version=\"1.0\"?>\n<!-- tide -->\n<svg/>",
-            Some("image/svg+xml"),
-        ),
-        (
-            b"<!DOCTYPE svg [ <!ENTITY a \"b\"> <!ENTITY c \"d\"> ]>\n<svg/>",
-            Some("image/svg+xml"),
-        ),
-        (b"<html><svg/></html>", None),
-        (b"<!DOCTYPE html><html><svg/></html>", None),
-        (b"<!-- ", None),
-        (b"tide", None),
-        (b"", None),
+    for (bytes, expected) in ::tests::rows![
+        &b"\x89PNG\r\n\x1a\n"[..] => Some("image/png");
+        b"\xff\xd8\xff\xe0" => Some("image/jpeg");
+        b"GIF89a" => Some("image/gif");
+        b"RIFF\0\0\0\0WEBPVP8 " => Some("image/webp");
+        b"RIFF\0\0\0\0WAVE" => None;
+        b"<svg/>" => Some("image/svg+xml");
+        b"\xef\xbb\xbf<?xml version=\"1.0\"?>\n<!-- tide -->\n<svg/>" => Some("image/svg+xml");
+        b"<!DOCTYPE svg [ <!ENTITY a \"b\"> <!ENTITY c \"d\"> ]>\n<svg/>" => Some("image/svg+xml");
+        b"<html><svg/></html>" => None;
+        b"<!DOCTYPE html><html><svg/></html>" => None;
+        b"<!-- " => None;
+        b"tide" => None;
+        b"" => None;
     ] {
         assert_eq!(media_type(bytes), expected, "{bytes:?}");
     }

@@ -91,6 +91,7 @@ fn graph(composed: &Composed, channel: &str) -> Vec<String> {
         .collect()
 }
 
+// parity: run-10
 #[test]
 fn without_an_index_the_bundles_are_the_catalog() {
     for form in [Form::Run, Form::Upgrade] {
@@ -107,6 +108,7 @@ fn without_an_index_the_bundles_are_the_catalog() {
     }
 }
 
+// parity: run-7, run-11, run-13, sdk-25
 #[test]
 fn bundles_are_one_line_in_their_order() {
     let bundles = ["0.0.1", "0.0.2", "0.0.10", "0.0.9"].map(bundle).into();
@@ -122,6 +124,7 @@ fn bundles_are_one_line_in_their_order() {
     );
 }
 
+// parity: run-11, run-13, run-20, sdk-24, sdk-25
 #[test]
 fn everything_in_the_index_stays() {
     let blobs = [
@@ -178,39 +181,19 @@ fn everything_in_the_index_stays() {
 }
 
 /// The tag of an index may be pushed again, with what was tried beside it.
+// parity: sdk-26
 #[test]
 fn what_an_index_has_come_to_have_is_its_own() {
     let before = package("tide", "alpha");
-    for (entries, of_index, expected) in [
+    for (entries, of_index, expected) in ::tests::rows![
         // In the channel, or in another one.
-        (
-            json!([{"name": "tide.v0.0.1"}, {"name": "tide.v0.0.2", "replaces": "tide.v0.0.1"}]),
-            vec!["0.0.1", "0.0.2"],
-            [
-                "tide.v0.0.1",
-                "tide.v0.0.2<tide.v0.0.1",
-                "tide.v0.0.3<tide.v0.0.2",
-            ],
-        ),
-        (
-            json!([{"name": "tide.v0.0.1"}]),
-            vec!["0.0.1", "0.0.2"],
-            [
-                "tide.v0.0.1",
-                "tide.v0.0.2<tide.v0.0.1",
-                "tide.v0.0.3<tide.v0.0.2",
-            ],
-        ),
+        json!([{"name": "tide.v0.0.1"}, {"name": "tide.v0.0.2", "replaces": "tide.v0.0.1"}]), vec!["0.0.1", "0.0.2"]
+            => ["tide.v0.0.1", "tide.v0.0.2<tide.v0.0.1", "tide.v0.0.3<tide.v0.0.2"];
+        json!([{"name": "tide.v0.0.1"}]), vec!["0.0.1", "0.0.2"]
+            => ["tide.v0.0.1", "tide.v0.0.2<tide.v0.0.1", "tide.v0.0.3<tide.v0.0.2"];
         // It has gone on without us.
-        (
-            json!([{"name": "tide.v0.0.2"}, {"name": "tide.v0.1.0", "replaces": "tide.v0.0.2"}]),
-            vec!["0.0.2", "0.1.0"],
-            [
-                "tide.v0.0.2",
-                "tide.v0.1.0<tide.v0.0.2",
-                "tide.v0.0.3<tide.v0.1.0",
-            ],
-        ),
+        json!([{"name": "tide.v0.0.2"}, {"name": "tide.v0.1.0", "replaces": "tide.v0.0.2"}]), vec!["0.0.2", "0.1.0"]
+            => ["tide.v0.0.2", "tide.v0.1.0<tide.v0.0.2", "tide.v0.0.3<tide.v0.1.0"];
     ] {
         let mut blobs = vec![before.clone(), channel("alpha", &entries)];
         if entries.as_array().unwrap().len() == 1 {
@@ -236,6 +219,7 @@ fn what_an_index_has_come_to_have_is_its_own() {
     }
 }
 
+// parity: run-12
 #[test]
 fn the_head_is_what_no_other_replaces() {
     let entry = |name: &str, replaces: &str, skips: &[&str]| {
@@ -245,37 +229,16 @@ fn the_head_is_what_no_other_replaces() {
             "skips": skips.iter().map(|it| format!("tide.v{it}")).collect::<Vec<_>>(),
         })
     };
-    for (entries, expected) in [
-        (vec![], Ok(None)),
-        (vec![entry("1", "", &[])], Ok(Some("tide.v1"))),
-        (
-            vec![entry("2", "1", &[]), entry("1", "", &[])],
-            Ok(Some("tide.v2")),
-        ),
-        (vec![entry("2", "9", &[])], Ok(Some("tide.v2"))),
+    for (entries, expected) in ::tests::rows![
+        vec![] => Ok(None);
+        vec![entry("1", "", &[])] => Ok(Some("tide.v1"));
+        vec![entry("2", "1", &[]), entry("1", "", &[])] => Ok(Some("tide.v2"));
+        vec![entry("2", "9", &[])] => Ok(Some("tide.v2"));
         // What is skipped is never installed, so that only one is left.
-        (
-            vec![
-                entry("3", "1", &["2"]),
-                entry("2", "1", &[]),
-                entry("1", "", &[]),
-            ],
-            Ok(Some("tide.v3")),
-        ),
-        (
-            vec![
-                entry("3", "1", &[]),
-                entry("2", "1", &[]),
-                entry("1", "", &[]),
-            ],
-            Err(
-                "multiple channel heads found in channel \"alpha\" of package \"tide\": tide.v2, tide.v3; ",
-            ),
-        ),
-        (
-            vec![entry("1", "2", &[]), entry("2", "1", &[])],
-            Err("no channel head found"),
-        ),
+        vec![entry("3", "1", &["2"]), entry("2", "1", &[]), entry("1", "", &[])] => Ok(Some("tide.v3"));
+        vec![entry("3", "1", &[]), entry("2", "1", &[]), entry("1", "", &[])]
+            => Err("multiple channel heads found in channel \"alpha\" of package \"tide\": tide.v2, tide.v3; ");
+        vec![entry("1", "2", &[]), entry("2", "1", &[])] => Err("no channel head found");
     ] {
         match (head(&entries, PLACE), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{entries:?}"),
@@ -285,6 +248,7 @@ fn the_head_is_what_no_other_replaces() {
     }
 }
 
+// parity: sdk-26
 #[test]
 fn what_is_there_already_is_told() {
     let run = |form, blobs: &[Value], bundles| {
@@ -297,39 +261,23 @@ fn what_is_there_already_is_told() {
         channel("alpha", &json!([{"name": "tide.v0.0.1"}])),
         blob("tide", "0.0.1"),
     ];
-    for (form, bundles, expected) in [
-        (
-            Form::Run,
-            vec![bundle("0.0.1")],
-            "bundle \"tide.v0.0.1\" already exists in the index image: example.com/index:v1; ",
-        ),
-        (
-            Form::Run,
-            vec![bundle("0.0.2")],
-            "channel \"alpha\" already exists in the index image: example.com/index:v1; ",
-        ),
-        (
-            Form::Upgrade,
-            vec![bundle("0.0.2"), bundle("0.0.1")],
-            "bundle \"tide.v0.0.1\" already exists in the Index Image \"example.com/index:v1\"; ",
-        ),
-        (
-            Form::Upgrade,
-            vec![bundle("0.0.2"), bundle("0.0.2")],
-            "bundle \"tide.v0.0.2\" is there twice, as example.com/tide:v0.0.2 and as example.com/tide:v0.0.2; ",
-        ),
-        (
-            Form::Upgrade,
-            vec![of("other", "0.0.2")],
-            "bundle \"other.v0.0.2\" (example.com/other:v0.0.2) belongs to package \"other\" and not to \"tide\"; ",
-        ),
-        (Form::Upgrade, vec![], "there is no bundle to inject"),
+    for (form, bundles, expected) in ::tests::rows![
+        Form::Run, vec![bundle("0.0.1")] => "bundle \"tide.v0.0.1\" already exists in the index image: example.com/index:v1; ";
+        Form::Run, vec![bundle("0.0.2")] => "channel \"alpha\" already exists in the index image: example.com/index:v1; ";
+        Form::Upgrade, vec![bundle("0.0.2"), bundle("0.0.1")]
+            => "bundle \"tide.v0.0.1\" already exists in the Index Image \"example.com/index:v1\"; ";
+        Form::Upgrade, vec![bundle("0.0.2"), bundle("0.0.2")]
+            => "bundle \"tide.v0.0.2\" is there twice, as example.com/tide:v0.0.2 and as example.com/tide:v0.0.2; ";
+        Form::Upgrade, vec![of("other", "0.0.2")]
+            => "bundle \"other.v0.0.2\" (example.com/other:v0.0.2) belongs to package \"other\" and not to \"tide\"; ";
+        Form::Upgrade, vec![] => "there is no bundle to inject";
     ] {
         let text = run(form, &blobs, bundles);
         assert!(text.starts_with(expected), "{text}");
     }
 }
 
+// parity: run-14
 #[test]
 fn the_result_is_checked_and_what_others_have_done_wrong_is_only_told() {
     // Two bundles of one version.
@@ -372,6 +320,7 @@ fn the_result_is_checked_and_what_others_have_done_wrong_is_only_told() {
     assert!(text.starts_with("invalid package name \"Tide\""), "{text}");
 }
 
+// parity: run-8
 #[test]
 fn a_history_is_read_as_it_was_written() {
     let mut history = History {
@@ -408,6 +357,7 @@ fn a_history_takes_no_more_than_is_read_again() {
     assert_eq!(History::read(&history.annotations()), Ok(history));
 }
 
+// parity: run-16
 #[test]
 fn a_damaged_history_is_told_with_what_to_do() {
     let read =
@@ -418,15 +368,12 @@ fn a_damaged_history_is_told_with_what_to_do() {
             mode,
         }]
     };
-    for (text, expected) in [
-        (r#"[{"imageTag":"a.io/b"}]"#, one(Mode::Semver)),
-        (
-            r#"[{"imageTag":"a.io/b","mode":"replaces","later":1}]"#,
-            one(Mode::Replaces),
-        ),
-        (" ", vec![]),
-        ("null", vec![]),
-        ("[]", vec![]),
+    for (text, expected) in ::tests::rows![
+        r#"[{"imageTag":"a.io/b"}]"# => one(Mode::Semver);
+        r#"[{"imageTag":"a.io/b","mode":"replaces","later":1}]"# => one(Mode::Replaces);
+        " " => vec![];
+        "null" => vec![];
+        "[]" => vec![];
     ] {
         assert_eq!(read(INJECTED_BUNDLES, text).unwrap().injected, expected);
     }
@@ -438,33 +385,17 @@ fn a_damaged_history_is_told_with_what_to_do() {
         r#"[{{"imageTag":"a.io/b","mode":"{}"}}]"#,
         "x".repeat(200_000)
     );
-    for (key, text, part) in [
-        (INJECTED_BUNDLES, "[{", "it is no list of bundles"),
-        (
-            INJECTED_BUNDLES,
-            r#"{"imageTag":"a.io/b"}"#,
-            "it is no list of bundles",
-        ),
-        (
-            INJECTED_BUNDLES,
-            r#"[{"imageTag":3}]"#,
-            "it is no list of bundles",
-        ),
-        (
-            INJECTED_BUNDLES,
-            r#"[{"imageTag":"a.io/b","mode":"x"}]"#,
-            "it is no list of bundles",
-        ),
-        (INJECTED_BUNDLES, r#"[{"imageTag":"A B"}]"#, "A B"),
-        (INJECTED_BUNDLES, r#"[{"imageTag":""}]"#, "is damaged"),
-        (
-            INJECTED_BUNDLES,
-            r#"[{"imageTag":"a.io/b"},{"imageTag":"a.io/b"}]"#,
-            "a.io/b is there twice",
-        ),
-        (INJECTED_BUNDLES, &many, "more than 500"),
-        (INJECTED_BUNDLES, &enormous, "it is no list of bundles"),
-        (INDEX_IMAGE, "not an image", "not an image"),
+    for (key, text, part) in ::tests::rows![
+        INJECTED_BUNDLES, "[{" => "it is no list of bundles";
+        INJECTED_BUNDLES, r#"{"imageTag":"a.io/b"}"# => "it is no list of bundles";
+        INJECTED_BUNDLES, r#"[{"imageTag":3}]"# => "it is no list of bundles";
+        INJECTED_BUNDLES, r#"[{"imageTag":"a.io/b","mode":"x"}]"# => "it is no list of bundles";
+        INJECTED_BUNDLES, r#"[{"imageTag":"A B"}]"# => "A B";
+        INJECTED_BUNDLES, r#"[{"imageTag":""}]"# => "is damaged";
+        INJECTED_BUNDLES, r#"[{"imageTag":"a.io/b"},{"imageTag":"a.io/b"}]"# => "a.io/b is there twice";
+        INJECTED_BUNDLES, &many => "more than 500";
+        INJECTED_BUNDLES, &enormous => "it is no list of bundles";
+        INDEX_IMAGE, "not an image" => "not an image";
     ] {
         let error: Damaged = read(key, text).unwrap_err();
         let told = error.to_string();
@@ -480,6 +411,7 @@ fn a_damaged_history_is_told_with_what_to_do() {
     }
 }
 
+// parity: sdk-12
 #[test]
 fn an_index_tells_the_default_channel_of_its_packages() {
     let index = index(&[package("other", "fast"), package("tide", "stable")]);

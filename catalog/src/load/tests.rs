@@ -93,6 +93,15 @@ fn changed(change: impl FnOnce(&mut Vec<Value>)) -> Vec<String> {
     told(&catalog)
 }
 
+/// A change of the sound package, and what is told of it.
+type Case = (fn(&mut Vec<Value>), &'static [&'static str]);
+
+fn check(cases: &[Case]) {
+    for (at, (change, messages)) in cases.iter().enumerate() {
+        assert_eq!(changed(change), *messages, "case {at}");
+    }
+}
+
 fn told(catalog: &Catalog) -> Vec<String> {
     catalog
         .findings
@@ -101,6 +110,7 @@ fn told(catalog: &Catalog) -> Vec<String> {
         .collect()
 }
 
+// parity: platform-25
 #[test]
 fn a_sound_catalog_is_loaded_as_it_is_written() {
     let mut documents = sound();
@@ -162,12 +172,14 @@ fn a_sound_catalog_is_loaded_as_it_is_written() {
     );
 }
 
+// parity: load-3
 #[test]
 fn an_empty_folder_is_an_empty_catalog() {
     let catalog = loaded(&[]);
     assert!(catalog.is_valid() && catalog.packages.is_empty());
 }
 
+// parity: load-8
 #[test]
 fn the_same_is_found_however_many_threads_there_are_and_in_whatever_format() {
     let documents = sound();
@@ -215,22 +227,15 @@ fn the_same_is_found_however_many_threads_there_are_and_in_whatever_format() {
     );
 }
 
+// parity: load-9
 #[test]
 fn one_broken_package_does_not_take_the_others_down() {
     let good = lines(&sound());
-    for (broken, told) in [
-        (
-            "{\"schema\": \"olm.package\", \"name\": \"bar\"}",
-            "bar.json:1: package \"bar\": default channel must be set",
-        ),
-        (
-            "{\"schema\": \"olm.channel\", \"package\": \"bar\", \"name\": 1}",
-            "bar.json:1: expected value for key \"name\" to be a string, got number: 1",
-        ),
-        (
-            "}",
-            "bar.json:1: invalid character '}' looking for beginning of value",
-        ),
+    for (broken, told) in ::tests::rows![
+        "{\"schema\": \"olm.package\", \"name\": \"bar\"}" => "bar.json:1: package \"bar\": default channel must be set";
+        "{\"schema\": \"olm.channel\", \"package\": \"bar\", \"name\": 1}"
+            => "bar.json:1: expected value for key \"name\" to be a string, got number: 1";
+        "}" => "bar.json:1: invalid character '}' looking for beginning of value";
     ] {
         let mut bar = good.replace("foo", "bar");
         bar = if broken.starts_with('}') {
@@ -263,31 +268,11 @@ fn what_names_no_package_takes_those_of_its_file_or_folder_down() {
     let good = lines(&sound());
     let bar = good.replace("foo", "bar");
     let lone = "{\"schema\":\"olm.bundle\",\"name\":\"x\"}\n";
-    for (files, broken) in [
-        (
-            vec![("foo.json", good.clone() + lone), ("bar.json", bar.clone())],
-            vec!["foo"],
-        ),
-        (
-            vec![
-                ("foo/a.json", good.clone()),
-                ("foo/b.json", lone.to_owned()),
-                ("bar/a.json", bar.clone()),
-            ],
-            vec!["foo"],
-        ),
-        (
-            vec![
-                ("foo.json", good.clone()),
-                ("bar.json", bar.clone()),
-                ("README.md", "# Read me: [".to_owned()),
-            ],
-            vec![],
-        ),
-        (
-            vec![("all.json", good.clone() + &bar + lone)],
-            vec!["bar", "foo"],
-        ),
+    for (files, broken) in ::tests::rows![
+        vec![("foo.json", good.clone() + lone), ("bar.json", bar.clone())] => vec!["foo"];
+        vec![("foo/a.json", good.clone()), ("foo/b.json", lone.to_owned()), ("bar/a.json", bar.clone())] => vec!["foo"];
+        vec![("foo.json", good.clone()), ("bar.json", bar.clone()), ("README.md", "# Read me: [".to_owned())] => vec![];
+        vec![("all.json", good.clone() + &bar + lone)] => vec!["bar", "foo"];
     ] {
         let files: Vec<(&str, &str)> = files
             .iter()
@@ -300,6 +285,7 @@ fn what_names_no_package_takes_those_of_its_file_or_folder_down() {
     }
 }
 
+// parity: load-9
 #[test]
 fn a_broken_package_is_broken_for_a_reason_of_its_own() {
     // A fault that names no package, in another file that comes first.

@@ -126,6 +126,7 @@ mod tests {
         assert_eq!(without(before, |_| false), Ok(vec![]));
     }
 
+    // parity: validate-3
     #[test]
     fn circles_among_what_is_gone_end() {
         let before = vec![

@@ -215,6 +215,7 @@ mod tests {
         }
     }
 
+    // parity: render-6
     #[test]
     fn html_is_escaped_in_texts_alone() {
         assert_eq!(escaped(br#"{"a":"<&>"}"#), br#"{"a":"\u003c\u0026\u003e"}"#);

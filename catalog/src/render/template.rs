@@ -85,23 +85,21 @@ impl FromStr for Template {
 mod tests {
     use super::*;
 
+    // parity: render-3
     #[test]
     fn only_the_three_names_are_filled_in() {
-        for (text, filled) in [
-            ("a", Some("a")),
-            ("", Some("")),
-            ("{{.Name}}", Some("n")),
-            (
-                "x/{{ .Package\t}}:{{.Version}}-{{.Name}}}}",
-                Some("x/p:v-n}}"),
-            ),
-            ("{{.Name", None),
-            ("{{.name}}", None),
-            ("{{.}}", None),
-            ("{{}}", None),
-            ("{{/* a */}}", None),
-            ("{{.Name | len}}", None),
-            ("{{ {{.Name}} }}", None),
+        for (text, filled) in ::tests::rows![
+            "a" => Some("a");
+            "" => Some("");
+            "{{.Name}}" => Some("n");
+            "x/{{ .Package\t}}:{{.Version}}-{{.Name}}}}" => Some("x/p:v-n}}");
+            "{{.Name" => None;
+            "{{.name}}" => None;
+            "{{.}}" => None;
+            "{{}}" => None;
+            "{{/* a */}}" => None;
+            "{{.Name | len}}" => None;
+            "{{ {{.Name}} }}" => None;
         ] {
             let template = text.parse::<Template>();
             let got = template.as_ref().map(|it| it.fill("p", "n", "v"));

@@ -9,47 +9,21 @@ fn checked(text: &str, of: &'static Struct) -> Result<(), String> {
 /// More of them are compared with opm itself: tests/opm/validation.rs.
 #[test]
 fn the_first_that_does_not_fit_is_told_by_its_full_name() {
-    for (text, of, problem) in [
-        ("{}", &CHANNEL, None),
-        ("null", &CHANNEL, None),
-        (
-            r#"{"name": null, "other": [1], "entries": [null, {"skips": [null]}]}"#,
-            &CHANNEL,
-            None,
-        ),
-        (
-            "[]",
-            &CHANNEL,
-            Some("array into Go value of type declcfg.Channel"),
-        ),
-        (
-            r#"{"ENTRIES": [{"skips": ["a", 1]}]}"#,
-            &CHANNEL,
-            Some("number into Go struct field ChannelEntry.entries.skips of type string"),
-        ),
+    for (text, of, problem) in ::tests::rows![
+        "{}", &CHANNEL => None;
+        "null", &CHANNEL => None;
+        r#"{"name": null, "other": [1], "entries": [null, {"skips": [null]}]}"#, &CHANNEL => None;
+        "[]", &CHANNEL => Some("array into Go value of type declcfg.Channel");
+        r#"{"ENTRIES": [{"skips": ["a", 1]}]}"#, &CHANNEL
+            => Some("number into Go struct field ChannelEntry.entries.skips of type string");
         // The first by name, not by place; and of equal names the last alone counts.
-        (
-            r#"{"package": 1, "name": []}"#,
-            &CHANNEL,
-            Some("array into Go struct field Channel.name of type string"),
-        ),
-        (r#"{"name": 1, "name": "x"}"#, &CHANNEL, None),
-        (
-            r#"{"name": "x", "Name": true}"#,
-            &CHANNEL,
-            Some("bool into Go struct field Channel.name of type string"),
-        ),
-        (r#"{"priority": 9007199254740993}"#, &CHANNEL_PROPERTY, None),
-        (
-            r#"{"priority": -1e300}"#,
-            &CHANNEL_PROPERTY,
-            Some("number -1e+300 into Go struct field Channel.priority of type int"),
-        ),
-        (
-            r#"{"data": 1, "other": 1}"#,
-            &BUNDLE_OBJECT,
-            Some("number into Go struct field BundleObject.data of type []uint8"),
-        ),
+        r#"{"package": 1, "name": []}"#, &CHANNEL => Some("array into Go struct field Channel.name of type string");
+        r#"{"name": 1, "name": "x"}"#, &CHANNEL => None;
+        r#"{"name": "x", "Name": true}"#, &CHANNEL => Some("bool into Go struct field Channel.name of type string");
+        r#"{"priority": 9007199254740993}"#, &CHANNEL_PROPERTY => None;
+        r#"{"priority": -1e300}"#, &CHANNEL_PROPERTY
+            => Some("number -1e+300 into Go struct field Channel.priority of type int");
+        r#"{"data": 1, "other": 1}"#, &BUNDLE_OBJECT => Some("number into Go struct field BundleObject.data of type []uint8");
     ] {
         let told = checked(text, of);
         let expected = problem.map(|it| format!("json: cannot unmarshal {it}"));

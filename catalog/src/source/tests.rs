@@ -29,71 +29,17 @@ fn files_are_taken_whatever_their_names_but_those_that_are_ignored() {
         "dir/sub/e.json",
         "keep/x",
     ];
-    for (root, nested, left) in [
-        ("", "", &files[..]),
-        (
-            "*\n!*.yaml\n!*.json\n",
-            "",
-            &["a.yaml", "b.json", "dir/c.yaml", "dir/sub/e.json"],
-        ),
-        (
-            "# *\n\n*.yaml",
-            "",
-            &[
-                "README.md",
-                "b.json",
-                "dir/d.txt",
-                "dir/sub/e.json",
-                "keep/x",
-            ],
-        ),
-        ("dir/\n", "", &["README.md", "a.yaml", "b.json", "keep/x"]),
+    for (root, nested, left) in ::tests::rows![
+        "", "" => &files[..];
+        "*\n!*.yaml\n!*.json\n", "" => &["a.yaml", "b.json", "dir/c.yaml", "dir/sub/e.json"];
+        "# *\n\n*.yaml", "" => &["README.md", "b.json", "dir/d.txt", "dir/sub/e.json", "keep/x"];
+        "dir/\n", "" => &["README.md", "a.yaml", "b.json", "keep/x"];
         // Only files are asked about, and the last line that matches counts.
-        (
-            "dir/\n!*.yaml",
-            "",
-            &["README.md", "a.yaml", "b.json", "dir/c.yaml", "keep/x"],
-        ),
-        (
-            "!*.yaml\ndir/",
-            "",
-            &["README.md", "a.yaml", "b.json", "keep/x"],
-        ),
-        (
-            "",
-            "*.json",
-            &[
-                "README.md",
-                "a.yaml",
-                "b.json",
-                "dir/c.yaml",
-                "dir/d.txt",
-                "keep/x",
-            ],
-        ),
-        (
-            "*.txt\n*.json",
-            "!*",
-            &[
-                "README.md",
-                "a.yaml",
-                "dir/c.yaml",
-                "dir/d.txt",
-                "dir/sub/e.json",
-                "keep/x",
-            ],
-        ),
-        (
-            "/a.yaml\nc.yaml",
-            "/c.yaml",
-            &[
-                "README.md",
-                "b.json",
-                "dir/d.txt",
-                "dir/sub/e.json",
-                "keep/x",
-            ],
-        ),
+        "dir/\n!*.yaml", "" => &["README.md", "a.yaml", "b.json", "dir/c.yaml", "keep/x"];
+        "!*.yaml\ndir/", "" => &["README.md", "a.yaml", "b.json", "keep/x"];
+        "", "*.json" => &["README.md", "a.yaml", "b.json", "dir/c.yaml", "dir/d.txt", "keep/x"];
+        "*.txt\n*.json", "!*" => &["README.md", "a.yaml", "dir/c.yaml", "dir/d.txt", "dir/sub/e.json", "keep/x"];
+        "/a.yaml\nc.yaml", "/c.yaml" => &["README.md", "b.json", "dir/d.txt", "dir/sub/e.json", "keep/x"];
     ] {
         let mut all: Vec<(&str, &str)> = files.iter().map(|path| (*path, "")).collect();
         all.push((".indexignore", root));
@@ -102,6 +48,7 @@ fn files_are_taken_whatever_their_names_but_those_that_are_ignored() {
     }
 }
 
+// parity: load-3
 #[test]
 fn a_folder_that_is_not_there_is_named() {
     let error = Source::Folder(Path::new("/nonexistent/catalog"))
@@ -153,6 +100,7 @@ fn a_folder_on_disk_holds_the_same_files_and_no_more_than_allowed() {
     );
 }
 
+// parity: load-4
 #[test]
 fn a_line_that_is_no_pattern_is_told() {
     let content = content(&[("x/.indexignore", "[z-a]")]);

@@ -11,6 +11,10 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use manifests::{
+    object::{at, text},
+    openshift::{INSTALLED_PROPERTIES_ANNOTATION, MAX_ANNOTATION, PROPERTIES_ANNOTATION},
+};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, value::RawValue};
 
@@ -26,6 +30,13 @@ use super::{
 
 /// Values in the manifests of a bundle, of which the largest known have 53,000: what is read of them is in memory.
 const MOST_VALUES: usize = 1_000_000;
+
+/// Annotations of a ClusterServiceVersion with constraints.
+const CONSTRAINT_ANNOTATIONS: [&str; 3] = [
+    MAX_ANNOTATION,
+    PROPERTIES_ANNOTATION,
+    INSTALLED_PROPERTIES_ANNOTATION,
+];
 
 /// The blobs that are still to come.
 pub(super) struct Documents<'a> {
@@ -248,7 +259,10 @@ impl<'a> Documents<'a> {
         };
         let mut room = self.room("bundle", name);
         let [objects] = self.texts(name, ["bundle"])?;
-        let objects = objects.unwrap_or_default();
+        let objects = match objects.filter(|objects| !objects.is_empty()) {
+            Some(objects) => objects,
+            None => self.lone_csv(name)?,
+        };
         let objects = manifests(name, &objects, &mut room)?;
         let csv = self.old_csv(name)?;
         let of = Of {
@@ -296,6 +310,17 @@ impl<'a> Documents<'a> {
         self.csv(bundle)
     }
 
+    /// The ClusterServiceVersion of a row without manifests if it has constraints, which are nowhere else. `opm` leaves it
+    /// out, so without constraints it is left out here, too.
+    fn lone_csv(&self, bundle: &str) -> io::Result<String> {
+        let csv: Option<Value> = self.csv(bundle)?;
+        if !csv.as_ref().is_some_and(has_constraints) {
+            return Ok(String::new());
+        }
+        let [text] = self.texts(bundle, ["csv"])?;
+        Ok(text.unwrap_or_default())
+    }
+
     /// Images that the database alone knows.
     fn images(&self, bundle: &str, room: &mut Room<'_>) -> io::Result<BTreeSet<String>> {
         let mut images = BTreeSet::new();
@@ -306,6 +331,19 @@ impl<'a> Documents<'a> {
         }
         Ok(images)
     }
+}
+
+/// Reports whether a ClusterServiceVersion may say which clusters its bundle is for.
+fn has_constraints(csv: &Value) -> bool {
+    let declares = |path: &[&str]| match at(csv, path) {
+        None | Some(Value::Null) => false,
+        // An empty maximum is an invalid one, which is reported.
+        Some(value) => value != "" || path.ends_with(&[MAX_ANNOTATION]),
+    };
+    let is_annotated = |annotation| declares(&["metadata", "annotations", annotation]);
+    text(csv, &["kind"]) == Some("ClusterServiceVersion")
+        && (CONSTRAINT_ANNOTATIONS.into_iter().any(is_annotated)
+            || declares(&["spec", "minKubeVersion"]))
 }
 
 /// The manifests of a bundle, one behind the other.
@@ -358,4 +396,33 @@ fn related(objects: &[&RawValue]) -> Vec<RelatedImage> {
     });
     let images = csvs.next().and_then(|it| it.spec.related_images);
     images.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn empty_constraints_do_not_count() {
+        let csv = |annotations: Value, minimum: Value| {
+            json!({
+                "kind": "ClusterServiceVersion",
+                "metadata": {"annotations": annotations},
+                "spec": {"minKubeVersion": minimum},
+            })
+        };
+        for (annotations, minimum, expected) in [
+            (json!({}), json!("1.20.0"), true),
+            (json!({MAX_ANNOTATION: "4.8"}), json!(null), true),
+            (json!({MAX_ANNOTATION: ""}), json!(""), true),
+            (json!({PROPERTIES_ANNOTATION: "[]"}), json!(null), true),
+            (json!({MAX_ANNOTATION: null}), json!(""), false),
+            (json!({PROPERTIES_ANNOTATION: ""}), json!(null), false),
+        ] {
+            let csv = csv(annotations, minimum);
+            assert_eq!(has_constraints(&csv), expected, "{csv}");
+        }
+    }
 }

@@ -79,6 +79,7 @@ fn a_database_is_a_catalog() {
     );
 }
 
+// parity: max-4
 #[test]
 fn database_declares_max_openshift_in_every_spelling() {
     let place = Place::new();
@@ -106,6 +107,32 @@ fn database_declares_max_openshift_in_every_spelling() {
         let bundle = catalog.packages["tide"].bundle("tide.v1.0.0").unwrap();
         let declared = bundle.max_openshift.as_ref().unwrap();
         assert_eq!(declared.text(), "4.10", "{sql}");
+    }
+}
+
+#[test]
+fn the_csv_column_counts_where_a_row_has_no_manifests() {
+    let place = Place::new();
+    let csv = |text: &str| {
+        serde_json::json!({
+            "kind": "ClusterServiceVersion",
+            "metadata": {"annotations": {"operators.coreos.com/maxOpenShiftVersion": text}},
+        })
+    };
+    for (manifests, expected) in [
+        ("NULL".to_owned(), "4.8"),
+        ("''".to_owned(), "4.8"),
+        (format!("'{}'", csv("4.10")), "4.10"),
+    ] {
+        let columns = format!("csv = '{}', bundle = {manifests}", csv("4.8"));
+        let sql = format!("{TABLES}{TIDE}UPDATE operatorbundle SET {columns};");
+        let path = place.database(&sql);
+        let database = Database::open(&path, &Limits::default()).unwrap();
+        let catalog = load(Source::Files(&database), &Limits::default()).unwrap();
+        assert!(catalog.is_valid(), "{:?}", catalog.findings);
+        let bundle = catalog.packages["tide"].bundle("tide.v1.0.0").unwrap();
+        let declared = bundle.max_openshift.as_ref().unwrap();
+        assert_eq!(declared.text(), expected, "{manifests}");
     }
 }
 
@@ -141,6 +168,7 @@ fn edges(mut rows: Vec<Row>) -> Vec<(u32, Option<u32>, Vec<u32>)> {
     channel.into_iter().map(plain).collect()
 }
 
+// parity: sqlite-2
 #[test]
 fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
     // A line.
@@ -200,6 +228,7 @@ fn rows_reached_from_the_heads_are_replaced_and_others_skipped() {
     assert_eq!(edges(vec![flat]), [(1, None, vec![1])]);
 }
 
+// parity: sqlite-3
 #[test]
 fn rows_that_belong_nowhere_are_told_and_left_out() {
     let place = Place::new();

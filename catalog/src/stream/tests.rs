@@ -33,6 +33,7 @@ fn cuts(text: &str, step: usize) -> Cuts {
     }
 }
 
+// parity: load-5
 #[test]
 fn documents_are_cut_where_go_cuts_them_however_slowly_they_come() {
     type Case = (
@@ -40,40 +41,28 @@ fn documents_are_cut_where_go_cuts_them_however_slowly_they_come() {
         &'static [(&'static str, usize)],
         Option<&'static str>,
     );
-    let cases: [Case; 19] = [
-        ("", &[], None),
-        (" \n ", &[(" \n ", 1)], None), // YAML of no value
-        ("{}", &[("{}", 1)], None),
-        (
-            "\n{}{\"a\":\"}\"}\n\n[\"]\"] 1 \"x y\"",
-            &[
-                ("{}", 2),
-                ("{\"a\":\"}\"}", 2),
-                ("[\"]\"]", 4),
-                ("1", 4),
-                ("\"x y\"", 4),
-            ],
-            None,
-        ),
-        (
-            "{\"a\\\"}\": 1}{",
-            &[("{\"a\\\"}\": 1}", 1), ("{", 1)],
-            None,
-        ),
-        ("{}nul{}", &[("{}", 1), ("nul", 1), ("{}", 1)], None),
-        ("{}}{}", &[("{}", 1), ("}", 1), ("{}", 1)], None),
-        ("a", &[("a", 1)], None),
-        ("a\n---\nb\n", &[("a\n", 1), ("b\n", 3)], None),
-        ("---\na\n---\n", &[("a\n", 2)], None),
-        ("---\n---\na", &[("a", 3)], None),
-        ("---", &[], None),
-        ("a\n---", &[("a\n", 1)], None),
-        ("a\r\n--- \r\nb", &[("a\r\n", 1), ("b", 3)], None),
-        ("a\n--- # x\n# y\n", &[("a\n", 1), ("# y\n", 3)], None),
-        ("a\n\n--- b\nc\n", &[], Some("3: b")),
-        ("---a\n", &[], Some("1: a")),
-        ("a\n---\nb\n----\n", &[("a\n", 1)], Some("4: -")),
-        ("a\n ---\n", &[("a\n ---\n", 1)], None),
+    let cases: [Case; 19] = ::tests::rows![
+        "", &[] => None;
+        " \n ", &[(" \n ", 1)] => None;
+        // YAML of no value
+        "{}", &[("{}", 1)] => None;
+        "\n{}{\"a\":\"}\"}\n\n[\"]\"] 1 \"x y\"", &[("{}", 2), ("{\"a\":\"}\"}", 2), ("[\"]\"]", 4), ("1", 4), ("\"x y\"", 4)]
+            => None;
+        "{\"a\\\"}\": 1}{", &[("{\"a\\\"}\": 1}", 1), ("{", 1)] => None;
+        "{}nul{}", &[("{}", 1), ("nul", 1), ("{}", 1)] => None;
+        "{}}{}", &[("{}", 1), ("}", 1), ("{}", 1)] => None;
+        "a", &[("a", 1)] => None;
+        "a\n---\nb\n", &[("a\n", 1), ("b\n", 3)] => None;
+        "---\na\n---\n", &[("a\n", 2)] => None;
+        "---\n---\na", &[("a", 3)] => None;
+        "---", &[] => None;
+        "a\n---", &[("a\n", 1)] => None;
+        "a\r\n--- \r\nb", &[("a\r\n", 1), ("b", 3)] => None;
+        "a\n--- # x\n# y\n", &[("a\n", 1), ("# y\n", 3)] => None;
+        "a\n\n--- b\nc\n", &[] => Some("3: b");
+        "---a\n", &[] => Some("1: a");
+        "a\n---\nb\n----\n", &[("a\n", 1)] => Some("4: -");
+        "a\n ---\n", &[("a\n ---\n", 1)] => None;
     ];
     for (text, documents, junk) in cases {
         let documents: Vec<_> = documents

@@ -87,29 +87,20 @@ fn fails(text: &str, versions: &[(&str, &str)], parts: &[&str]) {
 
 #[test]
 fn the_schema_tells_the_kind() {
-    for (text, kind) in [
-        ("schema: olm.template.basic", Some(Kind::Basic)),
-        (
-            "# words\n---\nSchema: olm.template.basic",
-            Some(Kind::Basic),
-        ),
-        (
-            "{\"SCHEMA\": \"olm.template.substitutes\"}",
-            Some(Kind::Substitutes),
-        ),
-        (
-            "schema: olm.semver\nfast: {bundles: [{image: a}]}",
-            Some(Kind::Semver),
-        ),
-        ("schema: olm.template.semver", None),
-        ("schema: olm.package", None),
-        ("name: a", None),
-        ("schema: 7", None),
-        ("[]", None),
-        ("7", None),
-        ("", None),
-        ("# nothing", None),
-        ("schema: [", None),
+    for (text, kind) in ::tests::rows![
+        "schema: olm.template.basic" => Some(Kind::Basic);
+        "# words\n---\nSchema: olm.template.basic" => Some(Kind::Basic);
+        "{\"SCHEMA\": \"olm.template.substitutes\"}" => Some(Kind::Substitutes);
+        "schema: olm.semver\nfast: {bundles: [{image: a}]}" => Some(Kind::Semver);
+        "schema: olm.template.semver" => None;
+        "schema: olm.package" => None;
+        "name: a" => None;
+        "schema: 7" => None;
+        "[]" => None;
+        "7" => None;
+        "" => None;
+        "# nothing" => None;
+        "schema: [" => None;
     ] {
         assert_eq!(read(text).ok().map(|it| it.kind()), kind, "{text:?}");
     }
@@ -226,19 +217,10 @@ Stable:
     };
     let with = |icon: Value| {
         let svg = json!([{"base64data": "YQ==", "mediatype": "a"}]);
-        BTreeMap::from([
-            (
-                "x/1".to_owned(),
-                bundle("x/1", "tide.v1.0.0", "1.0.0", looks("old", svg.clone())),
-            ),
-            (
-                "x/2".to_owned(),
-                bundle("x/2", "tide.v1.1.0", "1.1.0", looks("Tides", icon)),
-            ),
-            (
-                "x/3".to_owned(),
-                bundle("x/3", "tide.v2.0.0", "2.0.0", looks("new", svg)),
-            ),
+        BTreeMap::from(::tests::rows![
+            "x/1".to_owned() => bundle("x/1", "tide.v1.0.0", "1.0.0", looks("old", svg.clone()));
+            "x/2".to_owned() => bundle("x/2", "tide.v1.1.0", "1.1.0", looks("Tides", icon));
+            "x/3".to_owned() => bundle("x/3", "tide.v2.0.0", "2.0.0", looks("new", svg));
         ])
     };
     for (icon, expected) in [
@@ -280,50 +262,26 @@ Stable:
 
 #[test]
 fn everything_wrong_with_lists_of_versions_is_told() {
-    for (text, parts) in [
-        ("stable: {bundles: []}", &["no bundles specified"][..]),
-        ("stable: null", &["no bundles specified"]),
-        (
-            "stable: {bundles: [{image: a}, {image: b}, {}, {image: a}, {image: ''}]}\nfast: {bundles: [null]}\n\
-             defaultChannelTypePreference: middle",
-            &[
-                "5 problems",
-                "fast: bundles[0] names no image",
-                "stable: bundles[2] names no image",
-                "stable: bundles[4] names no image",
-                "stable: duplicate bundle \"a\"",
-                "unknown DefaultChannelTypePreference",
-            ],
-        ),
-        (
-            "stable: {bundles: [{image: a}]}\nStable: {bundles: [{image: b}]}",
-            &["duplicate keys for key \"stable\""],
-        ),
-        (
-            "stable: {bundles: [{image: a}]}\nstable: {bundles: [{image: b}]}",
-            &["t.yaml:3: key \"stable\" is there twice"],
-        ),
-        (
-            "stable: {bundles: [{image: a, image: b}]}",
-            &["t.yaml:2: key \"image\" is there twice"],
-        ),
-        (
-            "stabel: {bundles: [{image: a}]}",
-            &["unknown field \"stabel\""],
-        ),
-        (
-            "stable: {bundles: [{name: a}]}",
-            &["unknown field \"name\""],
-        ),
-        ("stable: [{image: a}]", &["cannot unmarshal array"]),
-        (
-            "stable: {bundles: {image: a}}",
-            &["cannot unmarshal object"],
-        ),
-        (
-            "generateMajorChannels: 'true'",
-            &["cannot unmarshal string"],
-        ),
+    for (text, parts) in ::tests::rows![
+        "stable: {bundles: []}" => &["no bundles specified"][..];
+        "stable: null" => &["no bundles specified"];
+        "stable: {bundles: [{image: a}, {image: b}, {}, {image: a}, {image: ''}]}\nfast: {bundles: [null]}\n\
+         defaultChannelTypePreference: middle" => &[
+            "5 problems",
+            "fast: bundles[0] names no image",
+            "stable: bundles[2] names no image",
+            "stable: bundles[4] names no image",
+            "stable: duplicate bundle \"a\"",
+            "unknown DefaultChannelTypePreference",
+        ];
+        "stable: {bundles: [{image: a}]}\nStable: {bundles: [{image: b}]}" => &["duplicate keys for key \"stable\""];
+        "stable: {bundles: [{image: a}]}\nstable: {bundles: [{image: b}]}" => &["t.yaml:3: key \"stable\" is there twice"];
+        "stable: {bundles: [{image: a, image: b}]}" => &["t.yaml:2: key \"image\" is there twice"];
+        "stabel: {bundles: [{image: a}]}" => &["unknown field \"stabel\""];
+        "stable: {bundles: [{name: a}]}" => &["unknown field \"name\""];
+        "stable: [{image: a}]" => &["cannot unmarshal array"];
+        "stable: {bundles: {image: a}}" => &["cannot unmarshal object"];
+        "generateMajorChannels: 'true'" => &["cannot unmarshal string"];
     ] {
         fails(&format!("schema: olm.semver\n{text}"), &[], parts);
     }

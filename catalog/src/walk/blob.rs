@@ -182,5 +182,9 @@ pub(super) fn from_yaml(
     }
     let unquoted = quote_yaml(text, first, &mut value);
     let bytes = serde_json::to_vec(&value).map_err(|error| (0, error.to_string()))?;
-    Ok(Normalized { bytes, unquoted })
+    Ok(Normalized {
+        bytes,
+        unquoted,
+        problems: Vec::new(),
+    })
 }

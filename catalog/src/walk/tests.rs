@@ -43,6 +43,7 @@ fn one(text: &str) -> Vec<String> {
     told(&[("f", text.as_bytes())])
 }
 
+// parity: load-2
 #[test]
 fn documents_of_every_schema_are_found_in_json_and_yaml() {
     assert_eq!(
@@ -55,6 +56,7 @@ fn documents_of_every_schema_are_found_in_json_and_yaml() {
     );
 }
 
+// parity: load-6
 #[test]
 fn keys_are_folded_and_must_not_meet() {
     assert_eq!(
@@ -104,6 +106,7 @@ fn a_document_that_says_nothing_is_told_and_the_next_is_read() {
     assert_eq!(one("schema: s\n---\n# end\n").len(), 2);
 }
 
+// parity: load-6
 #[test]
 fn what_is_no_object_or_no_text_at_all_is_told_with_a_mark() {
     let told = one("[1, 2]");
@@ -174,6 +177,7 @@ fn properties(text: &str) -> (Vec<String>, Vec<usize>) {
     found.clone()
 }
 
+// parity: max-olm-14
 #[test]
 fn max_openshift_keeps_its_digits() {
     let text = "schema: olm.bundle\nproperties:\n- type: olm.maxOpenShiftVersion\n  value: 4.10\n- type: other\n  value: 4.10\n";
@@ -197,47 +201,29 @@ fn max_openshift_keeps_its_digits() {
     assert_eq!(properties(text), (vec!["4.10".into()], vec![]));
 }
 
+// parity: max-5
 #[test]
 fn max_openshift_key_of_a_bundle_is_a_property() {
     let key = "\"operators.coreos.com/maxOpenShiftVersion\"";
     let same = "{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.8\"}";
-    for (rest, expected, unquoted) in [
-        (format!("{key}: \"4.8\""), &["\"4.8\""][..], &[][..]),
-        (format!("{key}:\n4.10"), &["\"4.10\""], &[2]),
-        (
-            format!("{key}: \"4.8\", \"properties\": []"),
-            &["\"4.8\""],
-            &[],
-        ),
-        (
-            format!("{key}: \"4.8\", \"properties\": null"),
-            &["\"4.8\""],
-            &[],
-        ),
-        (
-            format!("\"properties\": [ {{\"type\": \"a\", \"value\": 1}} ], {key}: null"),
-            &["1", "null"],
-            &[],
-        ),
-        // Once if it says the same, twice if it does not.
-        (
-            format!("{key}: \"4.8\", \"properties\": [{same}]"),
-            &["\"4.8\""],
-            &[],
-        ),
-        (
-            format!("{key}: \"4.9\", \"properties\": [{same}]"),
-            &["\"4.8\"", "\"4.9\""],
-            &[],
-        ),
+    for (rest, expected, unquoted) in ::tests::rows![
+        format!("{key}: \"4.8\""), &["\"4.8\""][..] => &[][..];
+        format!("{key}:\n4.10"), &["\"4.10\""] => &[2];
+        format!("{key}: \"4.8\", \"properties\": []"), &["\"4.8\""] => &[];
+        format!("{key}: \"4.8\", \"properties\": null"), &["\"4.8\""] => &[];
+        format!("\"properties\": [ {{\"type\": \"a\", \"value\": 1}} ], {key}: null"), &["1", "null"] => &[];
+        // The lower release counts.
+        format!("{key}: \"4.8\", \"properties\": [{same}]"), &["\"4.8\""] => &[];
+        format!("{key}: \"4.9\", \"properties\": [{same}]"), &["\"4.8\""] => &[];
+        format!("{key}: \"4.7\", \"properties\": [{same}]"), &["\"4.7\""] => &[];
+        format!("\"properties\": [{}],\n{key}: 4.7", same.replace("\"4.8\"", "4.80")), &["\"4.7\""] => &[2, 1];
+        format!("{key}: \"4.7\", \"properties\": [{}]", same.replace("4.8", "latest")), &["\"4.7\""] => &[];
+        format!("{key}: null, \"properties\": [{same}]"), &["\"4.8\""] => &[];
+        format!("{key}: \"4.7\", \"properties\": [{same}, {same}]"), &["\"4.8\"", "\"4.8\""] => &[];
         // The property declares the same release in another form.
-        (
-            format!("{key}: \" 4.8 \", \"properties\": [{same}]"),
-            &["\"4.8\""],
-            &[],
-        ),
+        format!("{key}: \" 4.8 \", \"properties\": [{same}]"), &["\"4.8\""] => &[];
         // Something else is an error, which others report.
-        (format!("{key}: \"4.8\", \"properties\": {{}}"), &[], &[]),
+        format!("{key}: \"4.8\", \"properties\": {{}}"), &[] => &[];
     ] {
         let text = format!("{{\"schema\": \"olm.bundle\", {rest}}}\n");
         let expected: Vec<String> = expected.iter().map(|&json| json.to_owned()).collect();
@@ -258,6 +244,7 @@ fn values_have_lines() {
     assert_eq!(lines.unwrap(), [None, Some(5)]);
 }
 
+// parity: load-8
 #[test]
 fn a_walk_ends_when_it_is_told_to() {
     let content = content(&[
@@ -272,6 +259,7 @@ fn a_walk_ends_when_it_is_told_to() {
     assert_eq!((flow.unwrap(), seen), (ControlFlow::Break("enough"), 1));
 }
 
+// parity: load-10
 #[test]
 fn limits_are_told() {
     let many = "{\"schema\":\"s\"}".repeat(20);

@@ -137,28 +137,19 @@ mod tests {
     #[test]
     fn conditions_are_checked_in_their_order() {
         use Condition::{Failed, Holds, NotModified};
-        for (all, expected) in [
-            (&[][..], Holds),
-            (&[("if-modified-since", BEFORE)], Holds),
-            (&[("if-modified-since", SINCE)], NotModified),
-            (&[("if-modified-since", AFTER)], NotModified),
-            (&[("if-modified-since", "yesterday")], Holds),
-            (&[("if-unmodified-since", BEFORE)], Failed),
-            (&[("if-unmodified-since", SINCE)], Holds),
-            (&[("if-match", "*"), ("if-unmodified-since", BEFORE)], Holds),
-            (&[("if-match", "\"a\"")], Failed),
-            (&[("if-none-match", "*")], NotModified),
-            (
-                &[("if-none-match", "\"a\""), ("if-modified-since", SINCE)],
-                Holds,
-            ),
-            (
-                &[
-                    ("if-unmodified-since", BEFORE),
-                    ("if-modified-since", SINCE),
-                ],
-                Failed,
-            ),
+        for (all, expected) in ::tests::rows![
+            &[][..] => Holds;
+            &[("if-modified-since", BEFORE)] => Holds;
+            &[("if-modified-since", SINCE)] => NotModified;
+            &[("if-modified-since", AFTER)] => NotModified;
+            &[("if-modified-since", "yesterday")] => Holds;
+            &[("if-unmodified-since", BEFORE)] => Failed;
+            &[("if-unmodified-since", SINCE)] => Holds;
+            &[("if-match", "*"), ("if-unmodified-since", BEFORE)] => Holds;
+            &[("if-match", "\"a\"")] => Failed;
+            &[("if-none-match", "*")] => NotModified;
+            &[("if-none-match", "\"a\""), ("if-modified-since", SINCE)] => Holds;
+            &[("if-unmodified-since", BEFORE), ("if-modified-since", SINCE)] => Failed;
         ] {
             assert_eq!(check(&headers(all), since()), expected, "{all:?}");
         }

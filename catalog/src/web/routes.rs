@@ -221,6 +221,7 @@ fn told(status: StatusCode, text: &str) -> Response {
 mod tests {
     use super::*;
 
+    // parity: http-2
     #[test]
     fn queries_name_what_is_known_and_the_first_of_each_counts() {
         let filter_of = |schema: &str, package: &str, name: &str| {

@@ -121,6 +121,7 @@ fn without(text: &str, part: &str) -> String {
     text.replace(part, "")
 }
 
+// parity: render-1, render-4
 #[test]
 fn bundles_are_rendered_as_by_opm() {
     assert!(check(&[]));
@@ -140,6 +141,7 @@ fn bundles_are_rendered_as_by_opm() {
     ]));
 }
 
+// parity: render-1
 #[test]
 fn images_come_from_the_template() {
     let folder = bundle(&[("metadata/properties.yaml", PROPERTIES)]);
@@ -185,6 +187,7 @@ fn names_of_files_in_metadata_do_not_matter() {
     check(&[("metadata/annotations.yaml", "annotations: {a: b}")]);
 }
 
+// parity: render-5
 #[test]
 fn of_each_file_the_first_document_counts() {
     let two = format!("{MAP}---\n{}", MAP.replace("name: m", "name: n"));
@@ -214,6 +217,7 @@ fn of_each_file_the_first_document_counts() {
     ]);
 }
 
+// parity: render-4
 #[test]
 fn what_the_csv_says_decides() {
     let csv = |from: &str, to: &str| {
@@ -266,6 +270,7 @@ fn what_the_csv_says_decides() {
     }
 }
 
+// parity: render-5
 #[test]
 fn what_definitions_say_decides() {
     let crd = |from: &str, to: &str| {
@@ -295,6 +300,7 @@ fn what_definitions_say_decides() {
     }
 }
 
+// parity: render-4
 #[test]
 fn bundles_of_the_corpus_are_rendered_as_by_opm() {
     let Some(corpus) = tests::corpus() else {

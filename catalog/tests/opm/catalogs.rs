@@ -10,6 +10,7 @@ fn check(text: &str) -> bool {
     assert_same(&["."], folder.path(), None)
 }
 
+// parity: render-6
 #[test]
 fn known_blobs_have_their_fields_in_order() {
     for text in [
@@ -84,6 +85,7 @@ fn base64(text: &str) -> String {
     out
 }
 
+// parity: render-2
 #[test]
 fn objects_within_bundles_become_metadata_where_that_is_wanted() {
     let csv = r#"{"kind": "ClusterServiceVersion", "metadata": {"name": "a.v1", "annotations": {"x": "<y>"}}, "spec": {"version": "1.0.0", "displayName": "A"}}"#;
@@ -150,6 +152,7 @@ fn objects_within_bundles_become_metadata_where_that_is_wanted() {
     }
 }
 
+// parity: render-6
 #[test]
 fn blobs_are_ordered_by_package_and_class() {
     let blobs = [
@@ -172,24 +175,16 @@ fn blobs_are_ordered_by_package_and_class() {
     assert!(check(&text.replace("name: 2", "name: '2'")));
 }
 
+// parity: render-1
 #[test]
 fn several_references_are_rendered_in_their_order() {
-    let folder = Folder::new(&[
-        ("one/a", PACKAGE),
-        ("two/a", "schema: other\npackage: a\nn: 2\n---\nschema: x"),
-        (
-            "three/a",
-            "schema: other\npackage: a\nn: 3\n---\nschema: yy",
-        ),
-        (
-            "bundle/manifests/a.yaml",
-            "kind: ClusterServiceVersion\nmetadata: {name: a.v1}\nspec: {version: 1.0.0}",
-        ),
-        (
-            "bundle/metadata/a.yaml",
-            "annotations: {operators.operatorframework.io.bundle.package.v1: a}",
-        ),
-        ("empty/manifests", ""),
+    let folder = Folder::new(&tests::rows![
+        "one/a" => PACKAGE;
+        "two/a" => "schema: other\npackage: a\nn: 2\n---\nschema: x";
+        "three/a" => "schema: other\npackage: a\nn: 3\n---\nschema: yy";
+        "bundle/manifests/a.yaml" => "kind: ClusterServiceVersion\nmetadata: {name: a.v1}\nspec: {version: 1.0.0}";
+        "bundle/metadata/a.yaml" => "annotations: {operators.operatorframework.io.bundle.package.v1: a}";
+        "empty/manifests" => "";
     ]);
     for order in [
         ["one", "two", "three", "bundle"],
@@ -206,6 +201,7 @@ fn several_references_are_rendered_in_their_order() {
 }
 
 /// Rendered, and rendered again, it says the same; and both programs take it.
+// parity: render-7
 #[test]
 fn what_is_rendered_is_the_same_catalog() {
     let text = "schema: olm.package\nname: a\ndefaultChannel: stable\ndescription: <b> & c\n---\n\
@@ -239,6 +235,7 @@ fn what_is_rendered_is_the_same_catalog() {
     }
 }
 
+// parity: load-4
 #[test]
 fn files_that_indexignore_names_are_left_out() {
     let folder = Folder::new(&[
@@ -255,6 +252,7 @@ fn files_that_indexignore_names_are_left_out() {
 }
 
 /// Texts that are hard to write: what they are made of is chosen by a generator that always starts the same.
+// parity: render-6
 #[test]
 fn yaml_is_what_go_prints() {
     const PARTS: &[&str] = &[

@@ -1,13 +1,4 @@
 //! Databases: what opm makes blobs of them, and what we do.
-//!
-//! The acceptance list of databases (E.6):
-//!
-//! | row | tried by |
-//! | --- | --- |
-//! | each generation of tables | `every_generation_is_the_same_catalog` |
-//! | replaces, skips, ranges, several channels, bundles that were cut off | `databases_are_rendered_as_by_opm`, `rows_reached_from_the_heads_are_replaced_and_others_skipped` |
-//! | rows without an image or a version; entries of no channel | `rows_that_belong_nowhere_are_told_and_left_out`, `databases_are_rendered_as_by_opm` |
-//! | a picture with spaces in it | `databases_are_rendered_as_by_opm` |
 
 use std::{
     fmt::Write,
@@ -182,37 +173,13 @@ fn story(is_last: bool) -> String {
     let mut sql = String::new();
     let picture = r#","icon":[{"base64data":"aGVs bG8=","mediatype":"image/png"}]"#;
     let images = r#","relatedImages":[{"name":"a","image":"example.com/a:1"}]"#;
-    for (name, version, path, bundle, skip_range) in [
-        (
-            "tide.v1.0.0",
-            "1.0.0",
-            "'example.com/tide:1.0.0'",
-            String::new(),
-            "",
-        ),
-        (
-            "tide.v1.1.0",
-            "1.1.0",
-            "'example.com/tide:1.1.0'",
-            String::new(),
-            "",
-        ),
-        (
-            "tide.v1.2.0",
-            "1.2.0",
-            "'example.com/tide:1.2.0'",
-            String::new(),
-            "<1.2.0",
-        ),
-        (
-            "tide.v1.3.0",
-            "1.3.0",
-            "''",
-            csv("tide.v1.3.0", "1.3.0", images) + r#"{"kind":"Other", "spaces": [ 1 ]}"#,
-            "",
-        ),
-        ("pathless", "1.0.0", "NULL", String::new(), ""),
-        ("alone", "1.0.0", "'example.com/alone:1'", String::new(), ""),
+    for (name, version, path, bundle, skip_range) in tests::rows![
+        "tide.v1.0.0", "1.0.0", "'example.com/tide:1.0.0'", String::new() => "";
+        "tide.v1.1.0", "1.1.0", "'example.com/tide:1.1.0'", String::new() => "";
+        "tide.v1.2.0", "1.2.0", "'example.com/tide:1.2.0'", String::new() => "<1.2.0";
+        "tide.v1.3.0", "1.3.0", "''", csv("tide.v1.3.0", "1.3.0", images) + r#"{"kind":"Other", "spaces": [ 1 ]}"# => "";
+        "pathless", "1.0.0", "NULL", String::new() => "";
+        "alone", "1.0.0", "'example.com/alone:1'", String::new() => "";
     ] {
         let head = csv(name, version, picture);
         writeln!(
@@ -292,6 +259,7 @@ fn assert_same(place: &Folder, sql: &str) {
     }
 }
 
+// parity: run-6, sqlite-1, sqlite-2
 #[test]
 fn databases_are_rendered_as_by_opm() {
     let place = Folder::new(&[]);
@@ -301,6 +269,7 @@ fn databases_are_rendered_as_by_opm() {
 
 /// Row E.6: a database is the same catalog as each of opm's migrations leaves it. From before the fifth one opm itself finds
 /// no bundles: that one writes versions into rows of no bundle.
+// parity: sqlite-1
 #[test]
 fn every_generation_is_the_same_catalog() {
     let place = Folder::new(&[]);

@@ -10,33 +10,12 @@ pub(crate) enum Reason {
 }
 
 /// What each says in a sentence of its own.
-const SAYINGS: [(&str, [&str; 2]); 5] = [
-    ("no schema", ["' is missing root schema field"; 2]),
-    (
-        "no name of a CRD",
-        ["couldn't parse plural.group from crd name"; 2],
-    ),
-    (
-        "no CRD",
-        [
-            "no kind \"CustomResourceDefinition\" is registered for version",
-            ": apiVersion must be ",
-        ],
-    ),
-    (
-        "no version",
-        [
-            "Invalid character(s) found in major number \"x\"",
-            "spec.version must be a semantic version",
-        ],
-    ),
-    (
-        "no release",
-        [
-            "release field must be a string or number",
-            "spec.release must be a text or a number",
-        ],
-    ),
+const SAYINGS: [(&str, [&str; 2]); 5] = tests::rows![
+    "no schema" => ["' is missing root schema field"; 2];
+    "no name of a CRD" => ["couldn't parse plural.group from crd name"; 2];
+    "no CRD" => ["no kind \"CustomResourceDefinition\" is registered for version", ": apiVersion must be "];
+    "no version" => ["Invalid character(s) found in major number \"x\"", "spec.version must be a semantic version"];
+    "no release" => ["release field must be a string or number", "spec.release must be a text or a number"];
 ];
 
 // === impl Reason ===

@@ -234,6 +234,7 @@ fn substitutes(entries: &str, substitutions: &str) -> String {
 const LINE: &str = "{name: tide.v1.0.0, skipRange: '<1.0.0'}, {name: tide.v1.1.0, replaces: tide.v1.0.0, skips: [tide.v0.9.0]}, \
                     {name: tide.v1.2.0, replaces: tide.v1.1.0}";
 
+// parity: render-13
 #[test]
 fn templates_are_rendered_as_by_opm() {
     let fixture = Fixture::new();
@@ -289,155 +290,64 @@ fn templates_are_rendered_as_by_opm() {
     ] {
         fixture.same(&text, &[]);
     }
-    for (entries, substitutions) in [
-        (LINE, ""),
-        (LINE, "{name: '@101', base: tide.v1.0.0}"),
-        (LINE, "{name: '@rebuilt', base: tide.v1.1.0}"),
-        (
-            LINE,
-            "{name: '@111', base: tide.v1.1.0}, {name: '@150', base: tide.v1.1.1}",
-        ),
-        (
-            "{name: tide.v1.0.0}, {name: tide.v1.1.0}, {name: tide.v1.2.0, skips: [tide.v1.1.0, tide.v1.0.0]}",
-            "{name: '@101', base: tide.v1.0.0}, {name: '@111', base: tide.v1.1.0}",
-        ),
+    for (entries, substitutions) in tests::rows![
+        LINE => "";
+        LINE => "{name: '@101', base: tide.v1.0.0}";
+        LINE => "{name: '@rebuilt', base: tide.v1.1.0}";
+        LINE => "{name: '@111', base: tide.v1.1.0}, {name: '@150', base: tide.v1.1.1}";
+        "{name: tide.v1.0.0}, {name: tide.v1.1.0}, {name: tide.v1.2.0, skips: [tide.v1.1.0, tide.v1.0.0]}"
+            => "{name: '@101', base: tide.v1.0.0}, {name: '@111', base: tide.v1.1.0}";
     ] {
         fixture.same(&substitutes(entries, substitutions), &[]);
     }
 }
 
+// parity: render-13
 #[test]
 fn templates_that_are_none_are_refused_as_by_opm() {
     let fixture = Fixture::new();
-    for (template, words, part) in [
-        ("", &[][..], "is empty"),
-        ("schema: [", &[], "error converting YAML to JSON"),
-        ("name: a", &[], "missing root schema field"),
-        ("schema: olm.package", &[], "unknown template schema"),
-        (
-            "schema: olm.template.basic",
-            &["semver"],
-            "should be olm.semver",
-        ),
-        (
-            "schema: olm.template.basic",
-            &["substitutes"],
-            "should be olm.template.substitutes",
-        ),
-        (
-            "schema: olm.semver",
-            &["basic"],
-            "should be olm.template.basic",
-        ),
-        (
-            "schema: olm.template.basic\nentries: a",
-            &[],
-            "cannot unmarshal",
-        ),
-        (
-            "schema: olm.template.basic\nentries: [{a: b}]",
-            &[],
-            "missing root schema field",
-        ),
-        (
-            "schema: olm.template.basic\nentries: [{schema: olm.bundle}]",
-            &[],
-            "must have an image",
-        ),
-        (
-            "schema: olm.template.basic\nentries: [{schema: olm.bundle, image: '@100', package: tide}]",
-            &[],
-            "unexpected fields",
-        ),
-        (
-            "schema: olm.template.basic\nentries: [{schema: olm.bundle, image: '@absent'}]",
-            &[],
-            "is not there",
-        ),
-        ("schema: olm.semver", &[], "no bundles specified"),
-        (
-            "schema: olm.semver\nfast: {bundles: [{image: ''}]}",
-            &[],
-            "names no image",
-        ),
-        (
-            "schema: olm.semver\nslow: {bundles: []}",
-            &[],
-            "unknown field",
-        ),
-        (
-            "schema: olm.semver\nfast: {}\nfast: {}",
-            &[],
-            "is there twice",
-        ),
-        (
-            "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@100'}]}",
-            &[],
-            "duplicate bundle",
-        ),
-        (
-            "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@twin'}]}",
-            &[],
-            "duplicate bundle name \"tide.v1.0.0\"",
-        ),
-        (
-            "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@same'}]}",
-            &[],
-            "cannot be ordered",
-        ),
-        (
-            "schema: olm.semver\nfast: {bundles: [{image: '@a'}, {image: '@b'}]}",
-            &[],
-            "cannot be ordered",
-        ),
-        (
-            "schema: olm.semver\nfast: {bundles: [{image: '@100'}]}\nstable: {bundles: [{image: '@other'}]}",
-            &[],
-            "does not belong to this package: \"tide\"",
-        ),
-        (
-            "schema: olm.semver\nfast: {bundles: [{image: '@odd'}]}",
-            &[],
-            "has an invalid version",
-        ),
-        (
-            "schema: olm.semver\ndefaultChannelTypePreference: major\nfast: {bundles: [{image: '@100'}]}",
-            &[],
-            "set GenerateMajorChannels",
-        ),
-        (
-            "schema: olm.semver\ndefaultChannelTypePreference: any\nfast: {bundles: [{image: '@100'}]}",
-            &[],
-            "unknown DefaultChannelTypePreference",
-        ),
+    for (template, words, part) in tests::rows![
+        "", &[][..] => "is empty";
+        "schema: [", &[] => "error converting YAML to JSON";
+        "name: a", &[] => "missing root schema field";
+        "schema: olm.package", &[] => "unknown template schema";
+        "schema: olm.template.basic", &["semver"] => "should be olm.semver";
+        "schema: olm.template.basic", &["substitutes"] => "should be olm.template.substitutes";
+        "schema: olm.semver", &["basic"] => "should be olm.template.basic";
+        "schema: olm.template.basic\nentries: a", &[] => "cannot unmarshal";
+        "schema: olm.template.basic\nentries: [{a: b}]", &[] => "missing root schema field";
+        "schema: olm.template.basic\nentries: [{schema: olm.bundle}]", &[] => "must have an image";
+        "schema: olm.template.basic\nentries: [{schema: olm.bundle, image: '@100', package: tide}]", &[] => "unexpected fields";
+        "schema: olm.template.basic\nentries: [{schema: olm.bundle, image: '@absent'}]", &[] => "is not there";
+        "schema: olm.semver", &[] => "no bundles specified";
+        "schema: olm.semver\nfast: {bundles: [{image: ''}]}", &[] => "names no image";
+        "schema: olm.semver\nslow: {bundles: []}", &[] => "unknown field";
+        "schema: olm.semver\nfast: {}\nfast: {}", &[] => "is there twice";
+        "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@100'}]}", &[] => "duplicate bundle";
+        "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@twin'}]}", &[]
+            => "duplicate bundle name \"tide.v1.0.0\"";
+        "schema: olm.semver\nfast: {bundles: [{image: '@100'}, {image: '@same'}]}", &[] => "cannot be ordered";
+        "schema: olm.semver\nfast: {bundles: [{image: '@a'}, {image: '@b'}]}", &[] => "cannot be ordered";
+        "schema: olm.semver\nfast: {bundles: [{image: '@100'}]}\nstable: {bundles: [{image: '@other'}]}", &[]
+            => "does not belong to this package: \"tide\"";
+        "schema: olm.semver\nfast: {bundles: [{image: '@odd'}]}", &[] => "has an invalid version";
+        "schema: olm.semver\ndefaultChannelTypePreference: major\nfast: {bundles: [{image: '@100'}]}", &[]
+            => "set GenerateMajorChannels";
+        "schema: olm.semver\ndefaultChannelTypePreference: any\nfast: {bundles: [{image: '@100'}]}", &[]
+            => "unknown DefaultChannelTypePreference";
     ] {
         fixture.refused(template, words, part);
     }
-    for (substitutions, part) in [
-        ("{base: tide.v1.0.0}", "name cannot be empty"),
-        ("{name: '@101'}", "base cannot be empty"),
-        ("{name: a, base: a}", "cannot be the same"),
-        (
-            "{name: '@101', base: tide.v7.0.0}",
-            "does not exist in catalog",
-        ),
-        ("{name: '@100', base: tide.v1.1.0}", "is not less than"),
-        (
-            "{name: '@a', base: tide.v1.1.0}, {name: '@b', base: tide.v1.1.0}",
-            "the same substitution base",
-        ),
-        (
-            "{name: '@a', base: tide.v1.1.0}, {name: '@a', base: tide.v1.0.0}",
-            "for different bases",
-        ),
-        (
-            "{name: '@110', base: tide.v1.0.0}",
-            "resulting config is not valid FBC",
-        ),
-        (
-            "{name: '@other', base: tide.v1.0.0}",
-            "error processing substitution",
-        ),
+    for (substitutions, part) in tests::rows![
+        "{base: tide.v1.0.0}" => "name cannot be empty";
+        "{name: '@101'}" => "base cannot be empty";
+        "{name: a, base: a}" => "cannot be the same";
+        "{name: '@101', base: tide.v7.0.0}" => "does not exist in catalog";
+        "{name: '@100', base: tide.v1.1.0}" => "is not less than";
+        "{name: '@a', base: tide.v1.1.0}, {name: '@b', base: tide.v1.1.0}" => "the same substitution base";
+        "{name: '@a', base: tide.v1.1.0}, {name: '@a', base: tide.v1.0.0}" => "for different bases";
+        "{name: '@110', base: tide.v1.0.0}" => "resulting config is not valid FBC";
+        "{name: '@other', base: tide.v1.0.0}" => "error processing substitution";
     ] {
         fixture.refused(&substitutes(LINE, substitutions), &[], part);
     }

@@ -87,265 +87,101 @@ fn object(manifest: &str) -> Value {
     json!({"type": "olm.bundle.object", "value": {"data": BASE64_STANDARD.encode(manifest)}})
 }
 
+// parity: load-1, load-5, load-6, load-7
 #[test]
 fn loading() {
     let sound_ = text(&sound());
-    let rows: &[(&str, &str)] = &[
-        ("E.1 row 1 neither YAML nor JSON", "\u{1}"),
-        ("E.1 row 1 text", "# Read me: ["),
-        ("E.1 row 1 a JSON list", "[]"),
-        (
-            "E.1 row 1 a list behind an object",
-            "{\"schema\":\"x\"} [1]",
-        ),
-        ("E.1 row 1 a number", "7"),
-        ("E.1 row 1 a text", "\"x\""),
-        ("E.1 row 1 a scalar", "x"),
-        ("E.1 row 1 no schema", "{\"name\": \"x\"}"),
-        ("E.1 row 1 an empty schema", "{\"schema\": \"\"}"),
-        (
-            "E.1 row 1 broken JSON",
-            "{\"schema\": \"x\"}\n{\"schema\": \"y\"}\n{\"schema\": tru}",
-        ),
-        (
-            "E.1 row 1 JSON that ends",
-            "{\"schema\": \"x\"}\n{\"schema\": \"y\"}\n{\"schema\": ",
-        ),
-        ("E.1 row 1 broken JSON alone", "{\"schema\" \"x\"}"),
-        (
-            "E.1 row 1 a package of another type",
-            "schema: olm.package\nname: a\ndefaultChannel: [x]",
-        ),
-        (
-            "E.1 row 1 an icon that is none",
-            "schema: olm.package\nname: a\nicon: x",
-        ),
-        (
-            "E.1 row 1 an icon of a number",
-            "schema: olm.package\nname: a\nicon: {base64data: 7}",
-        ),
-        (
-            "E.1 row 1 an icon without base64",
-            "schema: olm.package\nname: a\nicon: {base64data: 'YQ=?'}",
-        ),
-        (
-            "E.1 row 1 a description of a list",
-            "schema: olm.package\nname: a\ndescription: []",
-        ),
-        (
-            "E.1 row 1 properties of a text",
-            "schema: olm.package\nname: a\nproperties: x",
-        ),
-        (
-            "E.1 row 1 a property of a number",
-            "schema: olm.package\nname: a\nproperties: [7]",
-        ),
-        (
-            "E.1 row 1 a property's type",
-            "schema: olm.package\nname: a\nproperties: [{type: 7}]",
-        ),
-        (
-            "E.1 row 1 two at once: the first by name",
-            "schema: olm.package\nname: a\ndescription: 7\ndefaultChannel: true",
-        ),
-        (
-            "E.1 row 1 entries of a map",
-            "schema: olm.channel\nname: a\nentries: {}",
-        ),
-        (
-            "E.1 row 1 an entry of a text",
-            "schema: olm.channel\nname: a\nentries: [x]",
-        ),
-        (
-            "E.1 row 1 an entry's name",
-            "schema: olm.channel\nname: a\nentries: [{name: {}}]",
-        ),
-        (
-            "E.1 row 1 skips of a text",
-            "schema: olm.channel\nname: a\nentries: [{skips: x}]",
-        ),
-        (
-            "E.1 row 1 a skip of a number",
-            "schema: olm.channel\nname: a\nentries: [{skips: [7]}]",
-        ),
-        (
-            "E.1 row 1 a channel's property",
-            "schema: olm.channel\nname: a\nproperties: [{type: []}]",
-        ),
-        (
-            "E.1 row 1 a bundle's image",
-            "schema: olm.bundle\nname: a\nimage: []",
-        ),
-        (
-            "E.1 row 1 a related image",
-            "schema: olm.bundle\nname: a\nrelatedImages: [7]",
-        ),
-        (
-            "E.1 row 1 a related image's image",
-            "schema: olm.bundle\nname: a\nrelatedImages: [{image: 1.50}]",
-        ),
-        (
-            "E.1 row 1 a reference of a list",
-            "schema: olm.deprecations\nentries: [{reference: []}]",
-        ),
-        (
-            "E.1 row 1 a reference's name",
-            "schema: olm.deprecations\nentries: [{reference: {name: true}}]",
-        ),
-        (
-            "E.1 row 1 a message of a number",
-            "schema: olm.deprecations\nentries: [{message: 1}]",
-        ),
-        ("E.1 row 1 an unknown schema", "schema: x\nanything: [1]"),
-        ("E.1 row 4 several objects in one file", &sound_),
-        (
-            "E.1 row 4 comments behind separators",
-            "---\nschema: x\n--- # one\nschema: z # two\n---\n",
-        ),
-        (
-            "E.1 row 4 text behind a separator",
-            "schema: x\n--- y\nschema: y",
-        ),
-        ("E.1 row 4 nothing but comments", "# nothing"),
-        ("E.1 row 4 broken YAML", "schema: x\nname: [\n"),
-        (
-            "E.1 row 5 keys of any case",
-            "{\"SCHEMA\": \"x\", \"Name\": \"y\", \"pacKage\": \"z\"}",
-        ),
-        (
-            "E.1 row 5 keys that fold to one",
-            "{\"Schema\": \"x\", \"schema\": \"x\"}",
-        ),
-        ("E.1 row 5 a schema of a list", "{\"schema\": [\"a\"]}"),
+    let rows: &[(&str, &str)] = &tests::rows![
+        "E.1 row 1 neither YAML nor JSON" => "\u{1}";
+        "E.1 row 1 text" => "# Read me: [";
+        "E.1 row 1 a JSON list" => "[]";
+        "E.1 row 1 a list behind an object" => "{\"schema\":\"x\"} [1]";
+        "E.1 row 1 a number" => "7";
+        "E.1 row 1 a text" => "\"x\"";
+        "E.1 row 1 a scalar" => "x";
+        "E.1 row 1 no schema" => "{\"name\": \"x\"}";
+        "E.1 row 1 an empty schema" => "{\"schema\": \"\"}";
+        "E.1 row 1 broken JSON" => "{\"schema\": \"x\"}\n{\"schema\": \"y\"}\n{\"schema\": tru}";
+        "E.1 row 1 JSON that ends" => "{\"schema\": \"x\"}\n{\"schema\": \"y\"}\n{\"schema\": ";
+        "E.1 row 1 broken JSON alone" => "{\"schema\" \"x\"}";
+        "E.1 row 1 a package of another type" => "schema: olm.package\nname: a\ndefaultChannel: [x]";
+        "E.1 row 1 an icon that is none" => "schema: olm.package\nname: a\nicon: x";
+        "E.1 row 1 an icon of a number" => "schema: olm.package\nname: a\nicon: {base64data: 7}";
+        "E.1 row 1 an icon without base64" => "schema: olm.package\nname: a\nicon: {base64data: 'YQ=?'}";
+        "E.1 row 1 a description of a list" => "schema: olm.package\nname: a\ndescription: []";
+        "E.1 row 1 properties of a text" => "schema: olm.package\nname: a\nproperties: x";
+        "E.1 row 1 a property of a number" => "schema: olm.package\nname: a\nproperties: [7]";
+        "E.1 row 1 a property's type" => "schema: olm.package\nname: a\nproperties: [{type: 7}]";
+        "E.1 row 1 two at once: the first by name" => "schema: olm.package\nname: a\ndescription: 7\ndefaultChannel: true";
+        "E.1 row 1 entries of a map" => "schema: olm.channel\nname: a\nentries: {}";
+        "E.1 row 1 an entry of a text" => "schema: olm.channel\nname: a\nentries: [x]";
+        "E.1 row 1 an entry's name" => "schema: olm.channel\nname: a\nentries: [{name: {}}]";
+        "E.1 row 1 skips of a text" => "schema: olm.channel\nname: a\nentries: [{skips: x}]";
+        "E.1 row 1 a skip of a number" => "schema: olm.channel\nname: a\nentries: [{skips: [7]}]";
+        "E.1 row 1 a channel's property" => "schema: olm.channel\nname: a\nproperties: [{type: []}]";
+        "E.1 row 1 a bundle's image" => "schema: olm.bundle\nname: a\nimage: []";
+        "E.1 row 1 a related image" => "schema: olm.bundle\nname: a\nrelatedImages: [7]";
+        "E.1 row 1 a related image's image" => "schema: olm.bundle\nname: a\nrelatedImages: [{image: 1.50}]";
+        "E.1 row 1 a reference of a list" => "schema: olm.deprecations\nentries: [{reference: []}]";
+        "E.1 row 1 a reference's name" => "schema: olm.deprecations\nentries: [{reference: {name: true}}]";
+        "E.1 row 1 a message of a number" => "schema: olm.deprecations\nentries: [{message: 1}]";
+        "E.1 row 1 an unknown schema" => "schema: x\nanything: [1]";
+        "E.1 row 4 several objects in one file" => &sound_;
+        "E.1 row 4 comments behind separators" => "---\nschema: x\n--- # one\nschema: z # two\n---\n";
+        "E.1 row 4 text behind a separator" => "schema: x\n--- y\nschema: y";
+        "E.1 row 4 nothing but comments" => "# nothing";
+        "E.1 row 4 broken YAML" => "schema: x\nname: [\n";
+        "E.1 row 5 keys of any case" => "{\"SCHEMA\": \"x\", \"Name\": \"y\", \"pacKage\": \"z\"}";
+        "E.1 row 5 keys that fold to one" => "{\"Schema\": \"x\", \"schema\": \"x\"}";
+        "E.1 row 5 a schema of a list" => "{\"schema\": [\"a\"]}";
     ];
     for (row, text) in rows {
         same(row, &[("catalog", text)], None);
     }
-    let objects: &[(&str, Value)] = &[
-        (
-            "E.1 row 6 YAML becomes JSON",
-            object("kind: ConfigMap\ndata: {a: b}\n"),
-        ),
-        (
-            "E.1 row 6 a ClusterServiceVersion",
-            object("kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.28.0}\n"),
-        ),
-        (
-            "E.1 row 6 a version that is no text",
-            object("kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.28}\n"),
-        ),
-        ("E.1 row 6 garbage that begins like JSON", object("{")),
-        ("E.1 row 6 garbage", object("a: [")),
-        ("E.1 row 6 no object", object("[]")),
-        ("E.1 row 6 nothing", object("")),
-        (
-            "E.1 row 6 no base64",
-            json!({"type": "olm.bundle.object", "value": {"data": "?"}}),
-        ),
-        (
-            "E.1 row 6 base64 that ends",
-            json!({"type": "olm.bundle.object", "value": {"data": "YW\nJ"}}),
-        ),
-        (
-            "E.1 row 6 base64 with bits left over",
-            json!({"type": "olm.bundle.object", "value": {"data": "YW=="}}),
-        ),
-        (
-            "E.1 row 6 base64 with too much",
-            json!({"type": "olm.bundle.object", "value": {"data": "YWI=YWI="}}),
-        ),
-        (
-            "E.1 row 6 base64 with half an end",
-            json!({"type": "olm.bundle.object", "value": {"data": "YQ="}}),
-        ),
-        (
-            "E.1 row 6 base64 with a broken end",
-            json!({"type": "olm.bundle.object", "value": {"data": "YQ=a"}}),
-        ),
-        (
-            "E.1 row 6 data of a number",
-            json!({"type": "olm.bundle.object", "value": {"data": 7}}),
-        ),
-        (
-            "E.1 row 6 a value of a number",
-            json!({"type": "olm.bundle.object", "value": 7}),
-        ),
-        (
-            "E.1 row 6 a value of null",
-            json!({"type": "olm.bundle.object", "value": null}),
-        ),
-        ("E.1 row 6 no value", json!({"type": "olm.bundle.object"})),
+    let objects: &[(&str, Value)] = &tests::rows![
+        "E.1 row 6 YAML becomes JSON" => object("kind: ConfigMap\ndata: {a: b}\n");
+        "E.1 row 6 a ClusterServiceVersion" => object("kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.28.0}\n");
+        "E.1 row 6 a version that is no text" => object("kind: ClusterServiceVersion\nspec: {minKubeVersion: 1.28}\n");
+        "E.1 row 6 garbage that begins like JSON" => object("{");
+        "E.1 row 6 garbage" => object("a: [");
+        "E.1 row 6 no object" => object("[]");
+        "E.1 row 6 nothing" => object("");
+        "E.1 row 6 no base64" => json!({"type": "olm.bundle.object", "value": {"data": "?"}});
+        "E.1 row 6 base64 that ends" => json!({"type": "olm.bundle.object", "value": {"data": "YW\nJ"}});
+        "E.1 row 6 base64 with bits left over" => json!({"type": "olm.bundle.object", "value": {"data": "YW=="}});
+        "E.1 row 6 base64 with too much" => json!({"type": "olm.bundle.object", "value": {"data": "YWI=YWI="}});
+        "E.1 row 6 base64 with half an end" => json!({"type": "olm.bundle.object", "value": {"data": "YQ="}});
+        "E.1 row 6 base64 with a broken end" => json!({"type": "olm.bundle.object", "value": {"data": "YQ=a"}});
+        "E.1 row 6 data of a number" => json!({"type": "olm.bundle.object", "value": {"data": 7}});
+        "E.1 row 6 a value of a number" => json!({"type": "olm.bundle.object", "value": 7});
+        "E.1 row 6 a value of null" => json!({"type": "olm.bundle.object", "value": null});
+        "E.1 row 6 no value" => json!({"type": "olm.bundle.object"});
     ];
     for (row, property) in objects {
         same(row, &[("catalog", &with(property.clone()))], None);
     }
 }
 
+// parity: load-4
 #[test]
 fn files() {
     let sound = text(&sound());
     let sound = sound.as_str();
-    let rows: &[(&str, Files<'_>, &str)] = &[
-        (
-            "E.1 row 1 the second of two files",
-            &[("a", sound), ("b", "{")],
-            "unexpected end of JSON input",
-        ),
-        ("E.1 row 2 an empty folder", &[(".indexignore", "")], ""),
-        (
-            "E.1 row 3 only YAML and JSON",
-            &[
-                ("catalog.json", sound),
-                ("README.md", "# ["),
-                ("x/y.txt", "["),
-                (".indexignore", "*\n!*.yaml\n!*.json\n"),
-            ],
-            "",
-        ),
-        (
-            "E.1 row 3 names by pattern",
-            &[
-                ("a", sound),
-                ("x.clusterserviceversion.yaml", "kind: A"),
-                (".indexignore", "*.clusterserviceversion.yaml"),
-            ],
-            "",
-        ),
-        (
-            "E.1 row 3 one folder's own",
-            &[("a", sound), ("x/b.md", "["), ("x/.indexignore", "*.md")],
-            "",
-        ),
-        (
-            "E.1 row 3 not above that folder",
-            &[("a", sound), ("b.md", "["), ("x/.indexignore", "*.md")],
-            "YAML to JSON",
-        ),
-        (
-            "E.1 row 3 the list itself",
-            &[("a", sound), (".indexignore", "# [\n!.indexignore")],
-            "",
-        ),
-        (
-            "E.1 row 3 a folder",
-            &[("a", sound), ("x/b.md", "["), (".indexignore", "x/")],
-            "",
-        ),
-        (
-            "E.1 row 3 a file in a folder",
-            &[
-                ("a", sound),
-                ("x/b.md", "["),
-                ("x/c", "schema: x"),
-                (".indexignore", "x/\n!x/c"),
-            ],
-            "",
-        ),
-        (
-            "E.1 row 4 one package in two files",
-            &[("a", sound), ("b", "schema: x\npackage: foo")],
-            "",
-        ),
+    let rows: &[(&str, Files<'_>, &str)] = &tests::rows![
+        "E.1 row 1 the second of two files", &[("a", sound), ("b", "{")] => "unexpected end of JSON input";
+        "E.1 row 2 an empty folder", &[(".indexignore", "")] => "";
+        "E.1 row 3 only YAML and JSON",
+            &[("catalog.json", sound), ("README.md", "# ["), ("x/y.txt", "["), (".indexignore", "*\n!*.yaml\n!*.json\n")] => "";
+        "E.1 row 3 names by pattern",
+            &[("a", sound), ("x.clusterserviceversion.yaml", "kind: A"), (".indexignore", "*.clusterserviceversion.yaml")]
+            => "";
+        "E.1 row 3 one folder's own", &[("a", sound), ("x/b.md", "["), ("x/.indexignore", "*.md")] => "";
+        "E.1 row 3 not above that folder", &[("a", sound), ("b.md", "["), ("x/.indexignore", "*.md")] => "YAML to JSON";
+        "E.1 row 3 the list itself", &[("a", sound), (".indexignore", "# [\n!.indexignore")] => "";
+        "E.1 row 3 a folder", &[("a", sound), ("x/b.md", "["), (".indexignore", "x/")] => "";
+        "E.1 row 3 a file in a folder", &[("a", sound), ("x/b.md", "["), ("x/c", "schema: x"), (".indexignore", "x/\n!x/c")]
+            => "";
+        "E.1 row 4 one package in two files", &[("a", sound), ("b", "schema: x\npackage: foo")] => "";
     ];
     for (row, files, expected) in rows {
         same(row, files, Some(expected));

@@ -26,12 +26,9 @@ async fn of_a_package_without_end_nothing_is_kept() {
     let many: Vec<_> = (0..6000)
         .map(|at| messages(&format!("b{at}"), Vec::new()))
         .collect();
-    for (frames, problem) in [
-        (
-            vec![long; 100],
-            "its bundles and edges take more than 67108864 bytes",
-        ),
-        (many, "it has more than 5000 bundles"),
+    for (frames, problem) in tests::rows![
+        vec![long; 100] => "its bundles and edges take more than 67108864 bytes";
+        many => "it has more than 5000 bundles";
     ] {
         let address = server(move || {
             let mut frames: Vec<_> = frames.iter().cloned().map(data).collect();

@@ -110,6 +110,7 @@ fn sorted(mut answers: Vec<Value>) -> Vec<Value> {
     answers
 }
 
+// parity: grpc-1, grpc-2, grpc-3, grpc-4
 #[tokio::test(flavor = "multi_thread")]
 async fn opm_answers_the_same() {
     let catalog = folder(&[
@@ -124,46 +125,37 @@ async fn opm_answers_the_same() {
     let chain = json!({"group": "sea.example.com", "version": "v1", "kind": "Chain"});
     let of = |package: &str, channel: &str, name: &str| json!({"pkgName": package, "channelName": channel, "csvName": name});
     let head = |package: &str, channel: &str| json!({"pkgName": package, "channelName": channel});
-    let questions = [
-        ("ListPackages", json!({})),
-        ("ListBundles", json!({})),
-        ("GetPackage", json!({"name": "anchor"})),
-        ("GetPackage", json!({"name": "buoy"})),
-        ("GetPackage", json!({"name": "no"})),
-        ("GetBundle", of("anchor", "stable", "anchor.v2.0.0")),
-        ("GetBundle", of("anchor", "stable", "anchor.v1.0.0")),
-        ("GetBundle", of("anchor", "alpha", "anchor.v2.0.0")),
-        ("GetBundle", of("anchor", "alpha", "anchor.v1.0.0")),
-        ("GetBundle", of("buoy", "stable", "buoy.v1.0.0")),
-        ("GetBundle", of("no", "x", "y")),
-        ("GetBundle", of("buoy", "no", "y")),
-        ("GetBundleForChannel", head("anchor", "stable")),
-        ("GetBundleForChannel", head("anchor", "no")),
-        ("GetBundleForChannel", head("no", "no")),
-        (
-            "GetChannelEntriesThatReplace",
-            json!({"csvName": "anchor.v1.0.0"}),
-        ),
-        (
-            "GetChannelEntriesThatReplace",
-            json!({"csvName": "anchor.v1.1.0"}),
-        ),
-        ("GetChannelEntriesThatReplace", json!({"csvName": "no"})),
-        (
-            "GetBundleThatReplaces",
-            of("anchor", "stable", "anchor.v0.9.0"),
-        ),
-        (
-            "GetBundleThatReplaces",
-            of("anchor", "alpha", "anchor.v1.0.0"),
-        ),
-        ("GetBundleThatReplaces", of("no", "x", "y")),
-        ("GetChannelEntriesThatProvide", api.clone()),
-        ("GetChannelEntriesThatProvide", chain.clone()),
-        ("GetLatestChannelEntriesThatProvide", api.clone()),
-        ("GetLatestChannelEntriesThatProvide", chain.clone()),
-        ("GetDefaultBundleThatProvides", api),
-        ("GetDefaultBundleThatProvides", chain),
+    let questions = tests::rows![
+        "ListPackages" => json!({});
+        "ListBundles" => json!({});
+        "GetPackage" => json!({"name": "anchor"});
+        "GetPackage" => json!({"name": "buoy"});
+        "GetPackage" => json!({"name": "no"});
+        "GetPackage" => json!({"name": "no \"such\""});
+        "GetBundle" => of("anchor", "stable", "anchor.v2.0.0");
+        "GetBundle" => of("anchor", "stable", "anchor.v1.0.0");
+        "GetBundle" => of("anchor", "alpha", "anchor.v2.0.0");
+        "GetBundle" => of("anchor", "alpha", "anchor.v1.0.0");
+        "GetBundle" => of("buoy", "stable", "buoy.v1.0.0");
+        "GetBundle" => of("no", "x", "y");
+        "GetBundle" => of("buoy", "no", "y");
+        "GetBundleForChannel" => head("anchor", "stable");
+        "GetBundleForChannel" => head("anchor", "no");
+        "GetBundleForChannel" => head("buoy", "no");
+        "GetBundleForChannel" => head("no", "no");
+        "GetChannelEntriesThatReplace" => json!({"csvName": "anchor.v1.0.0"});
+        "GetChannelEntriesThatReplace" => json!({"csvName": "anchor.v1.1.0"});
+        "GetChannelEntriesThatReplace" => json!({"csvName": "no"});
+        "GetBundleThatReplaces" => of("anchor", "stable", "anchor.v0.9.0");
+        "GetBundleThatReplaces" => of("anchor", "alpha", "anchor.v1.0.0");
+        "GetBundleThatReplaces" => of("anchor", "no", "y");
+        "GetBundleThatReplaces" => of("no", "x", "y");
+        "GetChannelEntriesThatProvide" => api.clone();
+        "GetChannelEntriesThatProvide" => chain.clone();
+        "GetLatestChannelEntriesThatProvide" => api.clone();
+        "GetLatestChannelEntriesThatProvide" => chain.clone();
+        "GetDefaultBundleThatProvides" => api;
+        "GetDefaultBundleThatProvides" => chain;
     ];
     for (rpc, asked) in questions {
         assert_same(&theirs, &ours, rpc, asked).await;
@@ -190,6 +182,7 @@ pub(crate) async fn assert_same(
     ours.map_or(0, |it| it.len())
 }
 
+// parity: grpc-12
 #[tokio::test(flavor = "multi_thread")]
 async fn our_client_reads_what_opm_serves() {
     let catalog = folder(&[
@@ -211,6 +204,11 @@ async fn our_client_reads_what_opm_serves() {
             ours.get_package(&name).await.unwrap()
         );
     }
+    let error = ours.get_package("no").await.unwrap_err().to_string();
+    assert!(
+        error.ends_with("answered GetPackage with Unknown: package \"no\" not found"),
+        "{error}"
+    );
     let bundles: Vec<_> = theirs.list_bundles().try_collect().await.unwrap();
     assert_eq!(bundles.len(), 5);
     for bundle in bundles {

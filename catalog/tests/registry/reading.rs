@@ -245,22 +245,13 @@ async fn what_room_does_not_suffice_for_is_broken_and_the_rest_is_not() {
     long[0].skips = vec!["s".repeat(1 << 20); 2];
     all.extend(long);
     let server = Server::new(all, answer).await;
-    for (bounds, broken) in [
-        (
-            Bounds {
-                kept: 1 << 20,
-                ..Bounds::default()
-            },
-            "with it, what is wanted of the catalog takes more than 1048576 bytes",
-        ),
-        (
-            Bounds {
-                // What the list has is counted by itself.
-                total: 2_200_000,
-                ..Bounds::default()
-            },
-            "what is wanted of the catalog comes in more than 2200000 bytes",
-        ),
+    for (bounds, broken) in tests::rows![
+        Bounds { kept: 1 << 20, ..Bounds::default() } => "with it, what is wanted of the catalog takes more than 1048576 bytes";
+        Bounds {
+            // What the list has is counted by itself.
+            total: 2_200_000,
+            ..Bounds::default()
+        } => "what is wanted of the catalog comes in more than 2200000 bytes";
     ] {
         let client = connect(server.address, bounds).await;
         let read = packages(&client, &set(&["large", "tide", "long"])).await;
@@ -305,6 +296,7 @@ fn good_answer() -> Answer {
     Arc::new(|asked| async move { good(&told(asked)) }.boxed())
 }
 
+// parity: openshift-15
 #[tokio::test]
 async fn a_list_that_does_not_end_well_is_no_catalog() {
     let ends: [(&str, End); 5] = [
@@ -411,6 +403,7 @@ async fn what_packages_say_of_themselves_is_counted_and_cut() {
 }
 
 /// The rows of the spellings are those of `load::tests::max_openshift`.
+// parity: max-4
 #[tokio::test(flavor = "multi_thread")]
 async fn served_max_openshift_is_that_of_the_file() {
     let annotation = "operators.coreos.com/maxOpenShiftVersion";

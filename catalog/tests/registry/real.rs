@@ -138,6 +138,7 @@ fn questions(documents: &[Value]) -> Vec<(&'static str, Value)> {
     all
 }
 
+// parity: grpc-1
 #[tokio::test(flavor = "multi_thread")]
 async fn of_published_bundles_opm_says_the_same() {
     let bundles = bundles();

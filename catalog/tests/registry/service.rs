@@ -24,6 +24,7 @@ async fn channel(served: &Served) -> tonic::transport::Channel {
         .unwrap()
 }
 
+// parity: grpc-6
 #[tokio::test]
 async fn health_is_told_of_whatever_is_asked_for() {
     let served = Served::both().await;
@@ -45,6 +46,7 @@ async fn health_is_told_of_whatever_is_asked_for() {
     assert_eq!(watch.code(), Code::Unimplemented);
 }
 
+// parity: grpc-6
 #[tokio::test]
 async fn reflection_tells_the_protocol() {
     use tonic_reflection::pb::v1::{
@@ -115,39 +117,6 @@ async fn reflection_tells_the_protocol() {
 }
 
 #[tokio::test]
-async fn our_client_reads_what_is_served() {
-    let served = Served::both().await;
-    let client = served.client().await;
-    assert_eq!(client.list_packages().await.unwrap(), ["anchor", "buoy"]);
-    let package = client.get_package("anchor").await.unwrap();
-    assert_eq!(
-        (
-            package.default_channel_name.as_str(),
-            package.channels.len()
-        ),
-        ("stable", 2)
-    );
-    let bundle = client
-        .get_bundle("anchor", "stable", "anchor.v2.0.0")
-        .await
-        .unwrap();
-    assert!(bundle.csv_json.contains("\"displayName\":\"Anchor\""));
-    let all: Vec<_> = client.list_bundles().try_collect().await.unwrap();
-    assert_eq!(all.len(), 5);
-    let error = client.get_package("no").await.unwrap_err();
-    let Error::Refused {
-        code: Code::Unknown,
-        message,
-        ..
-    } = &error
-    else {
-        panic!("{error:?}");
-    };
-    assert_eq!(message, r#"package "no" not found"#);
-    assert!(!error.is_temporary());
-}
-
-#[tokio::test]
 async fn what_is_not_served_is_unimplemented() {
     let served = Served::both().await;
     let channel = channel(&served).await;
@@ -198,6 +167,7 @@ async fn a_hundred_clients_at_once_get_the_same() {
     }
 }
 
+// parity: grpc-9
 #[tokio::test]
 async fn the_service_ends_when_it_is_told_to() {
     let served = Served::both().await;

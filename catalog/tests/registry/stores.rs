@@ -35,6 +35,7 @@ fn only(folder: &Path) -> PathBuf {
     file
 }
 
+// parity: grpc-7, complaint-18
 #[test]
 fn a_store_is_built_once_for_the_same_content() {
     let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
@@ -61,6 +62,7 @@ fn a_store_is_built_once_for_the_same_content() {
     assert_eq!((mode(&folder), mode(&only(&folder))), (0o770, 0o660));
 }
 
+// parity: grpc-7
 #[test]
 fn only_the_store_of_this_very_catalog_is_loaded() {
     let catalog = folder(&[("a.json", &anchor())]);
@@ -85,6 +87,7 @@ fn only_the_store_of_this_very_catalog_is_loaded() {
     store.verify().unwrap();
 }
 
+// parity: grpc-7
 #[test]
 fn a_folder_of_something_else_is_left_alone() {
     let place = tempfile::tempdir().unwrap();
@@ -145,6 +148,7 @@ fn what_killed_processes_left_is_swept() {
     assert_eq!((abandoned.exists(), written.exists()), (false, true));
 }
 
+// parity: grpc-7, complaint-18
 #[test]
 fn torn_and_foreign_files_are_refused_and_built_again() {
     let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
@@ -183,6 +187,7 @@ fn torn_and_foreign_files_are_refused_and_built_again() {
 }
 
 /// Every byte of the file is covered by a digest or a checksum, or is never read.
+// parity: grpc-7
 #[test]
 fn no_changed_byte_is_served() {
     let catalog = folder(&[("a.json", &anchor()), ("b.json", &buoy())]);
@@ -207,6 +212,7 @@ fn plain(mut bundle: Value) -> Value {
     bundle
 }
 
+// parity: platform-28
 #[tokio::test]
 async fn bundles_of_other_formats_are_led_past() {
     let metas = [
@@ -252,6 +258,7 @@ async fn bundles_of_other_formats_are_led_past() {
     assert_eq!(packages, [json!({"name": "mixed"})]);
 }
 
+// parity: validate-11, grpc-5
 #[test]
 fn a_bad_package_takes_no_other_down() {
     let broken = [

@@ -28,7 +28,6 @@ use tokio::{
     net::TcpListener,
     time::{sleep, timeout},
 };
-use tonic::Code;
 
 pub(crate) type Body = stream::BoxStream<'static, Result<Frame<Bytes>, std::io::Error>>;
 
@@ -136,79 +135,90 @@ async fn drain<T>(list: impl Stream<Item = Result<T, Error>>) -> (usize, Option<
     }
 }
 
-fn code(error: Option<Error>) -> Code {
-    match error {
-        Some(Error::Refused { code, .. }) => code,
-        other => panic!("{other:?}"),
+/// An error in short, such as `Stalled ListBundles 300ms, temporary`.
+fn short(error: &Error) -> String {
+    let kind = match error {
+        Error::Stalled { rpc, after, .. } => format!("Stalled {rpc} {after:?}"),
+        Error::TooLarge { limit, unit, .. } => format!("TooLarge {limit} {unit}"),
+        Error::Refused { rpc, code, .. } => format!("Refused {rpc} {code:?}"),
+        Error::Broken { rpc, .. } => format!("Broken {rpc}"),
+        other => format!("{other:?}"),
+    };
+    let temporary = if error.is_temporary() {
+        ", temporary"
+    } else {
+        ""
+    };
+    kind + temporary
+}
+
+fn ended((count, error): (usize, Option<Error>)) -> String {
+    let end = error.map_or_else(|| "end".to_owned(), |error| short(&error));
+    format!("{count}: {end}")
+}
+
+// parity: grpc-12
+#[tokio::test]
+async fn lists_end_with_what_their_servers_did() {
+    type Row = (&'static str, fn() -> Body, &'static str);
+    let rows: [Row; 14] = tests::rows![
+        "good", || of(vec![data(message("a")), data(message("b")), trailers("0", "")]) => "2: end";
+        "stalls at once", || then_nothing(Vec::new()) => "0: Stalled ListBundles 300ms, temporary";
+        "stalls after one", || then_nothing(vec![data(message("a"))]) => "1: Stalled ListBundles 300ms, temporary";
+        "stalls after three", || then_nothing(vec![data(message("a")), data(message("a")), data(message("a"))]) => "3: Stalled ListBundles 300ms, temporary";
+        "stalls in a message", || then_nothing(vec![data(message("a").slice(..4))])
+            => "0: Stalled ListBundles 300ms, temporary";
+        "has no status", || of(vec![data(message("a"))]) => "1: Broken ListBundles, temporary";
+        "ends in a message", || of(vec![data(message("a")), data(message("b").slice(..6))])
+            => "1: Refused ListBundles Internal, temporary";
+        "ends with an error", || of(vec![data(message("a")), trailers("8", "enough")])
+            => "1: Refused ListBundles ResourceExhausted, temporary";
+        "claims a large message", || of(vec![data(vec![0, 0x7f, 0xff, 0xff, 0xff])]) => "0: TooLarge 65536 bytes in one message";
+        "has a large message", || of(vec![data(message(&"x".repeat(70 << 10))), trailers("0", "")])
+            => "0: TooLarge 65536 bytes in one message";
+        "is garbage", || of(vec![data(framed(&[0xff; 40])), trailers("0", "")])
+            => "0: Refused ListBundles Internal, temporary";
+        "has unknown flags", || of(vec![data(vec![9, 0, 0, 0, 0]), trailers("0", "")])
+            => "0: Refused ListBundles Internal, temporary";
+        "is refused for good", || of(vec![trailers("2", "no")]) => "0: Refused ListBundles Unknown";
+        "is not known", || of(vec![trailers("12", "")]) => "0: Refused ListBundles Unimplemented";
+    ];
+    for (row, body, expected) in rows {
+        let found = ended(list(server(body).await, bounds()).await);
+        assert_eq!(found, expected, "{row}");
     }
 }
 
-/// Whether nobody takes it for the server's word.
-fn is_broken(error: Option<&Error>) -> bool {
-    error.is_some_and(|it| matches!(it, Error::Broken { .. }) && it.is_temporary())
-}
-
+// parity: grpc-12
 #[tokio::test]
-async fn a_good_list_ends_well() {
+async fn a_list_of_a_broken_connection_is_broken() {
     let address = server(|| {
-        of(vec![
-            data(message("a")),
-            data(message("b")),
-            trailers("0", ""),
-        ])
+        let broken = stream::once(async { Err(std::io::Error::other("gone")) });
+        of(vec![data(message("a"))]).chain(broken).boxed()
     })
     .await;
-    let (count, error) = list(address, bounds()).await;
-    assert_eq!((count, error.map(|it| it.to_string())), (2, None));
+    let (_, error) = list(address, bounds()).await;
+    assert_eq!(short(&error.unwrap()), "Broken ListBundles, temporary");
 }
 
 #[tokio::test]
-async fn a_list_that_stalls_is_given_up() {
-    for frames in [0, 1, 3] {
-        let address =
-            server(move || then_nothing((0..frames).map(|_| data(message("a"))).collect())).await;
-        let (count, error) = list(address, bounds()).await;
-        assert_eq!(count, frames);
-        assert!(
-            matches!(
-                error,
-                Some(Error::Stalled {
-                    rpc: "ListBundles",
-                    after: SHORT,
-                    ..
-                })
-            ),
-            "{error:?}"
-        );
-        assert!(error.unwrap().is_temporary());
-    }
-    // In the middle of a message.
-    let address = server(|| then_nothing(vec![data(message("a").slice(..4))])).await;
-    assert!(matches!(
-        list(address, bounds()).await,
-        (0, Some(Error::Stalled { .. }))
-    ));
+async fn an_error_has_the_words_of_the_server() {
+    let address = server(|| of(vec![data(message("a")), trailers("8", "enough")])).await;
+    let text = list(address, bounds()).await.1.unwrap().to_string();
+    assert!(
+        text.contains("ListBundles") && text.contains("enough"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_at_all_is_given_up() {
     let address = respond(std::future::pending).await;
-    assert!(matches!(
-        list(address, bounds()).await,
-        (0, Some(Error::Stalled { .. }))
-    ));
+    let expected = "0: Stalled ListBundles 300ms, temporary";
+    assert_eq!(ended(list(address, bounds()).await), expected);
     let client = connect(address, bounds()).await;
     let error = client.get_package("a").await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Stalled {
-                rpc: "GetPackage",
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    assert_eq!(short(&error), "Stalled GetPackage 300ms, temporary");
 
     // One that does not even speak HTTP.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -236,37 +246,7 @@ async fn a_server_that_does_not_answer_at_all_is_given_up() {
     silent.abort();
 }
 
-#[tokio::test]
-async fn a_list_that_is_cut_short_is_no_list() {
-    // The stream ends without a status; in the middle of a message; and the connection breaks.
-    let address = server(|| of(vec![data(message("a"))])).await;
-    let (count, error) = list(address, bounds()).await;
-    assert_eq!(count, 1);
-    assert!(is_broken(error.as_ref()), "{error:?}");
-    let address = server(|| of(vec![data(message("a")), data(message("b").slice(..6))])).await;
-    let (count, error) = list(address, bounds()).await;
-    assert_eq!((count, code(error)), (1, Code::Internal));
-    let address = server(|| {
-        let broken = stream::once(async { Err(std::io::Error::other("gone")) });
-        of(vec![data(message("a"))]).chain(broken).boxed()
-    })
-    .await;
-    let (_, error) = list(address, bounds()).await;
-    assert!(is_broken(error.as_ref()), "{error:?}");
-}
-
-#[tokio::test]
-async fn an_error_at_the_end_of_a_list_is_an_error() {
-    let address = server(|| of(vec![data(message("a")), trailers("8", "enough")])).await;
-    let (count, error) = list(address, bounds()).await;
-    let text = error.as_ref().unwrap().to_string();
-    assert!(
-        text.contains("ListBundles") && text.contains("enough"),
-        "{text}"
-    );
-    assert_eq!((count, code(error)), (1, Code::ResourceExhausted));
-}
-
+// parity: grpc-12
 #[tokio::test]
 async fn a_list_without_end_is_bounded() {
     let endless = |size: usize| {
@@ -281,24 +261,10 @@ async fn a_list_without_end_is_bounded() {
         ..bounds()
     };
     let (count, error) = list(endless(10).await, patient).await;
-    assert_eq!(count, 1000, "{error:?}");
-    assert!(
-        matches!(
-            error,
-            Some(Error::TooLarge {
-                limit: 1000,
-                unit: "messages",
-                ..
-            })
-        ),
-        "{error:?}"
-    );
+    assert_eq!(ended((count, error)), "1000: TooLarge 1000 messages");
     let (count, error) = list(endless(10_000).await, patient).await;
     assert!(count < 105, "{count}");
-    assert!(
-        matches!(error, Some(Error::TooLarge { unit: "bytes", .. })),
-        "{error:?}"
-    );
+    assert_eq!(short(&error.unwrap()), "TooLarge 1048576 bytes");
     // Each message just in time.
     let slow = server(|| {
         let next = |()| async {
@@ -308,55 +274,18 @@ async fn a_list_without_end_is_bounded() {
         stream::unfold((), next).boxed()
     })
     .await;
-    let total = Duration::from_secs(1);
-    let (count, error) = list(
-        slow,
-        Bounds {
-            list: total,
-            ..bounds()
-        },
-    )
-    .await;
+    let bounds = Bounds {
+        list: Duration::from_secs(1),
+        ..bounds()
+    };
+    let (count, error) = list(slow, bounds).await;
     assert!((1..=20).contains(&count), "{count}");
-    assert!(
-        matches!(error, Some(Error::Stalled { after, .. }) if after == total),
-        "{error:?}"
-    );
-}
-
-#[tokio::test]
-async fn a_message_may_not_be_larger_than_allowed_nor_claim_to_be() {
-    let claimed = server(|| of(vec![data(vec![0, 0x7f, 0xff, 0xff, 0xff])])).await;
-    let (_, error) = list(claimed, bounds()).await;
-    assert!(
-        matches!(
-            error,
-            Some(Error::TooLarge {
-                unit: "bytes in one message",
-                ..
-            })
-        ),
-        "{error:?}"
-    );
-    let real = server(|| {
-        of(vec![
-            data(message(&"x".repeat(70 << 10))),
-            trailers("0", ""),
-        ])
-    })
-    .await;
-    assert!(matches!(
-        list(real, bounds()).await,
-        (0, Some(Error::TooLarge { .. }))
-    ));
+    let error = short(&error.unwrap());
+    assert_eq!(error, "Stalled ListBundles 1s, temporary");
 }
 
 #[tokio::test]
 async fn what_is_no_registry_is_refused() {
-    let garbage = server(|| of(vec![data(framed(&[0xff; 40])), trailers("0", "")])).await;
-    assert_eq!(code(list(garbage, bounds()).await.1), Code::Internal);
-    let flags = server(|| of(vec![data(vec![9, 0, 0, 0, 0]), trailers("0", "")])).await;
-    assert_eq!(code(list(flags, bounds()).await.1), Code::Internal);
     let page = respond(|| async {
         let page = of(vec![data("<html>")]);
         Response::builder()

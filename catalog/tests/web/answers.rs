@@ -7,6 +7,7 @@ use super::*;
 const ALL: &str = "/catalogs/operators/api/v1/all";
 const METAS: &str = "/catalogs/operators/api/v1/metas";
 
+// parity: http-1
 #[tokio::test]
 async fn all_is_every_blob_on_a_line_in_the_order_of_the_catalog() {
     let site = Site::with(&catalog()).await;
@@ -37,6 +38,7 @@ async fn all_is_every_blob_on_a_line_in_the_order_of_the_catalog() {
     );
 }
 
+// parity: http-1
 #[tokio::test]
 async fn a_head_has_the_same_headers_and_no_body() {
     let site = Site::with(&catalog()).await;
@@ -55,6 +57,7 @@ async fn a_head_has_the_same_headers_and_no_body() {
     }
 }
 
+// parity: http-1
 #[tokio::test]
 async fn what_has_not_changed_is_not_sent_again() {
     let site = Site::with(&catalog()).await;
@@ -88,6 +91,7 @@ async fn what_has_not_changed_is_not_sent_again() {
     );
 }
 
+// parity: http-1
 #[tokio::test]
 async fn a_range_is_a_part_of_all_and_of_nothing_else() {
     let site = Site::with(&large("text")).await;
@@ -122,6 +126,7 @@ async fn a_range_is_a_part_of_all_and_of_nothing_else() {
     assert_eq!((metas.status, metas.body.len()), (StatusCode::OK, length));
 }
 
+// parity: http-1
 #[tokio::test]
 async fn only_what_is_large_is_compressed_and_only_for_who_asks() {
     let site = Site::with(&format!("{}\n{}", large("text"), "{\"schema\": \"small\"}")).await;
@@ -151,40 +156,22 @@ async fn only_what_is_large_is_compressed_and_only_for_who_asks() {
     }
 }
 
+// parity: http-2, complaint-19
 #[tokio::test]
 async fn metas_are_filtered_by_all_that_is_asked_for() {
     let site = Site::with(&catalog()).await;
-    for (query, names) in [
-        (
-            "?schema=olm.package",
-            &["olm.package etcd", "olm.package vault"][..],
-        ),
-        (
-            "?schema=olm.bundle&package=vault",
-            &["olm.bundle vault.v2", "olm.bundle vault.v3"],
-        ),
+    for (query, names) in tests::rows![
+        "?schema=olm.package" => &["olm.package etcd", "olm.package vault"][..];
+        "?schema=olm.bundle&package=vault" => &["olm.bundle vault.v2", "olm.bundle vault.v3"];
         // A package's own blob names no package.
-        (
-            "?package=etcd",
-            &[
-                "olm.channel stable",
-                "olm.bundle etcd.v0",
-                "olm.bundle etcd.v1",
-            ],
-        ),
-        ("?schema=olm.package&name=etcd", &["olm.package etcd"]),
-        (
-            "?name=stable",
-            &["olm.channel stable", "olm.channel stable"],
-        ),
-        (
-            "?schema=olm.bundle&package=etcd&name=etcd.v1",
-            &["olm.bundle etcd.v1"],
-        ),
-        ("?name=etcd.v1&name=etcd.v0", &["olm.bundle etcd.v1"]),
-        ("?name=ETCD.v1", &[]),
-        ("?schema=olm", &[]),
-        ("?package=etcd&name=vault.v2", &[]),
+        "?package=etcd" => &["olm.channel stable", "olm.bundle etcd.v0", "olm.bundle etcd.v1"];
+        "?schema=olm.package&name=etcd" => &["olm.package etcd"];
+        "?name=stable" => &["olm.channel stable", "olm.channel stable"];
+        "?schema=olm.bundle&package=etcd&name=etcd.v1" => &["olm.bundle etcd.v1"];
+        "?name=etcd.v1&name=etcd.v0" => &["olm.bundle etcd.v1"];
+        "?name=ETCD.v1" => &[];
+        "?schema=olm" => &[];
+        "?package=etcd&name=vault.v2" => &[];
     ] {
         let found = answer(site.get(&format!("{METAS}{query}"))).await;
         assert_eq!(
@@ -242,6 +229,7 @@ async fn very_many_lines_here_and_there_are_all_of_them() {
     }
 }
 
+// parity: http-2
 #[tokio::test]
 async fn hostile_queries_are_answered_or_refused() {
     let site = Site::with(&catalog()).await;
@@ -268,39 +256,20 @@ async fn hostile_queries_are_answered_or_refused() {
     assert_eq!(site.all().await.status, StatusCode::OK);
 }
 
+// parity: http-1, http-2
 #[tokio::test]
 async fn what_is_not_there_or_not_allowed_is_said_in_words() {
     let site = Site::with(&catalog()).await;
-    for (path, status, text) in [
-        ("/catalogs/other/api/v1/all", 404, "404 Not Found\n"),
-        ("/catalogs/other/api/v1/metas", 404, "404 Not Found\n"),
-        (
-            "/catalogs/Operators/api/v1/all",
-            400,
-            "invalid catalog name: ",
-        ),
-        (
-            "/catalogs/..%2f..%2fetc/api/v1/all",
-            400,
-            "invalid catalog name: ",
-        ),
-        ("/catalogs/%ff/api/v1/all", 400, "invalid catalog name: "),
-        (
-            "/catalogs/operators/api/v1/metas?limit=1",
-            400,
-            "400 Bad Request\n",
-        ),
-        (
-            "/catalogs/operators/api/v1/graphql",
-            404,
-            "404 page not found\n",
-        ),
-        (
-            "/catalogs/operators/api/v2/all",
-            404,
-            "404 page not found\n",
-        ),
-        ("/", 404, "404 page not found\n"),
+    for (path, status, text) in tests::rows![
+        "/catalogs/other/api/v1/all", 404 => "404 Not Found\n";
+        "/catalogs/other/api/v1/metas", 404 => "404 Not Found\n";
+        "/catalogs/Operators/api/v1/all", 400 => "invalid catalog name: ";
+        "/catalogs/..%2f..%2fetc/api/v1/all", 400 => "invalid catalog name: ";
+        "/catalogs/%ff/api/v1/all", 400 => "invalid catalog name: ";
+        "/catalogs/operators/api/v1/metas?limit=1", 400 => "400 Bad Request\n";
+        "/catalogs/operators/api/v1/graphql", 404 => "404 page not found\n";
+        "/catalogs/operators/api/v2/all", 404 => "404 page not found\n";
+        "/", 404 => "404 page not found\n";
     ] {
         let found = answer(site.get(path)).await;
         assert_eq!(found.status.as_u16(), status, "{path}");

@@ -113,6 +113,7 @@ async fn what_cannot_be_read_is_left_out_and_told_and_what_fails_changes_nothing
     assert_eq!(site.all().await.names().len(), 9);
 }
 
+// parity: http-4
 #[tokio::test]
 async fn a_restart_shows_what_was_shown_and_removes_what_was_not_finished() {
     let mut site = Site::with(&catalog()).await;

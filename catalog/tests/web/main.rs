@@ -1,20 +1,4 @@
 //! The HTTP API of catalogs, over real connections, and readers that stall or go away.
-//!
-//! This is the acceptance list E.5:
-//!
-//! | row | test |
-//! | --- | --- |
-//! | `/all` | `answers::all_is_every_blob_on_a_line_in_the_order_of_the_catalog` |
-//! | not modified | `answers::what_has_not_changed_is_not_sent_again`, for both paths |
-//! | ranges | `answers::a_range_is_a_part_of_all_and_of_nothing_else` |
-//! | HEAD | `answers::a_head_has_the_same_headers_and_no_body` |
-//! | compression | `answers::only_what_is_large_is_compressed_and_only_for_who_asks` |
-//! | no such catalog, other methods, invalid names, unknown parameters | `answers::what_is_not_there_or_not_allowed_is_said_in_words` |
-//! | `/metas`: filters, order, repeated parameters, nothing found | `answers::metas_are_filtered_by_all_that_is_asked_for` |
-//! | what is replaced while it is read | `readers::who_reads_while_it_is_replaced_sees_the_old_or_the_new_and_no_mixture` |
-//! | what was not finished | `folder::a_restart_shows_what_was_shown_and_removes_what_was_not_finished` |
-//!
-//! There is no gate for `/metas`, and no GraphQL.
 
 #![allow(
     clippy::unwrap_used,

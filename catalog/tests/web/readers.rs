@@ -21,6 +21,7 @@ fn heavy(text: &str) -> String {
     blobs.collect()
 }
 
+// parity: http-3
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_reads_while_it_is_replaced_sees_the_old_or_the_new_and_no_mixture() {
     let site = Site::with(&large("a")).await;
@@ -61,6 +62,7 @@ async fn who_reads_while_it_is_replaced_sees_the_old_or_the_new_and_no_mixture()
     assert_eq!(seen.len(), 2, "nobody saw a change: {seen:?}");
 }
 
+// parity: http-3
 #[tokio::test]
 async fn who_has_begun_gets_the_old_content_to_its_end() {
     let site = Site::with(&heavy("a")).await;

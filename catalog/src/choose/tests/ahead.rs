@@ -39,47 +39,22 @@ fn told(ahead: Ahead) -> Option<String> {
 
 #[test]
 fn the_newest_that_can_be_reached_today_and_runs_then() {
-    for (channel, maxima, at, expected) in [
+    for (channel, maxima, at, expected) in ::tests::rows![
         // Says nothing: it runs.
-        (
-            CHAIN,
-            &[("1.0.0", "4.20")][..],
-            "1.0.0",
-            Some("stable 1.2.0"),
-        ),
-        (CHAIN, &[("1.2.0", "4.20")], "1.0.0", Some("stable 1.1.0")),
-        (
-            CHAIN,
-            &[("1.1.0", "4.20"), ("1.2.0", "4.20")],
-            "1.0.0",
-            None,
-        ),
+        CHAIN, &[("1.0.0", "4.20")][..], "1.0.0" => Some("stable 1.2.0");
+        CHAIN, &[("1.2.0", "4.20")], "1.0.0" => Some("stable 1.1.0");
+        CHAIN, &[("1.1.0", "4.20"), ("1.2.0", "4.20")], "1.0.0" => None;
         // The way leads over one that does not run today.
-        (CHAIN, &[("1.1.0", "4.19")], "1.0.0", None),
-        (
-            "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.0.0,<1.2.0",
-            &[("1.1.0", "4.19")],
-            "1.0.0",
-            Some("stable 1.2.0"),
-        ),
-        (
-            "1.0.0 1.1.0<1.0.0 1.2.0<1.0.0-1.1.0",
-            &[("1.2.0", "4.21")],
-            "1.0.0",
-            Some("stable 1.2.0"),
-        ),
-        (CHAIN, &[], "1.2.0", None),
+        CHAIN, &[("1.1.0", "4.19")], "1.0.0" => None;
+        "1.0.0 1.1.0<1.0.0 1.2.0<1.1.0~>=1.0.0,<1.2.0", &[("1.1.0", "4.19")], "1.0.0" => Some("stable 1.2.0");
+        "1.0.0 1.1.0<1.0.0 1.2.0<1.0.0-1.1.0", &[("1.2.0", "4.21")], "1.0.0" => Some("stable 1.2.0");
+        CHAIN, &[], "1.2.0" => None;
         // Edges in a circle, and to itself.
-        (
-            "1.0.0<1.1.0 1.1.0<1.0.0",
-            &[],
-            "1.0.0",
-            Some("stable 1.1.0"),
-        ),
-        ("1.0.0<1.0.0", &[], "1.0.0", None),
+        "1.0.0<1.1.0 1.1.0<1.0.0", &[], "1.0.0" => Some("stable 1.1.0");
+        "1.0.0<1.0.0", &[], "1.0.0" => None;
         // What is installed is gone from the catalog, and the catalog leads on from it.
-        ("1.1.0<1.0.0", &[], "1.0.0", Some("stable 1.1.0")),
-        ("1.1.0<1.0.5", &[], "1.0.0", None),
+        "1.1.0<1.0.0", &[], "1.0.0" => Some("stable 1.1.0");
+        "1.1.0<1.0.5", &[], "1.0.0" => None;
     ] {
         let package = limited(&[("stable", channel)], maxima);
         let found = found(&package, at, request());
@@ -156,46 +131,26 @@ fn a_catalog_that_cannot_be_asked_may_have_one() {
     let (full, head) = (offer("n/c", 5, &full), offer("n/c", 5, &head));
     let to = Some("stable 1.2.0");
     let (any, default) = (Followed::Any, Followed::Default);
-    for (followed, own, offers, expected) in [
-        (any, None, vec![], None),
-        (any, None, vec![absent("n/a", 9)], None),
-        (
-            any,
-            None,
-            vec![absent("n/a", 9), away("n/b", 0)],
-            Some("unknown: n/b"),
-        ),
-        (any, None, vec![pending("n/b", 0)], Some("unknown: n/b")),
-        (any, None, vec![away("n/a", 9), pending("n/b", 8), full], to),
-        (any, None, vec![away("n/a", 9), head], Some("unknown: n/a")),
-        (any, None, vec![away("n/d", 0), head], Some("unknown: n/d")),
+    for (followed, own, offers, expected) in ::tests::rows![
+        any, None, vec![] => None;
+        any, None, vec![absent("n/a", 9)] => None;
+        any, None, vec![absent("n/a", 9), away("n/b", 0)] => Some("unknown: n/b");
+        any, None, vec![pending("n/b", 0)] => Some("unknown: n/b");
+        any, None, vec![away("n/a", 9), pending("n/b", 8), full] => to;
+        any, None, vec![away("n/a", 9), head] => Some("unknown: n/a");
+        any, None, vec![away("n/d", 0), head] => Some("unknown: n/d");
         // As it is chosen: what comes after the one that decides has no say.
-        (default, Some("n/c"), vec![away("n/d", 0), head], None),
-        (default, Some("n/c"), vec![away("n/a", 9), full], to),
+        default, Some("n/c"), vec![away("n/d", 0), head] => None;
+        default, Some("n/c"), vec![away("n/a", 9), full] => to;
         // Nor has any other, as long as the one that it is from answers.
-        (default, Some("n/c"), vec![away("n/a", 9), head], None),
-        (default, Some("n/c"), vec![pending("n/a", 9), full], to),
-        (
-            default,
-            None,
-            vec![away("n/a", 9), full],
-            Some("unknown: n/a"),
-        ),
-        (default, None, vec![away("n/d", 0), full], to),
+        default, Some("n/c"), vec![away("n/a", 9), head] => None;
+        default, Some("n/c"), vec![pending("n/a", 9), full] => to;
+        default, None, vec![away("n/a", 9), full] => Some("unknown: n/a");
+        default, None, vec![away("n/d", 0), full] => to;
         // The one that it is from cannot be asked, or nobody can see it.
-        (
-            default,
-            Some("n/d"),
-            vec![away("n/d", 0), full],
-            Some("unknown: n/d"),
-        ),
-        (
-            default,
-            Some("m/d"),
-            vec![away("m/*", 0), full],
-            Some("unknown: m/*"),
-        ),
-        (default, Some("o/d"), vec![away("m/*", 0), full], to),
+        default, Some("n/d"), vec![away("n/d", 0), full] => Some("unknown: n/d");
+        default, Some("m/d"), vec![away("m/*", 0), full] => Some("unknown: m/*");
+        default, Some("o/d"), vec![away("m/*", 0), full] => to;
     ] {
         let installed = Installed {
             catalog: own.map(str::to_owned),

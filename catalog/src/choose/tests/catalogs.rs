@@ -2,6 +2,7 @@
 
 use super::*;
 
+// parity: serve-15, openshift-25
 #[test]
 fn catalogs_are_asked_by_priority_then_name_in_whatever_order_they_come() {
     let (old, new) = (
@@ -15,22 +16,13 @@ fn catalogs_are_asked_by_priority_then_name_in_whatever_order_they_come() {
         priority: 100,
         answer: Answer::Absent,
     };
-    for (offers, chosen) in [
-        (
-            vec![offer("a", 0, &new), offer("b", 5, &old)],
-            Some(("b", "1.0.0")),
-        ),
-        (
-            vec![offer("a", 0, &old), offer("b", 0, &new)],
-            Some(("a", "1.0.0")),
-        ),
-        (
-            vec![offer("a", 0, &none), offer("b", 0, &old)],
-            Some(("b", "1.0.0")),
-        ),
-        (vec![absent, offer("b", 0, &old)], Some(("b", "1.0.0"))),
-        (vec![absent], None),
-        (vec![], None),
+    for (offers, chosen) in ::tests::rows![
+        vec![offer("a", 0, &new), offer("b", 5, &old)] => Some(("b", "1.0.0"));
+        vec![offer("a", 0, &old), offer("b", 0, &new)] => Some(("a", "1.0.0"));
+        vec![offer("a", 0, &none), offer("b", 0, &old)] => Some(("b", "1.0.0"));
+        vec![absent, offer("b", 0, &old)] => Some(("b", "1.0.0"));
+        vec![absent] => None;
+        vec![] => None;
     ] {
         let decision = choose(&request(), &offers);
         let reversed: Vec<_> = offers.iter().rev().copied().collect();
@@ -59,19 +51,13 @@ fn the_first_catalog_that_knows_what_is_installed_decides() {
         installed: Some(&at),
         ..request()
     };
-    for (offers, chosen) in [
-        (
-            vec![offer("other", 9, &other), offer("known", 0, &known)],
-            "upgrade 1.2.0",
-        ),
+    for (offers, chosen) in ::tests::rows![
+        vec![offer("other", 9, &other), offer("known", 0, &known)] => "upgrade 1.2.0";
         // Who knows the bundle itself comes before who has only a way on from it.
-        (
-            vec![offer("leads", 9, &leads), offer("known", 0, &known)],
-            "upgrade 1.2.0",
-        ),
-        (vec![offer("leads", 9, &leads)], "upgrade 7.0.0"),
-        (vec![offer("other", 9, &other)], "stay"),
-        (vec![], "stay"),
+        vec![offer("leads", 9, &leads), offer("known", 0, &known)] => "upgrade 1.2.0";
+        vec![offer("leads", 9, &leads)] => "upgrade 7.0.0";
+        vec![offer("other", 9, &other)] => "stay";
+        vec![] => "stay";
     ] {
         assert_eq!(short(&choose(&request, &offers)), chosen);
     }
@@ -109,30 +95,14 @@ fn the_catalog_of_what_is_installed_decides_alone() {
         priority: 0,
         answer: Answer::Absent,
     };
-    for (own, offers, chosen) in [
+    for (own, offers, chosen) in ::tests::rows![
         // A catalog with a higher priority that came later, or one that still lists what the own one has pruned.
-        (
-            "own",
-            vec![offer("new", 9, &newer), offer("own", 0, &known)],
-            "upgrade 1.2.0",
-        ),
-        (
-            "own",
-            vec![offer("own", 9, &leads), offer("stale", 0, &newer)],
-            "upgrade 1.5.0",
-        ),
-        (
-            "own",
-            vec![offer("own", 9, &other), offer("stale", 0, &newer)],
-            "stay",
-        ),
+        "own", vec![offer("new", 9, &newer), offer("own", 0, &known)] => "upgrade 1.2.0";
+        "own", vec![offer("own", 9, &leads), offer("stale", 0, &newer)] => "upgrade 1.5.0";
+        "own", vec![offer("own", 9, &other), offer("stale", 0, &newer)] => "stay";
         // It has nothing to say: somebody has to have asked for another one.
-        (
-            "own",
-            vec![absent, offer("new", 0, &newer)],
-            "upgrade 1.9.0",
-        ),
-        ("own", vec![offer("new", 0, &newer)], "upgrade 1.9.0"),
+        "own", vec![absent, offer("new", 0, &newer)] => "upgrade 1.9.0";
+        "own", vec![offer("new", 0, &newer)] => "upgrade 1.9.0";
     ] {
         let at = at(own);
         let request = Request {
@@ -192,52 +162,17 @@ fn a_catalog_that_is_away_makes_nobody_go_back() {
         catalog: Some(catalog.into()),
         ..at.clone()
     };
-    for (installed, offers, chosen, unasked) in [
+    for (installed, offers, chosen, unasked) in ::tests::rows![
         // It may be from one that nobody sees; but not if that is seen.
-        (
-            from("ours/mine"),
-            vec![away("ours/*", 0), offer("b", 0, &known)],
-            "stay",
-            &["ours/*"][..],
-        ),
-        (
-            from("ours/mine"),
-            vec![away("ours/*", 0), offer("ours/mine", 0, &known)],
-            "upgrade 1.2.0",
-            &["ours/*"],
-        ),
-        (
-            from("others/mine"),
-            vec![away("ours/*", 0), offer("b", 0, &known)],
-            "upgrade 1.2.0",
-            &[],
-        ),
+        from("ours/mine"), vec![away("ours/*", 0), offer("b", 0, &known)], "stay" => &["ours/*"][..];
+        from("ours/mine"), vec![away("ours/*", 0), offer("ours/mine", 0, &known)], "upgrade 1.2.0" => &["ours/*"];
+        from("others/mine"), vec![away("ours/*", 0), offer("b", 0, &known)], "upgrade 1.2.0" => &[];
         // Where it is from is not known, so it may be from the one that is away.
-        (
-            at.clone(),
-            vec![away("a", 9), offer("b", 0, &known)],
-            "stay",
-            &["a"][..],
-        ),
-        (
-            at.clone(),
-            vec![offer("b", 9, &known), away("c", 0)],
-            "upgrade 1.2.0",
-            &[],
-        ),
-        (
-            from("b"),
-            vec![away("a", 9), offer("b", 0, &known)],
-            "upgrade 1.2.0",
-            &["a"],
-        ),
-        (
-            from("a"),
-            vec![away("a", 0), offer("b", 9, &known)],
-            "stay",
-            &["a"],
-        ),
-        (from("a"), vec![away("a", 0)], "stay", &["a"]),
+        at.clone(), vec![away("a", 9), offer("b", 0, &known)], "stay" => &["a"][..];
+        at.clone(), vec![offer("b", 9, &known), away("c", 0)], "upgrade 1.2.0" => &[];
+        from("b"), vec![away("a", 9), offer("b", 0, &known)], "upgrade 1.2.0" => &["a"];
+        from("a"), vec![away("a", 0), offer("b", 9, &known)], "stay" => &["a"];
+        from("a"), vec![away("a", 0)], "stay" => &["a"];
     ] {
         let request = Request {
             installed: Some(&installed),
@@ -293,24 +228,14 @@ fn a_catalog_that_is_about_to_be_read_is_waited_for() {
     let first = vec![pending("a", 9), offer("b", 0, &known)];
     let last = vec![offer("b", 9, &known), pending("c", 0)];
     let b = from("b");
-    for (installed, offers, chosen, named) in [
-        (
-            None,
-            &first,
-            "nothing",
-            Some("catalog a has not been read yet"),
-        ),
-        (None, &last, "install 1.2.0", None),
-        (
-            Some(&at),
-            &first,
-            "stay",
-            Some("a (it has not been read yet)"),
-        ),
-        (Some(&at), &last, "upgrade 1.2.0", None),
+    for (installed, offers, chosen, named) in ::tests::rows![
+        None, &first, "nothing" => Some("catalog a has not been read yet");
+        None, &last, "install 1.2.0" => None;
+        Some(&at), &first, "stay" => Some("a (it has not been read yet)");
+        Some(&at), &last, "upgrade 1.2.0" => None;
         // Nobody else is asked about what is from a catalog that answers.
-        (Some(&b), &first, "upgrade 1.2.0", None),
-        (Some(&b), &last, "upgrade 1.2.0", None),
+        Some(&b), &first, "upgrade 1.2.0" => None;
+        Some(&b), &last, "upgrade 1.2.0" => None;
     ] {
         let request = Request {
             installed,
@@ -366,6 +291,7 @@ fn only_as_many_bundles_are_named_as_somebody_wants() {
     assert_eq!((some.verdict, some.next), (all.verdict, all.next));
 }
 
+// parity: complaint-1
 #[test]
 fn a_decision_explains_itself() {
     let mut package = package(
@@ -390,7 +316,7 @@ fn a_decision_explains_itself() {
         "\
 Package foo: install 1.1.0 1.1.0 from channel stable of catalog b
   catalog a has no package foo
-  catalog b: channel stable, the package's default, with 4 bundles
+  catalog b: channel stable, the package's default, bundles: 4
   1.1.0 1.1.0 is chosen
 Bundles:
   - 1.2.0 1.2.0 (b): requires OpenShift <= 4.12 but the cluster is 4.13

@@ -28,32 +28,17 @@ fn an_override_holds_for_its_image_and_its_constraint_and_is_warned_about() {
         digest,
     };
     let at = installed("1.1.0");
-    for (package, overrides, is_chosen, warned) in [
-        (spoil(true, false), vec![], false, vec![]),
-        (
-            spoil(true, false),
-            vec![newest("sha256:12")],
-            true,
-            vec![too_new],
-        ),
-        (spoil(true, false), vec![newest("sha256:13")], false, vec![]),
-        (spoil(true, false), vec![oldest("sha256:12")], false, vec![]),
-        (
-            spoil(false, true),
-            vec![oldest("sha256:12")],
-            true,
-            vec![too_old],
-        ),
-        (spoil(false, true), vec![newest("sha256:12")], false, vec![]),
-        (spoil(true, true), vec![newest("sha256:12")], false, vec![]),
-        (
-            spoil(true, true),
-            vec![newest("sha256:12"), oldest("sha256:12")],
-            true,
-            vec![too_new, too_old],
-        ),
+    for (package, overrides, is_chosen, warned) in ::tests::rows![
+        spoil(true, false), vec![], false => vec![];
+        spoil(true, false), vec![newest("sha256:12")], true => vec![too_new];
+        spoil(true, false), vec![newest("sha256:13")], false => vec![];
+        spoil(true, false), vec![oldest("sha256:12")], false => vec![];
+        spoil(false, true), vec![oldest("sha256:12")], true => vec![too_old];
+        spoil(false, true), vec![newest("sha256:12")], false => vec![];
+        spoil(true, true), vec![newest("sha256:12")], false => vec![];
+        spoil(true, true), vec![newest("sha256:12"), oldest("sha256:12")], true => vec![too_new, too_old];
         // Where nothing speaks against it there is nothing to warn about.
-        (spoil(false, false), vec![newest("sha256:12")], true, vec![]),
+        spoil(false, false), vec![newest("sha256:12")], true => vec![];
     ] {
         for (installed, chosen, other) in [
             (None, "install 1.2.0", "install 1.1.0"),

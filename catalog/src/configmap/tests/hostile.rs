@@ -87,56 +87,15 @@ fn nothing_small_becomes_large() {
         ))
     };
     let group = "g".repeat(250);
-    for (what, crds, csvs, packages, is_refused) in [
-        (
-            "a package's name in each channel",
-            String::new(),
-            plain.to_owned(),
-            channels(&long, most, "a"),
-            true,
-        ),
-        (
-            "a replaced name in each channel",
-            String::new(),
-            with(&format!("replaces: {long}")),
-            channels("p", most, "a"),
-            true,
-        ),
-        (
-            "skipped names in each channel",
-            String::new(),
-            with(&format!("skips: [{}]", "x,".repeat(100_000))),
-            channels("p", most, "a"),
-            true,
-        ),
-        (
-            "a package's name in each reason",
-            String::new(),
-            plain.to_owned(),
-            channels(&long, most, "b"),
-            false,
-        ),
-        (
-            "a head's name in each reason",
-            String::new(),
-            plain.to_owned(),
-            channels("p", 2, &long),
-            false,
-        ),
-        (
-            "a group in each API",
-            crd(&long),
-            owned(&long),
-            channels("p", 1, "a"),
-            false,
-        ),
-        (
-            "a group in each property",
-            crd(&group),
-            owned(&group),
-            channels("p", 1, "a"),
-            true,
-        ),
+    for (what, crds, csvs, packages, is_refused) in ::tests::rows![
+        "a package's name in each channel", String::new(), plain.to_owned(), channels(&long, most, "a") => true;
+        "a replaced name in each channel", String::new(), with(&format!("replaces: {long}")), channels("p", most, "a") => true;
+        "skipped names in each channel", String::new(), with(&format!("skips: [{}]", "x,".repeat(100_000))),
+            channels("p", most, "a") => true;
+        "a package's name in each reason", String::new(), plain.to_owned(), channels(&long, most, "b") => false;
+        "a head's name in each reason", String::new(), plain.to_owned(), channels("p", 2, &long) => false;
+        "a group in each API", crd(&long), owned(&long), channels("p", 1, "a") => false;
+        "a group in each property", crd(&group), owned(&group), channels("p", 1, "a") => true;
     ] {
         let data = data(&crds, &csvs, &packages);
         assert!(

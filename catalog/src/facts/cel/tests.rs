@@ -349,6 +349,7 @@ const FAIL: &[&str] = &[
     "timestamp(1) == 1",
 ];
 
+// parity: validate-9
 #[test]
 fn expressions_compile_where_cel_go_compiles_them() {
     for text in COMPILE {
@@ -361,41 +362,23 @@ fn expressions_compile_where_cel_go_compiles_them() {
 
 #[test]
 fn what_is_wrong_is_told_with_its_place() {
-    for (text, said) in [
-        (
-            "1 + 1",
-            "the CEL expression has type int; it must have type bool",
-        ),
-        ("1 +", "unexpected the end at 4"),
-        (
-            "'é' + 1 == 2",
-            "found no matching overload for \"_+_\" applied to (string, int) at 5",
-        ),
-        ("true tru", "unexpected \"tru\" at 6"),
-        ("foo.bar", "undeclared reference to \"foo\" at 1"),
-        ("'a'.foo(1)", "undeclared reference to \"foo\" at 4"),
-        ("(true", "expected \")\" but found the end at 6"),
-        ("true && 'a", "a text does not end that begins at 9"),
-        ("if == 1", "reserved identifier \"if\" at 1"),
-        (
-            "1.exists(p, true)",
-            "expression of type int cannot be range of a comprehension (must be list, map, or dynamic) at 2",
-        ),
-        (
-            "properties.exists(p.x, true)",
-            "exists() takes a simple name and what to do with each element, at 19",
-        ),
-        (
-            "properties.exists(p, 1)",
-            "expected type bool but found int in exists() at 11",
-        ),
-        ("has(properties)", "invalid argument to has() at 5"),
-        ("99999999999999999999 == 1", "invalid int literal at 1"),
-        ("1e999 == 1.0", "invalid number at 1"),
-        (
-            "properties.foo",
-            "type list(map(string, any)) does not support field selection of \"foo\" at 11",
-        ),
+    for (text, said) in ::tests::rows![
+        "1 + 1" => "the CEL expression has type int; it must have type bool";
+        "1 +" => "unexpected the end at 4";
+        "'é' + 1 == 2" => "found no matching overload for \"_+_\" applied to (string, int) at 5";
+        "true tru" => "unexpected \"tru\" at 6";
+        "foo.bar" => "undeclared reference to \"foo\" at 1";
+        "'a'.foo(1)" => "undeclared reference to \"foo\" at 4";
+        "(true" => "expected \")\" but found the end at 6";
+        "true && 'a" => "a text does not end that begins at 9";
+        "if == 1" => "reserved identifier \"if\" at 1";
+        "1.exists(p, true)" => "expression of type int cannot be range of a comprehension (must be list, map, or dynamic) at 2";
+        "properties.exists(p.x, true)" => "exists() takes a simple name and what to do with each element, at 19";
+        "properties.exists(p, 1)" => "expected type bool but found int in exists() at 11";
+        "has(properties)" => "invalid argument to has() at 5";
+        "99999999999999999999 == 1" => "invalid int literal at 1";
+        "1e999 == 1.0" => "invalid number at 1";
+        "properties.foo" => "type list(map(string, any)) does not support field selection of \"foo\" at 11";
     ] {
         assert_eq!(check(text), Err(said.to_owned()), "{text}");
     }
@@ -458,35 +441,14 @@ fn no_type_is_made_again_where_it_is_used() {
     let used = |text: &str| text.repeat(LENGTH / 2 / text.len());
     // The declarations of functions, which are read once.
     assert!(!functions::overloads("size").is_empty());
-    for (text, most) in [
-        (format!("{}true", used("properties[0].value == 1 && ")), 10),
-        (
-            format!(
-                "{}true",
-                used("properties.exists(p, p == properties[0]) && ")
-            ),
-            10,
-        ),
-        (
-            format!("[{nested}].all(a, {}true)", used("a == a && ")),
-            100,
-        ),
-        (
-            format!(
-                "[{nested}].all(a, [{nested}].all(b, {}true))",
-                used("a == b && ")
-            ),
-            200,
-        ),
-        (
-            format!("[{wide}].all(a, {}true)", used("a[1] == a[2] && ")),
-            200,
-        ),
+    for (text, most) in ::tests::rows![
+        format!("{}true", used("properties[0].value == 1 && ")) => 10;
+        format!("{}true", used("properties.exists(p, p == properties[0]) && ")) => 10;
+        format!("[{nested}].all(a, {}true)", used("a == a && ")) => 100;
+        format!("[{nested}].all(a, [{nested}].all(b, {}true))", used("a == b && ")) => 200;
+        format!("[{wide}].all(a, {}true)", used("a[1] == a[2] && ")) => 200;
         // A sum of lists is a list.
-        (
-            format!("[{nested}].all(a, [a] == {}[a])", used("[a] + ")),
-            LENGTH / 5,
-        ),
+        format!("[{nested}].all(a, [a] == {}[a])", used("[a] + ")) => LENGTH / 5;
     ] {
         let short: String = text.chars().take(40).collect();
         let before = MADE.get();

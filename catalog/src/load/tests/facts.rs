@@ -18,41 +18,19 @@ pub(super) fn object(manifest: &str) -> Value {
     json!({"type": "olm.bundle.object", "value": {"data": BASE64_STANDARD.encode(manifest)}})
 }
 
+// parity: validate-8
 #[test]
 fn every_known_type_is_checked() {
-    for (type_, good, bad) in [
-        (
-            "olm.package.required",
-            json!({"packageName": "a", "versionRange": "x"}),
-            json!({"packageName": 1}),
-        ),
-        ("olm.gvk", json!({"group": "g"}), json!({"kind": []})),
-        ("olm.gvk.required", json!(null), json!([])),
-        (
-            "olm.channel",
-            json!({"channelName": "c", "priority": 1}),
-            json!({"channelName": 1}),
-        ),
-        (
-            "olm.csv.metadata",
-            json!({"keywords": ["a"], "labels": {"a": "b"}, "provider": {}, "links": [{}]}),
-            json!({"keywords": [1]}),
-        ),
-        (
-            "olm.csv.metadata",
-            json!({"minKubeVersion": ""}),
-            json!({"minKubeVersion": 1.25}),
-        ),
-        (
-            "olm.csv.metadata",
-            json!({"crdDescriptions": {}}),
-            json!({"annotations": {"a": 1}}),
-        ),
-        (
-            "olm.csv.metadata",
-            json!({"installModes": []}),
-            json!({"installModes": {}}),
-        ),
+    for (type_, good, bad) in ::tests::rows![
+        "olm.package.required", json!({"packageName": "a", "versionRange": "x"}) => json!({"packageName": 1});
+        "olm.gvk", json!({"group": "g"}) => json!({"kind": []});
+        "olm.gvk.required", json!(null) => json!([]);
+        "olm.channel", json!({"channelName": "c", "priority": 1}) => json!({"channelName": 1});
+        "olm.csv.metadata", json!({"keywords": ["a"], "labels": {"a": "b"}, "provider": {}, "links": [{}]})
+            => json!({"keywords": [1]});
+        "olm.csv.metadata", json!({"minKubeVersion": ""}) => json!({"minKubeVersion": 1.25});
+        "olm.csv.metadata", json!({"crdDescriptions": {}}) => json!({"annotations": {"a": 1}});
+        "olm.csv.metadata", json!({"installModes": []}) => json!({"installModes": {}});
     ] {
         let catalog = with(json!({"type": type_, "value": good}));
         assert_eq!(told(&catalog), [""; 0], "{type_}");
@@ -61,6 +39,7 @@ fn every_known_type_is_checked() {
     }
 }
 
+// parity: load-7
 #[test]
 fn manifests_in_the_catalog_are_read() {
     let json = "{\"kind\": \"ClusterServiceVersion\", \"spec\": {\"minKubeVersion\": \"1.20.0\"}}";
@@ -80,19 +59,11 @@ fn manifests_in_the_catalog_are_read() {
     ));
     let bundle = &catalog.packages["foo"].bundles["foo.v0.3.0"];
     assert_eq!(bundle.min_kube.as_deref(), Some("a number and no text"));
-    for (data, problem) in [
-        (
-            json!("?"),
-            "parse property at index 1 as bundle object: illegal base64 data at input byte 0",
-        ),
-        (
-            json!(1),
-            "parse property at index 1 as bundle object: json: cannot unmarshal number into Go struct field BundleObject.data of type []uint8",
-        ),
-        (
-            json!(BASE64_STANDARD.encode("a: [")),
-            "convert bundle object property at index 1 to JSON: ",
-        ),
+    for (data, problem) in ::tests::rows![
+        json!("?") => "parse property at index 1 as bundle object: illegal base64 data at input byte 0";
+        json!(1)
+            => "parse property at index 1 as bundle object: json: cannot unmarshal number into Go struct field BundleObject.data of type []uint8";
+        json!(BASE64_STANDARD.encode("a: [")) => "convert bundle object property at index 1 to JSON: ";
     ] {
         let told = told(&with(
             json!({"type": "olm.bundle.object", "value": {"data": data}}),
@@ -106,6 +77,7 @@ fn manifests_in_the_catalog_are_read() {
 }
 
 /// opm takes whatever stands there, and OLM would fail in resolving it.
+// parity: validate-9
 #[test]
 fn a_constraint_that_olm_cannot_read_is_a_warning_and_a_need() {
     let gvk = json!({"gvk": {"group": "g", "version": "v1", "kind": "K"}});
@@ -114,65 +86,35 @@ fn a_constraint_that_olm_cannot_read_is_a_warning_and_a_need() {
         |inner, _| json!({"not": {"constraints": [inner]}}),
     );
     let range = |range: &str| json!({"package": {"packageName": "p", "versionRange": range}});
-    for (value, problem) in [
-        (gvk.clone(), ""),
-        (range(">=1.0.0"), ""),
-        (json!({"cel": {"rule": "properties.exists(p, true)"}}), ""),
-        (json!({"cel": {"rule": "1 +"}}), "unexpected the end at 4"),
-        (
-            json!({"any": {"constraints": [{"cel": {"rule": "size(properties)"}}]}}),
-            "the CEL expression has type int; it must have type bool",
-        ),
-        (
-            json!({"failureMessage": "no", "all": {"constraints": [gvk, {"any": {"constraints": [gvk, gvk]}}]}}),
-            "",
-        ),
-        (json!({"not": {"constraints": [gvk]}}), ""),
-        (json!({"gvks": {}}), "json: unknown field \"gvks\""),
-        (
-            json!({"gvk": {"group": "g", "plural": "ks"}}),
-            "json: unknown field \"plural\"",
-        ),
-        (
-            json!({"failureMessage": 7}),
-            "Go struct field Constraint.failureMessage of type string",
-        ),
-        (
-            json!({"all": [gvk]}),
-            "Go struct field Constraint.all of type constraints.CompoundConstraint",
-        ),
-        (
-            json!({"all": {"constraints": [{"any": {"constraints": [7]}}]}}),
-            "Go struct field CompoundConstraint.all.constraints.any.constraints of type constraints.Constraint",
-        ),
-        (
-            json!("x"),
-            "json: cannot unmarshal string into Go value of type constraints.Constraint",
-        ),
-        (json!(null), "here is none"),
-        (json!({"failureMessage": "m"}), "here is none"),
-        (
-            json!({"gvk": {"version": "v1", "kind": "K"}, "cel": {"rule": "true"}}),
-            "here is cel and gvk",
-        ),
-        (json!({"all": {"constraints": [{}]}}), "here is none"),
-        (
-            json!({"all": {"constraints": []}}),
-            "all has no constraints",
-        ),
-        (json!({"any": {}}), "any has no constraints"),
-        (json!({"cel": {}}), "the CEL expression is missing"),
-        (
-            json!({"gvk": {"group": "g"}}),
-            "the API has no kind or no version",
-        ),
-        (json!({"package": {}}), "the package has no name"),
-        (range("^1"), "version range \"^1\""),
-        (deep, "nested deeper than 64 levels"),
-        (
-            json!({"failureMessage": "x".repeat(131_072)}),
-            "olm.constraint value is greater than max constraint size 131072 bytes",
-        ),
+    for (value, problem) in ::tests::rows![
+        gvk.clone() => "";
+        range(">=1.0.0") => "";
+        json!({"cel": {"rule": "properties.exists(p, true)"}}) => "";
+        json!({"cel": {"rule": "1 +"}}) => "unexpected the end at 4";
+        json!({"any": {"constraints": [{"cel": {"rule": "size(properties)"}}]}})
+            => "the CEL expression has type int; it must have type bool";
+        json!({"failureMessage": "no", "all": {"constraints": [gvk, {"any": {"constraints": [gvk, gvk]}}]}}) => "";
+        json!({"not": {"constraints": [gvk]}}) => "";
+        json!({"gvks": {}}) => "json: unknown field \"gvks\"";
+        json!({"gvk": {"group": "g", "plural": "ks"}}) => "json: unknown field \"plural\"";
+        json!({"failureMessage": 7}) => "Go struct field Constraint.failureMessage of type string";
+        json!({"all": [gvk]}) => "Go struct field Constraint.all of type constraints.CompoundConstraint";
+        json!({"all": {"constraints": [{"any": {"constraints": [7]}}]}})
+            => "Go struct field CompoundConstraint.all.constraints.any.constraints of type constraints.Constraint";
+        json!("x") => "json: cannot unmarshal string into Go value of type constraints.Constraint";
+        json!(null) => "here is none";
+        json!({"failureMessage": "m"}) => "here is none";
+        json!({"gvk": {"version": "v1", "kind": "K"}, "cel": {"rule": "true"}}) => "here is cel and gvk";
+        json!({"all": {"constraints": [{}]}}) => "here is none";
+        json!({"all": {"constraints": []}}) => "all has no constraints";
+        json!({"any": {}}) => "any has no constraints";
+        json!({"cel": {}}) => "the CEL expression is missing";
+        json!({"gvk": {"group": "g"}}) => "the API has no kind or no version";
+        json!({"package": {}}) => "the package has no name";
+        range("^1") => "version range \"^1\"";
+        deep => "nested deeper than 64 levels";
+        json!({"failureMessage": "x".repeat(131_072)})
+            => "olm.constraint value is greater than max constraint size 131072 bytes";
     ] {
         let catalog = with(json!({"type": "olm.constraint", "value": value}));
         assert!(catalog.is_valid(), "{value:.200}");
@@ -196,6 +138,7 @@ fn a_constraint_that_olm_cannot_read_is_a_warning_and_a_need() {
     }
 }
 
+// parity: max-olm-14
 #[test]
 fn an_unquoted_maximum_is_a_warning_and_stays_as_it_was_written() {
     let text = lines(&sound()).replace(
@@ -217,7 +160,7 @@ fn an_unquoted_maximum_is_a_warning_and_stays_as_it_was_written() {
 #[test]
 fn of_very_many_maxima_a_few_are_kept() {
     let mut documents = sound();
-    let maxima = (0..300_000)
+    let maxima = (0..100_000)
         .map(|at| json!({"type": "olm.maxOpenShiftVersion", "value": format!("4.{at}")}));
     documents[4]["properties"]
         .as_array_mut()
@@ -225,8 +168,8 @@ fn of_very_many_maxima_a_few_are_kept() {
         .extend(maxima);
     let start = std::time::Instant::now();
     let catalog = of(&documents);
-    // Comparing each with all others takes minutes.
-    assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+    // Comparing each with all others takes more than a minute.
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     let bundle = &catalog.packages["foo"].bundles["foo.v0.3.0"];
     let declared = bundle.max_openshift.as_ref().unwrap();
     assert!(declared.version.is_err());
@@ -264,6 +207,7 @@ fn facts_are_the_same_from_texts() {
     assert!(facts.add_csv("[").is_err());
 }
 
+// parity: platform-28
 #[test]
 fn a_format_that_is_no_text_does_not_pass_for_the_usual_one() {
     for (value, expected) in [
@@ -282,6 +226,7 @@ fn a_format_that_is_no_text_does_not_pass_for_the_usual_one() {
     }
 }
 
+// parity: validate-5
 #[test]
 fn build_metadata_is_a_release_where_a_bundle_stands_in_for_another() {
     let metadata = |name: &str| json!({"type": "olm.csv.metadata", "value": {"annotations": {"olm.substitutesFor": name}}});

@@ -2,21 +2,7 @@
 
 use super::*;
 
-/// Marsaglia's xorshift: the same catalogs on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(limit.max(1)).unwrap()).unwrap()
-    }
-}
+use ::tests::fuzz::{Random, fuzz};
 
 /// Bytes that mean something.
 const ODD: &[u8] = b":-{}[]&*!|>'\"%@`#\n\t \0\xff\\";
@@ -40,48 +26,7 @@ fn odd(random: &mut Random) -> Value {
     }
 }
 
-/// Replaces, removes, copies or renames something somewhere below.
-fn mutate(value: &mut Value, random: &mut Random) {
-    let size = match value {
-        Value::Object(map) => map.len(),
-        Value::Array(list) => list.len(),
-        _ => 0,
-    };
-    if size == 0 || random.below(6) == 0 {
-        *value = odd(random);
-        return;
-    }
-    let at = random.below(size);
-    match value {
-        Value::Object(map) => {
-            let key = map.keys().nth(at).unwrap().clone();
-            match random.below(8) {
-                0 => drop(map.remove(&key)),
-                1 => {
-                    let moved = map.remove(&key).unwrap();
-                    map.insert(key.to_uppercase(), moved);
-                }
-                2 => {
-                    let copy = map[&key].clone();
-                    map.insert(key.to_uppercase(), copy);
-                }
-                _ => mutate(map.get_mut(&key).unwrap(), random),
-            }
-        }
-        Value::Array(list) => match random.below(8) {
-            0 => drop(list.remove(at)),
-            1 => {
-                let copy = list[at].clone();
-                list.push(copy);
-            }
-            _ => mutate(&mut list[at], random),
-        },
-        _ => {}
-    }
-}
-
-fn run(seed: u64) {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+fn run(random: &mut Random) {
     let mut documents = sound();
     documents.push(channel(
         "beta",
@@ -98,7 +43,7 @@ fn run(seed: u64) {
     ]);
     for _ in 0..=random.below(3) {
         let at = random.below(documents.len());
-        mutate(&mut documents[at], &mut random);
+        random.mutate(&mut documents[at], &mut odd);
     }
     let mut bytes = if random.below(3) == 0 {
         documents
@@ -113,13 +58,7 @@ fn run(seed: u64) {
     // Now and then bytes change, too, so that files are cut, broken or no text at all.
     if random.below(3) == 0 {
         for _ in 0..=random.below(6) {
-            let at = random.below(bytes.len());
-            match random.below(4) {
-                0 => bytes.truncate(at),
-                1 => bytes.insert(at.min(bytes.len()), ODD[random.below(ODD.len())]),
-                _ if at < bytes.len() => bytes[at] = u8::try_from(random.below(256)).unwrap(),
-                _ => {}
-            }
+            random.change(&mut bytes, ODD);
         }
     }
     let mut builder = Builder::new(ContentLimits::default());
@@ -143,39 +82,28 @@ fn run(seed: u64) {
     .unwrap();
     assert_eq!(
         (&first.packages, &first.findings),
-        (&second.packages, &second.findings),
-        "seed {seed}"
+        (&second.packages, &second.findings)
     );
-    assert_eq!(first.is_valid(), first.as_opm().is_none(), "seed {seed}");
+    assert_eq!(first.is_valid(), first.as_opm().is_none());
     for (name, package) in &first.packages {
-        assert!(!first.broken.contains_key(name), "seed {seed}");
+        assert!(!first.broken.contains_key(name));
         for channel in package.channels.values() {
-            assert!(channel.head().is_some(), "seed {seed}");
+            assert!(channel.head().is_some());
             assert!(
                 channel
                     .entries
                     .iter()
-                    .all(|it| package.bundles.contains_key(&it.name)),
-                "seed {seed}"
+                    .all(|it| package.bundles.contains_key(&it.name))
             );
         }
     }
 }
 
+// parity: load-10
 #[test]
 fn fuzz_catalogs_get_an_answer_whatever_they_hold() {
-    let seconds = std::env::var("RUKPAK_FUZZ_SECONDS")
-        .ok()
-        .and_then(|text| text.parse().ok());
-    let Some(seconds) = seconds else {
-        (0..3000).for_each(run);
-        return;
-    };
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
-    let mut seed = 0;
-    while std::time::Instant::now() < end {
-        run(seed);
-        seed += 1;
-    }
-    eprintln!("{seed} catalogs");
+    fuzz(3000, 0, |random| {
+        run(random);
+        1
+    });
 }

@@ -24,6 +24,7 @@ fn declared(catalog: &Catalog) -> (Option<String>, Vec<String>) {
     )
 }
 
+// parity: max-4
 #[test]
 fn every_spelling_in_a_catalog_declares_max_openshift() {
     let list = json!([{"type": PROPERTY, "value": "4.8"}]);
@@ -90,6 +91,7 @@ fn catalog_property_counts_before_olm_properties() {
     assert_eq!((release.as_deref(), findings.len()), (Some("4.8"), 0));
 }
 
+// parity: max-olm-14
 #[test]
 fn invalid_max_openshift_is_a_warning_with_its_line() {
     let yaml = |bundle: &str| {
@@ -102,55 +104,27 @@ fn invalid_max_openshift_is_a_warning_with_its_line() {
     };
     let package = "properties:\n- type: olm.package\n  value: {packageName: foo, version: 0.3.0}\n";
     let undeterminable = "max OpenShift version cannot be determined: ";
-    for (bundle, release, line, message) in [
-        (
-            format!("{package}- type: {PROPERTY}\n  value: 4.10\n"),
-            Some("4.10"),
-            20,
-            format!(
-                "{PROPERTY} is the unquoted number 4.10; other programs read it as 4.1; write \"4.10\""
-            ),
-        ),
-        (
-            format!("{package}- type: {PROPERTY}\n  value: 4.8\n"),
-            Some("4.8"),
-            20,
-            format!("{PROPERTY} is the unquoted number 4.8; write \"4.8\""),
-        ),
-        (
-            format!("{ANNOTATION}: 4.10\n{package}"),
-            Some("4.10"),
-            16,
-            format!("{PROPERTY} is the unquoted number 4.10; other programs read it as 4.1"),
-        ),
-        (
-            format!("{package}- type: {PROPERTY}\n  value: latest\n"),
-            None,
-            20,
-            format!(
-                "{undeterminable}\"latest\" is not <major>.<minor> (catalog properties); OLM v0 rejects the value and blocks \
-                 every minor upgrade of the cluster"
-            ),
-        ),
-        (
-            format!("{package}- type: {PROPERTY}\n  value: v4.8\n"),
-            None,
-            20,
-            format!(
-                "{undeterminable}\"v4.8\" is not <major>.<minor> (catalog properties); OLM v0 reads 4.8 and blocks upgrades \
-                 of the cluster beyond 4.8"
-            ),
-        ),
-        (
-            format!(
-                "{package}- type: olm.csv.metadata\n  value:\n    annotations:\n      {ANNOTATION}: 4.8.1\n"
-            ),
-            None,
-            22,
-            format!(
-                "{undeterminable}\"4.8.1\" is not <major>.<minor> (annotation {ANNOTATION}); OLM v0 ignores the value"
-            ),
-        ),
+    for (bundle, release, line, message) in ::tests::rows![
+        format!("{package}- type: {PROPERTY}\n  value: 4.10\n"), Some("4.10"), 20
+            => format!("{PROPERTY} is the unquoted number 4.10; other programs read it as 4.1; write \"4.10\"");
+        format!("{package}- type: {PROPERTY}\n  value: 4.8\n"), Some("4.8"), 20
+            => format!("{PROPERTY} is the unquoted number 4.8; write \"4.8\"");
+        format!("{ANNOTATION}: 4.10\n{package}"), Some("4.10"), 16
+            => format!("{PROPERTY} is the unquoted number 4.10; other programs read it as 4.1");
+        format!("{package}- type: {PROPERTY}\n  value: latest\n"), None, 20 => format!(
+            "{undeterminable}\"latest\" is not <major>.<minor> (catalog properties); OLM v0 rejects the value and blocks \
+             every minor upgrade of the cluster"
+        );
+        format!("{package}- type: {PROPERTY}\n  value: v4.8\n"), None, 20 => format!(
+            "{undeterminable}\"v4.8\" is not <major>.<minor> (catalog properties); OLM v0 reads 4.8 and blocks upgrades \
+             of the cluster beyond 4.8"
+        );
+        format!("{package}- type: olm.csv.metadata\n  value:\n    annotations:\n      {ANNOTATION}: 4.8.1\n"), None, 22
+            => format!("{undeterminable}\"4.8.1\" is not <major>.<minor> (annotation {ANNOTATION}); OLM v0 ignores the value");
+        format!("{ANNOTATION}: \"4.8\"\n{package}- type: {PROPERTY}\n  value: \"4.30\"\n"), Some("4.8"), 21
+            => "max OpenShift version is 4.8 (key".to_owned();
+        format!("{ANNOTATION}: \"4.30\"\n{package}- type: {PROPERTY}\n  value: \"4.8\"\n"), Some("4.8"), 16
+            => "max OpenShift version is 4.8 (catalog properties)".to_owned();
     ] {
         let catalog = yaml(&bundle);
         let (found, findings) = declared(&catalog);
@@ -193,4 +167,76 @@ fn invalid_max_openshift_is_a_warning_with_its_line() {
         catalog.findings
     );
     assert!(catalog.findings[1].message.contains("more than one"));
+}
+
+#[test]
+fn key_and_property_that_differ_are_a_warning() {
+    let differing = |property: &str, key: &str| {
+        let mut documents = sound();
+        documents[4][ANNOTATION] = key.into();
+        let properties = documents[4]["properties"].as_array_mut().unwrap();
+        properties.push(json!({"type": PROPERTY, "value": property}));
+        declared(&of(&documents))
+    };
+    let remedy =
+        "the lower version counts; write the intended release in the property and remove the key";
+    for (property, key, release, messages) in ::tests::rows![
+        "4.30", "4.8", Some("4.8")
+            => &[format!("max OpenShift version is 4.8 (key {ANNOTATION}) and 4.30 (catalog properties); {remedy}")][..];
+        "4.8", "4.30", Some("4.8")
+            => &[format!("max OpenShift version is 4.8 (catalog properties) and 4.30 (key {ANNOTATION}); {remedy}")];
+        "4.23", "5.0", Some("4.23") => &[];
+        "4.8", "latest", Some("4.8") => &[format!(
+            "max OpenShift version cannot be determined: \"latest\" is not <major>.<minor> (key {ANNOTATION}); OLM v0 \
+             ignores the value; remove the key"
+        )];
+        "latest", "4.8", Some("4.8")
+            => &["max OpenShift version cannot be determined: \"latest\" is not <major>.<minor> (catalog properties)".to_owned()];
+    ] {
+        let (found, findings) = differing(property, key);
+        assert_eq!(found.as_deref(), release, "{property} {key}");
+        assert_eq!(findings.len(), messages.len(), "{findings:?}");
+        for (finding, message) in findings.iter().zip(messages) {
+            let message = format!("bundle \"foo.v0.3.0\": {message}");
+            assert!(finding.starts_with(&message), "{finding}");
+        }
+    }
+}
+
+#[test]
+fn malformed_installed_properties_name_their_place_once() {
+    let annotations = json!({"operatorframework.io/properties": "[]"});
+    let metadata = json!({"type": "olm.csv.metadata", "value": {"annotations": annotations}});
+    let (release, findings) = declared(&with(metadata));
+    assert_eq!(release, None);
+    let [finding] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    let message = "bundle \"foo.v0.3.0\": max OpenShift version cannot be determined: the annotation is not JSON of properties \
+                   (annotation operatorframework.io/properties); OLM v0 overwrites the annotation when OLM v0 installs from \
+                   a catalog; otherwise OLM v0 rejects the value and blocks every minor upgrade of the cluster (failed to \
+                   unmarshal properties annotation: ";
+    assert!(finding.starts_with(message), "{finding}");
+    assert!(
+        finding.ends_with("; remove the annotation; OLM writes it"),
+        "{finding}"
+    );
+}
+
+#[test]
+fn annotation_that_is_not_a_string_shows_its_spelling() {
+    for (manifest, spelling, remedy) in ::tests::rows![
+        "{kind: ClusterServiceVersion, metadata: {annotations: {KEY: 4.10}}}", "4.10" => "write \"4.10\"";
+        "{\"kind\": \"ClusterServiceVersion\", \"metadata\": {\"annotations\": {\"KEY\": 4.10}}}", "4.10" => "write \"4.10\"";
+        "kind: ClusterServiceVersion\nmetadata:\n  annotations:\n    KEY: yes\n", "yes" => "write a string such as \"4.16\"";
+        "{kind: ClusterServiceVersion, metadata: {annotations: {KEY: [4.10]}}}", "[…]" => "write a string such as \"4.16\"";
+    ] {
+        let (release, findings) = declared(&with(object(&manifest.replace("KEY", ANNOTATION))));
+        assert_eq!(release, None, "{manifest}");
+        let message = format!(
+            "bundle \"foo.v0.3.0\": max OpenShift version cannot be determined: {spelling} is not a string, and annotations \
+             must be strings (annotation {ANNOTATION}); OLM v0 rejects the ClusterServiceVersion; {remedy}"
+        );
+        assert_eq!(findings, [message]);
+    }
 }

@@ -72,29 +72,14 @@ fn served_csv_declares_max_openshift() {
     };
     let annotation = "operators.coreos.com/maxOpenShiftVersion";
     let max = |value: &str| vec![property("olm.maxOpenShiftVersion", value)];
-    for (csv, properties, expected) in [
-        (csv(serde_json::json!({})), vec![], None),
-        (
-            csv(serde_json::json!({annotation: "4.8"})),
-            vec![],
-            Some("4.8"),
-        ),
-        (csv(serde_json::json!({})), max("4.10"), Some("4.10")),
-        (
-            csv(serde_json::json!({annotation: "4.8"})),
-            max("\"4.9\""),
-            Some("4.8"),
-        ),
-        (
-            csv(serde_json::json!({annotation: "4.8"})),
-            max("\"v4.9\""),
-            Some("4.8"),
-        ),
-        (
-            csv(serde_json::json!({annotation: 4.8})),
-            vec![],
-            Some("a number, not a string"),
-        ),
+    for (csv, properties, expected) in ::tests::rows![
+        csv(serde_json::json!({})), vec![] => None;
+        csv(serde_json::json!({annotation: "4.8"})), vec![] => Some("4.8");
+        csv(serde_json::json!({})), max("4.10") => Some("4.10");
+        csv(serde_json::json!({annotation: "4.8"})), max("\"4.9\"") => Some("4.8");
+        csv(serde_json::json!({annotation: "4.8"})), max("\"v4.9\"") => Some("4.8");
+        csv(serde_json::json!({annotation: 4.8})), vec![]
+            => Some("max OpenShift version cannot be determined: 4.8 is not a string, and annotations must be strings");
     ] {
         let declared = filled(told(&csv, properties)).max_openshift;
         let declared = declared.map(|declared| declared.text());
@@ -102,25 +87,20 @@ fn served_csv_declares_max_openshift() {
     }
 }
 
+// parity: platform-5
 #[test]
 fn dependencies_are_needs_whichever_way_they_are_told() {
     let api = "{\"group\":\"g\",\"kind\":\"K\",\"version\":\"v1\"}";
     let package = "{\"packageName\":\"rope\",\"version\":\">1.0.0\"}";
     let constraint =
         "{\"failureMessage\":\"GPU\",\"gvk\":{\"group\":\"g\",\"kind\":\"K\",\"version\":\"v1\"}}";
-    for (dependency, expected) in [
-        (dependency("olm.gvk", api), "API g/v1 K"),
-        (dependency("olm.package", package), "package rope >1.0.0"),
-        (dependency("olm.constraint", constraint), "constraint: GPU"),
-        (
-            dependency("olm.constraint", "{}"),
-            "a constraint that cannot be read (a constraint is one of cel, package, gvk, all, any and not, and here is \
-             none)",
-        ),
-        (
-            dependency("olm.label", "{\"label\":\"blue\"}"),
-            "constraint: label blue",
-        ),
+    for (dependency, expected) in ::tests::rows![
+        dependency("olm.gvk", api) => "API g/v1 K";
+        dependency("olm.package", package) => "package rope >1.0.0";
+        dependency("olm.constraint", constraint) => "constraint: GPU";
+        dependency("olm.constraint", "{}")
+            => "a constraint that cannot be read (a constraint is one of cel, package, gvk, all, any and not, and here is none)";
+        dependency("olm.label", "{\"label\":\"blue\"}") => "constraint: label blue";
     ] {
         let bundle = filled(wire::Bundle {
             dependencies: vec![dependency],
@@ -154,19 +134,10 @@ fn dependencies_are_needs_whichever_way_they_are_told() {
 
 #[test]
 fn a_dependency_that_cannot_be_read_makes_the_bundle_unreadable() {
-    for (dependency, problem) in [
-        (
-            dependency("olm.gvk", "{\"group\":1}"),
-            "parse dependency[0] of type \"olm.gvk\": json: cannot unmarshal",
-        ),
-        (
-            dependency("olm.package", "{"),
-            "parse dependency[0] of type \"olm.package\": unexpected end of JSON input",
-        ),
-        (
-            dependency("olm.moon", "{}"),
-            "parse dependency[0] of type \"olm.moon\": OLM knows no such dependency",
-        ),
+    for (dependency, problem) in ::tests::rows![
+        dependency("olm.gvk", "{\"group\":1}") => "parse dependency[0] of type \"olm.gvk\": json: cannot unmarshal";
+        dependency("olm.package", "{") => "parse dependency[0] of type \"olm.package\": unexpected end of JSON input";
+        dependency("olm.moon", "{}") => "parse dependency[0] of type \"olm.moon\": OLM knows no such dependency";
     ] {
         let bundle = filled(wire::Bundle {
             dependencies: vec![dependency],

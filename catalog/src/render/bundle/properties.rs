@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use manifests::{object::shortened, openshift::MAX_PROPERTY};
-use serde_json::Value;
+use manifests::openshift::{MAX_PROPERTY, Unquoted, properties};
+use serde_json::{Number, Value, value::RawValue};
 
 use super::{
     super::{
@@ -14,9 +14,9 @@ use super::{
     },
     Api,
     csv::Csv,
-    metadata::Metadata,
+    metadata::{Metadata, quote},
 };
-use crate::json::{Kind, Node, Tape, write_text};
+use crate::json::{Kind, Tape, write_text};
 
 const PACKAGE: &str = "olm.package";
 const GVK: &str = "olm.gvk";
@@ -51,29 +51,14 @@ pub(super) fn listed(
     let declared = listed
         .iter_mut()
         .filter(|property| property.type_ == MAX_PROPERTY);
-    warnings.extend(declared.filter_map(quote));
+    for property in declared {
+        let is_number = serde_json::from_slice::<Number>(&property.value).is_ok();
+        if is_number {
+            let number = String::from_utf8_lossy(&property.value).into_owned();
+            warnings.push(quote(property, &Unquoted::new(&number)));
+        }
+    }
     Ok(listed)
-}
-
-/// Makes a string of a max OpenShift version that is a number: opm and other programs read 4.10 as 4.1.
-fn quote(property: &mut Property) -> Option<String> {
-    let mut tape = Tape::default();
-    let number = tape.read(&property.value, VALUES).ok()?;
-    number.number()?;
-    let text = String::from_utf8_lossy(number.raw()).into_owned();
-    let mut read_as = Vec::new();
-    number.sorted(&mut read_as);
-    let read_as = String::from_utf8_lossy(&read_as);
-    let read_as = if read_as == text {
-        String::new()
-    } else {
-        format!("; opm reads it as {}", shortened(&read_as, 40))
-    };
-    let shown = shortened(&text, 40);
-    property.value = format!("\"{text}\"").into_bytes();
-    Some(format!(
-        "property {MAX_PROPERTY} is the unquoted number {shown}{read_as}; write \"{shown}\""
-    ))
 }
 
 /// The version in the first package that is listed.
@@ -226,33 +211,20 @@ fn read<const N: usize>(
     Ok(read)
 }
 
-/// The JSON list of the annotation; values stay as they are written.
+/// The JSON list of the annotation as Go reads it; values stay as they are.
 fn annotated(text: &str) -> Result<Vec<Property>, String> {
-    let mut tape = Tape::default();
-    let root = tape
-        .read(text.as_bytes(), VALUES)
-        .map_err(|error| error.message)?;
-    if !matches!(root.kind(), Kind::Array | Kind::Null) {
-        return Err("it is no list".to_owned());
-    }
-    root.items().map(entry).collect()
+    let list = properties::parse_list(text).map_err(|error| error.to_string())?;
+    list.into_iter().map(entry).collect()
 }
 
-fn entry(item: Node<'_>) -> Result<Property, String> {
-    if item.kind() != Kind::Object {
-        return Err("an entry is no object".to_owned());
-    }
-    let type_ = match item.field("type") {
-        None => String::new(),
-        Some(node) => match node.text() {
-            Some(text) => text.into_owned(),
-            None => return Err("a type is no text".to_owned()),
-        },
-    };
+fn entry(property: properties::Property) -> Result<Property, String> {
+    let json = property.value.as_deref().map_or("null", RawValue::get);
+    let mut tape = Tape::default();
+    let root = tape.read(json.as_bytes(), VALUES);
     let mut value = Vec::new();
-    match item.field("value") {
-        Some(node) => node.compact(&mut value),
-        None => value.extend_from_slice(b"null"),
-    }
-    Ok(Property { type_, value })
+    root.map_err(|error| error.message)?.compact(&mut value);
+    Ok(Property {
+        type_: property.type_,
+        value,
+    })
 }

@@ -57,6 +57,7 @@ mod tests {
 
     use super::*;
 
+    // parity: sqlite-1
     #[test]
     fn a_csv_says_what_a_bundle_needs_and_runs() {
         let csv = json!({"spec": {

@@ -23,6 +23,7 @@ fn refused(sql: &str) -> Error {
     Database::open(&place.database(sql), &Limits::default()).unwrap_err()
 }
 
+// parity: sqlite-5
 #[test]
 fn nothing_of_a_database_is_run() {
     let named = |sql: &str| match refused(sql) {
@@ -63,6 +64,7 @@ fn nothing_of_a_database_is_run() {
 }
 
 /// A page that is the same row's several times makes a row of any size of a small file.
+// parity: sqlite-5
 #[test]
 fn pages_that_lead_back_to_themselves_are_found() {
     let place = Place::new();
@@ -101,6 +103,7 @@ fn shared(packages: u32, bytes: u32) -> String {
     )
 }
 
+// parity: sqlite-5
 #[test]
 fn a_bundle_of_many_packages_is_not_read_for_ever() {
     let place = Place::new();
@@ -122,19 +125,19 @@ fn a_bundle_of_many_packages_is_not_read_for_ever() {
 #[test]
 fn what_a_database_yields_is_bounded_as_files_are() {
     let place = Place::new();
-    let path = place.database(&shared(20, 1 << 20));
+    let path = place.database(&shared(20, 1 << 17));
     let limits = Limits {
-        total: 8 << 20,
+        total: 1 << 20,
         ..Limits::default()
     };
     let database = Database::open(&path, &limits).unwrap();
     let error = load(Source::Files(&database), &limits).unwrap_err();
     assert!(
-        matches!(error, CatalogError::TooLarge { limit, unit: "bytes" } if limit == 8 << 20),
+        matches!(error, CatalogError::TooLarge { limit, unit: "bytes" } if limit == 1 << 20),
         "{error}"
     );
     let enough = Limits {
-        total: 64 << 20,
+        total: 8 << 20,
         ..limits
     };
     assert!(load(Source::Files(&database), &enough).is_ok());
@@ -207,6 +210,7 @@ fn manifests_have_bounds() {
     assert!(many.contains("is larger than the limit of"), "{many}");
 }
 
+// parity: sqlite-5
 #[test]
 fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
     let place = Place::new();
@@ -262,6 +266,7 @@ fn what_is_no_catalog_is_refused_and_nothing_of_it_is_run() {
     assert!(!full.is_terminal(), "{full}");
 }
 
+// parity: sqlite-5
 #[test]
 fn damaged_pages_are_an_error_and_no_panic() {
     let place = Place::new();
@@ -289,6 +294,7 @@ fn damaged_pages_are_an_error_and_no_panic() {
     assert!(broken > 20 && sound > 20, "{broken} broken, {sound} sound");
 }
 
+// parity: sqlite-5
 #[test]
 fn a_database_has_bounds() {
     let place = Place::new();

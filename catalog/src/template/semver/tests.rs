@@ -57,97 +57,43 @@ fn drawn(lists: [&str; 3], wanted: Channels) -> (String, Vec<String>) {
 #[test]
 fn channels_follow_versions() {
     type Row<'a> = ([&'a str; 3], Channels, &'a str, &'a [&'a str]);
-    let rows: &[Row<'_>] = &[
-        (
-            ["", "", "1.0.0"],
-            MINOR,
-            "stable-v1.0",
-            &["stable-v1.0: 1.0.0"],
-        ),
-        (
-            ["1.0.0", "", ""],
-            MAJOR,
-            "candidate-v1",
-            &["candidate-v1: 1.0.0"],
-        ),
+    let rows: &[Row<'_>] = &::tests::rows![
+        ["", "", "1.0.0"], MINOR, "stable-v1.0" => &["stable-v1.0: 1.0.0"];
+        ["1.0.0", "", ""], MAJOR, "candidate-v1" => &["candidate-v1: 1.0.0"];
         // Within a minor version the last one skips the others, in the order of their names.
-        (
-            ["", "1.0.10 1.0.2 1.0.9", ""],
-            MINOR,
-            "fast-v1.0",
-            &["fast-v1.0: 1.0.2 | 1.0.9 | 1.0.10 - 1.0.2 1.0.9"],
-        ),
+        ["", "1.0.10 1.0.2 1.0.9", ""], MINOR, "fast-v1.0" => &["fast-v1.0: 1.0.2 | 1.0.9 | 1.0.10 - 1.0.2 1.0.9"];
         // The next minor version replaces the last one of that before, and skips all else; gaps do not count.
-        (
-            ["", "", "1.0.0 1.0.1 1.4.0 1.4.2 1.9.0"],
-            MINOR,
-            "stable-v1.9",
-            &[
-                "stable-v1.0: 1.0.0 | 1.0.1 - 1.0.0",
-                "stable-v1.4: 1.4.0 | 1.4.2 > 1.0.1 - 1.0.0 1.4.0",
-                "stable-v1.9: 1.9.0 > 1.4.2 - 1.0.0 1.0.1 1.4.0",
-            ],
-        ),
-        (
-            ["", "", "1.0.0 1.0.1 1.4.0 1.4.2 1.9.0"],
-            MAJOR,
-            "stable-v1",
-            &[
-                "stable-v1: 1.0.0 | 1.0.1 - 1.0.0 | 1.4.0 | 1.4.2 > 1.0.1 - 1.0.0 1.4.0 | 1.9.0 > 1.4.2 - 1.0.0 1.0.1 1.4.0",
-            ],
-        ),
+        ["", "", "1.0.0 1.0.1 1.4.0 1.4.2 1.9.0"], MINOR, "stable-v1.9" => &[
+            "stable-v1.0: 1.0.0 | 1.0.1 - 1.0.0",
+            "stable-v1.4: 1.4.0 | 1.4.2 > 1.0.1 - 1.0.0 1.4.0",
+            "stable-v1.9: 1.9.0 > 1.4.2 - 1.0.0 1.0.1 1.4.0",
+        ];
+        ["", "", "1.0.0 1.0.1 1.4.0 1.4.2 1.9.0"], MAJOR, "stable-v1"
+            => &["stable-v1: 1.0.0 | 1.0.1 - 1.0.0 | 1.4.0 | 1.4.2 > 1.0.1 - 1.0.0 1.4.0 | 1.9.0 > 1.4.2 - 1.0.0 1.0.1 1.4.0"];
         // No edge leads from one major version to another.
-        (
-            ["", "", "0.9.0 1.0.0 1.1.0 2.0.0 10.0.0"],
-            MAJOR,
-            "stable-v10",
-            &[
-                "stable-v0: 0.9.0",
-                "stable-v1: 1.0.0 | 1.1.0 > 1.0.0",
-                "stable-v10: 10.0.0",
-                "stable-v2: 2.0.0",
-            ],
-        ),
+        ["", "", "0.9.0 1.0.0 1.1.0 2.0.0 10.0.0"], MAJOR, "stable-v10"
+            => &["stable-v0: 0.9.0", "stable-v1: 1.0.0 | 1.1.0 > 1.0.0", "stable-v10: 10.0.0", "stable-v2: 2.0.0"];
         // Pre-releases come before their release, and each identifier counts as what it is.
-        (
-            [
-                "1.0.0-rc.10 1.0.0 1.0.0-rc.9 1.0.0-alpha 1.1.0-rc.1",
-                "",
-                "",
-            ],
-            MINOR,
-            "candidate-v1.1",
-            &[
-                "candidate-v1.0: 1.0.0-alpha | 1.0.0-rc.9 | 1.0.0-rc.10 | 1.0.0 - 1.0.0-alpha 1.0.0-rc.10 1.0.0-rc.9",
-                "candidate-v1.1: 1.1.0-rc.1 > 1.0.0 - 1.0.0-alpha 1.0.0-rc.10 1.0.0-rc.9",
-            ],
-        ),
+        ["1.0.0-rc.10 1.0.0 1.0.0-rc.9 1.0.0-alpha 1.1.0-rc.1", "", ""], MINOR, "candidate-v1.1" => &[
+            "candidate-v1.0: 1.0.0-alpha | 1.0.0-rc.9 | 1.0.0-rc.10 | 1.0.0 - 1.0.0-alpha 1.0.0-rc.10 1.0.0-rc.9",
+            "candidate-v1.1: 1.1.0-rc.1 > 1.0.0 - 1.0.0-alpha 1.0.0-rc.10 1.0.0-rc.9",
+        ];
         // Lists know nothing of one another; a bundle may be in several.
-        (
-            ["1.0.0 1.1.0 2.0.0", "1.0.0 1.1.0", "1.0.0"],
-            BOTH,
-            "stable-v1.0",
-            &[
-                "candidate-v1: 1.0.0 | 1.1.0 > 1.0.0",
-                "candidate-v1.0: 1.0.0",
-                "candidate-v1.1: 1.1.0 > 1.0.0",
-                "candidate-v2: 2.0.0",
-                "candidate-v2.0: 2.0.0",
-                "fast-v1: 1.0.0 | 1.1.0 > 1.0.0",
-                "fast-v1.0: 1.0.0",
-                "fast-v1.1: 1.1.0 > 1.0.0",
-                "stable-v1: 1.0.0",
-                "stable-v1.0: 1.0.0",
-            ],
-        ),
+        ["1.0.0 1.1.0 2.0.0", "1.0.0 1.1.0", "1.0.0"], BOTH, "stable-v1.0" => &[
+            "candidate-v1: 1.0.0 | 1.1.0 > 1.0.0",
+            "candidate-v1.0: 1.0.0",
+            "candidate-v1.1: 1.1.0 > 1.0.0",
+            "candidate-v2: 2.0.0",
+            "candidate-v2.0: 2.0.0",
+            "fast-v1: 1.0.0 | 1.1.0 > 1.0.0",
+            "fast-v1.0: 1.0.0",
+            "fast-v1.1: 1.1.0 > 1.0.0",
+            "stable-v1: 1.0.0",
+            "stable-v1.0: 1.0.0",
+        ];
         // Build metadata is a part of the name alone.
-        (
-            ["", "", "1.0.0+a 1.1.0+b"],
-            MINOR,
-            "stable-v1.1",
-            &["stable-v1.0: 1.0.0+a", "stable-v1.1: 1.1.0+b > 1.0.0+a"],
-        ),
-        (["", "", ""], BOTH, "", &[]),
+        ["", "", "1.0.0+a 1.1.0+b"], MINOR, "stable-v1.1" => &["stable-v1.0: 1.0.0+a", "stable-v1.1: 1.1.0+b > 1.0.0+a"];
+        ["", "", ""], BOTH, "" => &[];
     ];
     for (lists, wanted, default, channels) in rows {
         let (found, lines) = drawn(*lists, *wanted);
@@ -159,35 +105,19 @@ fn channels_follow_versions() {
 #[test]
 fn the_default_channel_is_the_most_stable_one_that_begins_latest() {
     let preferred = |preferred| Channels { preferred, ..BOTH };
-    for (lists, wanted, expected) in [
-        (["9.0.0", "8.0.0", "1.0.0"], MINOR, "stable-v1.0"),
-        (["9.0.0", "8.0.0", ""], MAJOR, "fast-v8"),
-        (
-            ["", "", "1.0.0 2.0.0"],
-            preferred(Stream::Major),
-            "stable-v2",
-        ),
-        (
-            ["", "", "1.0.0 2.0.0"],
-            preferred(Stream::Minor),
-            "stable-v2.0",
-        ),
+    for (lists, wanted, expected) in ::tests::rows![
+        ["9.0.0", "8.0.0", "1.0.0"], MINOR => "stable-v1.0";
+        ["9.0.0", "8.0.0", ""], MAJOR => "fast-v8";
+        ["", "", "1.0.0 2.0.0"], preferred(Stream::Major) => "stable-v2";
+        ["", "", "1.0.0 2.0.0"], preferred(Stream::Minor) => "stable-v2.0";
         // A channel counts by the version that it begins with, and a later minor version begins later than the major one.
-        (
-            ["", "", "1.0.0 1.1.0"],
-            preferred(Stream::Major),
-            "stable-v1.1",
-        ),
-        (
-            ["", "", "1.0.0 1.0.1"],
-            preferred(Stream::Major),
-            "stable-v1",
-        ),
+        ["", "", "1.0.0 1.1.0"], preferred(Stream::Major) => "stable-v1.1";
+        ["", "", "1.0.0 1.0.1"], preferred(Stream::Major) => "stable-v1";
         // As in opm.
-        (["0.0.0", "", ""], MINOR, "candidate-v0.0"),
-        (["0.0.0-rc.1", "", ""], MINOR, ""),
-        (["", "0.0.0-rc.1", ""], MINOR, "fast-v0.0"),
-        (["0.0.0-rc.1 0.1.0", "", ""], MINOR, "candidate-v0.1"),
+        ["0.0.0", "", ""], MINOR => "candidate-v0.0";
+        ["0.0.0-rc.1", "", ""], MINOR => "";
+        ["", "0.0.0-rc.1", ""], MINOR => "fast-v0.0";
+        ["0.0.0-rc.1 0.1.0", "", ""], MINOR => "candidate-v0.1";
     ] {
         assert_eq!(drawn(lists, wanted).0, expected, "{lists:?} {wanted:?}");
     }
@@ -195,31 +125,18 @@ fn the_default_channel_is_the_most_stable_one_that_begins_latest() {
 
 #[test]
 fn what_is_generated_and_preferred_goes_together() {
-    for (major, minor, text, expected) in [
-        (false, false, "", Ok(MINOR)),
-        (false, true, "", Ok(MINOR)),
-        (true, false, "", Ok(MAJOR)),
-        (true, true, "", Ok(BOTH)),
-        (true, true, "minor", Ok(BOTH)),
-        (
-            true,
-            true,
-            "major",
-            Ok(Channels {
-                preferred: Stream::Major,
-                ..BOTH
-            }),
-        ),
-        (false, false, "minor", Ok(MINOR)),
-        (true, false, "major", Ok(MAJOR)),
-        (false, false, "major", Err("set GenerateMajorChannels")),
-        (true, false, "minor", Err("set GenerateMinorChannels")),
-        (
-            true,
-            true,
-            "Major",
-            Err("unknown DefaultChannelTypePreference \"Major\""),
-        ),
+    for (major, minor, text, expected) in ::tests::rows![
+        false, false, "" => Ok(MINOR);
+        false, true, "" => Ok(MINOR);
+        true, false, "" => Ok(MAJOR);
+        true, true, "" => Ok(BOTH);
+        true, true, "minor" => Ok(BOTH);
+        true, true, "major" => Ok(Channels { preferred: Stream::Major, ..BOTH });
+        false, false, "minor" => Ok(MINOR);
+        true, false, "major" => Ok(MAJOR);
+        false, false, "major" => Err("set GenerateMajorChannels");
+        true, false, "minor" => Err("set GenerateMinorChannels");
+        true, true, "Major" => Err("unknown DefaultChannelTypePreference \"Major\"");
     ] {
         match (Channels::new(major, minor, text), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{major} {minor} {text}"),
