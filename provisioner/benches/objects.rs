@@ -22,6 +22,7 @@ use provisioner::{
 };
 use serde_json::{Value, json};
 
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -20,6 +20,7 @@ use provisioner::platform::{
 };
 use serde_json::{Value, json};
 
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -29,6 +29,7 @@ use provisioner::{
 use serde_json::json;
 use unpacker::Digest;
 
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -176,16 +176,21 @@ impl Catalogs {
         self.known().said(package, bundle, digest)
     }
 
-    /// Returns the value of the catalog that a Subscription names, for a bundle of this name and, if known, this version.
-    /// `None` if no namespace of the admin has such a catalog.
+    /// Returns the value of the catalog that a Subscription names, for a bundle of this name and version. `None` if no
+    /// namespace of the admin has such a catalog.
     pub fn said_by(
         &self,
         catalog: &Key,
         package: &str,
         bundle: &str,
-        version: Option<&str>,
+        version: &str,
     ) -> Option<Said> {
         self.known().said_by(catalog, package, bundle, version)
+    }
+
+    /// Returns the lowest release that any catalog declares for a bundle of this name and version.
+    pub fn lowest(&self, package: &str, bundle: &str, version: &str) -> Said {
+        self.known().lowest(package, bundle, version)
     }
 
     /// Returns the max OpenShift version that counts, as text: the one that catalogs declare, or have declared last.

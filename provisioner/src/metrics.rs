@@ -12,6 +12,7 @@
 //! | `rukpak_objects_repaired_total`                    | objects that somebody had changed or deleted  |
 //! | `rukpak_unpacked_bytes_total`                      | bytes of content                              |
 //! | `rukpak_pull_configuration_problems{source}`       | what cannot be followed of the cluster        |
+//! | `rukpak_admission_policies_missing`                | admission policies and bindings of the install file that do not exist |
 //! | `rukpak_catalog_available{namespace,name}`         | 1 for a catalog that can be read, 0 otherwise |
 //! | `rukpak_catalog_polls_total{outcome}`              | questions to registries for images of catalogs |
 //! | `rukpak_catalogs_served_by_olm`                    | 1 while OLM serves them, 0 while we do        |
@@ -67,6 +68,7 @@ pub struct Metrics {
     repaired: Counter,
     unpacked: Counter,
     pull_problems: Family<Said, Gauge>,
+    policies_missing: Gauge,
     leader: Gauge,
     platform: Platform,
     requests: Requests,
@@ -127,6 +129,7 @@ impl Metrics {
             repaired: Counter::default(),
             unpacked: Counter::default(),
             pull_problems: Family::default(),
+            policies_missing: Gauge::default(),
             leader: Gauge::default(),
             platform: Platform::default(),
             requests: Requests::default(),
@@ -191,6 +194,11 @@ impl Metrics {
             "pull_configuration_problems",
             "What the cluster says about pulling and cannot be followed, by where it is said",
             self.pull_problems.clone(),
+        );
+        ours.register(
+            "admission_policies_missing",
+            "Admission policies and bindings of the install file that do not exist",
+            self.policies_missing.clone(),
         );
         ours.register(
             "leader",
@@ -265,6 +273,12 @@ impl Metrics {
         self.pull_problems
             .get_or_create(&Said { source })
             .set(number);
+    }
+
+    /// Sets the number of admission policies and bindings that do not exist.
+    pub fn admission_policies_missing(&self, number: usize) {
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        self.policies_missing.set(number);
     }
 
     /// Whether this process may work.

@@ -7,6 +7,7 @@
 //!  Lease lost, or a part ended or panicked: the end, with exit code 1, to be started anew
 //! ```
 
+mod admission;
 mod args;
 mod cluster;
 mod convert;

@@ -109,6 +109,7 @@ impl Drop for Program {
     }
 }
 
+// parity: pod-14, run-15
 #[test]
 fn a_catalog_in_parts_is_served_until_the_pod_is_told_to_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -186,6 +187,7 @@ fn a_mounted_config_map_of_the_oldest_form_is_served() {
     assert!(log.contains("write a list of packages"), "{log}");
 }
 
+// parity: pod-14
 #[test]
 fn the_program_is_copied_to_where_another_image_runs_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -208,6 +210,7 @@ fn the_program_is_copied_to_where_another_image_runs_it() {
     assert!(log.contains("/nowhere"), "{log}");
 }
 
+// parity: pod-14
 #[test]
 fn what_cannot_be_served_is_told_to_the_kubelet() {
     let folder = tempfile::tempdir().unwrap();

@@ -192,6 +192,7 @@ mod tests {
         }
     }
 
+    // parity: convert-8
     #[tokio::test]
     async fn large_conversions_wait_for_each_other_and_none_starves() {
         let limits = yaml::Limits {

@@ -230,35 +230,16 @@ mod tests {
         )
     }
 
+    // parity: complaint-12
     #[test]
     fn every_outcome_has_its_phase_and_reason() {
         let class = "core-rukpak-io-plain";
-        for (outcome, expected) in [
-            (
-                Outcome::Pending("wait".to_owned()),
-                (Phase::Pending, "False", "UnpackPending", "wait"),
-            ),
-            (
-                Outcome::Unpacking,
-                (Phase::Unpacking, "False", "Unpacking", ""),
-            ),
-            (
-                Outcome::Failed("why".to_owned()),
-                (Phase::Failing, "False", "UnpackFailed", "why"),
-            ),
-            (
-                Outcome::Rejected("why".to_owned()),
-                (Phase::Failing, "False", "EntryRefused", "why"),
-            ),
-            (
-                unpacked(),
-                (
-                    Phase::Unpacked,
-                    "True",
-                    "UnpackSuccessful",
-                    "Successfully unpacked the image Bundle",
-                ),
-            ),
+        for (outcome, expected) in ::tests::rows![
+            Outcome::Pending("wait".to_owned()) => (Phase::Pending, "False", "UnpackPending", "wait");
+            Outcome::Unpacking => (Phase::Unpacking, "False", "Unpacking", "");
+            Outcome::Failed("why".to_owned()) => (Phase::Failing, "False", "UnpackFailed", "why");
+            Outcome::Rejected("why".to_owned()) => (Phase::Failing, "False", "EntryRefused", "why");
+            unpacked() => (Phase::Unpacked, "True", "UnpackSuccessful", "Successfully unpacked the image Bundle");
         ] {
             let mut bundle = bundle(class);
             let status = of(&bundle, &outcome, "https://core.x.svc/", at(1));

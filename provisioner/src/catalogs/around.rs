@@ -300,30 +300,18 @@ mod tests {
 
     use super::*;
 
+    // parity: switch-7
     #[test]
     fn the_newest_completed_version_counts() {
         let entry = |state: &str, version: &str| json!({"state": state, "version": version});
         let history = |entries: &[serde_json::Value]| json!({ "history": entries });
-        for (channel, status, version, name) in [
-            (
-                Some("fast-4.9"),
-                history(&[
-                    entry("Partial", "4.10.1"),
-                    entry("Completed", "4.9.5"),
-                    entry("Completed", "4.8.2"),
-                ]),
-                Some("4.9.5"),
-                Some("fast"),
-            ),
-            (
-                Some("stable"),
-                history(&[entry("Completed", "4.20.0-rc.1")]),
-                Some("4.20.0-rc.1"),
-                Some("stable"),
-            ),
-            (Some(""), history(&[entry("Partial", "4.8.2")]), None, None),
-            (None, json!({"history": null}), None, None),
-            (None, history(&[entry("Completed", "soon")]), None, None),
+        for (channel, status, version, name) in ::tests::rows![
+            Some("fast-4.9"), history(&[entry("Partial", "4.10.1"), entry("Completed", "4.9.5"), entry("Completed", "4.8.2")]),
+              Some("4.9.5") => Some("fast");
+            Some("stable"), history(&[entry("Completed", "4.20.0-rc.1")]), Some("4.20.0-rc.1") => Some("stable");
+            Some(""), history(&[entry("Partial", "4.8.2")]), None => None;
+            None, json!({"history": null}), None => None;
+            None, history(&[entry("Completed", "soon")]), None => None;
         ] {
             let version_of: ClusterVersion = serde_json::from_value(json!({
                 "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
@@ -336,6 +324,7 @@ mod tests {
         }
     }
 
+    // parity: switch-6
     #[test]
     fn watches_start_once_a_template_needs_them() {
         for (text, wanted) in [
@@ -367,6 +356,7 @@ mod tests {
         }
     }
 
+    // parity: switch-5
     #[test]
     fn olm_version_is_that_of_the_program_that_serves() {
         let ours = template::server(env!("CARGO_PKG_VERSION"));

@@ -12,10 +12,14 @@ use std::{
 use catalog::{
     Catalog,
     model::{MOST_BUNDLES, MOST_BYTES},
-    source::Files,
+    source::{Files, describe_skipped},
     sqlite::{self, Database},
 };
-use manifests::{api::catalog_source::CatalogSource, content, image::Reference};
+use manifests::{
+    api::catalog_source::CatalogSource,
+    content::{self, SkippedEntries},
+    image::Reference,
+};
 use tokio::task::spawn_blocking;
 use tracing::warn;
 use unpacker::{
@@ -92,6 +96,8 @@ pub(super) struct Pulled {
     pub(super) digest: Digest,
     /// By which its registry has the image, if that was asked.
     pub(super) named: Option<String>,
+    /// Entries of the image that are not regular files. Empty if the content was in the store after a restart.
+    skipped: SkippedEntries,
     hold: Hold,
 }
 
@@ -115,6 +121,7 @@ pub(super) async fn pull(
     Ok(Pulled {
         digest: pinned.digest,
         named: digest(&pinned.resolved),
+        skipped: pinned.skipped,
         hold: pinned.hold,
     })
 }
@@ -173,6 +180,7 @@ pub(super) async fn recall(
         let pulled = Pulled {
             digest,
             named: None,
+            skipped: SkippedEntries::default(),
             hold,
         };
         Some((pulled, image))
@@ -228,6 +236,9 @@ pub(super) async fn read(
     let slot = loaded.slot(digest).lock_owned().await;
     if let Some(known) = slot.upgrade() {
         return Ok(known);
+    }
+    if let Some(problem) = describe_skipped(&pulled.skipped) {
+        warn!(catalog = %key, problem, "a part of a catalog is not served");
     }
     let (store, held) = (Arc::clone(&ctx.store), pulled.hold.clone());
     let read = spawn_blocking(move || {
@@ -357,17 +368,13 @@ mod tests {
         let package = b"{\"schema\":\"olm.package\",\"name\":\"a\",\"defaultChannel\":\"stable\"}";
         let database = b"SQLite format 3\0\x10\0\x01\x01\0\x40\x20\x20\0\0\0\x03";
         let program = b"\x7fELF\x02\x01\x01\0";
-        for (path, bytes, said) in [
-            (
-                "database/index.db",
-                &database[..],
-                Some(" (database/index.db:1: "),
-            ),
-            ("bin/sh", &program[..], Some(" (bin/sh:1: ")),
-            ("readme", b"Hello.\n", Some(" (readme:1: ")),
-            ("other.json", b"{\"schema\":\"example.charts\"}", Some("")),
+        for (path, bytes, said) in ::tests::rows![
+            "database/index.db", &database[..] => Some(" (database/index.db:1: ");
+            "bin/sh", &program[..] => Some(" (bin/sh:1: ");
+            "readme", b"Hello.\n" => Some(" (readme:1: ");
+            "other.json", b"{\"schema\":\"example.charts\"}" => Some("");
             // A package that is broken is one.
-            ("catalog.json", package, None),
+            "catalog.json", package => None;
         ] {
             let found = emptiness(&loaded(&[(path, bytes)]));
             match (&found, said) {

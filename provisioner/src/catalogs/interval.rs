@@ -185,38 +185,30 @@ mod tests {
         }))
     }
 
+    // parity: serve-20
     #[test]
     fn intervals_are_read_as_go_reads_them() {
-        for (text, expected) in [
-            ("10m", Ok(600_000)),
-            ("1h30m", Ok(5_400_000)),
-            ("+45m", Ok(2_700_000)),
-            ("1.5h", Ok(5_400_000)),
-            (".5h", Ok(1_800_000)),
-            ("90.s", Ok(90_000)),
-            ("1h1ms1us1\u{b5}s1ns", Ok(3_600_001)),
-            ("60.0009s", Ok(60_000)),
-            ("", Err("time: invalid duration \"\"")),
-            ("-", Err("time: invalid duration \"-\"")),
-            (".h", Err("time: invalid duration \".h\"")),
-            ("h", Err("time: invalid duration \"h\"")),
-            (" 10m", Err("time: invalid duration \" 10m\"")),
-            ("10", Err("time: missing unit in duration \"10\"")),
-            ("1h10", Err("time: missing unit in duration \"1h10\"")),
-            ("1d", Err("time: unknown unit \"d\" in duration \"1d\"")),
-            (
-                "45mError.code",
-                Err("time: unknown unit \"mError\" in duration \"45mError.code\""),
-            ),
-            ("3000000h", Err("time: invalid duration \"3000000h\"")),
-            (
-                "99999999999999999999m",
-                Err("time: invalid duration \"99999999999999999999m\""),
-            ),
-            (
-                "1\"\u{e4}",
-                Err("time: unknown unit \"\\\"\\xc3\\xa4\" in duration \"1\\\"\\xc3\\xa4\""),
-            ),
+        for (text, expected) in ::tests::rows![
+            "10m" => Ok(600_000);
+            "1h30m" => Ok(5_400_000);
+            "+45m" => Ok(2_700_000);
+            "1.5h" => Ok(5_400_000);
+            ".5h" => Ok(1_800_000);
+            "90.s" => Ok(90_000);
+            "1h1ms1us1\u{b5}s1ns" => Ok(3_600_001);
+            "60.0009s" => Ok(60_000);
+            "" => Err("time: invalid duration \"\"");
+            "-" => Err("time: invalid duration \"-\"");
+            ".h" => Err("time: invalid duration \".h\"");
+            "h" => Err("time: invalid duration \"h\"");
+            " 10m" => Err("time: invalid duration \" 10m\"");
+            "10" => Err("time: missing unit in duration \"10\"");
+            "1h10" => Err("time: missing unit in duration \"1h10\"");
+            "1d" => Err("time: unknown unit \"d\" in duration \"1d\"");
+            "45mError.code" => Err("time: unknown unit \"mError\" in duration \"45mError.code\"");
+            "3000000h" => Err("time: invalid duration \"3000000h\"");
+            "99999999999999999999m" => Err("time: invalid duration \"99999999999999999999m\"");
+            "1\"\u{e4}" => Err("time: unknown unit \"\\\"\\xc3\\xa4\" in duration \"1\\\"\\xc3\\xa4\"");
         ] {
             let parsed = parse(text);
             match expected {
@@ -235,6 +227,7 @@ mod tests {
         }
     }
 
+    // parity: serve-21, serve-22
     #[test]
     fn what_makes_no_sense_is_told_and_replaced() {
         let default = |error: &str| {
@@ -242,25 +235,16 @@ mod tests {
                 "error parsing spec.updateStrategy.registryPoll.interval. Using the default value of 15m0s instead. Error: {error}"
             )
         };
-        for (text, every, problem) in [
-            (Some("45m"), minutes(45), None),
-            (Some("1m"), minutes(1), None),
-            (
-                Some("45mError.code"),
-                USUAL,
-                Some(default(
-                    "time: unknown unit \"mError\" in duration \"45mError.code\"",
-                )),
-            ),
-            (None, USUAL, Some(default("time: invalid duration \"\""))),
-            (
-                Some("30s"),
-                SHORTEST,
-                Some(
+        for (text, every, problem) in ::tests::rows![
+            Some("45m"), minutes(45) => None;
+            Some("1m"), minutes(1) => None;
+            Some("45mError.code"), USUAL => Some(default("time: unknown unit \"mError\" in duration \"45mError.code\""));
+            None, USUAL => Some(default("time: invalid duration \"\""));
+            Some("30s"), SHORTEST
+                => Some(
                     "spec.updateStrategy.registryPoll.interval \"30s\" is shorter than a minute. Using 1m0s instead"
                         .to_owned(),
-                ),
-            ),
+                );
         ] {
             assert_eq!(written(text), Some(Interval { every, problem }), "{text:?}");
         }
@@ -271,6 +255,7 @@ mod tests {
         assert_eq!(of(Some(&UpdateStrategy::default())), None);
     }
 
+    // parity: serve-19
     #[test]
     fn those_that_are_asked_for_together_are_so_once() {
         for (every, is_first, place, expected) in [
@@ -297,6 +282,7 @@ mod tests {
         assert!(parts.iter().all(|it| (40..=60).contains(it)), "{parts:?}");
     }
 
+    // parity: serve-18
     #[test]
     fn it_is_looked_again_when_the_interval_is_over_and_each_quarter_of_an_hour() {
         for (every, elapsed, expected) in [

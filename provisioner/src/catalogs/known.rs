@@ -14,7 +14,7 @@ use manifests::{
         catalog_source::{CatalogSource, Invalid, Origin},
         platform::CatalogRef,
     },
-    openshift::MaxOpenShiftVersion,
+    openshift::{MaxOpenShiftVersion, Release, maximum},
 };
 
 use self::offers::Held;
@@ -340,14 +340,14 @@ impl Known {
         }
     }
 
-    /// Returns the value of the catalog that a Subscription names, for a bundle of this name and, if known, this version.
-    /// `None` if no namespace of the admin has such a catalog.
+    /// Returns the value of the catalog that a Subscription names, for a bundle of this name and version. `None` if no
+    /// namespace of the admin has such a catalog.
     pub(super) fn said_by(
         &self,
         catalog: &Key,
         package: &str,
         bundle: &str,
-        version: Option<&str>,
+        version: &str,
     ) -> Option<Said> {
         let Some(entry) = self.catalogs.get(catalog) else {
             let mut namespaces = self.namespaces.iter();
@@ -355,22 +355,34 @@ impl Known {
             let is_listed = listed.is_none_or(|(_, listing)| *listing == Listing::Known);
             return (!self.is_begun || !is_listed).then_some(Said::Away(None));
         };
-        let read = entry.read.as_ref();
-        let is_usable = |read: &&Read| read.knows_of(package) && !read.is_broken(package);
-        let Some(read) = read.filter(is_usable) else {
+        let Some(read) = entry.usable(package) else {
             return Some(Said::Away(None));
         };
-        let package = read.package(package);
-        let listed = package.and_then(|package| package.bundle(bundle));
-        let is_same = |bundle: &&Bundle| {
-            version.is_none_or(|version| bundle.version.version.to_string() == version)
-        };
-        Some(match listed.filter(is_same) {
+        Some(match read.listed(package, bundle, version) {
             Some(listed) => Said::Says(value(listed)),
             // The newer catalog may list the bundle.
             None if entry.trouble.is_some() => Said::Away(None),
             None => Said::Absent,
         })
+    }
+
+    /// Returns the lowest release that any catalog declares for a bundle of this name and version. One catalog that cannot be
+    /// read may declare a lower one.
+    pub(super) fn lowest(&self, package: &str, bundle: &str, version: &str) -> Said {
+        if !self.are_listed() || self.hidden().next().is_some() {
+            return Said::Away(None);
+        }
+        let mut lowest: Option<Release> = None;
+        for entry in self.catalogs.values() {
+            let Some(read) = entry.usable(package) else {
+                return Said::Away(None);
+            };
+            let declared = read.listed(package, bundle, version).and_then(value);
+            let declared = declared.and_then(|text| maximum(&text).ok());
+            let releases = lowest.into_iter().chain(declared);
+            lowest = releases.min_by_key(|release| release.normalized());
+        }
+        Said::Says(lowest.map(|release| release.to_string()))
     }
 }
 
@@ -437,6 +449,12 @@ impl Entry {
             (_, trouble) => Err(trouble.clone()),
         }
     }
+
+    /// Returns what was read last, if the package can be looked up in it.
+    fn usable(&self, package: &str) -> Option<&Read> {
+        let is_usable = |read: &&Read| read.knows_of(package) && !read.is_broken(package);
+        self.read.as_ref().filter(is_usable)
+    }
 }
 
 // === impl Read ===
@@ -455,6 +473,12 @@ impl Read {
             Self::All(catalog) => catalog.packages.get(name),
             Self::Some(read) => read.packages.get(name).map(AsRef::as_ref),
         }
+    }
+
+    /// Returns the bundle of this name and version.
+    fn listed(&self, package: &str, bundle: &str, version: &str) -> Option<&Bundle> {
+        let listed = self.package(package)?.bundle(bundle);
+        listed.filter(|listed| listed.version.version.to_string() == version)
     }
 
     /// Whether the package is there, and cannot be used.

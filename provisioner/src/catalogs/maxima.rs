@@ -82,6 +82,7 @@ mod tests {
             .collect()
     }
 
+    // parity: max-6
     #[test]
     fn the_last_word_of_a_catalog_stays_while_it_is_away() {
         let before = all(&[

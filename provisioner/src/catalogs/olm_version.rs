@@ -124,6 +124,7 @@ mod tests {
 
     use super::*;
 
+    // parity: switch-5
     #[test]
     fn first_place_that_declares_a_version_decides() {
         let pinned = format!("quay.io/operator-framework/olm@sha256:{}", "a".repeat(64));
@@ -133,55 +134,25 @@ mod tests {
         );
         let image = "quay.io/operator-framework/olm:v0.38.0";
         // Label and image of the Deployment, ClusterOperator, packageserver, and the version.
-        for (label, image, cluster_operator, packageserver, expected) in [
-            (None, None, None, None, None),
-            (None, Some(image), None, None, Some("0.38.0")),
-            (None, Some(&*tagged), None, None, Some("0.30.0")),
-            (None, Some(&*pinned), None, None, None),
-            (None, Some(&*pinned), None, Some("0.28.0"), Some("0.28.0")),
-            (
-                None,
-                Some(&*pinned),
-                Some("0.19.0"),
-                Some("0.28.0"),
-                Some("0.19.0"),
-            ),
-            (None, Some(image), None, Some("0.28.0"), Some("0.38.0")),
-            (None, Some(image), Some("0.19.0"), None, Some("0.19.0")),
-            (
-                Some("0.40.1"),
-                Some(image),
-                Some("0.19.0"),
-                Some("0.28.0"),
-                Some("0.40.1"),
-            ),
-            (Some("v0.40.1"), None, None, None, Some("0.40.1")),
+        for (label, image, cluster_operator, packageserver, expected) in ::tests::rows![
+            None, None, None, None => None;
+            None, Some(image), None, None => Some("0.38.0");
+            None, Some(&*tagged), None, None => Some("0.30.0");
+            None, Some(&*pinned), None, None => None;
+            None, Some(&*pinned), None, Some("0.28.0") => Some("0.28.0");
+            None, Some(&*pinned), Some("0.19.0"), Some("0.28.0") => Some("0.19.0");
+            None, Some(image), None, Some("0.28.0") => Some("0.38.0");
+            None, Some(image), Some("0.19.0"), None => Some("0.19.0");
+            Some("0.40.1"), Some(image), Some("0.19.0"), Some("0.28.0") => Some("0.40.1");
+            Some("v0.40.1"), None, None, None => Some("0.40.1");
             // A text without three numbers declares nothing.
-            (Some("soon"), Some(image), None, None, Some("0.38.0")),
-            (Some("0.0.0-dev"), Some(image), None, None, Some("0.38.0")),
-            (
-                None,
-                Some("quay.io/operator-framework/olm:latest"),
-                None,
-                Some("0.28.0"),
-                Some("0.28.0"),
-            ),
-            (None, Some("mirror.example.com/olm:4.20"), None, None, None),
-            (
-                None,
-                Some("quay.io/operator-framework/olm"),
-                None,
-                None,
-                None,
-            ),
-            (None, Some("not an image:v1.2.3"), Some(""), Some(""), None),
-            (
-                None,
-                Some("r.example.com:5000/olm:0.38.0-rc.1"),
-                None,
-                None,
-                Some("0.38.0-rc.1"),
-            ),
+            Some("soon"), Some(image), None, None => Some("0.38.0");
+            Some("0.0.0-dev"), Some(image), None, None => Some("0.38.0");
+            None, Some("quay.io/operator-framework/olm:latest"), None, Some("0.28.0") => Some("0.28.0");
+            None, Some("mirror.example.com/olm:4.20"), None, None => None;
+            None, Some("quay.io/operator-framework/olm"), None, None => None;
+            None, Some("not an image:v1.2.3"), Some(""), Some("") => None;
+            None, Some("r.example.com:5000/olm:0.38.0-rc.1"), None, None => Some("0.38.0-rc.1");
         ] {
             let text = |text: Option<&str>| text.map(str::to_owned);
             let facts = OlmFacts {
@@ -220,13 +191,10 @@ mod tests {
             DeploymentFacts::default()
         );
 
-        for (versions, expected) in [
-            (json!([]), None),
-            (json!([{"name": "operator", "version": "4.20.1"}]), None),
-            (
-                json!([{"name": "operator", "version": "4.20.1"}, {"name": CLUSTER_OPERATOR, "version": "0.19.0"}]),
-                Some("0.19.0"),
-            ),
+        for (versions, expected) in ::tests::rows![
+            json!([]) => None;
+            json!([{"name": "operator", "version": "4.20.1"}]) => None;
+            json!([{"name": "operator", "version": "4.20.1"}, {"name": CLUSTER_OPERATOR, "version": "0.19.0"}]) => Some("0.19.0");
         ] {
             let operator = json!({
                 "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": {"name": CLUSTER_OPERATOR},

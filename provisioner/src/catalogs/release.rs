@@ -56,6 +56,7 @@ impl Release {
 mod tests {
     use super::*;
 
+    // parity: switch-4
     #[test]
     fn a_version_that_goes_back_is_believed_when_it_stays() {
         let begin = Instant::now();

@@ -378,6 +378,7 @@ mod tests {
         due(&was, &report, Some(1), jiff::Timestamp::UNIX_EPOCH)
     }
 
+    // parity: switch-olm-5, serve-26
     #[test]
     fn only_what_changes_is_written() {
         let epoch = "1970-01-01T00:00:00Z";
@@ -404,6 +405,7 @@ mod tests {
         );
     }
 
+    // parity: switch-olm-5
     #[test]
     fn beside_olm_only_own_conditions_are_due() {
         let epoch = jiff::Timestamp::UNIX_EPOCH;
@@ -421,28 +423,13 @@ mod tests {
         };
         let (ours, olms) = ("resolved_image", "TemplatesHaveResolved");
         // The conditions of the status, the reported ones, the applied ones, and the rest if leftovers are removed.
-        for (was, reported, due, left) in [
-            (json!([]), &[][..], None, None),
-            (json!([condition(olms, "x")]), &[], None, None),
-            (
-                json!([]),
-                &[ours],
-                Some(json!([condition(ours, "b")])),
-                None,
-            ),
-            (json!([condition(ours, "b")]), &[ours], None, None),
-            (
-                json!([condition(olms, "x"), condition(ours, "old")]),
-                &[ours],
-                Some(json!([condition(ours, "b")])),
-                None,
-            ),
-            (
-                json!([condition(ours, "b"), condition(olms, "x")]),
-                &[],
-                Some(json!([])),
-                Some(json!([condition(olms, "x")])),
-            ),
+        for (was, reported, due, left) in ::tests::rows![
+            json!([]), &[][..], None => None;
+            json!([condition(olms, "x")]), &[], None => None;
+            json!([]), &[ours], Some(json!([condition(ours, "b")])) => None;
+            json!([condition(ours, "b")]), &[ours], None => None;
+            json!([condition(olms, "x"), condition(ours, "old")]), &[ours], Some(json!([condition(ours, "b")])) => None;
+            json!([condition(ours, "b"), condition(olms, "x")]), &[], Some(json!([])) => Some(json!([condition(olms, "x")]));
         ] {
             let seen = Seen {
                 conditions: reported.iter().map(update).collect(),
@@ -461,6 +448,7 @@ mod tests {
         }
     }
 
+    // parity: switch-olm-5
     #[test]
     fn an_image_is_written_where_the_spec_has_it() {
         let spec = json!({"sourceType": "grpc", "image": "a:1"});

@@ -71,23 +71,16 @@ mod tests {
         *,
     };
 
+    // parity: serve-10
     #[test]
     fn a_deployment_tells_whether_it_runs() {
-        for (spec, status, expected) in [
-            (json!({}), json!({}), Away),
-            (json!({"replicas": 1}), json!({"replicas": 1}), Away),
-            (
-                json!({"replicas": 1}),
-                json!({"availableReplicas": 1}),
-                Runs,
-            ),
-            (json!({}), json!({"availableReplicas": 2}), Runs),
+        for (spec, status, expected) in ::tests::rows![
+            json!({}), json!({}) => Away;
+            json!({"replicas": 1}), json!({"replicas": 1}) => Away;
+            json!({"replicas": 1}), json!({"availableReplicas": 1}) => Runs;
+            json!({}), json!({"availableReplicas": 2}) => Runs;
             // Its pods are about to end.
-            (
-                json!({"replicas": 0}),
-                json!({"availableReplicas": 1}),
-                Gone,
-            ),
+            json!({"replicas": 0}), json!({"availableReplicas": 1}) => Gone;
         ] {
             let mut spec = spec;
             spec["selector"] = json!({});
@@ -99,6 +92,7 @@ mod tests {
         }
     }
 
+    // parity: serve-10
     #[test]
     fn an_olm_that_comes_serves_from_when_it_runs() {
         // While it is on its way nobody else would.
@@ -111,6 +105,7 @@ mod tests {
         }
     }
 
+    // parity: serve-10
     #[test]
     fn olm_is_believed_to_serve_while_it_restarts() {
         let begin = Instant::now();

@@ -197,13 +197,10 @@ mod tests {
 
     #[test]
     fn registry_content_becomes_one_file_of_plain_objects_with_the_same_bytes_each_time() {
-        let content = content(&[
-            ("manifests/csv.yaml", CSV),
-            ("manifests/map.yaml", MAP),
-            (
-                "metadata/annotations.yaml",
-                "annotations: {operators.operatorframework.io.bundle.package.v1: a}\n",
-            ),
+        let content = content(&::tests::rows![
+            "manifests/csv.yaml" => CSV;
+            "manifests/map.yaml" => MAP;
+            "metadata/annotations.yaml" => "annotations: {operators.operatorframework.io.bundle.package.v1: a}\n";
         ]);
         let packed = pack(&content, KubeVersion::default(), yaml::Limits::default()).unwrap();
         let options = unpacker::Options::default();

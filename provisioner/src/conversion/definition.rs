@@ -149,6 +149,7 @@ mod tests {
         .unwrap()
     }
 
+    // parity: source-15
     #[test]
     fn only_a_definition_of_ours_that_asks_the_webhook_is_changed() {
         let ours = json!({"app.kubernetes.io/part-of": "rukpak"});
@@ -178,23 +179,17 @@ mod tests {
             let config = &patch["spec"]["conversion"]["webhook"]["clientConfig"];
             assert_eq!(*config, json!({"caBundle": "YWJj"}));
         }
-        for (labels, conversion, why) in [
-            (json!({}), asks(same.clone()), "somebody else's"),
-            (
-                json!({"app.kubernetes.io/part-of": "olm"}),
-                asks(same),
-                "somebody else's",
-            ),
-            (
-                ours.clone(),
-                json!({"strategy": "Webhook", "webhook": {
-                    "conversionReviewVersions": ["v1"],
-                    "clientConfig": {"service": {"name": "other", "namespace": "rukpak-system"}},
-                }}),
-                "of another Service",
-            ),
-            (ours.clone(), Value::Null, "asks no webhook"),
-            (ours, json!({"strategy": "None"}), "asks no webhook"),
+        for (labels, conversion, why) in ::tests::rows![
+            json!({}), asks(same.clone()) => "somebody else's";
+            json!({"app.kubernetes.io/part-of": "olm"}), asks(same) => "somebody else's";
+            ours.clone(),
+              json!({"strategy": "Webhook", "webhook": {
+                  "conversionReviewVersions": ["v1"],
+                  "clientConfig": {"service": {"name": "other", "namespace": "rukpak-system"}},
+              }})
+              => "of another Service";
+            ours.clone(), Value::Null => "asks no webhook";
+            ours, json!({"strategy": "None"}) => "asks no webhook";
         ] {
             let step = decide(&definition(&labels, &conversion), "rukpak-system", "abc");
             assert!(

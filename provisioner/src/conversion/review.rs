@@ -183,23 +183,11 @@ mod tests {
     fn what_cannot_be_converted_is_said() {
         let one = source("v1alpha1", "one", &json!({}));
         let pod = json!({"apiVersion": "v1", "kind": "Pod"});
-        for (desired, objects, said) in [
-            (
-                "operators.coreos.com/v2",
-                json!([one]),
-                "nothing is converted to operators.coreos.com/v2",
-            ),
-            ("v1", json!([one]), "nothing is converted to v1 here"),
-            (
-                "operators.coreos.com/v1",
-                json!([one, pod]),
-                "this is a Pod of v1",
-            ),
-            (
-                "operators.coreos.com/v1",
-                json!([7]),
-                "this is a thing without a kind of no version",
-            ),
+        for (desired, objects, said) in ::tests::rows![
+            "operators.coreos.com/v2", json!([one]) => "nothing is converted to operators.coreos.com/v2";
+            "v1", json!([one]) => "nothing is converted to v1 here";
+            "operators.coreos.com/v1", json!([one, pod]) => "this is a Pod of v1";
+            "operators.coreos.com/v1", json!([7]) => "this is a thing without a kind of no version";
         ] {
             let response = asked(desired, &objects);
             assert_eq!(response["result"]["status"], "Failure");
@@ -207,13 +195,10 @@ mod tests {
             assert!(message.contains(said), "{message}");
             assert_eq!(response.get("convertedObjects"), None);
         }
-        for (body, said) in [
-            ("", "the request is no ConversionReview"),
-            ("[]", "the request is no ConversionReview"),
-            (
-                r#"{"apiVersion": "v1", "kind": "Pod", "request": {"uid": "", "desiredAPIVersion": ""}}"#,
-                "is a \"Pod\" of \"v1\"",
-            ),
+        for (body, said) in ::tests::rows![
+            "" => "the request is no ConversionReview";
+            "[]" => "the request is no ConversionReview";
+            r#"{"apiVersion": "v1", "kind": "Pod", "request": {"uid": "", "desiredAPIVersion": ""}}"# => "is a \"Pod\" of \"v1\"";
         ] {
             let error = answer(body.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");

@@ -52,22 +52,13 @@ fn jobs() {
     check(
         "batch/v1",
         "Job",
-        &[
-            ("new", json!({}), json!({}), InProgress("has not started")),
-            (
-                "running",
-                json!({}),
-                json!({"startTime": "2026-01-01T00:00:00Z", "active": 1}),
-                Current,
-            ),
-            ("done", json!({}), with("Complete", "", ""), Current),
-            ("suspended", json!({}), with("Suspended", "", ""), Current),
-            (
-                "failed",
-                json!({}),
-                with("Failed", "BackoffLimitExceeded", "six tries"),
-                Failed("Failed is True (BackoffLimitExceeded): six tries"),
-            ),
+        &::tests::rows![
+            "new", json!({}), json!({}) => InProgress("has not started");
+            "running", json!({}), json!({"startTime": "2026-01-01T00:00:00Z", "active": 1}) => Current;
+            "done", json!({}), with("Complete", "", "") => Current;
+            "suspended", json!({}), with("Suspended", "", "") => Current;
+            "failed", json!({}), with("Failed", "BackoffLimitExceeded", "six tries")
+                => Failed("Failed is True (BackoffLimitExceeded): six tries");
         ],
     );
 }
@@ -78,67 +69,25 @@ fn pods() {
     check(
         "v1",
         "Pod",
-        &[
-            (
-                "new",
-                json!({}),
-                json!({}),
-                InProgress("no node has looked at it"),
-            ),
-            ("done", json!({}), phase("Succeeded"), Current),
-            (
-                "failed",
-                json!({}),
-                json!({"phase": "Failed", "message": "evicted"}),
-                Failed("has failed: evicted"),
-            ),
-            (
-                "failed without a word",
-                json!({}),
-                phase("Failed"),
-                Failed("has failed"),
-            ),
-            (
-                "pending",
-                json!({}),
-                phase("Pending"),
-                InProgress("is pending"),
-            ),
-            (
-                "lost",
-                json!({}),
-                phase("Unknown"),
-                InProgress("is in the phase Unknown"),
-            ),
-            (
-                "unschedulable",
-                json!({}),
-                json!({"phase": "Pending", "conditions": [
-                    condition("PodScheduled", "False", "Unschedulable", "no node")]}),
-                InProgress("PodScheduled is False (Unschedulable): no node"),
-            ),
-            (
-                "ready",
-                json!({}),
-                json!({"phase": "Running", "conditions": [condition("Ready", "True", "", "")]}),
-                Current,
-            ),
-            (
-                "not ready",
-                json!({}),
-                phase("Running"),
-                InProgress("runs and is not ready"),
-            ),
-            (
-                "crashing",
-                json!({}),
-                json!({"phase": "Running", "containerStatuses": [
-                    {"name": "a", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
-                    {"name": "b", "state": {"running": {}}},
-                    {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
-                ]}),
-                Failed("containers crash again and again (CrashLoopBackOff): a, c"),
-            ),
+        &::tests::rows![
+            "new", json!({}), json!({}) => InProgress("no node has looked at it");
+            "done", json!({}), phase("Succeeded") => Current;
+            "failed", json!({}), json!({"phase": "Failed", "message": "evicted"}) => Failed("has failed: evicted");
+            "failed without a word", json!({}), phase("Failed") => Failed("has failed");
+            "pending", json!({}), phase("Pending") => InProgress("is pending");
+            "lost", json!({}), phase("Unknown") => InProgress("is in the phase Unknown");
+            "unschedulable", json!({}),
+              json!({"phase": "Pending", "conditions": [condition("PodScheduled", "False", "Unschedulable", "no node")]})
+                => InProgress("PodScheduled is False (Unschedulable): no node");
+            "ready", json!({}), json!({"phase": "Running", "conditions": [condition("Ready", "True", "", "")]}) => Current;
+            "not ready", json!({}), phase("Running") => InProgress("runs and is not ready");
+            "crashing", json!({}),
+              json!({"phase": "Running", "containerStatuses": [
+                  {"name": "a", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+                  {"name": "b", "state": {"running": {}}},
+                  {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+              ]})
+              => Failed("containers crash again and again (CrashLoopBackOff): a, c");
         ],
     );
 }
@@ -148,72 +97,34 @@ fn claims_services_and_disruption_budgets() {
     check(
         "v1",
         "PersistentVolumeClaim",
-        &[
-            (
-                "new",
-                json!({}),
-                json!({}),
-                InProgress("is not bound to a volume"),
-            ),
-            (
-                "pending",
-                json!({}),
-                json!({"phase": "Pending"}),
-                InProgress("is not bound to a volume (Pending)"),
-            ),
-            ("bound", json!({}), json!({"phase": "Bound"}), Current),
-            (
-                "lost",
-                json!({}),
-                json!({"phase": "Lost"}),
-                Failed("has lost its volume"),
-            ),
+        &::tests::rows![
+            "new", json!({}), json!({}) => InProgress("is not bound to a volume");
+            "pending", json!({}), json!({"phase": "Pending"}) => InProgress("is not bound to a volume (Pending)");
+            "bound", json!({}), json!({"phase": "Bound"}) => Current;
+            "lost", json!({}), json!({"phase": "Lost"}) => Failed("has lost its volume");
         ],
     );
     check(
         "v1",
         "Service",
-        &[
-            (
-                "of the cluster",
-                json!({"type": "ClusterIP"}),
-                json!({}),
-                Current,
-            ),
-            (
-                "new",
-                json!({"type": "LoadBalancer"}),
-                json!({}),
-                InProgress("has no cluster IP"),
-            ),
-            (
-                "without a provider",
-                json!({"type": "LoadBalancer", "clusterIP": "10.0.0.1"}),
-                json!({}),
-                Current,
-            ),
+        &::tests::rows![
+            "of the cluster", json!({"type": "ClusterIP"}), json!({}) => Current;
+            "new", json!({"type": "LoadBalancer"}), json!({}) => InProgress("has no cluster IP");
+            "without a provider", json!({"type": "LoadBalancer", "clusterIP": "10.0.0.1"}), json!({}) => Current;
         ],
     );
     check(
         "policy/v1",
         "PodDisruptionBudget",
-        &[
-            (
-                "counted",
-                json!({}),
-                json!({"observedGeneration": 2}),
-                Current,
-            ),
-            (
-                "not counted",
-                json!({}),
-                json!({"observedGeneration": 1}),
-                InProgress("is at generation 2, of which its controller has looked at 1"),
-            ),
+        &::tests::rows![
+            "counted", json!({}), json!({"observedGeneration": 2}) => Current;
+            "not counted", json!({}), json!({"observedGeneration": 1})
+                => InProgress("is at generation 2, of which its controller has looked at 1");
         ],
     );
 }
 
+// parity: rukpak-34
 #[test]
 fn definitions_and_api_services() {
     let with =
@@ -221,67 +132,23 @@ fn definitions_and_api_services() {
     check(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
-        &[
-            (
-                "new",
-                json!({}),
-                json!({}),
-                InProgress("is not established yet"),
-            ),
-            (
-                "installing",
-                json!({}),
-                with("Established", "False", "Installing"),
-                InProgress("is not established yet"),
-            ),
-            (
-                "established",
-                json!({}),
-                with("Established", "True", ""),
-                Current,
-            ),
-            (
-                "names taken",
-                json!({}),
-                with("NamesAccepted", "False", "KindConflict"),
-                Failed("NamesAccepted is False (KindConflict)"),
-            ),
-            (
-                "refused",
-                json!({}),
-                with("Established", "False", "NotAccepted"),
-                Failed("Established is False (NotAccepted)"),
-            ),
+        &::tests::rows![
+            "new", json!({}), json!({}) => InProgress("is not established yet");
+            "installing", json!({}), with("Established", "False", "Installing") => InProgress("is not established yet");
+            "established", json!({}), with("Established", "True", "") => Current;
+            "names taken", json!({}), with("NamesAccepted", "False", "KindConflict")
+                => Failed("NamesAccepted is False (KindConflict)");
+            "refused", json!({}), with("Established", "False", "NotAccepted") => Failed("Established is False (NotAccepted)");
         ],
     );
     check(
         "apiregistration.k8s.io/v1",
         "APIService",
-        &[
-            (
-                "new",
-                json!({}),
-                json!({}),
-                InProgress("has no condition Available"),
-            ),
-            (
-                "available",
-                json!({}),
-                with("Available", "True", "Passed"),
-                Current,
-            ),
-            (
-                "not",
-                json!({}),
-                with("Available", "False", "MissingEndpoints"),
-                InProgress("Available is False (MissingEndpoints)"),
-            ),
-            (
-                "unknown",
-                json!({}),
-                with("Available", "Unknown", ""),
-                InProgress("Available is Unknown"),
-            ),
+        &::tests::rows![
+            "new", json!({}), json!({}) => InProgress("has no condition Available");
+            "available", json!({}), with("Available", "True", "Passed") => Current;
+            "not", json!({}), with("Available", "False", "MissingEndpoints") => InProgress("Available is False (MissingEndpoints)");
+            "unknown", json!({}), with("Available", "Unknown", "") => InProgress("Available is Unknown");
         ],
     );
 }
@@ -291,30 +158,22 @@ fn custom_resources_by_the_standard_conditions() {
     let kind = GroupVersionKind::gvk("example.com", "v1", "Till");
     assert!(!has_rules(&kind));
     let with = |type_, status| json!({"conditions": [condition(type_, status, "", "why")]});
-    let cases = [
-        (json!(null), Current),
-        (json!({}), Current),
-        (json!({"observedGeneration": 2}), Current),
-        (with("Ready", "True"), Current),
-        (with("Ready", "False"), InProgress("Ready is False: why")),
-        (
-            with("Ready", "Unknown"),
-            InProgress("Ready is Unknown: why"),
-        ),
-        (
-            with("Reconciling", "True"),
-            InProgress("Reconciling is True: why"),
-        ),
-        (with("Stalled", "True"), Failed("Stalled is True: why")),
-        (with("Stalled", "False"), Current),
-        (with("Degraded", "True"), Current),
-        (
-            json!({"observedGeneration": 1, "conditions": [condition("Ready", "True", "", "")]}),
-            InProgress("is at generation 2, of which its controller has looked at 1"),
-        ),
-        (json!("text"), Current),
-        (json!({"conditions": "text"}), Current),
-        (json!({"conditions": [1, null, {"type": 5}]}), Current),
+    let cases = ::tests::rows![
+        json!(null) => Current;
+        json!({}) => Current;
+        json!({"observedGeneration": 2}) => Current;
+        with("Ready", "True") => Current;
+        with("Ready", "False") => InProgress("Ready is False: why");
+        with("Ready", "Unknown") => InProgress("Ready is Unknown: why");
+        with("Reconciling", "True") => InProgress("Reconciling is True: why");
+        with("Stalled", "True") => Failed("Stalled is True: why");
+        with("Stalled", "False") => Current;
+        with("Degraded", "True") => Current;
+        json!({"observedGeneration": 1, "conditions": [condition("Ready", "True", "", "")]})
+            => InProgress("is at generation 2, of which its controller has looked at 1");
+        json!("text") => Current;
+        json!({"conditions": "text"}) => Current;
+        json!({"conditions": [1, null, {"type": 5}]}) => Current;
     ];
     for (status, expected) in cases {
         let object = json!({"apiVersion": "example.com/v1", "kind": "Till", "metadata": {"generation": 2}, "status": status});

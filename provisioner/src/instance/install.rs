@@ -242,7 +242,11 @@ pub(super) fn renamed(status: &BundleInstanceStatus, target: &Target<'_>) -> Don
     Done {
         bundle: target.bundle.name_any(),
         uid: target.bundle.uid().unwrap_or_default(),
-        previous: None,
+        // A Bundle that another client has deleted is created again, and the same Bundle precedes it.
+        previous: match target.way_back_from {
+            Some(_) => None,
+            None => status.previous_bundle_name.clone(),
+        },
         source: target
             .bundle
             .status
@@ -264,3 +268,6 @@ pub(super) fn renamed(status: &BundleInstanceStatus, target: &Target<'_>) -> Don
         rolled_back: target.way_back_from.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

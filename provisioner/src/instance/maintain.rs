@@ -52,7 +52,6 @@ pub(super) async fn run(
         Install::Failed(failure)
     } else if kept.changed.is_some() || is_over {
         let mut done = install::renamed(status, target);
-        done.previous.clone_from(&status.previous_bundle_name);
         if let Some(inventory) = written(instance, shared, memory).await {
             done.inventory = inventory;
         }

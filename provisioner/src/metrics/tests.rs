@@ -117,6 +117,7 @@ fn every_metric_is_described() {
     }
 }
 
+// parity: max-11
 #[test]
 fn the_gate_is_told_once_it_is_known() {
     let metrics = Metrics::new();
@@ -171,6 +172,7 @@ fn what_was_counted_is_told() {
     metrics.repaired(2);
     metrics.unpacked(1 << 20);
     metrics.pull_problems(Source::PullSecret, 2);
+    metrics.admission_policies_missing(3);
     metrics.leads(true);
     let text = metrics.render();
     for line in [
@@ -185,6 +187,7 @@ fn what_was_counted_is_told() {
         "rukpak_objects_repaired_total 2",
         "rukpak_unpacked_bytes_total 1048576",
         "rukpak_pull_configuration_problems{source=\"PullSecret\"} 2",
+        "rukpak_admission_policies_missing 3",
         "rukpak_leader 1",
         concat!(
             "rukpak_build_info{version=\"",

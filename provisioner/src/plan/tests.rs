@@ -121,6 +121,7 @@ fn inventory(identities: impl IntoIterator<Item = Identity>) -> Inventory {
         .collect()
 }
 
+// parity: rukpak-9
 #[test]
 fn objects_are_applied_in_waves_and_custom_resources_last() {
     let plan = plan(vec![
@@ -253,6 +254,7 @@ fn the_garbage_collector_never_gets_definitions_namespaces_and_what_is_kept() {
     }
 }
 
+// parity: rukpak-29
 #[test]
 fn namespaces_are_for_namespaced_kinds_only() {
     let mut role = object("rbac.authorization.k8s.io/v1", "ClusterRole", "r");

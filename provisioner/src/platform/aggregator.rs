@@ -257,8 +257,14 @@ impl Shared {
         let catalogs = &self.ctx.catalogs;
         let said = |it: &Identity| catalogs.said(&it.package, &it.bundle, &it.digest);
         let said_by = |entry: &Entry| {
-            let version = entry.version.as_deref();
-            catalogs.said_by(&entry.catalog, &entry.package, &entry.bundle, version)
+            let Entry {
+                catalog,
+                package,
+                bundle,
+                version,
+            } = entry;
+            let said = catalogs.said_by(catalog, package, bundle, version)?;
+            Some((said, catalogs.lowest(package, bundle, version)))
         };
         let remedy = |instance: &BundleInstance, owner: Option<&PlatformOperator>, release| {
             upgrade::remedy(instance, owner, catalogs, (release, kubernetes))

@@ -126,6 +126,7 @@ mod tests {
         .unwrap()
     }
 
+    // parity: platform-8, openshift-16
     #[test]
     fn the_first_one_has_the_package() {
         let all = [
@@ -168,6 +169,7 @@ mod tests {
         assert_eq!(of(&all[1], [], |_| None, &[]), None);
     }
 
+    // parity: platform-8
     #[test]
     fn what_olm_manages_stays_with_it() {
         let managed = [

@@ -77,6 +77,8 @@ pub struct Operator {
     pub remedy: Remedy,
     /// Whether `maximum` is the value of a catalog.
     pub is_from_catalog: bool,
+    /// The release that the catalog of a Subscription declares, if other catalogs do not allow it to count.
+    pub ignored: Option<Release>,
     /// Whether the OpenShift release payload contains the operator: then it is upgraded with the cluster, and need not
     /// declare a maximum.
     pub is_payload: bool,
@@ -241,11 +243,17 @@ impl Found {
             );
             self.note(operator, Effect::Unknown, &message);
         }
+        let ignored = operator.ignored.map_or_else(String::new, |declared| {
+            format!(
+                "; {declared} of the Subscription's catalog is ignored, because another CatalogSource declares less or \
+                 cannot be read: correct or delete that one"
+            )
+        });
         let maximum = match operator.outcome(release) {
             Outcome::Passes => return,
             Outcome::Undeclared => {
                 let message = format!(
-                    "it does not say whether it runs on OpenShift {next}: ask its author for olm.maxOpenShiftVersion"
+                    "it does not say whether it runs on OpenShift {next}: ask its author for olm.maxOpenShiftVersion{ignored}"
                 );
                 return self.note(operator, Effect::Unknown, &message);
             }
@@ -256,7 +264,7 @@ impl Found {
                     "bundle"
                 };
                 let message = format!(
-                    "{error}; ask the {author} author to declare a release such as \"{next}\" in olm.maxOpenShiftVersion"
+                    "{error}; ask the {author} author to declare a release such as \"{next}\" in olm.maxOpenShiftVersion{ignored}"
                 );
                 return self.note(operator, Effect::Unknown, &message);
             }
@@ -282,7 +290,7 @@ impl Found {
             ),
             Remedy::Subscription => "upgrade it with its Subscription, or uninstall it".to_owned(),
         };
-        let message = format!("it runs on OpenShift {maximum} at most: {remedy}");
+        let message = format!("it runs on OpenShift {maximum} at most: {remedy}{ignored}");
         self.note(operator, Effect::Blocks, &message);
     }
 

@@ -100,76 +100,28 @@ mod tests {
         .unwrap()
     }
 
+    // parity: openshift-12
     #[test]
     fn what_the_instance_says_comes_through() {
         const APPLIED: &str = "Successfully applied the etcd BundleInstance resource";
         let unpacked = ("HasValidBundle", "True", "UnpackSuccessful");
         let failed = ("HasValidBundle", "False", "UnpackFailed");
         let there = ("Installed", "True", "InstallationSucceeded");
-        for (conditions, is_installed, reason, message) in [
-            (
-                &[][..],
-                false,
-                "UnpackPending",
-                "Waiting for the bundle to be unpacked".to_owned(),
-            ),
-            (&[failed][..], false, "UnpackFailed", "UnpackFailed!".into()),
-            (
-                &[("HasValidBundle", "Unknown", "ReconcileFailed")][..],
-                false,
-                "ReconcileFailed",
-                "ReconcileFailed!".into(),
-            ),
-            (
-                &[failed, ("Installed", "False", "NotInstalled")][..],
-                false,
-                "UnpackFailed",
-                "UnpackFailed!".into(),
-            ),
-            (
-                &[unpacked][..],
-                false,
-                "InstallPending",
-                "Waiting for the bundle to be installed".into(),
-            ),
-            (
-                &[unpacked, ("Installed", "False", "InstallFailed")][..],
-                false,
-                "InstallFailed",
-                "InstallFailed!".into(),
-            ),
-            (
-                &[unpacked, there][..],
-                true,
-                "InstallSuccessful",
-                APPLIED.into(),
-            ),
+        for (conditions, is_installed, reason, message) in ::tests::rows![
+            &[][..], false, "UnpackPending" => "Waiting for the bundle to be unpacked".to_owned();
+            &[failed][..], false, "UnpackFailed" => "UnpackFailed!".into();
+            &[("HasValidBundle", "Unknown", "ReconcileFailed")][..], false, "ReconcileFailed" => "ReconcileFailed!".into();
+            &[failed, ("Installed", "False", "NotInstalled")][..], false, "UnpackFailed" => "UnpackFailed!".into();
+            &[unpacked][..], false, "InstallPending" => "Waiting for the bundle to be installed".into();
+            &[unpacked, ("Installed", "False", "InstallFailed")][..], false, "InstallFailed" => "InstallFailed!".into();
+            &[unpacked, there][..], true, "InstallSuccessful" => APPLIED.into();
             // Whatever its reason is called.
-            (
-                &[unpacked, ("Installed", "True", "Odd")][..],
-                true,
-                "InstallSuccessful",
-                format!("{APPLIED}; Odd!"),
-            ),
+            &[unpacked, ("Installed", "True", "Odd")][..], true, "InstallSuccessful" => format!("{APPLIED}; Odd!");
             // The next bundle is fetched, cannot be fetched, or cannot be installed.
-            (
-                &[("HasValidBundle", "False", "Unpacking"), there][..],
-                true,
-                "InstallSuccessful",
-                APPLIED.into(),
-            ),
-            (
-                &[failed, there][..],
-                true,
-                "InstallSuccessful",
-                format!("{APPLIED}; UnpackFailed!"),
-            ),
-            (
-                &[unpacked, ("Installed", "True", "UpgradeFailed")][..],
-                true,
-                "InstallSuccessful",
-                format!("{APPLIED}; UpgradeFailed!"),
-            ),
+            &[("HasValidBundle", "False", "Unpacking"), there][..], true, "InstallSuccessful" => APPLIED.into();
+            &[failed, there][..], true, "InstallSuccessful" => format!("{APPLIED}; UnpackFailed!");
+            &[unpacked, ("Installed", "True", "UpgradeFailed")][..], true, "InstallSuccessful"
+                => format!("{APPLIED}; UpgradeFailed!");
         ] {
             let expected = Installed {
                 is_installed,

@@ -87,68 +87,20 @@ mod tests {
             name: "etcd".to_owned(),
             uid: "1".to_owned(),
         };
-        let cases: &[(&str, &str, &str, &str, Option<&str>)] = &[
-            (
-                GROUP,
-                "BundleInstance",
-                "",
-                "etcd",
-                Some("installs this bundle"),
-            ),
-            (
-                GROUP,
-                "BundleInstance",
-                "",
-                "parent",
-                Some("install each other"),
-            ),
-            (GROUP, "BundleInstance", "", "other", None),
-            (GROUP, "Bundle", "", "other", Some("put a BundleInstance")),
-            (
-                "apiextensions.k8s.io",
-                "CustomResourceDefinition",
-                "",
-                "bundles.core.rukpak.io",
-                Some("install file"),
-            ),
-            (
-                "apiextensions.k8s.io",
-                "CustomResourceDefinition",
-                "",
-                "bundles.hardcore.rukpak.io",
-                None,
-            ),
-            (
-                "apiextensions.k8s.io",
-                "CustomResourceDefinition",
-                "",
-                "bundles.mycore.rukpak.io",
-                None,
-            ),
-            (
-                "apiregistration.k8s.io",
-                "APIService",
-                "",
-                "v1alpha1.core.rukpak.io",
-                Some("take the provisioner's own API"),
-            ),
-            ("", "Namespace", "", "rukpak-system", Some("lives")),
-            ("", "Namespace", "", "operators", None),
-            (
-                "",
-                "ConfigMap",
-                "rukpak-system",
-                "a",
-                Some("would live among"),
-            ),
-            ("", "ConfigMap", "operators", "rukpak-system", None),
-            (
-                "rbac.authorization.k8s.io",
-                "RoleBinding",
-                "rukpak-system",
-                "a",
-                Some("would live among"),
-            ),
+        let cases: &[(&str, &str, &str, &str, Option<&str>)] = &::tests::rows![
+            GROUP, "BundleInstance", "", "etcd" => Some("installs this bundle");
+            GROUP, "BundleInstance", "", "parent" => Some("install each other");
+            GROUP, "BundleInstance", "", "other" => None;
+            GROUP, "Bundle", "", "other" => Some("put a BundleInstance");
+            "apiextensions.k8s.io", "CustomResourceDefinition", "", "bundles.core.rukpak.io" => Some("install file");
+            "apiextensions.k8s.io", "CustomResourceDefinition", "", "bundles.hardcore.rukpak.io" => None;
+            "apiextensions.k8s.io", "CustomResourceDefinition", "", "bundles.mycore.rukpak.io" => None;
+            "apiregistration.k8s.io", "APIService", "", "v1alpha1.core.rukpak.io" => Some("take the provisioner's own API");
+            "", "Namespace", "", "rukpak-system" => Some("lives");
+            "", "Namespace", "", "operators" => None;
+            "", "ConfigMap", "rukpak-system", "a" => Some("would live among");
+            "", "ConfigMap", "operators", "rukpak-system" => None;
+            "rbac.authorization.k8s.io", "RoleBinding", "rukpak-system", "a" => Some("would live among");
         ];
         for (group, kind, namespace, name, expected) in cases {
             let identity = Identity {

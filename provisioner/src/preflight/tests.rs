@@ -27,6 +27,7 @@ fn problems_are_sorted_and_told_once() {
     );
 }
 
+// parity: complaint-14
 #[test]
 fn many_and_long_problems_are_bounded() {
     let many =

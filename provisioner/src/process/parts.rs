@@ -15,8 +15,8 @@ use tracing::{error, info, warn};
 use unpacker::Store;
 
 use super::{
-    Error, Fence, Task, args::Configuration, cluster, cluster::Woken, http, http::Service,
-    leader::Label, lease, lease::Lease, log::Level, signals::Signals,
+    Error, Fence, Task, admission, args::Configuration, cluster, cluster::Woken, http,
+    http::Service, leader::Label, lease, lease::Lease, log::Level, signals::Signals,
 };
 use crate::{
     bundle, catalogs, content,
@@ -193,6 +193,10 @@ fn begin(
     ctx.metrics.leads(true);
     let controllers = configuration.controllers;
     let catalogs = controllers.platform || controllers.aggregator;
+    if controllers.bundle || controllers.instance || controllers.platform {
+        let run = admission::run(ctx.clone(), stop.clone());
+        part(&mut parts.work, "the check of admission policies", run);
+    }
     let follows = (controllers.bundle || catalogs) && ctx.settings.follow_openshift;
     if follows {
         ctx.pulling.begin();

@@ -210,19 +210,16 @@ mod tests {
 
     #[test]
     fn of_a_spec_is_read_what_health_asks_for_whatever_else_it_is() {
-        for (spec, expected) in [
-            (
-                r#"{"replicas":2,"template":{"spec":[1]},"type":"LoadBalancer"}"#,
-                json!({"replicas": 2, "type": "LoadBalancer"}),
-            ),
-            (r#"{"versions":[{"schema":{}}]}"#, json!({})),
-            (r#""text""#, json!(null)),
-            ("[1,{}]", json!(null)),
-            ("null", json!(null)),
-            ("-1", json!(null)),
-            ("1", json!(null)),
-            ("1.5", json!(null)),
-            ("true", json!(null)),
+        for (spec, expected) in ::tests::rows![
+            r#"{"replicas":2,"template":{"spec":[1]},"type":"LoadBalancer"}"# => json!({"replicas": 2, "type": "LoadBalancer"});
+            r#"{"versions":[{"schema":{}}]}"# => json!({});
+            r#""text""# => json!(null);
+            "[1,{}]" => json!(null);
+            "null" => json!(null);
+            "-1" => json!(null);
+            "1" => json!(null);
+            "1.5" => json!(null);
+            "true" => json!(null);
         ] {
             let text = format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec},"status":{{"x":1}}}}"#);
             let full: Full = serde_json::from_str(&text).unwrap();

@@ -1,33 +1,19 @@
 //! The aggregator on control planes of their own, with OpenShift's own definitions of ClusterVersion and ClusterOperator.
 //!
-//! | row of the acceptance list | test |
-//! | --- | --- |
-//! | 44, 45, 46, 47, 48, 62, 63, 64 | [`days::the_cluster_is_told_of_its_platform_operators`] |
-//! | 4, 8, 13, 20, 21 | [`gate::a_maximum_closes_the_gate_and_a_catalog_opens_it`] |
-//! | 1, 2, 6, 7, 28, 36 | [`gate::what_olm_has_installed_counts_and_its_copies_do_not`] |
-//! | the example of the design document | [`gate::the_annotation_of_a_csv_closes_the_gate`] |
-//! | 13 for operators of OLM | [`gate::the_catalog_of_a_subscription_opens_the_gate`] |
-//! | an operator asks not to be upgraded | [`asking::an_operator_asks_not_to_be_upgraded_and_the_gate_closes`] |
-//! | 9, 12 on Kubernetes | [`elsewhere::a_cluster_without_cluster_operators_has_a_gate_as_well`] |
-//! | 31, 33 (nothing is said before everything is known) | [`days::the_cluster_is_told_of_its_platform_operators`] |
-//! | who makes it, who writes it | [`payload::the_release_payload_makes_the_operators_and_names_the_release`] |
-//! | what cannot be read or written is told | [`outage`], [`rights`] |
-//!
-//! What is concluded in every other row is a plain function, with tables beside it: `platform/aggregate`, `platform/gate`.
-//! What the cluster-version operator makes of it (14, 65) is in `platform/aggregate/tests/contract`.
+//! Every decision is a plain function, with tables beside it: `platform/aggregate`, `platform/gate`. The rules of the
+//! cluster-version operator are in `platform/aggregate/tests/contract`.
 
 mod asking;
 mod days;
 mod elsewhere;
 mod gate;
-mod many;
 mod outage;
 mod payload;
 mod rights;
 
 use std::{path::Path, process::Command};
 
-use cluster::{Cluster, DryRun};
+use cluster::Cluster;
 use kube::{
     Api, Resource,
     api::{Patch, PatchParams},
@@ -39,7 +25,9 @@ use manifests::{
 use provisioner::platform::aggregate::AGGREGATED;
 use serde_json::{Value, json};
 
+use crate::support::apply;
 use crate::{
+    catalogs::merge,
     openshift::{CLUSTER_OPERATOR, CLUSTER_VERSION, definition},
     platform::stage::Platform,
     support::wait_for,
@@ -50,10 +38,10 @@ async fn become_openshift(platform: &Platform) {
     let cluster = platform.world.cluster;
     for (name, file) in [CLUSTER_VERSION, CLUSTER_OPERATOR] {
         let definition = definition((name, file));
-        cluster.apply(&definition, DryRun::No).await.unwrap();
+        apply(cluster, &definition).await;
         cluster.wait_established(name).await.unwrap();
     }
-    cluster.apply(&version(), DryRun::No).await.unwrap();
+    apply(cluster, &version()).await;
 }
 
 /// The ClusterVersion of a cluster that is new.
@@ -91,15 +79,11 @@ fn find<'a>(status: &'a ClusterOperatorStatus, type_: &str) -> Option<&'a Operat
     status.conditions.iter().find(|it| it.type_ == type_)
 }
 
-/// Waits until the aggregated ClusterOperator has such a condition, and returns it.
-async fn becomes(
-    platform: &Platform,
-    type_: &str,
-    status: &str,
-    reason: &str,
-    words: &str,
-) -> ClusterOperator {
-    operator_becomes(platform, AGGREGATED, (type_, status), reason, words).await
+/// Waits until the aggregated ClusterOperator has such a condition, as `Type=Status Reason`, and returns it.
+async fn becomes(platform: &Platform, expected: &str, words: &str) -> ClusterOperator {
+    let (condition, reason) = expected.split_once(' ').unwrap();
+    let condition = condition.split_once('=').unwrap();
+    operator_becomes(platform, AGGREGATED, condition, reason, words).await
 }
 
 async fn operator_becomes(
@@ -142,10 +126,8 @@ pub(crate) async fn define(cluster: &Cluster, plural: &str) -> String {
     let file = format!("crds/operators.coreos.com_{plural}.yaml");
     let bytes = std::fs::read(Path::new(module.trim_end()).join(file)).unwrap();
     let definition = yaml::documents(&bytes).next().unwrap().unwrap();
-    cluster.apply(&definition, DryRun::No).await.unwrap();
-    let name = definition["metadata"]["name"].as_str().unwrap();
-    cluster.wait_established(name).await.unwrap();
-    name.to_owned()
+    crate::support::define(cluster, &definition).await;
+    definition["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
 /// Changes any object as the administrator.
@@ -154,7 +136,5 @@ where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
     let api = platform.world.api::<K>();
-    api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
+    merge(&api, name, &patch).await;
 }

@@ -4,9 +4,9 @@
 mod admission;
 mod install;
 mod platform;
-mod rows;
 mod rules;
 mod targets;
+mod validation;
 
 use std::{path::PathBuf, process::Stdio};
 
@@ -87,6 +87,13 @@ pub(crate) async fn kubectl(
     }
 }
 
+/// What kubectl prints for the words of a line.
+async fn run(line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let printed = kubectl(installed().await, &words, "").await;
+    printed.unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
 fn api(client: Client, kind: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("core.rukpak.io", "v1alpha1", kind);
     Api::all_with(client, &ApiResource::from_gvk(&kind))
@@ -107,24 +114,6 @@ async fn create(client: Client, object: &Value, dry_run: bool) -> Result<Dynamic
     let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
     let kind = object.types.as_ref().unwrap().kind.clone();
     match api(client, &kind).create(&params, &object).await {
-        Ok(object) => Ok(object),
-        Err(kube::Error::Api(status)) => Err(status.message.clone()),
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// Changes an object by a merge patch.
-async fn change(
-    client: Client,
-    kind: &str,
-    name: &str,
-    patch: Value,
-) -> Result<DynamicObject, String> {
-    let patch = Patch::Merge(patch);
-    match api(client, kind)
-        .patch(name, &PatchParams::default(), &patch)
-        .await
-    {
         Ok(object) => Ok(object),
         Err(kube::Error::Api(status)) => Err(status.message.clone()),
         Err(error) => panic!("{error}"),
@@ -159,26 +148,4 @@ fn both(source: &Value) -> [Value; 2] {
 
 fn image() -> Value {
     json!({"type": "image", "image": {"ref": "quay.io/example/bundle:v1"}})
-}
-
-fn git(reference: &Value) -> Value {
-    json!({"type": "git", "git": {"repository": "https://git.example.com/a.git", "ref": reference}})
-}
-
-/// Both are refused, with this in the message; `{source}` in it is where the source is.
-async fn refused(source: &Value, message: &str) {
-    for (object, path) in both(source)
-        .iter()
-        .zip(["spec.source", "spec.template.spec.source"])
-    {
-        refuse(object, &message.replace("{source}", path)).await;
-    }
-}
-
-/// This is refused, with this in the message.
-async fn refuse(object: &Value, message: &str) {
-    match offer(object).await {
-        Ok(_) => panic!("accepted, where {message:?} was to be said: {object}"),
-        Err(said) => assert!(said.contains(message), "{said}\nlacks: {message}"),
-    }
 }

@@ -167,6 +167,7 @@ pub(crate) fn widget(group: &str, name: &str) -> Value {
     json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": name}})
 }
 
+// parity: rukpak-9
 #[tokio::test]
 async fn a_bundle_with_all_it_needs_is_applied_at_once_and_changes_nothing_when_applied_again() {
     let scene = Scene::new("whole").await;

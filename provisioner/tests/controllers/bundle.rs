@@ -3,6 +3,8 @@
 mod access;
 mod irregular;
 mod job;
+mod lost;
+mod memory;
 mod refusals;
 mod served;
 mod settings;
@@ -136,6 +138,7 @@ async fn is_stored(bundle: &Bundle) -> bool {
     file.exists()
 }
 
+// parity: rukpak-1, b1
 #[tokio::test]
 async fn b01_a_class_that_nobody_serves_is_answered_once() {
     let world = world().await;
@@ -172,6 +175,7 @@ async fn config_maps_of(world: &World, prefix: &str) -> BundleSource {
     config_maps(&[&name])
 }
 
+// parity: b2
 #[tokio::test]
 async fn b02_an_image_is_unpacked_and_pinned_by_its_digest() {
     let world = world().await;
@@ -198,6 +202,7 @@ async fn b02_an_image_is_unpacked_and_pinned_by_its_digest() {
     assert_eq!(unpacked.observed_generation, bundle.metadata.generation);
 }
 
+// parity: b10, rukpak-21
 #[tokio::test]
 async fn b10_to_b13_and_b22_every_way_to_name_a_commit_is_pinned_to_it() {
     let name = unique("b10");
@@ -251,6 +256,7 @@ async fn b10_to_b13_and_b22_every_way_to_name_a_commit_is_pinned_to_it() {
     }
 }
 
+// parity: b16
 #[tokio::test]
 async fn b16_config_maps_are_put_together_and_stay_their_owners() {
     let world = world().await;
@@ -280,6 +286,7 @@ async fn b16_config_maps_are_put_together_and_stay_their_owners() {
     assert!(map.metadata.owner_references.is_none());
 }
 
+// parity: rukpak-6, b17
 #[tokio::test]
 async fn b17_a_config_map_that_is_missing_is_named_and_taken_as_soon_as_it_is_there() {
     let world = world().await;

@@ -1,34 +1,7 @@
 //! Catalogs: of images in a real registry, of real servers, of OLM's making, and those that come and go.
-//!
-//! The acceptance list of CatalogSources (E.4). What it asks of pods holds for catalogs that have one.
-//!
-//! | row | tried by |
-//! | --- | --- |
-//! | 66 what is invalid, and what comes of it | `what_is_wrong_is_told_and_put_right_and_others_conditions_stay`, `what_says_no_place_or_several_is_refused_in_words`, `a_status_tells_what_is` |
-//! | 67 ConfigMaps that are missing, change, or are replaced | `a_config_map_is_read_served_and_followed` |
-//! | 68 what is around a pod, and names with dots | `the_objects_around_the_pod_are_olms`, `names_that_no_service_can_have_are_refused` |
-//! | 69 addresses, also beside an image | `the_status_of_an_address_tells_whether_somebody_answers_there`, `either_form_says_where_a_catalog_is` |
-//! | 70 what was deleted or changed is repaired | `a_catalog_gets_a_pod_and_what_belongs_to_it_and_both_are_repaired`, `secrets_follow_the_catalog_and_those_of_others_stay` |
-//! | 71 another hash, another image, a dead pod | `pods_are_made_kept_replaced_and_removed`, `another_pod_has_another_hash_and_the_same_one_has_the_same` |
-//! | 72 pull secrets | `what_changes_is_followed_without_a_gap`, `the_objects_around_the_pod_are_olms` |
-//! | 73 annotations | `an_image_that_serves_by_itself_has_the_pod_that_olm_makes`, `the_annotation_of_the_priority_counts_before_the_option` |
-//! | 74 options of pods | `options_replace_what_is_usual`, `memory_is_told_to_go_in_the_units_that_it_knows` |
-//! | 75 `extractContent`: our program reads in place, and nothing is copied | `our_program_serves_among_the_files_of_the_image` |
-//! | 76 who decides about security | `the_namespace_decides_about_security_unless_the_catalog_does`, `pods_fit_into_restricted_namespaces_and_what_does_not_is_told` |
-//! | 77 when it is looked again | `it_is_looked_again_when_the_interval_is_over_and_each_quarter_of_an_hour` |
-//! | 78 intervals that are none | `intervals_are_read_as_go_reads_them`, `what_is_wrong_is_told_and_put_right_and_others_conditions_stay` |
-//! | 79 update pods | `pods_are_made_kept_replaced_and_removed`, `a_pod_is_followed_and_a_tag_that_has_moved_is_noticed` |
-//! | 80 what a pod says of its image | `pods_are_read_whatever_they_tell` |
-//! | 81 `updateStrategy: {}` | `what_makes_no_sense_is_told_and_replaced`, `a_catalog_source_says_in_one_way_where_the_catalog_is` |
-//! | 82 another address, another leader, a catalog that is broken | `the_status_of_an_address_tells_whether_somebody_answers_there`, `another_leader_takes_over_and_other_namespaces_are_only_served`, `what_comes_first_and_is_not_read_yet_is_not_overruled` |
-//! | 83 a catalog that is deleted | `a_catalog_that_is_gone_hands_nothing_to_another_one`, `catalogs_come_in_any_order_and_nothing_worse_is_chosen_while_one_is_away` |
-//! | 84 which catalog comes first | `catalogs_are_asked_by_priority_then_name_in_whatever_order_they_come`, `a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces` |
-//! | 85 the truth table, and conversion | `a_catalog_source_says_in_one_way_where_the_catalog_is`, `what_was_stored_before_can_still_be_written`, `catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one`, `what_is_stored_is_the_same_after_v1`, `either_form_becomes_the_other_and_is_the_same_again` |
-//! | 86 templates | `a_template_in_the_image_becomes_one_or_is_told`, `annotations_have_the_words_that_olm_shipped`, `as_a_cluster_admin_i_upgrade_my_cluster_and_its_catalogs_are_upgraded`, `as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift`, `conditions_of_others_stay_where_they_are` |
 
-mod broken;
 mod config_maps;
-mod denied;
+pub(crate) mod denied;
 pub(crate) mod images;
 mod pods;
 mod refused;
@@ -42,11 +15,11 @@ mod unread;
 use std::{path::Path, sync::Arc};
 
 use catalog::choose::Answer;
-use cluster::{Cluster, Controllers, DryRun, Options};
+use cluster::{Cluster, Lease};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
-    Api,
-    api::{Patch, PatchParams},
+    Api, Config,
+    api::{DeleteParams, Patch, PatchParams},
 };
 use manifests::api::{catalog_source::CatalogSource, definitions, platform::CatalogRef};
 use provisioner::{
@@ -59,64 +32,64 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use unpacker::{
-    Access, Store,
-    access::{Trust, Verify},
-    store::Budget,
-};
+use unpacker::{Store, store::Budget};
 
-use crate::support::{eventually, wait_for};
+pub(crate) use crate::support::{apply, delete, merge, merge_status, until};
+use crate::support::{
+    define, eventually, insecure, namespace_object, wait_for, without_controllers,
+};
 
 /// Where catalogs are taken from, the first namespace first.
 const NAMESPACES: [&str; 2] = ["catalogs", "more-catalogs"];
 
 /// A cluster, and the catalogs of it that are followed.
 struct Shelf {
-    cluster: Cluster,
+    cluster: Lease,
     ctx: Context,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     _store: TempDir,
 }
 
-/// Everything outside, for a provisioner that is this user and follows the catalogs of these namespaces.
-fn context(
-    cluster: &Cluster,
-    folder: &Path,
-    namespaces: &[&str],
-    user: Option<&str>,
-    serving: Option<Serving>,
-) -> Context {
+/// Defines CatalogSources.
+async fn define_source(cluster: &Cluster) {
+    let mut all = definitions::foreign().into_iter();
+    let definition = all.find(|it| it.spec.names.kind == "CatalogSource");
+    define(cluster, &serde_json::to_value(definition.unwrap()).unwrap()).await;
+}
+
+/// Access to registries without TLS and without accounts.
+fn settings() -> Settings {
+    Settings {
+        access: insecure(),
+        follow_openshift: false,
+        ..Settings::default()
+    }
+}
+
+/// Everything outside, for a provisioner that is this user, with a store in this folder.
+fn context(mut config: Config, folder: &Path, user: Option<&str>, settings: Settings) -> Context {
     let budget = Budget {
         disk: 1 << 30,
         memory: 1 << 20,
     };
     let store = Store::open(folder, budget).unwrap();
-    let settings = Settings {
-        catalog_namespaces: namespaces.iter().map(|&it| it.to_owned()).collect(),
-        access: Access {
-            trust: Trust {
-                verify: Verify::Never,
-                ..Trust::default()
-            },
-            ..Access::default()
-        },
-        follow_openshift: false,
-        serving,
-        ..Settings::default()
-    };
-    let mut config = cluster.config().clone();
     config.auth_info.impersonate = user.map(str::to_owned);
-    let (ctx, _) = process::context(config, settings, store).unwrap();
-    ctx
+    process::context(config, settings, store).unwrap().0
+}
+
+/// Follows catalogs until the token ends that.
+fn run(ctx: &Context, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
+    let (kinds, until) = (Arc::clone(&ctx.kinds), stop.clone());
+    let kinds = tokio::spawn(async move { kinds.run(until).await });
+    let catalogs = tokio::spawn(catalogs::run(ctx.clone(), stop.clone()));
+    vec![kinds, catalogs]
 }
 
 impl Shelf {
     /// A cluster with the definition of CatalogSources.
     async fn new() -> Self {
-        let this = Self::bare().await;
-        this.define().await;
-        this
+        Self::defined(settings()).await
     }
 
     /// One without.
@@ -126,7 +99,7 @@ impl Shelf {
 
     /// One where the provisioner is this user, with what rights it has.
     async fn of(user: Option<&str>) -> Self {
-        Self::with(user, None).await
+        Self::with(user, settings()).await
     }
 
     /// One where catalogs are served, too.
@@ -138,50 +111,79 @@ impl Shelf {
             pods: false,
             share: Share::default(),
         };
-        let this = Self::with(None, Some(serving)).await;
+        Self::defined(Settings {
+            serving: Some(serving),
+            ..settings()
+        })
+        .await
+    }
+
+    /// One with the definition and these settings.
+    async fn defined(settings: Settings) -> Self {
+        let this = Self::with(None, settings).await;
         this.define().await;
         this
     }
 
-    async fn with(user: Option<&str>, serving: Option<Serving>) -> Self {
-        let options = Options {
-            controllers: Controllers::Off,
-            ..Options::default()
-        };
-        let cluster = Cluster::start_with(&options).await.unwrap();
+    async fn with(user: Option<&str>, settings: Settings) -> Self {
+        let cluster = without_controllers().await;
         for namespace in NAMESPACES.into_iter().chain(["elsewhere"]) {
-            let namespace =
-                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-            cluster.apply(&namespace, DryRun::No).await.unwrap();
+            apply(&cluster, &namespace_object(namespace)).await;
         }
         let folder = tempfile::tempdir().unwrap();
-        let ctx = context(&cluster, folder.path(), &NAMESPACES, user, serving);
-        let stop = CancellationToken::new();
-        let kinds = {
-            let (kinds, stop) = (Arc::clone(&ctx.kinds), stop.clone());
-            tokio::spawn(async move { kinds.run(stop).await })
+        let settings = Settings {
+            catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
+            ..settings
         };
-        let catalogs = tokio::spawn(catalogs::run(ctx.clone(), stop.clone()));
+        let ctx = context(cluster.config().clone(), folder.path(), user, settings);
+        let stop = CancellationToken::new();
         Self {
             cluster,
+            tasks: run(&ctx, &stop),
             ctx,
             stop,
-            tasks: vec![kinds, catalogs],
             _store: folder,
         }
     }
 
     async fn define(&self) {
-        let definition = definitions::foreign()
-            .into_iter()
-            .find(|it| it.spec.names.kind == "CatalogSource")
-            .unwrap();
-        let definition = serde_json::to_value(definition).unwrap();
-        self.cluster.apply(&definition, DryRun::No).await.unwrap();
-        self.cluster
-            .wait_established("catalogsources.operators.coreos.com")
-            .await
-            .unwrap();
+        define_source(&self.cluster).await;
+    }
+
+    async fn apply(&self, object: &Value) {
+        apply(&self.cluster, object).await;
+    }
+
+    /// Declares a catalog in an image, in the first namespace.
+    async fn image(&self, name: &str, image: &str) {
+        self.declare(NAMESPACES[0], name, json!({ "image": image }))
+            .await;
+    }
+
+    /// Waits until this is offered of the package `tide`: `name: 1.0.0 1.1.0`, in the first namespace.
+    async fn tide(&self, expected: &[&str]) {
+        let offer = |line: &&str| {
+            let (name, answer) = line.split_once(": ").unwrap();
+            let is_version = |word: &str| word.starts_with(|first: char| first.is_ascii_digit());
+            let full = |word: &str| {
+                if is_version(word) {
+                    format!("tide.v{word}")
+                } else {
+                    word.to_owned()
+                }
+            };
+            let words: Vec<String> = answer.split(' ').map(full).collect();
+            format!("{}/{name}: {}", NAMESPACES[0], words.join(" "))
+        };
+        let offers: Vec<String> = expected.iter().map(offer).collect();
+        let offers: Vec<&str> = offers.iter().map(String::as_str).collect();
+        self.offers_become("tide", &offers).await;
+    }
+
+    /// Waits until it is said why a catalog of the first namespace cannot be read.
+    async fn trouble(&self, name: &str, words: &str) {
+        self.is_in_trouble(&format!("{}/{name}", NAMESPACES[0]), &[words])
+            .await;
     }
 
     /// Declares a catalog, or changes it.
@@ -197,7 +199,7 @@ impl Shelf {
             "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
             "metadata": {"name": name, "namespace": namespace, "annotations": annotations}, "spec": spec,
         });
-        self.cluster.apply(&source, DryRun::No).await.unwrap();
+        self.apply(&source).await;
     }
 
     fn sources(&self, namespace: &str) -> Api<CatalogSource> {
@@ -233,18 +235,11 @@ impl Shelf {
             },
         });
         for object in [namespace, deployment] {
-            self.cluster.apply(&object, DryRun::No).await.unwrap();
+            self.apply(&object).await;
         }
         let status = json!({"status": {"replicas": 1, "availableReplicas": available, "readyReplicas": available}});
         let deployments: Api<Deployment> = Api::namespaced(client, "olm");
-        deployments
-            .patch_status(
-                "catalog-operator",
-                &PatchParams::default(),
-                &Patch::Merge(status),
-            )
-            .await
-            .unwrap();
+        merge_status(&deployments, "catalog-operator", &status).await;
     }
 
     /// What is offered of a package, a line a catalog.
@@ -254,17 +249,19 @@ impl Shelf {
 
     /// Waits until this is what is offered of the package.
     async fn offers_become(&self, package: &str, expected: &[&str]) {
-        eventually(&format!("{expected:?}"), async || {
-            let offers = self.offers(package);
-            let is_as_expected = offers.len() == expected.len()
-                && offers.iter().zip(expected).all(|(offer, expected)| {
-                    match expected.strip_suffix('…') {
-                        Some(begin) => offer.starts_with(begin),
-                        None => offer == expected,
-                    }
-                });
-            is_as_expected.then_some(()).ok_or(format!("{offers:?}"))
-        })
+        until(
+            &format!("{expected:?}"),
+            async || self.offers(package),
+            |offers| {
+                offers.len() == expected.len()
+                    && offers.iter().zip(expected).all(|(offer, expected)| {
+                        match expected.strip_suffix('…') {
+                            Some(begin) => offer.starts_with(begin),
+                            None => offer == expected,
+                        }
+                    })
+            },
+        )
         .await;
     }
 
@@ -356,53 +353,4 @@ fn tide(versions: &[&str]) -> Vec<Value> {
         }));
     }
     documents
-}
-
-#[tokio::test]
-async fn catalogs_are_waited_for_until_their_definition_is_there() {
-    let shelf = Shelf::bare().await;
-    // Whoever asks before is not told that there are none for ever.
-    eventually("there are none", async || {
-        let listed = shelf.ctx.catalogs.are_listed();
-        listed.then_some(()).ok_or("not listed".to_owned())
-    })
-    .await;
-    assert!(shelf.offers("tide").is_empty());
-    shelf.define().await;
-    let spec = json!({"address": "127.0.0.1:1"});
-    shelf.declare("catalogs", "mine", spec).await;
-    shelf
-        .offers_become("tide", &["catalogs/mine: unknown: …"])
-        .await;
-}
-
-#[tokio::test]
-async fn catalogs_of_other_namespaces_count_for_nothing() {
-    let shelf = Shelf::new().await;
-    let spec = json!({"address": "127.0.0.1:1"});
-    for namespace in ["elsewhere", "more-catalogs", "catalogs"] {
-        shelf.declare(namespace, "mine", spec.clone()).await;
-    }
-    shelf
-        .offers_become(
-            "tide",
-            &[
-                "catalogs/mine: unknown: …",
-                "more-catalogs/mine: unknown: …",
-            ],
-        )
-        .await;
-    let named = CatalogRef {
-        name: "mine".to_owned(),
-        namespace: None,
-    };
-    let offers = shelf.ctx.catalogs.offers("tide", Some(&named));
-    let names: Vec<&str> = offers.list().iter().map(|it| it.catalog).collect();
-    assert_eq!(names, ["catalogs/mine"]);
-    let foreign = CatalogRef {
-        namespace: Some("elsewhere".to_owned()),
-        ..named
-    };
-    let offers = shelf.ctx.catalogs.offers("tide", Some(&foreign));
-    assert!(offers.list().is_empty());
 }

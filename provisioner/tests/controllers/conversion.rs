@@ -5,7 +5,7 @@ mod stored;
 
 use std::{net::SocketAddr, time::Duration};
 
-use cluster::{Cluster, DryRun};
+use cluster::Cluster;
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Secret},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -26,7 +26,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{SYSTEM, eventually};
+use crate::support::{
+    SYSTEM, apply, delete, eventually, merge, namespace_object, with_controllers,
+};
 
 const DEFINITION: &str = "catalogsources.operators.coreos.com";
 const NAMESPACE: &str = "default";
@@ -102,16 +104,16 @@ async fn define_as(cluster: &Cluster, address: SocketAddr, before: impl Fn(&mut 
     assert_eq!(config["service"]["namespace"], SYSTEM);
     assert_eq!(config["service"]["path"], "/convert");
     *config = json!({"url": format!("https://{address}/convert")});
-    cluster.apply(&definition, DryRun::No).await.unwrap();
+    apply(cluster, &definition).await;
     cluster.wait_established(DEFINITION).await.unwrap();
 }
 
+// parity: source-2, source-15
 #[tokio::test]
 async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() {
-    let cluster = Cluster::start().await.unwrap();
+    let cluster = with_controllers().await;
     let client = cluster.client().unwrap();
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}});
-    cluster.apply(&namespace, DryRun::No).await.unwrap();
+    apply(&cluster, &namespace_object(SYSTEM)).await;
     let base = file(&format!("optional/{DEFINITION}.yaml")).remove(0);
     stored::no_source(&cluster, &base).await;
 
@@ -167,9 +169,7 @@ async fn catalog_sources_are_there_in_both_versions_and_stored_in_the_old_one() 
     assert_eq!(versions, ["v1alpha1"]);
     let change =
         json!({"spec": {"catalogImageSource": {"catalogImage": "quay.io/example/catalog:v2"}}});
-    new.patch("after", &PatchParams::default(), &Patch::Merge(&change))
-        .await
-        .unwrap();
+    merge(&new, "after", &change).await;
     let seen = old.get("after").await.unwrap();
     assert_eq!(seen.data["spec"]["image"], "quay.io/example/catalog:v2");
     let all = new.list(&ListParams::default()).await.unwrap();
@@ -292,10 +292,7 @@ async fn believes_the_next(client: &Client, definitions: &Api<CustomResourceDefi
     let before = bundle(definitions).await;
     // A lost authority is made anew, and the definition told; and one that is somebody else's is not.
     let secrets: Api<Secret> = Api::namespaced(client.clone(), SYSTEM);
-    secrets
-        .delete(NAME, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&secrets, NAME).await;
     let mended = eventually("another authority", async || {
         let now = bundle(definitions).await;
         if now == before {
@@ -310,14 +307,8 @@ async fn believes_the_next(client: &Client, definitions: &Api<CustomResourceDefi
     })
     .await;
     let theirs = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "olm"}}});
-    definitions
-        .patch(DEFINITION, &PatchParams::default(), &Patch::Merge(&theirs))
-        .await
-        .unwrap();
-    secrets
-        .delete(NAME, &DeleteParams::default())
-        .await
-        .unwrap();
+    merge(definitions, DEFINITION, &theirs).await;
+    delete(&secrets, NAME).await;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM);
     eventually("the third authority", async || {
         let published = maps.get(NAME).await.unwrap().data.unwrap_or_default();

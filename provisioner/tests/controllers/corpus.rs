@@ -5,7 +5,7 @@ mod everything;
 
 use std::{collections::BTreeSet, time::Instant};
 
-use cluster::{Cluster, Options as ClusterOptions};
+use cluster::Lease;
 use convert::Code;
 use kube::{
     Api, Client,
@@ -27,17 +27,14 @@ use crate::support::{self, Options, Provisioner, condition, eventually, gone, ha
 
 /// A cluster, a registry, and a provisioner, for the corpus alone.
 struct Place {
-    cluster: Cluster,
+    cluster: Lease,
     registry: Registry,
     _provisioner: Provisioner,
 }
 
 impl Place {
     async fn new() -> Self {
-        let cluster = Cluster::start_with(&ClusterOptions::default())
-            .await
-            .unwrap();
-        support::prepare(&cluster).await;
+        let cluster = support::with_controllers().await;
         let provisioner = Provisioner::start(&cluster, Options::default()).await;
         // It says what it thinks of the cluster, whatever is installed.
         let status: Api<PlatformStatus> = Api::all(cluster.client().unwrap());
@@ -114,6 +111,7 @@ fn message(instance: &BundleInstance, type_: &str) -> String {
     condition(conditions, type_).map_or_else(String::new, |found| found.message.clone())
 }
 
+// parity: r1
 #[tokio::test(flavor = "multi_thread")]
 async fn real_bundles_are_installed_one_by_one_and_leave_nothing_behind() {
     let Some(corpus) = corpus() else { return };
@@ -187,6 +185,7 @@ fn waiting(object: &Object) -> String {
     )
 }
 
+// parity: check-24, i10
 #[tokio::test(flavor = "multi_thread")]
 async fn real_bundles_are_refused_with_all_their_reasons() {
     let Some(corpus) = corpus() else { return };

@@ -32,7 +32,7 @@ use provisioner::{
 };
 use serde_json::{Value, json};
 
-use crate::support::unique;
+use crate::support::{apply, delete, unique};
 
 /// A definition in the cluster, with custom resources. Gone with the test.
 struct Definition {
@@ -57,7 +57,7 @@ impl Definition {
     }
 
     async fn apply(&self, crd: &Value) {
-        self.cluster.apply(crd, DryRun::No).await.unwrap();
+        apply(self.cluster, crd).await;
         self.cluster.wait_established(&self.name()).await.unwrap();
     }
 
@@ -264,6 +264,7 @@ fn one_containing<'a>(problems: &'a [preflight::Problem], text: &str) -> &'a str
     message
 }
 
+// parity: c1
 #[tokio::test]
 async fn c1_c2_a_safe_update_is_admitted() {
     let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
@@ -277,6 +278,7 @@ async fn c1_c2_a_safe_update_is_admitted() {
     assert_eq!(definition.check(&incoming).await, Findings::default());
 }
 
+// parity: c3, complaint-9
 #[tokio::test]
 async fn c3_a_new_required_field_is_denied_while_a_custom_resource_lacks_it() {
     let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
@@ -308,6 +310,7 @@ async fn c3_a_new_required_field_is_denied_while_a_custom_resource_lacks_it() {
 }
 
 /// Nothing of ours stands between others and their definitions; an instance that adopts one is asked as any.
+// parity: rukpak-6, c4
 #[tokio::test]
 async fn c4_updates_of_definitions_by_others_are_admitted() {
     let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
@@ -320,6 +323,7 @@ async fn c4_updates_of_definitions_by_others_are_admitted() {
         .unwrap();
 }
 
+// parity: c5
 #[tokio::test]
 async fn c5_annotation_and_spec_switch_the_check_off() {
     let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
@@ -338,6 +342,7 @@ async fn c5_annotation_and_spec_switch_the_check_off() {
     }
 }
 
+// parity: c6
 #[tokio::test]
 async fn c6_a_stored_version_cannot_be_removed() {
     let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
@@ -347,6 +352,7 @@ async fn c6_a_stored_version_cannot_be_removed() {
     one_containing(&findings.problems, "cannot remove stored versions [v1]");
 }
 
+// parity: rukpak-35
 #[tokio::test]
 async fn what_is_not_there_yet_or_on_its_way_out_is_not_checked() {
     let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;
@@ -370,10 +376,7 @@ async fn what_is_not_there_yet_or_on_its_way_out_is_not_checked() {
         .patch(&name, &params, &finalizers(json!(["example.com/hold"])))
         .await
         .unwrap();
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&definitions, &name).await;
     assert_eq!(definition.check(&narrow).await, Findings::default());
     definitions
         .patch(&name, &params, &finalizers(json!([])))
@@ -381,6 +384,7 @@ async fn what_is_not_there_yet_or_on_its_way_out_is_not_checked() {
         .unwrap();
 }
 
+// parity: rukpak-38
 #[tokio::test]
 async fn custom_resources_beyond_the_first_page_are_looked_at_and_counted() {
     let definition = Definition::new("Namespaced", &[version("v1", &wide())]).await;
@@ -415,6 +419,7 @@ async fn custom_resources_beyond_the_first_page_are_looked_at_and_counted() {
     assert_eq!(message.matches("existing custom object").count(), 5);
 }
 
+// parity: rukpak-37, complaint-9
 #[tokio::test]
 async fn fields_that_would_be_lost_are_named_with_who_uses_them() {
     let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;

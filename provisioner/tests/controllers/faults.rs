@@ -1,7 +1,7 @@
 //! What breaks around the provisioner: it says so, waits without pressing, and goes on by itself.
 //!
 //! ```text
-//!  stage() ── a control plane that tests break, one test at a time
+//!  stage() ── a control plane of the test alone
 //!             ├─ provisioner of the test's own
 //!             ├─ audit: every request the apiserver has seen of it
 //!             └─ Play: instances that are healthy, being installed, upgraded and removed
@@ -14,4 +14,4 @@ mod hook;
 mod line;
 mod rivals;
 mod sources;
-mod stage;
+pub(crate) mod stage;

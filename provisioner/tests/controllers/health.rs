@@ -12,14 +12,14 @@ use k8s_openapi::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
 };
 use provisioner::{health::Health, watches::View};
 use serde_json::{Value, json};
 
 use crate::{
-    support::{eventually, unique},
+    support::{delete, eventually, merge_status, unique},
     watches::observer::{self, Object, Observer, kind_of},
 };
 
@@ -64,6 +64,7 @@ async fn run_pods(observer: &Observer, count: usize) {
     }
 }
 
+// parity: rukpak-34
 #[tokio::test]
 async fn workloads_are_on_their_way_until_their_pods_are_ready() {
     let mut observer = Observer::new("workloads").await;
@@ -191,17 +192,10 @@ async fn what_needs_no_pod_is_judged_as_its_controllers_say() {
         })
         .await;
     assert!(matches!(health(&view, &api_service), Health::InProgress(_)));
-    let params = DeleteParams::default();
     let services: Api<APIService> = Api::all(observer.client());
-    services
-        .delete(&api_service.identity.name, &params)
-        .await
-        .unwrap();
+    delete(&services, &api_service.identity.name).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(observer.client());
-    definitions
-        .delete(&definition.identity.name, &params)
-        .await
-        .unwrap();
+    delete(&definitions, &definition.identity.name).await;
 }
 
 #[tokio::test]
@@ -235,11 +229,8 @@ async fn custom_resources_are_judged_when_their_definition_is_ours_too() {
     let api = Api::<DynamicObject>::namespaced_with(observer.client(), namespace, &resource);
     let status = json!({"status": {"conditions": [
         {"type": "Ready", "status": "False", "reason": "Empty", "message": "no change"}]}});
-    let params = PatchParams::default();
     for name in ["one", "two"] {
-        api.patch_status(name, &params, &Patch::Merge(&status))
-            .await
-            .unwrap();
+        merge_status(&api, name, &status).await;
     }
     let empty = Health::InProgress("Ready is False (Empty): no change".to_owned());
     observer
@@ -252,8 +243,5 @@ async fn custom_resources_are_judged_when_their_definition_is_ours_too() {
         "only metadata are read"
     );
     let definitions: Api<CustomResourceDefinition> = Api::all(observer.client());
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&definitions, &name).await;
 }

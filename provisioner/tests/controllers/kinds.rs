@@ -1,11 +1,11 @@
 //! Which kinds are served, asked of a real apiserver.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{api::DeleteParams, core::GroupVersionKind};
+use kube::core::GroupVersionKind;
 use provisioner::kinds::Kinds;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{crd, unique, world};
+use crate::support::{crd, delete, unique, world};
 
 #[tokio::test]
 async fn kinds_are_found_with_their_scope_and_absent_ones_are_none() {
@@ -83,10 +83,7 @@ async fn whoever_misses_an_api_is_told_when_it_comes_and_when_it_goes() {
         }
         let definitions: kube::Api<CustomResourceDefinition> = world.api();
         let name = format!("widgets.{group}");
-        definitions
-            .delete(&name, &DeleteParams::default())
-            .await
-            .unwrap();
+        delete(&definitions, &name).await;
         while is_served().await {
             changes.changed().await.unwrap();
         }

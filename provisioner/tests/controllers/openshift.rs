@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use cluster::{Cluster, Controllers, DryRun, Options};
+use cluster::Lease;
 use kube::{
     Api, Resource, ResourceExt as _,
     api::{Patch, PatchParams, PostParams},
@@ -24,18 +24,16 @@ use provisioner::platform::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+use crate::support::{apply, merge, without_controllers};
+
 const SYSTEM: &str = "rukpak-system";
 
 /// A control plane with these definitions, by their files below the module's folder.
-async fn openshift(definitions: &[(&str, &str)]) -> Cluster {
-    let options = Options {
-        controllers: Controllers::Off,
-        ..Options::default()
-    };
-    let cluster = Cluster::start_with(&options).await.unwrap();
+async fn openshift(definitions: &[(&str, &str)]) -> Lease {
+    let cluster = without_controllers().await;
     for wanted in definitions {
         let definition = definition(*wanted);
-        cluster.apply(&definition, DryRun::No).await.unwrap();
+        apply(&cluster, &definition).await;
         cluster.wait_established(wanted.0).await.unwrap();
     }
     cluster
@@ -107,6 +105,7 @@ fn running(release: &str) -> gate::Cluster {
     gate::Cluster::OpenShift(Ok(Release::read(release).unwrap()))
 }
 
+// parity: max-11, platform-3
 #[tokio::test]
 async fn a_cluster_that_moves_closes_its_gate_and_its_operator_says_so() {
     let cluster = openshift(&[CLUSTER_VERSION, CLUSTER_OPERATOR]).await;
@@ -116,7 +115,7 @@ async fn a_cluster_that_moves_closes_its_gate_and_its_operator_says_so() {
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
         "spec": {"clusterID": "00000000-0000-0000-0000-000000000000"},
     });
-    cluster.apply(&version, DryRun::No).await.unwrap();
+    apply(&cluster, &version).await;
     let operators: Api<ClusterOperator> = Api::all(client);
     let made = ClusterOperator::new(AGGREGATED, manifests::api::config::ClusterOperatorSpec {});
     let made = operators
@@ -134,37 +133,14 @@ async fn a_cluster_that_moves_closes_its_gate_and_its_operator_says_so() {
     let will_not =
         "The following operators will not run on the next OpenShift Version: etcd-system/etcd";
     let mut before: Option<ClusterOperatorStatus> = None;
-    for (history, desired, expected, status, first) in [
-        (
-            json!([entry("Completed", "4.11.9")]),
-            "4.11.9",
-            running("4.11"),
-            "True",
-            "Ready for upgrade",
-        ),
+    for (history, desired, expected, status, first) in tests::rows![
+        json!([entry("Completed", "4.11.9")]), "4.11.9", running("4.11"), "True" => "Ready for upgrade";
         // On its way, and then there.
-        (
-            json!([entry("Partial", "4.12.0"), entry("Completed", "4.11.9")]),
-            "4.12.0",
-            running("4.11"),
-            "True",
-            "Ready for upgrade",
-        ),
-        (
-            json!([entry("Completed", "4.12.0"), entry("Completed", "4.11.9")]),
-            "4.12.0",
-            running("4.12"),
-            "False",
-            will_not,
-        ),
+        json!([entry("Partial", "4.12.0"), entry("Completed", "4.11.9")]), "4.12.0", running("4.11"), "True"
+            => "Ready for upgrade";
+        json!([entry("Completed", "4.12.0"), entry("Completed", "4.11.9")]), "4.12.0", running("4.12"), "False" => will_not;
         // A patch changes nothing.
-        (
-            json!([entry("Completed", "4.12.7")]),
-            "4.12.7",
-            running("4.12"),
-            "False",
-            will_not,
-        ),
+        json!([entry("Completed", "4.12.7")]), "4.12.7", running("4.12"), "False" => will_not;
     ] {
         let found = release(&versions, history, desired).await;
         assert_eq!(found, expected);
@@ -210,6 +186,7 @@ async fn a_cluster_that_moves_closes_its_gate_and_its_operator_says_so() {
     assert_eq!(stored.status.unwrap(), core.status);
 }
 
+// parity: openshift-24
 #[tokio::test]
 async fn openshifts_own_platform_operator_keeps_what_is_needed() {
     let cluster = openshift(&[PLATFORM_OPERATOR]).await;
@@ -275,10 +252,7 @@ async fn openshifts_own_platform_operator_keeps_what_is_needed() {
     // What an approval rests on has another home.
     let kept: Kept = "4.12 1.2".parse().unwrap();
     let patch = json!({"metadata": {"annotations": {labels::KEPT_MINORS: kept.to_string()}}});
-    let stored = operators
-        .patch("etcd", &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
+    let stored = merge(&operators, "etcd", &patch).await;
     assert_eq!(stored.kept(), Some(kept));
     assert_eq!(stored.name_any(), "etcd");
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
     core::GroupVersionKind,
 };
 use manifests::{
@@ -25,6 +25,7 @@ use provisioner::{
 use serde_json::{Value, json};
 
 use super::support::{self, SYSTEM, World, unique, world};
+use crate::support::{delete, merge};
 
 /// One installation to be checked.
 struct Case {
@@ -158,19 +159,13 @@ async fn whatever_belongs_to_others_is_told_at_once() {
     let objects = names.map(|name| config(namespace, name, &json!({})));
     let mut case = Case::new(world, namespace, &objects);
     let mine = case.name();
-    for (name, metadata) in [
-        (
-            "adopted",
-            json!({"annotations": {"core.rukpak.io/adopt": mine}}),
-        ),
-        ("free", json!({})),
-        ("gone", owned_by("preflight-gone")),
-        (
-            "helm",
-            json!({"annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "shop"}}),
-        ),
-        ("mine", owned_by(&mine)),
-        ("other", owned_by(&other)),
+    for (name, metadata) in tests::rows![
+        "adopted" => json!({"annotations": {"core.rukpak.io/adopt": mine}});
+        "free" => json!({});
+        "gone" => owned_by("preflight-gone");
+        "helm" => json!({"annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "shop"}});
+        "mine" => owned_by(&mine);
+        "other" => owned_by(&other);
     ] {
         world.apply(&config(namespace, name, &metadata)).await;
     }
@@ -238,10 +233,7 @@ async fn whatever_belongs_to_others_is_told_at_once() {
         .collect();
     assert_eq!(taken, ["gone", "helm", "other"]);
     let instances = world.api::<BundleInstance>();
-    instances
-        .delete(&other, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&instances, &other).await;
 }
 
 #[tokio::test]
@@ -322,10 +314,7 @@ async fn namespaces_are_there_or_come_with_the_bundle_and_may_be_shared() {
         .apply(&config(ending.name(), "held", &finalizer))
         .await;
     let namespaces = world.api::<Namespace>();
-    namespaces
-        .delete(ending.name(), &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&namespaces, ending.name()).await;
 
     let case = Case::new(
         world,
@@ -373,12 +362,7 @@ async fn namespaces_are_there_or_come_with_the_bundle_and_may_be_shared() {
 
     let held = Api::<ConfigMap>::namespaced(world.client(), ending.name());
     let free = json!({"metadata": {"finalizers": null}});
-    held.patch("held", &PatchParams::default(), &Patch::Merge(&free))
-        .await
-        .unwrap();
+    merge(&held, "held", &free).await;
     let instances = world.api::<BundleInstance>();
-    instances
-        .delete(&other, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&instances, &other).await;
 }

@@ -2,19 +2,19 @@
 
 mod events;
 mod leadership;
+mod policies;
 mod smoke;
-mod world;
 
 use std::net::{Ipv4Addr, TcpListener};
 
-use cluster::{Cluster, DryRun};
+use cluster::Cluster;
 use kube::{Api, api::PostParams};
 use manifests::api::bundle::{Bundle, BundleSource, BundleSpec, HttpSource};
 use reqwest::StatusCode;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use crate::support::{self, Options, Provisioner, eventually, unique};
+use crate::support::{self, Options, Provisioner, apply, eventually, namespace_object, unique};
 
 /// A control plane for tests that have provisioners of their own: those would work on everybody's Bundles.
 async fn plane() -> &'static Cluster {
@@ -35,8 +35,7 @@ async fn plane() -> &'static Cluster {
 /// A system namespace of a test's own, as a flag.
 async fn system(cluster: &Cluster) -> (String, String) {
     let name = unique("system");
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    cluster.apply(&namespace, DryRun::No).await.unwrap();
+    apply(cluster, &namespace_object(&name)).await;
     (format!("--system-namespace={name}"), name)
 }
 
@@ -169,33 +168,13 @@ async fn what_cannot_begin_says_why() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let taken = taken.local_addr().unwrap();
-    for (flag, code, problem) in [
-        (
-            "--kubeconfig=/nowhere/kubeconfig".to_owned(),
-            1,
-            "/nowhere/kubeconfig",
-        ),
-        (
-            format!("--storage-dir={}", file.path().display()),
-            1,
-            "--storage-dir",
-        ),
-        (
-            format!("--metrics-bind-address={taken}"),
-            1,
-            "--metrics-bind-address",
-        ),
-        (
-            format!("--content-bind-address={taken}"),
-            1,
-            "--content-bind-address",
-        ),
-        (
-            "--admin-bind-address=:0".to_owned(),
-            1,
-            "kubectl port-forward",
-        ),
-        ("--log-level=loud".to_owned(), 2, "--log-level"),
+    for (flag, code, problem) in tests::rows![
+        "--kubeconfig=/nowhere/kubeconfig".to_owned(), 1 => "/nowhere/kubeconfig";
+        format!("--storage-dir={}", file.path().display()), 1 => "--storage-dir";
+        format!("--metrics-bind-address={taken}"), 1 => "--metrics-bind-address";
+        format!("--content-bind-address={taken}"), 1 => "--content-bind-address";
+        "--admin-bind-address=:0".to_owned(), 1 => "kubectl port-forward";
+        "--log-level=loud".to_owned(), 2 => "--log-level";
     ] {
         let provisioner = Provisioner::launch(cluster, flags(&[&flag]));
         assert_eq!(

@@ -6,7 +6,7 @@ mod rights;
 
 use std::{path::PathBuf, process::Command};
 
-use cluster::{Cluster, Controllers, DryRun};
+use cluster::Lease;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
@@ -26,28 +26,23 @@ use unpacker::{
 };
 
 use crate::support::{
-    self, Options, Provisioner, condition, config_map, eventually, insecure, plain, unique,
-    wait_for,
+    self, Options, Provisioner, apply, condition, config_map, eventually, insecure,
+    namespace_object, plain, unique, wait_for, without_controllers,
 };
 
 const CONFIG: &str = "config.openshift.io/v1";
 
 /// A cluster that may become an OpenShift.
 struct Lab {
-    cluster: Cluster,
+    cluster: Lease,
 }
 
 impl Lab {
     async fn new() -> Self {
-        let options = cluster::Options {
-            controllers: Controllers::Off,
-            ..cluster::Options::default()
-        };
-        let cluster = Cluster::start_with(&options).await.unwrap();
+        let cluster = without_controllers().await;
         support::prepare(&cluster).await;
         let lab = Self { cluster };
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "openshift-config"}});
-        lab.apply(&namespace).await;
+        lab.apply(&namespace_object("openshift-config")).await;
         lab
     }
 
@@ -74,7 +69,7 @@ impl Lab {
     }
 
     async fn apply(&self, object: &Value) {
-        self.cluster.apply(object, DryRun::No).await.unwrap();
+        apply(&self.cluster, object).await;
     }
 
     /// What changes an object that is there: its kind's own API, and its name.
@@ -199,6 +194,7 @@ fn mirror_set(kind: &str, name: &str, source: &str, mirrors: &[String], policy: 
     json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": {field: [set]}})
 }
 
+// parity: complaint-17
 #[tokio::test]
 async fn mirrors_are_followed_as_they_come_and_go_without_a_restart() {
     let lab = Lab::new().await;
@@ -307,6 +303,7 @@ async fn a_source_that_is_never_to_be_contacted_is_not_and_what_is_blocked_is_no
     lab.unpacked(&late).await;
 }
 
+// parity: complaint-17
 #[tokio::test]
 async fn requests_go_through_the_clusters_proxy_and_around_it() {
     let lab = Lab::new().await;

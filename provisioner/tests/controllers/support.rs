@@ -19,6 +19,8 @@ mod bundles;
 mod child;
 pub(crate) mod kubelet;
 mod line;
+mod objects;
+mod planes;
 mod play;
 mod relay;
 mod rights;
@@ -52,10 +54,12 @@ pub(crate) use bundles::{config_map, content, crd, operator, plain};
 pub(crate) use child::{Options, Provisioner, storage};
 pub(crate) use kubelet::Kubelet;
 pub(crate) use line::Line;
+pub(crate) use objects::{apply, define, delete, merge, merge_status, namespace_object};
+pub(crate) use planes::{with_audit, with_controllers, with_node, without_controllers};
 pub(crate) use play::Play;
 pub(crate) use relay::{Fault, Relay};
 pub(crate) use rights::{install_rights, own_kubeconfig};
-pub(crate) use wait::{PATIENCE, condition, eventually, gone, has, wait_for};
+pub(crate) use wait::{PATIENCE, condition, eventually, gone, has, until, wait_for};
 
 /// Where the provisioner's own objects are.
 pub(crate) const SYSTEM: &str = "rukpak-system";
@@ -138,7 +142,7 @@ impl World {
 
     /// Applies any object as the administrator.
     pub(crate) async fn apply(&self, object: &Value) {
-        self.cluster.apply(object, DryRun::No).await.unwrap();
+        apply(self.cluster, object).await;
     }
 
     /// Creates a Bundle of class `plain` or `registry`.
@@ -251,12 +255,9 @@ pub(crate) fn image(image: &str) -> BundleSource {
 pub(crate) async fn prepare(cluster: &Cluster) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/crds");
     for definition in definitions(&folder) {
-        cluster.apply(&definition, DryRun::No).await.unwrap();
-        let name = definition["metadata"]["name"].as_str().unwrap();
-        cluster.wait_established(name).await.unwrap();
+        define(cluster, &definition).await;
     }
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}});
-    cluster.apply(&namespace, DryRun::No).await.unwrap();
+    apply(cluster, &namespace_object(SYSTEM)).await;
 }
 
 /// The definitions that an admin applies.

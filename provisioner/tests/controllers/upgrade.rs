@@ -3,11 +3,11 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use cluster::{Cluster, Controllers, DryRun, Options};
+use cluster::Cluster;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
     core::{ApiResource, DynamicObject},
 };
 use manifests::{api::instance::BundleInstance, yaml};
@@ -19,7 +19,7 @@ use unpacker::{Store, store::Budget};
 
 use crate::{
     openshift::module,
-    support::{eventually, prepare},
+    support::{apply, delete, eventually, prepare, without_controllers},
 };
 
 const COUNTS: &str = "apirequestcounts.apiserver.openshift.io";
@@ -57,7 +57,7 @@ async fn instance(
     if let Some(account) = account {
         object["spec"]["serviceAccount"] = json!({"name": account, "namespace": "default"});
     }
-    cluster.apply(&object, DryRun::No).await.unwrap();
+    apply(cluster, &object).await;
     object["status"] = json!({
         "installedBundleName": "a", "appliedDigest": "sha256:a", "installNamespace": "default",
         "inventory": {"count": 3, "kinds": kinds},
@@ -77,7 +77,7 @@ async fn count(cluster: &Cluster, account: &str) {
     let folder = module();
     let bytes = fs::read(Path::new(&folder).join(file)).unwrap();
     let definition = yaml::documents(&bytes).next().unwrap().unwrap();
-    cluster.apply(&definition, DryRun::No).await.unwrap();
+    apply(cluster, &definition).await;
     cluster.wait_established(COUNTS).await.unwrap();
     let resource = ApiResource {
         group: "apiserver.openshift.io".into(),
@@ -99,7 +99,7 @@ async fn count(cluster: &Cluster, account: &str) {
             "apiVersion": "apiserver.openshift.io/v1", "kind": "APIRequestCount", "metadata": {"name": name},
             "spec": {"numberOfUsersToReport": 10},
         });
-        cluster.apply(&object, DryRun::No).await.unwrap();
+        apply(cluster, &object).await;
         object["status"] = json!({
             "conditions": [], "removedInRelease": removed, "requestCount": 3, "currentHour": hour, "last24h": [hour],
         });
@@ -123,18 +123,15 @@ async fn becomes(ctx: &Context, instance: &BundleInstance, expected: &[&str]) {
     .await;
 }
 
+// parity: max-21
 #[tokio::test]
 async fn what_goes_with_the_next_kubernetes_is_found_once_and_told() {
-    let options = Options {
-        controllers: Controllers::Off,
-        ..Options::default()
-    };
-    let cluster = Cluster::start_with(&options).await.unwrap();
+    let cluster = without_controllers().await;
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "tide:reader"},
         "rules": [{"apiGroups": ["networking.k8s.io"], "resources": ["ipaddresses"], "verbs": ["get"]}],
     });
-    cluster.apply(&role, DryRun::No).await.unwrap();
+    apply(&cluster, &role).await;
     prepare(&cluster).await;
     count(&cluster, "default:tide").await;
     let (ctx, _folder) = context(&cluster);
@@ -187,10 +184,7 @@ async fn what_goes_with_the_next_kubernetes_is_found_once_and_told() {
 
     // Requests are counted no longer.
     let definitions: Api<CustomResourceDefinition> = Api::all(cluster.client().unwrap());
-    definitions
-        .delete(COUNTS, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&definitions, COUNTS).await;
     becomes(&ctx, &tide, &[words[1], words[2]]).await;
 
     ctx.uses.retain(|name| name != "tide");

@@ -17,7 +17,7 @@ use kube::{
     core::{ApiResource, GroupVersionKind},
 };
 use manifests::api::instance::ServiceAccountRef;
-use provisioner::{drift, inventory::Entry};
+use provisioner::{drift, inventory::Entry, watches::View};
 use serde_json::{Value, json};
 
 use self::observer::{Observer, kind_of};
@@ -63,6 +63,15 @@ async fn fields_that_others_change_are_drift_and_what_others_add_is_not() {
     observer.wait(&other, "synced", |view| view.synced).await;
     let inventory = [(map.identity.clone(), entry(&map))].into();
     assert_eq!(drift::drifted(&inventory, &observer.view(&ours)), []);
+
+    // Applying the same again changes nothing and wakes no instance.
+    observer.settle();
+    let again = observer.apply(&ours, config_map("ours")).await;
+    assert_eq!(again.applied, map.applied);
+    let mut changed = config_map("fence");
+    changed["data"] = json!({"price": "1", "other": "field"});
+    observer.apply(&other, changed).await;
+    assert_eq!(observer.next_wake().await, other);
 
     // An annotation, a label and a key of others, defaults: the watch tells of them before it tells of the fence.
     observer.settle();
@@ -117,42 +126,33 @@ fn entry(object: &observer::Object) -> Entry {
 }
 
 #[tokio::test]
-async fn applying_the_same_again_changes_nothing_and_wakes_nobody() {
-    let mut observer = Observer::new("same").await;
-    let (ours, other) = (unique("till"), unique("shelf"));
-    let map = observer.apply(&ours, config_map("ours")).await;
-    let fence = observer.apply(&other, config_map("fence")).await;
-    observer.want::<ConfigMap>(&ours, &[&map]);
-    observer.want::<ConfigMap>(&other, &[&fence]);
-    observer.wait(&ours, "synced", |view| view.synced).await;
-    observer.wait(&other, "synced", |view| view.synced).await;
-    observer.settle();
-    let again = observer.apply(&ours, config_map("ours")).await;
-    assert_eq!(again.applied, map.applied);
-    let mut changed = config_map("fence");
-    changed["data"] = json!({"other": "field"});
-    observer.apply(&other, changed).await;
-    assert_eq!(observer.next_wake().await, other);
-}
-
-#[tokio::test]
 async fn deleted_and_relabelled_objects_are_absent() {
     let mut observer = Observer::new("absent").await;
     let ours = unique("till");
-    let (one, two) = (
-        observer.apply(&ours, config_map("one")).await,
-        observer.apply(&ours, config_map("two")).await,
-    );
+    // One that waits for its finalizers is being deleted, and no drift.
+    let mut held = config_map("one");
+    held["metadata"]["finalizers"] = json!(["example.com/held"]);
+    let one = observer.apply(&ours, held).await;
+    let two = observer.apply(&ours, config_map("two")).await;
     observer.want::<ConfigMap>(&ours, &[&one, &two]);
     observer
         .wait(&ours, "all there", |view| view.objects.len() == 2)
         .await;
     let api: Api<ConfigMap> = observer.namespaced();
     api.delete("one", &DeleteParams::default()).await.unwrap();
+    let is_deleting = |view: &View| view.objects.values().any(|it| it.deleting);
+    let view = observer.wait(&ours, "deleting", is_deleting).await;
+    let inventory = [(one.identity.clone(), Entry::default())].into();
+    assert_eq!(drift::drifted(&inventory, &view), []);
+    let release = json!({"metadata": {"finalizers": null}});
+    api.patch("one", &PatchParams::default(), &merge(release))
+        .await
+        .unwrap();
     let view = observer
         .wait(&ours, "one gone", |view| view.absent.len() == 1)
         .await;
     assert!(view.absent.contains(&one.identity));
+    assert_eq!(drift::drifted(&inventory, &view), [one.identity]);
     let strip = json!({"metadata": {"labels": {"core.rukpak.io/owner-kind": null}}});
     api.patch("two", &PatchParams::default(), &merge(strip))
         .await
@@ -172,36 +172,6 @@ async fn deleted_and_relabelled_objects_are_absent() {
     observer
         .wait(&ours, "given away", |view| view.absent.len() == 2)
         .await;
-}
-
-#[tokio::test]
-async fn an_object_that_waits_for_its_finalizers_is_being_deleted() {
-    let mut observer = Observer::new("deleting").await;
-    let ours = unique("till");
-    let mut held = config_map("held");
-    held["metadata"]["finalizers"] = json!(["example.com/held"]);
-    let map = observer.apply(&ours, held).await;
-    observer.want::<ConfigMap>(&ours, &[&map]);
-    observer
-        .wait(&ours, "there", |view| view.objects.len() == 1)
-        .await;
-    let api: Api<ConfigMap> = observer.namespaced();
-    api.delete("held", &DeleteParams::default()).await.unwrap();
-    let view = observer
-        .wait(&ours, "deleting", |view| {
-            view.objects.values().any(|it| it.deleting)
-        })
-        .await;
-    let inventory = [(map.identity.clone(), Entry::default())].into();
-    assert_eq!(drift::drifted(&inventory, &view), []);
-    let release = json!({"metadata": {"finalizers": null}});
-    api.patch("held", &PatchParams::default(), &merge(release))
-        .await
-        .unwrap();
-    let view = observer
-        .wait(&ours, "gone", |view| !view.absent.is_empty())
-        .await;
-    assert_eq!(drift::drifted(&inventory, &view), [map.identity]);
 }
 
 #[tokio::test]
@@ -385,25 +355,4 @@ async fn what_happens_while_the_apiserver_is_away_is_seen_when_it_is_back() {
         .await;
     assert!(view.absent.contains(&lost.identity) && view.objects.contains_key(&kept.identity));
     assert_eq!(view.failing, [] as [String; 0]);
-}
-
-#[tokio::test]
-async fn watches_end_with_their_last_instance() {
-    let observer = Observer::new("end").await;
-    let (one, two) = (unique("till"), unique("shelf"));
-    let map = observer.apply(&one, config_map("one")).await;
-    let workload = observer.apply(&two, deployment("two", Some(0))).await;
-    observer.want::<ConfigMap>(&one, &[&map]);
-    let kinds = [
-        (&map, kind_of::<ConfigMap>()),
-        (&workload, kind_of::<Deployment>()),
-    ];
-    observer.want_kinds(&two, None, &kinds);
-    assert_eq!(observer.watches.count(), 2);
-    observer.watches.forget(&one);
-    assert_eq!(observer.watches.count(), 2);
-    observer.want_kinds(&two, None, &kinds[..1]);
-    assert_eq!(observer.watches.count(), 1);
-    observer.watches.forget(&two);
-    assert_eq!(observer.watches.count(), 0);
 }

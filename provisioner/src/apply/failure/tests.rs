@@ -20,6 +20,7 @@ fn failure(kind: &str, status: Status) -> Failure {
     of(identity(kind), &Trouble::Status(status.boxed()))
 }
 
+// parity: rukpak-10
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn causes_are_told_by_what_the_apiserver_says() {

@@ -102,48 +102,17 @@ fn each_source_takes_its_own_kind_of_secret() {
 fn a_secret_of_the_wrong_kind_says_what_is_needed_and_nothing_it_holds() {
     let image = json!({"type": "image", "image": {"ref": "quay.io/a/b", "pullSecret": "s"}});
     let bad = b"hush is no JSON".as_slice();
-    for (spec, secret, expected) in [
-        (
-            image.clone(),
-            secret("Opaque", LOGIN),
-            "secret ns/s has type \"Opaque\", and a pull secret has one of kubernetes.io/dockerconfigjson",
-        ),
-        (
-            image.clone(),
-            secret(
-                "kubernetes.io/dockerconfigjson",
-                &[(".dockerconfigjson", b"")],
-            ),
-            "has no \".dockerconfigjson\"",
-        ),
-        (
-            image,
-            secret(
-                "kubernetes.io/dockerconfigjson",
-                &[(".dockerconfigjson", bad)],
-            ),
-            "secret ns/s cannot be used to pull images",
-        ),
-        (
-            git("https://example.com/r"),
-            secret("kubernetes.io/ssh-auth", KEY),
-            "has type \"kubernetes.io/ssh-auth\", and http and https take \"username\"",
-        ),
-        (
-            git("https://example.com/r"),
-            secret("Opaque", &[("username", b"me")]),
-            "secret ns/s has no \"password\"",
-        ),
-        (
-            git("ssh://git@example.com/r"),
-            secret("Opaque", LOGIN),
-            "has no \"ssh-privatekey\"",
-        ),
-        (
-            git("https://example.com/r"),
-            secret("Opaque", &[("username", b"\xff"), ("password", b"hush")]),
-            "is not UTF-8",
-        ),
+    for (spec, secret, expected) in ::tests::rows![
+        image.clone(), secret("Opaque", LOGIN)
+            => "secret ns/s has type \"Opaque\", and a pull secret has one of kubernetes.io/dockerconfigjson";
+        image.clone(), secret("kubernetes.io/dockerconfigjson", &[(".dockerconfigjson", b"")]) => "has no \".dockerconfigjson\"";
+        image, secret("kubernetes.io/dockerconfigjson", &[(".dockerconfigjson", bad)])
+            => "secret ns/s cannot be used to pull images";
+        git("https://example.com/r"), secret("kubernetes.io/ssh-auth", KEY)
+            => "has type \"kubernetes.io/ssh-auth\", and http and https take \"username\"";
+        git("https://example.com/r"), secret("Opaque", &[("username", b"me")]) => "secret ns/s has no \"password\"";
+        git("ssh://git@example.com/r"), secret("Opaque", LOGIN) => "has no \"ssh-privatekey\"";
+        git("https://example.com/r"), secret("Opaque", &[("username", b"\xff"), ("password", b"hush")]) => "is not UTF-8";
     ] {
         let error = read(spec, Some(&secret)).unwrap_err();
         assert!(error.contains(expected), "{error}");
@@ -165,19 +134,11 @@ fn what_the_cluster_pulls_with_is_not_shown_to_servers_that_only_the_bundle_beli
         &[(".dockerconfigjson", own)],
     );
     let authority = ::tests::Authority::new("registry").pem();
-    for (image, secret, known) in [
-        (json!({"ref": "r"}), None, (true, false)),
-        (json!({"ref": "r"}), Some(&own), (true, true)),
-        (
-            json!({"ref": "r", "insecureSkipTLSVerify": true}),
-            None,
-            (false, false),
-        ),
-        (
-            json!({"ref": "r", "certificateData": authority}),
-            Some(&own),
-            (false, true),
-        ),
+    for (image, secret, known) in ::tests::rows![
+        json!({"ref": "r"}), None => (true, false);
+        json!({"ref": "r"}), Some(&own) => (true, true);
+        json!({"ref": "r", "insecureSkipTLSVerify": true}), None => (false, false);
+        json!({"ref": "r", "certificateData": authority}), Some(&own) => (false, true);
     ] {
         let spec = json!({"type": "image", "image": image});
         let spec: BundleSource = serde_json::from_value(spec).unwrap();

@@ -104,57 +104,18 @@ mod tests {
         let of_job = owner("batch/v1", "Job", "job", true);
         let good = job(&of_bundle);
         let ours = pod(std::slice::from_ref(&of_job));
-        for (why, job, pod, uid, expected) in [
-            ("all is well", good.clone(), ours.clone(), "pod", Ok(())),
-            (
-                "a later pod of the same name",
-                good.clone(),
-                ours.clone(),
-                "earlier",
-                Err(Refused::Gone),
-            ),
-            (
-                "a pod without a Job",
-                good.clone(),
-                pod(&[]),
-                "pod",
-                Err(Refused::Foreign),
-            ),
-            (
-                "another Job's pod",
-                good.clone(),
-                pod(&[owner("batch/v1", "Job", "other", true)]),
-                "pod",
-                Err(Refused::Foreign),
-            ),
-            (
-                "somebody who only says so",
-                good.clone(),
-                pod(&[owner("batch/v1", "Job", "job", false)]),
-                "pod",
-                Err(Refused::Foreign),
-            ),
-            (
-                "a Job of another API",
-                good.clone(),
-                pod(&[owner("example.com/v1", "Job", "job", true)]),
-                "pod",
-                Err(Refused::Foreign),
-            ),
-            (
-                "another Bundle's Job",
-                job(&owner(rukpak, "Bundle", "other", true)),
-                ours.clone(),
-                "pod",
-                Err(Refused::Foreign),
-            ),
-            (
-                "a Bundle of another API",
-                job(&owner("example.com/v1", "Bundle", "bundle", true)),
-                ours.clone(),
-                "pod",
-                Err(Refused::Foreign),
-            ),
+        for (why, job, pod, uid, expected) in ::tests::rows![
+            "all is well", good.clone(), ours.clone(), "pod" => Ok(());
+            "a later pod of the same name", good.clone(), ours.clone(), "earlier" => Err(Refused::Gone);
+            "a pod without a Job", good.clone(), pod(&[]), "pod" => Err(Refused::Foreign);
+            "another Job's pod", good.clone(), pod(&[owner("batch/v1", "Job", "other", true)]), "pod" => Err(Refused::Foreign);
+            "somebody who only says so", good.clone(), pod(&[owner("batch/v1", "Job", "job", false)]), "pod"
+                => Err(Refused::Foreign);
+            "a Job of another API", good.clone(), pod(&[owner("example.com/v1", "Job", "job", true)]), "pod"
+                => Err(Refused::Foreign);
+            "another Bundle's Job", job(&owner(rukpak, "Bundle", "other", true)), ours.clone(), "pod" => Err(Refused::Foreign);
+            "a Bundle of another API", job(&owner("example.com/v1", "Bundle", "bundle", true)), ours.clone(), "pod"
+                => Err(Refused::Foreign);
         ] {
             assert_eq!(admit(&bundle("bundle"), &job, &pod, uid), expected, "{why}");
         }

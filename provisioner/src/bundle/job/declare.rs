@@ -308,6 +308,7 @@ mod tests {
         assert_eq!(pod["imagePullSecrets"], json!([]));
     }
 
+    // parity: rukpak-45
     #[test]
     fn pods_are_nobodys_and_may_do_nothing() {
         for mode in [Mode::ImageVolume, Mode::InitContainer] {

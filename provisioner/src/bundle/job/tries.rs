@@ -87,6 +87,7 @@ impl Tries {
 mod tests {
     use super::*;
 
+    // parity: rukpak-14
     #[test]
     fn jobs_follow_each_other_ever_more_slowly() {
         let tries = Tries::default();

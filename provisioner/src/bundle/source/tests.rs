@@ -24,45 +24,16 @@ fn git(repository: &str, reference: &Value, directory: Option<&str>) -> Value {
 fn every_type_is_read() {
     let branch = || json!({"branch": "main"});
     let commit = "0123456789012345678901234567890123456789";
-    for (value, expected) in [
-        (
-            json!({"type": "image", "image": {"ref": "quay.io/org/app:v1"}}),
-            "quay.io/org/app:v1",
-        ),
-        (
-            json!({"type": "image", "image": {"ref": "app"}}),
-            "docker.io/library/app:latest",
-        ),
-        (
-            git(
-                "https://example.com/r.git",
-                &json!({"tag": "v1"}),
-                Some("./dev/deploy/"),
-            ),
-            "refs/tags/v1:dev/deploy",
-        ),
-        (
-            git("https://example.com/r.git", &branch(), Some("./")),
-            "git+https://example.com/r.git#refs/heads/main",
-        ),
-        (
-            git(
-                "git@example.com:org/r.git",
-                &json!({"commit": commit}),
-                None,
-            ),
-            "git+ssh://git@example.com/org/r.git#",
-        ),
-        (
-            json!({"type": "http", "http": {"url": "https://example.com/b.tgz"}}),
-            "https://example.com/b.tgz",
-        ),
-        (
-            json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}]}),
-            "1 ConfigMaps",
-        ),
-        (json!({"type": "upload", "upload": {}}), "upload"),
-        (json!({"type": "upload"}), "upload"),
+    for (value, expected) in ::tests::rows![
+        json!({"type": "image", "image": {"ref": "quay.io/org/app:v1"}}) => "quay.io/org/app:v1";
+        json!({"type": "image", "image": {"ref": "app"}}) => "docker.io/library/app:latest";
+        git("https://example.com/r.git", &json!({"tag": "v1"}), Some("./dev/deploy/")) => "refs/tags/v1:dev/deploy";
+        git("https://example.com/r.git", &branch(), Some("./")) => "git+https://example.com/r.git#refs/heads/main";
+        git("git@example.com:org/r.git", &json!({"commit": commit}), None) => "git+ssh://git@example.com/org/r.git#";
+        json!({"type": "http", "http": {"url": "https://example.com/b.tgz"}}) => "https://example.com/b.tgz";
+        json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}]}) => "1 ConfigMaps";
+        json!({"type": "upload", "upload": {}}) => "upload";
+        json!({"type": "upload"}) => "upload";
     ] {
         let text = told(value.clone());
         assert!(text.contains(expected), "{value}: {text}");
@@ -73,65 +44,22 @@ fn every_type_is_read() {
 fn what_cannot_be_fetched_is_explained() {
     let branch = || json!({"branch": "main"});
     let http = |url: &str| json!({"type": "http", "http": {"url": url}});
-    for (value, expected) in [
-        (
-            json!({"type": "image"}),
-            "spec.source.image must be set for source type \"image\"",
-        ),
-        (
-            json!({"type": "configMaps", "configMaps": []}),
-            "spec.source.configMaps must be set",
-        ),
-        (
-            json!({"type": "helm"}),
-            "source type \"helm\" not supported; use one of",
-        ),
-        (
-            json!({"type": "image", "image": {"ref": "A B"}}),
-            "write [registry/]repository",
-        ),
-        (
-            git("https://example.com/r", &branch(), Some("../x")),
-            "directory can not start with '../' or '/'",
-        ),
-        (
-            git("https://example.com/r", &branch(), Some("/x")),
-            "get subdirectory \"/x\"",
-        ),
-        (
-            git("https://example.com/r", &branch(), Some("/")),
-            "get subdirectory \"/\"",
-        ),
-        (
-            git("https://example.com/r", &json!({}), None),
-            "names 0 of branch, tag and commit",
-        ),
-        (
-            git(
-                "https://example.com/r",
-                &json!({"branch": "a", "tag": "b"}),
-                None,
-            ),
-            "names 2 of branch, tag and commit",
-        ),
-        (
-            git("file:///etc", &branch(), None),
-            "has a scheme that is not used here",
-        ),
-        (git("nonsense", &branch(), None), "is no URL"),
-        (
-            git("https://me:hush@example.com/r", &branch(), None),
-            "git.auth.secret names",
-        ),
-        (
-            git("ssh://git:hush@example.com/r", &branch(), None),
-            "holds credentials",
-        ),
-        (
-            http("https://me@example.com/b.tgz"),
-            "http.auth.secret names",
-        ),
-        (http("https://example.com/b.tgz#sha256:12"), "pins nothing"),
+    for (value, expected) in ::tests::rows![
+        json!({"type": "image"}) => "spec.source.image must be set for source type \"image\"";
+        json!({"type": "configMaps", "configMaps": []}) => "spec.source.configMaps must be set";
+        json!({"type": "helm"}) => "source type \"helm\" not supported; use one of";
+        json!({"type": "image", "image": {"ref": "A B"}}) => "write [registry/]repository";
+        git("https://example.com/r", &branch(), Some("../x")) => "directory can not start with '../' or '/'";
+        git("https://example.com/r", &branch(), Some("/x")) => "get subdirectory \"/x\"";
+        git("https://example.com/r", &branch(), Some("/")) => "get subdirectory \"/\"";
+        git("https://example.com/r", &json!({}), None) => "names 0 of branch, tag and commit";
+        git("https://example.com/r", &json!({"branch": "a", "tag": "b"}), None) => "names 2 of branch, tag and commit";
+        git("file:///etc", &branch(), None) => "has a scheme that is not used here";
+        git("nonsense", &branch(), None) => "is no URL";
+        git("https://me:hush@example.com/r", &branch(), None) => "git.auth.secret names";
+        git("ssh://git:hush@example.com/r", &branch(), None) => "holds credentials";
+        http("https://me@example.com/b.tgz") => "http.auth.secret names";
+        http("https://example.com/b.tgz#sha256:12") => "pins nothing";
     ] {
         let text = told(value.clone());
         assert!(text.contains(expected), "{value}: {text}");
@@ -166,27 +94,14 @@ fn resolved_sources_name_what_was_fetched_and_nothing_secret() {
         Wanted::Remote(other) => Some(other),
         _ => None,
     };
-    for (spec, expected) in [
-        (
-            &image,
-            json!({"type": "image", "image": {
-                "ref": format!("quay.io/org/app@{digest}"), "insecureSkipTLSVerify": true
-            }}),
-        ),
-        (
-            &git,
-            json!({"type": "git", "git": {
+    for (spec, expected) in ::tests::rows![
+        &image => json!({"type": "image", "image": {"ref": format!("quay.io/org/app@{digest}"), "insecureSkipTLSVerify": true}});
+        &git
+            => json!({"type": "git", "git": {
                 "repository": "git@example.com:r.git", "ref": {"commit": commit}, "directory": "d", "auth": {"secret": {"name": "s"}}
-            }}),
-        ),
-        (
-            &http,
-            json!({"type": "http", "http": {"url": "https://example.com/b.tgz"}}),
-        ),
-        (
-            &maps,
-            json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "p"}]}),
-        ),
+            }});
+        &http => json!({"type": "http", "http": {"url": "https://example.com/b.tgz"}});
+        &maps => json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}, "path": "p"}]});
     ] {
         let found = resolved(spec, pin(spec).as_ref());
         assert_eq!(serde_json::to_value(&found).unwrap(), expected);
@@ -199,21 +114,12 @@ fn resolved_sources_name_what_was_fetched_and_nothing_secret() {
 
 #[test]
 fn secrets_and_config_maps_are_known_by_name() {
-    for (value, expected) in [
-        (
-            json!({"type": "image", "image": {"ref": "a", "pullSecret": "p"}}),
-            Some("p"),
-        ),
-        (json!({"type": "image", "image": {"ref": "a"}}), None),
-        (
-            json!({"type": "git", "git": {"repository": "r", "ref": {}, "auth": {"secret": {}}}}),
-            None,
-        ),
-        (
-            json!({"type": "http", "http": {"url": "u", "auth": {"secret": {"name": "s"}}}}),
-            Some("s"),
-        ),
-        (json!({"type": "upload"}), None),
+    for (value, expected) in ::tests::rows![
+        json!({"type": "image", "image": {"ref": "a", "pullSecret": "p"}}) => Some("p");
+        json!({"type": "image", "image": {"ref": "a"}}) => None;
+        json!({"type": "git", "git": {"repository": "r", "ref": {}, "auth": {"secret": {}}}}) => None;
+        json!({"type": "http", "http": {"url": "u", "auth": {"secret": {"name": "s"}}}}) => Some("s");
+        json!({"type": "upload"}) => None;
     ] {
         assert_eq!(secret(&source(value.clone())), expected, "{value}");
     }

@@ -243,6 +243,7 @@ mod tests {
         assert_eq!(last("u1", template), None);
     }
 
+    // parity: serve-5
     #[test]
     fn each_catalog_source_has_its_own_content_for_its_own_image() {
         let folder = tempfile::tempdir().unwrap();

@@ -146,29 +146,26 @@ mod tests {
             source: full(),
         };
         let serving = |error| Error::Serving(serving::Error::Catalog(error));
-        for (error, expected) in [
-            (empty(), true),
-            (Error::Unfit("no".to_owned()), true),
-            (large().into(), true),
-            (folder().into(), false),
-            (long().into(), true),
-            (within(long()).into(), true),
-            (slow.into(), false),
-            (within(spool).into(), false),
-            (unpacker::Error::Empty.into(), false),
-            (serving::Error::Empty { left_out: None }.into(), true),
-            (serving(large().into()), true),
-            (serving(folder().into()), false),
-            (serving(damaged.into()), true),
-            (
-                serving(registry::StoreError::TooLarge { most: 1 }.into()),
-                true,
-            ),
-            (serving(file.into()), false),
-            (serving::Error::Told("no".to_owned()).into(), false),
-            (serving::Error::Ended.into(), false),
-            (full().into(), false),
-            (Error::Cancelled, false),
+        for (error, expected) in ::tests::rows![
+            empty() => true;
+            Error::Unfit("no".to_owned()) => true;
+            large().into() => true;
+            folder().into() => false;
+            long().into() => true;
+            within(long()).into() => true;
+            slow.into() => false;
+            within(spool).into() => false;
+            unpacker::Error::Empty.into() => false;
+            serving::Error::Empty { left_out: None }.into() => true;
+            serving(large().into()) => true;
+            serving(folder().into()) => false;
+            serving(damaged.into()) => true;
+            serving(registry::StoreError::TooLarge { most: 1 }.into()) => true;
+            serving(file.into()) => false;
+            serving::Error::Told("no".to_owned()).into() => false;
+            serving::Error::Ended.into() => false;
+            full().into() => false;
+            Error::Cancelled => false;
         ] {
             assert_eq!(error.is_for_good(), expected, "{error:?}");
         }

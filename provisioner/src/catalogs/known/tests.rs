@@ -144,6 +144,7 @@ fn what_was_read_of_another_catalog_of_the_name_is_forgotten() {
     }
 }
 
+// parity: platform-12, complaint-19
 #[test]
 fn of_what_others_serve_only_what_was_asked_for_is_known() {
     let mut known = Known::default();
@@ -203,6 +204,7 @@ fn a_first_answer_comes_until_there_is_one_or_trouble() {
     assert_eq!(troubles, [true, true]);
 }
 
+// parity: serve-15
 #[test]
 fn a_catalog_without_a_namespace_is_looked_for_in_the_order_of_the_namespaces() {
     let mut known = Known::default();
@@ -330,6 +332,7 @@ fn a_maximum_counts_for_the_same_package_bundle_and_digest() {
     }
 }
 
+// parity: serve-17, complaint-3
 #[test]
 fn what_comes_first_and_is_not_read_yet_is_not_overruled() {
     let none = Identity::default();
@@ -408,6 +411,7 @@ fn of_equal_priority_the_one_decides_that_is_chosen_from_first() {
 }
 
 /// Whoever writes the image that a template has become has not changed the catalog.
+// parity: switch-1
 #[test]
 fn what_its_template_has_become_is_the_same_catalog() {
     use manifests::{api::labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION};
@@ -453,7 +457,7 @@ fn what_its_template_has_become_is_the_same_catalog() {
 #[test]
 fn the_catalog_of_a_subscription_declares_a_bundles_value() {
     let none = Identity::default();
-    let ask = |known: &Known, catalog: &Key| known.said_by(catalog, "etcd", "etcd.v1", None);
+    let ask = |known: &Known, catalog: &Key| known.said_by(catalog, "etcd", "etcd.v1", "1.0.0");
     let mut known = Known::default();
     let (first, second) = (key("ours", "first"), key("ours", "second"));
     let away = Some(Said::Away(None));
@@ -473,18 +477,18 @@ fn the_catalog_of_a_subscription_declares_a_bundles_value() {
     assert_eq!(ask(&known, &first), Some(says("4.13")));
     assert_eq!(ask(&known, &second), Some(says("4.14")));
     for (package, bundle, version, expected) in [
-        ("etcd", "etcd.v1", Some("1.0.0"), says("4.13")),
-        ("etcd", "etcd.v1", Some("1.0.1"), Said::Absent),
-        ("etcd", "etcd.v1", Some("1.0"), Said::Absent),
-        ("etcd", "etcd.v2", Some("1.0.0"), Said::Absent),
-        ("other", "etcd.v1", None, Said::Absent),
+        ("etcd", "etcd.v1", "1.0.0", says("4.13")),
+        ("etcd", "etcd.v1", "1.0.1", Said::Absent),
+        ("etcd", "etcd.v1", "1.0", Said::Absent),
+        ("etcd", "etcd.v2", "1.0.0", Said::Absent),
+        ("other", "etcd.v1", "1.0.0", Said::Absent),
     ] {
         let found = known.said_by(&first, package, bundle, version);
-        assert_eq!(found, Some(expected), "{package} {bundle} {version:?}");
+        assert_eq!(found, Some(expected), "{package} {bundle} {version}");
     }
     known.trouble(&first, &none, "connection refused".to_owned());
     assert_eq!(ask(&known, &first), Some(says("4.13")));
-    assert_eq!(known.said_by(&first, "other", "etcd.v1", None), away);
+    assert_eq!(known.said_by(&first, "other", "etcd.v1", "1.0.0"), away);
     // The read packages do not include this one.
     known.read(&first, &none, some(&["other"], Vec::new(), &[]));
     assert_eq!(ask(&known, &first), away);
@@ -495,4 +499,48 @@ fn the_catalog_of_a_subscription_declares_a_bundles_value() {
     assert_eq!(ask(&known, &first), away);
     known.has_none();
     assert_eq!(ask(&known, &first), None);
+}
+
+#[test]
+fn the_lowest_value_is_that_of_all_catalogs_together() {
+    let none = Identity::default();
+    let lowest = |known: &Known| known.lowest("etcd", "etcd.v1", "1.0.0");
+    let is = |release: &str| Said::Says(Some(release.to_owned()));
+    let unknown = Said::Away(None);
+    let mut known = Known::default();
+    let (first, second) = (key("ours", "first"), key("ours", "second"));
+    assert_eq!(lowest(&known), unknown, "nothing is listed yet");
+    known.begin(&["ours".to_owned(), "more".to_owned()]);
+    known.listed("ours");
+    known.add(&first, &none, 0);
+    known.read(&first, &none, stocked("sha256:1", "4.13"));
+    assert_eq!(lowest(&known), unknown, "a namespace is not listed yet");
+    known.listed("more");
+    assert_eq!(lowest(&known), is("4.13"));
+    known.refused("more", "forbidden".to_owned());
+    assert_eq!(lowest(&known), unknown, "a namespace cannot be listed");
+    known.listed("more");
+
+    known.add(&second, &none, -10);
+    assert_eq!(lowest(&known), unknown, "a catalog is not read yet");
+    for (read, expected) in [
+        // Neither priorities nor images matter.
+        (stocked("sha256:2", "4.12"), is("4.12")),
+        (stocked("sha256:2", "4.14"), is("4.13")),
+        (stocked("sha256:2", "4.x"), is("4.13")),
+        // The package was not asked for, does not exist, or is broken.
+        (some(&["other"], Vec::new(), &[]), unknown.clone()),
+        (some(&["etcd"], Vec::new(), &[]), is("4.13")),
+        (some(&["etcd"], Vec::new(), &["etcd"]), unknown.clone()),
+    ] {
+        let shown = format!("{read:?}");
+        known.read(&second, &none, read);
+        assert_eq!(lowest(&known), expected, "{shown}");
+    }
+    known.read(&second, &none, stocked("sha256:2", "4.12"));
+    assert_eq!(known.lowest("etcd", "etcd.v1", "1.0.1"), Said::Says(None));
+    assert_eq!(known.lowest("etcd", "etcd.v2", "1.0.0"), Said::Says(None));
+    // The last reading counts.
+    known.trouble(&second, &none, "connection refused".to_owned());
+    assert_eq!(lowest(&known), is("4.12"));
 }

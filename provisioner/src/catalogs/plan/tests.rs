@@ -53,30 +53,18 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
         why: why.to_owned(),
         left: Duration::from_secs(left),
     };
-    for (spec, status, has_olm, waited, expected) in [
-        (&by_image, &none, false, 0, image("r/c:v1", None)),
-        (&by_image, &ready, true, 0, served("a.svc:50051")),
+    for (spec, status, has_olm, waited, expected) in ::tests::rows![
+        &by_image, &none, false, 0 => image("r/c:v1", None);
+        &by_image, &ready, true, 0 => served("a.svc:50051");
         // Whoever wrote that status is gone, and his server with him.
-        (&by_image, &ready, false, 0, image("r/c:v1", None)),
-        (&by_address, &ready, false, 0, served("b:50051")),
-        (&by_address, &ready, true, 0, served("a.svc:50051")),
-        (
-            &by_image,
-            &none,
-            true,
-            0,
-            wait("OLM does not serve it yet", 180),
-        ),
-        (
-            &by_image,
-            &starting,
-            true,
-            100,
-            wait("OLM does not serve it yet: the pod is pulled", 80),
-        ),
-        (&by_image, &starting, true, 180, image("r/c:v1", None)),
-        (&by_address, &none, false, 0, served("b:50051")),
-        (&by_address, &none, true, 0, served("b:50051")),
+        &by_image, &ready, false, 0 => image("r/c:v1", None);
+        &by_address, &ready, false, 0 => served("b:50051");
+        &by_address, &ready, true, 0 => served("a.svc:50051");
+        &by_image, &none, true, 0 => wait("OLM does not serve it yet", 180);
+        &by_image, &starting, true, 100 => wait("OLM does not serve it yet: the pod is pulled", 80);
+        &by_image, &starting, true, 180 => image("r/c:v1", None);
+        &by_address, &none, false, 0 => served("b:50051");
+        &by_address, &none, true, 0 => served("b:50051");
     ] {
         let source = source(spec, status);
         let decided = decide(&source, has_olm, waited);
@@ -91,24 +79,17 @@ fn who_serves_it_is_asked_and_otherwise_the_registry_once_olm_had_its_time() {
     assert!(matches!(waiting, Way::Wait { .. }), "{waiting:?}");
 }
 
+// parity: serve-22
 #[test]
 fn registries_are_asked_for_what_may_change() {
     let interval = |seconds| Interval {
         every: Duration::from_secs(seconds),
         problem: None,
     };
-    for (reference, strategy, expected) in [
-        (
-            "r/c:v1",
-            json!({"registryPoll": {"interval": "10m"}}),
-            Some(interval(600)),
-        ),
-        ("r/c:v1", json!({}), None),
-        (
-            "r/c@sha256:00",
-            json!({"registryPoll": {"interval": "10m"}}),
-            None,
-        ),
+    for (reference, strategy, expected) in ::tests::rows![
+        "r/c:v1", json!({"registryPoll": {"interval": "10m"}}) => Some(interval(600));
+        "r/c:v1", json!({}) => None;
+        "r/c@sha256:00", json!({"registryPoll": {"interval": "10m"}}) => None;
     ] {
         let spec = json!({"sourceType": "grpc", "image": reference, "updateStrategy": strategy});
         let decided = decide(&source(&spec, &json!({})), false, 0);
@@ -152,19 +133,11 @@ fn a_template_is_resolved_or_waits_for_the_cluster() {
         None,
         Duration::ZERO
     ));
-    for (kube, openshift, expected) in [
-        (None, None, unresolved(both)),
-        (version("v1.20.3"), None, unresolved(one)),
-        (
-            version("v1.20.3"),
-            version("4.8.1"),
-            image("r/c:v20-8", None),
-        ),
-        (
-            version("v1.21.0"),
-            version("4.9.0"),
-            image("r/c:v21-9", None),
-        ),
+    for (kube, openshift, expected) in ::tests::rows![
+        None, None => unresolved(both);
+        version("v1.20.3"), None => unresolved(one);
+        version("v1.20.3"), version("4.8.1") => image("r/c:v20-8", None);
+        version("v1.21.0"), version("4.9.0") => image("r/c:v21-9", None);
     ] {
         let before = plan(&source, &around, None, Duration::ZERO);
         around.values.kube = kube;
@@ -210,35 +183,21 @@ fn an_annotation_gives_an_image_to_what_has_none() {
     assert_eq!(templates(&source).collect::<Vec<_>>(), [template]);
 }
 
+// parity: switch-olm-8
 #[test]
 fn an_annotation_at_what_is_in_no_image_is_told() {
     let olms = manifests::template::ANNOTATION;
     let address = json!({"sourceType": "grpc", "address": "b:50051"});
     let map = json!({"configMapSource": {"configMap": "a"}});
     let image = json!({"sourceType": "grpc", "image": "r/c:v1"});
-    for (spec, annotations, has_olm, named) in [
-        (
-            &address,
-            &[CATALOG_IMAGE_TEMPLATE][..],
-            false,
-            Some(CATALOG_IMAGE_TEMPLATE),
-        ),
-        (
-            &address,
-            &[CATALOG_IMAGE_TEMPLATE],
-            true,
-            Some(CATALOG_IMAGE_TEMPLATE),
-        ),
-        (
-            &map,
-            &[CATALOG_IMAGE_TEMPLATE],
-            false,
-            Some(CATALOG_IMAGE_TEMPLATE),
-        ),
-        (&address, &[olms], false, Some(olms)),
-        (&address, &[olms], true, None),
-        (&address, &[], false, None),
-        (&image, &[CATALOG_IMAGE_TEMPLATE], false, None),
+    for (spec, annotations, has_olm, named) in ::tests::rows![
+        &address, &[CATALOG_IMAGE_TEMPLATE][..], false => Some(CATALOG_IMAGE_TEMPLATE);
+        &address, &[CATALOG_IMAGE_TEMPLATE], true => Some(CATALOG_IMAGE_TEMPLATE);
+        &map, &[CATALOG_IMAGE_TEMPLATE], false => Some(CATALOG_IMAGE_TEMPLATE);
+        &address, &[olms], false => Some(olms);
+        &address, &[olms], true => None;
+        &address, &[], false => None;
+        &image, &[CATALOG_IMAGE_TEMPLATE], false => None;
     ] {
         let mut source = source(spec, &json!({}));
         let annotations = annotations
@@ -267,57 +226,15 @@ fn what_olm_writes_does_not_end_what_is_under_way() {
     let spec = json!({"sourceType": "grpc", "image": "r/c:v1"});
     let secret = json!({"sourceType": "grpc", "image": "r/c:v1", "secrets": ["a"]});
     let budget = OLM_BUDGET.as_secs();
-    for (waited, before, uid, spec_now, now, expected) in [
+    for (waited, before, uid, spec_now, now, expected) in ::tests::rows![
         // Connected.
-        (
-            0,
-            status("READY", early),
-            "1",
-            &spec,
-            status("READY", late),
-            true,
-        ),
-        (
-            0,
-            status("READY", early),
-            "1",
-            &spec,
-            status("CONNECTING", late),
-            false,
-        ),
+        0, status("READY", early), "1", &spec, status("READY", late) => true;
+        0, status("READY", early), "1", &spec, status("CONNECTING", late) => false;
         // Long enough, and the image is pulled.
-        (
-            budget,
-            status("CONNECTING", early),
-            "1",
-            &spec,
-            status("TRANSIENT_FAILURE", late),
-            true,
-        ),
-        (
-            budget,
-            status("CONNECTING", early),
-            "1",
-            &spec,
-            status("READY", late),
-            false,
-        ),
-        (
-            budget,
-            status("CONNECTING", early),
-            "1",
-            &secret,
-            status("CONNECTING", early),
-            false,
-        ),
-        (
-            budget,
-            status("CONNECTING", early),
-            "2",
-            &spec,
-            status("CONNECTING", early),
-            false,
-        ),
+        budget, status("CONNECTING", early), "1", &spec, status("TRANSIENT_FAILURE", late) => true;
+        budget, status("CONNECTING", early), "1", &spec, status("READY", late) => false;
+        budget, status("CONNECTING", early), "1", &secret, status("CONNECTING", early) => false;
+        budget, status("CONNECTING", early), "2", &spec, status("CONNECTING", early) => false;
     ] {
         let (before, now) = (of("1", &spec, &before), of(uid, spec_now, &now));
         let waited = Duration::from_secs(waited);

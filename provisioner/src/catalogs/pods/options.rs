@@ -105,6 +105,7 @@ mod tests {
 
     use super::*;
 
+    // parity: pod-7
     #[test]
     fn options_are_read_or_told_by_name() {
         let read = |options: &Value| Options::read("spec.grpcPodConfig", Some(options));
@@ -121,27 +122,15 @@ mod tests {
         assert_eq!(all.security_context_config, Some(Security::Restricted));
         assert_eq!(all.memory_target.as_deref(), Some("30000000"));
         assert_eq!(all.tolerations.map(|it| it.len()), Some(1));
-        for (options, problem) in [
-            (json!([]), "spec.grpcPodConfig cannot be read"),
-            (
-                json!({"memoryTarget": "lots"}),
-                "spec.grpcPodConfig.memoryTarget",
-            ),
-            (
-                json!({"memoryTarget": {}}),
-                "spec.grpcPodConfig.memoryTarget",
-            ),
-            (json!({"securityContextConfig": "loose"}), "loose"),
-            (json!({"tolerations": "all"}), "expected a sequence"),
-            (json!({"extractContent": {}}), "catalogDir"),
-            (
-                json!({"extractContent": {"catalogDir": "--port=1"}}),
-                "spec.grpcPodConfig.extractContent.catalogDir",
-            ),
-            (
-                json!({"extractContent": {"catalogDir": "/a", "cacheDir": ""}}),
-                "spec.grpcPodConfig.extractContent.cacheDir",
-            ),
+        for (options, problem) in ::tests::rows![
+            json!([]) => "spec.grpcPodConfig cannot be read";
+            json!({"memoryTarget": "lots"}) => "spec.grpcPodConfig.memoryTarget";
+            json!({"memoryTarget": {}}) => "spec.grpcPodConfig.memoryTarget";
+            json!({"securityContextConfig": "loose"}) => "loose";
+            json!({"tolerations": "all"}) => "expected a sequence";
+            json!({"extractContent": {}}) => "catalogDir";
+            json!({"extractContent": {"catalogDir": "--port=1"}}) => "spec.grpcPodConfig.extractContent.catalogDir";
+            json!({"extractContent": {"catalogDir": "/a", "cacheDir": ""}}) => "spec.grpcPodConfig.extractContent.cacheDir";
         ] {
             let error = read(&options).unwrap_err().to_string();
             assert!(error.contains(problem), "{options}: {error}");

@@ -63,6 +63,7 @@ pub(super) fn go_limit(mut bytes: u64) -> String {
 mod tests {
     use super::*;
 
+    // parity: pod-7
     #[test]
     fn memory_is_told_to_go_in_the_units_that_it_knows() {
         for (text, expected) in [

@@ -130,23 +130,19 @@ mod tests {
         serde_json::from_value(account).unwrap()
     }
 
+    // parity: pod-5
     #[test]
     fn secrets_follow_the_catalog_and_those_of_others_stay() {
-        for (there, before, wanted, expected) in [
-            (&["s"][..], Some("s"), &["s"][..], None),
-            (&["platform", "s"], Some("s"), &["s"], None),
-            (&[], Some(""), &["s"], Some(&["s"][..])),
-            (
-                &["s", "platform"],
-                Some("s"),
-                &["t"],
-                Some(&["t", "platform"]),
-            ),
-            (&["s", "platform"], Some("s"), &[], Some(&["platform"])),
+        for (there, before, wanted, expected) in ::tests::rows![
+            &["s"][..], Some("s"), &["s"][..] => None;
+            &["platform", "s"], Some("s"), &["s"] => None;
+            &[], Some(""), &["s"] => Some(&["s"][..]);
+            &["s", "platform"], Some("s"), &["t"] => Some(&["t", "platform"]);
+            &["s", "platform"], Some("s"), &[] => Some(&["platform"]);
             // Somebody has taken it away.
-            (&["platform"], Some("s"), &["s"], Some(&["s", "platform"])),
-            (&["s"], None, &["s"], Some(&["s"])),
-            (&["s"], None, &[], Some(&["s"])),
+            &["platform"], Some("s"), &["s"] => Some(&["s", "platform"]);
+            &["s"], None, &["s"] => Some(&["s"]);
+            &["s"], None, &[] => Some(&["s"]);
         ] {
             let wanted = an_account(wanted, Some(&wanted.join(",")));
             let repaired = account(&an_account(there, before), &wanted);

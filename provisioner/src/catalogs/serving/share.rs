@@ -192,6 +192,7 @@ gone  a/4      | well
 gone  a/4      | well
 ";
 
+    // parity: serve-25
     #[test]
     fn each_namespace_has_its_share() {
         let share = Share {

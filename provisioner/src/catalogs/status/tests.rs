@@ -64,6 +64,7 @@ fn with(status: &Value, more: &Value) -> Value {
     status
 }
 
+// parity: serve-11
 #[test]
 fn a_status_tells_what_is() {
     let ready = Seen {
@@ -99,45 +100,25 @@ fn a_status_tells_what_is() {
         ..Seen::default()
     };
     let empty = json!({});
-    for (was, seen, expected) in [
-        (&empty, &Seen::default(), empty.clone()),
-        (&empty, &ready, well(LATE)),
+    for (was, seen, expected) in ::tests::rows![
+        &empty, &Seen::default() => empty.clone();
+        &empty, &ready => well(LATE);
         // Nothing to write where nothing has changed.
-        (&well(EARLY), &ready, well(EARLY)),
-        (&well(EARLY), &failing, with(&well(EARLY), &trouble)),
-        (&with(&well(EARLY), &trouble), &ready, well(EARLY)),
+        &well(EARLY), &ready => well(EARLY);
+        &well(EARLY), &failing => with(&well(EARLY), &trouble);
+        &with(&well(EARLY), &trouble), &ready => well(EARLY);
         // What is invalid is not served.
-        (&with(&well(EARLY), &polled), &invalid, with(&polled, &said)),
+        &with(&well(EARLY), &polled), &invalid => with(&polled, &said);
         // And what comes of it begins anew.
-        (
-            &with(&well(EARLY), &with(&polled, &said)),
-            &ready,
-            well(LATE),
-        ),
-        (
-            &with(&well(EARLY), &polled),
-            &interval,
-            with(
-                &well(EARLY),
-                &json!({"reason": "InvalidIntervalError", "message": "bad", "latestImageRegistryPoll": LATE}),
-            ),
-        ),
-        (
-            &with(
-                &well(EARLY),
-                &json!({"reason": "InvalidIntervalError", "message": "bad", "latestImageRegistryPoll": EARLY}),
-            ),
-            &ready,
-            with(&well(EARLY), &polled),
-        ),
-        (
-            &well(EARLY),
-            &elsewhere,
-            json!({
-                "registryService": {"protocol": "grpc", "createdAt": LATE},
-                "connectionState": {"address": "a:1", "lastConnect": LATE, "lastObservedState": "TRANSIENT_FAILURE"},
-            }),
-        ),
+        &with(&well(EARLY), &with(&polled, &said)), &ready => well(LATE);
+        &with(&well(EARLY), &polled), &interval
+            => with(&well(EARLY), &json!({"reason": "InvalidIntervalError", "message": "bad", "latestImageRegistryPoll": LATE}));
+        &with(&well(EARLY), &json!({"reason": "InvalidIntervalError", "message": "bad", "latestImageRegistryPoll": EARLY})),
+            &ready => with(&well(EARLY), &polled);
+        &well(EARLY), &elsewhere => json!({
+            "registryService": {"protocol": "grpc", "createdAt": LATE},
+            "connectionState": {"address": "a:1", "lastConnect": LATE, "lastObservedState": "TRANSIENT_FAILURE"},
+        });
     ] {
         assert_eq!(due(was, seen), expected, "{was} {seen:?}");
     }
@@ -171,28 +152,13 @@ fn what_we_serve_ourselves_is_told_from_how_that_goes() {
         "couldn't ensure registry server - the Service is somebody's",
     ));
     let somebodys = "the Service is somebody's";
-    for (before, state, after, connection) in [
-        (None, state(true, None), None, Some(Connection::Ready)),
-        (
-            interval.clone(),
-            state(true, None),
-            interval.clone(),
-            Some(Connection::Ready),
-        ),
-        (
-            interval,
-            state(true, Some(somebodys)),
-            taken.clone(),
-            Some(Connection::Failing),
-        ),
-        (None, state(false, Some(somebodys)), taken, None),
-        (
-            unread.clone(),
-            state(true, Some(somebodys)),
-            unread,
-            Some(Connection::Failing),
-        ),
-        (None, state(false, None), None, None),
+    for (before, state, after, connection) in ::tests::rows![
+        None, state(true, None), None => Some(Connection::Ready);
+        interval.clone(), state(true, None), interval.clone() => Some(Connection::Ready);
+        interval, state(true, Some(somebodys)), taken.clone() => Some(Connection::Failing);
+        None, state(false, Some(somebodys)), taken => None;
+        unread.clone(), state(true, Some(somebodys)), unread => Some(Connection::Failing);
+        None, state(false, None), None => None;
     ] {
         let mut seen = Seen {
             problem: before,
@@ -219,24 +185,13 @@ fn a_pod_is_told_in_olms_words_and_with_the_time_of_its_poll() {
     let begin = "couldn't ensure registry server - ";
     let update = "update pod u in a Failed state: deleted update pod";
     let refused = "failed to create Pod a";
-    for (kept, message, connection) in [
-        (Ok(kept(None)), None, Some(Connection::Ready)),
-        (
-            Ok(kept(Some(update))),
-            Some(format!("{begin}{update}")),
-            Some(Connection::Ready),
-        ),
+    for (kept, message, connection) in ::tests::rows![
+        Ok(kept(None)), None => Some(Connection::Ready);
+        Ok(kept(Some(update))), Some(format!("{begin}{update}")) => Some(Connection::Ready);
         // Said once.
-        (
-            Err(format!("{begin}{refused}")),
-            Some(format!("{begin}{refused}")),
-            None,
-        ),
-        (
-            Err("error fetching defaultNamespace: no".to_owned()),
-            Some(format!("{begin}error fetching defaultNamespace: no")),
-            None,
-        ),
+        Err(format!("{begin}{refused}")), Some(format!("{begin}{refused}")) => None;
+        Err("error fetching defaultNamespace: no".to_owned()), Some(format!("{begin}error fetching defaultNamespace: no"))
+            => None;
     ] {
         for (read, asked, expected) in [
             (None, None, None),
@@ -265,6 +220,7 @@ fn a_pod_is_told_in_olms_words_and_with_the_time_of_its_poll() {
     }
 }
 
+// parity: switch-olm-6
 #[test]
 fn conditions_of_others_stay_where_they_are() {
     let condition = |type_: &str, status: &str, message: &str, since: &str| {
@@ -284,28 +240,15 @@ fn conditions_of_others_stay_where_they_are() {
     let ours = |status: &str, message: &str, since: &str| {
         condition("ResolvedImage", status, message, since)
     };
-    let all = |conditions: &[&Value]| json!({ "conditions": conditions });
-    for (was, seen, expected) in [
-        (
-            all(&[&first, &ours("True", "r/c:v19", EARLY), &last]),
-            vec![told("ResolvedImage", true, "r/c:v20")],
-            all(&[&first, &ours("True", "r/c:v20", EARLY), &last]),
-        ),
-        (
-            all(&[&first, &ours("True", "r/c:v19", EARLY), &last]),
-            vec![told("ResolvedImage", false, "r/c:missing")],
-            all(&[&first, &ours("False", "r/c:missing", LATE), &last]),
-        ),
-        (
-            all(&[&first, &ours("True", "r/c:v19", EARLY), &last]),
-            vec![],
-            all(&[&first, &last]),
-        ),
-        (
-            all(&[&last, &first]),
-            vec![told("ResolvedImage", true, "r/c:v20")],
-            all(&[&last, &first, &ours("True", "r/c:v20", LATE)]),
-        ),
+    let all = |conditions: &[&Value]| json!({"conditions": conditions});
+    for (was, seen, expected) in ::tests::rows![
+        all(&[&first, &ours("True", "r/c:v19", EARLY), &last]), vec![told("ResolvedImage", true, "r/c:v20")]
+            => all(&[&first, &ours("True", "r/c:v20", EARLY), &last]);
+        all(&[&first, &ours("True", "r/c:v19", EARLY), &last]), vec![told("ResolvedImage", false, "r/c:missing")]
+            => all(&[&first, &ours("False", "r/c:missing", LATE), &last]);
+        all(&[&first, &ours("True", "r/c:v19", EARLY), &last]), vec![] => all(&[&first, &last]);
+        all(&[&last, &first]), vec![told("ResolvedImage", true, "r/c:v20")]
+            => all(&[&last, &first, &ours("True", "r/c:v20", LATE)]);
     ] {
         let seen = Seen {
             conditions: seen,
@@ -345,24 +288,12 @@ fn of_a_catalog_that_is_read_its_template_is_told_before_its_interval() {
     };
     let (good, bad) = (interval(None), interval(Some("too short")));
     let (passing, lasting) = (kept(false), kept(true));
-    for (kept, poll, expected) in [
-        (None, None, None),
-        (None, Some(&good), None),
-        (
-            None,
-            Some(&bad),
-            Some(problem(Reason::InvalidInterval, "too short")),
-        ),
-        (
-            Some(&passing),
-            None,
-            Some(problem(Reason::RegistryServer, "no value")),
-        ),
-        (
-            Some(&lasting),
-            Some(&bad),
-            Some(problem(Reason::SpecInvalid, "no value")),
-        ),
+    for (kept, poll, expected) in ::tests::rows![
+        None, None => None;
+        None, Some(&good) => None;
+        None, Some(&bad) => Some(problem(Reason::InvalidInterval, "too short"));
+        Some(&passing), None => Some(problem(Reason::RegistryServer, "no value"));
+        Some(&lasting), Some(&bad) => Some(problem(Reason::SpecInvalid, "no value"));
     ] {
         assert_eq!(Problem::of_read(kept, poll), expected, "{kept:?} {poll:?}");
     }

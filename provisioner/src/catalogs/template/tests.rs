@@ -59,6 +59,7 @@ fn resolved(
     resolve(input, &values(kube), &BTreeSet::new()).unwrap()
 }
 
+// parity: switch-17
 #[test]
 fn an_image_without_a_template_is_what_it_is() {
     for has_olm in [false, true] {
@@ -68,6 +69,7 @@ fn an_image_without_a_template_is_what_it_is() {
     }
 }
 
+// parity: switch-10, switch-11, switch-12
 #[test]
 fn a_template_in_the_image_becomes_one_or_is_told() {
     let template = "r/c:v{kube_major_version}.{kube_minor_version}";
@@ -84,23 +86,11 @@ fn a_template_in_the_image_becomes_one_or_is_told() {
     let why = format!(
         "{CANNOT}, variables \"kube_major_version\", \"kube_minor_version\" couldn't be resolved"
     );
-    for (before, last) in [
-        (
-            vec![],
-            format!("resolved_image false UnableToResolve {template}"),
-        ),
-        (
-            vec![condition(reason::RESOLVED, "r/c:v1.19")],
-            "resolved_image false LastResolved r/c:v1.19".to_owned(),
-        ),
-        (
-            vec![condition(reason::KEPT, "r/c:v1.19")],
-            "resolved_image false LastResolved r/c:v1.19".to_owned(),
-        ),
-        (
-            vec![condition(reason::UNRESOLVED, template)],
-            format!("resolved_image false UnableToResolve {template}"),
-        ),
+    for (before, last) in ::tests::rows![
+        vec![] => format!("resolved_image false UnableToResolve {template}");
+        vec![condition(reason::RESOLVED, "r/c:v1.19")] => "resolved_image false LastResolved r/c:v1.19".to_owned();
+        vec![condition(reason::KEPT, "r/c:v1.19")] => "resolved_image false LastResolved r/c:v1.19".to_owned();
+        vec![condition(reason::UNRESOLVED, template)] => format!("resolved_image false UnableToResolve {template}");
     ] {
         let bad = resolved(template, &[], &before, false, None);
         let found = bad.image.clone().unwrap_err();
@@ -117,13 +107,10 @@ fn a_template_in_the_image_becomes_one_or_is_told() {
         ];
         assert_eq!(lines(&bad), expected);
     }
-    for (text, begin) in [
-        ("r/c:{foobar}", "variable \"foobar\" couldn't be resolved"),
-        (
-            "r/c:{Kube_Major_Version}",
-            "variable \"Kube_Major_Version\"",
-        ),
-        ("r/c:{}", "variable \"\" couldn't be resolved"),
+    for (text, begin) in ::tests::rows![
+        "r/c:{foobar}" => "variable \"foobar\" couldn't be resolved";
+        "r/c:{Kube_Major_Version}" => "variable \"Kube_Major_Version\"";
+        "r/c:{}" => "variable \"\" couldn't be resolved";
     ] {
         let bad = resolved(text, &[], &[], false, Some("v1.20.1"));
         let Err(unresolved) = &bad.image else {
@@ -151,57 +138,34 @@ fn a_template_in_the_image_becomes_one_or_is_told() {
     }
 }
 
+// parity: switch-olm-1, switch-olm-2
 #[test]
 fn olms_annotation_is_written_in_its_words_where_it_does_not_run() {
     let good = ("r/c:v{kube_minor_version}", Some("v1.20.1"));
-    for (reference, (text, kube), image, write, expected) in [
-        (
-            "r/c:v19",
-            good,
-            "r/c:v20",
-            Some("r/c:v20"),
-            [
-                "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
-                "ResolvedImage true AllTemplatesResolved r/c:v20",
-                "resolved_image true AllTemplatesResolved r/c:v20",
-            ],
-        ),
-        (
-            "r/c:v20",
-            good,
-            "r/c:v20",
-            None,
-            [
-                "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
-                "ResolvedImage true AllTemplatesResolved r/c:v20",
-                "resolved_image true AllTemplatesResolved r/c:v20",
-            ],
-        ),
-        (
-            "r/c:v19",
-            (good.0, None),
-            "r/c:v19",
-            None,
-            [
-                "TemplatesHaveResolved false UnableToResolve cannot construct catalog image reference, because variable(s) \
-                 \"{kube_minor_version}\" could not be resolved",
-                "ResolvedImage false UnableToResolve r/c:vmissing",
-                "resolved_image false LastResolved r/c:v19",
-            ],
-        ),
+    for (reference, (text, kube), image, write, expected) in ::tests::rows![
+        "r/c:v19", good, "r/c:v20", Some("r/c:v20") => [
+            "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
+            "ResolvedImage true AllTemplatesResolved r/c:v20",
+            "resolved_image true AllTemplatesResolved r/c:v20",
+        ];
+        "r/c:v20", good, "r/c:v20", None => [
+            "TemplatesHaveResolved true AllTemplatesResolved catalog image reference was successfully resolved",
+            "ResolvedImage true AllTemplatesResolved r/c:v20",
+            "resolved_image true AllTemplatesResolved r/c:v20",
+        ];
+        "r/c:v19", (good.0, None), "r/c:v19", None => [
+            "TemplatesHaveResolved false UnableToResolve cannot construct catalog image reference, because variable(s) \
+             \"{kube_minor_version}\" could not be resolved",
+            "ResolvedImage false UnableToResolve r/c:vmissing",
+            "resolved_image false LastResolved r/c:v19",
+        ];
         // Not one of the three.
-        (
-            "r/c:v19",
-            ("r/c:v{ocp_minor_version}", good.1),
-            "r/c:v19",
-            None,
-            [
-                "TemplatesHaveResolved false UnableToResolve cannot construct catalog image reference, because one or more \
-                 template(s) has improper syntax",
-                "ResolvedImage false UnableToResolve r/c:v{ocp_minor_version}",
-                "resolved_image false LastResolved r/c:v19",
-            ],
-        ),
+        "r/c:v19", ("r/c:v{ocp_minor_version}", good.1), "r/c:v19", None => [
+            "TemplatesHaveResolved false UnableToResolve cannot construct catalog image reference, because one or more \
+             template(s) has improper syntax",
+            "ResolvedImage false UnableToResolve r/c:v{ocp_minor_version}",
+            "resolved_image false LastResolved r/c:v19",
+        ];
     ] {
         let found = resolved(reference, &[(ANNOTATION, text)], &[], false, kube);
         assert_eq!(found.image, Ok(image.to_owned()), "{reference} {text}");
@@ -216,6 +180,7 @@ fn olms_annotation_is_written_in_its_words_where_it_does_not_run() {
     }
 }
 
+// parity: switch-olm-4
 #[test]
 fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
     let text = "r/c:v{kube_minor_version}-{ocp_minor_version}";
@@ -284,34 +249,20 @@ fn our_annotation_has_all_variables_and_counts_where_olm_runs_too() {
 }
 
 /// What only an edit can mend is not told as what may pass.
+// parity: switch-11
 #[test]
 fn what_is_wrong_with_an_annotation_for_good_is_told_as_that() {
     let kube = Some("v1.20.1");
-    for (annotation, text, kube, is_for_good) in [
-        (CATALOG_IMAGE_TEMPLATE, "r/c:{foobar}", kube, true),
-        (
-            CATALOG_IMAGE_TEMPLATE,
-            "r/c:{kube_minor_version",
-            kube,
-            true,
-        ),
-        (
-            CATALOG_IMAGE_TEMPLATE,
-            "R C:{kube_minor_version}",
-            kube,
-            true,
-        ),
-        (
-            CATALOG_IMAGE_TEMPLATE,
-            "r/c:{kube_minor_version}",
-            None,
-            false,
-        ),
-        (ANNOTATION, "r/c:{foobar}", kube, true),
-        (ANNOTATION, "r/c:{ocp_minor_version}", kube, true),
-        (ANNOTATION, "r/c:}", kube, true),
-        (ANNOTATION, "r/c:{kube_minor_version}", None, false),
-        (ANNOTATION, "r/c:{foobar}{kube_minor_version}", None, true),
+    for (annotation, text, kube, is_for_good) in ::tests::rows![
+        CATALOG_IMAGE_TEMPLATE, "r/c:{foobar}", kube => true;
+        CATALOG_IMAGE_TEMPLATE, "r/c:{kube_minor_version", kube => true;
+        CATALOG_IMAGE_TEMPLATE, "R C:{kube_minor_version}", kube => true;
+        CATALOG_IMAGE_TEMPLATE, "r/c:{kube_minor_version}", None => false;
+        ANNOTATION, "r/c:{foobar}", kube => true;
+        ANNOTATION, "r/c:{ocp_minor_version}", kube => true;
+        ANNOTATION, "r/c:}", kube => true;
+        ANNOTATION, "r/c:{kube_minor_version}", None => false;
+        ANNOTATION, "r/c:{foobar}{kube_minor_version}", None => true;
     ] {
         let annotations = [(annotation, text)];
         // Where there is no image yet, and where there is one.
@@ -328,8 +279,8 @@ fn what_is_wrong_with_an_annotation_for_good_is_told_as_that() {
 }
 
 /// At a start, conditions would say now this and now that.
+// parity: switch-olm-7
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn nothing_is_said_before_the_cluster_was_asked() {
     use Part::{ClusterOperator, Kubernetes, Nodes, Olm, Openshift, Packageserver};
     let kube = "r/c:v{kube_minor_version}";
@@ -337,98 +288,32 @@ fn nothing_is_said_before_the_cluster_was_asked() {
     let nodes = "r/c:{platform_architecture}";
     let olm = "r/c:{olm_minor_version}";
     // The image, the annotation, whether OLM runs, what nobody has asked for yet, and whether that is waited for.
-    for (image, annotation, has_olm, pending, waits) in [
-        (kube, None, false, &[Kubernetes][..], true),
-        (kube, None, true, &[Kubernetes], true),
-        (kube, None, false, &[Openshift, Nodes, Olm], false),
-        (ocp, None, false, &[Openshift], true),
-        (ocp, None, false, &[Kubernetes, Nodes], false),
-        (nodes, None, false, &[Nodes], true),
-        (nodes, None, false, &[Kubernetes, Openshift], false),
-        (
-            "r/c:{foobar}",
-            None,
-            false,
-            &[Kubernetes, Openshift, Nodes],
-            false,
-        ),
-        (
-            "r/c:{olm_major_version}",
-            None,
-            false,
-            &[Kubernetes, Openshift, Nodes],
-            false,
-        ),
-        (
-            "r/c:v1",
-            None,
-            false,
-            &[Kubernetes, Openshift, Nodes],
-            false,
-        ),
-        (
-            "r/c:v1",
-            Some((CATALOG_IMAGE_TEMPLATE, kube)),
-            false,
-            &[Kubernetes],
-            true,
-        ),
-        (
-            "r/c:v1",
-            Some((CATALOG_IMAGE_TEMPLATE, kube)),
-            true,
-            &[Kubernetes],
-            true,
-        ),
-        (
-            "r/c:v1",
-            Some((CATALOG_IMAGE_TEMPLATE, ocp)),
-            true,
-            &[Openshift],
-            true,
-        ),
-        (
-            "r/c:v1",
-            Some((ANNOTATION, kube)),
-            false,
-            &[Kubernetes],
-            true,
-        ),
+    for (image, annotation, has_olm, pending, waits) in ::tests::rows![
+        kube, None, false, &[Kubernetes][..] => true;
+        kube, None, true, &[Kubernetes] => true;
+        kube, None, false, &[Openshift, Nodes, Olm] => false;
+        ocp, None, false, &[Openshift] => true;
+        ocp, None, false, &[Kubernetes, Nodes] => false;
+        nodes, None, false, &[Nodes] => true;
+        nodes, None, false, &[Kubernetes, Openshift] => false;
+        "r/c:{foobar}", None, false, &[Kubernetes, Openshift, Nodes] => false;
+        "r/c:{olm_major_version}", None, false, &[Kubernetes, Openshift, Nodes] => false;
+        "r/c:v1", None, false, &[Kubernetes, Openshift, Nodes] => false;
+        "r/c:v1", Some((CATALOG_IMAGE_TEMPLATE, kube)), false, &[Kubernetes] => true;
+        "r/c:v1", Some((CATALOG_IMAGE_TEMPLATE, kube)), true, &[Kubernetes] => true;
+        "r/c:v1", Some((CATALOG_IMAGE_TEMPLATE, ocp)), true, &[Openshift] => true;
+        "r/c:v1", Some((ANNOTATION, kube)), false, &[Kubernetes] => true;
         // OLM asks itself, and has these three alone.
-        (
-            "r/c:v1",
-            Some((ANNOTATION, kube)),
-            true,
-            &[Kubernetes],
-            false,
-        ),
-        (
-            "r/c:v1",
-            Some((ANNOTATION, ocp)),
-            false,
-            &[Openshift],
-            false,
-        ),
+        "r/c:v1", Some((ANNOTATION, kube)), true, &[Kubernetes] => false;
+        "r/c:v1", Some((ANNOTATION, ocp)), false, &[Openshift] => false;
         // Our own version is known; that of OLM is declared somewhere.
-        (olm, None, false, &[ClusterOperator, Packageserver], false),
-        (olm, None, true, &[ClusterOperator], true),
-        (olm, None, true, &[Packageserver], true),
-        (olm, None, true, &[Kubernetes, Openshift, Nodes], false),
-        (kube, None, true, &[ClusterOperator, Packageserver], false),
-        (
-            "r/c:v1",
-            Some((CATALOG_IMAGE_TEMPLATE, olm)),
-            true,
-            &[Packageserver],
-            true,
-        ),
-        (
-            "r/c:v1",
-            Some((ANNOTATION, olm)),
-            true,
-            &[Packageserver],
-            false,
-        ),
+        olm, None, false, &[ClusterOperator, Packageserver] => false;
+        olm, None, true, &[ClusterOperator] => true;
+        olm, None, true, &[Packageserver] => true;
+        olm, None, true, &[Kubernetes, Openshift, Nodes] => false;
+        kube, None, true, &[ClusterOperator, Packageserver] => false;
+        "r/c:v1", Some((CATALOG_IMAGE_TEMPLATE, olm)), true, &[Packageserver] => true;
+        "r/c:v1", Some((ANNOTATION, olm)), true, &[Packageserver] => false;
     ] {
         let annotations = annotation
             .into_iter()
@@ -453,6 +338,7 @@ fn nothing_is_said_before_the_cluster_was_asked() {
     }
 }
 
+// parity: switch-olm-4
 #[test]
 fn a_template_that_olm_cannot_read_is_told() {
     let template = "r/c:v{kube_minor_version}";
@@ -471,34 +357,17 @@ fn a_template_that_olm_cannot_read_is_told() {
     assert_eq!(lines(&found), [expected]);
 }
 
+// parity: switch-11
 #[test]
 fn unknown_olm_version_is_explained_where_a_template_needs_it() {
     let unknown = "cannot determine the version of OLM";
     let cannot = |names: &str| format!("{CANNOT}, {names} couldn't be resolved");
-    for (text, unknown_olm, expected) in [
-        (
-            "r/c:v{olm_minor_version}",
-            Some(unknown),
-            format!("{}; {unknown}", cannot("variable \"olm_minor_version\"")),
-        ),
-        (
-            "r/c:v{olm_minor_version}-{foobar}",
-            Some(unknown),
-            format!(
-                "{}; {unknown}",
-                cannot("variables \"olm_minor_version\", \"foobar\"")
-            ),
-        ),
-        (
-            "r/c:v{foobar}",
-            Some(unknown),
-            cannot("variable \"foobar\""),
-        ),
-        (
-            "r/c:v{olm_minor_version}",
-            None,
-            cannot("variable \"olm_minor_version\""),
-        ),
+    for (text, unknown_olm, expected) in ::tests::rows![
+        "r/c:v{olm_minor_version}", Some(unknown) => format!("{}; {unknown}", cannot("variable \"olm_minor_version\""));
+        "r/c:v{olm_minor_version}-{foobar}", Some(unknown)
+            => format!("{}; {unknown}", cannot("variables \"olm_minor_version\", \"foobar\""));
+        "r/c:v{foobar}", Some(unknown) => cannot("variable \"foobar\"");
+        "r/c:v{olm_minor_version}", None => cannot("variable \"olm_minor_version\"");
     ] {
         let annotations = [(CATALOG_IMAGE_TEMPLATE.to_owned(), text.to_owned())];
         let annotations = BTreeMap::from(annotations);
@@ -519,6 +388,7 @@ fn unknown_olm_version_is_explained_where_a_template_needs_it() {
     }
 }
 
+// parity: switch-13
 #[test]
 fn the_last_image_is_that_of_the_same_spec() {
     let template = "r/c:v{kube_minor_version}";

@@ -59,36 +59,12 @@ fn a_forbidden_operation_names_the_permission_to_grant() {
 
 #[test]
 fn each_permission_is_asked_for_one_bundle() {
-    for (operation, permission, path, verb, is_deprecated) in [
-        (
-            Operation::Download,
-            Permission::Url,
-            "/bundles/x.tgz",
-            "get",
-            false,
-        ),
-        (
-            Operation::ReadUpload,
-            Permission::Url,
-            "/uploads/x.tgz",
-            "get",
-            true,
-        ),
-        (
-            Operation::Upload,
-            Permission::Url,
-            "/uploads/x.tgz",
-            "update",
-            true,
-        ),
-        (
-            Operation::ReadUpload,
-            Permission::Content,
-            "x",
-            "get",
-            false,
-        ),
-        (Operation::Upload, Permission::Content, "x", "update", false),
+    for (operation, permission, path, verb, is_deprecated) in ::tests::rows![
+        Operation::Download, Permission::Url, "/bundles/x.tgz", "get" => false;
+        Operation::ReadUpload, Permission::Url, "/uploads/x.tgz", "get" => true;
+        Operation::Upload, Permission::Url, "/uploads/x.tgz", "update" => true;
+        Operation::ReadUpload, Permission::Content, "x", "get" => false;
+        Operation::Upload, Permission::Content, "x", "update" => false;
     ] {
         assert!(operation.permissions().contains(&permission));
         assert_eq!(operation.is_deprecated(permission), is_deprecated);

@@ -136,15 +136,11 @@ fn somebody_elses_certificate_is_read_or_refused_without_telling_the_key() {
     let other = Authority::new(now()).unwrap();
     let (chain, key) = (authority.certificate.as_bytes(), authority.key.as_bytes());
     assert!(certificate::read(chain, key).is_ok());
-    for (chain, key, problem) in [
-        (
-            chain,
-            other.key.as_bytes(),
-            "tls.key is not the key of tls.crt",
-        ),
-        (b"".as_slice(), key, "tls.crt has no certificate"),
-        (chain, b"".as_slice(), "tls.key is no PEM with a key"),
-        (chain, chain, "tls.key is no PEM with a key"),
+    for (chain, key, problem) in ::tests::rows![
+        chain, other.key.as_bytes() => "tls.key is not the key of tls.crt";
+        b"".as_slice(), key => "tls.crt has no certificate";
+        chain, b"".as_slice() => "tls.key is no PEM with a key";
+        chain, chain => "tls.key is no PEM with a key";
     ] {
         let error = certificate::read(chain, key).unwrap_err();
         assert_eq!(error, problem);

@@ -89,6 +89,7 @@ fn an_installation_says_which_bundle_is_there() {
     );
 }
 
+// parity: rukpak-3
 #[test]
 fn pending_is_not_valid() {
     let valid = Valid::Pending {
@@ -136,6 +137,7 @@ fn a_bundle_that_fails_leaves_the_installed_one_as_it_is() {
     );
 }
 
+// parity: rukpak-4
 #[test]
 fn a_failed_upgrade_says_which_is_which() {
     for (touched, expected) in [
@@ -158,6 +160,7 @@ fn a_failed_upgrade_says_which_is_which() {
     }
 }
 
+// parity: rukpak-5
 #[test]
 fn a_failed_installation_is_not_installed() {
     let status = after(

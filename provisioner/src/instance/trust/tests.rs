@@ -61,6 +61,7 @@ fn verdict(status: &BundleInstanceStatus, found: Option<&Bundle>) -> &'static st
     }
 }
 
+// parity: rukpak-11
 #[test]
 fn a_bundle_is_installed_if_uid_and_digest_agree() {
     use Phase::{Failing, Pending, Unpacked};
@@ -169,6 +170,7 @@ fn adoption_keeps_records_within_their_bound() {
     assert_eq!(adopted.bundles, [created("any")]);
 }
 
+// parity: rukpak-26
 #[test]
 fn the_template_is_served_by_created_bundles_alone() {
     let (instance, hash) = (instance(), template::hash(&instance()));

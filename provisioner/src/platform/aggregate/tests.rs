@@ -108,6 +108,7 @@ fn since(status: &ClusterOperatorStatus, type_: &str) -> Timestamp {
     condition.last_transition_time.as_ref().unwrap().0
 }
 
+// parity: openshift-1
 #[test]
 fn without_platform_operators_all_is_well() {
     let gate = open();
@@ -152,6 +153,7 @@ fn without_platform_operators_all_is_well() {
 }
 
 /// While the cluster is being installed: who is not installed keeps it from being ready.
+// parity: openshift-7
 #[test]
 fn on_day_0_everything_has_to_be_installed() {
     let gate = open();
@@ -161,48 +163,19 @@ fn on_day_0_everything_has_to_be_installed() {
     };
     let pending = || operator("b", None);
     let bad = |name: &str| operator(name, Some(("False", "SourceFailed", 1)));
-    for (operators, brief_, available) in [
-        (vec![good("a")], "T F F", all_well.to_owned()),
-        (vec![good("a"), good("b")], "T F F", all_well.to_owned()),
-        (vec![pending()], "F T F", failing("b", "InstallPending")),
-        (
-            vec![bad("a")],
-            "F T F",
-            format!("{}\n- a: SourceFailed it is", failing("a", "SourceFailed")),
-        ),
-        (
-            vec![good("z"), bad("a")],
-            "F T F",
-            format!("{}\n- a: SourceFailed it is", failing("a", "SourceFailed")),
-        ),
-        (
-            vec![bad("c"), pending()],
-            "F T F",
-            format!(
-                "[{}, {}]\n- c: SourceFailed it is",
-                failing("b", "InstallPending"),
-                failing("c", "SourceFailed")
-            ),
-        ),
-        (
-            vec![operator("a", Some(("Unknown", "ReconcileFailed", 0)))],
-            "F T F",
-            format!(
-                "{}\n- a: ReconcileFailed it is",
-                failing("a", "ReconcileFailed")
-            ),
-        ),
+    for (operators, brief_, available) in ::tests::rows![
+        vec![good("a")], "T F F" => all_well.to_owned();
+        vec![good("a"), good("b")], "T F F" => all_well.to_owned();
+        vec![pending()], "F T F" => failing("b", "InstallPending");
+        vec![bad("a")], "F T F" => format!("{}\n- a: SourceFailed it is", failing("a", "SourceFailed"));
+        vec![good("z"), bad("a")], "F T F" => format!("{}\n- a: SourceFailed it is", failing("a", "SourceFailed"));
+        vec![bad("c"), pending()], "F T F"
+            => format!("[{}, {}]\n- c: SourceFailed it is", failing("b", "InstallPending"), failing("c", "SourceFailed"));
+        vec![operator("a", Some(("Unknown", "ReconcileFailed", 0)))], "F T F"
+            => format!("{}\n- a: ReconcileFailed it is", failing("a", "ReconcileFailed"));
         // Something else than Installed says nothing.
-        (
-            {
-                let mut other = good("a");
-                let status = other.status.as_mut().unwrap();
-                status.conditions[0].type_ = "Ready".into();
-                vec![other]
-            },
-            "F T F",
-            failing("a", "InstallPending"),
-        ),
+        { let mut other = good("a"); let status = other.status.as_mut().unwrap(); status.conditions[0].type_ = "Ready".into(); vec![other] },
+        "F T F" => failing("a", "InstallPending");
     ] {
         // However long it takes.
         for minute in [2, 500] {
@@ -254,6 +227,7 @@ fn day_0_lasts_until_the_cluster_is_installed() {
     }
 }
 
+// parity: max-olm-21, openshift-21
 #[test]
 fn nothing_moves_without_a_reason() {
     let gate = open();
@@ -291,6 +265,7 @@ fn nothing_moves_without_a_reason() {
     );
 }
 
+// parity: openshift-21
 #[test]
 fn what_others_have_edited_is_put_right() {
     let gate = open();
@@ -326,6 +301,7 @@ fn what_others_have_edited_is_put_right() {
     );
 }
 
+// parity: openshift-22
 #[test]
 fn the_release_is_what_the_payload_says() {
     let gate = open();
@@ -405,6 +381,7 @@ fn as_many_maxima_are_written_as_there_is_room_for() {
     assert_eq!(written.catalog_maxima.len(), bounds::CONCERNS as usize);
 }
 
+// parity: platform-26
 #[test]
 fn a_thousand_failing_operators_make_a_message_that_can_be_stored() {
     let gate = open();

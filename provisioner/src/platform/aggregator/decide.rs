@@ -41,8 +41,9 @@ pub(super) struct Outside<'a> {
     pub(super) system_namespace: &'a str,
     /// What catalogs say of the newest OpenShift that a bundle runs on.
     pub(super) catalogs: &'a dyn Fn(&Identity) -> Said,
-    /// The value of the catalog that a Subscription names; `None` if the catalog is not one of the admin's.
-    pub(super) subscribed: &'a dyn Fn(&Entry) -> Option<Said>,
+    /// The value of the catalog that a Subscription names, and the lowest one of all catalogs; `None` if the catalog is not
+    /// one of the admin's.
+    pub(super) subscribed: &'a dyn Fn(&Entry) -> Option<(Said, Said)>,
     /// What they have said last, unless nobody has looked it up.
     pub(super) kept: Option<Arc<Maxima>>,
     /// What can be done about an instance, of this platform operator, that runs on a release and not on the next one.
@@ -236,9 +237,10 @@ fn maxima_of(
     });
     let mut said: Vec<(String, Said)> = said.collect();
     for entry in entries.values() {
-        if let Some(value) = (outside.subscribed)(entry) {
+        if let Some((value, lowest)) = (outside.subscribed)(entry) {
             packages.insert(entry.package.clone());
             said.push((entry.key(), value));
+            said.push((entry.lowest_key(), lowest));
         }
     }
     let maxima = maxima(last, said);
@@ -282,9 +284,9 @@ fn services(known: &Facts, entries: &BTreeMap<String, Entry>, maxima: &Maxima) -
     let services = known.services.all().map(|service| {
         let operator = service.operator.clone();
         let name = format!("{}/{}", operator.namespace, operator.name);
-        let value = entries
-            .get(&name)
-            .and_then(|entry| maxima.get(&entry.key()));
+        let entry = entries.get(&name);
+        let value = entry.and_then(|entry| maxima.get(&entry.key()));
+        let lowest = entry.and_then(|entry| maxima.get(&entry.lowest_key()));
         let is_component = components.contains(&name);
         Operator {
             refusal: refusal(known, &operator.namespace, &operator.name),
@@ -292,7 +294,7 @@ fn services(known: &Facts, entries: &BTreeMap<String, Entry>, maxima: &Maxima) -
             // But OLM annotates every ClusterServiceVersion from a catalog, and no bundle can prevent that.
             is_payload: is_component && operator.olm == Some(Reading::NotFromCatalog),
             olm: operator.olm.clone().filter(|_| has_olm),
-            ..operator.with_catalog(value)
+            ..operator.with_subscription(value, lowest)
         }
     });
     services.collect()

@@ -7,6 +7,7 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
+use convert::olm;
 use k8s_openapi::{
     NamespaceResourceScope,
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
@@ -244,7 +245,13 @@ pub(super) fn service(service: ClusterServiceVersion) -> Option<Service> {
         .map(|maximum| shortened(&maximum, bounds::WORD as usize));
     let version = service.spec.version;
     let version = version.map(|version| shortened(&version, bounds::WORD as usize));
-    Some(Service { operator, version })
+    let annotations = service.metadata.annotations.as_ref();
+    let package = olm::package(|key| annotations?.get(key).map(String::as_str));
+    Some(Service {
+        operator,
+        version,
+        package: package.filter(|package| package.len() <= MAX_NAME),
+    })
 }
 
 /// Keeps the Subscriptions that have installed something, with names as long as names may be.

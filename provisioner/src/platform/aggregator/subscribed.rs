@@ -1,7 +1,10 @@
 //! The catalog entries of the ClusterServiceVersions that OLM installed.
 //!
-//! A catalog author raises the max OpenShift version of a published bundle in the catalog alone. Only the Subscription
-//! knows which catalog and package a ClusterServiceVersion comes from. Pure; no I/O.
+//! A catalog author raises the max OpenShift version of a published bundle in the catalog alone. OLM records the package of a
+//! ClusterServiceVersion in an annotation, and the installed ClusterServiceVersion in the status of the Subscription. Only
+//! the InstallPlan records the catalog, and OLM and users delete InstallPlans. So the spec of the Subscription names the
+//! catalog, and users with edit permissions in the namespace can change that:
+//! [`gate::Operator::with_subscription`] bounds their influence. Pure; no I/O.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +16,8 @@ pub(super) struct Service {
     pub(super) operator: gate::Operator,
     /// Version of the bundle (`spec.version`).
     pub(super) version: Option<String>,
+    /// Package of the bundle, as OLM has recorded it.
+    pub(super) package: Option<String>,
 }
 
 /// An observed Subscription that has installed a ClusterServiceVersion.
@@ -32,7 +37,7 @@ pub(super) struct Entry {
     pub(super) package: String,
     /// The bundle; it has the name of the ClusterServiceVersion.
     pub(super) bundle: String,
-    pub(super) version: Option<String>,
+    pub(super) version: String,
 }
 
 impl Entry {
@@ -40,10 +45,16 @@ impl Entry {
     pub(super) fn key(&self) -> String {
         gate::key(&self.package, &self.bundle, &self.catalog.to_string())
     }
+
+    /// Returns the key of the last lowest value of all catalogs.
+    pub(super) fn lowest_key(&self) -> String {
+        gate::key(&self.package, &self.bundle, "*")
+    }
 }
 
 /// Returns the entries by `namespace/name` of the ClusterServiceVersion. If several Subscriptions name one
-/// ClusterServiceVersion and different catalogs or packages, none counts.
+/// ClusterServiceVersion and different catalogs or packages, none counts; nor does one of another package than the one that
+/// OLM has recorded.
 pub(super) fn entries<'a>(
     services: impl Iterator<Item = &'a Service>,
     subscriptions: impl Iterator<Item = &'a Subscription>,
@@ -61,11 +72,14 @@ pub(super) fn entries<'a>(
         let operator = &service.operator;
         let name = format!("{}/{}", operator.namespace, operator.name);
         let (catalog, package) = origins.get(&name).copied().flatten()?;
+        if service.package.as_deref() != Some(package) {
+            return None;
+        }
         let entry = Entry {
             catalog: catalog.clone(),
             package: package.to_owned(),
             bundle: operator.name.clone(),
-            version: service.version.clone(),
+            version: service.version.clone()?,
         };
         Some((name, entry))
     });
@@ -93,31 +107,33 @@ mod tests {
         }
     }
 
+    fn service(package: Option<&str>, version: Option<&str>) -> Service {
+        Service {
+            operator: gate::Operator {
+                namespace: "ops".to_owned(),
+                name: "etcd.v1".to_owned(),
+                ..gate::Operator::default()
+            },
+            version: version.map(str::to_owned),
+            package: package.map(str::to_owned),
+        }
+    }
+
     #[test]
     fn a_subscription_names_the_catalog_entry_of_its_csv() {
         let mine = "ops catalogs/mine etcd etcd.v1";
-        for (subscriptions, expected) in [
-            (&[][..], None),
-            (&[mine], Some("etcd/etcd.v1@catalogs/mine")),
-            (&[mine, mine], Some("etcd/etcd.v1@catalogs/mine")),
-            (&["other catalogs/mine etcd etcd.v1"], None),
-            (&["ops catalogs/mine etcd etcd.v2"], None),
-            (
-                &[mine, "ops catalogs/mine etcd etcd.v2"],
-                Some("etcd/etcd.v1@catalogs/mine"),
-            ),
+        for (subscriptions, expected) in ::tests::rows![
+            &[][..] => None;
+            &[mine] => Some("etcd/etcd.v1@catalogs/mine");
+            &[mine, mine] => Some("etcd/etcd.v1@catalogs/mine");
+            &["other catalogs/mine etcd etcd.v1"] => None;
+            &["ops catalogs/mine etcd etcd.v2"] => None;
+            &[mine, "ops catalogs/mine etcd etcd.v2"] => Some("etcd/etcd.v1@catalogs/mine");
             // Two Subscriptions contradict each other.
-            (&[mine, "ops catalogs/other etcd etcd.v1"], None),
-            (&[mine, "ops catalogs/mine moon etcd.v1", mine], None),
+            &[mine, "ops catalogs/other etcd etcd.v1"] => None;
+            &[mine, "ops catalogs/mine moon etcd.v1", mine] => None;
         ] {
-            let service = Service {
-                operator: gate::Operator {
-                    namespace: "ops".to_owned(),
-                    name: "etcd.v1".to_owned(),
-                    ..gate::Operator::default()
-                },
-                version: Some("1.0.0".to_owned()),
-            };
+            let service = service(Some("etcd"), Some("1.0.0"));
             let subscribed: Vec<Subscription> = subscriptions
                 .iter()
                 .map(|text| subscription(text))
@@ -127,8 +143,27 @@ mod tests {
             let found = entry.map(Entry::key);
             assert_eq!(found.as_deref(), expected, "{subscriptions:?}");
             if let Some(entry) = entry {
-                assert_eq!(entry.version.as_deref(), Some("1.0.0"));
+                assert_eq!(entry.version, "1.0.0");
             }
+        }
+    }
+
+    #[test]
+    fn package_and_version_are_those_that_olm_recorded() {
+        for (package, version, is_listed) in [
+            (Some("etcd"), Some("1.0.0"), true),
+            (Some("moon"), Some("1.0.0"), false),
+            (None, Some("1.0.0"), false),
+            (Some("etcd"), None, false),
+        ] {
+            let service = service(package, version);
+            let subscribed = [subscription("ops catalogs/mine etcd etcd.v1")];
+            let entries = entries([service].iter(), subscribed.iter());
+            assert_eq!(
+                entries.len(),
+                usize::from(is_listed),
+                "{package:?} {version:?}"
+            );
         }
     }
 }

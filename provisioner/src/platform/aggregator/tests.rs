@@ -70,6 +70,8 @@ fn instance(name: &str, newest: &str) -> BundleInstance {
 struct Said {
     catalogs: maxima::Said,
     subscribed: Option<maxima::Said>,
+    /// The lowest value of all catalogs; `None` if there is only the catalog of the Subscription.
+    lowest: Option<maxima::Said>,
     kept: Option<Arc<Maxima>>,
     removed: Option<Arc<[String]>>,
     release: Option<&'static str>,
@@ -81,6 +83,7 @@ impl Default for Said {
         Self {
             catalogs: maxima::Said::Absent,
             subscribed: None,
+            lowest: None,
             kept: None,
             removed: Some(Arc::default()),
             release: None,
@@ -91,7 +94,11 @@ impl Default for Said {
 
 fn decided(facts: &Facts, said: &Said) -> Option<Decided> {
     let catalogs = |_: &Identity| said.catalogs.clone();
-    let subscribed = |_: &Entry| said.subscribed.clone();
+    let subscribed = |_: &Entry| {
+        let named = said.subscribed.clone()?;
+        let lowest = said.lowest.clone();
+        Some((named.clone(), lowest.unwrap_or(named)))
+    };
     let remedy = |instance: &BundleInstance, _: Option<&PlatformOperator>, release: Release| {
         let facts = &instance.status.as_ref().unwrap().facts;
         let (package, than) = (facts.package.as_ref(), facts.version.as_ref());
@@ -121,6 +128,7 @@ fn gate(facts: &Facts, said: &Said) -> (&'static str, String) {
     (verdict.reason, verdict.message)
 }
 
+// parity: max-olm-11
 #[test]
 fn nothing_is_said_before_everything_was_heard() {
     assert!(decided(&facts(), &Said::default()).is_some());
@@ -143,24 +151,16 @@ fn nothing_is_said_before_everything_was_heard() {
     }
 }
 
+// parity: max-olm-10
 #[test]
 fn what_cannot_be_read_closes_the_gate_and_is_named() {
-    let broken: [(Change, &str); 6] = [
-        (
-            |facts| facts.instances.fails(&"no instances"),
-            "no instances",
-        ),
-        (|facts| facts.services.fails(&"no services"), "no services"),
-        (
-            |facts| facts.subscriptions.fails(&"no subscriptions"),
-            "no subscriptions",
-        ),
-        (|facts| facts.refusals.fails(&"no refusals"), "no refusals"),
-        (|facts| facts.version.fails(&"no version"), "no version"),
-        (
-            |facts| facts.version.list([].into()),
-            "there is no ClusterVersion \"version\"",
-        ),
+    let broken: [(Change, &str); 6] = ::tests::rows![
+        |facts| facts.instances.fails(&"no instances") => "no instances";
+        |facts| facts.services.fails(&"no services") => "no services";
+        |facts| facts.subscriptions.fails(&"no subscriptions") => "no subscriptions";
+        |facts| facts.refusals.fails(&"no refusals") => "no refusals";
+        |facts| facts.version.fails(&"no version") => "no version";
+        |facts| facts.version.list([].into()) => "there is no ClusterVersion \"version\"";
     ];
     for (break_it, words) in broken {
         let mut facts = facts();
@@ -189,6 +189,7 @@ fn what_cannot_be_read_closes_the_gate_and_is_named() {
     assert_eq!(degraded.status, "True");
 }
 
+// parity: max-olm-12
 #[test]
 fn a_release_payload_knows_its_release_without_being_told() {
     let mut facts = facts();
@@ -216,6 +217,7 @@ fn a_release_payload_knows_its_release_without_being_told() {
     assert_eq!(gate(&facts, &said).0, "AsExpected", "no OpenShift at all");
 }
 
+// parity: platform-21
 #[test]
 fn an_operator_asks_by_the_condition_of_its_name_in_its_namespace() {
     for (name, reason) in [

@@ -94,6 +94,7 @@ const WITH_CLUSTER: &[&str] = &[
     "1.2.0 1.3.0  1.36 1.35/1.2 go   1.35/1.2",
 ];
 
+// parity: platform-31
 #[test]
 fn minor_versions_come_with_the_cluster_and_patches_at_once() {
     for row in WITH_CLUSTER {
@@ -121,20 +122,13 @@ fn minor_versions_come_with_the_cluster_and_patches_at_once() {
     }
 }
 
+// parity: platform-3
 #[test]
 fn a_minor_version_that_unblocks_the_cluster_comes_before_it_moves() {
-    for (way_out, expected) in [
-        (WayOut::None, None),
-        (
-            WayOut::Here,
-            Some("1.2.0 keeps the cluster from being upgraded, and 1.3.0 does not"),
-        ),
-        (
-            WayOut::Ahead,
-            Some(
-                "1.2.0 keeps the cluster from being upgraded, and 1.3.0 leads to one that does not",
-            ),
-        ),
+    for (way_out, expected) in ::tests::rows![
+        WayOut::None => None;
+        WayOut::Here => Some("1.2.0 keeps the cluster from being upgraded, and 1.3.0 does not");
+        WayOut::Ahead => Some("1.2.0 keeps the cluster from being upgraded, and 1.3.0 leads to one that does not");
     ] {
         let case = Case::new("1.2.0", Some("1.3.0"), "4.12", Some("4.12 1.2"));
         let mut input = case.input();
@@ -151,17 +145,12 @@ fn a_minor_version_that_unblocks_the_cluster_comes_before_it_moves() {
 
 #[test]
 fn what_is_of_no_known_version_waits_for_whoever_decides() {
-    for (approval, approved, cluster, expected) in [
-        (UpgradeApproval::Automatic, None, "4.12", "go"),
-        (UpgradeApproval::Manual, Some("1.3.0"), "4.12", "go"),
-        (UpgradeApproval::Manual, None, "4.12", reason::VERSION),
-        (
-            UpgradeApproval::WithCluster,
-            None,
-            "4.12",
-            reason::WITH_CLUSTER,
-        ),
-        (UpgradeApproval::WithCluster, None, "4.13", "go"),
+    for (approval, approved, cluster, expected) in ::tests::rows![
+        UpgradeApproval::Automatic, None, "4.12" => "go";
+        UpgradeApproval::Manual, Some("1.3.0"), "4.12" => "go";
+        UpgradeApproval::Manual, None, "4.12" => reason::VERSION;
+        UpgradeApproval::WithCluster, None, "4.12" => reason::WITH_CLUSTER;
+        UpgradeApproval::WithCluster, None, "4.13" => "go";
     ] {
         let case = Case::new("1.2.0", Some("1.3.0"), cluster, Some("4.12 1.2"));
         let input = Input {
@@ -197,6 +186,7 @@ fn who_waits_is_told_what_for() {
     );
 }
 
+// parity: platform-31
 #[test]
 fn automatic_waits_for_nobody() {
     let case = Case::new("1.2.0", Some("2.0.0"), "4.12", Some("4.12 1.2"));
@@ -207,30 +197,19 @@ fn automatic_waits_for_nobody() {
     assert_eq!(brief(&decide(&input)).0, "go");
 }
 
+// parity: platform-31, complaint-8
 #[test]
 fn manual_goes_up_to_what_is_approved() {
-    for (next, approved, expected) in [
-        ("1.3.0", None, Err("1.3.0 waits for its approval")),
-        ("1.3.0", Some("1.3.0"), Ok(())),
+    for (next, approved, expected) in ::tests::rows![
+        "1.3.0", None => Err("1.3.0 waits for its approval");
+        "1.3.0", Some("1.3.0") => Ok(());
         // On the way to it.
-        ("1.3.0", Some("1.4.0"), Ok(())),
-        ("1.3.0-rc.1", Some("1.3.0"), Ok(())),
-        ("1.3.0+b", Some("1.3.0"), Ok(())),
-        (
-            "1.3.0",
-            Some("1.2.9"),
-            Err("1.3.0 is newer than spec.approvedVersion 1.2.9"),
-        ),
-        (
-            "1.2.1",
-            Some("1.2.0"),
-            Err("1.2.1 is newer than spec.approvedVersion 1.2.0"),
-        ),
-        (
-            "1.3.0",
-            Some("latest"),
-            Err("spec.approvedVersion cannot be read"),
-        ),
+        "1.3.0", Some("1.4.0") => Ok(());
+        "1.3.0-rc.1", Some("1.3.0") => Ok(());
+        "1.3.0+b", Some("1.3.0") => Ok(());
+        "1.3.0", Some("1.2.9") => Err("1.3.0 is newer than spec.approvedVersion 1.2.9");
+        "1.2.1", Some("1.2.0") => Err("1.2.1 is newer than spec.approvedVersion 1.2.0");
+        "1.3.0", Some("latest") => Err("spec.approvedVersion cannot be read");
     ] {
         let case = Case::new("1.2.0", Some(next), "4.13", Some("4.12 1.2"));
         let input = Input {
@@ -252,32 +231,23 @@ fn manual_goes_up_to_what_is_approved() {
     }
 }
 
+// parity: platform-31
 #[test]
 fn new_rights_wait_for_their_digest_if_somebody_wants_that() {
     let digest = "sha256:abc";
     let these = Gains::These(digest);
-    for (rights, gains, approved, expected) in [
-        (RightsApproval::Automatic, these, None, "go"),
+    for (rights, gains, approved, expected) in ::tests::rows![
+        RightsApproval::Automatic, these, None => "go";
         // Nobody has to look where nobody wants to know.
-        (RightsApproval::Automatic, Gains::Unseen, None, "go"),
-        (RightsApproval::Manual, Gains::Unseen, None, "look"),
+        RightsApproval::Automatic, Gains::Unseen, None => "go";
+        RightsApproval::Manual, Gains::Unseen, None => "look";
         // What was approved may be for another bundle.
-        (RightsApproval::Manual, Gains::Unseen, Some(digest), "look"),
-        (RightsApproval::Manual, Gains::None, None, "go"),
-        (RightsApproval::Manual, these, None, reason::RIGHTS),
-        (
-            RightsApproval::Automatic,
-            Gains::Unknown("away"),
-            None,
-            "go",
-        ),
-        (
-            RightsApproval::Manual,
-            these,
-            Some("sha256:other"),
-            reason::RIGHTS,
-        ),
-        (RightsApproval::Manual, these, Some(digest), "go"),
+        RightsApproval::Manual, Gains::Unseen, Some(digest) => "look";
+        RightsApproval::Manual, Gains::None, None => "go";
+        RightsApproval::Manual, these, None => reason::RIGHTS;
+        RightsApproval::Automatic, Gains::Unknown("away"), None => "go";
+        RightsApproval::Manual, these, Some("sha256:other") => reason::RIGHTS;
+        RightsApproval::Manual, these, Some(digest) => "go";
     ] {
         let case = Case::new("1.2.0", Some("1.2.1"), "4.12", Some("4.12 1.2"));
         let mut input = Input {

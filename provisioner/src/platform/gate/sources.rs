@@ -8,7 +8,7 @@ use manifests::api::{
     instance::{BundleInstance, Constraint},
     operator_condition::OperatorCondition,
 };
-use manifests::openshift::{INSTALLED_PROPERTIES_ANNOTATION, maximum};
+use manifests::openshift::{INSTALLED_PROPERTIES_ANNOTATION, Release, maximum};
 
 use super::{Operator, Remedy, olm::Reading};
 use crate::{catalogs::maxima::Maxima, overrides::Digests};
@@ -67,6 +67,27 @@ impl Operator {
         self
     }
 
+    /// Takes the value of the catalog that a Subscription names. Every user with edit permissions in the namespace can make
+    /// the Subscription name another catalog, so the value is raised only as far as all catalogs of the admin agree: `lowest`
+    /// is the lowest release that any of them declares for the bundle, `None` if that is unknown.
+    #[must_use]
+    pub fn with_subscription(mut self, value: Option<&String>, lowest: Option<&String>) -> Self {
+        let release = |text: &str| maximum(text).ok();
+        let own = self.maximum.as_deref().and_then(release);
+        let is_raise = |declared: Release| own.is_none_or(|own| declared.is_after(own));
+        let declared = value.and_then(|value| release(value));
+        let Some(declared) = declared.filter(|declared| is_raise(*declared)) else {
+            return self.with_catalog(value);
+        };
+        let lowest = lowest.and_then(|lowest| release(lowest));
+        if lowest.is_some_and(|lowest| !declared.is_after(lowest)) {
+            return self.with_catalog(value);
+        }
+        self.ignored = Some(declared);
+        let agreed = lowest.filter(|lowest| is_raise(*lowest));
+        self.with_catalog(agreed.map(|agreed| agreed.to_string()).as_ref())
+    }
+
     /// The same, with what its OperatorCondition says.
     #[must_use]
     pub fn with_condition(mut self, condition: &OperatorCondition) -> Self {
@@ -86,6 +107,7 @@ mod tests {
 
     use super::*;
 
+    // parity: max-olm-13
     #[test]
     fn copies_of_a_csv_do_not_count() {
         let csv = |metadata: Value, reason| {
@@ -123,6 +145,7 @@ mod tests {
         .unwrap()
     }
 
+    // parity: max-6
     #[test]
     fn a_catalog_counts_before_the_bundle_for_just_this_content() {
         let digest = format!("sha256:{}", "a".repeat(64));
@@ -210,6 +233,47 @@ mod tests {
         }
     }
 
+    #[test]
+    fn subscription_raises_the_value_as_far_as_catalogs_agree() {
+        let of = |own: Option<&str>, value: Option<&str>, lowest: Option<&str>| {
+            let operator = Operator {
+                maximum: own.map(str::to_owned),
+                ..Operator::default()
+            };
+            let [value, lowest] = [value, lowest].map(|text| text.map(str::to_owned));
+            let operator = operator.with_subscription(value.as_ref(), lowest.as_ref());
+            let ignored = operator.ignored.map(|release| release.to_string());
+            (operator.maximum.unwrap_or_default(), ignored)
+        };
+        for (own, value, lowest, maximum, ignored) in ::tests::rows![
+            Some("4.12"), Some("\"4.14\""), Some("4.14"), "\"4.14\"" => None;
+            // Other catalogs declare less, or are unknown.
+            Some("4.12"), Some("4.14"), Some("4.13"), "4.13" => Some("4.14");
+            Some("4.12"), Some("4.14"), Some("4.12"), "4.12" => Some("4.14");
+            Some("4.12"), Some("4.14"), Some("4.11"), "4.12" => Some("4.14");
+            Some("4.12"), Some("4.14"), None, "4.12" => Some("4.14");
+            None, Some("4.14"), Some("4.13"), "4.13" => Some("4.14");
+            None, Some("4.14"), None, "" => Some("4.14");
+            Some("4.x"), Some("4.14"), None, "4.x" => Some("4.14");
+            // 4.23 and 5.0 are one release.
+            Some("4.22"), Some("5.0"), Some("4.23"), "5.0" => None;
+            Some("4.23"), Some("5.0"), None, "5.0" => None;
+            // The named catalog lowers the value alone; outdated copies in other catalogs do not.
+            Some("4.13"), Some("4.12"), None, "4.12" => None;
+            Some("4.13"), Some("4.13"), Some("4.12"), "4.13" => None;
+            Some("4.12"), Some("4.y"), Some("4.14"), "4.12" => None;
+            Some("4.12"), None, Some("4.14"), "4.12" => None;
+        ] {
+            let expected = (maximum.to_owned(), ignored.map(str::to_owned));
+            assert_eq!(
+                of(own, value, lowest),
+                expected,
+                "{own:?} {value:?} {lowest:?}"
+            );
+        }
+    }
+
+    // parity: platform-24, platform-25
     #[test]
     fn plain_manifests_are_known_by_what_they_were_chosen_for() {
         let digest = format!("sha256:{}", "a".repeat(64));

@@ -22,42 +22,20 @@ const MAY_NOT: &str = "The following operators may not run on the next OpenShift
 const WILL_NOT: &str = "The following operators will not run on the next OpenShift Version: ";
 
 /// Rows 1 to 8 of the acceptance list, and A.5's table: whether the cluster may be upgraded, reason and first line.
+// parity: max-2, max-7, max-8, max-14, max-15, max-olm-6
 #[test]
 fn the_three_messages_are_those_of_the_enhancement() {
     let (fine, silent, blocking) = (Some("4.13"), None, Some("4.12"));
-    for (operators, upgradeable, reason, first) in [
-        (vec![], true, "AsExpected", READY.to_owned()),
-        (vec![("a", fine)], true, "AsExpected", READY.to_owned()),
-        (
-            vec![("a", silent)],
-            true,
-            "IndeterminateOperatorsInstalled",
-            format!("{MAY_NOT}ns/a"),
-        ),
-        (
-            vec![("b", silent), ("a", Some("foo")), ("c", fine)],
-            true,
-            "IndeterminateOperatorsInstalled",
-            format!("{MAY_NOT}ns/a, ns/b"),
-        ),
-        (
-            vec![("a", blocking)],
-            false,
-            "IncompatibleOperatorsInstalled",
-            format!("{WILL_NOT}ns/a"),
-        ),
-        (
-            vec![("a", Some("4.11"))],
-            false,
-            "IncompatibleOperatorsInstalled",
-            format!("{WILL_NOT}ns/a"),
-        ),
-        (
-            vec![("d", blocking), ("a", silent), ("b", blocking), ("c", fine)],
-            false,
-            "IncompatibleOperatorsInstalled",
-            format!("{WILL_NOT}ns/b, ns/d"),
-        ),
+    for (operators, upgradeable, reason, first) in ::tests::rows![
+        vec![], true, "AsExpected" => READY.to_owned();
+        vec![("a", fine)], true, "AsExpected" => READY.to_owned();
+        vec![("a", silent)], true, "IndeterminateOperatorsInstalled" => format!("{MAY_NOT}ns/a");
+        vec![("b", silent), ("a", Some("foo")), ("c", fine)], true, "IndeterminateOperatorsInstalled"
+            => format!("{MAY_NOT}ns/a, ns/b");
+        vec![("a", blocking)], false, "IncompatibleOperatorsInstalled" => format!("{WILL_NOT}ns/a");
+        vec![("a", Some("4.11"))], false, "IncompatibleOperatorsInstalled" => format!("{WILL_NOT}ns/a");
+        vec![("d", blocking), ("a", silent), ("b", blocking), ("c", fine)], false, "IncompatibleOperatorsInstalled"
+            => format!("{WILL_NOT}ns/b, ns/d");
     ] {
         let operators: Vec<_> = operators
             .iter()
@@ -71,6 +49,7 @@ fn the_three_messages_are_those_of_the_enhancement() {
 }
 
 /// Values that are no maximum do not block, and neither do the ones that OLM refuses.
+// parity: max-9, max-14, max-olm-2, max-olm-5
 #[test]
 fn what_is_no_release_is_not_known() {
     for value in [
@@ -109,13 +88,9 @@ fn what_is_no_release_is_not_known() {
 /// A catalog's word that is no release does not open what the bundle's own keeps closed, and is told.
 #[test]
 fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
-    for (bundle, reason, effects) in [
-        (
-            "4.12",
-            reason::INCOMPATIBLE,
-            &[Effect::Blocks, Effect::Unknown][..],
-        ),
-        ("4.13", reason::INDETERMINATE, &[Effect::Unknown]),
+    for (bundle, reason, effects) in ::tests::rows![
+        "4.12", reason::INCOMPATIBLE => &[Effect::Blocks, Effect::Unknown][..];
+        "4.13", reason::INDETERMINATE => &[Effect::Unknown];
     ] {
         let garbled = Operator {
             unread: Some("\"4.13.0\"".into()),
@@ -130,6 +105,7 @@ fn what_a_catalog_garbles_is_told_beside_what_the_bundle_says() {
     }
 }
 
+// parity: max-7
 #[test]
 fn the_next_release_is_named_and_so_is_the_remedy() {
     let mut known = operator("a", Some("4.22"));
@@ -187,6 +163,7 @@ fn an_override_opens_the_gate_and_is_told() {
     );
 }
 
+// parity: max-olm-10
 #[test]
 fn what_cannot_be_found_out_keeps_the_gate_closed() {
     let unknown = Cluster::OpenShift(Err("the cluster's version \"x\" is no version".into()));
@@ -247,6 +224,7 @@ fn an_operator_can_ask_not_to_be_upgraded_on_any_cluster() {
     assert!(lines[1].starts_with("- ns/old: ") && lines[2].starts_with("- ns/busy: "));
 }
 
+// parity: max-21
 #[test]
 fn apis_that_go_are_a_warning() {
     let mut operator = operator("a", None);
@@ -269,6 +247,7 @@ fn apis_that_go_are_a_warning() {
 }
 
 /// A maximum means nothing without an OpenShift.
+// parity: max-12
 #[test]
 fn on_other_clusters_no_maximum_counts() {
     let operators = [
@@ -288,6 +267,7 @@ fn on_other_clusters_no_maximum_counts() {
     assert_eq!(verdict.concerns, []);
 }
 
+// parity: max-olm-18
 #[test]
 fn messages_are_bounded_and_the_list_tells_more() {
     let many: Vec<_> = (0..3000)
@@ -363,21 +343,14 @@ fn what_is_listed_is_the_worst_and_all_is_counted() {
     assert_eq!(lines.last(), Some(&"and 1983 more"));
 }
 
+// parity: max-olm-4
 #[test]
 fn payload_operators_warn_only_of_what_they_declare() {
-    for (maximum, reason, first) in [
-        (None, reason::AS_EXPECTED, READY.to_owned()),
-        (Some("4.13"), reason::AS_EXPECTED, READY.to_owned()),
-        (
-            Some("4.x"),
-            reason::INDETERMINATE,
-            format!("{MAY_NOT}ns/packageserver"),
-        ),
-        (
-            Some("4.12"),
-            reason::INCOMPATIBLE,
-            format!("{WILL_NOT}ns/packageserver"),
-        ),
+    for (maximum, reason, first) in ::tests::rows![
+        None, reason::AS_EXPECTED => READY.to_owned();
+        Some("4.13"), reason::AS_EXPECTED => READY.to_owned();
+        Some("4.x"), reason::INDETERMINATE => format!("{MAY_NOT}ns/packageserver");
+        Some("4.12"), reason::INCOMPATIBLE => format!("{WILL_NOT}ns/packageserver");
     ] {
         let payload = Operator {
             is_payload: true,

@@ -71,90 +71,47 @@ fn assert_refused(step: &Step, live: &ObjectMeta, parts: &[&str]) {
 #[test]
 fn the_holder_is_read_off_the_metadata() {
     let applied = |manager: &str, operation: &str| json!({"managedFields": [{"manager": manager, "operation": operation, "fieldsV1": {}}]});
-    let cases = [
-        (json!({}), Holder::Nobody),
-        (
-            json!({"ownerReferences": controlled("BundleInstance", "etcd", "uid-of-etcd")}),
-            Holder::Us,
-        ),
-        (
-            json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")}),
-            Holder::Earlier,
-        ),
-        (
-            json!({"ownerReferences": controlled("BundleInstance", "other", "another")}),
-            Holder::Instance("other".to_owned()),
-        ),
-        (
-            json!({"ownerReferences": controlled("ReplicaSet", "other", "another")}),
-            Holder::Controller("ReplicaSet other".to_owned()),
-        ),
+    let cases = ::tests::rows![
+        json!({}) => Holder::Nobody;
+        json!({"ownerReferences": controlled("BundleInstance", "etcd", "uid-of-etcd")}) => Holder::Us;
+        json!({"ownerReferences": controlled("BundleInstance", "etcd", "another")}) => Holder::Earlier;
+        json!({"ownerReferences": controlled("BundleInstance", "other", "another")}) => Holder::Instance("other".to_owned());
+        json!({"ownerReferences": controlled("ReplicaSet", "other", "another")})
+            => Holder::Controller("ReplicaSet other".to_owned());
         // Labels of a template, copied to what its controller makes.
-        (
-            json!({
-                "ownerReferences": controlled("ReplicaSet", "other", "another"),
-                "labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"},
-            }),
-            Holder::Controller("ReplicaSet other".to_owned()),
-        ),
-        (
-            json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"}}),
-            Holder::Us,
-        ),
-        (
-            json!({"labels": {"core.rukpak.io/owner-kind": "Bundle", "core.rukpak.io/owner-name": "etcd"}}),
-            Holder::Nobody,
-        ),
-        (
-            json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": ""}}),
-            Holder::Nobody,
-        ),
-        (
-            json!({"labels": {
-                "olm.owner": "etcd.v1",
-                "olm.owner.kind": "ClusterServiceVersion",
-                "olm.owner.namespace": "operators",
-            }}),
-            Holder::Tool("OLM, for its ClusterServiceVersion operators/etcd.v1".to_owned()),
-        ),
-        (
-            json!({"labels": {"operators.coreos.com/etcd.operators": ""}}),
-            Holder::Tool("OLM, for its package etcd.operators".to_owned()),
-        ),
-        (
-            json!({"labels": {
-                "olm.operatorframework.io/owner-kind": "ClusterExtension",
-                "olm.operatorframework.io/owner-name": "etcd",
-            }}),
-            Holder::Tool("OLM, for its ClusterExtension etcd".to_owned()),
-        ),
-        (
-            json!({"annotations": {"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"}}),
-            Holder::Tool("the Helm release db/etcd".to_owned()),
-        ),
-        (
-            json!({"labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"}}),
-            Holder::Provisioner,
-        ),
+        json!({
+            "ownerReferences": controlled("ReplicaSet", "other", "another"),
+            "labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"},
+        })
+            => Holder::Controller("ReplicaSet other".to_owned());
+        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": "etcd"}}) => Holder::Us;
+        json!({"labels": {"core.rukpak.io/owner-kind": "Bundle", "core.rukpak.io/owner-name": "etcd"}}) => Holder::Nobody;
+        json!({"labels": {"core.rukpak.io/owner-kind": "BundleInstance", "core.rukpak.io/owner-name": ""}}) => Holder::Nobody;
+        json!({"labels": {
+            "olm.owner": "etcd.v1",
+            "olm.owner.kind": "ClusterServiceVersion",
+            "olm.owner.namespace": "operators",
+        }})
+            => Holder::Tool("OLM, for its ClusterServiceVersion operators/etcd.v1".to_owned());
+        json!({"labels": {"operators.coreos.com/etcd.operators": ""}})
+            => Holder::Tool("OLM, for its package etcd.operators".to_owned());
+        json!({"labels": {
+            "olm.operatorframework.io/owner-kind": "ClusterExtension",
+            "olm.operatorframework.io/owner-name": "etcd",
+        }})
+            => Holder::Tool("OLM, for its ClusterExtension etcd".to_owned());
+        json!({"annotations": {"meta.helm.sh/release-name": "etcd", "meta.helm.sh/release-namespace": "db"}})
+            => Holder::Tool("the Helm release db/etcd".to_owned());
+        json!({"labels": {"app.kubernetes.io/name": "rukpak", "app.kubernetes.io/part-of": "rukpak"}}) => Holder::Provisioner;
         // `helm template` writes that, too.
-        (
-            json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}),
-            Holder::Nobody,
-        ),
-        (
-            json!({"annotations": {"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:a/b"}}),
-            Holder::Tool("the Argo CD application shop".to_owned()),
-        ),
-        (
-            json!({"labels": {
-                "kustomize.toolkit.fluxcd.io/name": "apps",
-                "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
-            }}),
-            Holder::Tool("the Flux Kustomization flux-system/apps".to_owned()),
-        ),
-        (applied("rukpak", "Apply"), Holder::Released),
-        (applied("rukpak", "Update"), Holder::Nobody),
-        (applied("kubectl", "Apply"), Holder::Nobody),
+        json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}) => Holder::Nobody;
+        json!({"annotations": {"argocd.argoproj.io/tracking-id": "shop:apps/Deployment:a/b"}})
+            => Holder::Tool("the Argo CD application shop".to_owned());
+        json!({"labels": {"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}})
+            => Holder::Tool("the Flux Kustomization flux-system/apps".to_owned());
+        applied("rukpak", "Apply") => Holder::Released;
+        applied("rukpak", "Update") => Holder::Nobody;
+        applied("kubectl", "Apply") => Holder::Nobody;
     ];
     for (metadata, expected) in cases {
         let found = Holder::of(&live(metadata.clone()), &owner());

@@ -130,10 +130,9 @@ fn what_is_missing_is_listed_as_objects_that_can_be_created() {
         name: "installer".to_owned(),
         namespace: "tenant".to_owned(),
     };
-    let missing = BTreeMap::from([
-        (
-            None,
-            BTreeSet::from([
+    let missing = BTreeMap::from(::tests::rows![
+        None
+            => BTreeSet::from([
                 right("", "nodes", None, "get"),
                 right("", "nodes", None, "list"),
                 right("apps", "nodes", None, "list"),
@@ -143,11 +142,9 @@ fn what_is_missing_is_listed_as_objects_that_can_be_created() {
                     Some("a"),
                     "patch",
                 ),
-            ]),
-        ),
-        (
-            Some("tenant"),
-            BTreeSet::from([
+            ]);
+        Some("tenant")
+            => BTreeSet::from([
                 right("", "configmaps", Some("b"), "get"),
                 right("", "configmaps", None, "get"),
                 right("", "nodes", None, "get"),
@@ -156,8 +153,7 @@ fn what_is_missing_is_listed_as_objects_that_can_be_created() {
                     url: "/metrics",
                     verb: "get",
                 },
-            ]),
-        ),
+            ]);
     ]);
     let text = text::of(&missing, Some(&account), "etcd", "rukpak-system");
     let (words, yaml) = text.split_once("\n---\n").unwrap();

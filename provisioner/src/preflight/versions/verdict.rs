@@ -141,6 +141,7 @@ mod tests {
         OpenShift::of_release(version)
     }
 
+    // parity: max-13
     #[test]
     fn a_bundle_is_refused_where_the_cluster_is_newer_than_its_newest_release() {
         for (running, newest, refused) in [
@@ -169,6 +170,7 @@ mod tests {
         }
     }
 
+    // parity: max-3
     #[test]
     fn a_refusal_says_where_the_cluster_is_and_what_to_do() {
         let at = |major, minor| Some(Release { major, minor });
@@ -226,6 +228,7 @@ mod tests {
         );
     }
 
+    // parity: max-olm-2
     #[test]
     fn what_cannot_be_determined_does_not_block() {
         for newest in [

@@ -70,42 +70,22 @@ fn a_conversion_webhook_has_flags_of_its_own() {
 
 #[test]
 fn without_flags_there_are_the_defaults_of_the_settings() {
-    let configuration = configuration(&[]).unwrap();
-    let defaults = settings::Settings::default();
-    assert_eq!(
-        configuration.settings.system_namespace,
-        defaults.system_namespace
-    );
-    assert_eq!(
-        configuration.settings.external_address,
-        defaults.external_address
-    );
-    assert_eq!(
-        configuration.settings.optional_kinds,
-        defaults.optional_kinds
-    );
-    assert_eq!(configuration.settings.unpack, defaults.unpack);
-    assert_eq!(configuration.settings.resync, defaults.resync);
-    assert_eq!(configuration.settings.concurrency, defaults.concurrency);
-    assert_eq!(configuration.lease, None);
-    assert_eq!(configuration.content.bind.port(), 8443);
-    assert_eq!(
-        configuration.content.uploads,
-        content::Options::default().uploads
-    );
-    assert_eq!(
-        configuration.content.downloads,
-        content::Options::default().downloads
-    );
-    assert_eq!(
-        configuration.probes.map(|address| address.port()),
-        Some(8081)
-    );
-    assert_eq!(
-        configuration.metrics.map(|address| address.port()),
-        Some(8080)
-    );
-    assert_eq!(configuration.admin, Some(([127, 0, 0, 1], 8082).into()));
+    let found = configuration(&[]).unwrap();
+    let (settings, defaults) = (&found.settings, settings::Settings::default());
+    assert_eq!(settings.system_namespace, defaults.system_namespace);
+    assert_eq!(settings.external_address, defaults.external_address);
+    assert_eq!(settings.optional_kinds, defaults.optional_kinds);
+    assert_eq!(settings.unpack, defaults.unpack);
+    assert_eq!(settings.resync, defaults.resync);
+    assert_eq!(settings.concurrency, defaults.concurrency);
+    assert_eq!(found.lease, None);
+    let (content, defaults) = (&found.content, content::Options::default());
+    assert_eq!(content.bind.port(), 8443);
+    assert_eq!(content.uploads, defaults.uploads);
+    assert_eq!(content.downloads, defaults.downloads);
+    assert_eq!(found.probes.map(|address| address.port()), Some(8081));
+    assert_eq!(found.metrics.map(|address| address.port()), Some(8080));
+    assert_eq!(found.admin, Some(([127, 0, 0, 1], 8082).into()));
 }
 
 #[test]
@@ -196,44 +176,32 @@ fn catalogs_are_served_where_the_pod_is_reached() {
 fn what_makes_no_sense_is_refused_with_a_remedy() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let empty = format!("--ca-file={}", file.path().display());
-    for (flag, expected) in [
-        (
-            "--controllers=bundles",
-            "write some of bundle, instance, platform and aggregator, with commas between them, or none",
-        ),
-        ("--system-namespace=Rukpak", "small letters"),
-        ("--optional-kinds=servicemonitors", "write Kind.group"),
-        ("--http-external-address=core.svc", "write https://HOST"),
-        (
-            "--http-external-address=https://me@core.svc",
-            "write https://HOST",
-        ),
-        (
-            "--health-probe-bind-address=8081",
-            "write :PORT, IP:PORT, or 0",
-        ),
-        ("--content-bind-address=0", "--content-bind-address"),
-        ("--catalog-ports=20000", "write FIRST-LAST"),
-        ("--catalog-ports=20001-20000", "write FIRST-LAST"),
-        ("--catalog-ports=80-90", "from 1024"),
-        ("--catalog-ports=60000-70000", "to 65535"),
-        ("--catalog-address=127.0.0.1", "address of this pod"),
-        ("--catalog-address=core", "address of this pod"),
-        ("--served-namespaces=a,B", "small letters"),
-        ("--admin-bind-address=:8082", "127.0.0.1"),
-        ("--admin-bind-address=10.0.0.1:8082", "127.0.0.1"),
-        ("--lease-duration=15", "15s"),
-        ("--lease-duration=0s", "from 1s"),
-        ("--max-bundle-size=lots", "Ki, Mi"),
-        ("--storage-size=1Mi", "or more"),
-        ("--max-bundle-size=5Gi", "--storage-size"),
-        ("--concurrency=0", "1..=256"),
-        (
-            "--log-level=everything",
-            "error, warn, info, debug or trace",
-        ),
-        ("--ca-file=/nowhere", "/nowhere"),
-        (&empty, "no certificate"),
+    for (flag, expected) in ::tests::rows![
+        "--controllers=bundles" => "write some of bundle, instance, platform and aggregator, with commas between them, or none";
+        "--system-namespace=Rukpak" => "small letters";
+        "--optional-kinds=servicemonitors" => "write Kind.group";
+        "--http-external-address=core.svc" => "write https://HOST";
+        "--http-external-address=https://me@core.svc" => "write https://HOST";
+        "--health-probe-bind-address=8081" => "write :PORT, IP:PORT, or 0";
+        "--content-bind-address=0" => "--content-bind-address";
+        "--catalog-ports=20000" => "write FIRST-LAST";
+        "--catalog-ports=20001-20000" => "write FIRST-LAST";
+        "--catalog-ports=80-90" => "from 1024";
+        "--catalog-ports=60000-70000" => "to 65535";
+        "--catalog-address=127.0.0.1" => "address of this pod";
+        "--catalog-address=core" => "address of this pod";
+        "--served-namespaces=a,B" => "small letters";
+        "--admin-bind-address=:8082" => "127.0.0.1";
+        "--admin-bind-address=10.0.0.1:8082" => "127.0.0.1";
+        "--lease-duration=15" => "15s";
+        "--lease-duration=0s" => "from 1s";
+        "--max-bundle-size=lots" => "Ki, Mi";
+        "--storage-size=1Mi" => "or more";
+        "--max-bundle-size=5Gi" => "--storage-size";
+        "--concurrency=0" => "1..=256";
+        "--log-level=everything" => "error, warn, info, debug or trace";
+        "--ca-file=/nowhere" => "/nowhere";
+        &empty => "no certificate";
     ] {
         let error = configuration(&[flag]).unwrap_err();
         assert!(error.contains(expected), "{flag}: {error}");
@@ -242,13 +210,10 @@ fn what_makes_no_sense_is_refused_with_a_remedy() {
 
 #[test]
 fn the_install_files_have_flags_that_are_known() {
-    for (file, is_of_payload) in [
-        ("install/rukpak.yaml", false),
-        ("install/openshift.yaml", false),
-        (
-            "release/0000_50_cluster-platform-operator-manager_06-deployment.yaml",
-            true,
-        ),
+    for (file, is_of_payload) in ::tests::rows![
+        "install/rukpak.yaml" => false;
+        "install/openshift.yaml" => false;
+        "release/0000_50_cluster-platform-operator-manager_06-deployment.yaml" => true;
     ] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../manifests")

@@ -163,75 +163,22 @@ fn what_cannot_be_used_is_left_out_and_told() {
     let half = format!("{good}\n{BEGIN}\nbm90IG9uZQ==\n{END}\n");
     let named_ca = || image(json!({"additionalTrustedCA": {"name": "cas"}}));
     let trusting = || proxy(json!({"trustedCA": {"name": "cas"}}), json!({}));
-    for (all, problem) in [
-        (
-            vec![image(
-                json!({"registrySources": {"allowedRegistries": "quay.io"}}),
-            )],
-            "Image cluster: its spec is not understood",
-        ),
-        (
-            vec![(
-                Source::ImageDigestMirrorSet,
-                object("odd", json!({"spec": {"imageDigestMirrors": [7]}})),
-            )],
-            "ImageDigestMirrorSet odd: its spec is not understood",
-        ),
-        (
-            vec![(
-                Source::ImageTagMirrorSet,
-                object(
-                    "new",
-                    json!({"spec": {"imageTagMirrors": [{"source": "a.b", "mirrorSourcePolicy": "Sometimes"}]}}),
-                ),
-            )],
-            "ImageTagMirrorSet new: its spec is not understood",
-        ),
-        (
-            vec![proxy(json!({}), json!({"httpProxy": 1}))],
-            "Proxy cluster: its status is not understood",
-        ),
-        (
-            vec![
-                trusting(),
-                (
-                    Source::ProxyAuthorities,
-                    object("cas", json!({"data": {"ca.crt": good}})),
-                ),
-            ],
-            "ProxyAuthorities cas: there is no \"ca-bundle.crt\"",
-        ),
-        (
-            vec![
-                trusting(),
-                (
-                    Source::ProxyAuthorities,
-                    object("cas", json!({"data": {CA_BUNDLE: "none"}})),
-                ),
-            ],
-            "\"ca-bundle.crt\" has something that is no certificate in PEM, which is left out; 0 are used",
-        ),
-        (
-            vec![
-                named_ca(),
-                (
-                    Source::ImageAuthorities,
-                    object("cas", json!({"data": {"r.example": half}})),
-                ),
-            ],
-            "\"r.example\" has something that is no certificate in PEM, which is left out; 1 are used",
-        ),
-        (
-            vec![secret("{")],
-            "PullSecret pull-secret: the registry credentials are not JSON",
-        ),
-        (
-            vec![(
-                Source::PullSecret,
-                object("pull-secret", json!({"data": {}})),
-            )],
-            "it has no \".dockerconfigjson\"",
-        ),
+    for (all, problem) in ::tests::rows![
+        vec![image(json!({"registrySources": {"allowedRegistries": "quay.io"}}))] => "Image cluster: its spec is not understood";
+        vec![(Source::ImageDigestMirrorSet, object("odd", json!({"spec": {"imageDigestMirrors": [7]}})))]
+            => "ImageDigestMirrorSet odd: its spec is not understood";
+        vec![(Source::ImageTagMirrorSet, object("new", json!({"spec": {"imageTagMirrors": [
+            {"source": "a.b", "mirrorSourcePolicy": "Sometimes"}]}})))]
+            => "ImageTagMirrorSet new: its spec is not understood";
+        vec![proxy(json!({}), json!({"httpProxy": 1}))] => "Proxy cluster: its status is not understood";
+        vec![trusting(), (Source::ProxyAuthorities, object("cas", json!({"data": {"ca.crt": good}})))]
+            => "ProxyAuthorities cas: there is no \"ca-bundle.crt\"";
+        vec![trusting(), (Source::ProxyAuthorities, object("cas", json!({"data": {CA_BUNDLE: "none"}})))]
+            => "\"ca-bundle.crt\" has something that is no certificate in PEM, which is left out; 0 are used";
+        vec![named_ca(), (Source::ImageAuthorities, object("cas", json!({"data": {"r.example": half}})))]
+            => "\"r.example\" has something that is no certificate in PEM, which is left out; 1 are used";
+        vec![secret("{")] => "PullSecret pull-secret: the registry credentials are not JSON";
+        vec![(Source::PullSecret, object("pull-secret", json!({"data": {}})))] => "it has no \".dockerconfigjson\"";
     ] {
         let (_, problems) = read(all);
         assert_eq!(problems.len(), 1, "{problems:?}");

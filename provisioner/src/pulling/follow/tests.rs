@@ -24,41 +24,20 @@ fn one(source: Source, spec: serde_json::Value) -> (Source, Vec<DynamicObject>) 
 fn what_is_served_and_named_is_watched_and_nothing_else() {
     use Source::*;
     let ca = |name: &str| one(Image, json!({"additionalTrustedCA": {"name": name}}));
-    for (sources, objects, watched) in [
-        (&[][..], vec![], vec![]),
-        (
-            &[ImageContentSourcePolicy],
-            vec![],
-            vec!["ImageContentSourcePolicy /*"],
-        ),
-        (
-            &[ImageDigestMirrorSet, Image],
-            vec![],
-            vec![
-                "ImageDigestMirrorSet /*",
-                "Image /cluster",
-                "Secret openshift-config/pull-secret",
-            ],
-        ),
-        (
-            &[Image, Proxy],
-            vec![
-                ca("cas"),
-                one(Proxy, json!({"trustedCA": {"name": "more"}})),
-            ],
-            vec![
+    for (sources, objects, watched) in ::tests::rows![
+        &[][..], vec![] => vec![];
+        &[ImageContentSourcePolicy], vec![] => vec!["ImageContentSourcePolicy /*"];
+        &[ImageDigestMirrorSet, Image], vec![]
+            => vec!["ImageDigestMirrorSet /*", "Image /cluster", "Secret openshift-config/pull-secret"];
+        &[Image, Proxy], vec![ca("cas"), one(Proxy, json!({"trustedCA": {"name": "more"}}))]
+            => vec![
                 "Image /cluster",
                 "Proxy /cluster",
                 "Secret openshift-config/pull-secret",
                 "ConfigMap openshift-config/cas",
                 "ConfigMap openshift-config/more",
-            ],
-        ),
-        (
-            &[Image],
-            vec![ca("cas,metadata.name!=x")],
-            vec!["Image /cluster", "Secret openshift-config/pull-secret"],
-        ),
+            ];
+        &[Image], vec![ca("cas,metadata.name!=x")] => vec!["Image /cluster", "Secret openshift-config/pull-secret"];
     ] {
         let wanted = wanted(&served(sources), &objects.into_iter().collect());
         let shown: Vec<_> = wanted

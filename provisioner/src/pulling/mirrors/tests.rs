@@ -153,17 +153,13 @@ fn places_are_within_scopes_by_whole_parts() {
 
 #[test]
 fn only_what_is_allowed_is_pulled_even_if_no_line_makes_sense() {
-    for (allowed, image, passes) in [
-        (&[][..], "ghcr.io/app", true),
-        (&["quay.io/org"], "quay.io/org/app", true),
-        (&["quay.io/org"], "quay.io/app", false),
-        (&["reg.example/org/app:latest"], "reg.example/org/app", true),
-        (
-            &["reg.example/org/app:latest"],
-            "reg.example/org/app:v2",
-            false,
-        ),
-        (&["not a place"], "quay.io/app", false),
+    for (allowed, image, passes) in ::tests::rows![
+        &[][..], "ghcr.io/app" => true;
+        &["quay.io/org"], "quay.io/org/app" => true;
+        &["quay.io/org"], "quay.io/app" => false;
+        &["reg.example/org/app:latest"], "reg.example/org/app" => true;
+        &["reg.example/org/app:latest"], "reg.example/org/app:v2" => false;
+        &["not a place"], "quay.io/app" => false;
     ] {
         let (mirrors, problems) = rules(&[], &registries(&[], &[], allowed));
         let image: Reference = image.parse().unwrap();

@@ -73,7 +73,7 @@ const A: &str = "00000000000a";
 const B: &str = "00000000000b";
 
 /// Instances `till` and `shelf` that want ConfigMaps `a` and `b` of their name, all listed and as applied.
-fn two_instances() -> (Known, Arc<Scope>) {
+fn two_instances() -> Two {
     let mut known = Known::default();
     let change = known.want(
         "till",
@@ -94,7 +94,36 @@ fn two_instances() -> (Known, Arc<Scope>) {
         observed("stranger", "x", 4, A),
     ];
     assert_eq!(known.listed(&scope, listing), wakes(&["shelf", "till"]));
-    (known, scope)
+    Two { known, scope }
+}
+
+struct Two {
+    known: Known,
+    scope: Arc<Scope>,
+}
+
+impl Two {
+    fn seen(&mut self, owner: &str, name: &str, version: u64, fields: &str) -> Wakes {
+        let observed = observed(owner, name, version, fields);
+        self.known.seen(&self.scope, observed)
+    }
+
+    fn gone(&mut self, owner: &str, name: &str, version: u64, fields: &str) -> Wakes {
+        let observed = observed(owner, name, version, fields);
+        self.known.gone(&self.scope, observed)
+    }
+
+    fn applied(&mut self, of: &str, name: &str, version: u64, fields: &str) -> Option<Noted> {
+        self.known.applied(of, &applied(name, version, fields))
+    }
+
+    fn listed(&mut self, listing: Vec<Observed>) -> Wakes {
+        self.known.listed(&self.scope, listing)
+    }
+
+    fn failed(&mut self, why: &str, data: Data) -> Wakes {
+        self.known.failed(&self.scope, why.to_owned(), data)
+    }
 }
 
 fn wakes(instances: &[&str]) -> Wakes {
@@ -105,6 +134,7 @@ fn names(view: &View) -> Vec<&str> {
     view.objects.keys().map(|it| it.name.as_str()).collect()
 }
 
+// parity: rukpak-33
 #[test]
 fn each_kind_is_watched_once_and_no_longer_than_it_is_wanted() {
     let mut known = Known::default();
@@ -207,69 +237,50 @@ fn an_instance_is_woken_when_the_last_of_its_watches_has_listed() {
 
 #[test]
 fn only_the_instance_concerned_is_woken_and_only_by_what_decides() {
-    let (mut known, scope) = two_instances();
+    let mut two = two_instances();
     let base = || observed("till", "till-a", 10, A);
-    let cases: [(&str, Alter, bool); 8] = [
-        ("nothing", |_| {}, false),
-        (
-            "resourceVersion",
-            |it| it.resource_version = "11".into(),
-            false,
-        ),
-        ("writer", |it| it.writer = Some("kubectl".into()), false),
-        ("fields", |it| it.fields = Some(B.parse().unwrap()), true),
-        ("no fields", |it| it.fields = None, true),
-        ("uid", |it| it.uid = "other".into(), true),
-        ("deleting", |it| it.deleting = true, true),
-        (
-            "health",
-            |it| it.health = Health::Failed("broken".to_owned()),
-            true,
-        ),
+    let cases: [(&str, Alter, bool); 8] = ::tests::rows![
+        "nothing", |_| {} => false;
+        "resourceVersion", |it| it.resource_version = "11".into() => false;
+        "writer", |it| it.writer = Some("kubectl".into()) => false;
+        "fields", |it| it.fields = Some(B.parse().unwrap()) => true;
+        "no fields", |it| it.fields = None => true;
+        "uid", |it| it.uid = "other".into() => true;
+        "deleting", |it| it.deleting = true => true;
+        "health", |it| it.health = Health::Failed("broken".to_owned()) => true;
     ];
     for (name, change, wakes_up) in cases {
-        known.seen(&scope, base());
+        two.known.seen(&two.scope, base());
         let mut changed = base();
         change(&mut changed);
         let expected: &[_] = if wakes_up { &["till"] } else { &[] };
-        assert_eq!(known.seen(&scope, changed), wakes(expected), "{name}");
+        assert_eq!(
+            two.known.seen(&two.scope, changed),
+            wakes(expected),
+            "{name}"
+        );
     }
-    assert_eq!(
-        known.seen(&scope, observed("stranger", "y", 20, A)),
-        wakes(&[])
-    );
+    assert_eq!(two.seen("stranger", "y", 20, A), wakes(&[]));
     // Somebody writes the instance's label on an object of theirs.
-    assert_eq!(known.seen(&scope, observed("till", "y", 20, A)), wakes(&[]));
-    assert_eq!(names(&known.view("till")), ["till-a", "till-b"]);
+    assert_eq!(two.seen("till", "y", 20, A), wakes(&[]));
+    assert_eq!(names(&two.known.view("till")), ["till-a", "till-b"]);
 }
 
 #[test]
 fn gone_or_relabelled_objects_wake_their_instance() {
-    let (mut known, scope) = two_instances();
-    assert_eq!(
-        known.gone(&scope, observed("till", "till-a", 10, A)),
-        wakes(&["till"])
-    );
-    assert_eq!(names(&known.view("till")), ["till-b"]);
-    assert_eq!(
-        known.gone(&scope, observed("till", "till-a", 10, A)),
-        wakes(&[])
-    );
-    assert_eq!(
-        known.seen(&scope, observed("shelf", "till-b", 11, A)),
-        wakes(&["till"])
-    );
-    assert_eq!(names(&known.view("till")), [] as [&str; 0]);
-    assert_eq!(names(&known.view("shelf")), ["shelf-a"]);
-    assert_eq!(
-        known.seen(&scope, observed("till", "till-b", 12, A)),
-        wakes(&["till"])
-    );
+    let mut two = two_instances();
+    assert_eq!(two.gone("till", "till-a", 10, A), wakes(&["till"]));
+    assert_eq!(names(&two.known.view("till")), ["till-b"]);
+    assert_eq!(two.gone("till", "till-a", 10, A), wakes(&[]));
+    assert_eq!(two.seen("shelf", "till-b", 11, A), wakes(&["till"]));
+    assert_eq!(names(&two.known.view("till")), [] as [&str; 0]);
+    assert_eq!(names(&two.known.view("shelf")), ["shelf-a"]);
+    assert_eq!(two.seen("till", "till-b", 12, A), wakes(&["till"]));
 }
 
 #[test]
 fn listing_again_wakes_only_those_for_whom_it_differs() {
-    let (mut known, scope) = two_instances();
+    let mut two = two_instances();
     let same = || {
         vec![
             observed("till", "till-a", 1, A),
@@ -277,77 +288,65 @@ fn listing_again_wakes_only_those_for_whom_it_differs() {
             observed("shelf", "shelf-a", 30, A),
         ]
     };
-    known.begin(&scope);
-    assert_eq!(known.listed(&scope, same()), wakes(&[]));
+    two.known.begin(&two.scope);
+    assert_eq!(two.listed(same()), wakes(&[]));
     let mut other = same();
     other[0].fields = None;
-    assert_eq!(known.listed(&scope, other), wakes(&["till"]));
-    assert_eq!(known.listed(&scope, same().split_off(2)), wakes(&["till"]));
-    assert_eq!(names(&known.view("till")), [] as [&str; 0]);
+    assert_eq!(two.listed(other), wakes(&["till"]));
+    assert_eq!(two.listed(same().split_off(2)), wakes(&["till"]));
+    assert_eq!(names(&two.known.view("till")), [] as [&str; 0]);
 }
 
 #[test]
 fn our_own_writes_are_known_before_the_watch_tells() {
-    let (mut known, scope) = two_instances();
-    let noted = known.applied("till", &applied("till-a", 10, B)).unwrap();
+    let mut two = two_instances();
+    let noted = two.applied("till", "till-a", 10, B).unwrap();
     let seen =
         |known: &Known| known.view("till").objects[&identity(CONFIG_MAP, "shop", "till-a")].clone();
-    assert_eq!(seen(&known).fields, Some(B.parse().unwrap()));
+    assert_eq!(seen(&two.known).fields, Some(B.parse().unwrap()));
     // What the watch still has to say about before is old.
-    assert_eq!(
-        known.seen(&scope, observed("till", "till-a", 9, A)),
-        wakes(&[])
-    );
-    assert_eq!(
-        known.gone(&scope, observed("till", "till-a", 9, A)),
-        wakes(&[])
-    );
-    assert_eq!(seen(&known).fields, Some(B.parse().unwrap()));
+    assert_eq!(two.seen("till", "till-a", 9, A), wakes(&[]));
+    assert_eq!(two.gone("till", "till-a", 9, A), wakes(&[]));
+    assert_eq!(seen(&two.known).fields, Some(B.parse().unwrap()));
     // It confirms the write, which is no news.
-    assert_eq!(
-        known.seen(&scope, observed("till", "till-a", 10, B)),
-        wakes(&[])
-    );
-    assert_eq!(known.expire(noted), wakes(&[]));
-    assert_eq!(seen(&known).fields, Some(B.parse().unwrap()));
+    assert_eq!(two.seen("till", "till-a", 10, B), wakes(&[]));
+    assert_eq!(two.known.expire(noted), wakes(&[]));
+    assert_eq!(seen(&two.known).fields, Some(B.parse().unwrap()));
 }
 
 #[test]
 fn a_write_that_the_watch_has_passed_is_not_noted() {
-    let (mut known, scope) = two_instances();
+    let mut two = two_instances();
     // Applied at 10, deleted by somebody at 11, and the watch was faster than the answer.
-    known.seen(&scope, observed("till", "till-a", 10, B));
-    assert_eq!(
-        known.gone(&scope, observed("till", "till-a", 11, B)),
-        wakes(&["till"])
-    );
-    assert!(known.applied("till", &applied("till-a", 10, B)).is_none());
-    assert_eq!(names(&known.view("till")), ["till-b"]);
+    two.seen("till", "till-a", 10, B);
+    assert_eq!(two.gone("till", "till-a", 11, B), wakes(&["till"]));
+    assert!(two.applied("till", "till-a", 10, B).is_none());
+    assert_eq!(names(&two.known.view("till")), ["till-b"]);
     // Nor is what changed nothing, what is not wanted, or what an apiserver without numbers wrote.
-    assert!(known.applied("till", &applied("till-b", 2, A)).is_none());
-    assert!(known.applied("till", &applied("other", 20, A)).is_none());
-    assert!(known.applied("nobody", &applied("till-b", 20, A)).is_none());
+    assert!(two.applied("till", "till-b", 2, A).is_none());
+    assert!(two.applied("till", "other", 20, A).is_none());
+    assert!(two.applied("nobody", "till-b", 20, A).is_none());
     let mut wordy = applied("till-b", 0, B);
     for wordy in wordy.values_mut() {
         wordy.resource_version = "late".to_owned();
     }
-    assert!(known.applied("till", &wordy).is_none());
+    assert!(two.known.applied("till", &wordy).is_none());
 }
 
 #[test]
 fn a_write_that_the_watch_never_tells_of_expires() {
-    let (mut known, scope) = two_instances();
-    let first = known.applied("till", &applied("till-a", 10, B)).unwrap();
-    let second = known.applied("till", &applied("till-a", 11, A)).unwrap();
+    let mut two = two_instances();
+    let first = two.applied("till", "till-a", 10, B).unwrap();
+    let second = two.applied("till", "till-a", 11, A).unwrap();
     // Listing again does not tell: it may have begun before.
     assert_eq!(
-        known.listed(&scope, vec![observed("shelf", "shelf-a", 3, A)]),
+        two.listed(vec![observed("shelf", "shelf-a", 3, A)]),
         wakes(&["till"])
     );
-    assert_eq!(names(&known.view("till")), ["till-a"]);
-    assert_eq!(known.expire(first), wakes(&[]), "there is a later one");
-    assert_eq!(known.expire(second), wakes(&["till"]));
-    assert_eq!(names(&known.view("till")), [] as [&str; 0]);
+    assert_eq!(names(&two.known.view("till")), ["till-a"]);
+    assert_eq!(two.known.expire(first), wakes(&[]), "there is a later one");
+    assert_eq!(two.known.expire(second), wakes(&["till"]));
+    assert_eq!(names(&two.known.view("till")), [] as [&str; 0]);
 }
 
 #[test]
@@ -371,64 +370,46 @@ fn what_was_just_applied_is_not_healthy_by_what_it_was() {
 
 #[test]
 fn a_watch_that_fails_says_so_once_and_knows_nothing_when_it_is_refused() {
-    let (mut known, scope) = two_instances();
+    let mut two = two_instances();
     let all = ["shelf", "till"];
-    assert_eq!(
-        known.failed(&scope, "slow".to_owned(), Data::Kept),
-        wakes(&all)
-    );
-    assert_eq!(
-        known.failed(&scope, "slow".to_owned(), Data::Kept),
-        wakes(&[])
-    );
-    let view = known.view("till");
+    assert_eq!(two.failed("slow", Data::Kept), wakes(&all));
+    assert_eq!(two.failed("slow", Data::Kept), wakes(&[]));
+    let view = two.known.view("till");
     assert_eq!(
         (names(&view), view.synced),
         (vec!["till-a", "till-b"], true)
     );
     assert_eq!(view.failing, ["slow"]);
-    assert_eq!(known.failing(), slice::from_ref(&scope));
+    assert_eq!(two.known.failing(), slice::from_ref(&two.scope));
 
-    assert_eq!(
-        known.failed(&scope, "forbidden".to_owned(), Data::Lost),
-        wakes(&all)
-    );
-    let view = known.view("till");
+    assert_eq!(two.failed("forbidden", Data::Lost), wakes(&all));
+    let view = two.known.view("till");
     assert_eq!((names(&view), view.synced), (vec![], false));
     assert_eq!(
         (view.unknown.len(), view.failing),
         (2, vec!["forbidden".to_owned()])
     );
 
-    assert_eq!(known.listed(&scope, Vec::new()), wakes(&all));
-    let view = known.view("till");
+    assert_eq!(two.listed(Vec::new()), wakes(&all));
+    let view = two.known.view("till");
     assert!(view.synced && view.failing.is_empty() && view.unknown.is_empty());
-    assert_eq!(known.failing(), []);
+    assert_eq!(two.known.failing(), []);
 }
 
 #[test]
 fn events_of_a_watch_that_was_stopped_are_nothing() {
-    let (mut known, scope) = two_instances();
-    known.forget("till");
-    known.forget("shelf");
-    known.begin(&scope);
+    let mut two = two_instances();
+    two.known.forget("till");
+    two.known.forget("shelf");
+    two.known.begin(&two.scope);
     assert_eq!(
-        known.listed(&scope, vec![observed("till", "till-a", 1, A)]),
+        two.listed(vec![observed("till", "till-a", 1, A)]),
         wakes(&[])
     );
-    assert_eq!(
-        known.seen(&scope, observed("till", "till-a", 2, A)),
-        wakes(&[])
-    );
-    assert_eq!(
-        known.gone(&scope, observed("till", "till-a", 3, A)),
-        wakes(&[])
-    );
-    assert_eq!(
-        known.failed(&scope, "late".to_owned(), Data::Lost),
-        wakes(&[])
-    );
-    assert!(known.tables.is_empty());
+    assert_eq!(two.seen("till", "till-a", 2, A), wakes(&[]));
+    assert_eq!(two.gone("till", "till-a", 3, A), wakes(&[]));
+    assert_eq!(two.failed("late", Data::Lost), wakes(&[]));
+    assert!(two.known.tables.is_empty());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 use kube::{
     Client,
-    api::{DeleteParams, ListParams},
+    api::ListParams,
     core::{ApiResource, DynamicObject},
 };
 use manifests::api::{
@@ -19,7 +19,7 @@ use manifests::api::{
 };
 
 use super::*;
-use crate::support::{eventually, has, image, operator};
+use crate::support::{delete, eventually, has, merge, operator, until};
 
 const NAMESPACE: &str = "tide-system";
 const CONDITION: &str = "tide.v1.0.0";
@@ -45,6 +45,7 @@ async fn gate_is(platform: &Platform, status: &str, reason: &str, words: &str) {
     .await;
 }
 
+// parity: max-olm-16, platform-3
 #[tokio::test]
 async fn an_operator_asks_not_to_be_upgraded_and_the_gate_closes() {
     let platform = Platform::new().await;
@@ -53,14 +54,7 @@ async fn an_operator_asks_not_to_be_upgraded_and_the_gate_closes() {
     let content = operator("tide", "1.0.0", &[]);
     let bundle = platform.world.push("tide:v1.0.0", &content).await;
     let _provisioner = platform.start().await;
-    platform
-        .world
-        .instance("tide", "registry", image(&bundle))
-        .await;
-    platform
-        .world
-        .wait_instance("tide", "Installed", "True")
-        .await;
+    platform.install("tide", &bundle).await;
     assert_eq!(told(&client).await, None);
     gate_is(&platform, "True", "AsExpected", "Ready for upgrade").await;
 
@@ -69,18 +63,14 @@ async fn an_operator_asks_not_to_be_upgraded_and_the_gate_closes() {
     // Ours has no spec of its own.
     let resource = ApiResource::erase::<OperatorCondition>(&());
     let conditions: Api<DynamicObject> = Api::namespaced_with(client.clone(), NAMESPACE, &resource);
-    eventually("told", async || {
-        let name = told(&client).await;
-        (name.as_deref() == Some(CONDITION))
-            .then_some(())
-            .ok_or(format!("{name:?}"))
-    })
+    until(
+        "told",
+        async || told(&client).await,
+        |name| name.as_deref() == Some(CONDITION),
+    )
     .await;
     assert!(conditions.get_opt(CONDITION).await.unwrap().is_some());
-    platform
-        .world
-        .wait_instance("tide", "Installed", "True")
-        .await;
+    platform.installed("tide").await;
 
     // It says so with its own rights, as operator-lib does: it reads the object and sends it back whole.
     let mut config = cluster.config().clone();
@@ -131,14 +121,7 @@ async fn an_operator_asks_not_to_be_upgraded_and_the_gate_closes() {
         "type": "Upgradeable", "status": "True", "reason": "Admin", "message": "go on",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]}});
-    conditions
-        .patch(
-            CONDITION,
-            &PatchParams::default(),
-            &Patch::Merge(overridden),
-        )
-        .await
-        .unwrap();
+    merge(&conditions, CONDITION, &overridden).await;
     gate_is(&platform, "True", "AsExpected", "Ready for upgrade").await;
 
     goes_with_its_definition(&platform, &client, &name).await;
@@ -147,15 +130,8 @@ async fn an_operator_asks_not_to_be_upgraded_and_the_gate_closes() {
 /// The definition goes, and everything that was there for it.
 async fn goes_with_its_definition(platform: &Platform, client: &Client, name: &str) {
     let definitions = platform.world.api::<CustomResourceDefinition>();
-    definitions
-        .delete(name, &DeleteParams::default())
-        .await
-        .unwrap();
-    eventually("not told", async || {
-        let name = told(client).await;
-        name.is_none().then_some(()).ok_or(format!("{name:?}"))
-    })
-    .await;
+    delete(&definitions, name).await;
+    until("not told", async || told(client).await, Option::is_none).await;
     eventually("no rights", async || {
         let all = ListParams::default();
         let roles = Api::<Role>::namespaced(client.clone(), NAMESPACE)
@@ -167,8 +143,5 @@ async fn goes_with_its_definition(platform: &Platform, client: &Client, name: &s
         (left == 0).then_some(()).ok_or(format!("{left} are left"))
     })
     .await;
-    platform
-        .world
-        .wait_instance("tide", "Installed", "True")
-        .await;
+    platform.installed("tide").await;
 }

@@ -1,7 +1,9 @@
 //! Whether the cluster may be upgraded, as bundles, catalogs and operators say.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::DeleteParams;
+use kube::{
+    Client,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
 use manifests::api::instance::BundleInstance;
 use unpacker::{Digest, registry::BundleImage};
 
@@ -9,7 +11,7 @@ use super::*;
 use crate::{
     catalogs::served::Server,
     platform::stage::package,
-    support::{condition, eventually, image, instance, operator},
+    support::{condition, delete, eventually, image, instance, merge_status, operator},
 };
 
 const READY: &str = "Ready for upgrade";
@@ -45,11 +47,16 @@ fn listed(name: &str, (image, digest): &(String, Digest), newest: &str) -> Vec<V
 }
 
 async fn is_open(platform: &Platform) {
-    becomes(platform, "Upgradeable", "True", "AsExpected", READY).await;
+    becomes(platform, "Upgradeable=True AsExpected", READY).await;
 }
 
 async fn is_closed(platform: &Platform, words: &str) -> String {
-    let operator = becomes(platform, "Upgradeable", "False", INCOMPATIBLE, words).await;
+    let operator = becomes(
+        platform,
+        &format!("Upgradeable=False {INCOMPATIBLE}"),
+        words,
+    )
+    .await;
     let status = operator.status.unwrap();
     find(&status, "Upgradeable")
         .unwrap()
@@ -58,6 +65,7 @@ async fn is_closed(platform: &Platform, words: &str) -> String {
         .unwrap()
 }
 
+// parity: max-1, max-6
 #[tokio::test]
 async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     let platform = Platform::new().await;
@@ -80,14 +88,7 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     is_open(&platform).await;
 
     // Whoever has made it: it counts. 4.12 runs on the next release, and not on the one after it.
-    platform
-        .world
-        .instance("tide", "registry", image(&tide.0))
-        .await;
-    platform
-        .world
-        .wait_instance("tide", "Installed", "True")
-        .await;
+    platform.install("tide", &tide.0).await;
     is_open(&platform).await;
     history(cluster, &["Partial 4.12.0", "Completed 4.11.9"]).await;
     is_open(&platform).await;
@@ -104,14 +105,7 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     is_open(&platform).await;
 
     // So it does for what was refused.
-    platform
-        .world
-        .instance("moon", "registry", image(&moon.0))
-        .await;
-    platform
-        .world
-        .wait_instance("moon", "Installed", "True")
-        .await;
+    platform.install("moon", &moon.0).await;
     // A platform operator says the same of itself.
     platform.want(json!({"package": {"name": "reef"}})).await;
     let may_go = ("True", "AsExpected", READY);
@@ -155,10 +149,7 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
 
     // What it says counts for installations, too: this bundle's own word would let it in.
     let instances = platform.world.api::<BundleInstance>();
-    instances
-        .delete("moon", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&instances, "moon").await;
     crate::support::gone(instances, "moon").await;
     let again = instance("moon", "registry", image(&moon.0));
     platform.world.create(&again).await;
@@ -174,118 +165,6 @@ async fn a_maximum_closes_the_gate_and_a_catalog_opens_it() {
     other.stop().await;
 }
 
-#[tokio::test]
-async fn what_olm_has_installed_counts_and_its_copies_do_not() {
-    let platform = Platform::new().await;
-    become_openshift(&platform).await;
-    let cluster = platform.world.cluster;
-    history(cluster, &["Completed 4.12.0"]).await;
-    let _provisioner = platform.start().await;
-    is_open(&platform).await;
-
-    let name = define(cluster, "clusterserviceversions").await;
-    let service = |namespace: &str, name: &str, newest: Option<&str>, labels: Value| {
-        let mut annotations = json!({"olm.operatorNamespace": "catalogs"});
-        if let Some(newest) = newest {
-            let properties =
-                json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": newest}]});
-            annotations["operatorframework.io/properties"] = properties.to_string().into();
-        }
-        json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
-            "metadata": {"name": name, "namespace": namespace, "annotations": annotations, "labels": labels},
-            "spec": {"displayName": "x".repeat(1 << 16), "install": {"strategy": "deployment"}},
-        })
-    };
-    // Two that do not say it, in their words and out of them.
-    platform
-        .world
-        .apply(&service("catalogs", "silent.v1", None, json!({})))
-        .await;
-    platform
-        .world
-        .apply(&service("catalogs", "odd.v1", Some("foo"), json!({})))
-        .await;
-    let may_not = "The following operators may not run on the next OpenShift Version: catalogs/odd.v1, catalogs/silent.v1";
-    let unknown = "IndeterminateOperatorsInstalled";
-    becomes(&platform, "Upgradeable", "True", unknown, may_not).await;
-    // One that blocks; and its copies, by their label, their annotation, and their status.
-    platform
-        .world
-        .apply(&service("catalogs", "etcd.v1", Some("4.12"), json!({})))
-        .await;
-    let copied = json!({"olm.copiedFrom": "catalogs"});
-    platform
-        .world
-        .apply(&service("default", "etcd.v1", Some("4.12"), copied))
-        .await;
-    platform
-        .world
-        .apply(&service("kube-system", "etcd.v1", Some("4.12"), json!({})))
-        .await;
-    let message = is_closed(&platform, "etcd.v1").await;
-    let mut lines = message.lines();
-    assert_eq!(lines.next().unwrap(), format!("{WILL_NOT}catalogs/etcd.v1"));
-    let remedy =
-        "runs on OpenShift 4.12 at most: upgrade it with its Subscription, or uninstall it";
-    assert!(lines.next().unwrap().ends_with(remedy), "{message}");
-    // Its maximum is raised.
-    platform
-        .world
-        .apply(&service("catalogs", "etcd.v1", Some("4.13"), json!({})))
-        .await;
-    becomes(&platform, "Upgradeable", "True", unknown, may_not).await;
-    // OLM goes.
-    let definitions = platform.world.api::<CustomResourceDefinition>();
-    definitions
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
-    is_open(&platform).await;
-}
-
-/// The example of the design document, with a name.
-const EXAMPLE: &str = r#"
-apiVersion: operators.coreos.com/v1alpha1
-kind: ClusterServiceVersion
-metadata:
-  name: foo
-  namespace: default
-  annotations:
-    # Prevent upgrades to OpenShift Version 4.9
-    operators.coreos.com/maxOpenShiftVersion: "4.8"
-spec:
-  displayName: Foo
-  install:
-    strategy: deployment
-"#;
-
-#[tokio::test]
-async fn the_annotation_of_a_csv_closes_the_gate() {
-    let platform = Platform::new().await;
-    become_openshift(&platform).await;
-    let cluster = platform.world.cluster;
-    history(cluster, &["Completed 4.7.9"]).await;
-    define(cluster, "clusterserviceversions").await;
-    let mut example = yaml::documents(EXAMPLE.as_bytes()).next().unwrap().unwrap();
-    platform.world.apply(&example).await;
-    let _provisioner = platform.start().await;
-    is_open(&platform).await;
-    history(cluster, &["Completed 4.8.0", "Completed 4.7.9"]).await;
-    let message = is_closed(&platform, WILL_NOT).await;
-    let first = "The following operators will not run on the next OpenShift Version: default/foo";
-    assert_eq!(message.lines().next(), Some(first));
-    assert!(
-        message.contains("runs on OpenShift 4.8 at most"),
-        "{message}"
-    );
-    // The author has tested the operator on 4.9.
-    let annotations = &mut example["metadata"]["annotations"];
-    annotations["operators.coreos.com/maxOpenShiftVersion"] = "4.9".into();
-    platform.world.apply(&example).await;
-    is_open(&platform).await;
-}
-
 /// Applies the ClusterOperator of another component, with its related objects.
 async fn component(platform: &Platform, name: &str, related: Value) {
     let operator = json!({
@@ -294,11 +173,53 @@ async fn component(platform: &Platform, name: &str, related: Value) {
     platform.world.apply(&operator).await;
     let status = json!({"status": {"relatedObjects": related}});
     let api = platform.world.api::<ClusterOperator>();
-    api.patch_status(name, &PatchParams::default(), &Patch::Merge(status))
+    merge_status(&api, name, &status).await;
+}
+
+/// A ClusterServiceVersion with these annotations, version 1.0.0.
+fn service(name: &str, annotations: &Value) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"displayName": name, "version": "1.0.0", "install": {"strategy": "deployment"}},
+    })
+}
+
+/// The annotation that OLM writes for a bundle of a package with its newest release.
+fn recorded(package: &str, newest: &str) -> Value {
+    let properties = json!({"properties": [
+        {"type": "olm.package", "value": {"packageName": package, "version": "1.0.0"}},
+        {"type": "olm.maxOpenShiftVersion", "value": newest},
+    ]});
+    json!({"operatorframework.io/properties": properties.to_string()})
+}
+
+fn subscription(package: &str, catalog: &str) -> Value {
+    json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+        "metadata": {"name": package, "namespace": "default"},
+        "spec": {"name": package, "source": catalog, "sourceNamespace": "catalogs", "channel": "stable"},
+    })
+}
+
+fn subscriptions(client: Client) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("operators.coreos.com", "v1alpha1", "Subscription");
+    Api::namespaced_with(client, "default", &ApiResource::from_gvk(&kind))
+}
+
+/// Writes into the status of a Subscription what OLM has installed.
+async fn is_installed(subscriptions: &Api<DynamicObject>, subscription: &mut Value, service: &str) {
+    subscription["status"] =
+        json!({"installedCSV": service, "lastUpdated": "2026-01-01T00:00:00Z"});
+    let name = subscription["metadata"]["name"].as_str().unwrap();
+    let params = PatchParams::apply("olm").force();
+    subscriptions
+        .patch_status(name, &params, &Patch::Apply(&*subscription))
         .await
         .unwrap();
 }
 
+// parity: max-1, max-6, max-olm-3, max-olm-15
 #[tokio::test]
 async fn the_catalog_of_a_subscription_opens_the_gate() {
     let platform = Platform::new().await;
@@ -311,58 +232,29 @@ async fn the_catalog_of_a_subscription_opens_the_gate() {
     let moon = publish(&platform, "moon", "4.12").await;
     let server = Server::of(None, &listed("moon", &moon, "4.13")).await;
     platform.serve("mine", &server).await;
-    let service = |name: &str, annotations: Value| {
-        json!({
-            "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
-            "metadata": {"name": name, "namespace": "default", "annotations": annotations},
-            "spec": {"displayName": name, "version": "1.0.0", "install": {"strategy": "deployment"}},
-        })
-    };
-    let properties = json!({"properties": [{"type": "olm.maxOpenShiftVersion", "value": "4.12"}]});
-    let written = json!({"operatorframework.io/properties": properties.to_string()});
-    platform.world.apply(&service("moon.v1.0.0", written)).await;
-    let mut subscription = json!({
-        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
-        "metadata": {"name": "moon", "namespace": "default"},
-        "spec": {"name": "moon", "source": "mine", "sourceNamespace": "catalogs", "channel": "stable"},
-    });
+    let moon = service("moon.v1.0.0", &recorded("moon", "4.12"));
+    platform.world.apply(&moon).await;
+    let mut subscription = subscription("moon", "mine");
     platform.world.apply(&subscription).await;
     let _provisioner = platform.start().await;
     // The Subscription has installed nothing yet.
     is_closed(&platform, &format!("{WILL_NOT}default/moon.v1.0.0")).await;
-    let status = json!({"installedCSV": "moon.v1.0.0", "lastUpdated": "2026-01-01T00:00:00Z"});
-    subscription["status"] = status;
-    let resource = kube::core::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(
-        "operators.coreos.com",
-        "v1alpha1",
-        "Subscription",
-    ));
-    let subscriptions: Api<kube::core::DynamicObject> =
-        Api::namespaced_with(platform.world.client(), "default", &resource);
-    let params = PatchParams::apply("olm").force();
-    subscriptions
-        .patch_status("moon", &params, &Patch::Apply(&subscription))
-        .await
-        .unwrap();
+    let subscriptions = subscriptions(platform.world.client());
+    is_installed(&subscriptions, &mut subscription, "moon.v1.0.0").await;
     is_open(&platform).await;
 
     // OLM's own ClusterOperator does not know of the catalog's value.
     component(&platform, "operator-lifecycle-manager", json!([])).await;
     let differs = "- blocks the upgrade, because OLM ignores the value in the catalog: default/moon.v1.0.0 (OLM reads 4.12, the \
                    catalog declares 4.13)";
-    becomes(&platform, "Upgradeable", "True", "AsExpected", differs).await;
+    becomes(&platform, "Upgradeable=True AsExpected", differs).await;
 
     // An operator of the release payload is known by its ClusterOperator.
-    platform
-        .world
-        .apply(&service("packageserver", json!({})))
-        .await;
+    platform.apply(&service("packageserver", &json!({}))).await;
     let unknown = "IndeterminateOperatorsInstalled";
     becomes(
         &platform,
-        "Upgradeable",
-        "True",
-        unknown,
+        &format!("Upgradeable=True {unknown}"),
         "default/packageserver",
     )
     .await;
@@ -380,10 +272,11 @@ async fn the_catalog_of_a_subscription_opens_the_gate() {
     is_open(&platform).await;
 
     // Without the Subscription, the ClusterServiceVersion's own value counts.
-    subscriptions
-        .delete("moon", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&subscriptions, "moon").await;
     is_closed(&platform, &format!("{WILL_NOT}default/moon.v1.0.0")).await;
+    // The author raises that.
+    let raised = service("moon.v1.0.0", &recorded("moon", "4.13"));
+    platform.apply(&raised).await;
+    is_open(&platform).await;
     server.stop().await;
 }

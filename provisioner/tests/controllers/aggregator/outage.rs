@@ -6,7 +6,7 @@ use provisioner::platform::aggregate::CORE;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::support::{Fault, Options, Provisioner, Relay, eventually};
+use crate::support::{Fault, Options, Provisioner, Relay, until};
 
 /// What closes the gate when something cannot be read.
 const ERROR: &str = "ErrorCheckingOperatorCompatibility";
@@ -23,14 +23,15 @@ fn through(relay: &Relay) -> Options {
 
 async fn metric_is(provisioner: &Provisioner, line: &str) {
     let url = format!("{}/metrics", provisioner.url("metrics"));
-    eventually(line, async || {
-        let text = reqwest::get(&url).await.unwrap().text().await.unwrap();
-        let is_there = text.lines().any(|other| other == line);
-        is_there.then_some(()).ok_or(text)
-    })
+    until(
+        line,
+        async || reqwest::get(&url).await.unwrap().text().await.unwrap(),
+        |text| text.lines().any(|other| other == line),
+    )
     .await;
 }
 
+// parity: max-olm-10
 #[tokio::test]
 async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_does() {
     let platform = Platform::new().await;
@@ -42,10 +43,10 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
     let provisioner = platform.start_with(through(&relay)).await;
     let is_away = |plural: &str| format!("{plural} cannot be listed: ");
     let away = is_away("clusterversions");
-    becomes(&platform, "Upgradeable", "False", ERROR, &away).await;
+    becomes(&platform, &format!("Upgradeable=False {ERROR}"), &away).await;
     operator_becomes(&platform, CORE, ("Available", "True"), "AsExpected", "").await;
     relay.mend();
-    becomes(&platform, "Upgradeable", "True", "AsExpected", READY).await;
+    becomes(&platform, "Upgradeable=True AsExpected", READY).await;
 
     // An apiserver that restarts is no reason to tell the cluster anything.
     let api = platform.world.api::<ClusterOperator>();
@@ -63,13 +64,13 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
     let began = Instant::now();
     relay.fails(Fault::Busy(&["/bundleinstances", "/platformoperators"]));
     let away = is_away("bundleinstances");
-    becomes(&platform, "Upgradeable", "False", ERROR, &away).await;
+    becomes(&platform, &format!("Upgradeable=False {ERROR}"), &away).await;
     assert!(began.elapsed() > Duration::from_secs(25));
     let away = is_away("The platform operators cannot be listed: platformoperators");
     let degraded = ("Degraded", "True");
     operator_becomes(&platform, CORE, degraded, "PlatformOperatorsUnknown", &away).await;
     relay.mend();
-    becomes(&platform, "Upgradeable", "True", "AsExpected", READY).await;
+    becomes(&platform, "Upgradeable=True AsExpected", READY).await;
     operator_becomes(&platform, CORE, ("Degraded", "False"), "AsExpected", "").await;
     drop(provisioner);
 
@@ -81,11 +82,11 @@ async fn what_cannot_be_watched_for_a_while_closes_the_gate_and_nothing_shorter_
         }));
         let provisioner = platform.start_with(through(&relay)).await;
         let away = "bundleinstances cannot be listed: the apiserver has not answered for 30 s";
-        becomes(&platform, "Upgradeable", "False", ERROR, away).await;
+        becomes(&platform, &format!("Upgradeable=False {ERROR}"), away).await;
         relay.mend();
         drop(provisioner);
         let provisioner = platform.start_with(through(&relay)).await;
-        becomes(&platform, "Upgradeable", "True", "AsExpected", READY).await;
+        becomes(&platform, "Upgradeable=True AsExpected", READY).await;
         drop(provisioner);
     }
 }
@@ -126,6 +127,6 @@ async fn what_cannot_be_written_is_told_and_holds_nothing_else_up() {
         assert!(warning.contains(words), "{warning}");
     }
     relay.mend();
-    becomes(&platform, "Available", "True", "AsExpected", NONE).await;
+    becomes(&platform, "Available=True AsExpected", NONE).await;
     metric_is(&provisioner, &written(AGGREGATED, 1)).await;
 }

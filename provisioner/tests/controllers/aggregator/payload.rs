@@ -7,8 +7,9 @@ use manifests::api::config::ClusterOperatorSpec;
 use provisioner::platform::aggregate::CORE;
 
 use super::*;
-use crate::support::Options;
+use crate::support::{Options, delete};
 
+// parity: openshift-22
 #[tokio::test]
 async fn the_release_payload_makes_the_operators_and_names_the_release() {
     let platform = Platform::new().await;
@@ -30,7 +31,7 @@ async fn the_release_payload_makes_the_operators_and_names_the_release() {
     {
         let _provisioner = platform.start_with(options).await;
         let ready = "Ready for upgrade";
-        let made = becomes(&platform, "Upgradeable", "True", "AsExpected", ready).await;
+        let made = becomes(&platform, "Upgradeable=True AsExpected", ready).await;
         assert_eq!(made.status.unwrap().versions[0].version, "0.0.1-snapshot");
         let available = "at 0.0.1-snapshot";
         operator_becomes(
@@ -43,9 +44,7 @@ async fn the_release_payload_makes_the_operators_and_names_the_release() {
         .await;
     }
     for name in [AGGREGATED, CORE] {
-        api.delete(name, &kube::api::DeleteParams::default())
-            .await
-            .unwrap();
+        delete(&api, name).await;
     }
 
     let options = Options {
@@ -88,7 +87,7 @@ async fn the_release_payload_makes_the_operators_and_names_the_release() {
     );
     assert_eq!(core.await.metadata.owner_references, None);
     let none = "No platform operators are present in the cluster";
-    let aggregated = becomes(&platform, "Available", "True", "AsExpected", none).await;
+    let aggregated = becomes(&platform, "Available=True AsExpected", none).await;
     assert_eq!(aggregated.metadata.owner_references, None);
     let status = aggregated.status.unwrap();
     assert_eq!(status.versions[0].version, "4.13.0");

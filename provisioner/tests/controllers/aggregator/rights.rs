@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 use manifests::api::{install, platform_status::PlatformStatus};
 
 use super::*;
-use crate::support::{Options, gone, install_rights, own_kubeconfig};
+use crate::support::{Options, gone, install_rights, namespace_object, own_kubeconfig};
 
 /// Asks of who changes owners that they may delete, as OpenShift does.
 const OWNERS: &str = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
@@ -19,9 +19,7 @@ async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one
     let platform = Platform::of(&options).await;
     let cluster = platform.world.cluster;
     for namespace in ["openshift-config", "openshift-marketplace"] {
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        platform.world.apply(&namespace).await;
+        platform.world.apply(&namespace_object(namespace)).await;
     }
     install_rights(cluster, &install::openshift(&install::Options::default())).await;
     let options = Options {
@@ -39,7 +37,7 @@ async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one
     become_openshift(&platform).await;
     history(cluster, &["Completed 4.12.7"]).await;
     let nothing = "No platform operators are present in the cluster";
-    becomes(&platform, "Available", "True", "AsExpected", nothing).await;
+    becomes(&platform, "Available=True AsExpected", nothing).await;
     let core = "platform-operators-core";
     operator_becomes(&platform, core, ("Available", "True"), "AsExpected", "").await;
     // There is one gate.
@@ -65,9 +63,7 @@ async fn the_rights_of_the_file_for_openshift_suffice_before_and_after_it_is_one
     platform.want(json!({"package": {"name": "typo"}})).await;
     let operator = becomes(
         &platform,
-        "Progressing",
-        "True",
-        "PlatformOperatorsInstalling",
+        "Progressing=True PlatformOperatorsInstalling",
         "Installing 1 of 1",
     )
     .await;

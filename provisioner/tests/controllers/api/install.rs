@@ -17,8 +17,7 @@ const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
 
 #[tokio::test]
 async fn get_tells_the_story_in_columns() {
-    let cluster = installed().await;
-    let client = cluster.client().unwrap();
+    let client = installed().await.client().unwrap();
     create(client.clone(), &instance("columns", &image()), false)
         .await
         .unwrap();
@@ -37,63 +36,40 @@ async fn get_tells_the_story_in_columns() {
         .await
         .unwrap();
 
-    let rows = |text: String| -> Vec<Vec<String>> {
-        let columns = |line: &str| {
-            line.split("  ")
-                .map(str::trim)
-                .filter(|cell| !cell.is_empty())
-                .map(str::to_owned)
-                .collect()
-        };
-        text.lines().map(columns).collect()
-    };
-    let shown = rows(
-        kubectl(cluster, &["get", "bi", "columns"], "")
-            .await
-            .unwrap(),
-    );
     assert_eq!(
-        shown[0],
+        columns(&run("get bi columns").await),
         [
-            "NAME",
-            "INSTALLED BUNDLE",
-            "VERSION",
-            "INSTALLED",
-            "INSTALL STATE",
-            "HEALTHY",
-            "AGE"
+            "NAME|INSTALLED BUNDLE|VERSION|INSTALLED|INSTALL STATE|HEALTHY",
+            "columns|columns-abc|1.2.3|True|InstallationSucceeded|False",
         ]
     );
+    let wide = run("get bis columns --output wide").await;
+    let lines: Vec<&str> = wide.lines().collect();
+    let more = |line: &str| cells(line)[7..].join("|");
+    assert!(cells(lines[0])[6..].starts_with(&["AGE"]), "{wide}");
+    assert_eq!(more(lines[0]), "PROVISIONER|PACKAGE|PROGRESSING|MESSAGE");
     assert_eq!(
-        shown[1][..6],
-        [
-            "columns",
-            "columns-abc",
-            "1.2.3",
-            "True",
-            "InstallationSucceeded",
-            "False"
-        ]
+        more(lines[1]),
+        "core-rukpak-io-plain|etcd|Applying|2 of 3 objects"
     );
-    let shown = rows(
-        kubectl(cluster, &["get", "bis", "columns", "--output", "wide"], "")
-            .await
-            .unwrap(),
-    );
-    assert_eq!(
-        shown[0][7..],
-        ["PROVISIONER", "PACKAGE", "PROGRESSING", "MESSAGE"]
-    );
-    assert_eq!(
-        shown[1][7..],
-        ["core-rukpak-io-plain", "etcd", "Applying", "2 of 3 objects"]
-    );
+}
+
+fn cells(line: &str) -> Vec<&str> {
+    let cells = line.split("  ").map(str::trim);
+    cells.filter(|cell| !cell.is_empty()).collect()
+}
+
+/// The columns before the age.
+fn columns(table: &str) -> Vec<String> {
+    table
+        .lines()
+        .map(|line| cells(line)[..6].join("|"))
+        .collect()
 }
 
 #[tokio::test]
 async fn bundles_have_the_columns_of_rukpak() {
-    let cluster = installed().await;
-    let client = cluster.client().unwrap();
+    let client = installed().await.client().unwrap();
     create(client.clone(), &bundle("columns", &image()), false)
         .await
         .unwrap();
@@ -104,13 +80,7 @@ async fn bundles_have_the_columns_of_rukpak() {
         .patch_status("columns", &PatchParams::default(), &patch)
         .await
         .unwrap();
-    let shown = kubectl(
-        cluster,
-        &["get", "bundles", "columns", "--output", "wide"],
-        "",
-    )
-    .await
-    .unwrap();
+    let shown = run("get bundles columns --output wide").await;
     let heads: Vec<_> = shown.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(
         heads.join(" "),
@@ -152,21 +122,15 @@ async fn the_install_file_can_be_applied_again_and_changes_nothing() {
 
 #[tokio::test]
 async fn every_sample_is_accepted() {
-    let cluster = installed().await;
-    kubectl(cluster, &["create", "namespace", "tenant-a"], "")
-        .await
-        .unwrap();
+    run("create namespace tenant-a").await;
     let mut kinds = Vec::new();
     for entry in fs::read_dir(manifests("samples")).unwrap() {
         let file = entry.unwrap().path();
-        let arguments = [
-            "apply",
-            "--server-side",
-            "--dry-run=server",
-            "--filename",
-            file.to_str().unwrap(),
-        ];
-        kubectl(cluster, &arguments, "").await.unwrap();
+        run(&format!(
+            "apply --server-side --dry-run=server --filename {}",
+            file.display()
+        ))
+        .await;
         let text = fs::read_to_string(&file).unwrap();
         kinds.extend(
             text.lines()
@@ -185,21 +149,7 @@ async fn every_sample_is_accepted() {
 #[tokio::test]
 async fn the_provisioners_pod_is_as_restricted_as_its_namespace_demands() {
     let cluster = installed().await;
-    let text = kubectl(
-        cluster,
-        &[
-            "get",
-            "deployment",
-            "core",
-            "--namespace",
-            "rukpak-system",
-            "--output",
-            "json",
-        ],
-        "",
-    )
-    .await
-    .unwrap();
+    let text = run("get deployment core --namespace rukpak-system --output json").await;
     let deployment: Value = serde_json::from_str(&text).unwrap();
     let mut pod = deployment["spec"]["template"].clone();
     pod["apiVersion"] = "v1".into();
@@ -220,17 +170,11 @@ async fn the_provisioners_pod_is_as_restricted_as_its_namespace_demands() {
 
 #[tokio::test]
 async fn the_provisioner_knows_the_flags_it_is_started_with() {
-    let cluster = installed().await;
-    let arguments = [
-        "get",
-        "deployment",
-        "core",
-        "--namespace",
-        "rukpak-system",
-        "--output",
-        "jsonpath={.spec.template.spec.containers[0].args}",
-    ];
-    let flags = kubectl(cluster, &arguments, "").await.unwrap();
+    let path = "jsonpath={.spec.template.spec.containers[0].args}";
+    let flags = run(&format!(
+        "get deployment core --namespace rukpak-system --output {path}"
+    ))
+    .await;
     let flags: Vec<String> = serde_json::from_str(&flags).unwrap();
     assert!(
         flags.iter().any(|flag| flag == "--leader-elect"),
@@ -315,20 +259,10 @@ async fn bind_modest(cluster: &Cluster) {
     )
     .await
     .unwrap();
-    for (kind, role, name, namespace) in [
-        (
-            "ClusterRoleBinding",
-            "ClusterRole",
-            "provisioner",
-            Value::Null,
-        ),
-        ("RoleBinding", "Role", "provisioner", json!("rukpak-system")),
-        (
-            "ClusterRoleBinding",
-            "ClusterRole",
-            "provisioner-openshift",
-            Value::Null,
-        ),
+    for (kind, role, name, namespace) in tests::rows![
+        "ClusterRoleBinding", "ClusterRole", "provisioner" => Value::Null;
+        "RoleBinding", "Role", "provisioner" => json!("rukpak-system");
+        "ClusterRoleBinding", "ClusterRole", "provisioner-openshift" => Value::Null;
     ] {
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -352,86 +286,41 @@ async fn without_the_second_binding_the_provisioner_has_the_rights_it_needs_and_
     let cluster = installed().await;
     bind_modest(cluster).await;
     let client = cluster.client().unwrap();
-    for (allowed, verb, resource, namespace) in [
-        (true, "watch", "bundleinstances.core.rukpak.io", ""),
-        (true, "delete", "bundles.core.rukpak.io", ""),
-        (true, "patch", "bundleinstances/status.core.rukpak.io", ""),
-        (false, "delete", "bundleinstances.core.rukpak.io", ""),
-        (true, "create", "bundleinstances.core.rukpak.io", ""),
-        (true, "patch", "platformoperators.platform.openshift.io", ""),
-        (
-            true,
-            "patch",
-            "platformoperators/status.platform.openshift.io",
-            "",
-        ),
-        (
-            true,
-            "update",
-            "platformoperators/finalizers.platform.openshift.io",
-            "",
-        ),
-        (
-            false,
-            "delete",
-            "platformoperators.platform.openshift.io",
-            "",
-        ),
-        (
-            true,
-            "watch",
-            "catalogsources.operators.coreos.com",
-            "openshift-marketplace",
-        ),
-        (true, "update", "platformstatuses/status.core.rukpak.io", ""),
-        (false, "patch", "platformstatuses.core.rukpak.io", ""),
-        (false, "get", "secrets", "openshift-marketplace"),
-        (true, "create", "tokenreviews.authentication.k8s.io", ""),
-        (
-            true,
-            "watch",
-            "customresourcedefinitions.apiextensions.k8s.io",
-            "",
-        ),
-        (
-            false,
-            "patch",
-            "customresourcedefinitions.apiextensions.k8s.io",
-            "",
-        ),
-        (true, "get", "secrets", "rukpak-system"),
-        (true, "update", "secrets", "rukpak-system"),
-        (false, "patch", "secrets", "rukpak-system"),
-        (false, "get", "secrets", "default"),
-        (true, "delete", "configmaps", "rukpak-system"),
-        (true, "patch", "configmaps", "rukpak-system"),
-        (false, "update", "configmaps", "rukpak-system"),
-        (false, "get", "configmaps", "default"),
-        (true, "create", "clusteroperators.config.openshift.io", ""),
-        (
-            true,
-            "update",
-            "clusteroperators/status.config.openshift.io",
-            "",
-        ),
-        (
-            false,
-            "patch",
-            "clusteroperators/status.config.openshift.io",
-            "",
-        ),
-        (false, "patch", "clusterversions.config.openshift.io", ""),
-        (false, "patch", "bundles.core.rukpak.io", ""),
-        (false, "get", "bundles/status.core.rukpak.io", ""),
-        (false, "list", "leases.coordination.k8s.io", "rukpak-system"),
-        (
-            true,
-            "update",
-            "leases.coordination.k8s.io",
-            "rukpak-system",
-        ),
-        (false, "impersonate", "serviceaccounts", "rukpak-system"),
-        (false, "create", "deployments.apps", "default"),
+    for (allowed, verb, resource, namespace) in tests::rows![
+        true, "watch", "bundleinstances.core.rukpak.io" => "";
+        true, "delete", "bundles.core.rukpak.io" => "";
+        true, "patch", "bundleinstances/status.core.rukpak.io" => "";
+        false, "delete", "bundleinstances.core.rukpak.io" => "";
+        true, "create", "bundleinstances.core.rukpak.io" => "";
+        true, "patch", "platformoperators.platform.openshift.io" => "";
+        true, "patch", "platformoperators/status.platform.openshift.io" => "";
+        true, "update", "platformoperators/finalizers.platform.openshift.io" => "";
+        false, "delete", "platformoperators.platform.openshift.io" => "";
+        true, "watch", "catalogsources.operators.coreos.com" => "openshift-marketplace";
+        true, "update", "platformstatuses/status.core.rukpak.io" => "";
+        false, "patch", "platformstatuses.core.rukpak.io" => "";
+        false, "get", "secrets" => "openshift-marketplace";
+        true, "create", "tokenreviews.authentication.k8s.io" => "";
+        true, "watch", "customresourcedefinitions.apiextensions.k8s.io" => "";
+        false, "patch", "customresourcedefinitions.apiextensions.k8s.io" => "";
+        true, "get", "secrets" => "rukpak-system";
+        true, "update", "secrets" => "rukpak-system";
+        false, "patch", "secrets" => "rukpak-system";
+        false, "get", "secrets" => "default";
+        true, "delete", "configmaps" => "rukpak-system";
+        true, "patch", "configmaps" => "rukpak-system";
+        false, "update", "configmaps" => "rukpak-system";
+        false, "get", "configmaps" => "default";
+        true, "create", "clusteroperators.config.openshift.io" => "";
+        true, "update", "clusteroperators/status.config.openshift.io" => "";
+        false, "patch", "clusteroperators/status.config.openshift.io" => "";
+        false, "patch", "clusterversions.config.openshift.io" => "";
+        false, "patch", "bundles.core.rukpak.io" => "";
+        false, "get", "bundles/status.core.rukpak.io" => "";
+        false, "list", "leases.coordination.k8s.io" => "rukpak-system";
+        true, "update", "leases.coordination.k8s.io" => "rukpak-system";
+        false, "impersonate", "serviceaccounts" => "rukpak-system";
+        false, "create", "deployments.apps" => "default";
     ] {
         eventually(&format!("{verb} {resource} {allowed}"), async || {
             let found = may(&client, "modest", verb, resource, namespace).await;
@@ -444,28 +333,13 @@ async fn without_the_second_binding_the_provisioner_has_the_rights_it_needs_and_
 
 /// CatalogSources are told about and given images, and of what runs the one Deployment is seen that is OLM's.
 async fn what_is_olms_is_seen(cluster: &Cluster, client: &Client) {
-    for (allowed, verb, resource, namespace) in [
-        (
-            true,
-            "patch",
-            "catalogsources.operators.coreos.com",
-            "openshift-marketplace",
-        ),
-        (
-            true,
-            "patch",
-            "catalogsources/status.operators.coreos.com",
-            "openshift-marketplace",
-        ),
-        (
-            false,
-            "delete",
-            "catalogsources.operators.coreos.com",
-            "openshift-marketplace",
-        ),
-        (true, "watch", "nodes", ""),
-        (false, "patch", "nodes", ""),
-        (false, "watch", "deployments.apps", "olm"),
+    for (allowed, verb, resource, namespace) in tests::rows![
+        true, "patch", "catalogsources.operators.coreos.com" => "openshift-marketplace";
+        true, "patch", "catalogsources/status.operators.coreos.com" => "openshift-marketplace";
+        false, "delete", "catalogsources.operators.coreos.com" => "openshift-marketplace";
+        true, "watch", "nodes" => "";
+        false, "patch", "nodes" => "";
+        false, "watch", "deployments.apps" => "olm";
     ] {
         let found = may(client, "modest", verb, resource, namespace).await;
         assert_eq!(found, allowed, "{verb} {resource}");

@@ -9,23 +9,11 @@ const OPENSHIFT: &str = "github.com/openshift/api";
 const PROMETHEUS: &str = "github.com/prometheus-operator/prometheus-operator";
 
 /// Definitions, by the module that has them.
-const DEFINITIONS: [(&str, &str); 4] = [
-    (
-        OPENSHIFT,
-        "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
-    ),
-    (
-        OPENSHIFT,
-        "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml",
-    ),
-    (
-        PROMETHEUS,
-        "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
-    ),
-    (
-        PROMETHEUS,
-        "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
-    ),
+const DEFINITIONS: [(&str, &str); 4] = tests::rows![
+    OPENSHIFT => "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml";
+    OPENSHIFT => "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml";
+    PROMETHEUS => "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml";
+    PROMETHEUS => "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml";
 ];
 
 /// A file of a module that has definitions.
@@ -70,11 +58,7 @@ async fn jsonpath(cluster: &Cluster, namespace: &str, object: &str, path: &str) 
 
 #[tokio::test]
 async fn each_kind_of_cluster_takes_what_is_for_it_without_a_warning() {
-    let options = Options {
-        controllers: Controllers::Off,
-        ..Options::default()
-    };
-    let cluster = Cluster::start_with(&options).await.unwrap();
+    let cluster = crate::support::without_controllers().await;
     for (module, file) in DEFINITIONS {
         let definition = definition(module, file);
         cluster.apply(&definition, DryRun::No).await.unwrap();

@@ -129,6 +129,7 @@ async fn only_what_is_still_ours_is_deleted() {
     scene.end().await;
 }
 
+// parity: platform-19, g4
 #[tokio::test]
 async fn definitions_stay_while_others_use_them_and_as_the_policy_says() {
     for (policy, used, stays) in [

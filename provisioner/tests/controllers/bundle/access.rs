@@ -20,6 +20,7 @@ async fn put_secret(world: &World, name: &str, type_: &str, data: serde_json::Va
     world.apply(&secret).await;
 }
 
+// parity: b14
 #[tokio::test]
 async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
     let world = world().await;
@@ -80,6 +81,7 @@ async fn b14_a_private_image_is_pulled_with_the_pull_secret() {
     );
 }
 
+// parity: b15
 #[tokio::test]
 async fn b15_a_private_repository_is_cloned_with_a_name_and_a_password() {
     let world = world().await;
@@ -112,6 +114,7 @@ async fn b15_a_private_repository_is_cloned_with_a_name_and_a_password() {
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
+// parity: b23
 #[tokio::test]
 async fn b23_a_repository_is_cloned_over_ssh() {
     let world = world().await;

@@ -62,6 +62,7 @@ async fn sources(folder: &Path) -> (Vec<BundleSource>, (GitServer, FileServer)) 
     (sources, (repositories, files))
 }
 
+// parity: rukpak-19
 #[tokio::test]
 async fn a_link_among_the_manifests_fails_bundles_of_every_source() {
     let world = world().await;
@@ -92,6 +93,7 @@ async fn a_link_among_the_manifests_fails_bundles_of_every_source() {
     says(&name, "UnpackPending", "waiting for bundle to be uploaded").await;
 }
 
+// parity: rukpak-19
 #[tokio::test]
 async fn skipped_entries_are_counted_for_every_source() {
     let world = world().await;

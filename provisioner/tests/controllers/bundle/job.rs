@@ -24,16 +24,16 @@ async fn place() -> &'static World {
             .await
             .unwrap();
         let cluster: &'static Cluster = Box::leak(Box::new(cluster));
-        ready(cluster).await;
+        prepare(cluster).await;
+        unpack_account(cluster).await;
         let provisioner = Provisioner::start(cluster, Options::default()).await;
         World::of(cluster, provisioner)
     };
     PLACE.get_or_init(start).await
 }
 
-/// What the install file brings besides.
-async fn ready(cluster: &Cluster) {
-    prepare(cluster).await;
+/// Creates the ServiceAccount of the install file that unpack Jobs run as.
+async fn unpack_account(cluster: &Cluster) {
     let account = json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -75,6 +75,7 @@ fn message(bundle: &Bundle) -> String {
     condition(conditions, "Unpacked").unwrap().message.clone()
 }
 
+// parity: platform-23, rukpak-7, g1
 #[tokio::test]
 async fn a_node_hands_a_bundle_over_and_all_goes_with_it() {
     let world = place().await;
@@ -135,6 +136,7 @@ async fn a_node_hands_a_bundle_over_and_all_goes_with_it() {
     gone::<Pod>(node.pods(), &pod.name_any()).await;
 }
 
+// parity: g1
 #[tokio::test]
 async fn g01_a_job_that_runs_goes_with_its_bundle_and_hands_nothing_over_any_more() {
     let world = place().await;
@@ -150,6 +152,7 @@ async fn g01_a_job_that_runs_goes_with_its_bundle_and_hands_nothing_over_any_mor
     gone::<Pod>(node.pods(), &pod.name_any()).await;
 }
 
+// parity: b3
 #[tokio::test]
 async fn b03_a_pod_that_is_deleted_while_it_works_is_made_again() {
     let world = place().await;
@@ -171,6 +174,7 @@ async fn b03_a_pod_that_is_deleted_while_it_works_is_made_again() {
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
+// parity: rukpak-18
 #[tokio::test]
 async fn a_tag_that_only_the_node_can_resolve_is_pinned_by_its_content() {
     let world = place().await;

@@ -13,6 +13,7 @@ async fn refused(row: &str, files: &[(&str, &str)], text: &str) -> Bundle {
     failing(&unique(row), http(&url), text).await
 }
 
+// parity: b6, complaint-2
 #[tokio::test]
 async fn b06_a_tag_that_does_not_exist_is_named_and_taken_once_it_does() {
     let world = world().await;
@@ -29,6 +30,7 @@ async fn b06_a_tag_that_does_not_exist_is_named_and_taken_once_it_does() {
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
+// parity: b7
 #[tokio::test]
 async fn b07_content_without_manifests_is_refused() {
     refused(
@@ -39,12 +41,14 @@ async fn b07_content_without_manifests_is_refused() {
     .await;
 }
 
+// parity: b7
 #[tokio::test]
 async fn b08_content_without_objects_is_refused() {
     let text = "found zero objects: plain+v0 bundles are required to contain at least one object";
     refused("b8", &[("manifests/a.yaml", "# nothing")], text).await;
 }
 
+// parity: b7
 #[tokio::test]
 async fn b09_folders_in_manifests_are_refused() {
     let text =
@@ -64,6 +68,7 @@ async fn b09_folders_in_manifests_are_refused() {
     assert!(message.contains("manifests/emptydir"), "{message}");
 }
 
+// parity: b18
 #[tokio::test]
 async fn b18_a_config_map_without_objects_is_refused() {
     let world = world().await;
@@ -87,6 +92,7 @@ async fn b18_a_config_map_without_objects_is_refused() {
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
+// parity: r2
 #[tokio::test]
 async fn r02_a_registry_bundle_is_refused_with_every_reason_at_once() {
     let world = world().await;
@@ -120,6 +126,7 @@ async fn r02_a_registry_bundle_is_refused_with_every_reason_at_once() {
     assert!(status.content_digest.is_none());
 }
 
+// parity: h4
 #[tokio::test]
 async fn h04_h05_a_url_without_an_archive_is_refused() {
     let server = FileServer::start(None, None);
@@ -138,6 +145,7 @@ async fn h04_h05_a_url_without_an_archive_is_refused() {
     failing(&unique("h5"), http(&page), "source bundle content: ").await;
 }
 
+// parity: rukpak-12
 #[tokio::test]
 async fn a_condition_has_no_digest_that_only_the_server_knows() {
     let server = FileServer::start(None, None);
@@ -157,6 +165,7 @@ async fn a_condition_has_no_digest_that_only_the_server_knows() {
     assert!(!status.contains("neither a tar"), "{status}");
 }
 
+// parity: rukpak-12
 #[tokio::test]
 async fn a_condition_has_no_text_that_a_git_server_chose() {
     let answer = |request: http::Request<bytes::Bytes>| async move {

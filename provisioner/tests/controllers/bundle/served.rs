@@ -6,15 +6,20 @@ use super::*;
 use crate::content::site;
 
 /// Somebody with the roles of the install file.
-pub(super) struct Reader {
+pub(super) struct Reader<'a> {
+    world: &'a World,
     browser: Client,
     base: String,
     token: String,
 }
 
-impl Reader {
+impl<'a> Reader<'a> {
     pub(super) async fn new(roles: &[&str]) -> Self {
-        let world = world().await;
+        Self::of(world().await, roles).await
+    }
+
+    /// The same in another world.
+    pub(super) async fn of(world: &'a World, roles: &[&str]) -> Self {
         let content = world.provisioner().await.url("content");
         let port = content.rsplit(':').next().unwrap().parse().unwrap();
         site::apply_roles(world.cluster).await;
@@ -27,6 +32,7 @@ impl Reader {
         .await;
         let (_, token) = site::account(world.cluster, SYSTEM, roles).await;
         Self {
+            world,
             browser: site::browser(SYSTEM, port, &authority),
             base: format!("https://core.{SYSTEM}.svc:{port}"),
             token,
@@ -62,7 +68,7 @@ impl Reader {
             upload: Some(manifests::api::bundle::UploadSource::default()),
             ..BundleSource::default()
         };
-        world().await.bundle(&name, "plain", source).await;
+        self.world.bundle(&name, "plain", source).await;
         let path = format!("/uploads/{name}.tgz");
         let (status, body) = self.send(Method::PUT, &path, archive).await;
         (name, status, body)
@@ -87,6 +93,7 @@ fn files(archive: &[u8]) -> Vec<String> {
     paths.collect()
 }
 
+// parity: b19
 #[tokio::test]
 async fn b19_what_is_uploaded_is_unpacked() {
     let uploader = Reader::new(&["bundle-uploader"]).await;
@@ -94,6 +101,7 @@ async fn b19_what_is_uploaded_is_unpacked() {
     world().await.wait_bundle(&name, "Unpacked", "True").await;
 }
 
+// parity: b20
 #[tokio::test]
 async fn b20_an_upload_with_a_nested_directory_is_refused() {
     let uploader = Reader::new(&["bundle-uploader"]).await;
@@ -104,6 +112,7 @@ async fn b20_an_upload_with_a_nested_directory_is_refused() {
     says(&name, "UnpackFailed", "manifests/more").await;
 }
 
+// parity: platform-18, b21
 #[tokio::test]
 async fn b21_content_is_served_to_readers_whatever_the_store_has_lost() {
     let reader = Reader::new(&["bundle-reader"]).await;

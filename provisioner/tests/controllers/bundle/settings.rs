@@ -2,20 +2,16 @@
 
 use std::net::TcpListener;
 
-use cluster::Cluster;
 use tests::{Auth, Authority, Registry};
 use unpacker::{Access, access::Trust, registry::BundleImage};
 
 use super::*;
-use crate::support::{Options, Provisioner, prepare};
+use crate::support::{Options, Provisioner, with_controllers};
 
 /// In a cluster of its own: this provisioner reaches other servers than that of everybody.
 #[tokio::test]
 async fn authorities_and_proxies_count_for_images_git_and_http() {
-    let cluster = Cluster::start_with(&cluster::Options::default())
-        .await
-        .unwrap();
-    prepare(&cluster).await;
+    let cluster = with_controllers().await;
     let authority = Authority::new("settings");
     let folder = tempfile::tempdir().unwrap();
     let pem = folder.path().join("ca.pem");

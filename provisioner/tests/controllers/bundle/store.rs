@@ -1,12 +1,10 @@
 //! What is done once, what happens when the store loses it, and what leaves it.
 
-use cluster::Cluster;
-
 use manifests::api::bundle::UploadSource;
 use provisioner::bundle::upload;
 
 use super::*;
-use crate::support::{Options, Provisioner, has, prepare, storage};
+use crate::support::{Options, Provisioner, has, storage, with_controllers};
 
 fn file(bundle: &Bundle) -> String {
     let digest = bundle.status.as_ref().unwrap().content_digest.as_ref();
@@ -31,6 +29,7 @@ async fn wiped(name: &str) -> Bundle {
     .await
 }
 
+// parity: rukpak-16
 #[tokio::test]
 async fn a_tag_that_moves_does_not_change_a_bundle() {
     let world = world().await;
@@ -49,6 +48,7 @@ async fn a_tag_that_moves_does_not_change_a_bundle() {
     );
 }
 
+// parity: rukpak-8, g2
 #[tokio::test]
 async fn g02_content_that_no_bundle_names_leaves_the_store() {
     let world = world().await;
@@ -74,6 +74,7 @@ async fn g02_content_that_no_bundle_names_leaves_the_store() {
     .await;
 }
 
+// parity: platform-23, rukpak-5
 #[tokio::test]
 async fn a_store_that_was_lost_is_filled_from_what_was_pinned() {
     let world = world().await;
@@ -91,6 +92,7 @@ async fn a_store_that_was_lost_is_filled_from_what_was_pinned() {
     assert!(path.exists());
 }
 
+// parity: rukpak-16
 #[tokio::test]
 async fn content_that_cannot_be_had_again_is_said_to_have_changed() {
     let world = world().await;
@@ -116,10 +118,7 @@ async fn content_that_cannot_be_had_again_is_said_to_have_changed() {
 /// In a cluster of its own: two provisioners would fill each other's gaps.
 #[tokio::test]
 async fn a_provisioner_that_comes_back_fetches_what_is_missing_and_nothing_else() {
-    let cluster = Cluster::start_with(&cluster::Options::default())
-        .await
-        .unwrap();
-    prepare(&cluster).await;
+    let cluster = with_controllers().await;
     let api: Api<Bundle> = Api::all(cluster.client().unwrap());
     let server = FileServer::start(None, None);
     let folder = storage();
@@ -205,6 +204,7 @@ async fn a_bundle_that_is_deleted_while_it_is_fetched_leaves_nothing() {
     unpacked(&name, config_maps_of(world, "gone").await).await;
 }
 
+// parity: b19
 #[tokio::test]
 async fn b19_what_was_uploaded_is_unpacked_wherever_it_came_in() {
     let world = world().await;

@@ -1,7 +1,7 @@
 //! Catalogs in ConfigMaps, read with the rights that an admin gives.
 
 use k8s_openapi::api::{core::v1::ConfigMap, events::v1::Event};
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
 use manifests::api::install;
 
 use super::{
@@ -9,6 +9,7 @@ use super::{
     status::{message, reason, status},
     *,
 };
+use crate::support::{apply, delete};
 
 const CSV: &str = "
 - metadata: {name: tide.v1.0.0}
@@ -32,18 +33,19 @@ fn map(csvs: &str, head: &str) -> Value {
     })
 }
 
+// parity: serve-6, serve-8
 #[tokio::test]
 async fn a_config_map_is_read_served_and_followed() {
     let shelf = stage().await;
     let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
-    shelf.cluster.apply(&secrets, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &secrets).await;
     let leader = Leader::start(&shelf.cluster, HERE);
     let source = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
         "metadata": {"name": "mine", "namespace": "catalogs"},
         "spec": {"sourceType": "internal", "configMap": "tides"},
     });
-    shelf.cluster.apply(&source, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &source).await;
     let lacks = shelf
         .becomes("mine", "without its ConfigMap", |it| {
             reason(it) == "ConfigMapError"
@@ -53,11 +55,7 @@ async fn a_config_map_is_read_served_and_followed() {
     let begin = "failed to get catalog config map tides: configmaps \"tides\" not found";
     assert!(said.starts_with(begin), "{said}");
 
-    shelf
-        .cluster
-        .apply(&map(CSV, "tide.v1.0.0"), DryRun::No)
-        .await
-        .unwrap();
+    apply(&shelf.cluster, &map(CSV, "tide.v1.0.0")).await;
     shelf
         .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
         .await;
@@ -80,7 +78,7 @@ async fn a_config_map_is_read_served_and_followed() {
 
     // Of what it becomes, everybody gets the latest.
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
-    shelf.cluster.apply(&both, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &both).await;
     shelf
         .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0", "tide.v1.1.0"])
         .await;
@@ -88,16 +86,14 @@ async fn a_config_map_is_read_served_and_followed() {
     // What it may not become, and that it goes, is told, and what was read last stays.
     let mut damaged = both;
     damaged["data"]["packages"] = "{".into();
-    shelf.cluster.apply(&damaged, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &damaged).await;
     shelf
         .becomes("mine", "damaged", |it| {
             reason(it) == "ConfigMapError"
                 && message(it).contains("the text of key packages cannot be read")
         })
         .await;
-    maps.delete("tides", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&maps, "tides").await;
     shelf
         .becomes("mine", "gone", |it| message(it).contains("not found"))
         .await;
@@ -109,11 +105,7 @@ async fn a_config_map_is_read_served_and_followed() {
     assert_eq!(offered, ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"]);
 
     // Another one of its name is another one.
-    shelf
-        .cluster
-        .apply(&map(CSV, "tide.v1.0.0"), DryRun::No)
-        .await
-        .unwrap();
+    apply(&shelf.cluster, &map(CSV, "tide.v1.0.0")).await;
     shelf
         .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
         .await;
@@ -133,7 +125,7 @@ async fn a_config_map_is_read_served_and_followed() {
 async fn an_interruption_of_its_watch_is_no_broken_config_map() {
     let shelf = stage().await;
     let secrets = install::catalog_secrets(&install::Options::default(), "catalogs");
-    shelf.cluster.apply(&secrets, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &secrets).await;
     let (leader, mut line) = Leader::behind_line(&shelf.cluster, HERE).await;
     let source = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
@@ -142,7 +134,7 @@ async fn an_interruption_of_its_watch_is_no_broken_config_map() {
     });
     let one = map(CSV, "tide.v1.0.0");
     for object in [&one, &source] {
-        shelf.cluster.apply(object, DryRun::No).await.unwrap();
+        apply(&shelf.cluster, object).await;
     }
     shelf
         .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
@@ -166,7 +158,7 @@ async fn an_interruption_of_its_watch_is_no_broken_config_map() {
     assert_eq!(trouble(), None);
     line.mend().await;
     let both = map(&format!("{CSV}{NEWER}"), "tide.v1.1.0");
-    shelf.cluster.apply(&both, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &both).await;
     shelf
         .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0", "tide.v1.1.0"])
         .await;

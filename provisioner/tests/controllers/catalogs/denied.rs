@@ -1,20 +1,25 @@
 //! An apiserver that refuses something, whoever asks.
 
-use cluster::{Cluster, DryRun};
+use cluster::Cluster;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
-use kube::{Api, api::DeleteParams};
+use kube::Api;
 use serde_json::json;
 
-use crate::support::eventually;
+use super::delete;
+use crate::support::{apply, eventually};
 
 /// Has the apiserver refuse that something is done to objects of a kind. `attempt` tries it, which must change nothing.
-pub(super) async fn deny<T>(
+pub(crate) async fn deny<T>(
     cluster: &Cluster,
     operation: &str,
     (group, resource): (&str, &str),
     attempt: impl AsyncFn() -> kube::Result<T>,
 ) {
-    let (version, metadata) = ("admissionregistration.k8s.io/v1", json!({"name": resource}));
+    let (version, name) = (
+        "admissionregistration.k8s.io/v1",
+        resource.replace('/', "."),
+    );
+    let metadata = json!({"name": name});
     let policy = json!({
         "apiVersion": version, "kind": "ValidatingAdmissionPolicy", "metadata": metadata,
         "spec": {
@@ -26,10 +31,10 @@ pub(super) async fn deny<T>(
     });
     let binding = json!({
         "apiVersion": version, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata,
-        "spec": {"policyName": resource, "validationActions": ["Deny"]},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
     });
     for object in [policy, binding] {
-        cluster.apply(&object, DryRun::No).await.unwrap();
+        apply(cluster, &object).await;
     }
     eventually("it is refused", async || match attempt().await {
         Err(kube::Error::Api(status)) if status.code == 422 => Ok(()),
@@ -40,10 +45,7 @@ pub(super) async fn deny<T>(
 }
 
 /// Has the apiserver do it again.
-pub(super) async fn allow(cluster: &Cluster, resource: &str) {
+pub(crate) async fn allow(cluster: &Cluster, resource: &str) {
     let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(cluster.client().unwrap());
-    bindings
-        .delete(resource, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&bindings, &resource.replace('/', ".")).await;
 }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::ListParams;
 use tests::{Auth, Buildah, OWNER, Registry, TENANT};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy},
@@ -11,8 +11,14 @@ use tokio::{
 };
 
 use super::*;
+use crate::support::{apply, delete, until};
 
-/// Builds the image of a catalog with these versions, and pushes it.
+/// Builds the image of a catalog with these versions of the package `tide`, and pushes it.
+pub(super) fn push_tide(registry: &Registry, name: &str, versions: &[&str]) -> String {
+    push(registry, name, versions, None)
+}
+
+/// The same, with a login.
 fn push(registry: &Registry, name: &str, versions: &[&str], login: Option<&str>) -> String {
     push_documents(registry, name, &tide(versions), login)
 }
@@ -65,6 +71,7 @@ const DATABASE: &str = "
     INSERT INTO channel_entry VALUES (1, 'stable', 'tide', 'tide.v1.0.0', NULL, 0);
 ";
 
+// parity: sqlite-4
 #[tokio::test]
 async fn an_index_image_with_a_database_is_a_catalog() {
     let shelf = Shelf::new().await;
@@ -76,14 +83,11 @@ async fn an_index_image_with_a_database_is_a_catalog() {
                 COPY index.db /database/\nCOPY index.db /bin/opm\n";
     let image = registry.image("org/index:v4.5");
     Buildah::new().publish(file, folder.path(), &image, &[]);
-    shelf
-        .declare("catalogs", "old", json!({"image": image}))
-        .await;
-    shelf
-        .offers_become("tide", &["catalogs/old: tide.v1.0.0"])
-        .await;
+    shelf.image("old", &image).await;
+    shelf.tide(&["old: 1.0.0"]).await;
 }
 
+// parity: platform-27, complaint-5
 #[tokio::test]
 async fn an_image_is_read_and_another_one_takes_its_place() {
     let shelf = Shelf::new().await;
@@ -91,9 +95,7 @@ async fn an_image_is_read_and_another_one_takes_its_place() {
     let first = push(&registry, "org/catalog:v1", &["1.0.0", "1.1.0"], None);
     let image = |image: &str| json!({"image": image});
     shelf.declare("catalogs", "mine", image(&first)).await;
-    shelf
-        .offers_become("tide", &["catalogs/mine: tide.v1.0.0 tide.v1.1.0"])
-        .await;
+    shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
     assert_eq!(shelf.offers("other"), ["catalogs/mine: absent"]);
     assert_eq!(shelf.metric("catalogs", "mine").as_deref(), Some("1"));
     let digest = format!(
@@ -105,9 +107,7 @@ async fn an_image_is_read_and_another_one_takes_its_place() {
 
     let missing = registry.image("org/catalog:none");
     shelf.declare("catalogs", "mine", image(&missing)).await;
-    shelf
-        .is_in_trouble("catalogs/mine", &["org/catalog:none"])
-        .await;
+    shelf.trouble("mine", "org/catalog:none").await;
     // What was read of the other image is not for whoever may not pull this one.
     let offers = shelf.offers("tide");
     assert!(
@@ -128,9 +128,7 @@ async fn an_image_is_read_and_another_one_takes_its_place() {
 
     // And back again: that is read, though it was read before.
     shelf.declare("catalogs", "mine", image(&first)).await;
-    shelf
-        .offers_become("tide", &["catalogs/mine: tide.v1.0.0 tide.v1.1.0"])
-        .await;
+    shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
 
     let second = push(
         &registry,
@@ -139,29 +137,21 @@ async fn an_image_is_read_and_another_one_takes_its_place() {
         None,
     );
     shelf.declare("catalogs", "mine", image(&second)).await;
-    shelf
-        .offers_become(
-            "tide",
-            &["catalogs/mine: tide.v1.0.0 tide.v1.1.0 tide.v1.2.0"],
-        )
-        .await;
-    eventually("it is well", async || {
-        let metric = shelf.metric("catalogs", "mine");
-        (metric.as_deref() == Some("1"))
-            .then_some(())
-            .ok_or(format!("{metric:?}"))
-    })
+    shelf.tide(&["mine: 1.0.0 1.1.0 1.2.0"]).await;
+    until(
+        "it is well",
+        async || shelf.metric("catalogs", "mine"),
+        |metric| metric.as_deref() == Some("1"),
+    )
     .await;
 
     let sources = shelf.sources("catalogs");
-    sources
-        .delete("mine", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&sources, "mine").await;
     shelf.offers_become("tide", &[]).await;
     assert_eq!(shelf.metric("catalogs", "mine"), None);
 }
 
+// parity: serve-14, openshift-25
 #[tokio::test]
 async fn each_catalog_is_pulled_with_its_own_secrets() {
     let shelf = Shelf::new().await;
@@ -173,20 +163,16 @@ async fn each_catalog_is_pulled_with_its_own_secrets() {
         "metadata": {"name": "pull", "namespace": "catalogs"},
         "stringData": {".dockerconfigjson": registry.docker_config(OWNER)},
     });
-    shelf.cluster.apply(&secret, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &secret).await;
     let with = json!({"image": image, "secrets": ["", "pull"]});
     shelf.declare("catalogs", "may", with).await;
-    shelf
-        .offers_become("tide", &["catalogs/may: tide.v1.0.0"])
-        .await;
+    shelf.tide(&["may: 1.0.0"]).await;
     // It is in memory and in the store by now; but this one may not have it, and that one's secret is not there.
-    shelf
-        .declare("catalogs", "may-not", json!({"image": image}))
-        .await;
+    shelf.image("may-not", &image).await;
     let elsewhere = json!({"image": image, "secrets": ["pull"]});
     shelf.declare("more-catalogs", "lost", elsewhere).await;
     shelf
-        .is_in_trouble("catalogs/may-not", &["needs credentials for org/catalog"])
+        .trouble("may-not", "needs credentials for org/catalog")
         .await;
     shelf
         .is_in_trouble(
@@ -195,37 +181,6 @@ async fn each_catalog_is_pulled_with_its_own_secrets() {
         )
         .await;
     assert_eq!(shelf.offers("tide")[0], "catalogs/may: tide.v1.0.0");
-}
-
-#[tokio::test]
-async fn what_is_no_catalog_is_told() {
-    let shelf = Shelf::new().await;
-    let registry = Registry::plain();
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("file"), "").unwrap();
-    let buildah = Buildah::new();
-    let built = buildah.build("FROM scratch\nCOPY . /\n", folder.path(), &[]);
-    let image = registry.image("org/nothing:v1");
-    buildah.push(
-        &built,
-        &format!("docker://{image}"),
-        &["--tls-verify=false"],
-    );
-    shelf
-        .declare("catalogs", "nothing", json!({"image": image}))
-        .await;
-    shelf
-        .declare("catalogs", "odd", json!({"image": "No Image"}))
-        .await;
-    shelf
-        .is_in_trouble("catalogs/nothing", &["has no catalog"])
-        .await;
-    shelf
-        .is_in_trouble(
-            "catalogs/odd",
-            &["spec.image of CatalogSource catalogs/odd"],
-        )
-        .await;
 }
 
 /// What an image has does not change: it is asked for again as a good one is, and not as one whose registry is away.
@@ -242,9 +197,10 @@ async fn an_image_that_can_be_no_catalog_is_looked_at_once() {
     buildah.push(&built, &pushed, &["--tls-verify=false"]);
     let spec = |name: &str| json!({"image": format!("{}/org/{name}:v1", watched.host)});
     shelf.declare("catalogs", "nothing", spec("nothing")).await;
-    shelf
-        .is_in_trouble("catalogs/nothing", &["has no catalog"])
-        .await;
+    shelf.trouble("nothing", "has no catalog").await;
+    shelf.image("odd", "No Image").await;
+    let odd = "spec.image of CatalogSource catalogs/odd";
+    shelf.trouble("odd", odd).await;
     let heads = |name: &str| {
         let path = format!("HEAD /v2/org/{name}/manifests/");
         let asked = watched.asked();
@@ -266,24 +222,21 @@ async fn an_image_that_can_be_no_catalog_is_looked_at_once() {
     let mut changed = spec("nothing");
     changed["priority"] = 1.into();
     shelf.declare("catalogs", "nothing", changed.clone()).await;
-    eventually("the registry is asked once more", async || {
-        let asked = heads("nothing");
-        (asked == before + 1)
-            .then_some(())
-            .ok_or(format!("{asked}"))
-    })
+    until(
+        "the registry is asked once more",
+        async || heads("nothing"),
+        |asked| *asked == before + 1,
+    )
     .await;
-    shelf
-        .is_in_trouble("catalogs/nothing", &["has no catalog"])
-        .await;
+    shelf.trouble("nothing", "has no catalog").await;
     push(&registry, "org/nothing:v1", &["1.0.0"], None);
     changed["priority"] = 2.into();
     shelf.declare("catalogs", "nothing", changed).await;
-    eventually("it is a catalog", async || {
-        let offers = shelf.offers("tide");
-        let is_it = offers.contains(&"catalogs/nothing: tide.v1.0.0".to_owned());
-        is_it.then_some(()).ok_or(format!("{offers:?}"))
-    })
+    until(
+        "it is a catalog",
+        async || shelf.offers("tide"),
+        |offers| offers.contains(&"catalogs/nothing: tide.v1.0.0".to_owned()),
+    )
     .await;
 }
 
@@ -303,6 +256,10 @@ impl Watched {
             while let Ok((mut here, _)) = listener.accept().await {
                 let mut there = TcpStream::connect(&there).await.unwrap();
                 let seen = Arc::clone(&seen);
+                // A TLS handshake ends without a line break.
+                seen.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(b'\n');
                 tokio::spawn(async move {
                     let (mut from, mut to) = here.split();
                     let (mut answers, mut questions) = there.split();
@@ -369,6 +326,7 @@ fn layer(registry: &Registry) -> String {
     found.remove(0)
 }
 
+// parity: serve-14, platform-12
 #[tokio::test]
 async fn what_is_here_is_fetched_again_only_for_another_secret() {
     let shelf = Shelf::new().await;
@@ -387,7 +345,7 @@ async fn what_is_here_is_fetched_again_only_for_another_secret() {
             "metadata": {"name": name, "namespace": namespace},
             "stringData": {".dockerconfigjson": tests::docker_config(&[(&way.host, user)])},
         });
-        shelf.cluster.apply(&secret, DryRun::No).await.unwrap();
+        apply(&shelf.cluster, &secret).await;
     }
     let mut offers = Vec::new();
     for (namespace, name, tag, secret, times) in [
@@ -434,12 +392,8 @@ async fn what_is_too_large_in_an_image_does_not_take_the_rest_down() {
         })
     }));
     let image = push_documents(&registry, "org/catalog:v1", &documents, None);
-    shelf
-        .declare("catalogs", "mine", json!({"image": image}))
-        .await;
-    shelf
-        .offers_become("tide", &["catalogs/mine: tide.v1.0.0"])
-        .await;
+    shelf.image("mine", &image).await;
+    shelf.tide(&["mine: 1.0.0"]).await;
     assert_eq!(
         shelf.offers("whale"),
         ["catalogs/mine: unknown: it has more than 5000 bundles"]

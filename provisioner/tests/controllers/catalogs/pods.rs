@@ -4,7 +4,7 @@ mod followed;
 
 use std::time::Duration;
 
-use cluster::{Cluster, Controllers, DryRun, Options as Plane};
+use cluster::Lease;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::{Pod, Service, ServiceAccount},
@@ -14,43 +14,30 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use manifests::api::{
-    catalog_source::CatalogSource,
-    definitions::{self},
-};
+use manifests::api::catalog_source::CatalogSource;
 use provisioner::catalogs::pods::{
     Around, Asks, Content, Error, Kept, Options, Wanted, decide::State, is_restricted, keep, remove,
 };
 use serde_json::{Value, json};
 
-use crate::support::eventually;
+use super::define_source;
+use crate::support::{
+    apply, delete, eventually, merge, merge_status, namespace_object, without_controllers,
+};
 
 const CATALOG: &str = "tide.v1";
 
 /// A namespace with a CatalogSource, and who keeps its pod.
 struct Place {
-    cluster: Cluster,
+    cluster: Lease,
     client: Client,
     namespace: &'static str,
 }
 
 impl Place {
     async fn new() -> Self {
-        let options = Plane {
-            controllers: Controllers::Off,
-            ..Plane::default()
-        };
-        let cluster = Cluster::start_with(&options).await.unwrap();
-        let definition = definitions::foreign()
-            .into_iter()
-            .find(|it| it.spec.names.kind == "CatalogSource")
-            .unwrap();
-        let definition = serde_json::to_value(definition).unwrap();
-        cluster.apply(&definition, DryRun::No).await.unwrap();
-        cluster
-            .wait_established("catalogsources.operators.coreos.com")
-            .await
-            .unwrap();
+        let cluster = without_controllers().await;
+        define_source(&cluster).await;
         let client = cluster.client().unwrap();
         let place = Self {
             cluster,
@@ -63,10 +50,9 @@ impl Place {
     }
 
     async fn namespace(&self, labels: Value) {
-        let namespace = json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": labels},
-        });
-        self.cluster.apply(&namespace, DryRun::No).await.unwrap();
+        let mut object = namespace_object(self.namespace);
+        object["metadata"]["labels"] = labels;
+        apply(&self.cluster, &object).await;
     }
 
     async fn declare(&self, secrets: Value) {
@@ -75,7 +61,7 @@ impl Place {
             "metadata": {"name": CATALOG, "namespace": self.namespace, "annotations": {"a": "b"}},
             "spec": {"sourceType": "grpc", "image": "example.com/catalog:v1", "secrets": secrets},
         });
-        self.cluster.apply(&source, DryRun::No).await.unwrap();
+        apply(&self.cluster, &source).await;
     }
 
     fn api<K>(&self) -> Api<K>
@@ -145,11 +131,8 @@ impl Place {
     }
 
     async fn status(&self, pod: &str, status: Value) {
-        let params = PatchParams::default();
         let pods = self.api::<Pod>();
-        pods.patch_status(pod, &params, &Patch::Merge(status))
-            .await
-            .unwrap();
+        merge_status(&pods, pod, &status).await;
     }
 
     async fn patch<K>(&self, name: &str, patch: Value)
@@ -159,10 +142,7 @@ impl Place {
             + std::fmt::Debug
             + serde::de::DeserializeOwned,
     {
-        let (api, params) = (self.api::<K>(), PatchParams::default());
-        api.patch(name, &params, &Patch::Merge(patch))
-            .await
-            .unwrap();
+        merge(&self.api::<K>(), name, &patch).await;
     }
 
     async fn secrets(&self) -> Vec<String> {
@@ -176,9 +156,23 @@ fn serving(digest: &str) -> State {
     State::Serving(Some(digest.to_owned()))
 }
 
+// parity: pod-3, pod-6, pod-13
 #[tokio::test]
 async fn a_catalog_gets_a_pod_and_what_belongs_to_it_and_both_are_repaired() {
     let place = Place::new().await;
+    // An account of that name which is not the catalog's is left alone.
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CATALOG, "namespace": place.namespace},
+    });
+    apply(&place.cluster, &account).await;
+    let error = place.try_keep(json!({}), false).await.unwrap_err();
+    let error = error.to_string();
+    let taken = "ServiceAccount shelf/tide.v1 is not of this catalog";
+    assert!(error.contains(taken), "{error}");
+    assert!(place.names().await.is_empty());
+    assert!(place.secrets().await.is_empty());
+    delete(&place.api::<ServiceAccount>(), CATALOG).await;
+
     let kept = place.keep().await;
     assert_eq!(kept.service, "tide-v1");
     assert!(matches!(kept.state, State::Starting(_)), "{kept:?}");
@@ -211,21 +205,9 @@ async fn a_catalog_gets_a_pod_and_what_belongs_to_it_and_both_are_repaired() {
     assert_eq!(policy.spec.unwrap().ingress.map(|it| it.len()), Some(1));
 
     // Deleted.
-    let params = DeleteParams::default();
-    place
-        .api::<Service>()
-        .delete("tide-v1", &params)
-        .await
-        .unwrap();
-    policies
-        .delete("tide.v1-unpack-bundles", &params)
-        .await
-        .unwrap();
-    place
-        .api::<ServiceAccount>()
-        .delete(CATALOG, &params)
-        .await
-        .unwrap();
+    delete(&place.api::<Service>(), "tide-v1").await;
+    delete(&policies, "tide.v1-unpack-bundles").await;
+    delete(&place.api::<ServiceAccount>(), CATALOG).await;
     place.keep().await;
     place.api::<Service>().get("tide-v1").await.unwrap();
     policies.get("tide.v1-unpack-bundles").await.unwrap();
@@ -276,6 +258,7 @@ async fn a_catalog_gets_a_pod_and_what_belongs_to_it_and_both_are_repaired() {
     place.api::<Service>().get("tide-v1").await.unwrap();
 }
 
+// parity: pod-3, pod-5
 #[tokio::test]
 async fn what_changes_is_followed_without_a_gap() {
     let place = Place::new().await;
@@ -354,24 +337,16 @@ async fn what_changes_is_followed_without_a_gap() {
     assert_eq!(place.names().await, [fourth]);
 }
 
+// parity: pod-9
 #[tokio::test]
 async fn pods_fit_into_restricted_namespaces_and_what_does_not_is_told() {
     let place = Place::new().await;
     // Only one level is that, and only where it is enforced.
-    for (labels, expected) in [
-        (json!({}), false),
-        (
-            json!({"pod-security.kubernetes.io/enforce": "baseline"}),
-            false,
-        ),
-        (
-            json!({"pod-security.kubernetes.io/warn": "restricted"}),
-            false,
-        ),
-        (
-            json!({"pod-security.kubernetes.io/enforce": "restricted"}),
-            true,
-        ),
+    for (labels, expected) in tests::rows![
+        json!({}) => false;
+        json!({"pod-security.kubernetes.io/enforce": "baseline"}) => false;
+        json!({"pod-security.kubernetes.io/warn": "restricted"}) => false;
+        json!({"pod-security.kubernetes.io/enforce": "restricted"}) => true;
     ] {
         place.namespace(labels.clone()).await;
         let found = is_restricted(&place.client, place.namespace).await;
@@ -391,24 +366,4 @@ async fn pods_fit_into_restricted_namespaces_and_what_does_not_is_told() {
     );
     place.keep().await;
     assert_eq!(place.names().await.len(), 1);
-}
-
-#[tokio::test]
-async fn what_is_somebody_elses_is_left_alone() {
-    let place = Place::new().await;
-    let account = json!({
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CATALOG, "namespace": place.namespace},
-    });
-    place.cluster.apply(&account, DryRun::No).await.unwrap();
-    let error = place
-        .try_keep(json!({}), false)
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("ServiceAccount shelf/tide.v1 is not of this catalog"),
-        "{error}"
-    );
-    assert!(place.names().await.is_empty());
-    assert!(place.secrets().await.is_empty());
 }

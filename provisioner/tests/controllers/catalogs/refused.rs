@@ -1,6 +1,7 @@
 //! Namespaces whose catalogs may not be listed.
 
 use super::*;
+use crate::support::apply;
 
 /// Lets the user of these tests read things.
 async fn allow(shelf: &Shelf, namespace: Option<&str>, name: &str, group: &str, resource: &str) {
@@ -17,12 +18,13 @@ async fn allow(shelf: &Shelf, namespace: Option<&str>, name: &str, group: &str, 
         "subjects": [{"apiGroup": api, "kind": "User", "name": USER}],
     });
     for object in [role, binding] {
-        shelf.cluster.apply(&object, DryRun::No).await.unwrap();
+        apply(&shelf.cluster, &object).await;
     }
 }
 
 const USER: &str = "half-trusted";
 
+// parity: complaint-3, serve-17
 #[tokio::test]
 async fn a_namespace_that_may_not_be_listed_does_not_hide_the_others() {
     let shelf = Shelf::of(Some(USER)).await;
@@ -32,7 +34,7 @@ async fn a_namespace_that_may_not_be_listed_does_not_hide_the_others() {
     let sources = ("operators.coreos.com", "catalogsources");
     allow(&shelf, Some("catalogs"), "catalogs", sources.0, sources.1).await;
     let spec = json!({"address": "127.0.0.1:1"});
-    for namespace in NAMESPACES {
+    for namespace in NAMESPACES.into_iter().chain(["elsewhere"]) {
         shelf.declare(namespace, "mine", spec.clone()).await;
     }
     let hidden = "more-catalogs/*: unknown: its CatalogSources cannot be listed: …";
@@ -68,5 +70,11 @@ async fn a_namespace_that_may_not_be_listed_does_not_hide_the_others() {
     .await;
     let other = "more-catalogs/mine: unknown: …";
     shelf.offers_become("tide", &[mine, other]).await;
+    let foreign = CatalogRef {
+        namespace: Some("elsewhere".to_owned()),
+        ..named
+    };
+    let offers = shelf.ctx.catalogs.offers("tide", Some(&foreign));
+    assert!(offers.list().is_empty());
     assert_eq!(shelf.metric("more-catalogs", "*"), None);
 }

@@ -13,10 +13,11 @@ use manifests::api::{install, labels};
 use tests::Registry;
 
 use super::{
-    images::push_documents,
+    images::push_tide,
     serving::{HERE, Leader, bundles, stage},
     *,
 };
+use crate::support::{apply, merge_status, until};
 use crate::{aggregator::define, support::gone};
 
 /// What becomes of the Services of a namespace from now on, in words.
@@ -52,16 +53,17 @@ fn serves(leader: &Leader) -> Option<String> {
     values.next().map(str::to_owned)
 }
 
+// parity: serve-10
 #[tokio::test]
 async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back() {
     let shelf = stage().await;
     let binding = install::catalog_pods(&install::Options::default(), "catalogs");
-    shelf.cluster.apply(&binding, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &binding).await;
     let client = shelf.cluster.client().unwrap();
     let services: Api<Service> = Api::namespaced(client.clone(), "catalogs");
     let pods: Api<Pod> = Api::namespaced(client.clone(), "catalogs");
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let leader = Leader::start(&shelf.cluster, HERE);
     let plain = json!({"image": image});
     shelf.declare("catalogs", "tides", plain.clone()).await;
@@ -71,10 +73,11 @@ async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back()
     let own = json!({"image": image, "grpcPodConfig": {"memoryTarget": "1Gi"}});
     shelf.declare("catalogs", "own", own).await;
     let ours = ListParams::default().labels(labels::CATALOG_POD);
-    eventually("a pod", async || {
-        let found = pods.list(&ours).await.unwrap().items;
-        (found.len() == 1).then_some(()).ok_or(format!("{found:?}"))
-    })
+    until(
+        "a pod",
+        async || pods.list(&ours).await.unwrap().items,
+        |found| found.len() == 1,
+    )
     .await;
     let service = services.get("tides").await.unwrap();
     let record = recorded(services.clone());
@@ -98,10 +101,11 @@ async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back()
     gone(services.clone(), "own").await;
     let accounts: Api<ServiceAccount> = Api::namespaced(client, "catalogs");
     gone(accounts, "own").await;
-    eventually("no pod", async || {
-        let left = pods.list(&ours).await.unwrap().items;
-        left.is_empty().then_some(()).ok_or(format!("{left:?}"))
-    })
+    until(
+        "no pod",
+        async || pods.list(&ours).await.unwrap().items,
+        Vec::is_empty,
+    )
     .await;
     assert_eq!(serves(&leader).as_deref(), Some("1"));
     let theirs = json!({
@@ -109,7 +113,7 @@ async fn an_olm_that_comes_takes_over_what_was_served_and_nobody_takes_it_back()
         "metadata": {"name": "tides", "namespace": "catalogs", "labels": {"olm.managed": "true"}},
         "spec": {"selector": {"olm.catalogSource": "tides"}, "ports": [{"name": "grpc", "port": 50051}]},
     });
-    shelf.cluster.apply(&theirs, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &theirs).await;
     let theirs = services.get("tides").await.unwrap();
     assert_ne!(theirs.uid(), service.uid());
 
@@ -149,7 +153,7 @@ async fn a_catalog_that_changes_while_it_is_withdrawn_leaves_nothing_behind() {
     let shelf = stage().await;
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let leader = Leader::start(&shelf.cluster, HERE);
     let spec = json!({"image": image});
     shelf.declare("catalogs", "tides", spec).await;
@@ -164,10 +168,7 @@ async fn a_catalog_that_changes_while_it_is_withdrawn_leaves_nothing_behind() {
     // What we have said before, it says not to be true any more.
     let olms = json!({"status": {"connectionState": {"lastObservedState": "CONNECTING"}}});
     let sources = shelf.sources("catalogs");
-    sources
-        .patch_status("tides", &PatchParams::default(), &Patch::Merge(&olms))
-        .await
-        .unwrap();
+    merge_status(&sources, "tides", &olms).await;
     let until_closed = async { while bundles(port).await.is_ok() {} };
     let closed = tokio::time::timeout(Duration::from_secs(180), until_closed).await;
     closed.expect("nobody listens any more");

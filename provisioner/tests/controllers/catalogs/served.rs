@@ -7,11 +7,11 @@ use catalog::{
     registry::{Cache, serve},
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, Patch, PatchParams};
 use tokio::{net::TcpListener, sync::oneshot};
 
 use super::status::reason;
 use super::*;
+use crate::support::{delete, merge_status};
 use crate::{aggregator::define, support::Line};
 
 /// A server of a catalog.
@@ -82,9 +82,7 @@ async fn a_server_is_asked_for_what_is_wanted_and_again_when_another_takes_its_p
         .offers_become("tide", &["catalogs/mine: pending"])
         .await;
     want(&shelf, &["tide", "none"]);
-    shelf
-        .offers_become("tide", &["catalogs/mine: tide.v1.0.0 tide.v1.1.0"])
-        .await;
+    shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
     assert_eq!(shelf.offers("none"), ["catalogs/mine: absent"]);
     {
         // All that decisions need is there, also what lists leave out.
@@ -104,23 +102,17 @@ async fn a_server_is_asked_for_what_is_wanted_and_again_when_another_takes_its_p
 
     // A catalog changes by being served by another process.
     server.stop().await;
-    shelf
-        .is_in_trouble("catalogs/mine", &[&address.to_string()])
-        .await;
+    shelf.trouble("mine", &address.to_string()).await;
     assert_eq!(
         shelf.offers("tide"),
         ["catalogs/mine: tide.v1.0.0 tide.v1.1.0"]
     );
     let server = Server::start(Some(address), &["1.0.0", "1.1.0", "1.2.0"]).await;
-    shelf
-        .offers_become(
-            "tide",
-            &["catalogs/mine: tide.v1.0.0 tide.v1.1.0 tide.v1.2.0"],
-        )
-        .await;
+    shelf.tide(&["mine: 1.0.0 1.1.0 1.2.0"]).await;
     server.stop().await;
 }
 
+// parity: platform-7, openshift-13
 #[tokio::test]
 async fn where_olm_serves_a_catalog_its_server_is_asked() {
     let shelf = Shelf::bare().await;
@@ -131,7 +123,10 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
     let spec = json!({"image": "127.0.0.1:1/org/catalog:v1"});
     shelf.declare("catalogs", "mine", spec).await;
     shelf
-        .is_in_trouble("catalogs/mine", &["127.0.0.1:1", "org/catalog"])
+        .is_in_trouble(
+            "catalogs/mine",
+            &["failed to reach the registry 127.0.0.1:1"],
+        )
         .await;
     shelf
         .becomes("mine", "told by us", |it| {
@@ -156,20 +151,13 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
         }}})
     };
     let sources = shelf.sources("catalogs");
-    let params = PatchParams::default();
-    for (state, expected) in [
-        (
-            "CONNECTING",
-            "catalogs/mine: unknown: OLM does not serve it yet…",
-        ),
-        ("READY", "catalogs/mine: tide.v1.0.0"),
+    for (state, expected) in tests::rows![
+        "CONNECTING" => "catalogs/mine: unknown: OLM does not serve it yet…";
+        "READY" => "catalogs/mine: tide.v1.0.0";
         // What was read stays.
-        ("TRANSIENT_FAILURE", "catalogs/mine: tide.v1.0.0"),
+        "TRANSIENT_FAILURE" => "catalogs/mine: tide.v1.0.0";
     ] {
-        sources
-            .patch_status("mine", &params, &Patch::Merge(status(state)))
-            .await
-            .unwrap();
+        merge_status(&sources, "mine", &status(state)).await;
         shelf.offers_become("tide", &[expected]).await;
     }
 
@@ -183,10 +171,7 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
         for state in ["READY", "CONNECTING"] {
             let mut status = status(state);
             status["status"]["connectionState"]["address"] = line.host().into();
-            sources
-                .patch_status("mine", &params, &Patch::Merge(status))
-                .await
-                .unwrap();
+            merge_status(&sources, "mine", &status).await;
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
@@ -194,16 +179,15 @@ async fn where_olm_serves_a_catalog_its_server_is_asked() {
     assert!((1..=5).contains(&asked), "{asked} connections");
 
     // OLM goes, its server with it, and what it has written stays. Then the image is asked for.
-    let ready = Patch::Merge(status("READY"));
-    sources.patch_status("mine", &params, &ready).await.unwrap();
+    merge_status(&sources, "mine", &status("READY")).await;
     server.stop().await;
     let definitions: Api<CustomResourceDefinition> = Api::all(shelf.cluster.client().unwrap());
-    definitions
-        .delete(&olm, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&definitions, &olm).await;
     shelf
-        .is_in_trouble("catalogs/mine", &["127.0.0.1:1", "org/catalog"])
+        .is_in_trouble(
+            "catalogs/mine",
+            &["failed to reach the registry 127.0.0.1:1"],
+        )
         .await;
     assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
 }

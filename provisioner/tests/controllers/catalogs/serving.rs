@@ -6,22 +6,24 @@ mod restart;
 mod share;
 mod stage;
 
-use kube::{
-    ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
-};
+use kube::{ResourceExt as _, api::ListParams};
 use manifests::api::labels;
 use tests::Registry;
 
 pub(super) use self::stage::{HERE, Leader, bundles, stage};
 use self::stage::{THERE, grpc};
-use super::{images::push_documents, *};
+use super::{
+    images::{push_documents, push_tide},
+    *,
+};
+use crate::support::{apply, delete, merge};
 
+// parity: serve-1, serve-2
 #[tokio::test]
 async fn a_catalog_is_served_behind_a_service_that_is_kept() {
     let shelf = stage().await;
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let leader = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "my.tides", grpc(&image)).await;
     let port = shelf
@@ -48,6 +50,8 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept() {
                     it.service_name.as_deref() == Some("my-tides")
                         && it.service_namespace.as_deref() == Some("catalogs")
                         && it.port.as_deref() == Some("50051")
+                        && it.protocol.as_deref() == Some("grpc")
+                        && it.created_at.is_some()
                 })
                 && connection.is_some_and(|it| {
                     it.last_observed_state == "READY"
@@ -59,14 +63,11 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept() {
     let service = services.get("my-tides").await.unwrap();
     let source = shelf.sources("catalogs").get("my.tides").await.unwrap();
     assert_eq!(service.owner_references()[0].uid, source.uid().unwrap());
+    let told = source.status.clone().unwrap().registry_service.unwrap();
+    assert_eq!(told.created_at, service.metadata.creation_timestamp);
 
     // Another image takes its place at the same port.
-    let newer = push_documents(
-        &registry,
-        "org/catalog:v2",
-        &tide(&["1.0.0", "1.1.0"]),
-        None,
-    );
+    let newer = push_tide(&registry, "org/catalog:v2", &["1.0.0", "1.1.0"]);
     shelf.declare("catalogs", "my.tides", grpc(&newer)).await;
     let both = ["tide.v1.0.0", "tide.v1.1.0"];
     let same = shelf.hands_out(HERE, "catalogs/my-tides", &both).await;
@@ -112,23 +113,13 @@ async fn a_catalog_is_served_behind_a_service_that_is_kept() {
 /// Whatever is done to the objects is undone, and soon.
 async fn is_kept(shelf: &Shelf, both: &[&str]) {
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
-    services
-        .delete("my-tides", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&services, "my-tides").await;
     shelf.hands_out(HERE, "catalogs/my-tides", both).await;
     let name = slices.list(&ListParams::default()).await.unwrap().items[0].name_any();
-    slices
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&slices, &name).await;
     shelf.hands_out(HERE, "catalogs/my-tides", both).await;
     let trap = json!({"spec": {"selector": {"app": "trap"}, "type": "NodePort"}});
-    let params = PatchParams::default();
-    services
-        .patch("my-tides", &params, &Patch::Merge(trap))
-        .await
-        .unwrap();
+    merge(&services, "my-tides", &trap).await;
     eventually("the selector is gone", async || {
         let spec = services.get("my-tides").await.unwrap().spec.unwrap();
         let is_kept = spec.selector.is_none_or(|it| it.is_empty())
@@ -137,16 +128,10 @@ async fn is_kept(shelf: &Shelf, both: &[&str]) {
     })
     .await;
     let trap = json!({"endpoints": [{"addresses": ["198.51.100.1"]}]});
-    slices
-        .patch(&name, &params, &Patch::Merge(trap))
-        .await
-        .unwrap();
+    merge(&slices, &name, &trap).await;
     shelf.hands_out(HERE, "catalogs/my-tides", both).await;
     let stripped = json!({"metadata": {"labels": {labels::CATALOG: null}}});
-    services
-        .patch("my-tides", &params, &Patch::Merge(stripped))
-        .await
-        .unwrap();
+    merge(&services, "my-tides", &stripped).await;
     eventually("the label is back", async || {
         let service = services.get("my-tides").await.unwrap();
         let label = service.labels().get(labels::CATALOG).cloned();
@@ -157,17 +142,18 @@ async fn is_kept(shelf: &Shelf, both: &[&str]) {
     .await;
 }
 
+// parity: serve-2
 #[tokio::test]
 async fn what_is_somebody_elses_is_told_and_not_touched() {
     let shelf = stage().await;
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let foreign = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "mine", "namespace": "catalogs", "labels": {"olm.managed": "true"}},
         "spec": {"selector": {"olm.catalogSource": "mine"}, "ports": [{"name": "grpc", "port": 50051}]},
     });
-    shelf.cluster.apply(&foreign, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &foreign).await;
     let services = shelf.services("catalogs");
     let before = services.get("mine").await.unwrap();
     let leader = Leader::start(&shelf.cluster, HERE);
@@ -235,10 +221,7 @@ async fn what_is_somebody_elses_is_told_and_not_touched() {
     );
 
     // Once it is out of the way, the catalog's own one comes.
-    services
-        .delete("mine", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&services, "mine").await;
     shelf
         .hands_out(HERE, "catalogs/mine", &["tide.v1.0.0"])
         .await;
@@ -252,11 +235,12 @@ async fn what_is_somebody_elses_is_told_and_not_touched() {
     assert_eq!(std::fs::read_dir(files).unwrap().count(), 1);
 }
 
+// parity: serve-5
 #[tokio::test]
 async fn another_leader_takes_over_and_other_namespaces_are_only_served() {
     let shelf = stage().await;
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let first = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "mine", grpc(&image)).await;
     shelf.declare("served", "tenants", grpc(&image)).await;

@@ -3,19 +3,15 @@
 use manifests::api::catalog_source::CatalogSourceStatus;
 
 use super::{
-    images::{Watched, push_documents},
+    images::{Watched, push_tide},
     served::{Server, want},
     *,
 };
-use k8s_openapi::api::core::v1::Service;
 use std::time::Duration;
 use tests::Registry;
 use tokio::time::timeout;
 
-use crate::{
-    aggregator::define,
-    support::{PATIENCE, gone},
-};
+use crate::support::{PATIENCE, merge_status};
 
 pub(super) fn status(source: &CatalogSource) -> CatalogSourceStatus {
     source.status.clone().unwrap_or_default()
@@ -34,6 +30,7 @@ fn state(source: &CatalogSource) -> String {
     state.map(|it| it.last_observed_state).unwrap_or_default()
 }
 
+// parity: serve-12
 #[tokio::test]
 async fn the_status_of_an_address_tells_whether_somebody_answers_there() {
     let shelf = Shelf::new().await;
@@ -101,18 +98,15 @@ async fn the_status_of_an_address_tells_whether_somebody_answers_there() {
     other.stop().await;
 }
 
+// parity: switch-11, switch-17, serve-11, serve-20
 #[tokio::test]
 async fn what_is_wrong_is_told_and_put_right_and_others_conditions_stay() {
     let shelf = Shelf::new().await;
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let poll = |interval: &str| json!({"image": image, "updateStrategy": {"registryPoll": {"interval": interval}}});
     shelf
-        .declare(
-            "catalogs",
-            "mine",
-            json!({"image": registry.image("org/catalog:{foobar}")}),
-        )
+        .image("mine", &registry.image("org/catalog:{foobar}"))
         .await;
     let invalid = shelf
         .becomes("mine", "invalid", |it| reason(it) == "SpecInvalidError")
@@ -124,10 +118,7 @@ async fn what_is_wrong_is_told_and_put_right_and_others_conditions_stay() {
         "type": "Theirs", "status": "True", "reason": "Said", "message": "so", "lastTransitionTime": "2026-01-01T00:00:00Z",
     }], "latestImageRegistryPoll": "2026-01-01T00:00:00Z"}});
     let sources = shelf.sources("catalogs");
-    sources
-        .patch_status("mine", &PatchParams::default(), &Patch::Merge(theirs))
-        .await
-        .unwrap();
+    merge_status(&sources, "mine", &theirs).await;
 
     shelf
         .declare("catalogs", "mine", poll("45mError.code"))
@@ -178,11 +169,12 @@ async fn what_is_wrong_is_told_and_put_right_and_others_conditions_stay() {
     assert_eq!(status(&failed).conditions.len(), 1);
 }
 
+// parity: serve-23, complaint-5
 #[tokio::test]
 async fn a_poll_that_finds_the_same_image_costs_one_question() {
     let shelf = Shelf::new().await;
     let registry = Registry::plain();
-    push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let way = Watched::new(&registry).await;
     let image = format!("{}/org/catalog:v1", way.host);
     let spec = |priority: u32| json!({"image": image, "priority": priority, "updateStrategy": {"registryPoll": {"interval": "1h"}}});
@@ -192,9 +184,7 @@ async fn a_poll_that_finds_the_same_image_costs_one_question() {
             status(it).latest_image_registry_poll.is_some()
         })
         .await;
-    shelf
-        .offers_become("tide", &["catalogs/mine: tide.v1.0.0"])
-        .await;
+    shelf.tide(&["mine: 1.0.0"]).await;
     let mut before = status(&first).latest_image_registry_poll.unwrap();
     for round in 1..=3 {
         let asked = way.asked();
@@ -219,16 +209,9 @@ async fn a_poll_that_finds_the_same_image_costs_one_question() {
         );
     }
     // And one that finds another costs what that has.
-    push_documents(
-        &registry,
-        "org/catalog:v1",
-        &tide(&["1.0.0", "1.1.0"]),
-        None,
-    );
+    push_tide(&registry, "org/catalog:v1", &["1.0.0", "1.1.0"]);
     shelf.declare("catalogs", "mine", spec(9)).await;
-    shelf
-        .offers_become("tide", &["catalogs/mine: tide.v1.0.0 tide.v1.1.0"])
-        .await;
+    shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
     eventually("all of them are counted", async || {
         let metrics = shelf.ctx.metrics.render();
         let polls = |outcome: &str, count: u8| {
@@ -241,11 +224,12 @@ async fn a_poll_that_finds_the_same_image_costs_one_question() {
     .await;
 }
 
+// parity: serve-21
 #[tokio::test]
 async fn a_catalog_is_asked_for_as_often_as_it_says_and_at_most_once_a_minute() {
     let shelf = Shelf::new().await;
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let spec = json!({"image": image, "updateStrategy": {"registryPoll": {"interval": "1s"}}});
     shelf.declare("catalogs", "mine", spec).await;
     let first = shelf
@@ -254,12 +238,7 @@ async fn a_catalog_is_asked_for_as_often_as_it_says_and_at_most_once_a_minute() 
         })
         .await;
     let first = status(&first).latest_image_registry_poll.unwrap();
-    push_documents(
-        &registry,
-        "org/catalog:v1",
-        &tide(&["1.0.0", "1.1.0"]),
-        None,
-    );
+    push_tide(&registry, "org/catalog:v1", &["1.0.0", "1.1.0"]);
     // A minute is as long as anything else is waited for.
     let again = async {
         let mut look = tokio::time::interval(Duration::from_secs(1));
@@ -276,63 +255,5 @@ async fn a_catalog_is_asked_for_as_often_as_it_says_and_at_most_once_a_minute() 
     // In a status, times are whole seconds.
     let between = again.0.duration_since(first.0);
     assert!(between.as_secs() >= 59, "{between:?}");
-    shelf
-        .offers_become("tide", &["catalogs/mine: tide.v1.0.0 tide.v1.1.0"])
-        .await;
-}
-
-#[tokio::test]
-async fn a_catalog_that_we_serve_says_where_until_olm_comes() {
-    let shelf = Shelf::serving().await;
-    let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
-    shelf
-        .declare("catalogs", "my.own", json!({"image": image}))
-        .await;
-    let ready = shelf
-        .becomes("my.own", "READY", |it| state(it) == "READY")
-        .await;
-    let services: Api<Service> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
-    let service = services.get("my-own").await.unwrap();
-    let told = status(&ready).registry_service.unwrap();
-    assert_eq!(
-        (
-            told.protocol.as_deref(),
-            told.service_name.as_deref(),
-            told.service_namespace.as_deref(),
-            told.port.as_deref()
-        ),
-        (
-            Some("grpc"),
-            Some("my-own"),
-            Some("catalogs"),
-            Some("50051")
-        )
-    );
-    assert_eq!(told.created_at, service.metadata.creation_timestamp);
-    let address = status(&ready).connection_state.unwrap().address;
-    assert_eq!(address.as_deref(), Some("my-own.catalogs.svc:50051"));
-    assert_eq!(
-        (reason(&ready), message(&ready)),
-        (String::new(), String::new())
-    );
-
-    // What is not read anew is served as before.
-    let missing = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"image": registry.image("org/catalog:{foobar}")}});
-    let sources = shelf.sources("catalogs");
-    sources
-        .patch("my.own", &PatchParams::default(), &Patch::Merge(missing))
-        .await
-        .unwrap();
-    let invalid = shelf
-        .becomes("my.own", "invalid", |it| reason(it) == "SpecInvalidError")
-        .await;
-    assert_eq!(state(&invalid), "READY");
-
-    // OLM makes a Service of that name itself, and says all the rest.
-    define(&shelf.cluster, "clusterserviceversions").await;
-    shelf.olm(1).await;
-    gone(services, "my-own").await;
-    let source = sources.get("my.own").await.unwrap();
-    assert_eq!(reason(&source), "SpecInvalidError");
+    shelf.tide(&["mine: 1.0.0 1.1.0"]).await;
 }

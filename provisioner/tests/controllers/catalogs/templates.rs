@@ -1,7 +1,6 @@
 //! Images that follow the cluster, on a real one that becomes another.
 
 mod beside_olm;
-mod early;
 
 use k8s_openapi::{
     api::core::v1::{Node, Pod, Service},
@@ -13,13 +12,14 @@ use manifests::{api::labels::CATALOG_IMAGE_TEMPLATE, template::ANNOTATION};
 use tests::Registry;
 
 use super::{
-    images::push_documents,
+    images::push_tide,
     status::{message, reason, status},
     *,
 };
+use crate::support::{apply, delete, merge, merge_status};
 use crate::{
     aggregator::define,
-    openshift::{CLUSTER_VERSION, definition, entry},
+    openshift::{CLUSTER_VERSION, definition},
 };
 
 /// Type, status and message of the conditions of a template.
@@ -38,47 +38,36 @@ fn image(source: &CatalogSource) -> &str {
 }
 
 /// Makes the cluster an OpenShift of these versions, the newest first.
-async fn openshift(shelf: &Shelf, channel: &str, history: &[(&str, &str)]) {
+async fn openshift(shelf: &Shelf, channel: &str, history: &[&str]) {
     let version = json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
         "spec": {"clusterID": "00000000-0000-0000-0000-000000000000", "channel": channel},
     });
-    shelf.cluster.apply(&version, DryRun::No).await.unwrap();
-    let history: Vec<Value> = history.iter().map(|(state, it)| entry(state, it)).collect();
-    let status = json!({"apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "status": {
-        "desired": {"version": history[0]["version"], "image": ""}, "history": history, "observedGeneration": 1,
-        "versionHash": "", "availableUpdates": null,
-    }});
-    let versions: Api<manifests::api::config::ClusterVersion> =
-        Api::all(shelf.cluster.client().unwrap());
-    versions
-        .patch_status(
-            "version",
-            &PatchParams::apply("cvo").force(),
-            &Patch::Apply(status),
-        )
-        .await
-        .unwrap();
+    apply(&shelf.cluster, &version).await;
+    crate::aggregator::history(&shelf.cluster, history).await;
 }
 
-/// The first user story of automatic catalog switching.
+/// The first user story of automatic catalog switching. Of two annotations, the next image is there only after the upgrade.
+// parity: switch-1, switch-12, switch-14, switch-15, switch-16, complaint-20
 #[tokio::test]
 async fn as_a_cluster_admin_i_upgrade_my_cluster_and_its_catalogs_are_upgraded() {
     let shelf = Shelf::new().await;
     let registry = Registry::plain();
-    push_documents(&registry, "org/catalog:v1.36", &tide(&["1.0.0"]), None);
-    push_documents(
-        &registry,
-        "org/catalog:v1.37",
-        &tide(&["1.0.0", "1.1.0"]),
-        None,
-    );
+    let versions = ["1.0.0", "1.1.0"];
+    push_tide(&registry, "org/catalog:v1.36", &versions[..1]);
+    push_tide(&registry, "org/catalog:v1.37", &versions);
     let template = registry.image("org/catalog:v{kube_major_version}.{kube_minor_version}");
+    shelf.image("dynamic", &template).await;
+    let old = push_tide(&registry, "org/catalog:v36", &versions[..1]);
+    for (name, annotation) in [("ours", CATALOG_IMAGE_TEMPLATE), ("olms", ANNOTATION)] {
+        let annotations = json!({annotation: registry.image("org/catalog:v{kube_minor_version}")});
+        let spec = json!({"image": old});
+        shelf
+            .declare_with("catalogs", name, spec, annotations)
+            .await;
+    }
     shelf
-        .declare("catalogs", "dynamic", json!({"image": template}))
-        .await;
-    shelf
-        .offers_become("tide", &["catalogs/dynamic: tide.v1.0.0"])
+        .tide(&["dynamic: 1.0.0", "olms: 1.0.0", "ours: 1.0.0"])
         .await;
     let resolved = |release: &str| {
         format!(
@@ -97,8 +86,28 @@ async fn as_a_cluster_admin_i_upgrade_my_cluster_and_its_catalogs_are_upgraded()
     assert_eq!(image(&source), template);
 
     shelf.cluster.upgrade_apiserver("v1.37.0").await.unwrap();
+    let new = registry.image("org/catalog:v37");
+    let missing = "org/catalog:v37 does not exist";
+    for name in ["olms", "ours"] {
+        let source = shelf
+            .becomes(name, "told of what is missing", |it| {
+                image(it) == new && message(it).contains(missing)
+            })
+            .await;
+        assert_eq!(reason(&source), "RegistryServerError");
+        shelf.trouble(name, missing).await;
+    }
+    // What was read stays.
     shelf
-        .offers_become("tide", &["catalogs/dynamic: tide.v1.0.0 tide.v1.1.0"])
+        .tide(&["dynamic: 1.0.0 1.1.0", "olms: 1.0.0", "ours: 1.0.0"])
+        .await;
+    push_tide(&registry, "org/catalog:v37", &versions);
+    shelf
+        .tide(&[
+            "dynamic: 1.0.0 1.1.0",
+            "olms: 1.0.0 1.1.0",
+            "ours: 1.0.0 1.1.0",
+        ])
         .await;
     let source = shelf
         .becomes("dynamic", "resolved again", |it| {
@@ -145,9 +154,7 @@ async fn the_next_pod_serves(shelf: &Shelf, registry: &Registry) -> String {
     let next = both[1].metadata.name.as_deref().unwrap();
     let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "elsewhere");
     let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-    pods.patch_status(next, &PatchParams::default(), &Patch::Merge(ready))
-        .await
-        .unwrap();
+    merge_status(&pods, next, &ready).await;
     pods_become(shelf, registry, &["4.9"]).await;
     next.to_owned()
 }
@@ -171,10 +178,7 @@ async fn its_pod_is_kept_as_it_was(shelf: &Shelf, registry: &Registry, why: &str
     // It is kept as before, also by another spec.
     let priority = json!({"spec": {"priority": 5}});
     let sources = shelf.sources("elsewhere");
-    let edited = sources
-        .patch("dynamic", &PatchParams::default(), &Patch::Merge(priority))
-        .await
-        .unwrap();
+    let edited = merge(&sources, "dynamic", &priority).await;
     let kept = |it: &Condition| {
         it.reason == "LastResolved" && it.observed_generation == edited.metadata.generation
     };
@@ -193,29 +197,53 @@ async fn its_pod_is_kept_as_it_was(shelf: &Shelf, registry: &Registry, why: &str
     .await;
 }
 
+// parity: switch-6
+#[tokio::test]
+async fn the_architecture_is_that_of_all_nodes() {
+    let shelf = Shelf::new().await;
+    let registry = Registry::plain();
+    push_tide(&registry, "org/catalog:x86_64", &["1.0.0"]);
+    for (name, architecture) in [("a", "amd64"), ("b", "arm64")] {
+        let labels = json!({"kubernetes.io/arch": architecture});
+        let metadata = json!({"name": name, "labels": labels});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
+        apply(&shelf.cluster, &node).await;
+        if name == "a" {
+            let template = registry.image("org/catalog:{platform_architecture}");
+            shelf.image("mine", &template).await;
+            shelf.tide(&["mine: 1.0.0"]).await;
+        }
+    }
+    let why = "Cannot construct catalog image reference, variable \"platform_architecture\" couldn't be resolved";
+    shelf
+        .becomes("mine", "unresolved", |it| message(it) == why)
+        .await;
+    let more = format!("{why}; the nodes are amd64, arm64");
+    shelf.trouble("mine", &more).await;
+    assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
+    let nodes: Api<Node> = Api::all(shelf.cluster.client().unwrap());
+    delete(&nodes, "b").await;
+    shelf
+        .becomes("mine", "fine again", |it| reason(it).is_empty())
+        .await;
+}
+
 /// The second one. A catalog that has a pod of its own follows in the same way.
+// parity: switch-2, switch-7, switch-8, switch-9, switch-13, switch-16, pod-3
 #[tokio::test]
 async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift() {
     let shelf = Shelf::serving().await;
     let registry = Registry::plain();
-    push_documents(
-        &registry,
-        "openshift-v4/catalog:v4.8-fast",
-        &tide(&["1.0.0"]),
-        None,
-    );
-    push_documents(
+    push_tide(&registry, "openshift-v4/catalog:v4.8-fast", &["1.0.0"]);
+    push_tide(
         &registry,
         "openshift-v4/catalog:v4.9-fast",
-        &tide(&["1.0.0", "1.1.0"]),
-        None,
+        &["1.0.0", "1.1.0"],
     );
     let template = registry.image(
         "openshift-v{ocp_major_version}/catalog:v{ocp_major_version}.{ocp_minor_version}-{ocp_update_channels}",
     );
-    shelf
-        .declare("catalogs", "dynamic", json!({"image": template}))
-        .await;
+    shelf.image("dynamic", &template).await;
     let own = json!({"image": template, "grpcPodConfig": {"nodeSelector": {"a": "b"}}});
     shelf.declare("elsewhere", "dynamic", own).await;
     // This is no OpenShift so far.
@@ -225,34 +253,18 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
         .becomes("dynamic", "unresolved", |it| message(it) == why)
         .await;
     assert_eq!(reason(&source), "RegistryServerError");
-    shelf.is_in_trouble("catalogs/dynamic", &[why]).await;
+    shelf.trouble("dynamic", why).await;
     assert!(
         has(&source, &format!("ResolvedImage False {template}")),
         "{source:?}"
     );
 
-    shelf
-        .cluster
-        .apply(&definition(CLUSTER_VERSION), DryRun::No)
-        .await
-        .unwrap();
-    shelf
-        .cluster
-        .wait_established(CLUSTER_VERSION.0)
-        .await
-        .unwrap();
-    openshift(
-        &shelf,
-        "fast-4.8",
-        &[("Completed", "4.8.3"), ("Completed", "4.7.9")],
-    )
-    .await;
-    shelf
-        .offers_become("tide", &["catalogs/dynamic: tide.v1.0.0"])
-        .await;
+    crate::support::define(&shelf.cluster, &definition(CLUSTER_VERSION)).await;
+    openshift(&shelf, "fast-4.8", &["Completed 4.8.3", "Completed 4.7.9"]).await;
+    shelf.tide(&["dynamic: 1.0.0"]).await;
     pods_become(&shelf, &registry, &["4.8"]).await;
     // Only what is complete counts.
-    let moving = [("Partial", "4.9.1"), ("Completed", "4.8.3")];
+    let moving = ["Partial 4.9.1", "Completed 4.8.3"];
     openshift(&shelf, "fast-4.9", &moving).await;
     let of = |release: &str| registry.image(&format!("openshift-v4/catalog:v{release}-fast"));
     let resolved = format!("resolved_image True {}", of("4.8"));
@@ -260,7 +272,7 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
         .becomes("dynamic", "as before", |it| has(it, &resolved))
         .await;
     pods_become(&shelf, &registry, &["4.8"]).await;
-    let moved = [("Completed", "4.9.1"), ("Completed", "4.8.3")];
+    let moved = ["Completed 4.9.1", "Completed 4.8.3"];
     openshift(&shelf, "fast-4.9", &moved).await;
     let newer = "catalogs/dynamic: tide.v1.0.0 tide.v1.1.0";
     shelf.offers_become("tide", &[newer]).await;
@@ -273,10 +285,7 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
     // What has no value any more is told, and what was read stays.
     let versions: Api<manifests::api::config::ClusterVersion> =
         Api::all(shelf.cluster.client().unwrap());
-    versions
-        .delete("version", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&versions, "version").await;
     let source = shelf
         .becomes("dynamic", "unresolved again", |it| message(it) == why)
         .await;
@@ -286,51 +295,12 @@ async fn as_a_catalog_creator_i_provide_catalogs_for_each_release_of_openshift()
     its_pod_is_kept_as_it_was(&shelf, &registry, why, &pod).await;
 }
 
-#[tokio::test]
-async fn the_architecture_is_that_of_all_nodes() {
-    let shelf = Shelf::new().await;
-    let registry = Registry::plain();
-    push_documents(&registry, "org/catalog:x86_64", &tide(&["1.0.0"]), None);
-    let node = |name: &str, architecture: &str| {
-        let labels = json!({"kubernetes.io/arch": architecture});
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
-    };
-    shelf
-        .cluster
-        .apply(&node("a", "amd64"), DryRun::No)
-        .await
-        .unwrap();
-    let template = registry.image("org/catalog:{platform_architecture}");
-    shelf
-        .declare("catalogs", "mine", json!({"image": template}))
-        .await;
-    shelf
-        .offers_become("tide", &["catalogs/mine: tide.v1.0.0"])
-        .await;
-    shelf
-        .cluster
-        .apply(&node("b", "arm64"), DryRun::No)
-        .await
-        .unwrap();
-    let why = "Cannot construct catalog image reference, variable \"platform_architecture\" couldn't be resolved";
-    shelf
-        .becomes("mine", "unresolved", |it| message(it) == why)
-        .await;
-    let more = format!("{why}; the nodes are amd64, arm64");
-    shelf.is_in_trouble("catalogs/mine", &[&more]).await;
-    assert_eq!(shelf.offers("tide"), ["catalogs/mine: tide.v1.0.0"]);
-    let nodes: Api<Node> = Api::all(shelf.cluster.client().unwrap());
-    nodes.delete("b", &DeleteParams::default()).await.unwrap();
-    shelf
-        .becomes("mine", "fine again", |it| reason(it).is_empty())
-        .await;
-}
-
+// parity: switch-18, switch-olm-1, switch-olm-3
 #[tokio::test]
 async fn a_template_in_an_annotation_is_written_into_the_image() {
     let shelf = Shelf::new().await;
     let registry = Registry::plain();
-    let wanted = push_documents(&registry, "org/catalog:v36", &tide(&["1.0.0"]), None);
+    let wanted = push_tide(&registry, "org/catalog:v36", &["1.0.0"]);
     let any = registry.image("org/catalog:none");
     for (name, annotation) in [("ours", CATALOG_IMAGE_TEMPLATE), ("olms", ANNOTATION)] {
         let template = registry.image("org/catalog:v{kube_minor_version}");
@@ -357,10 +327,7 @@ async fn a_template_in_an_annotation_is_written_into_the_image() {
         ] {
             let template = registry.image(&format!("org/catalog:{text}"));
             let patch = json!({"metadata": {"annotations": {annotation: template}}});
-            sources
-                .patch(name, &PatchParams::default(), &Patch::Merge(patch))
-                .await
-                .unwrap();
+            merge(&sources, name, &patch).await;
             let expected = if annotation == ANNOTATION {
                 ""
             } else {
@@ -377,10 +344,7 @@ async fn a_template_in_an_annotation_is_written_into_the_image() {
         }
         // Without it, the image stays, and nothing is said of it.
         let none = json!({"metadata": {"annotations": {annotation: null}}});
-        sources
-            .patch(name, &PatchParams::default(), &Patch::Merge(none))
-            .await
-            .unwrap();
+        merge(&sources, name, &none).await;
         let source = shelf
             .becomes(name, "plain", |it| {
                 conditions(it).is_empty() && reason(it).is_empty()
@@ -388,14 +352,10 @@ async fn a_template_in_an_annotation_is_written_into_the_image() {
             .await;
         assert_eq!(image(&source), wanted);
     }
-    shelf
-        .offers_become(
-            "tide",
-            &["catalogs/olms: tide.v1.0.0", "catalogs/ours: tide.v1.0.0"],
-        )
-        .await;
+    shelf.tide(&["olms: 1.0.0", "ours: 1.0.0"]).await;
 }
 
+// parity: switch-1, switch-olm-4, switch-olm-5
 #[tokio::test]
 async fn where_olm_runs_our_annotation_is_written_and_nothing_else() {
     let shelf = Shelf::bare().await;
@@ -418,16 +378,9 @@ async fn where_olm_runs_our_annotation_is_written_and_nothing_else() {
     // What OLM says of it stays, and it may say it at any time.
     let olms = json!({"status": {"message": "OLM's", "connectionState": {"address": "a:1", "lastObservedState": "CONNECTING"}}});
     let sources = shelf.sources("catalogs");
-    let params = PatchParams::default();
-    sources
-        .patch_status("mine", &params, &Patch::Merge(olms))
-        .await
-        .unwrap();
+    merge_status(&sources, "mine", &olms).await;
     let missing = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: "example.com/catalog:v{ocp_minor_version}"}}});
-    sources
-        .patch("mine", &params, &Patch::Merge(missing))
-        .await
-        .unwrap();
+    merge(&sources, "mine", &missing).await;
     let source = shelf
         .becomes("mine", "unresolved", |it| {
             let why = "core.rukpak.io/TemplateResolved False Cannot construct catalog image reference, variable \
@@ -440,10 +393,7 @@ async fn where_olm_runs_our_annotation_is_written_and_nothing_else() {
         ("example.com/catalog:v36", "OLM's")
     );
     let none = json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: null}}});
-    sources
-        .patch("mine", &params, &Patch::Merge(none))
-        .await
-        .unwrap();
+    merge(&sources, "mine", &none).await;
     let source = shelf
         .becomes("mine", "plain", |it| conditions(it).is_empty())
         .await;
@@ -503,10 +453,7 @@ async fn nothing_is_lost_while_both_write(shelf: &Shelf, sources: &Api<CatalogSo
         for round in 0..ROUNDS {
             let patch =
                 json!({"metadata": {"annotations": {CATALOG_IMAGE_TEMPLATE: template(round)}}});
-            sources
-                .patch("busy", &PatchParams::default(), &Patch::Merge(patch))
-                .await
-                .unwrap();
+            merge(sources, "busy", &patch).await;
             let expected = format!("example.com/catalog:v36-{round}");
             let resolved = format!("resolved_image True {expected}");
             shelf

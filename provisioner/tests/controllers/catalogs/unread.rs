@@ -1,6 +1,7 @@
 //! CatalogSources that nobody can read, and those beside them.
 
 use super::{served::Server, *};
+use crate::support::until;
 
 /// The definition as others may have it, which takes anything.
 async fn define(shelf: &Shelf) {
@@ -17,8 +18,7 @@ async fn define(shelf: &Shelf) {
             }],
         },
     });
-    shelf.cluster.apply(&definition, DryRun::No).await.unwrap();
-    shelf.cluster.wait_established(name).await.unwrap();
+    super::define(&shelf.cluster, &definition).await;
 }
 
 /// Creates a CatalogSource, whatever it says, and does not read it.
@@ -40,6 +40,13 @@ async fn put(shelf: &Shelf, name: &str, spec: &Value) {
 #[tokio::test]
 async fn one_that_cannot_be_read_hides_no_other() {
     let shelf = Shelf::bare().await;
+    // Without the definition there are none, and that is known.
+    eventually("there are none", async || {
+        let listed = shelf.ctx.catalogs.are_listed();
+        listed.then_some(()).ok_or("not listed".to_owned())
+    })
+    .await;
+    assert!(shelf.offers("tide").is_empty());
     served::want(&shelf, &["tide"]);
     define(&shelf).await;
     let server = Server::start(None, &["1.0.0"]).await;
@@ -74,28 +81,34 @@ async fn one_that_cannot_be_read_hides_no_other() {
         ("deep", "\"lastObservedState\":\"READY\""),
         ("typed", "\"reason\":\"SpecInvalidError\""),
     ] {
-        eventually(&format!("the status of {name}"), async || {
-            let text = client.request_text(of(name)).await.unwrap();
-            text.contains(said).then_some(()).ok_or(text)
-        })
+        until(
+            &format!("the status of {name}"),
+            async || client.request_text(of(name)).await.unwrap(),
+            |text| text.contains(said),
+        )
         .await;
     }
 
     // Whoever begins anew finds all of them at once.
     let folder = tempfile::tempdir().unwrap();
-    let ctx = context(&shelf.cluster, folder.path(), &NAMESPACES, None, None);
+    let settings = Settings {
+        catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
+        ..settings()
+    };
+    let ctx = context(
+        shelf.cluster.config().clone(),
+        folder.path(),
+        None,
+        settings,
+    );
     ctx.catalogs.want(["tide".to_owned()].into());
-    let kinds = Arc::clone(&ctx.kinds);
-    let stop = shelf.stop.clone();
-    let kinds = tokio::spawn(async move { kinds.run(stop).await });
-    let catalogs = tokio::spawn(catalogs::run(ctx.clone(), shelf.stop.clone()));
+    let tasks = run(&ctx, &shelf.stop);
     eventually("the next one has the same", async || {
         let (ours, theirs) = (shelf.offers("tide"), offers_of(&ctx, "tide"));
         (ours == theirs).then_some(()).ok_or(format!("{theirs:?}"))
     })
     .await;
     shelf.stop.cancel();
-    kinds.abort();
-    catalogs.abort();
+    tasks.iter().for_each(JoinHandle::abort);
     server.stop().await;
 }

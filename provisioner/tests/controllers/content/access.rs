@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 
-use super::site::{Answer, Site, packed, saying};
+use super::site::{Answer, Site};
 
 #[tokio::test]
 async fn whoever_does_not_say_who_they_are_is_told_how() {
@@ -44,46 +44,6 @@ async fn forged_tokens_are_refused_however_much_they_send() {
         let large = site.put("a", token, vec![0; 8 << 20]).await;
         assert_eq!(large.status, 401);
     }
-}
-
-#[tokio::test]
-async fn whoever_may_not_is_told_which_role_would_allow_it() {
-    let site = Site::new().await;
-    let (nobody, token) = site.account(&[]).await;
-    let (status, reason, message) = site.get("/bundles/a.tgz", &token).await.refusal();
-    assert_eq!((status, reason.as_str()), (403, "Forbidden"));
-    let user = format!("system:serviceaccount:{}:{nobody}", site.namespace);
-    assert!(
-        message.starts_with(&format!("{user} is not allowed to get /bundles/a.tgz")),
-        "{message}"
-    );
-    let grant = format!(
-        "--clusterrole=bundle-reader --serviceaccount={}:{nobody}",
-        site.namespace
-    );
-    assert!(message.contains(&grant), "{message}");
-}
-
-#[tokio::test]
-async fn readers_may_not_upload_and_uploaders_may_not_read_bundles() {
-    let site = Site::new().await;
-    let bundle = site.waiting().await;
-    let name = bundle.metadata.name.clone().unwrap();
-    let reader = site.token(&["bundle-reader"]).await;
-    let uploader = site.token(&["bundle-uploader"]).await;
-    let body = || packed(&saying("hello"));
-
-    let (status, _, message) = site.put(&name, &reader, body()).await.refusal();
-    assert_eq!(status, 403);
-    let problem =
-        format!("is not allowed to update bundles.core.rukpak.io/content of Bundle {name};");
-    assert!(message.contains(&problem), "{message}");
-    assert!(message.contains("bundle-uploader"), "{message}");
-    let path = format!("/bundles/{name}.tgz");
-    assert_eq!(site.get(&path, &uploader).await.status, 403);
-    // Both may what they may: the one is told that there is nothing, the other stores something.
-    assert_eq!(site.get(&path, &reader).await.refusal().1, "NotUnpacked");
-    assert_eq!(site.put(&name, &uploader, body()).await.status, 201);
 }
 
 #[tokio::test]

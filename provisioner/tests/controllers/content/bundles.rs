@@ -55,12 +55,9 @@ async fn registry_content_is_served_as_plain_objects_and_on_request_as_it_came()
     });
     let annotations =
         json!({"annotations": {"operators.operatorframework.io.bundle.package.v1": "etcd"}});
-    let content = files(&[
-        ("manifests/csv.yaml", csv.to_string().as_bytes()),
-        (
-            "metadata/annotations.yaml",
-            annotations.to_string().as_bytes(),
-        ),
+    let content = files(&tests::rows![
+        "manifests/csv.yaml" => csv.to_string().as_bytes();
+        "metadata/annotations.yaml" => annotations.to_string().as_bytes();
     ]);
     let bundle = site.bundle("registry", image()).await;
     site.unpacked(&bundle, &site.stored(&content)).await;

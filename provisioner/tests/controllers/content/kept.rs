@@ -8,12 +8,12 @@ use manifests::api::bundle::Bundle;
 use provisioner::bundle::upload::{self, Error, Kept};
 use serde_json::json;
 use unpacker::{
-    Options, Store, Tree,
+    Digest, Options, Store, Tree,
     store::{Budget, Stored},
 };
 
 use super::site::{Site, digest, noise, saying};
-use crate::support::unique;
+use crate::support::{delete, unique};
 
 fn stored(site: &Site, content: &manifests::content::Content) -> Stored {
     site.store
@@ -27,21 +27,28 @@ async fn keep(site: &Site, bundle: &Bundle, content: &Stored) -> Result<Kept, Er
     upload::keep(client, settings, store, bundle, content, &none).await
 }
 
+/// Stores content and keeps it as the upload of a Bundle.
+async fn upload_of(site: &Site, bundle: &Bundle, content: &manifests::content::Content) -> Kept {
+    keep(site, bundle, &stored(site, content)).await.unwrap()
+}
+
+/// The digest of what is kept for a Bundle.
+async fn restored(site: &Site, bundle: &Bundle) -> Option<Digest> {
+    let upload = restore(site, bundle).await.unwrap();
+    upload.map(|upload| upload.digest())
+}
+
 async fn restore(site: &Site, bundle: &Bundle) -> Result<Option<upload::Upload>, Error> {
     upload::restore(&site.client, &site.settings, bundle).await
 }
 
+// parity: b19, rukpak-22
 #[tokio::test]
 async fn an_upload_of_several_pieces_survives_the_loss_of_the_store() {
     let site = Site::new().await;
     let bundle = site.waiting().await;
     let content = noise(2 << 20);
-    assert_eq!(
-        keep(&site, &bundle, &stored(&site, &content))
-            .await
-            .unwrap(),
-        Kept::New
-    );
+    assert_eq!(upload_of(&site, &bundle, &content).await, Kept::New);
     for number in 0..3 {
         let name = format!("{}-upload-{number}", bundle.name_any());
         let map = site.config_maps().get(&name).await.unwrap();
@@ -62,57 +69,35 @@ async fn an_upload_of_several_pieces_survives_the_loss_of_the_store() {
     let restored = restore(&site, &bundle).await.unwrap().unwrap();
     let back = restored.store(&empty, &Options::default()).unwrap();
     assert_eq!(back.digest, digest(&content));
-    assert_eq!(
-        keep(&site, &bundle, &stored(&site, &content))
-            .await
-            .unwrap(),
-        Kept::Already
-    );
+    assert_eq!(upload_of(&site, &bundle, &content).await, Kept::Already);
 }
 
 #[tokio::test]
-async fn a_shorter_upload_leaves_no_pieces_of_the_longer_one() {
+async fn another_upload_replaces_a_longer_or_incomplete_one() {
     let site = Site::new().await;
     let bundle = site.waiting().await;
-    keep(&site, &bundle, &stored(&site, &noise(2 << 20)))
-        .await
-        .unwrap();
+    upload_of(&site, &bundle, &noise(2 << 20)).await;
     let short = saying("short");
-    keep(&site, &bundle, &stored(&site, &short)).await.unwrap();
-    let restored = restore(&site, &bundle).await.unwrap().unwrap();
-    assert_eq!(restored.digest(), digest(&short));
+    upload_of(&site, &bundle, &short).await;
+    assert_eq!(restored(&site, &bundle).await, Some(digest(&short)));
     for number in 1..3 {
         let name = format!("{}-upload-{number}", bundle.name_any());
-        assert_eq!(
-            site.config_maps().get_opt(&name).await.unwrap(),
-            None,
-            "{name}"
-        );
+        let left = site.config_maps().get_opt(&name).await.unwrap();
+        assert_eq!(left, None, "{name}");
     }
-}
-
-#[tokio::test]
-async fn an_upload_that_was_not_completed_is_none_and_in_nobodys_way() {
-    let site = Site::new().await;
-    let bundle = site.waiting().await;
-    let first = stored(&site, &noise(1 << 20));
-    keep(&site, &bundle, &first).await.unwrap();
     // As if the process had been killed before the index was there.
-    let index = format!("{}-upload", bundle.name_any());
-    let maps = site.config_maps();
-    maps.delete(&index, &DeleteParams::default()).await.unwrap();
-    assert_eq!(restore(&site, &bundle).await.unwrap(), None);
+    delete(
+        &site.config_maps(),
+        &format!("{}-upload", bundle.name_any()),
+    )
+    .await;
+    assert_eq!(restored(&site, &bundle).await, None);
     let second = saying("second");
-    assert_eq!(
-        keep(&site, &bundle, &stored(&site, &second)).await.unwrap(),
-        Kept::New
-    );
-    assert_eq!(
-        restore(&site, &bundle).await.unwrap().unwrap().digest(),
-        digest(&second)
-    );
+    assert_eq!(upload_of(&site, &bundle, &second).await, Kept::New);
+    assert_eq!(restored(&site, &bundle).await, Some(digest(&second)));
 }
 
+// parity: g5
 #[tokio::test]
 async fn damage_is_noticed_and_another_upload_heals_it() {
     let site = Site::new().await;
@@ -121,9 +106,7 @@ async fn damage_is_noticed_and_another_upload_heals_it() {
     let maps = site.config_maps();
     let chunk = format!("{}-upload-1", bundle.name_any());
 
-    keep(&site, &bundle, &stored(&site, &content))
-        .await
-        .unwrap();
+    upload_of(&site, &bundle, &content).await;
     let mut changed = maps.get(&chunk).await.unwrap();
     maps.delete(&chunk, &DeleteParams::default()).await.unwrap();
     let error = restore(&site, &bundle).await.unwrap_err();
@@ -149,39 +132,24 @@ async fn damage_is_noticed_and_another_upload_heals_it() {
 
     // The index says that this very content is kept, so that only other content makes a difference.
     let other = saying("other");
-    keep(&site, &bundle, &stored(&site, &other)).await.unwrap();
-    assert_eq!(
-        restore(&site, &bundle).await.unwrap().unwrap().digest(),
-        digest(&other)
-    );
+    upload_of(&site, &bundle, &other).await;
+    assert_eq!(restored(&site, &bundle).await, Some(digest(&other)));
 }
 
 #[tokio::test]
 async fn what_an_earlier_bundle_of_the_name_left_is_not_its_successors() {
     let site = Site::new().await;
     let first = site.waiting().await;
-    keep(&site, &first, &stored(&site, &saying("first")))
-        .await
-        .unwrap();
+    upload_of(&site, &first, &saying("first")).await;
     // There is no garbage collector here, so that what it has not come to yet stays.
     let api = Api::<Bundle>::all(site.client.clone());
-    api.delete(&first.name_any(), &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&api, &first.name_any()).await;
     let second = Bundle::new(&first.name_any(), first.spec.clone());
     let second = api.create(&PostParams::default(), &second).await.unwrap();
-    assert_eq!(restore(&site, &second).await.unwrap(), None);
+    assert_eq!(restored(&site, &second).await, None);
     let content = saying("second");
-    assert_eq!(
-        keep(&site, &second, &stored(&site, &content))
-            .await
-            .unwrap(),
-        Kept::New
-    );
-    assert_eq!(
-        restore(&site, &second).await.unwrap().unwrap().digest(),
-        digest(&content)
-    );
+    assert_eq!(upload_of(&site, &second, &content).await, Kept::New);
+    assert_eq!(restored(&site, &second).await, Some(digest(&content)));
 }
 
 #[tokio::test]
@@ -203,6 +171,6 @@ async fn config_maps_of_others_are_left_alone() {
         let message = format!("ConfigMap {}/{name} is in the way", site.namespace);
         assert!(error.to_string().starts_with(&message), "{error}");
         assert_eq!(maps.get(&name).await.unwrap(), before);
-        assert_eq!(restore(&site, &bundle).await.unwrap(), None);
+        assert_eq!(restored(&site, &bundle).await, None);
     }
 }

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use cluster::{Cluster, Controllers, DryRun};
+use cluster::{Cluster, Controllers};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::{ConfigMap, Secret, ServiceAccount},
 };
-use kube::{
-    Api, Client, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
-};
+use kube::{Api, Client, ResourceExt, api::PostParams};
 use manifests::{
     api::{
         bundle::{Bundle, BundleSource, BundleSpec, ImageSource, UploadSource},
@@ -33,7 +30,7 @@ use tokio::{sync::OnceCell, task::JoinHandle, time};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use unpacker::{Digest, Format, Store, Tree, store::Budget};
 
-use crate::support::{PATIENCE, eventually, unique};
+use crate::support::{PATIENCE, apply, define, eventually, merge_status, unique};
 
 /// The control plane of these tests, with our definitions and the two roles of the install file.
 pub(super) async fn cluster() -> &'static Cluster {
@@ -46,9 +43,7 @@ pub(super) async fn cluster() -> &'static Cluster {
         let cluster = Cluster::start_with(&options).await.unwrap();
         for definition in manifests::api::definitions::all() {
             let definition = serde_json::to_value(definition).unwrap();
-            cluster.apply(&definition, DryRun::No).await.unwrap();
-            let name = definition["metadata"]["name"].as_str().unwrap();
-            cluster.wait_established(name).await.unwrap();
+            define(&cluster, &definition).await;
         }
         apply_roles(&cluster).await;
         cluster
@@ -65,7 +60,7 @@ pub(crate) async fn apply_roles(cluster: &Cluster) {
         object["kind"] == "ClusterRole" && matches!(name, Some("bundle-reader" | "bundle-uploader"))
     });
     for role in roles {
-        cluster.apply(&role, DryRun::No).await.unwrap();
+        apply(cluster, &role).await;
     }
 }
 
@@ -78,7 +73,7 @@ pub(super) async fn grant(cluster: &Cluster, namespace: &str, account: &str, rul
         "metadata": {"name": name},
         "rules": rules,
     });
-    cluster.apply(&role, DryRun::No).await.unwrap();
+    apply(cluster, &role).await;
     bind(cluster, namespace, account, &name).await;
 }
 
@@ -90,7 +85,7 @@ async fn bind(cluster: &Cluster, namespace: &str, account: &str, role: &str) {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
     });
-    cluster.apply(&binding, DryRun::No).await.unwrap();
+    apply(cluster, &binding).await;
 }
 
 /// A new account with these roles, and its token.
@@ -338,10 +333,7 @@ impl Site {
 
     pub(super) async fn patch(&self, bundle: &Bundle, status: &Value) {
         let api = Api::<Bundle>::all(self.client.clone());
-        let (name, params) = (bundle.name_any(), PatchParams::default());
-        api.patch_status(&name, &params, &Patch::Merge(status))
-            .await
-            .unwrap();
+        merge_status(&api, &bundle.name_any(), status).await;
     }
 
     /// The Bundle as it is now.
@@ -400,7 +392,7 @@ impl Answer {
 pub(super) async fn namespace() -> String {
     let name = unique("system");
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    cluster().await.apply(&object, DryRun::No).await.unwrap();
+    apply(cluster().await, &object).await;
     name
 }
 

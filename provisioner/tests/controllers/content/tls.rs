@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use cluster::DryRun;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
-    ResourceExt,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+    Api, ResourceExt,
+    api::{ObjectMeta, PostParams},
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
 use serde_json::json;
 
 use super::site::{Site, namespace};
-use crate::support::eventually;
+use crate::support::{apply, delete, eventually, merge};
 
 const NAME: &str = "rukpak-ca";
 
@@ -52,53 +51,29 @@ async fn another(site: &Site, first: &str) -> String {
     .await
 }
 
+// parity: rukpak-23, rukpak-44
 #[tokio::test]
-async fn a_lost_authority_is_made_anew_without_a_restart() {
+async fn a_lost_or_damaged_authority_is_made_anew_without_a_restart() {
     let site = Site::new().await;
     let first = site.authority().await;
     assert!(believes(&site, &first).await);
+    // What is published is there again after whatever wakes the service: here a change of the Secret.
+    delete(&site.config_maps(), NAME).await;
+    let note = json!({"metadata": {"annotations": {"example.com/note": "x"}}});
+    merge(&site.secrets(), NAME, &note).await;
+    assert_eq!(site.authority().await, first);
     let secret = site.secrets().get(NAME).await.unwrap();
     assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/tls"));
-    site.secrets()
-        .delete(NAME, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&site.secrets(), NAME).await;
     let second = another(&site, &first).await;
     assert!(believes(&site, &second).await);
     assert!(!believes(&site, &first).await);
-    site.stop().await;
-}
-
-#[tokio::test]
-async fn a_damaged_secret_is_mended() {
-    let site = Site::new().await;
-    let first = site.authority().await;
+    // A damaged one is replaced, too.
     let damage = json!({"data": {"tls.key": "bm9uc2Vuc2U="}});
-    let patch = Patch::Merge(&damage);
-    site.secrets()
-        .patch(NAME, &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-    let second = another(&site, &first).await;
-    assert!(believes(&site, &second).await);
-}
-
-#[tokio::test]
-async fn what_clients_have_to_believe_is_published_again() {
-    let site = Site::new().await;
-    let authority = site.authority().await;
-    site.config_maps()
-        .delete(NAME, &DeleteParams::default())
-        .await
-        .unwrap();
-    // Whatever wakes it: here a change of the Secret.
-    let note = json!({"metadata": {"annotations": {"example.com/note": "x"}}});
-    let patch = Patch::Merge(&note);
-    site.secrets()
-        .patch(NAME, &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-    assert_eq!(site.authority().await, authority);
+    merge(&site.secrets(), NAME, &damage).await;
+    let third = another(&site, &second).await;
+    assert!(believes(&site, &third).await);
+    site.stop().await;
 }
 
 #[tokio::test]
@@ -120,6 +95,7 @@ async fn replicas_share_one_authority_and_each_has_its_own_certificate() {
     }
 }
 
+// parity: rukpak-23
 #[tokio::test]
 async fn a_successor_is_published_before_it_signs() {
     let site = Site::new().await;
@@ -128,11 +104,7 @@ async fn a_successor_is_published_before_it_signs() {
     let soon = Timestamp::now() + SignedDuration::from_hours(50 * 24);
     assert!(secret.annotations().contains_key("core.rukpak.io/ends"));
     let ends = json!({"metadata": {"annotations": {"core.rukpak.io/ends": soon.to_string()}}});
-    let patch = Patch::Merge(&ends);
-    site.secrets()
-        .patch(NAME, &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    merge(&site.secrets(), NAME, &ends).await;
     let both = another(&site, &first).await;
     assert_eq!(both.matches("BEGIN CERTIFICATE").count(), 2);
     assert!(both.starts_with(first.trim_end()));
@@ -145,11 +117,7 @@ async fn a_successor_is_published_before_it_signs() {
         "core.rukpak.io/ends": soon.to_string(),
         "core.rukpak.io/successor-ends": past.to_string(),
     }}});
-    let patch = Patch::Merge(&ends);
-    site.secrets()
-        .patch(NAME, &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    merge(&site.secrets(), NAME, &ends).await;
     eventually("succession", async || {
         let gone = !believes(&site, &first).await;
         gone.then_some(())
@@ -167,7 +135,7 @@ async fn a_secret_of_somebody_else_is_never_overwritten() {
     let mut theirs = serde_json::to_value(secret(NAME, &authority(&namespace))).unwrap();
     theirs["metadata"]["namespace"] = json!(namespace);
     let cluster = super::site::cluster().await;
-    cluster.apply(&theirs, DryRun::No).await.unwrap();
+    apply(cluster, &theirs).await;
     let mut site = Site::start(namespace.clone(), None, |_| {}).await;
     let before = site.secrets().get(NAME).await.unwrap();
     // Another replica serves with it, since it was told to; in the meantime the first has looked at it.
@@ -176,11 +144,13 @@ async fn a_secret_of_somebody_else_is_never_overwritten() {
     assert!(!*site.ready.borrow());
     assert_eq!(site.secrets().get(NAME).await.unwrap(), before);
     // The remedy that its log names.
-    site.secrets()
-        .delete(NAME, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&site.secrets(), NAME).await;
     site.until_ready().await;
+}
+
+async fn replace(secrets: &Api<Secret>, secret: &Secret) {
+    let params = PostParams::default();
+    secrets.replace("given", &params, secret).await.unwrap();
 }
 
 /// An authority that is also what serves, for all names of the service.
@@ -223,6 +193,7 @@ fn secret(name: &str, served: &Served) -> Secret {
     }
 }
 
+// parity: rukpak-44
 #[tokio::test]
 async fn the_secret_of_cert_manager_is_served_with_and_followed() {
     let namespace = namespace().await;
@@ -240,11 +211,7 @@ async fn the_secret_of_cert_manager_is_served_with_and_followed() {
     assert!(believes(&site, &first.authority).await);
 
     let second = authority(&namespace);
-    let params = PostParams::default();
-    secrets
-        .replace("given", &params, &secret("given", &second))
-        .await
-        .unwrap();
+    replace(&secrets, &secret("given", &second)).await;
     until_believed(&site, &second.authority).await;
 
     // The key of another certificate is no use, and changes nothing.
@@ -252,16 +219,10 @@ async fn the_secret_of_cert_manager_is_served_with_and_followed() {
         key: first.key.clone(),
         ..authority(&namespace)
     };
-    secrets
-        .replace("given", &params, &secret("given", &mixed))
-        .await
-        .unwrap();
+    replace(&secrets, &secret("given", &mixed)).await;
     let third = authority(&namespace);
     assert!(believes(&site, &second.authority).await);
-    secrets
-        .replace("given", &params, &secret("given", &third))
-        .await
-        .unwrap();
+    replace(&secrets, &secret("given", &third)).await;
     until_believed(&site, &third.authority).await;
     assert_eq!(secrets.get_opt(NAME).await.unwrap(), None);
 }

@@ -6,11 +6,14 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
 };
-use manifests::api::bundle::{Bundle, Phase};
+use manifests::{
+    api::bundle::{Bundle, Phase},
+    content::Content,
+};
 use provisioner::bundle::upload;
 use reqwest::Method;
-use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use serde_json::Value;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::site::{
     Answer, Site, digest, files, image, noise, packed, saying, upload as source, upload_of,
@@ -107,21 +110,6 @@ async fn uploads_are_answered_as_rukpak_answers_them() {
 }
 
 #[tokio::test]
-async fn a_bundle_may_lie_in_one_folder_of_the_archive() {
-    let site = Site::new().await;
-    let token = site.token(&["bundle-uploader"]).await;
-    let name = site.waiting().await.name_any();
-    let folded = files(&[
-        ("bundle/manifests/a.yaml", b"kind: A"),
-        ("bundle/metadata/b.yaml", b"b: c"),
-    ]);
-    let answer = site.put(&name, &token, packed(&folded)).await;
-    let accepted: Value = serde_json::from_slice(&answer.body).unwrap();
-    let content = folded.into_folder("bundle");
-    assert_eq!(accepted["digest"], digest(&content).to_string());
-}
-
-#[tokio::test]
 async fn what_cannot_be_taken_leaves_nothing_behind() {
     let site = Site::new().await;
     let token = site.token(&["bundle-uploader"]).await;
@@ -156,6 +144,7 @@ async fn what_cannot_be_taken_leaves_nothing_behind() {
     );
 }
 
+// parity: b19-2
 #[tokio::test]
 async fn an_upload_must_have_the_digest_of_the_bundle() {
     let site = Site::new().await;
@@ -200,35 +189,6 @@ async fn content_client_uploads_only_declared_content() {
 }
 
 #[tokio::test]
-async fn unpacked_content_survives_uploads_in_every_phase() {
-    let site = Site::new().await;
-    let token = site.token(&["bundle-uploader"]).await;
-    let (content, other) = (saying("content"), saying("other"));
-    let bundle = site.waiting().await;
-    let name = bundle.name_any();
-    assert_eq!(site.put(&name, &token, packed(&content)).await.status, 201);
-    let kept = site.config_maps().get(&format!("{name}-upload")).await;
-    let kept = kept.unwrap().metadata.resource_version;
-    for phase in ["Pending", "Failing"] {
-        let digest = digest(&content).to_string();
-        let status = json!({"status": {"phase": phase, "contentDigest": digest}});
-        site.patch(&bundle, &status).await;
-        let answer = site.put(&name, &token, packed(&other)).await.refusal();
-        let (status, reason, message) = answer;
-        assert_eq!((status, reason.as_str()), (422, "DigestMismatch"));
-        assert!(message.contains("status.contentDigest"), "{message}");
-        let map = site.config_maps().get(&format!("{name}-upload")).await;
-        assert_eq!(map.unwrap().metadata.resource_version, kept, "{phase}");
-        assert_eq!(site.put(&name, &token, packed(&content)).await.status, 204);
-    }
-    assert_eq!(
-        maps(&site).await,
-        [format!("{name}-upload"), format!("{name}-upload-0")]
-    );
-    assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
-}
-
-#[tokio::test]
 async fn a_rejected_upload_takes_no_content_from_another_bundle() {
     let site = Site::new().await;
     let token = site.token(&["bundle-uploader"]).await;
@@ -256,6 +216,7 @@ async fn a_rejected_upload_takes_no_content_from_another_bundle() {
     assert_eq!(site.store.digests().unwrap(), [digest(&content)]);
 }
 
+// parity: rukpak-15, complaint-16
 #[tokio::test]
 async fn what_is_too_large_for_the_cluster_is_kept_where_the_store_lasts() {
     let site = Site::with(|settings| settings.persistent_store = true).await;
@@ -305,17 +266,28 @@ fn halting(archive: &[u8]) -> (oneshot::Sender<()>, reqwest::Body) {
     (end, reqwest::Body::wrap_stream(parts))
 }
 
-/// Waits until the service has let an upload in: then it lets no other one in.
-async fn under_way(site: &Site, path: &str, token: &str) {
-    eventually("an upload under way", async || {
+/// Begins an upload that ends when it is told to, and waits until the service has let it in. What another one is told.
+async fn begin(
+    site: &Site,
+    name: &str,
+    token: &str,
+    content: &Content,
+) -> (oneshot::Sender<()>, JoinHandle<Answer>, (String, String)) {
+    let path = &format!("/uploads/{name}.tgz");
+    let slow = site.request(Method::PUT, path, token).await;
+    let (end, body) = halting(&packed(content));
+    let slow = tokio::spawn(Answer::of(slow.body(body)));
+    let refusal = eventually("an upload under way", async || {
+        // Refused in any case, so that it cannot be the first.
         let request = site.request(Method::PUT, path, token).await;
         let request = request.header("Content-Type", "text/plain").body("x");
         match Answer::of(request).await.refusal() {
-            (409, _, _) => Ok(()),
+            (409, reason, message) => Ok((reason, message)),
             other => Err(format!("{other:?}")),
         }
     })
     .await;
+    (end, slow, refusal)
 }
 
 #[tokio::test]
@@ -323,12 +295,8 @@ async fn who_leads_no_longer_when_an_upload_has_come_keeps_nothing_of_it() {
     let site = Site::new().await;
     let token = site.token(&["bundle-uploader"]).await;
     let name = site.waiting().await.name_any();
-    let path = format!("/uploads/{name}.tgz");
     let content = saying("too late");
-    let slow = site.request(Method::PUT, &path, &token).await;
-    let (end, body) = halting(&packed(&content));
-    let slow = tokio::spawn(Answer::of(slow.body(body)));
-    under_way(&site, &path, &token).await;
+    let (end, slow, _) = begin(&site, &name, &token, &content).await;
     site.leading.set(false);
     end.send(()).unwrap();
     let (status, _, message) = slow.await.unwrap().refusal();
@@ -344,21 +312,7 @@ async fn two_uploads_for_one_bundle_do_not_mix() {
     let token = site.token(&["bundle-uploader"]).await;
     let name = site.waiting().await.name_any();
     let content = saying("the first one");
-    let path = format!("/uploads/{name}.tgz");
-    let slow = site.request(Method::PUT, &path, &token).await;
-    let (end, body) = halting(&packed(&content));
-    let slow = tokio::spawn(Answer::of(slow.body(body)));
-
-    let refusal = eventually("refusing a second upload", async || {
-        // Refused in any case, so that it cannot be the first.
-        let request = site.request(Method::PUT, &path, &token).await;
-        let request = request.header("Content-Type", "text/plain").body("x");
-        match Answer::of(request).await.refusal() {
-            (409, reason, message) => Ok((reason, message)),
-            other => Err(format!("{other:?}")),
-        }
-    })
-    .await;
+    let (end, slow, refusal) = begin(&site, &name, &token, &content).await;
     assert_eq!(refusal.0, "UploadInProgress", "{}", refusal.1);
     end.send(()).unwrap();
     assert_eq!(slow.await.unwrap().status, 201);
@@ -371,11 +325,7 @@ async fn a_bundle_that_is_replaced_during_an_upload_takes_nothing() {
     let content = saying("for the first Bundle");
     let bundle = site.expecting(&digest(&content)).await;
     let name = bundle.name_any();
-    let path = format!("/uploads/{name}.tgz");
-    let slow = site.request(Method::PUT, &path, &token).await;
-    let (end, body) = halting(&packed(&content));
-    let slow = tokio::spawn(Answer::of(slow.body(body)));
-    under_way(&site, &path, &token).await;
+    let (end, slow, _) = begin(&site, &name, &token, &content).await;
 
     let api = Api::<Bundle>::all(site.client.clone());
     api.delete(&name, &DeleteParams::default()).await.unwrap();

@@ -17,6 +17,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::*;
+use crate::support::{apply, namespace_object};
 
 /// How many connections stall at any time.
 const STALLED: usize = 24;
@@ -53,12 +54,12 @@ async fn stall(tls: TlsConnector, address: SocketAddr, size: usize, begun: Arc<A
     }
 }
 
+// parity: source-15
 #[tokio::test]
 async fn who_never_ends_a_request_keeps_nobody_waiting() {
-    let cluster = Cluster::start().await.unwrap();
+    let cluster = with_controllers().await;
     let client = cluster.client().unwrap();
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}});
-    cluster.apply(&namespace, DryRun::No).await.unwrap();
+    apply(&cluster, &namespace_object(SYSTEM)).await;
     let webhook = Working::start(&client, 0).await;
     define(&cluster, webhook.address).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());

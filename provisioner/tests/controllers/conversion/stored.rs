@@ -1,6 +1,7 @@
 //! What was stored before there was v1, or a rule, and what v1 makes of it.
 
 use super::*;
+use crate::support::apply;
 
 /// Stores one that says no source, as a definition without rules takes it, and then defines those with rules.
 pub(super) async fn no_source(cluster: &Cluster, base: &Value) {
@@ -9,14 +10,14 @@ pub(super) async fn no_source(cluster: &Cluster, base: &Value) {
         .and_then(Value::as_object_mut)
         .and_then(|spec| spec.remove("x-kubernetes-validations"))
         .unwrap();
-    cluster.apply(&lax, DryRun::No).await.unwrap();
+    apply(cluster, &lax).await;
     cluster.wait_established(DEFINITION).await.unwrap();
     let spec = json!({"sourceType": "foo", "image": "a:1"});
     let mut odd = source("v1alpha1", "odd", &spec);
     odd.metadata.finalizers = Some(vec!["example.com/kept".to_owned()]);
     let old = sources(&cluster.client().unwrap(), "v1alpha1");
     old.create(&PostParams::default(), &odd).await.unwrap();
-    cluster.apply(base, DryRun::No).await.unwrap();
+    apply(cluster, base).await;
 }
 
 /// In OLM's form much may stand that nobody reads. In v1 it stays, and does not hinder who writes something else.
@@ -24,17 +25,9 @@ pub(super) async fn is_written_in_v1(client: &Client) {
     let (old, new) = (sources(client, "v1alpha1"), sources(client, "v1"));
     let (create, params) = (PostParams::default(), PatchParams::default());
     let unread = json!({"updateStrategy": {"registryPoll": {"interval": "30m"}}, "secrets": ["s"]});
-    for (name, spec, source) in [
-        (
-            "address",
-            json!({"sourceType": "grpc", "address": "a:1"}),
-            json!({"catalogServiceSource": {"address": "a:1"}}),
-        ),
-        (
-            "map",
-            json!({"sourceType": "internal", "configMap": "m"}),
-            json!({"configMapSource": {"configMap": "m"}}),
-        ),
+    for (name, spec, source) in tests::rows![
+        "address", json!({"sourceType": "grpc", "address": "a:1"}) => json!({"catalogServiceSource": {"address": "a:1"}});
+        "map", json!({"sourceType": "internal", "configMap": "m"}) => json!({"configMapSource": {"configMap": "m"}});
     ] {
         let mut spec = spec;
         spec.as_object_mut()

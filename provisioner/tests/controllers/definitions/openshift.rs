@@ -1,7 +1,7 @@
 //! maxOpenShiftVersion and minKubeVersion against a cluster that says of itself that it is an OpenShift, by OpenShift's own
 //! definition of ClusterVersion. It would make every bundle of other tests ask, so there is a control plane for this alone.
 
-use cluster::{Cluster, Controllers, DryRun, Options};
+use cluster::Cluster;
 use convert::facts::Facts;
 use kube::Client;
 use manifests::{
@@ -14,6 +14,7 @@ use provisioner::{
 };
 
 use super::{Asked, CONTENT};
+use crate::support::apply;
 use crate::{
     aggregator::{history, version},
     openshift::CLUSTER_VERSION,
@@ -62,13 +63,10 @@ fn facts(minor: u64) -> Facts {
     }
 }
 
+// parity: max-3, max-12, max-16
 #[tokio::test]
 async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else() {
-    let options = Options {
-        controllers: Controllers::Off,
-        ..Options::default()
-    };
-    let cluster = Cluster::start_with(&options).await.unwrap();
+    let cluster = crate::support::without_controllers().await;
     let client = cluster.client().unwrap();
 
     // Plain Kubernetes.
@@ -80,7 +78,7 @@ async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else(
     assert_eq!(versions.openshift().await.unwrap(), None);
 
     let definition = crate::openshift::definition(CLUSTER_VERSION);
-    cluster.apply(&definition, DryRun::No).await.unwrap();
+    apply(&cluster, &definition).await;
     cluster.wait_established(CLUSTER_VERSION.0).await.unwrap();
     // What is not there is not asked for anew each time.
     assert_eq!(versions.openshift().await.unwrap(), None);
@@ -94,20 +92,13 @@ async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else(
         "{findings:?}"
     );
 
-    cluster.apply(&version(), DryRun::No).await.unwrap();
-    for (entries, newest, problem) in [
-        (&["Completed 4.12.7"][..], 12, None),
-        (&["Completed 4.12.7"], 13, None),
-        (
-            &["Partial 4.13.0", "Completed 4.12.7"],
-            12,
-            Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, on its way to 4.13"),
-        ),
-        (
-            &["Completed 4.13.2"],
-            12,
-            Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.13"),
-        ),
+    apply(&cluster, &version()).await;
+    for (entries, newest, problem) in tests::rows![
+        &["Completed 4.12.7"][..], 12 => None;
+        &["Completed 4.12.7"], 13 => None;
+        &["Partial 4.13.0", "Completed 4.12.7"], 12
+            => Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.12, on its way to 4.13");
+        &["Completed 4.13.2"], 12 => Some("etcd.v1 requires OpenShift <= 4.12 but the cluster is 4.13");
     ] {
         history(&cluster, entries).await;
         let findings = check(&client, &facts(newest), Enforcement::Enforce).await;
@@ -163,6 +154,7 @@ async fn a_bundle_is_held_back_on_an_openshift_that_is_too_new_and_nowhere_else(
     }
 }
 
+// parity: convert-19
 #[tokio::test]
 async fn a_bundle_that_needs_a_newer_kubernetes_is_refused() {
     let client = Cluster::shared().await.unwrap().client().unwrap();
@@ -174,15 +166,10 @@ async fn a_bundle_that_needs_a_newer_kubernetes_is_refused() {
         min_kube_version: Some(min),
         ..Facts::default()
     };
-    for (min, problem) in [
-        (running.to_string(), None),
-        (
-            format!("1.{}.0", running.minor + 1),
-            Some(format!(
-                "etcd.v1 requires Kubernetes >= 1.{}.0 but the cluster is {running};",
-                running.minor + 1
-            )),
-        ),
+    for (min, problem) in tests::rows![
+        running.to_string() => None;
+        format!("1.{}.0", running.minor + 1)
+            => Some(format!("etcd.v1 requires Kubernetes >= 1.{}.0 but the cluster is {running};", running.minor + 1));
     ] {
         let facts = needs(min);
         let findings = check(&client, &facts, Enforcement::Enforce).await;

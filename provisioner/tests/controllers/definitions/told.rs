@@ -2,6 +2,7 @@
 
 use super::*;
 
+// parity: rukpak-36
 #[tokio::test]
 async fn a_custom_resource_that_was_invalid_before_does_not_hold_an_upgrade_back() {
     let definition = Definition::new("Cluster", &[version("v1", &wide())]).await;

@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use kube::{Api, api::DeleteParams};
 use manifests::api::instance::BundleInstance;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -15,7 +12,9 @@ use super::{
     hook::{Hook, Say},
     stage::{Stage, stage},
 };
-use crate::support::{Options, condition, config_map, gone, image, plain, unique, wait_for};
+use crate::support::{
+    Options, condition, config_map, gone, image, merge, namespace_object, plain, unique, wait_for,
+};
 
 /// How long is looked whether anything happens that has no reason.
 const WHILE: Duration = Duration::from_secs(6);
@@ -25,8 +24,7 @@ const MAPS: usize = 10;
 /// A namespace, whose name is also that of the instance.
 async fn space(stage: &Stage, prefix: &str) -> String {
     let name = unique(prefix);
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    stage.world.apply(&namespace).await;
+    stage.world.apply(&namespace_object(&name)).await;
     name
 }
 
@@ -133,10 +131,7 @@ async fn who_changes_what_is_applied_is_not_fought() {
     let again =
         json!({"spec": {"config": null, "template": {"metadata": {"labels": {"again": "yes"}}}}});
     let instances: Api<BundleInstance> = stage.world.api();
-    instances
-        .patch(&name, &PatchParams::default(), &Patch::Merge(again))
-        .await
-        .unwrap();
+    merge(&instances, &name, &again).await;
     remove(&stage, &name).await;
 }
 
@@ -160,10 +155,7 @@ async fn a_quota_is_told_and_what_it_allows_later_is_installed() {
     stage.audit.since(&mark).at_most(100, "a quota");
 
     let more = json!({"spec": {"hard": {"count/configmaps": "50"}}});
-    quotas
-        .patch("few", &PatchParams::default(), &Patch::Merge(more))
-        .await
-        .unwrap();
+    merge(&quotas, "few", &more).await;
     let raised = Instant::now();
     stage.world.wait_instance(&name, "Healthy", "True").await;
     eprintln!(

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use cluster::Program::{self, Apiserver, Etcd};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, ResourceExt as _, api::DeleteParams};
+use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 
 use super::stage::{Stage, stage};
-use crate::support::{Options, Play, wait_for};
+use crate::support::{Options, Play, delete, wait_for};
 
 /// What a provisioner of five instances may ask for while it finds its way back.
 const MOST: usize = 1500;
@@ -59,9 +59,7 @@ impl Four {
         // The watches work, too.
         let maps = Api::<ConfigMap>::namespaced(world.client(), &self.healthy.space);
         let before = maps.get("map-07").await.unwrap().uid();
-        maps.delete("map-07", &DeleteParams::default())
-            .await
-            .unwrap();
+        delete(&maps, "map-07").await;
         wait_for(maps, "map-07", "there again", |map: &ConfigMap| {
             (map.uid() != before).then_some(())
         })

@@ -2,10 +2,10 @@
 
 use cluster::Program::Apiserver;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, ResourceExt as _, api::DeleteParams};
+use kube::{Api, ResourceExt as _};
 
 use super::stage::stage_behind_line;
-use crate::support::{Play, eventually, wait_for};
+use crate::support::{Play, delete, until, wait_for};
 
 #[tokio::test]
 async fn what_an_expired_watch_has_missed_is_found_by_listing() {
@@ -18,9 +18,7 @@ async fn what_an_expired_watch_has_missed_is_found_by_listing() {
     let before = maps.get("map-01").await.unwrap().uid();
 
     line.cut();
-    maps.delete("map-01", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&maps, "map-01").await;
     // A new apiserver remembers nothing of the time before it.
     stage.cluster.stop(Apiserver).await.unwrap();
     stage.cluster.start_again(Apiserver).await.unwrap();
@@ -32,10 +30,11 @@ async fn what_an_expired_watch_has_missed_is_found_by_listing() {
     .await;
     play.settled(world, 1).await;
     let provisioner = stage.provisioner().await;
-    eventually("watches have expired", async || {
-        let log = provisioner.log();
-        log.contains("Expired").then_some(()).ok_or(log)
-    })
+    until(
+        "watches have expired",
+        async || provisioner.log(),
+        |log| log.contains("Expired"),
+    )
     .await;
     stage.audit.since(&mark).at_most(300, "expired watches");
     play.remove(world).await;

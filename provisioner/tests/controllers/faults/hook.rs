@@ -6,14 +6,11 @@ use hyper::{Request, Response};
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration, core::v1::ConfigMap,
 };
-use kube::{
-    Api,
-    api::{DeleteParams, PostParams},
-};
+use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 use tests::{Authority, Site};
 
-use crate::support::{World, config_map, eventually};
+use crate::support::{World, config_map, delete, eventually};
 
 /// What a webhook answers.
 pub(crate) enum Say {
@@ -104,9 +101,7 @@ impl Hook {
     /// It is in force no longer.
     pub(crate) async fn remove(self, world: &World) {
         let api: Api<MutatingWebhookConfiguration> = world.api();
-        api.delete(&self.name, &DeleteParams::default())
-            .await
-            .unwrap();
+        delete(&api, &self.name).await;
         eventually("the webhook is in force no longer", async || {
             match self.probe(world).await {
                 Ok(map)

@@ -127,6 +127,7 @@ async fn survives(prefix: &str, kills: u64, is_kept: bool) {
     );
 }
 
+// parity: rukpak-30
 #[tokio::test]
 async fn killed_at_random_moments_it_converges_with_its_content() {
     survives("kept", number("RUKPAK_KILLS").unwrap_or(70), true).await;

@@ -10,18 +10,21 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use manifests::api::instance::BundleInstance;
 use serde_json::json;
 use tokio::time::{Instant, interval, sleep};
 
 use super::stage::{empty, stage};
-use crate::support::{Options, Play, Provisioner, World, condition, eventually, wait_for};
+use crate::support::{
+    Options, Play, Provisioner, World, condition, delete, eventually, merge, wait_for,
+};
 
 /// How long others write.
 const WHILE: Duration = Duration::from_secs(6);
 
+// parity: rukpak-27
 #[tokio::test]
 async fn an_instance_that_others_write_all_the_time_is_not_written_for_that() {
     let stage = stage(Options::default()).await;
@@ -32,10 +35,7 @@ async fn an_instance_that_others_write_all_the_time_is_not_written_for_that() {
     let instances: Api<BundleInstance> = world.api();
     let annotate = async |n: usize| {
         let patch = json!({"metadata": {"annotations": {"example.com/n": n.to_string()}}});
-        instances
-            .patch(&play.name, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .unwrap();
+        merge(&instances, &play.name, &patch).await;
     };
     let mark = stage.audit.mark();
     let end = Instant::now() + WHILE;
@@ -175,10 +175,7 @@ async fn an_apiserver_that_has_had_enough_is_not_pressed() {
     audit.since(&mark).at_most(400, "throttled");
 
     let schemas: Api<FlowSchema> = world.api();
-    schemas
-        .delete(&account, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&schemas, &account).await;
     let allowed = Instant::now();
     play.settled(&world, 2).await;
     eprintln!(

@@ -8,7 +8,7 @@ use manifests::api::instance::BundleInstance;
 use tokio::time::{Instant, sleep};
 
 use super::stage::stage_behind_line;
-use crate::support::Play;
+use crate::support::{Play, delete};
 
 /// How long silence is not taken for death, and a little more.
 const NOTICED: Duration = Duration::from_secs(110);
@@ -33,9 +33,7 @@ async fn connections_that_have_died_unnoticed_are_given_up() {
     line.freeze();
     let frozen = Instant::now();
     new.install(world, 1).await;
-    maps.delete("map-03", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&maps, "map-03").await;
     let instances = world.api::<BundleInstance>();
     let is_over = async || {
         let is_known = instances.get(&new.name).await.unwrap().status.is_some();

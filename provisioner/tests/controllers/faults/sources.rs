@@ -2,18 +2,19 @@
 
 use std::{fs, time::Duration};
 
-use kube::api::DeleteParams;
 use manifests::api::instance::BundleInstance;
 use tokio::time::{Instant, sleep};
 
 use super::stage::{Stage, stage};
 use crate::support::{
-    Line, Options, Play, condition, config_map, gone, image, plain, storage, unique, wait_for,
+    Line, Options, Play, condition, config_map, delete, gone, image, plain, storage, unique,
+    wait_for,
 };
 
 /// How long is looked how often it is tried again.
 const WHILE: Duration = Duration::from_secs(5);
 
+// parity: rukpak-14
 #[tokio::test]
 async fn a_registry_that_is_down_is_tried_again_ever_more_seldom_until_it_is_back() {
     let stage = stage(Options::default()).await;
@@ -38,10 +39,7 @@ async fn a_registry_that_is_down_is_tried_again_ever_more_seldom_until_it_is_bac
     let took = mended.elapsed().as_secs_f64();
     eprintln!("installed {took:.1} s after the registry was back");
     let instances = world.api::<BundleInstance>();
-    instances
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&instances, &name).await;
     gone(instances, &name).await;
 }
 

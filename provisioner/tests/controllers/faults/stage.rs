@@ -10,39 +10,26 @@ use std::{
     time::Duration,
 };
 
-use cluster::Cluster;
+use cluster::{AUDIT_LOG, Cluster, Lease};
 use serde_json::Value;
-use tempfile::TempDir;
-use tokio::{
-    sync::{Mutex, MutexGuard, OnceCell},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use crate::support::{self, Line, Options, Provisioner, World};
 
 /// What the requests of a provisioner carry.
 const AGENT: &str = "provisioner/";
 
-const POLICY: &str = r"
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [ResponseStarted, ResponseComplete]
-rules:
-- level: Metadata
-";
-
-/// A cluster, a provisioner for it alone, and nobody else who breaks it at the same time.
+/// A cluster, and a provisioner for it alone.
 pub(crate) struct Stage {
     pub(crate) world: World,
-    pub(crate) audit: &'static Audit,
+    pub(crate) audit: Audit,
     pub(crate) cluster: &'static Cluster,
-    _turn: MutexGuard<'static, ()>,
+    _lease: Lease,
 }
 
 /// What the apiserver writes down.
 pub(crate) struct Audit {
     log: PathBuf,
-    _folder: TempDir,
 }
 
 /// A moment, to count from.
@@ -67,19 +54,19 @@ pub(crate) struct Request {
 
 /// Sets up the stage for one test.
 pub(crate) async fn stage(options: Options) -> Stage {
-    let (cluster, audit, turn) = empty().await;
+    let (cluster, audit, lease) = empty().await;
     let provisioner = Provisioner::start(cluster, options).await;
     Stage {
         world: World::of(cluster, provisioner),
         audit,
         cluster,
-        _turn: turn,
+        _lease: lease,
     }
 }
 
 /// The same with a line between the provisioner and the apiserver.
 pub(crate) async fn stage_behind_line() -> (Stage, Line) {
-    let (cluster, audit, turn) = empty().await;
+    let (cluster, audit, lease) = empty().await;
     let (line, kubeconfig) = Line::of_kubeconfig(cluster).await;
     let options = Options {
         kubeconfig: Some(kubeconfig),
@@ -90,38 +77,16 @@ pub(crate) async fn stage_behind_line() -> (Stage, Line) {
         world: World::of(cluster, provisioner),
         audit,
         cluster,
-        _turn: turn,
+        _lease: lease,
     };
     (stage, line)
 }
 
 /// The same without a provisioner.
-pub(crate) async fn empty() -> (&'static Cluster, &'static Audit, MutexGuard<'static, ()>) {
-    static PLANE: OnceCell<(Cluster, Audit)> = OnceCell::const_new();
-    static TURN: Mutex<()> = Mutex::const_new(());
-    let turn = TURN.lock().await;
-    let (cluster, audit) = PLANE.get_or_init(plane).await;
-    (cluster, audit, turn)
-}
-
-async fn plane() -> (Cluster, Audit) {
-    let folder = tempfile::Builder::new().prefix("audit-").tempdir().unwrap();
-    let (policy, log) = (folder.path().join("policy"), folder.path().join("log"));
-    std::fs::write(&policy, POLICY).unwrap();
-    let options = cluster::Options {
-        apiserver_flags: vec![
-            format!("--audit-policy-file={}", policy.display()),
-            format!("--audit-log-path={}", log.display()),
-        ],
-        ..cluster::Options::default()
-    };
-    let cluster = Cluster::start_with(&options).await.unwrap();
-    support::prepare(&cluster).await;
-    let audit = Audit {
-        log,
-        _folder: folder,
-    };
-    (cluster, audit)
+pub(crate) async fn empty() -> (&'static Cluster, Audit, Lease) {
+    let lease = support::with_audit().await;
+    let log = lease.folder().unwrap().join(AUDIT_LOG);
+    (lease.cluster(), Audit { log }, lease)
 }
 
 impl Stage {

@@ -16,7 +16,7 @@ use super::{
     stage::stage,
 };
 use crate::support::{
-    Options, condition, config_map, eventually, gone, image, plain, unique, wait_for,
+    Options, condition, config_map, delete, eventually, gone, image, plain, unique, wait_for,
 };
 
 const MAPS: usize = 10;
@@ -50,7 +50,6 @@ async fn who_takes_our_labels_away_is_told_and_not_fought_for_ever() {
     hook.remove(world).await;
     let maps: Api<ConfigMap> = Api::namespaced(world.client(), &name);
     // The next repair is up to 80 seconds away.
-    sleep(WHILE).await;
     eventually("labels are back", async || {
         let found = maps.list(&ListParams::default()).await.unwrap();
         let is_ours = |map: &&ConfigMap| map.labels().contains_key(labels::OWNER_NAME);
@@ -61,9 +60,6 @@ async fn who_takes_our_labels_away_is_told_and_not_fought_for_ever() {
     })
     .await;
     let instances: Api<BundleInstance> = world.api();
-    instances
-        .delete(&name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&instances, &name).await;
     gone(instances, &name).await;
 }

@@ -158,6 +158,7 @@ async fn revoke(world: &World, account: &ServiceAccountRef) {
     .await;
 }
 
+// parity: rukpak-46, complaint-13
 #[tokio::test]
 async fn an_operator_lives_with_exactly_the_rights_that_its_account_was_said_to_lack() {
     let world = modest().await;
@@ -300,6 +301,7 @@ async fn rights_that_are_taken_away_are_told_and_harm_nobody_else() {
     delete(world, bystander).await;
 }
 
+// parity: complaint-13
 #[tokio::test]
 async fn an_account_that_does_not_exist_is_told_and_taken_once_it_does() {
     let world = modest().await;

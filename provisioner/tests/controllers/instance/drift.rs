@@ -20,6 +20,7 @@ async fn quickest(mut attempt: impl AsyncFnMut(usize)) -> Duration {
     best
 }
 
+// parity: rukpak-48
 #[tokio::test]
 async fn drift_is_repaired_within_a_second() {
     let world = running().await;
@@ -136,6 +137,7 @@ async fn replicas_that_were_scaled_are_left_to_the_scaler() {
     delete(world, &name).await;
 }
 
+// parity: rukpak-48
 #[tokio::test]
 async fn who_meddles_again_and_again_is_named_and_left_alone_for_a_while() {
     let world = running().await;

@@ -11,6 +11,7 @@ pub(super) fn talkative(name: &str, version: &str) -> manifests::content::Conten
     support::operator(name, version, &[("metadata/properties.yaml", properties)])
 }
 
+// parity: r1, complaint-6
 #[tokio::test]
 async fn r1_the_status_tells_what_the_bundle_says_of_itself() {
     let world = running().await;
@@ -115,6 +116,7 @@ async fn r1_the_status_tells_what_the_bundle_says_of_itself() {
     delete(world, &name).await;
 }
 
+// parity: platform-16, platform-32, i10, r2, convert-1
 #[tokio::test]
 async fn r2_a_registry_bundle_without_all_namespaces_is_refused_with_the_reason() {
     let world = running().await;
@@ -155,6 +157,7 @@ async fn r2_a_registry_bundle_without_all_namespaces_is_refused_with_the_reason(
     delete(world, &name).await;
 }
 
+// parity: convert-19
 #[tokio::test]
 async fn an_upgrade_that_needs_a_newer_kubernetes_waits_until_somebody_says_otherwise() {
     let world = running().await;

@@ -2,6 +2,7 @@
 
 use super::*;
 
+// parity: rukpak-42
 #[tokio::test]
 async fn an_upgrade_that_does_not_work_is_told_and_the_old_bundle_kept() {
     let world = running().await;
@@ -58,6 +59,7 @@ async fn an_upgrade_that_does_not_work_is_told_and_the_old_bundle_kept() {
     delete(world, &name).await;
 }
 
+// parity: rukpak-34
 #[tokio::test]
 async fn a_pod_that_fails_makes_its_instance_unhealthy() {
     let world = running().await;

@@ -2,6 +2,7 @@
 
 use super::*;
 
+// parity: i1, rukpak-28
 #[tokio::test]
 async fn i1_i2_i3_a_plain_bundle_is_installed_and_its_bundle_is_marked() {
     let world = running().await;
@@ -52,6 +53,7 @@ async fn i1_i2_i3_a_plain_bundle_is_installed_and_its_bundle_is_marked() {
     support::gone(maps(world, space.name()), "greeting").await;
 }
 
+// parity: platform-14, i14, r1
 #[tokio::test]
 async fn r1_a_registry_bundle_is_installed_and_its_pods_become_ready() {
     let world = running().await;
@@ -75,6 +77,7 @@ async fn r1_a_registry_bundle_is_installed_and_its_pods_become_ready() {
     support::gone(deployments(world, &namespace), &format!("{name}-operator")).await;
 }
 
+// parity: platform-15
 #[tokio::test]
 async fn the_converter_class_of_document_004_is_the_registry_class() {
     let world = running().await;
@@ -122,6 +125,7 @@ async fn the_converter_class_of_document_004_is_the_registry_class() {
     delete(world, &name).await;
 }
 
+// parity: i6, i15
 #[tokio::test]
 async fn i6_all_missing_apis_are_listed_together() {
     let world = running().await;
@@ -152,6 +156,7 @@ async fn i6_all_missing_apis_are_listed_together() {
     delete(world, &name).await;
 }
 
+// parity: i7, complaint-11
 #[tokio::test]
 async fn i7_i8_a_missing_api_heals_when_its_provider_is_installed() {
     let world = running().await;
@@ -186,6 +191,7 @@ async fn i7_i8_a_missing_api_heals_when_its_provider_is_installed() {
     delete(world, &provider).await;
 }
 
+// parity: i9
 #[tokio::test]
 async fn i9_definitions_and_their_resources_come_in_one_bundle() {
     let world = running().await;

@@ -79,6 +79,7 @@ async fn settled(world: &World, name: &str, objects: usize) -> BundleInstance {
     found
 }
 
+// parity: rukpak-31
 #[tokio::test]
 async fn thousands_of_objects_come_and_go() {
     const MANY: usize = 2000;
@@ -129,6 +130,7 @@ async fn thousands_of_objects_come_and_go() {
     assert_eq!(count(world, space.name()).await, 0);
 }
 
+// parity: rukpak-31
 #[tokio::test]
 async fn an_instance_with_a_long_inventory_leaves_nothing() {
     const MANY: usize = 600;

@@ -8,6 +8,7 @@ fn absent(world: &World, tag: &str) -> Value {
     json!({"spec": {"template": {"spec": {"source": source}}}})
 }
 
+// parity: rukpak-25
 #[tokio::test]
 async fn a_template_that_was_reverted_has_its_bundle_still() {
     let world = running().await;
@@ -41,6 +42,7 @@ async fn a_template_that_was_reverted_has_its_bundle_still() {
     delete(world, &name).await;
 }
 
+// parity: rukpak-25
 #[tokio::test]
 async fn bundles_of_templates_that_fail_do_not_pile_up() {
     let world = running().await;
@@ -82,6 +84,7 @@ async fn bundles_of_templates_that_fail_do_not_pile_up() {
     .await;
 }
 
+// parity: rukpak-26
 #[tokio::test]
 async fn the_longest_name_of_an_instance_leaves_room_for_its_bundles() {
     let world = running().await;
@@ -109,6 +112,7 @@ async fn the_longest_name_of_an_instance_leaves_room_for_its_bundles() {
     }
 }
 
+// parity: b1
 #[tokio::test]
 async fn a_class_that_nobody_serves_is_answered_outside_and_in_the_template() {
     let world = running().await;

@@ -16,6 +16,7 @@ fn owner_name(map: &ConfigMap) -> Option<&str> {
     map.labels().get(labels::OWNER_NAME).map(String::as_str)
 }
 
+// parity: platform-30, i11
 #[tokio::test]
 async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
     let world = running().await;
@@ -60,6 +61,7 @@ async fn i11_what_another_instance_has_is_refused_until_that_one_is_gone() {
     delete(world, &second).await;
 }
 
+// parity: i11
 #[tokio::test]
 async fn i11_of_two_that_begin_at_the_same_moment_exactly_one_has_the_object() {
     const PAIRS: usize = 4;
@@ -163,6 +165,7 @@ async fn what_is_on_its_way_out_is_waited_for() {
     delete(world, &name).await;
 }
 
+// parity: rukpak-43
 #[tokio::test]
 async fn what_exists_is_taken_only_when_it_is_handed_over() {
     let world = running().await;
@@ -258,6 +261,7 @@ async fn what_exists_is_taken_only_when_it_is_handed_over() {
 }
 
 /// The labels of a Namespace guard whoever lives in it.
+// parity: rukpak-40
 #[tokio::test]
 async fn a_namespace_that_exists_is_used_as_it_is_unless_it_is_handed_over() {
     let world = running().await;

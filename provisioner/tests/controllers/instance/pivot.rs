@@ -2,6 +2,7 @@
 
 use super::*;
 
+// parity: i4
 #[tokio::test]
 async fn i4_a_bundle_that_cannot_be_unpacked_leaves_the_old_installation_running() {
     let world = running().await;
@@ -48,6 +49,7 @@ async fn i4_a_bundle_that_cannot_be_unpacked_leaves_the_old_installation_running
     delete(world, &name).await;
 }
 
+// parity: i5
 #[tokio::test]
 async fn i5_a_changed_template_makes_a_new_bundle_and_removes_the_old_one() {
     let world = running().await;
@@ -110,6 +112,7 @@ async fn an_upgrade_changes_adds_and_removes_objects() {
     delete(world, &name).await;
 }
 
+// parity: i13, g3
 #[tokio::test]
 async fn g3_a_deleted_bundle_is_made_again() {
     let world = running().await;

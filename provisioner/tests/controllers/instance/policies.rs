@@ -160,6 +160,7 @@ impl Scene {
     }
 }
 
+// parity: platform-19, openshift-10, g4
 #[tokio::test]
 async fn a_definition_in_use_stays_and_an_instance_of_the_same_name_has_it_again() {
     let scene = Scene::new("in-use", CrdDeletionPolicy::DeleteIfUnused).await;
@@ -205,6 +206,7 @@ async fn retain_keeps_a_definition_that_nobody_uses() {
     scene.is_kept().await;
 }
 
+// parity: rukpak-41
 #[tokio::test]
 async fn delete_removes_custom_resources_while_the_operator_runs_then_definitions_then_the_rest() {
     let scene = Scene::new("delete", CrdDeletionPolicy::Delete).await;

@@ -37,6 +37,7 @@ fn cluster_role(name: &str) -> Value {
     })
 }
 
+// parity: rukpak-41
 #[tokio::test]
 async fn what_is_orphaned_stays_and_is_taken_up_by_an_instance_of_the_same_name() {
     let world = running().await;
@@ -74,6 +75,7 @@ async fn what_is_orphaned_stays_and_is_taken_up_by_an_instance_of_the_same_name(
     support::gone(maps(world, space.name()), "a").await;
 }
 
+// parity: platform-19, openshift-10, g4, rukpak-32, rukpak-40
 #[tokio::test]
 async fn everything_but_namespaces_goes_with_the_instance_in_the_background_and_in_the_foreground()
 {
@@ -183,6 +185,7 @@ async fn an_instance_goes_that_is_installed_by_half() {
     no_bundles(world, &name).await;
 }
 
+// parity: rukpak-32
 #[tokio::test]
 async fn what_is_held_by_somebody_else_is_waited_for_and_nothing_is_made_again() {
     let world = running().await;

@@ -16,6 +16,7 @@ fn installed(instance: &BundleInstance) -> &str {
     status.installed_bundle_name.as_deref().unwrap()
 }
 
+// parity: rukpak-42, complaint-8
 #[tokio::test]
 async fn what_does_not_become_healthy_in_time_is_taken_back_once() {
     let world = running().await;

@@ -1,9 +1,28 @@
 //! A user whose only permissions are those on Bundles replaces the Bundles of an instance, and gets nothing installed.
+//!
+//! | moment at which a Bundle is replaced | test |
+//! | --- | --- |
+//! | before it is created: its name is taken | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
+//! | created, and not recorded | [`restarts::bundles_without_a_record_are_not_installed_after_a_kill`] |
+//! | recorded, and not unpacked | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
+//! | unpacked, and not applied | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
+//! | applied in part | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
+//! | applied, and not healthy | [`health::unhealthy_and_rolled_back_bundles_are_not_replaced`] |
+//! | applied and healthy | [`upgrades::foreign_content_is_never_applied_during_an_upgrade`] |
+//! | before a rollback | [`records::a_rollback_does_not_lead_to_a_squatted_bundle`] |
+//! | after a rollback | [`health::unhealthy_and_rolled_back_bundles_are_not_replaced`] |
+//! | while the provisioner is down | [`restarts::bundles_replaced_during_downtime_are_not_installed`] |
+//! | not adopted yet, and the status cannot be written | [`restarts::adoption_without_a_record_trusts_no_other_bundle`] |
+//! | all the time | [`upgrades::a_restless_squatter_gets_nothing_installed`] |
 
+mod health;
 mod records;
+mod restarts;
 mod upgrades;
 
 use std::collections::BTreeSet;
+
+use cluster::TempNamespace;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::{
@@ -14,6 +33,7 @@ use manifests::api::{
     bundle::{BundleSpec, ConfigMapName, ConfigMapSource},
     instance::InstalledBundle,
 };
+use provisioner::instance::template;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -29,28 +49,34 @@ struct Squatter {
     content: BundleSource,
 }
 
+/// Creates a user with all verbs on Bundles and no other permission, and returns what the user sees.
+pub(super) async fn squatter(world: &World, name: &str) -> Api<Bundle> {
+    let user = format!("{name}-squatter");
+    let rbac = "rbac.authorization.k8s.io";
+    for object in [
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": user},
+            "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["*"]}]}),
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": user},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": user},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}]}),
+    ] {
+        world.apply(&object).await;
+    }
+    let mut config: Config = world.cluster.config().clone();
+    config.auth_info.impersonate = Some(user);
+    let bundles = Api::all(Client::try_from(config).unwrap());
+    support::eventually("the squatter may list Bundles", async || {
+        let listed = bundles.list(&ListParams::default().limit(1)).await;
+        listed.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    bundles
+}
+
 impl Squatter {
     /// Creates the user, and the content that it tries to have installed in a namespace.
     async fn new(world: &World, name: &str, namespace: &str) -> Self {
-        let user = format!("{name}-squatter");
-        let rbac = "rbac.authorization.k8s.io";
-        for object in [
-            json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": user},
-                "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["*"]}]}),
-            json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": user},
-                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": user},
-                "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}]}),
-        ] {
-            world.apply(&object).await;
-        }
-        let mut config: Config = world.cluster.config().clone();
-        config.auth_info.impersonate = Some(user);
-        let bundles = Api::all(Client::try_from(config).unwrap());
-        support::eventually("the squatter may list Bundles", async || {
-            let listed = bundles.list(&ListParams::default().limit(1)).await;
-            listed.map(drop).map_err(|error| error.to_string())
-        })
-        .await;
+        let bundles = squatter(world, name).await;
         let objects = [
             map(namespace, "a", &[("v", FOREIGN)]),
             map(namespace, FOREIGN, &[]),
@@ -80,9 +106,20 @@ impl Squatter {
         .await;
     }
 
-    /// Deletes a Bundle and creates one with the same name, labels and ownerReferences, and foreign content.
-    async fn replace(&self, bundle: &Bundle) -> Option<Bundle> {
-        let copy = Bundle {
+    /// Creates the Bundle that the provisioner is going to create, with foreign content.
+    async fn take_name(&self, world: &World, name: &str, source: &BundleSource) -> Bundle {
+        let mut instance = read(world, name).await;
+        instance.spec.template.spec.source = source.clone();
+        let hash = template::hash(&instance);
+        let name = template::bundle_name(&instance, &hash);
+        let copy = self.copy(&template::bundle(&instance, &hash, &name));
+        let created = self.bundles.create(&PostParams::default(), &copy).await;
+        created.unwrap()
+    }
+
+    /// Returns a Bundle with the same name, labels, annotations and ownerReferences, and foreign content.
+    fn copy(&self, bundle: &Bundle) -> Bundle {
+        Bundle {
             metadata: ObjectMeta {
                 name: bundle.metadata.name.clone(),
                 labels: bundle.metadata.labels.clone(),
@@ -95,7 +132,12 @@ impl Squatter {
                 source: self.content.clone(),
             },
             status: None,
-        };
+        }
+    }
+
+    /// Deletes a Bundle and creates its foreign copy.
+    async fn replace(&self, bundle: &Bundle) -> Option<Bundle> {
+        let copy = self.copy(bundle);
         for _ in 0..ATTEMPTS {
             let name = bundle.name_any();
             let _ = self.bundles.delete(&name, &DeleteParams::default()).await;
@@ -174,6 +216,54 @@ impl Observer {
     }
 }
 
+/// An installed instance, and a squatter.
+struct Scene<'a> {
+    world: &'a World,
+    name: String,
+    space: TempNamespace,
+    squatter: Squatter,
+    observer: Observer,
+}
+
+impl Scene<'static> {
+    /// Installs a ConfigMap `a` with the value 1.
+    async fn new(prefix: &str) -> Self {
+        let of = |namespace: &str| vec![map(namespace, "a", &[("v", "1")])];
+        Self::with(running().await, prefix, of).await
+    }
+}
+
+impl<'a> Scene<'a> {
+    /// Installs these objects of a namespace, and waits until they are healthy.
+    async fn with(
+        world: &'a World,
+        prefix: &str,
+        objects: impl FnOnce(&str) -> Vec<Value>,
+    ) -> Self {
+        let name = unique(prefix);
+        let space = world.cluster.temp_namespace(prefix).await.unwrap();
+        let objects = objects(space.name());
+        let source = publish(world, &format!("{name}:v1"), &objects).await;
+        world.instance(&name, "plain", source).await;
+        world.wait_instance(&name, "Healthy", "True").await;
+        Self {
+            squatter: Squatter::new(world, &name, space.name()).await,
+            observer: Observer::new(world, space.name()).await,
+            world,
+            name,
+            space,
+        }
+    }
+}
+
+/// A Deployment whose pods work or fail, and a ConfigMap `a` with the version.
+fn web(namespace: &str, version: &str, fate: &str) -> Vec<Value> {
+    vec![
+        deployment(namespace, "web", 1, version, fate),
+        map(namespace, "a", &[("v", version)]),
+    ]
+}
+
 /// Stores objects in a ConfigMap of the system namespace, and returns it as a source.
 async fn store(world: &World, name: &str, objects: &[Value]) -> BundleSource {
     let data: BTreeMap<String, String> = objects
@@ -238,6 +328,7 @@ async fn point_at(world: &World, name: &str, source: &BundleSource) {
     change(world, name, patch).await;
 }
 
+// parity: rukpak-11
 #[tokio::test]
 async fn a_squatted_bundle_is_reported_and_not_installed() {
     let world = running().await;

@@ -12,7 +12,7 @@ use super::stage::{Platform, packages};
 use crate::{
     aggregator::define,
     catalogs::served::Server,
-    support::{eventually, gone, wait_for},
+    support::{eventually, gone, operator, wait_for},
 };
 
 fn olm(kind: &str, name: &str, metadata: &Value, spec: &Value) -> Value {
@@ -43,6 +43,7 @@ async fn remove(platform: &Platform, kind: &str, name: &str) {
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
+// parity: platform-7, platform-8, openshift-3, openshift-8, openshift-9, openshift-10, openshift-11, openshift-16
 #[tokio::test]
 async fn a_package_and_an_instance_belong_to_one_alone() {
     let platform = Platform::new().await;
@@ -53,6 +54,9 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
     for name in ["tide", "surf", "moon", "sand", "reef"] {
         all.push((name, platform.bundles(name, &["1.0.0"]).await));
     }
+    let mut gull = platform.bundles("gull", &["1.0.0"]).await;
+    gull[0]["image"] = own_namespace(&platform, "gull").await.into();
+    all.push(("gull", gull));
     let server = Server::of(None, &packages(&all)).await;
     platform.serve("mine", &server).await;
     // All of this is there before the provisioner is, which must not be quicker than what it has to know.
@@ -64,10 +68,7 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
         let spec = json!({"displayName": package, "install": {"strategy": "deployment"}});
         olm("ClusterServiceVersion", name, &metadata, &spec)
     };
-    platform
-        .world
-        .apply(&csv("sand.v1", "sand", &json!({})))
-        .await;
+    platform.apply(&csv("sand.v1", "sand", &json!({}))).await;
     // The copy of one in another namespace manages nothing.
     let copied = json!({"olm.copiedFrom": "elsewhere"});
     platform.world.apply(&csv("reef.v1", "reef", &copied)).await;
@@ -79,7 +80,7 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
         }}},
     });
     platform.world.apply(&stranger).await;
-    for package in ["tide", "surf", "moon", "sand", "reef"] {
+    for package in ["tide", "surf", "moon", "sand", "reef", "gull"] {
         platform.want(json!({"package": {"name": package}})).await;
     }
     wait_for(platform.operators(), "tide", "there", |_| Some(())).await;
@@ -91,28 +92,18 @@ async fn a_package_and_an_instance_belong_to_one_alone() {
     let _provisioner = platform.start().await;
 
     platform.has("tide", "1.0.0").await;
+    platform.succeeds("tide", "Successfully applied").await;
+    let tide = platform.operators().get("tide").await.unwrap();
+    assert_eq!(tide.active_instance(), Some("tide"));
+    let chosen = tide.status.unwrap().chosen_bundle.unwrap();
+    assert_eq!(chosen.name, "tide.v1.0.0");
     platform.has("reef", "1.0.0").await;
-    for (name, reason, words) in [
-        (
-            "second",
-            "SourceFailed",
-            "package tide belongs to PlatformOperator tide, which had it before second",
-        ),
-        (
-            "surf",
-            "SourceFailed",
-            "package surf is managed by OLM: Subscription catalogs/mine",
-        ),
-        (
-            "sand",
-            "SourceFailed",
-            "package sand is managed by OLM: ClusterServiceVersion catalogs/sand.v1",
-        ),
-        (
-            "moon",
-            "InstallFailed",
-            "BundleInstance moon exists and was not made for this PlatformOperator",
-        ),
+    for (name, reason, words) in tests::rows![
+        "second", "SourceFailed" => "package tide belongs to PlatformOperator tide, which had it before second";
+        "surf", "SourceFailed" => "package surf is managed by OLM: Subscription catalogs/mine";
+        "sand", "SourceFailed" => "package sand is managed by OLM: ClusterServiceVersion catalogs/sand.v1";
+        "gull", "UnpackFailed" => "does not support the AllNamespaces install mode";
+        "moon", "InstallFailed" => "BundleInstance moon exists and was not made for this PlatformOperator";
     ] {
         platform.becomes(name, "False", reason, words).await;
     }
@@ -141,26 +132,27 @@ async fn meddling_is_undone(platform: &Platform) {
     let digest = format!("sha256:{}", "1".repeat(64));
     let entry =
         |reason: &str| json!({"constraint": "minKubeVersion", "digest": digest, "reason": reason});
-    let image = async |name: &str| {
-        let instance = platform.instances().get(name).await.unwrap();
-        instance.spec.template.spec.source.image.unwrap().reference
-    };
-    let was = image("surf").await;
+    let surf = platform.instances().get("surf").await.unwrap();
+    let was = surf.spec.template.spec.source.image.unwrap().reference;
     // Without its label and without a word of what was chosen.
     let patch = json!({
         "metadata": {
             "labels": {labels::PLATFORM_OPERATOR: null}, "annotations": {labels::CHOSEN_BUNDLE: null, "mine": "x"},
         },
-        "spec": {"overrides": [entry("mine")]},
+        "spec": {
+            "overrides": [entry("mine")],
+            "template": {"spec": {"source": {"image": {"ref": "127.0.0.1:1/other:v1"}}}},
+        },
     });
     platform.patch::<BundleInstance>("surf", patch).await;
     wait_for(platform.instances(), "surf", "as declared", |it| {
-        let is_back = it.labels().contains_key(labels::PLATFORM_OPERATOR)
+        let source = it.spec.template.spec.source.image.as_ref()?;
+        let is_back = source.reference == was
+            && it.labels().contains_key(labels::PLATFORM_OPERATOR)
             && it.annotations().contains_key(labels::CHOSEN_BUNDLE);
         is_back.then_some(())
     })
     .await;
-    assert_eq!(image("surf").await, was);
     let kept = platform.instances().get("surf").await.unwrap();
     assert!(kept.annotations().contains_key("mine"));
     assert_eq!(kept.spec.overrides.len(), 1);
@@ -205,4 +197,24 @@ async fn an_operator_goes_with_all_it_has_installed(platform: &Platform) {
         has("tide").await.then_some(()).ok_or_else(String::new)
     })
     .await;
+}
+
+/// Publishes an operator that wants a namespace to itself.
+async fn own_namespace(platform: &Platform, name: &str) -> String {
+    let csv = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
+        "metadata": {"name": format!("{name}.v1.0.0")},
+        "spec": {
+            "displayName": name, "version": "1.0.0",
+            "installModes": [
+                {"type": "OwnNamespace", "supported": true},
+                {"type": "SingleNamespace", "supported": false},
+                {"type": "MultiNamespace", "supported": false},
+                {"type": "AllNamespaces", "supported": false},
+            ],
+            "install": {"strategy": "deployment", "spec": {"deployments": []}},
+        },
+    });
+    let content = operator(name, "1.0.0", &[("manifests/csv.yaml", csv)]);
+    platform.push(&format!("{name}:own"), &content).await
 }

@@ -1,46 +1,19 @@
 //! Platform operators on OpenShift: its ClusterVersion moves, and its own PlatformOperator drops what it does not know.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use kube::{Api, ResourceExt as _, api::DeleteParams};
 use manifests::api::{
-    condition::INSTALLED,
-    config::ClusterVersion,
-    instance::BundleInstance,
-    labels,
-    platform::{PlatformOperator, condition::UPGRADEABLE},
+    condition::INSTALLED, instance::BundleInstance, labels, platform::condition::UPGRADEABLE,
 };
 use serde_json::{Value, json};
 
 use super::stage::{Platform, bundle, packages};
 use crate::{
+    aggregator::{history, version},
     catalogs::served::Server,
-    openshift::{CLUSTER_VERSION, PLATFORM_OPERATOR, definition, entry},
+    openshift::{CLUSTER_VERSION, PLATFORM_OPERATOR, definition},
     support::{condition, eventually, operator, wait_for},
 };
-
-/// The cluster's history becomes this, the newest first.
-async fn history(platform: &Platform, history: &[(&str, &str)]) {
-    let versions: Api<ClusterVersion> = platform.world.api();
-    let entries: Vec<Value> = history
-        .iter()
-        .map(|(state, version)| entry(state, version))
-        .collect();
-    let body = json!({
-        "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
-        "status": {
-            "desired": {"version": history[0].1, "image": ""}, "history": entries, "observedGeneration": 1,
-            "versionHash": "", "availableUpdates": null,
-        },
-    });
-    let params = PatchParams::apply("cluster-version-operator").force();
-    versions
-        .patch_status("version", &params, &Patch::Apply(body))
-        .await
-        .unwrap();
-}
 
 fn with_maximum(mut bundle: Value, maximum: &str) -> Value {
     let properties = bundle["properties"].as_array_mut().unwrap();
@@ -64,6 +37,7 @@ struct Sea {
 
 const BLOCKS: &str = "The following operators will not run on the next OpenShift Version: ";
 
+// parity: max-17, max-18, max-olm-19, platform-2, openshift-18, openshift-24
 #[tokio::test]
 async fn packages_follow_the_cluster_and_openshifts_own_definition_is_enough() {
     let mut sea = Sea::new().await;
@@ -75,8 +49,8 @@ async fn packages_follow_the_cluster_and_openshifts_own_definition_is_enough() {
     drop(provisioner);
     let platform = &sea.platform;
     history(
-        platform,
-        &[("Completed", "4.14.2"), ("Completed", "4.13.0")],
+        platform.world.cluster,
+        &["Completed 4.14.2", "Completed 4.13.0"],
     )
     .await;
     let more = sea.platform.bundles("tide", &["1.3.0"]).await;
@@ -99,11 +73,7 @@ impl Sea {
             platform.define(&definition(wanted)).await;
         }
         platform.define_kind("CatalogSource").await;
-        let version = json!({
-            "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion", "metadata": {"name": "version"},
-            "spec": {"clusterID": "00000000-0000-0000-0000-000000000000"},
-        });
-        platform.world.apply(&version).await;
+        platform.world.apply(&version()).await;
         let tide = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
         let tide = platform.bundles("tide", &tide).await;
         // The newest does not run on this cluster; what does keeps the cluster from its next release.
@@ -150,7 +120,7 @@ impl Sea {
         platform
             .becomes("tide", "False", "SourceFailed", unknown)
             .await;
-        history(platform, &[("Completed", "4.12.0")]).await;
+        history(platform.world.cluster, &["Completed 4.12.0"]).await;
         platform.has("tide", "1.0.0").await;
         platform.has("surf", "1.0.0").await;
         let long = "l".repeat(60);
@@ -167,16 +137,10 @@ impl Sea {
         kept(platform, "tide", "4.12 1.0").await;
         // It lets the package be changed, too.
         let name = |package: &str| json!({"spec": {"package": {"name": package}}});
-        platform
-            .patch::<PlatformOperator>("surf", name("moon"))
-            .await;
+        platform.edit("surf", name("moon")).await;
         let other = "is of package surf, and another package is no upgrade of it";
-        platform
-            .becomes("surf", "True", "InstallSuccessful", other)
-            .await;
-        platform
-            .patch::<PlatformOperator>("surf", name("surf"))
-            .await;
+        platform.succeeds("surf", other).await;
+        platform.edit("surf", name("surf")).await;
         self.comes_to_rest().await;
     }
 
@@ -200,17 +164,21 @@ impl Sea {
     async fn follows_the_cluster(&self) {
         let platform = &self.platform;
         platform.has("tide", "1.0.1").await;
-        history(platform, &[("Partial", "4.13.0"), ("Completed", "4.12.0")]).await;
         history(
-            platform,
-            &[("Completed", "4.12.9"), ("Completed", "4.12.0")],
+            platform.world.cluster,
+            &["Partial 4.13.0", "Completed 4.12.0"],
+        )
+        .await;
+        history(
+            platform.world.cluster,
+            &["Completed 4.12.9", "Completed 4.12.0"],
         )
         .await;
         self.comes_to_rest().await;
         assert_eq!(platform.choices("tide").await, ["1.0.0", "1.0.1"]);
         history(
-            platform,
-            &[("Completed", "4.13.0"), ("Completed", "4.12.9")],
+            platform.world.cluster,
+            &["Completed 4.13.0", "Completed 4.12.9"],
         )
         .await;
         platform.has("tide", "1.2.0").await;
@@ -218,9 +186,7 @@ impl Sea {
         assert_eq!(platform.choices("tide").await, all);
         kept(platform, "tide", "4.13 1.2").await;
         // What is installed stays, although the cluster was taken past its maximum.
-        platform
-            .becomes("surf", "True", "InstallSuccessful", "Successfully applied")
-            .await;
+        platform.succeeds("surf", "Successfully applied").await;
         self.surf_is_repaired().await;
         self.comes_to_rest().await;
     }
@@ -251,9 +217,7 @@ impl Sea {
             (installed.status == "True" && installed.message.contains(kept)).then_some(())
         })
         .await;
-        self.platform
-            .becomes("surf", "True", "InstallSuccessful", "")
-            .await;
+        self.platform.succeeds("surf", "").await;
     }
 }
 

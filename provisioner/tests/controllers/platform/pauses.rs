@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use kube::api::{Patch, PatchParams};
 use manifests::api::platform::PlatformOperator;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::stage::{Platform, package};
 use crate::{
-    catalogs::served::Server,
+    catalogs::{
+        denied::{allow, deny},
+        served::Server,
+    },
     support::{Provisioner, eventually, wait_for},
 };
 
@@ -35,45 +39,20 @@ async fn has_failed(provisioner: &Provisioner, times: usize) -> Vec<Duration> {
     gaps.map(|it| it.try_into().unwrap()).collect()
 }
 
-/// Nobody may write what an operator is like.
-fn refusal() -> [Value; 2] {
-    let group = "admissionregistration.k8s.io/v1";
-    [
-        json!({
-            "apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "silence"},
-            "spec": {
-                "matchConstraints": {"resourceRules": [{
-                    "apiGroups": ["platform.openshift.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
-                    "resources": ["platformoperators/status"],
-                }]},
-                "validations": [{"expression": "false", "message": "say nothing"}],
-            },
-        }),
-        json!({
-            "apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "silence"},
-            "spec": {"policyName": "silence", "validationActions": ["Deny"]},
-        }),
-    ]
-}
+const STATUS: (&str, &str) = ("platform.openshift.io", "platformoperators/status");
 
 #[tokio::test]
 async fn a_status_that_is_always_refused_is_written_ever_more_slowly() {
     let platform = Platform::new().await;
-    for object in refusal() {
-        platform.world.apply(&object).await;
-    }
-    // The apiserver heeds a policy a moment after it has taken it.
-    eventually("it is refused", async || {
-        platform.want(json!({"package": {"name": "tide"}})).await;
-        let patch = json!({"status": {"clusterMinor": "1.1"}});
-        let params = kube::api::PatchParams::default();
-        let written = platform
-            .operators()
-            .patch_status("tide", &params, &kube::api::Patch::Merge(patch))
-            .await;
-        written.err().map(|_| ()).ok_or("it is taken".to_owned())
-    })
-    .await;
+    platform.want(json!({"package": {"name": "tide"}})).await;
+    let operators = platform.operators();
+    let patch = Patch::Merge(json!({"status": {"clusterMinor": "1.1"}}));
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let attempt = async || operators.patch_status("tide", &params, &patch).await;
+    deny(platform.world.cluster, "UPDATE", STATUS, attempt).await;
     let provisioner = platform.start().await;
     let gaps = has_failed(&provisioner, 6).await;
     // Watches wake it besides, at the beginning; but it was two seconds each time.
@@ -87,18 +66,7 @@ async fn a_status_that_is_always_refused_is_written_ever_more_slowly() {
     let gaps = has_failed(&provisioner, count + 2).await;
     assert!(gaps[count] < Duration::from_secs(4), "{gaps:?}");
 
-    let policy = kube::core::GroupVersionKind::gvk(
-        "admissionregistration.k8s.io",
-        "v1",
-        "ValidatingAdmissionPolicyBinding",
-    );
-    let policy = kube::core::ApiResource::from_gvk(&policy);
-    let bindings: kube::Api<kube::core::DynamicObject> =
-        kube::Api::all_with(platform.world.client(), &policy);
-    bindings
-        .delete("silence", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    allow(platform.world.cluster, STATUS.1).await;
     let tide = platform.bundles("tide", &["1.0.0"]).await;
     let server = Server::of(None, &package("tide", &tide)).await;
     platform.serve("mine", &server).await;

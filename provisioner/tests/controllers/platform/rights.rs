@@ -2,9 +2,15 @@
 
 use manifests::api::install;
 
-use super::*;
-use crate::support::{Options, SYSTEM, install_rights, own_kubeconfig};
+use serde_json::json;
 
+use super::stage::{Platform, package};
+use crate::{
+    catalogs::served::Server,
+    support::{Options, SYSTEM, install_rights, own_kubeconfig, wait_for},
+};
+
+// parity: openshift-27
 #[tokio::test]
 async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
     let platform = Platform::new().await;
@@ -41,15 +47,18 @@ async fn the_rights_of_the_install_file_suffice_for_platform_operators() {
     };
     let provisioner = platform.start_with(options).await;
     // What is installed takes more rights: an account's, or the second binding.
-    let instances = platform.world.api::<BundleInstance>();
-    wait_for(instances, "tide", "refused for its rights", |tide| {
-        let mut conditions = tide.status.as_ref()?.conditions.iter();
-        let is_refused = conditions.any(|it| it.message.contains("lacks rights"));
-        is_refused.then_some(())
-    })
+    wait_for(
+        platform.instances(),
+        "tide",
+        "refused for its rights",
+        |tide| {
+            let mut conditions = tide.status.as_ref()?.conditions.iter();
+            let is_refused = conditions.any(|it| it.message.contains("lacks rights"));
+            is_refused.then_some(())
+        },
+    )
     .await;
-    let operators = platform.world.api::<PlatformOperator>();
-    wait_for(operators, "tide", "told", |tide| {
+    wait_for(platform.operators(), "tide", "told", |tide| {
         let chosen = tide.status.as_ref()?.chosen_bundle.as_ref()?;
         (chosen.name == "tide.v1.0.0").then_some(())
     })

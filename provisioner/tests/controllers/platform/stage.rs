@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use cluster::{Cluster, DryRun};
+use cluster::{Cluster, Lease};
 use k8s_openapi::api::events::v1::Event;
 use kube::{
     Api, Resource,
@@ -22,52 +22,56 @@ use unpacker::{Content, registry::BundleImage};
 
 use crate::{
     catalogs::served::Server,
-    support::{Options, Provisioner, World, condition, has, operator, prepare, wait_for},
+    support::{
+        Options, Provisioner, World, apply, condition, define, has, namespace_object, operator,
+        prepare, wait_for, with_node,
+    },
 };
 
 /// A cluster with a provisioner that takes catalogs from the namespace `catalogs`.
 pub(crate) struct Platform {
     pub(crate) world: World,
+    _lease: Option<Lease>,
 }
 
 impl Platform {
     pub(crate) async fn new() -> Self {
-        Self::of(&cluster::Options::default()).await
+        Self::bare().await.with_definitions().await
     }
 
     /// The same on a control plane with these options.
     pub(crate) async fn of(options: &cluster::Options) -> Self {
-        let this = Self::bare_of(options).await;
-        for definition in definitions::foreign() {
-            this.define(&serde_json::to_value(definition).unwrap())
-                .await;
-        }
-        this
-    }
-
-    /// One where nobody has defined PlatformOperators and CatalogSources.
-    pub(crate) async fn bare() -> Self {
-        Self::bare_of(&cluster::Options::default()).await
-    }
-
-    async fn bare_of(options: &cluster::Options) -> Self {
         let cluster = Cluster::start_with(options).await.unwrap();
         let cluster: &'static Cluster = Box::leak(Box::new(cluster));
         prepare(cluster).await;
         cluster.stand_in_node().await.unwrap();
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "catalogs"}});
-        cluster.apply(&namespace, DryRun::No).await.unwrap();
+        Self::on(cluster, None).await.with_definitions().await
+    }
+
+    async fn with_definitions(self) -> Self {
+        for definition in definitions::foreign() {
+            self.define(&serde_json::to_value(definition).unwrap())
+                .await;
+        }
+        self
+    }
+
+    /// One where nobody has defined PlatformOperators and CatalogSources.
+    pub(crate) async fn bare() -> Self {
+        let lease = with_node().await;
+        Self::on(lease.cluster(), Some(lease)).await
+    }
+
+    async fn on(cluster: &'static Cluster, lease: Option<Lease>) -> Self {
+        apply(cluster, &namespace_object("catalogs")).await;
         Self {
             world: World::bare(cluster),
+            _lease: lease,
         }
     }
 
     pub(crate) async fn define(&self, definition: &Value) {
-        let cluster = self.world.cluster;
-        cluster.apply(definition, DryRun::No).await.unwrap();
-        let name = definition["metadata"]["name"].as_str().unwrap();
-        cluster.wait_established(name).await.unwrap();
+        define(self.world.cluster, definition).await;
     }
 
     /// Our own definition of a kind.
@@ -176,6 +180,33 @@ impl Platform {
         api.patch(name, &params, &Patch::Merge(patch))
             .await
             .unwrap()
+    }
+
+    /// Applies any object as the administrator.
+    pub(crate) async fn apply(&self, object: &Value) {
+        self.world.apply(object).await;
+    }
+
+    /// Creates a BundleInstance of an image with a registry bundle, and waits until it is installed.
+    pub(crate) async fn install(&self, name: &str, image: &str) {
+        let source = crate::support::image(image);
+        self.world.instance(name, "registry", source).await;
+        self.installed(name).await;
+    }
+
+    /// Waits until a BundleInstance is installed.
+    pub(crate) async fn installed(&self, name: &str) {
+        self.world.wait_instance(name, INSTALLED, "True").await;
+    }
+
+    /// Changes a PlatformOperator.
+    pub(crate) async fn edit(&self, name: &str, patch: Value) {
+        self.patch::<PlatformOperator>(name, patch).await;
+    }
+
+    /// Waits until what an operator stands for is installed, with these words in the message.
+    pub(crate) async fn succeeds(&self, name: &str, words: &str) {
+        self.becomes(name, "True", "InstallSuccessful", words).await;
     }
 
     /// Waits until a BundleInstance is healthy, or not.

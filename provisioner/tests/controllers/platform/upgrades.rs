@@ -2,7 +2,7 @@
 
 use cluster::node::FATE;
 use kube::ResourceExt as _;
-use manifests::api::{instance::BundleInstance, labels, platform::PlatformOperator};
+use manifests::api::{instance::BundleInstance, labels};
 use serde_json::{Value, json};
 
 use super::stage::{Platform, bundle, packages};
@@ -19,6 +19,7 @@ async fn replace(server: Server, all: &[(&str, &[Value])]) -> Server {
     Server::of(Some(address), &packages(all)).await
 }
 
+// parity: platform-2
 #[tokio::test]
 async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
     let platform = Platform::new().await;
@@ -79,16 +80,12 @@ async fn edges_are_followed_one_by_one_as_far_as_somebody_approves() {
         .waits("moon", "1.1.0", "set spec.approvedVersion: 1.1.0")
         .await;
     let approve = |version: &str| json!({"spec": {"approvedVersion": version}});
-    platform
-        .patch::<PlatformOperator>("moon", approve("1.1.0"))
-        .await;
+    platform.edit("moon", approve("1.1.0")).await;
     platform.has("moon", "1.1.0").await;
     platform
         .waits("moon", "2.0.0", "is newer than spec.approvedVersion 1.1.0")
         .await;
-    platform
-        .patch::<PlatformOperator>("moon", approve("2.0.0"))
-        .await;
+    platform.edit("moon", approve("2.0.0")).await;
     platform.has("moon", "2.0.0").await;
     assert_eq!(platform.choices("moon").await, ["1.0.0", "1.1.0", "2.0.0"]);
 
@@ -106,9 +103,7 @@ async fn new_rights_wait_for_their_digest(platform: &Platform) {
     assert!(rules.contains("secrets"), "{rules}");
     let patch = |digest: &str| json!({"spec": {"approvedRights": digest}});
     let other = format!("sha256:{}", "0".repeat(64));
-    platform
-        .patch::<PlatformOperator>("sand", patch(&other))
-        .await;
+    platform.edit("sand", patch(&other)).await;
     platform
         .waits(
             "sand",
@@ -117,9 +112,7 @@ async fn new_rights_wait_for_their_digest(platform: &Platform) {
         )
         .await;
     assert_eq!(platform.choices("sand").await, ["1.0.0"]);
-    platform
-        .patch::<PlatformOperator>("sand", patch(&rights.digest))
-        .await;
+    platform.edit("sand", patch(&rights.digest)).await;
     platform.has("sand", "1.0.1").await;
     wait_for(platform.operators(), "sand", "at rest", |it| {
         let status = it.status.as_ref()?;
@@ -143,9 +136,7 @@ async fn new_rights_wait_for_their_digest(platform: &Platform) {
 /// What is installed is kept as it was declared meanwhile.
 async fn what_nobody_can_look_at_waits(platform: &Platform) {
     let unknown = "the rights of 127.0.0.1:1/reef:none are not known: ";
-    platform
-        .becomes("reef", "True", "InstallSuccessful", unknown)
-        .await;
+    platform.succeeds("reef", unknown).await;
     let patch = json!({"metadata": {"labels": {labels::PLATFORM_OPERATOR: null}}});
     platform.patch::<BundleInstance>("reef", patch).await;
     wait_for(platform.instances(), "reef", "labelled again", |it| {

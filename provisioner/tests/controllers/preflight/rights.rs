@@ -114,6 +114,7 @@ fn operator(namespace: &str, name: &str) -> Vec<Value> {
     ]
 }
 
+// parity: rukpak-46
 #[tokio::test]
 async fn rights_that_an_account_lacks_are_listed_so_that_granting_them_is_enough() {
     let world = world().await;

@@ -4,7 +4,7 @@ use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
 use kube::{Api, api::ListParams, runtime::events::EventType};
 use provisioner::events::Events;
 
-use crate::support::{unique, world};
+use crate::support::{delete, unique, world};
 
 fn about(name: &str) -> ObjectReference {
     ObjectReference {
@@ -90,9 +90,7 @@ async fn events_that_are_gone_are_published_anew() {
     publish().await;
     let first = published(&name).await.remove(0).metadata.name.unwrap();
     let api: Api<Event> = Api::namespaced(world.client(), "default");
-    api.delete(&first, &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&api, &first).await;
     publish().await;
     publish().await;
     let found = published(&name).await;

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{flags, get, plane, system};
-use crate::support::{Provisioner, eventually};
+use crate::support::{Provisioner, delete, eventually};
 
 const LEASE: &str = "core.rukpak.io";
 
@@ -32,6 +32,7 @@ async fn holder(leases: &Api<Lease>) -> Option<String> {
     leases.get(LEASE).await.unwrap().spec?.holder_identity
 }
 
+// parity: rukpak-24
 #[tokio::test]
 async fn one_leads_and_the_others_are_ready_to() {
     let cluster = plane().await;
@@ -57,6 +58,7 @@ async fn one_leads_and_the_others_are_ready_to() {
     assert_eq!(lease.lease_duration_seconds, Some(60));
 }
 
+// parity: rukpak-24
 #[tokio::test]
 async fn a_leader_that_was_killed_is_succeeded() {
     let cluster = plane().await;
@@ -107,10 +109,7 @@ async fn a_lease_that_was_deleted_is_made_again() {
     only.says("leading").await;
     let leases: Api<Lease> = Api::namespaced(cluster.client().unwrap(), &namespace);
     let before = holder(&leases).await;
-    leases
-        .delete(LEASE, &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&leases, LEASE).await;
     eventually("the Lease is there again", async || {
         let lease = leases.get_opt(LEASE).await.unwrap();
         lease.map(drop).ok_or_else(|| "it is gone".to_owned())

@@ -5,7 +5,7 @@ use kube::Api;
 use manifests::api::{condition, instance::BundleInstance};
 
 use super::get;
-use crate::support::{self, eventually, gone, unique, world};
+use crate::support::{self, delete, eventually, gone, unique, world};
 
 #[tokio::test]
 async fn an_operator_is_installed_and_removed() {
@@ -45,10 +45,7 @@ async fn an_operator_is_installed_and_removed() {
     .await;
 
     let instances: Api<BundleInstance> = world.api();
-    instances
-        .delete(&name, &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&instances, &name).await;
     gone(instances, &name).await;
     gone(deployments, &operator).await;
 }

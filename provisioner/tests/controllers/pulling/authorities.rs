@@ -1,6 +1,7 @@
 //! Authorities of registries, and the credentials that nodes have.
 
 use super::*;
+use crate::support::until;
 
 fn base64(text: &str) -> String {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -29,6 +30,7 @@ async fn private(authority: &Authority, name: &str) -> (Registry, String, String
     (registry, image, login)
 }
 
+// parity: complaint-17
 #[tokio::test]
 async fn registries_are_believed_by_the_clusters_authorities_and_told_its_pull_secret() {
     let lab = Lab::new().await;
@@ -45,11 +47,11 @@ async fn registries_are_believed_by_the_clusters_authorities_and_told_its_pull_s
     lab.apply(&settings).await;
     let metrics = format!("{}/metrics", provisioner.url("metrics"));
     let counts = async |line: &str| {
-        eventually(line, async || {
-            let text = reqwest::get(&metrics).await.unwrap().text().await.unwrap();
-            let found = text.lines().any(|other| other == line);
-            found.then_some(()).ok_or(text)
-        })
+        until(
+            line,
+            async || reqwest::get(&metrics).await.unwrap().text().await.unwrap(),
+            |text| text.lines().any(|other| other == line),
+        )
         .await;
     };
     counts("rukpak_pull_configuration_problems{source=\"ImageAuthorities\"} 1").await;

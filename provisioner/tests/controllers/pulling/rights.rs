@@ -2,6 +2,7 @@
 
 use super::*;
 
+use crate::support::namespace_object;
 use manifests::api::install;
 
 #[tokio::test]
@@ -47,8 +48,7 @@ async fn the_rights_of_the_file_for_openshift_suffice_and_without_them_everythin
     lab.unpacked(&name).await;
     drop(provisioner);
 
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "openshift-marketplace"}});
-    lab.apply(&namespace).await;
+    lab.apply(&namespace_object("openshift-marketplace")).await;
     support::install_rights(&lab.cluster, &install::openshift(&options)).await;
     let provisioner = Provisioner::start(
         &lab.cluster,

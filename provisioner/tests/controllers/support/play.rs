@@ -14,6 +14,8 @@ use manifests::api::{
 };
 use serde_json::{Value, json};
 
+use super::objects::namespace_object;
+use super::objects::{delete, merge};
 use super::{World, condition, config_map, crd, eventually, image, instance, plain, unique};
 
 /// How many ConfigMaps both versions have.
@@ -38,9 +40,7 @@ impl Play {
     pub(crate) async fn new(world: &World, prefix: &str) -> Self {
         let name = unique(prefix);
         let space = format!("{name}-space");
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}});
-        world.apply(&namespace).await;
+        world.apply(&namespace_object(&space)).await;
         let mut play = Self {
             kinds: kinds(world.client()).await,
             name,
@@ -115,17 +115,13 @@ impl Play {
         let source = image(&self.images[version - 1]);
         let patch = json!({"spec": {"template": {"spec": {"source": source}}}});
         let api: Api<BundleInstance> = world.api();
-        api.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
-            .await
-            .unwrap();
+        merge(&api, &self.name, &patch).await;
     }
 
     /// No instance any more; does not wait.
     pub(crate) async fn remove(&self, world: &World) {
         let api: Api<BundleInstance> = world.api();
-        api.delete(&self.name, &DeleteParams::default())
-            .await
-            .unwrap();
+        delete(&api, &self.name).await;
     }
 
     /// Waits until the instance says that a version is installed and healthy, and until exactly its objects are there,

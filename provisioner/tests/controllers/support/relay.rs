@@ -6,7 +6,10 @@ use axum::{
     Router,
     body::{Body, to_bytes},
     extract::{Request, State},
-    http::{StatusCode, header::HOST},
+    http::{
+        StatusCode,
+        header::{CONNECTION, HOST},
+    },
     response::{IntoResponse as _, Response},
 };
 use futures::StreamExt as _;
@@ -18,8 +21,10 @@ use tokio::{net::TcpListener, sync::watch, task::AbortHandle};
 /// What becomes of requests that have one of these in their path.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
-    /// They are answered as an apiserver does that has no time.
+    /// They are answered as an apiserver does that has no time: clients try again.
     Busy(&'static [&'static str]),
+    /// They are answered as an apiserver does whose storage fails: clients do not try again.
+    Failed(&'static [&'static str]),
     /// They are not answered, and streams say nothing any more.
     Silent(&'static [&'static str]),
 }
@@ -38,7 +43,11 @@ struct There {
 
 impl Relay {
     pub(crate) async fn new(cluster: &cluster::Cluster) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at(cluster, ([127, 0, 0, 1], 0).into()).await
+    }
+
+    pub(crate) async fn at(cluster: &cluster::Cluster, here: SocketAddr) -> Self {
+        let listener = TcpListener::bind(here).await.unwrap();
         let here = listener.local_addr().unwrap();
         let fault = watch::Sender::new(None);
         let there = There {
@@ -56,7 +65,12 @@ impl Relay {
 
     /// The text of the kubeconfig that leads through it.
     pub(crate) fn kubeconfig(&self) -> String {
-        let server = format!("http://{}", self.here);
+        Self::kubeconfig_of(&self.here.to_string())
+    }
+
+    /// The same, for a line that leads to it.
+    pub(crate) fn kubeconfig_of(host: &str) -> String {
+        let server = format!("http://{host}");
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "relay",
             "clusters": [{"name": "relay", "cluster": {"server": server}}],
@@ -85,7 +99,7 @@ impl Drop for Relay {
 
 impl Fault {
     fn hits(&self, path: &str) -> bool {
-        let (Self::Busy(parts) | Self::Silent(parts)) = self;
+        let (Self::Busy(parts) | Self::Failed(parts) | Self::Silent(parts)) = self;
         parts.iter().any(|part| path.contains(part))
     }
 
@@ -103,9 +117,21 @@ async fn pass(State(there): State<Arc<There>>, request: Request) -> Response {
         if now.is_silent() {
             let _ = fault.wait_for(|fault| hits(fault).is_none()).await;
         }
-        let status = json!({"kind": "Status", "apiVersion": "v1", "code": 503, "status": "Failure",
-                            "reason": "ServiceUnavailable", "message": "there is no time for that"});
-        return (StatusCode::SERVICE_UNAVAILABLE, status.to_string()).into_response();
+        let (code, reason, message) = match now {
+            Fault::Failed(_) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "InternalError",
+                "etcdserver: request timed out",
+            ),
+            Fault::Busy(_) | Fault::Silent(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                "too many requests in flight",
+            ),
+        };
+        let status = json!({"kind": "Status", "apiVersion": "v1", "code": code.as_u16(), "status": "Failure",
+                            "reason": reason, "message": message});
+        return (code, [(CONNECTION, "close")], status.to_string()).into_response();
     }
     let (mut parts, body) = request.into_parts();
     parts.headers.remove(HOST);

@@ -14,6 +14,7 @@ use manifests::yaml;
 use serde_json::{Value, json};
 
 use super::SYSTEM;
+use super::objects::{apply, delete};
 
 /// Gives the account what an install file gives it, save the right to install anything: with that there would be nothing
 /// to see.
@@ -28,14 +29,11 @@ pub(crate) async fn install_rights(cluster: &Cluster, file: &str) {
     for document in yaml::documents(file.as_bytes()) {
         let document: Value = document.unwrap();
         if kinds.contains(&document["kind"].as_str().unwrap_or_default()) {
-            cluster.apply(&document, DryRun::No).await.unwrap();
+            apply(cluster, &document).await;
         }
     }
     let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client().unwrap());
-    bindings
-        .delete("provisioner-install-anything", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&bindings, "provisioner-install-anything").await;
 }
 
 /// A kubeconfig with a token of the account.

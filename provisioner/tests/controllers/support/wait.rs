@@ -90,6 +90,21 @@ pub(crate) async fn eventually<T>(
     }
 }
 
+/// Reads a value until the value is as wanted, and returns it.
+pub(crate) async fn until<T: Debug>(
+    what: &str,
+    mut read: impl AsyncFnMut() -> T,
+    is_wanted: impl Fn(&T) -> bool,
+) -> T {
+    eventually(what, async || {
+        let value = read().await;
+        let is_wanted = is_wanted(&value);
+        is_wanted.then_some(()).ok_or(format!("{value:?}"))?;
+        Ok(value)
+    })
+    .await
+}
+
 /// A condition.
 pub(crate) fn condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)

@@ -71,6 +71,7 @@ fn failed(text: &str) -> State {
     }
 }
 
+// parity: rukpak-17
 #[test]
 #[expect(clippy::large_stack_arrays, reason = "it is a table")]
 fn everything_that_a_pod_waits_for_is_told() {
@@ -82,46 +83,28 @@ fn everything_that_a_pod_waits_for_is_told() {
         "initContainerStatuses": [status("install", &json!({"waiting": {"reason": "ErrImagePull", "message": "no such host"}}))],
         "containerStatuses": [status("unpack", &json!({"waiting": {"reason": "PodInitializing"}}))],
     });
-    for (pod, expected) in [
-        (waits("ImagePullBackOff", back_off), held(back_off)),
-        (waits("ErrImagePull", "not found"), held("not found")),
-        (pod("Pending", &both), held("no such host")),
-        (
-            waits("InvalidImageName", "couldn't parse image name \"A\""),
-            State::Stuck(
+    for (pod, expected) in ::tests::rows![
+        waits("ImagePullBackOff", back_off) => held(back_off);
+        waits("ErrImagePull", "not found") => held("not found");
+        pod("Pending", &both) => held("no such host");
+        waits("InvalidImageName", "couldn't parse image name \"A\"")
+            => State::Stuck(
                 "the node cannot read the name of the image: couldn't parse image name \"A\"; make a new Bundle with \
                  another name in spec.source.image.ref"
                     .to_owned(),
-            ),
-        ),
-        (
-            waits("CreateContainerError", "stat : no such file"),
-            held(
+            );
+        waits("CreateContainerError", "stat : no such file")
+            => held(
                 "pod b-1-x cannot start: CreateContainerError: stat : no such file; if the container runtime of node \
                  \"node\" does not know image volumes, start the provisioner with --unpack-mode=init-container",
-            ),
-        ),
-        (
-            waits("CreateContainerConfigError", "secret not found"),
-            held("pod b-1-x cannot start: CreateContainerConfigError: secret not found"),
-        ),
-        (
-            waits("ContainerCreating", ""),
-            begun("pod b-1-x of Job system/b-1 starts"),
-        ),
-        (
-            pod("Pending", &unscheduled),
-            held("pod b-1-x has no node: 0/1 nodes are available"),
-        ),
-        (
-            pod("Pending", &json!({})),
-            begun("pod b-1-x of Job system/b-1 starts"),
-        ),
-        (container("Running", &json!({"running": {}})), State::Runs),
-        (
-            leaving(waits("ContainerCreating", "")),
-            begun("pod b-1-x of Job system/b-1 is being deleted"),
-        ),
+            );
+        waits("CreateContainerConfigError", "secret not found")
+            => held("pod b-1-x cannot start: CreateContainerConfigError: secret not found");
+        waits("ContainerCreating", "") => begun("pod b-1-x of Job system/b-1 starts");
+        pod("Pending", &unscheduled) => held("pod b-1-x has no node: 0/1 nodes are available");
+        pod("Pending", &json!({})) => begun("pod b-1-x of Job system/b-1 starts");
+        container("Running", &json!({"running": {}})) => State::Runs;
+        leaving(waits("ContainerCreating", "")) => begun("pod b-1-x of Job system/b-1 is being deleted");
     ] {
         assert_eq!(of(&job(&json!({})), &[pod], None, None), expected);
     }
@@ -136,48 +119,24 @@ fn a_pod_that_failed_is_told_in_its_own_words() {
         "conditions": [{"type": "DisruptionTarget", "status": "True"}],
         "containerStatuses": [status("unpack", &terminated(143, "Error", "Stopped: stopped by SIGTERM"))],
     });
-    for (pod, expected) in [
-        (
-            container("Failed", &terminated(1, "Error", unreadable)),
-            failed(unreadable),
-        ),
+    for (pod, expected) in ::tests::rows![
+        container("Failed", &terminated(1, "Error", unreadable)) => failed(unreadable);
         // The pod of a policy that puts a container beside ours that does not end.
-        (
-            container("Running", &terminated(1, "Error", unreadable)),
-            failed(unreadable),
-        ),
-        (
-            container("Running", &terminated(137, "OOMKilled", "")),
-            failed(
-                "it ran out of memory (OOMKilled); something lowers the limit of its container, or its node has none left",
-            ),
-        ),
-        (
-            container("Failed", &terminated(139, "Error", "")),
-            held(
+        container("Running", &terminated(1, "Error", unreadable)) => failed(unreadable);
+        container("Running", &terminated(137, "OOMKilled", ""))
+            => failed("it ran out of memory (OOMKilled); something lowers the limit of its container, or its node has none left");
+        container("Failed", &terminated(139, "Error", ""))
+            => held(
                 "pod b-1-x failed, and its Job tries again: it ended with exit code 139 (Error) and said nothing; see the \
                  log of its pod",
-            ),
-        ),
-        (
-            container("Failed", &terminated(128, "StartError", "no /unpack")),
-            held("pod b-1-x failed, and its Job tries again: StartError: no /unpack"),
-        ),
-        (
-            pod("Failed", &disrupted),
-            held(
-                "pod b-1-x failed, and its Job tries again: Evicted: The node was low on resource: memory.",
-            ),
-        ),
-        (
-            pod("Failed", &json!({})),
-            held("pod b-1-x failed, and its Job tries again: the pod failed and does not say why"),
-        ),
+            );
+        container("Failed", &terminated(128, "StartError", "no /unpack"))
+            => held("pod b-1-x failed, and its Job tries again: StartError: no /unpack");
+        pod("Failed", &disrupted)
+            => held("pod b-1-x failed, and its Job tries again: Evicted: The node was low on resource: memory.");
+        pod("Failed", &json!({})) => held("pod b-1-x failed, and its Job tries again: the pod failed and does not say why");
         // Whether it has handed something over, the Job will tell.
-        (
-            container("Succeeded", &terminated(0, "Completed", "")),
-            begun("pod b-1-x of Job system/b-1 starts"),
-        ),
+        container("Succeeded", &terminated(0, "Completed", "")) => begun("pod b-1-x of Job system/b-1 starts");
     ] {
         assert_eq!(of(&job(&json!({})), &[pod], None, None), expected);
     }
@@ -196,76 +155,26 @@ fn a_job_is_told_by_its_pods_or_by_what_was_known_of_them() {
         "DeadlineExceeded",
         "Job was active longer than ...",
     );
-    for (job, pods, refused, before, expected) in [
-        (
-            job(&json!({})),
-            vec![],
-            None,
-            None,
-            begun("waiting for the pod of Job system/b-1"),
-        ),
-        (
-            job(&json!({})),
-            vec![],
-            Some("exceeded quota: pods"),
-            None,
-            held("Job system/b-1 cannot make its pod: exceeded quota: pods"),
-        ),
+    for (job, pods, refused, before, expected) in ::tests::rows![
+        job(&json!({})), vec![], None, None => begun("waiting for the pod of Job system/b-1");
+        job(&json!({})), vec![], Some("exceeded quota: pods"), None
+            => held("Job system/b-1 cannot make its pod: exceeded quota: pods");
         // What was refused before does not matter once there is a pod.
-        (
-            job(&json!({})),
-            vec![good],
-            Some("exceeded quota"),
-            None,
-            State::Runs,
-        ),
-        (
-            ended_job("Failed", "PodFailurePolicy", "Container unpack ..."),
-            vec![bad],
-            None,
-            None,
-            failed("LimitExceeded: too large"),
-        ),
-        (
-            ended_job(
-                "Failed",
-                "BackoffLimitExceeded",
-                "Job has reached the limit",
-            ),
-            vec![],
-            None,
-            None,
-            failed("Job has reached the limit"),
-        ),
-        (
-            late.clone(),
-            vec![],
-            None,
-            Some("Back-off pulling image \"a\""),
-            failed("not done within 600 s; what was last known: Back-off pulling image \"a\""),
-        ),
-        (late, vec![], None, None, failed("not done within 600 s")),
-        (
-            job(&json!({})),
-            vec![leaving(container(
-                "Failed",
-                &terminated(137, "ContainerStatusUnknown", "could not be located"),
-            ))],
-            None,
-            Some("Back-off pulling image \"a\""),
-            begun("Back-off pulling image \"a\""),
-        ),
+        job(&json!({})), vec![good], Some("exceeded quota"), None => State::Runs;
+        ended_job("Failed", "PodFailurePolicy", "Container unpack ..."), vec![bad], None, None
+            => failed("LimitExceeded: too large");
+        ended_job("Failed", "BackoffLimitExceeded", "Job has reached the limit"), vec![], None, None
+            => failed("Job has reached the limit");
+        late.clone(), vec![], None, Some("Back-off pulling image \"a\"")
+            => failed("not done within 600 s; what was last known: Back-off pulling image \"a\"");
+        late, vec![], None, None => failed("not done within 600 s");
+        job(&json!({})), vec![leaving(container("Failed", &terminated(137, "ContainerStatusUnknown", "could not be located")))],
+          None, Some("Back-off pulling image \"a\"") => begun("Back-off pulling image \"a\"");
         // The pods go before a Job says that it has failed.
-        (
-            ended_job("FailureTarget", "DeadlineExceeded", ""),
-            vec![leaving(container(
-                "Failed",
-                &terminated(137, "ContainerStatusUnknown", "could not be located"),
-            ))],
-            None,
-            Some("Back-off pulling image \"a\""),
-            failed("not done within 600 s; what was last known: Back-off pulling image \"a\""),
-        ),
+        ended_job("FailureTarget", "DeadlineExceeded", ""),
+          vec![leaving(container("Failed", &terminated(137, "ContainerStatusUnknown", "could not be located")))], None,
+          Some("Back-off pulling image \"a\"")
+            => failed("not done within 600 s; what was last known: Back-off pulling image \"a\"");
     ] {
         assert_eq!(of(&job, &pods, refused, before), expected);
     }
@@ -355,13 +264,10 @@ fn what_was_last_known_is_said_once() {
 
 #[test]
 fn a_pod_lingers_when_its_work_is_done_and_it_is_not() {
-    for (pod, lingering) in [
-        (container("Running", &terminated(0, "Completed", "")), true),
-        (container("Running", &json!({"running": {}})), false),
-        (
-            container("Succeeded", &terminated(0, "Completed", "")),
-            false,
-        ),
+    for (pod, lingering) in ::tests::rows![
+        container("Running", &terminated(0, "Completed", "")) => true;
+        container("Running", &json!({"running": {}})) => false;
+        container("Succeeded", &terminated(0, "Completed", "")) => false;
     ] {
         assert_eq!(lingers(&[pod]), lingering);
     }

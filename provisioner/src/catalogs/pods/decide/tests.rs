@@ -103,6 +103,7 @@ u update                      |      | delete u 1, make  | its pod is being made
 a ready old @1; u update ready @2 |     | promote u, delete a 1 | @2 |                                      |
 ";
 
+// parity: pod-3, pod-11
 #[test]
 fn pods_are_made_kept_replaced_and_removed() {
     let rows = TABLE.lines().filter(|it| it.contains('|'));
@@ -165,6 +166,7 @@ fn seen(pod: Value) -> Seen {
     Seen::of(&serde_json::from_value(pod).unwrap())
 }
 
+// parity: pod-11
 #[test]
 fn pods_are_read_whatever_they_tell() {
     let bare = seen(json!({"metadata": {}}));
@@ -177,21 +179,13 @@ fn pods_are_read_whatever_they_tell() {
         ]}))
         .digest
     };
-    for (name, id, expected) in [
-        (
-            "registry-server",
-            "quay.io/a/b@sha256:11",
-            Some("sha256:11"),
-        ),
-        (
-            "registry-server",
-            "docker-pullable://quay.io/a/b@sha256:11",
-            Some("sha256:11"),
-        ),
-        ("registry-server", "sha256:11", Some("sha256:11")),
-        ("registry-server", "", None),
-        ("registry-server", "quay.io/a/b:v1", None),
-        ("other", "quay.io/a/b@sha256:11", None),
+    for (name, id, expected) in ::tests::rows![
+        "registry-server", "quay.io/a/b@sha256:11" => Some("sha256:11");
+        "registry-server", "docker-pullable://quay.io/a/b@sha256:11" => Some("sha256:11");
+        "registry-server", "sha256:11" => Some("sha256:11");
+        "registry-server", "" => None;
+        "registry-server", "quay.io/a/b:v1" => None;
+        "other", "quay.io/a/b@sha256:11" => None;
     ] {
         assert_eq!(image(name, id).as_deref(), expected, "{name} {id}");
     }

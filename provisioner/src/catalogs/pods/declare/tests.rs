@@ -47,6 +47,7 @@ fn pod_hash(objects: &Objects) -> &str {
     &objects.pod.metadata.labels.as_ref().unwrap()[POD_HASH]
 }
 
+// parity: pod-2
 #[test]
 fn the_objects_around_the_pod_are_olms() {
     let more = json!({"secrets": ["s", ""]});
@@ -114,6 +115,7 @@ fn the_objects_around_the_pod_are_olms() {
     );
 }
 
+// parity: pod-2, pod-4
 #[test]
 fn an_image_that_serves_by_itself_has_the_pod_that_olm_makes() {
     let more = json!({"secrets": ["s", ""], "annotations": {"a": "b"}});
@@ -161,25 +163,15 @@ fn an_image_that_serves_by_itself_has_the_pod_that_olm_makes() {
     );
 }
 
+// parity: pod-4, pod-8
 #[test]
 fn our_program_serves_among_the_files_of_the_image() {
     let with = |extract: Value| json!({"extractContent": extract});
-    for (options, content, args) in [
-        (
-            json!({}),
-            Content::Ours("/configs"),
-            &["serve", "/configs", "--port=50051"][..],
-        ),
-        (
-            with(json!({"catalogDir": "/a"})),
-            Content::Entrypoint,
-            &["serve", "/a", "--port=50051"],
-        ),
-        (
-            with(json!({"catalogDir": "/a", "cacheDir": "/tmp/c"})),
-            Content::Ours("/configs"),
-            &["serve", "/a", "--port=50051", "--cache-from=/tmp/c"],
-        ),
+    for (options, content, args) in ::tests::rows![
+        json!({}), Content::Ours("/configs") => &["serve", "/configs", "--port=50051"][..];
+        with(json!({"catalogDir": "/a"})), Content::Entrypoint => &["serve", "/a", "--port=50051"];
+        with(json!({"catalogDir": "/a", "cacheDir": "/tmp/c"})), Content::Ours("/configs")
+            => &["serve", "/a", "--port=50051", "--cache-from=/tmp/c"];
     ] {
         for security in ["legacy", "restricted"] {
             let mut options = options.clone();
@@ -224,24 +216,15 @@ fn our_program_serves_among_the_files_of_the_image() {
     }
 }
 
+// parity: pod-9
 #[test]
 fn the_namespace_decides_about_security_unless_the_catalog_does() {
-    for (options, is_restricted, chooses_users, expected) in [
-        (json!({}), false, false, None),
-        (json!({}), true, false, Some(true)),
-        (json!({}), true, true, Some(false)),
-        (
-            json!({"securityContextConfig": "restricted"}),
-            false,
-            false,
-            Some(true),
-        ),
-        (
-            json!({"securityContextConfig": "legacy"}),
-            true,
-            false,
-            None,
-        ),
+    for (options, is_restricted, chooses_users, expected) in ::tests::rows![
+        json!({}), false, false => None;
+        json!({}), true, false => Some(true);
+        json!({}), true, true => Some(false);
+        json!({"securityContextConfig": "restricted"}), false, false => Some(true);
+        json!({"securityContextConfig": "legacy"}), true, false => None;
     ] {
         let around = Around {
             is_restricted,
@@ -264,6 +247,7 @@ fn the_namespace_decides_about_security_unless_the_catalog_does() {
     }
 }
 
+// parity: pod-7
 #[test]
 fn options_replace_what_is_usual() {
     let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
@@ -294,6 +278,7 @@ fn options_replace_what_is_usual() {
     );
 }
 
+// parity: pod-6
 #[test]
 fn the_annotation_of_the_priority_counts_before_the_option() {
     for (annotation, option, expected) in [
@@ -316,6 +301,7 @@ fn the_annotation_of_the_priority_counts_before_the_option() {
     }
 }
 
+// parity: pod-10
 #[test]
 fn what_is_pinned_is_not_pulled_again() {
     let options = Options::default();
@@ -336,6 +322,7 @@ fn what_is_pinned_is_not_pulled_again() {
     }
 }
 
+// parity: pod-3
 #[test]
 fn another_pod_has_another_hash_and_the_same_one_has_the_same() {
     let usual_hash = pod_hash(&usual(&json!({}))).to_owned();
@@ -372,6 +359,7 @@ fn another_pod_has_another_hash_and_the_same_one_has_the_same() {
     assert_eq!(hash(&json!({})), "4JmfNSKty2gqXbrQg2UonZs2626R3g4xHXikSh");
 }
 
+// parity: pod-12
 #[test]
 fn names_that_no_service_can_have_are_refused() {
     for (name, service) in [

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::*;
 
+// parity: pod-1
 #[test]
 fn who_says_something_of_its_pod_has_one() {
     for (pod, expected) in [
@@ -21,19 +22,13 @@ fn who_says_something_of_its_pod_has_one() {
 #[test]
 fn labels_name_where_the_catalog_is() {
     let [files, database] = LABELS;
-    for (labels, expected) in [
-        (&[][..], Ok(None)),
-        (&[(files, "/configs")], Ok(Some("/configs"))),
-        (&[(files, "a//b/"), (database, "/d")], Ok(Some("/a/b"))),
-        (
-            &[(files, ""), (database, "/d/index.db")],
-            Ok(Some("/d/index.db")),
-        ),
-        (&[(files, "/")], Ok(Some("/"))),
-        (
-            &[(files, "../x")],
-            Err("the image's label operators.operatorframework.io.index.configs.v1"),
-        ),
+    for (labels, expected) in ::tests::rows![
+        &[][..] => Ok(None);
+        &[(files, "/configs")] => Ok(Some("/configs"));
+        &[(files, "a//b/"), (database, "/d")] => Ok(Some("/a/b"));
+        &[(files, ""), (database, "/d/index.db")] => Ok(Some("/d/index.db"));
+        &[(files, "/")] => Ok(Some("/"));
+        &[(files, "../x")] => Err("the image's label operators.operatorframework.io.index.configs.v1");
     ] {
         let labels = labels
             .iter()
@@ -47,6 +42,7 @@ fn labels_name_where_the_catalog_is() {
     }
 }
 
+// parity: pod-11
 #[test]
 fn what_is_wrong_with_an_image_is_told_until_there_is_a_good_one() {
     let mut bad = None;
@@ -86,20 +82,14 @@ fn a_pod_that_is_there_shows_where_its_catalog_is() {
         .unwrap()
     };
     let image = "r/c:v1";
-    for (pods, expected) in [
-        (vec![], "none"),
-        (vec![pod(image, Some("/configs"), true, false)], "/configs"),
-        (vec![pod(image, None, true, false)], "untold"),
-        (vec![pod("r/c:v2", Some("/configs"), true, false)], "none"),
-        (vec![pod(image, Some("/configs"), true, true)], "none"),
-        (vec![pod(image, Some("/new"), false, false)], "/new"),
-        (
-            vec![
-                pod(image, Some("/new"), false, false),
-                pod(image, Some("/configs"), true, false),
-            ],
-            "/configs",
-        ),
+    for (pods, expected) in ::tests::rows![
+        vec![] => "none";
+        vec![pod(image, Some("/configs"), true, false)] => "/configs";
+        vec![pod(image, None, true, false)] => "untold";
+        vec![pod("r/c:v2", Some("/configs"), true, false)] => "none";
+        vec![pod(image, Some("/configs"), true, true)] => "none";
+        vec![pod(image, Some("/new"), false, false)] => "/new";
+        vec![pod(image, Some("/new"), false, false), pod(image, Some("/configs"), true, false)] => "/configs";
     ] {
         let found = match place_in(&pods, image) {
             None => "none".to_owned(),

@@ -29,6 +29,7 @@ fn slice(change: impl FnOnce(&mut Value)) -> EndpointSlice {
     serde_json::from_value(value).unwrap()
 }
 
+// parity: serve-3
 #[test]
 fn names_are_those_that_services_can_have() {
     assert_eq!(service_name("a.b-c.d"), Ok("a-b-c-d".to_owned()));
@@ -37,6 +38,7 @@ fn names_are_those_that_services_can_have() {
     assert_eq!(address(&declared().key), "my-catalog.catalogs.svc:50051");
 }
 
+// parity: serve-1
 #[test]
 fn what_was_declared_leads_to_the_port_of_the_pod() {
     let declared = declared();
@@ -75,6 +77,7 @@ fn what_was_declared_leads_to_the_port_of_the_pod() {
     assert_eq!(six.slice()["endpoints"][0]["addresses"], json!(["fd00::1"]));
 }
 
+// parity: serve-2
 #[test]
 fn services_are_repaired_and_those_of_others_left_alone() {
     let declared = declared();
@@ -128,16 +131,12 @@ fn services_are_repaired_and_those_of_others_left_alone() {
     };
     let verdict = other.judge_service(Some(&of_pod));
     assert!(matches!(verdict, Verdict::Foreign(_)), "{verdict:?}");
-    let foreign = [
+    let foreign = ::tests::rows![
         // OLM's, also of the same CatalogSource.
-        (
-            (|it| it["metadata"]["labels"] = json!({"olm.managed": "true"})) as fn(&mut Value),
-            "Service catalogs/my-catalog is there already, and not the provisioner's",
-        ),
-        (
-            |it| it["metadata"]["labels"][CATALOG] = "my-catalog".into(),
-            "is that of CatalogSource my-catalog; one of the two needs another name",
-        ),
+        ((|it| it["metadata"]["labels"] = json!({"olm.managed": "true"})) as fn(&mut Value))
+            => "Service catalogs/my-catalog is there already, and not the provisioner's";
+        |it| it["metadata"]["labels"][CATALOG] = "my-catalog".into()
+            => "is that of CatalogSource my-catalog; one of the two needs another name";
     ];
     for (change, words) in foreign {
         match judge(change) {
@@ -147,6 +146,7 @@ fn services_are_repaired_and_those_of_others_left_alone() {
     }
 }
 
+// parity: serve-5
 #[test]
 fn slices_follow_the_process_that_serves() {
     let declared = declared();

@@ -67,6 +67,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
+// parity: serve-1
 #[tokio::test]
 async fn a_content_is_made_once_for_all_who_serve_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -155,6 +156,7 @@ async fn packages(port: u16) -> Vec<String> {
     client.list_packages().await.unwrap()
 }
 
+// parity: serve-4
 #[tokio::test]
 async fn another_catalog_takes_the_place_without_a_gap() {
     let folder = tempfile::tempdir().unwrap();

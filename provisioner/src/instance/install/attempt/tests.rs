@@ -60,6 +60,7 @@ fn constraints(
     (max, facts.min_kube_version)
 }
 
+// parity: platform-25
 #[test]
 fn catalog_constraints_count_for_plain_manifests() {
     let chosen = chosen(PLAIN_V0);

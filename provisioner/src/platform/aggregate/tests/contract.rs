@@ -63,6 +63,7 @@ fn failing(name: &str) -> PlatformOperator {
     operator(name, Some(("False", "SourceFailed", 0)))
 }
 
+// parity: max-10, openshift-23
 #[test]
 fn a_closed_gate_holds_the_next_version_and_nothing_else() {
     for (gate, is_held) in [(closed(), true), (open(), false)] {
@@ -91,6 +92,7 @@ fn a_closed_gate_holds_the_next_version_and_nothing_else() {
     }
 }
 
+// parity: openshift-23
 #[test]
 fn an_installation_waits_for_every_platform_operator() {
     for (operators, is_installed) in [
@@ -110,6 +112,7 @@ fn an_installation_waits_for_every_platform_operator() {
     assert!(!installs(&ClusterOperatorStatus::default()));
 }
 
+// parity: openshift-23
 #[test]
 fn an_update_completes_unless_something_has_failed_for_long() {
     let pending = || operator("new", Some(("False", "Unpacking", 59)));

@@ -31,6 +31,7 @@ fn who_can_list_is_available() {
     assert_eq!(core_at(Some(&output.status), Ok(()), 60), output);
 }
 
+// parity: openshift-20
 #[test]
 fn who_cannot_is_degraded_first_and_away_after_five_minutes() {
     let well = core_at(None, Ok(()), 0).status;
@@ -61,6 +62,7 @@ fn who_cannot_is_degraded_first_and_away_after_five_minutes() {
     );
 }
 
+// parity: openshift-20
 #[test]
 fn a_first_failure_is_one_whatever_was_written_before() {
     let error = Err("connection refused");

@@ -7,34 +7,25 @@ pub(super) fn calm(gate: &Verdict) -> ClusterOperatorStatus {
     written(None, &input(&[good("old")], gate, 0))
 }
 
+// parity: platform-6, openshift-7
 #[test]
 fn one_operator_does_not_take_the_cluster_down() {
     let gate = open();
     let before = calm(&gate);
     let pending = |since| operator("new", Some(("False", "Unpacking", since)));
     let failing = |since| operator("new", Some(("False", "SourceFailed", since)));
-    for (new, minute, brief_, recheck) in [
+    for (new, minute, brief_, recheck) in ::tests::rows![
         // It has ten minutes, whatever its state is called.
-        (pending(20), 21, "T T F", Some(30)),
-        (failing(20), 21, "T T F", Some(30)),
-        (operator("new", None), 9, "T T F", Some(10)),
-        (failing(20), 29, "T T F", Some(30)),
-        (failing(20), 30, "T F T", None),
-        (pending(20), 500, "T F T", None),
-        (operator("new", None), 10, "T F T", None),
+        pending(20), 21, "T T F" => Some(30);
+        failing(20), 21, "T T F" => Some(30);
+        operator("new", None), 9, "T T F" => Some(10);
+        failing(20), 29, "T T F" => Some(30);
+        failing(20), 30, "T F T" => None;
+        pending(20), 500, "T F T" => None;
+        operator("new", None), 10, "T F T" => None;
         // Something that was installed is worth more.
-        (
-            known("new", Some(("False", "InstallFailed", 20))),
-            29,
-            "T T F",
-            Some(30),
-        ),
-        (
-            known("new", Some(("False", "InstallFailed", 20))),
-            30,
-            "F F T",
-            None,
-        ),
+        known("new", Some(("False", "InstallFailed", 20))), 29, "T T F" => Some(30);
+        known("new", Some(("False", "InstallFailed", 20))), 30, "F F T" => None;
     ] {
         let operators = [good("old"), new];
         let output = cluster_operator(

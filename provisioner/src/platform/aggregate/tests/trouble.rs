@@ -27,6 +27,7 @@ fn instance(conditions: &[(&str, &str, &str, i64)]) -> BundleInstance {
     .unwrap()
 }
 
+// parity: openshift-7
 #[test]
 fn long_trouble_of_what_is_installed_is_told() {
     let gate = open();
@@ -42,62 +43,27 @@ fn long_trouble_of_what_is_installed_is_told() {
         ("Installed", "True", "UpgradeFailed", 0),
         ("Healthy", "False", "Unhealthy", 20),
     ];
-    for (conditions, seen, minute, is_updating, brief_, recheck) in [
-        (&well[..], 20, 500, false, "T F F", None),
-        (&unknown, 20, 500, false, "T F F", None),
-        (&paused, 20, 500, false, "T F F", None),
-        (&SICK, 29, 29, false, "T F F", Some(30)),
-        (&SICK, 30, 30, false, "T F T", None),
-        (&both, 30, 30, false, "T F T", None),
+    for (conditions, seen, minute, is_updating, brief_, recheck) in ::tests::rows![
+        &well[..], 20, 500, false, "T F F" => None;
+        &unknown, 20, 500, false, "T F F" => None;
+        &paused, 20, 500, false, "T F F" => None;
+        &SICK, 29, 29, false, "T F F" => Some(30);
+        &SICK, 30, 30, false, "T F T" => None;
+        &both, 30, 30, false, "T F T" => None;
         // Since when it is in trouble is remembered, for no condition says it.
-        (&with("UpgradeFailed"), 20, 29, false, "T F F", Some(30)),
-        (&with("UpgradeFailed"), 20, 30, false, "T F T", None),
-        (&with("RolledBack"), 20, 29, false, "T F F", Some(30)),
-        (&with("RolledBack"), 20, 30, false, "T F T", None),
-        (&with("ReconcileFailed"), 20, 29, false, "T F F", Some(30)),
-        (&with("ReconcileFailed"), 20, 30, false, "T F T", None),
-        (
-            &of_bundle("False", "UnpackFailed"),
-            29,
-            29,
-            false,
-            "T F F",
-            Some(30),
-        ),
-        (
-            &of_bundle("False", "UnpackFailed"),
-            30,
-            30,
-            false,
-            "T F T",
-            None,
-        ),
-        (
-            &of_bundle("False", "UnpackPending"),
-            30,
-            30,
-            false,
-            "T F T",
-            None,
-        ),
-        (
-            &of_bundle("False", "UnknownProvisionerClass"),
-            30,
-            30,
-            false,
-            "T F T",
-            None,
-        ),
-        (
-            &of_bundle("Unknown", "ReconcileFailed"),
-            30,
-            30,
-            false,
-            "T F T",
-            None,
-        ),
+        &with("UpgradeFailed"), 20, 29, false, "T F F" => Some(30);
+        &with("UpgradeFailed"), 20, 30, false, "T F T" => None;
+        &with("RolledBack"), 20, 29, false, "T F F" => Some(30);
+        &with("RolledBack"), 20, 30, false, "T F T" => None;
+        &with("ReconcileFailed"), 20, 29, false, "T F F" => Some(30);
+        &with("ReconcileFailed"), 20, 30, false, "T F T" => None;
+        &of_bundle("False", "UnpackFailed"), 29, 29, false, "T F F" => Some(30);
+        &of_bundle("False", "UnpackFailed"), 30, 30, false, "T F T" => None;
+        &of_bundle("False", "UnpackPending"), 30, 30, false, "T F T" => None;
+        &of_bundle("False", "UnknownProvisionerClass"), 30, 30, false, "T F T" => None;
+        &of_bundle("Unknown", "ReconcileFailed"), 30, 30, false, "T F T" => None;
         // Nodes restart during an update of the cluster.
-        (&SICK, 20, 500, true, "T F F", None),
+        &SICK, 20, 500, true, "T F F" => None;
     ] {
         let instance = instance(conditions);
         let input = |minute| Input {

@@ -14,10 +14,13 @@ fn put(facts: &mut Facts, name: &str, annotations: &Value) {
     facts.services.put(name.to_owned(), service);
 }
 
-/// The annotation that OLM writes, with this value.
+/// The annotation that OLM writes for a bundle of the package `moon`, with this value.
 fn properties(value: &str) -> Value {
-    let property = json!({"type": "olm.maxOpenShiftVersion", "value": value});
-    json!({"operatorframework.io/properties": json!({"properties": [property]}).to_string()})
+    let properties = json!([
+        {"type": "olm.package", "value": {"packageName": "moon", "version": "1.0.0"}},
+        {"type": "olm.maxOpenShiftVersion", "value": value},
+    ]);
+    json!({"operatorframework.io/properties": json!({"properties": properties}).to_string()})
 }
 
 /// The annotation of a bundle that declares nothing.
@@ -45,6 +48,7 @@ fn component(name: &str, related: &Value) -> (String, std::collections::BTreeSet
 
 const OLM: &str = "operator-lifecycle-manager";
 
+// parity: max-6
 #[test]
 fn a_subscriptions_catalog_counts_for_its_csv() {
     let mut facts = facts();
@@ -77,6 +81,7 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     assert_eq!(decided.packages, ["moon".to_owned()].into());
     let maxima = decided.maxima.unwrap();
     assert_eq!(maxima["moon/moon.v1@catalogs/mine"], "\"4.13\"");
+    assert_eq!(maxima["moon/moon.v1@*"], "\"4.13\"");
     let away = Said {
         kept: Some(Arc::new(maxima)),
         ..with(Some(maxima::Said::Away(None)))
@@ -89,6 +94,38 @@ fn a_subscriptions_catalog_counts_for_its_csv() {
     facts.version.is_not_served();
     let elsewhere = super::decided(&facts, &with(Some(maxima::Said::Absent))).unwrap();
     assert!(elsewhere.packages.is_empty());
+}
+
+#[test]
+fn edited_subscriptions_do_not_lift_the_gate() {
+    let says = |text: &str| maxima::Said::Says(Some(text.to_owned()));
+    let blocked = "IncompatibleOperatorsInstalled";
+    for (package, lowest, reason) in [
+        // The author of the CSV's own catalog has raised the value.
+        ("moon", says("4.13"), "AsExpected"),
+        // The user has made the Subscription name another catalog, or another package.
+        ("moon", says("4.12"), blocked),
+        ("moon", maxima::Said::Away(None), blocked),
+        ("sun", says("4.13"), blocked),
+    ] {
+        let mut facts = facts();
+        put(&mut facts, "ops/moon.v1", &properties("4.12"));
+        let mut edited = subscription(&json!({"installedCSV": "moon.v1"}));
+        edited["spec"]["name"] = package.into();
+        let read = read::subscription(serde_json::from_value(edited).unwrap()).unwrap();
+        facts.subscriptions.put("ops/moon".to_owned(), read);
+        let said = Said {
+            subscribed: Some(says("4.13")),
+            lowest: Some(lowest.clone()),
+            ..Said::default()
+        };
+        let (found, message) = gate(&facts, &said);
+        assert_eq!(found, reason, "{package} {lowest:?}: {message}");
+        let reported = "; 4.13 of the Subscription's catalog is ignored, because another CatalogSource declares less or \
+                        cannot be read: correct or delete that one";
+        let is_disputed = package == "moon" && reason == blocked;
+        assert_eq!(message.contains(reported), is_disputed, "{message}");
+    }
 }
 
 #[test]
@@ -110,6 +147,7 @@ fn subscriptions_count_once_they_have_installed_a_csv() {
     }
 }
 
+// parity: max-olm-4
 #[test]
 fn payload_csvs_are_those_that_a_cluster_operator_names() {
     let related = |group: &str, resource: &str, name: &str| {
@@ -120,38 +158,19 @@ fn payload_csvs_are_those_that_a_cluster_operator_names() {
     };
     let csvs = |name: &str| related("operators.coreos.com", "clusterserviceversions", name);
     let package_server = "operator-lifecycle-manager-packageserver";
-    for (operator, related, annotations, is_payload) in [
-        (package_server, csvs("packageserver"), json!({}), true),
-        (
-            package_server,
-            related(
-                "operators.coreos.com",
-                "ClusterServiceVersion",
-                "packageserver",
-            ),
-            json!({}),
-            true,
-        ),
-        (package_server, csvs("other"), json!({}), false),
-        (package_server, csvs(""), json!({}), false),
-        (
-            package_server,
-            related("example.com", "clusterserviceversions", "packageserver"),
-            json!({}),
-            false,
-        ),
-        (package_server, json!([]), json!({}), false),
-        (package_server, json!(null), json!({}), false),
+    for (operator, related, annotations, is_payload) in ::tests::rows![
+        package_server, csvs("packageserver"), json!({}) => true;
+        package_server, related("operators.coreos.com", "ClusterServiceVersion", "packageserver"), json!({}) => true;
+        package_server, csvs("other"), json!({}) => false;
+        package_server, csvs(""), json!({}) => false;
+        package_server, related("example.com", "clusterserviceversions", "packageserver"), json!({}) => false;
+        package_server, json!([]), json!({}) => false;
+        package_server, json!(null), json!({}) => false;
         // The gate's own ClusterOperator.
-        (AGGREGATED, csvs("packageserver"), json!({}), false),
+        AGGREGATED, csvs("packageserver"), json!({}) => false;
         // OLM names a bundle's ClusterServiceVersion by its label, and a bundle can copy annotations of the payload.
-        ("forged", csvs("packageserver"), undeclared(), false),
-        (
-            "other",
-            json!([]),
-            json!({"include.release.openshift.io/self-managed-high-availability": "true"}),
-            false,
-        ),
+        "forged", csvs("packageserver"), undeclared() => false;
+        "other", json!([]), json!({"include.release.openshift.io/self-managed-high-availability": "true"}) => false;
     ] {
         let mut facts = facts();
         put(&mut facts, "olm/packageserver", &annotations);

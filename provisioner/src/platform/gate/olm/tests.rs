@@ -66,6 +66,7 @@ fn equal_judgments_are_not_named() {
     }
 }
 
+// parity: max-olm-3
 #[test]
 fn olms_judgment_is_named_where_it_differs() {
     let (blocks, passes, silent) = (
@@ -79,61 +80,21 @@ fn olms_judgment_is_named_where_it_differs() {
     let annotation = "ignores the annotation operators.coreos.com/maxOpenShiftVersion";
     let missing = "accepts a missing olm.maxOpenShiftVersion";
     let annotated = |properties, value| service("a", properties, Some(value));
-    for (operator, effect, cause, detail) in [
-        (
-            own("\"4.x\""),
-            blocks,
-            rejects,
-            " (failed to parse \"4.x\" as semver: ",
-        ),
-        (
-            own("\"4.13.1\""),
-            blocks,
-            rejects,
-            " (property olm.maxOpenShiftVersion must",
-        ),
-        (
-            from_catalog("a", "\"4.x\"", "4.13"),
-            blocks,
-            rejects,
-            " (failed to parse",
-        ),
-        (own("\"4.8.0\""), blocks, tolerant, " (OLM reads 4.8)"),
-        (own("\"v4.13\""), silent, tolerant, " (OLM reads 4.13)"),
-        (
-            from_catalog("a", "\"4.12\"", "\"4.14\""),
-            blocks,
-            catalog,
-            " (OLM reads 4.12, the catalog declares 4.14)",
-        ),
-        (
-            from_catalog("a", "\"4.14\"", "\"4.12\""),
-            passes,
-            catalog,
-            " (OLM reads 4.14, the catalog declares 4.12)",
-        ),
-        (
-            from_catalog("a", "", "\"4.12\""),
-            passes,
-            catalog,
-            " (OLM reads no value, the catalog declares 4.12)",
-        ),
-        (
-            from_catalog("a", "", "\"4.x\""),
-            silent,
-            catalog,
-            " (OLM reads no value, the catalog declares 4.x)",
-        ),
-        (annotated(None, "4.8"), passes, annotation, " (4.8)"),
-        (
-            annotated(Some("\"4.13\""), "4.8"),
-            passes,
-            annotation,
-            " (4.8)",
-        ),
-        (annotated(None, "foo"), silent, annotation, " (foo)"),
-        (service("a", None, None), silent, missing, ""),
-        (service("a", Some(""), None), silent, missing, ""),
+    for (operator, effect, cause, detail) in ::tests::rows![
+        own("\"4.x\""), blocks, rejects => " (failed to parse \"4.x\" as semver: ";
+        own("\"4.13.1\""), blocks, rejects => " (property olm.maxOpenShiftVersion must";
+        from_catalog("a", "\"4.x\"", "4.13"), blocks, rejects => " (failed to parse";
+        own("\"4.8.0\""), blocks, tolerant => " (OLM reads 4.8)";
+        own("\"v4.13\""), silent, tolerant => " (OLM reads 4.13)";
+        from_catalog("a", "\"4.12\"", "\"4.14\""), blocks, catalog => " (OLM reads 4.12, the catalog declares 4.14)";
+        from_catalog("a", "\"4.14\"", "\"4.12\""), passes, catalog => " (OLM reads 4.14, the catalog declares 4.12)";
+        from_catalog("a", "", "\"4.12\""), passes, catalog => " (OLM reads no value, the catalog declares 4.12)";
+        from_catalog("a", "", "\"4.x\""), silent, catalog => " (OLM reads no value, the catalog declares 4.x)";
+        annotated(None, "4.8"), passes, annotation => " (4.8)";
+        annotated(Some("\"4.13\""), "4.8"), passes, annotation => " (4.8)";
+        annotated(None, "foo"), silent, annotation => " (foo)";
+        service("a", None, None), silent, missing => "";
+        service("a", Some(""), None), silent, missing => "";
     ] {
         let found = lines(std::slice::from_ref(&operator));
         let expected = format!("- {effect}, because OLM {cause}: ns/a{detail}");

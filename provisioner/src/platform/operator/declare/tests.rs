@@ -50,6 +50,7 @@ fn is_good(there: &Value, wanted: &Value) -> bool {
     is_good
 }
 
+// parity: platform-24
 #[test]
 fn the_class_follows_the_media_type_and_the_bundle_what_the_admin_says() {
     let object = declared(&json!({}));
@@ -107,21 +108,19 @@ fn why_it_was_chosen_changes_nothing() {
     );
 }
 
+// parity: openshift-9
 #[test]
 fn what_was_meddled_with_is_seen() {
     let wanted = declared(&json!({}));
     let there = applied(&wanted);
     assert!(is_good(&there, &wanted));
-    for (pointer, value) in [
-        ("/spec/template/spec/source/image/ref", json!("other")),
-        (
-            "/spec/template/spec/provisionerClassName",
-            json!("core-rukpak-io-plain"),
-        ),
-        ("/metadata/labels", json!({})),
-        ("/metadata/annotations", json!({"mine": "x"})),
-        ("/metadata/ownerReferences", json!([])),
-        ("/metadata/ownerReferences/0/controller", json!(false)),
+    for (pointer, value) in ::tests::rows![
+        "/spec/template/spec/source/image/ref" => json!("other");
+        "/spec/template/spec/provisionerClassName" => json!("core-rukpak-io-plain");
+        "/metadata/labels" => json!({});
+        "/metadata/annotations" => json!({"mine": "x"});
+        "/metadata/ownerReferences" => json!([]);
+        "/metadata/ownerReferences/0/controller" => json!(false);
     ] {
         let mut there = there.clone();
         *there.pointer_mut(pointer).unwrap() = value;
@@ -156,17 +155,14 @@ fn what_is_not_wanted_any_more_goes() {
     }});
     let there = applied(&declared(&full));
     assert!(is_good(&there, &declared(&full)));
-    for (field, value) in [
-        ("serviceAccount", Value::Null),
-        ("installNamespace", Value::Null),
-        ("overrides", Value::Null),
-        ("overrides", json!([])),
-        ("overrides", json!([entry("a")])),
-        ("overrides", json!([entry("b"), entry("a")])),
-        (
-            "serviceAccount",
-            json!({"name": "other", "namespace": "ops"}),
-        ),
+    for (field, value) in ::tests::rows![
+        "serviceAccount" => Value::Null;
+        "installNamespace" => Value::Null;
+        "overrides" => Value::Null;
+        "overrides" => json!([]);
+        "overrides" => json!([entry("a")]);
+        "overrides" => json!([entry("b"), entry("a")]);
+        "serviceAccount" => json!({"name": "other", "namespace": "ops"});
     ] {
         let mut spec = full.clone();
         spec["bundle"][field] = value;

@@ -58,51 +58,19 @@ fn what_is_installed_is_known_by_its_digest_or_its_name() {
         version: Some("garbage".into()),
         release: None,
     });
-    for (chosen, status, expected) in [
-        (&first, json!({}), "nothing, not as chosen"),
-        (
-            &first,
-            status("1.0.0", true),
-            "tide.v1.0.0 1.0.0 c/mine, as chosen",
-        ),
+    for (chosen, status, expected) in ::tests::rows![
+        &first, json!({}) => "nothing, not as chosen";
+        &first, status("1.0.0", true) => "tide.v1.0.0 1.0.0 c/mine, as chosen";
         // On its way.
-        (
-            &second,
-            status("1.0.0", true),
-            "tide.v1.0.0 1.0.0 c/mine, not as chosen",
-        ),
+        &second, status("1.0.0", true) => "tide.v1.0.0 1.0.0 c/mine, not as chosen";
         // Bundles without a ClusterServiceVersion tell neither name nor version.
-        (
-            &first,
-            plain_status("1.0.0"),
-            "tide.v1.0.0 1.0.0 c/mine, as chosen",
-        ),
-        (
-            &second,
-            plain_status("1.0.0"),
-            "tide.v1.0.0 1.0.0 c/mine, not as chosen",
-        ),
-        (
-            &odd,
-            plain_status("1.0.0"),
-            "tide.v1.0.0 ? c/mine, not as chosen",
-        ),
+        &first, plain_status("1.0.0") => "tide.v1.0.0 1.0.0 c/mine, as chosen";
+        &second, plain_status("1.0.0") => "tide.v1.0.0 1.0.0 c/mine, not as chosen";
+        &odd, plain_status("1.0.0") => "tide.v1.0.0 ? c/mine, not as chosen";
         // A tag may be anything by now: what counts is the name.
-        (
-            &tagged,
-            status("1.1.0", true),
-            "tide.v1.1.0 1.1.0 c/mine, as chosen",
-        ),
-        (
-            &tagged,
-            status("1.0.0", true),
-            "tide.v1.0.0 1.0.0 c/mine, not as chosen",
-        ),
-        (
-            &tagged,
-            plain_status("1.0.0"),
-            "tide.v1.0.0 1.0.0 c/mine, not as chosen",
-        ),
+        &tagged, status("1.1.0", true) => "tide.v1.1.0 1.1.0 c/mine, as chosen";
+        &tagged, status("1.0.0", true) => "tide.v1.0.0 1.0.0 c/mine, not as chosen";
+        &tagged, plain_status("1.0.0") => "tide.v1.0.0 1.0.0 c/mine, not as chosen";
     ] {
         let here = of(&instance(chosen, &status));
         assert_eq!(brief(&here), expected, "{chosen:?} {status}");

@@ -48,25 +48,19 @@ fn cluster_service_versions_name_it_in_what_olm_has_written() {
     let mut elsewhere = of(&good);
     elsewhere["annotations"]["olm.operatorNamespace"] = "other".into();
     let deep = "[".repeat(100_000);
-    for (metadata, expected) in [
-        (of(&good), Some("tide")),
+    for (metadata, expected) in ::tests::rows![
+        of(&good) => Some("tide");
         // Copies in other namespaces manage nothing.
-        (with("labels", json!({"olm.copiedFrom": "ops"})), None),
-        (elsewhere, None),
+        with("labels", json!({"olm.copiedFrom": "ops"})) => None;
+        elsewhere => None;
         // What nobody understands manages nothing.
-        (json!({}), None),
-        (of(""), None),
-        (of("[]"), None),
-        (of(&deep), None),
-        (of(r#"{"properties": {}}"#), None),
-        (
-            of(r#"{"properties": [3, null, {"type": "olm.package"}]}"#),
-            None,
-        ),
-        (
-            of(r#"{"properties": [{"type": "olm.package", "value": {"packageName": ["tide"]}}]}"#),
-            None,
-        ),
+        json!({}) => None;
+        of("") => None;
+        of("[]") => None;
+        of(&deep) => None;
+        of(r#"{"properties": {}}"#) => None;
+        of(r#"{"properties": [3, null, {"type": "olm.package"}]}"#) => None;
+        of(r#"{"properties": [{"type": "olm.package", "value": {"packageName": ["tide"]}}]}"#) => None;
     ] {
         let found = of_csv(&csv(&metadata));
         assert_eq!(found.as_deref(), expected, "{metadata:.200}");

@@ -163,48 +163,18 @@ fn without(package: &Package) -> Package {
 fn what_is_there_and_what_is_offered_decide() {
     let two = || package(&["1.0.0", "1.0.1"]);
     let absent = without(&two());
-    for (expected, case) in [
-        ("have 1.0.1", Case::new(two())),
-        ("refuse SourceFailed", Case::new(absent.clone())),
-        ("have 1.0.1", Case::at("1.0.0", &["1.0.0", "1.0.1"])),
-        ("have 1.0.1", Case::at("1.0.1", &["1.0.0", "1.0.1"])),
+    for (expected, case) in ::tests::rows![
+        "have 1.0.1" => Case::new(two());
+        "refuse SourceFailed" => Case::new(absent.clone());
+        "have 1.0.1" => Case::at("1.0.0", &["1.0.0", "1.0.1"]);
+        "have 1.0.1" => Case::at("1.0.1", &["1.0.0", "1.0.1"]);
         // Nothing is given up because the catalog has no more of it.
-        ("have 1.0.1", Case::at("1.0.1", &["1.0.0"])),
-        (
-            "have 1.0.0",
-            Case {
-                offers: vec![("c/mine", 0, Ok(absent))],
-                ..Case::at("1.0.0", &[])
-            },
-        ),
-        (
-            "have 1.0.0",
-            Case {
-                offers: vec![("c/mine", 0, Err("away"))],
-                ..Case::at("1.0.0", &[])
-            },
-        ),
-        (
-            "have 1.0.0",
-            Case {
-                offers: Vec::new(),
-                ..Case::at("1.0.0", &[])
-            },
-        ),
-        (
-            "have 1.0.0",
-            Case {
-                openshift: Err("no history"),
-                ..Case::at("1.0.0", &["1.0.0", "1.0.1"])
-            },
-        ),
-        (
-            "refuse SourceFailed",
-            Case {
-                openshift: Err("no history"),
-                ..Case::new(two())
-            },
-        ),
+        "have 1.0.1" => Case::at("1.0.1", &["1.0.0"]);
+        "have 1.0.0" => Case { offers: vec![("c/mine", 0, Ok(absent))], ..Case::at("1.0.0", &[]) };
+        "have 1.0.0" => Case { offers: vec![("c/mine", 0, Err("away"))], ..Case::at("1.0.0", &[]) };
+        "have 1.0.0" => Case { offers: Vec::new(), ..Case::at("1.0.0", &[]) };
+        "have 1.0.0" => Case { openshift: Err("no history"), ..Case::at("1.0.0", &["1.0.0", "1.0.1"]) };
+        "refuse SourceFailed" => Case { openshift: Err("no history"), ..Case::new(two()) };
     ] {
         assert_eq!(brief(&case.plan()), expected, "{:?}", case.offers);
     }

@@ -65,43 +65,15 @@ fn installed_is_what_is_in_the_cluster_whatever_cannot_be_done_now() {
     let failing = failing();
     let mut warned = have("1.0.0");
     warned.warnings = vec!["it is old".into(), "it is odd".into()];
-    for (plan, below, expected) in [
-        (
-            have("1.0.0"),
-            None,
-            "False UnpackPending: Waiting for the bundle to be unpacked".to_owned(),
-        ),
-        (
-            have("1.0.0"),
-            Some(&json!({})),
-            "False UnpackPending: Waiting for the bundle to be unpacked".into(),
-        ),
-        (
-            have("1.0.0"),
-            Some(&unpacking),
-            "False Unpacking: Unpacking!".into(),
-        ),
-        (
-            have("1.0.0"),
-            Some(&failing),
-            "False InstallFailed: InstallFailed!".into(),
-        ),
-        (
-            have("1.0.0"),
-            Some(&there),
-            format!("True InstallSuccessful: {APPLIED}"),
-        ),
+    for (plan, below, expected) in ::tests::rows![
+        have("1.0.0"), None => "False UnpackPending: Waiting for the bundle to be unpacked".to_owned();
+        have("1.0.0"), Some(&json!({})) => "False UnpackPending: Waiting for the bundle to be unpacked".into();
+        have("1.0.0"), Some(&unpacking) => "False Unpacking: Unpacking!".into();
+        have("1.0.0"), Some(&failing) => "False InstallFailed: InstallFailed!".into();
+        have("1.0.0"), Some(&there) => format!("True InstallSuccessful: {APPLIED}");
         // What people should know does not make it any less installed.
-        (
-            warned.clone(),
-            Some(&there),
-            format!("True InstallSuccessful: {APPLIED}; it is old; it is odd"),
-        ),
-        (
-            warned,
-            Some(&failing),
-            "False InstallFailed: InstallFailed!; it is old; it is odd".into(),
-        ),
+        warned.clone(), Some(&there) => format!("True InstallSuccessful: {APPLIED}; it is old; it is odd");
+        warned, Some(&failing) => "False InstallFailed: InstallFailed!; it is old; it is odd".into();
     ] {
         let status = told(&plan, below, None);
         let found = find(&status, "Installed");
@@ -126,71 +98,21 @@ fn what_cannot_be_done_is_told_beside_what_is_installed() {
             class: Class::Registry,
         })
     };
-    for (plan, below, failure, expected) in [
+    for (plan, below, failure, expected) in ::tests::rows![
         // It cannot be applied.
-        (
-            have("1.0.0"),
-            None,
-            Some("no rights"),
-            "False InstallFailed: no rights".to_owned(),
-        ),
-        (
-            have("1.0.0"),
-            Some(&failing),
-            Some("no rights"),
-            "False InstallFailed: no rights".into(),
-        ),
-        (
-            have("1.0.0"),
-            Some(&there),
-            Some("no rights"),
-            format!("True InstallSuccessful: {APPLIED}; no rights"),
-        ),
+        have("1.0.0"), None, Some("no rights") => "False InstallFailed: no rights".to_owned();
+        have("1.0.0"), Some(&failing), Some("no rights") => "False InstallFailed: no rights".into();
+        have("1.0.0"), Some(&there), Some("no rights") => format!("True InstallSuccessful: {APPLIED}; no rights");
         // It cannot be chosen.
-        (
-            refuse("SourceFailed"),
-            None,
-            None,
-            "False SourceFailed: why not".into(),
-        ),
-        (
-            refuse("InstallPending"),
-            None,
-            None,
-            "False InstallPending: why not".into(),
-        ),
-        (
-            refuse("SourceFailed"),
-            Some(&failing),
-            None,
-            "False SourceFailed: why not".into(),
-        ),
-        (
-            refuse("SourceFailed"),
-            Some(&there),
-            None,
-            format!("True InstallSuccessful: {APPLIED}; why not"),
-        ),
+        refuse("SourceFailed"), None, None => "False SourceFailed: why not".into();
+        refuse("InstallPending"), None, None => "False InstallPending: why not".into();
+        refuse("SourceFailed"), Some(&failing), None => "False SourceFailed: why not".into();
+        refuse("SourceFailed"), Some(&there), None => format!("True InstallSuccessful: {APPLIED}; why not");
         // Nobody could look at its rights.
-        (
-            look(),
-            Some(&there),
-            Some("the registry is away"),
-            format!("True InstallSuccessful: {APPLIED}; the registry is away"),
-        ),
+        look(), Some(&there), Some("the registry is away") => format!("True InstallSuccessful: {APPLIED}; the registry is away");
         // It goes, and comes back.
-        (
-            plan(Act::Leave),
-            None,
-            None,
-            "False UnpackPending: Waiting for the bundle to be unpacked".into(),
-        ),
-        (
-            plan(Act::Leave),
-            Some(&there),
-            None,
-            format!("True InstallSuccessful: {APPLIED}"),
-        ),
+        plan(Act::Leave), None, None => "False UnpackPending: Waiting for the bundle to be unpacked".into();
+        plan(Act::Leave), Some(&there), None => format!("True InstallSuccessful: {APPLIED}");
     ] {
         let status = told(&plan, below, failure);
         let found = find(&status, "Installed");
@@ -199,6 +121,7 @@ fn what_cannot_be_done_is_told_beside_what_is_installed() {
     }
 }
 
+// parity: openshift-4
 #[test]
 fn catalogs_are_there_away_or_not_looked_at() {
     let state = |name: &str, is_read, trouble: Option<&str>| catalogs::State {
@@ -214,32 +137,14 @@ fn catalogs_are_there_away_or_not_looked_at() {
     let away = state("away", true, Some("nobody is there"));
     let never = state("never", false, Some("no such image"));
     let plan = have("1.0.0");
-    for (catalogs, expected) in [
-        (
-            None,
-            "Unknown CatalogsPending: it is not known yet which catalogs there are",
-        ),
-        (
-            Some(&[][..]),
-            "False NoCatalogs: there is no catalog to choose from; create a CatalogSource in a namespace that \
-                         the provisioner takes catalogs from, or correct spec.catalog",
-        ),
-        (
-            Some(&[&well][..]),
-            "True CatalogsAvailable: all catalogs can be read",
-        ),
-        (
-            Some(&[&well, &new][..]),
-            "Unknown CatalogsPending: c/new has not been read yet",
-        ),
-        (
-            Some(&[&well, &away, &new][..]),
-            "False CatalogUnavailable: c/away: nobody is there",
-        ),
-        (
-            Some(&[&away, &never][..]),
-            "False CatalogUnavailable: c/away: nobody is there; c/never: no such image",
-        ),
+    for (catalogs, expected) in ::tests::rows![
+        None => "Unknown CatalogsPending: it is not known yet which catalogs there are";
+        Some(&[][..]) => "False NoCatalogs: there is no catalog to choose from; create a CatalogSource in a namespace that \
+                         the provisioner takes catalogs from, or correct spec.catalog";
+        Some(&[&well][..]) => "True CatalogsAvailable: all catalogs can be read";
+        Some(&[&well, &new][..]) => "Unknown CatalogsPending: c/new has not been read yet";
+        Some(&[&well, &away, &new][..]) => "False CatalogUnavailable: c/away: nobody is there";
+        Some(&[&away, &never][..]) => "False CatalogUnavailable: c/away: nobody is there; c/never: no such image";
     ] {
         let found = Found {
             plan: &plan,

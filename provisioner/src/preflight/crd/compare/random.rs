@@ -1,90 +1,97 @@
 //! What the comparison promises, tried on random schemas: where it sees no danger, nothing that was valid is rejected or
 //! loses anything.
 
-use proptest::{option, prelude::*};
-use serde_json::{Value, json};
+use ::tests::fuzz::{Random, fuzz};
+use serde_json::{Map, Value, json};
 
 use super::{
     super::{prepare::prepare, validate::validate},
     *,
 };
 
-/// Keywords of a schema, each there or not, with few values: so that two schemas are often alike.
-fn schema(depth: u32) -> BoxedStrategy<Value> {
-    let string = (
-        option::of(prop::sample::subsequence(vec!["a", "b", "ab"], 1..=3)),
-        option::of(0..3_u64),
-        option::of(1..3_u64),
-        option::of(prop::sample::select(vec!["^a", "b$"])),
-        any::<bool>(),
-    )
-        .prop_map(|(allowed, least, most, pattern, nullable)| {
-            json!({"type": "string", "enum": allowed, "minLength": least, "maxLength": most, "pattern": pattern, "nullable": nullable})
-        });
-    let number = (
-        prop::sample::select(vec!["integer", "number"]),
-        option::of(0..3),
-        option::of(1..3),
-        any::<(bool, bool)>(),
-    )
-        .prop_map(|(type_, least, most, (above, below))| {
-            json!({"type": type_, "minimum": least, "exclusiveMinimum": above, "maximum": most, "exclusiveMaximum": below})
-        });
-    let leaf = prop_oneof![
-        4 => string,
-        4 => number,
-        1 => Just(json!({"x-kubernetes-int-or-string": true})),
-        1 => Just(json!({"type": "boolean"})),
-        1 => Just(json!({"x-kubernetes-preserve-unknown-fields": true})),
-    ];
-    if depth == 0 {
-        return leaf.boxed();
+/// Values that each comparison is tried on.
+const VALUES: usize = 30;
+
+/// One of these, or null, which [`tidy`] takes away.
+fn maybe<T: Clone + Into<Value>>(random: &mut Random, values: &[T]) -> Value {
+    if random.below(2) == 0 {
+        return Value::Null;
     }
-    let object = (
-        prop::collection::btree_map("[ab]", schema(depth - 1), 0..3),
-        prop::sample::subsequence(vec!["a", "b"], 0..=1),
-        any::<bool>(),
-        option::of(1..3_u64),
-        option::of(prop::sample::select(vec!["a", "b"])),
-    )
-        .prop_map(|(fields, required, preserve, most, not)| {
-            json!({
-                "type": "object", "properties": fields, "required": required, "maxProperties": most,
-                "x-kubernetes-preserve-unknown-fields": preserve, "not": not.map(|field| json!({"required": [field]})),
-            })
-        });
-    let map = schema(depth - 1)
-        .prop_map(|values| json!({"type": "object", "additionalProperties": values}));
-    let array = (schema(depth - 1), option::of(1..3_u64), prop::sample::select(vec!["set", "atomic"]))
-        .prop_map(|(items, most, list)| json!({"type": "array", "items": items, "maxItems": most, "x-kubernetes-list-type": list}));
-    prop_oneof![2 => leaf, 2 => object, 1 => map, 1 => array].boxed()
+    random.pick(values).clone().into()
 }
 
-fn value(depth: u32) -> BoxedStrategy<Value> {
-    let leaf = prop::sample::select(vec![
-        json!("a"),
-        json!("b"),
-        json!("ab"),
-        json!(""),
-        json!(0),
-        json!(1),
-        json!(2),
-        json!(1.5),
-        json!(true),
-        json!(null),
-        json!([null]),
-        json!(["a", "a"]),
-        json!([1, 1]),
-    ]);
-    if depth == 0 {
-        return leaf.boxed();
+fn leaf(random: &mut Random) -> Value {
+    match random.below(11) {
+        0..=3 => {
+            let subset = 1 + random.below(7);
+            let allowed = ["a", "b", "ab"].iter().enumerate();
+            let allowed = allowed.filter(|(at, _)| subset & (1 << at) != 0);
+            let allowed: Vec<&str> = allowed.map(|(_, text)| *text).collect();
+            json!({
+                "type": "string", "enum": maybe(random, &[json!(allowed)]), "minLength": maybe(random, &[0, 1, 2]),
+                "maxLength": maybe(random, &[1, 2]), "pattern": maybe(random, &["^a", "b$"]), "nullable": random.below(2) == 0,
+            })
+        }
+        4..=7 => json!({
+            "type": random.pick(&["integer", "number"]), "minimum": maybe(random, &[0, 1, 2]),
+            "exclusiveMinimum": random.below(2) == 0, "maximum": maybe(random, &[1, 2]),
+            "exclusiveMaximum": random.below(2) == 0,
+        }),
+        8 => json!({"x-kubernetes-int-or-string": true}),
+        9 => json!({"type": "boolean"}),
+        _ => json!({"x-kubernetes-preserve-unknown-fields": true}),
     }
-    prop_oneof![
-        2 => leaf,
-        2 => prop::collection::btree_map("[abc]", value(depth - 1), 0..3).prop_map(|map| json!(map)),
-        1 => prop::collection::vec(value(depth - 1), 0..3).prop_map(|list| json!(list)),
-    ]
-    .boxed()
+}
+
+/// Keywords of a schema, each there or not, with few values: so that two schemas are often alike.
+fn schema(random: &mut Random, depth: usize) -> Value {
+    match random.below(if depth == 0 { 2 } else { 6 }) {
+        0 | 1 => leaf(random),
+        2 | 3 => {
+            let fields = fields(random, &["a", "b"], |random| schema(random, depth - 1));
+            let not = ["a", "b"].map(|field| json!({"required": [field]}));
+            json!({
+                "type": "object", "properties": fields, "required": random.pick(&[&[][..], &["a"], &["b"]]),
+                "maxProperties": maybe(random, &[1, 2]), "x-kubernetes-preserve-unknown-fields": random.below(2) == 0,
+                "not": maybe(random, &not),
+            })
+        }
+        4 => json!({"type": "object", "additionalProperties": schema(random, depth - 1)}),
+        _ => json!({
+            "type": "array", "items": schema(random, depth - 1), "maxItems": maybe(random, &[1, 2]),
+            "x-kubernetes-list-type": random.pick(&["set", "atomic"]),
+        }),
+    }
+}
+
+/// Up to two fields with these names.
+fn fields(
+    random: &mut Random,
+    names: &[&str],
+    mut value: impl FnMut(&mut Random) -> Value,
+) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for _ in 0..random.below(3) {
+        let name = (*random.pick(names)).to_owned();
+        fields.insert(name, value(random));
+    }
+    fields
+}
+
+fn value(random: &mut Random, depth: usize) -> Value {
+    match random.below(if depth == 0 { 2 } else { 5 }) {
+        0 | 1 => {
+            let leaves =
+                r#"["a", "b", "ab", "", 0, 1, 2, 1.5, true, null, [null], ["a", "a"], [1, 1]]"#;
+            let leaves: Vec<Value> = serde_json::from_str(leaves).unwrap();
+            random.pick(&leaves).clone()
+        }
+        2 | 3 => fields(random, &["a", "b", "c"], |random| value(random, depth - 1)).into(),
+        _ => {
+            let list = (0..random.below(3)).map(|_| value(random, depth - 1));
+            list.collect()
+        }
+    }
 }
 
 /// Without the keywords that are not there.
@@ -132,47 +139,38 @@ fn take(value: &mut Value, nth: &mut usize) {
     }
 }
 
-fn holds(old: &Value, new: &Value, values: &[Value]) -> Result<(), TestCaseError> {
+/// Returns how many values were valid where the comparison sees no danger.
+fn holds(old: &Value, new: &Value, random: &mut Random) -> usize {
     let whole =
         |schema: &Value| Schema::read(&json!({"type": "object", "properties": {"spec": schema}}));
     let (old, new) = (whole(old), whole(new));
     if compare(&old, &new).can_invalidate {
-        return Ok(());
+        return 0;
     }
-    for value in values {
-        let mut value = json!({"spec": value});
+    let mut valid = 0;
+    for _ in 0..VALUES {
+        let mut value = json!({"spec": value(random, 2)});
         prepare(&mut value, &old);
         if validate(&value, &old).is_empty() {
             let mut after = value.clone();
-            prop_assert_eq!(
-                prepare(&mut after, &new),
-                Vec::<String>::new(),
-                "{:?}",
-                value
-            );
-            prop_assert_eq!(validate(&after, &new), Vec::<String>::new(), "{:?}", value);
+            assert_eq!(prepare(&mut after, &new), [""; 0], "{value:?}");
+            assert_eq!(validate(&after, &new), [""; 0], "{value:?}");
+            valid += 1;
         }
     }
-    Ok(())
+    valid
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn no_danger_means_that_what_was_valid_stays_valid_and_whole(
-        mut one in prop_oneof![schema(1), schema(2)],
-        mut other in schema(2),
-        nth in 0..10_usize,
-        values in prop::collection::vec(value(2), 30),
-    ) {
+#[test]
+fn no_danger_means_that_what_was_valid_stays_valid_and_whole() {
+    fuzz(4000, 500, |random| {
+        let depth = 1 + random.below(2);
+        let [mut one, mut other] = [schema(random, depth), schema(random, 2)];
         tidy(&mut one);
         tidy(&mut other);
-        holds(&one, &other, &values)?;
         // Two that differ in one thing only, both ways.
         let mut less = one.clone();
-        take(&mut less, &mut { nth });
-        holds(&one, &less, &values)?;
-        holds(&less, &one, &values)?;
-    }
+        take(&mut less, &mut random.below(10));
+        holds(&one, &other, random) + holds(&one, &less, random) + holds(&less, &one, random)
+    });
 }

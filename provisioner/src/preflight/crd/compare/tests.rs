@@ -18,7 +18,6 @@ fn change(old: Value, new: Value) -> Comparison {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn what_takes_something_away_is_told_with_its_place() {
     let object = |required: &[&str]| {
         json!({"type": "object", "required": required,
@@ -26,98 +25,33 @@ fn what_takes_something_away_is_told_with_its_place() {
     };
     let list = |items: Value| json!({"type": "array", "items": items});
     let map = |values: Value| json!({"type": "object", "additionalProperties": values});
-    for (old, new, told) in [
-        (
-            json!({"type": "string"}),
-            json!({"type": "integer"}),
-            "type: changed from string to integer",
-        ),
-        (
-            json!({"type": "number"}),
-            json!({"type": "integer"}),
-            "type: changed from number to integer",
-        ),
-        (
-            json!({"x-kubernetes-int-or-string": true}),
-            json!({"type": "string"}),
-            "type: changed from integer or string to string",
-        ),
-        (
-            json!({"type": "string", "enum": ["a", "b", "c"]}),
-            json!({"type": "string", "enum": ["c", "d"]}),
-            "enum: \"a\", \"b\" removed",
-        ),
-        (
-            json!({"type": "string"}),
-            json!({"type": "string", "enum": ["a"]}),
-            "enum: added, only \"a\" remain",
-        ),
-        (
-            json!({"type": "integer"}),
-            json!({"type": "integer", "maximum": 5}),
-            "maximum: 5 added",
-        ),
-        (
-            json!({"type": "integer", "maximum": 10}),
-            json!({"type": "integer", "maximum": 5}),
-            "maximum: lowered from 10 to 5",
-        ),
-        (
-            json!({"type": "integer", "maximum": 5}),
-            json!({"type": "integer", "maximum": 5, "exclusiveMaximum": true}),
-            "maximum: 5 itself is no longer allowed",
-        ),
-        (
-            json!({"type": "number", "minimum": 0.5}),
-            json!({"type": "number", "minimum": 1, "exclusiveMinimum": true}),
-            "minimum: raised from 0.5 to 1, exclusive",
-        ),
-        (
-            json!({"type": "string", "maxLength": 10}),
-            json!({"type": "string", "maxLength": 9}),
-            "maxLength: lowered from 10 to 9",
-        ),
-        (
-            json!({"type": "string"}),
-            json!({"type": "string", "minLength": 1}),
-            "minLength: raised from 0 to 1",
-        ),
-        (
-            json!({"type": "string", "default": "a"}),
-            json!({"type": "string", "default": "b"}),
-            "default: changed from \"a\" to \"b\"",
-        ),
-        (
-            json!({"type": "string", "default": "a"}),
-            json!({"type": "string"}),
-            "default: \"a\" removed",
-        ),
-        (object(&[]), object(&["x", "d"]), ".x: required: added"),
-        (
-            object(&[]),
-            json!({"type": "object", "properties": {"x": {"type": "string"}}}),
-            ".d: existing field: removed",
-        ),
-        (
-            map(json!({"type": "string"})),
-            json!({"type": "object"}),
-            ".*: existing field: removed",
-        ),
-        (
-            map(json!({"type": "string"})),
-            map(json!({"type": "integer"})),
-            ".*: type: changed from string to integer",
-        ),
-        (
-            list(json!({"type": "string"})),
-            list(json!({"type": "string", "minLength": 2})),
-            "[]: minLength: raised from 0 to 2",
-        ),
-        (
-            list(json!({"type": "string"})),
-            json!({"type": "array", "items": {"type": "string"}, "maxItems": 3}),
-            "maxItems: 3 added",
-        ),
+    for (old, new, told) in ::tests::rows![
+        json!({"type": "string"}), json!({"type": "integer"}) => "type: changed from string to integer";
+        json!({"type": "number"}), json!({"type": "integer"}) => "type: changed from number to integer";
+        json!({"x-kubernetes-int-or-string": true}), json!({"type": "string"})
+            => "type: changed from integer or string to string";
+        json!({"type": "string", "enum": ["a", "b", "c"]}), json!({"type": "string", "enum": ["c", "d"]})
+            => "enum: \"a\", \"b\" removed";
+        json!({"type": "string"}), json!({"type": "string", "enum": ["a"]}) => "enum: added, only \"a\" remain";
+        json!({"type": "integer"}), json!({"type": "integer", "maximum": 5}) => "maximum: 5 added";
+        json!({"type": "integer", "maximum": 10}), json!({"type": "integer", "maximum": 5}) => "maximum: lowered from 10 to 5";
+        json!({"type": "integer", "maximum": 5}), json!({"type": "integer", "maximum": 5, "exclusiveMaximum": true})
+            => "maximum: 5 itself is no longer allowed";
+        json!({"type": "number", "minimum": 0.5}), json!({"type": "number", "minimum": 1, "exclusiveMinimum": true})
+            => "minimum: raised from 0.5 to 1, exclusive";
+        json!({"type": "string", "maxLength": 10}), json!({"type": "string", "maxLength": 9})
+            => "maxLength: lowered from 10 to 9";
+        json!({"type": "string"}), json!({"type": "string", "minLength": 1}) => "minLength: raised from 0 to 1";
+        json!({"type": "string", "default": "a"}), json!({"type": "string", "default": "b"})
+            => "default: changed from \"a\" to \"b\"";
+        json!({"type": "string", "default": "a"}), json!({"type": "string"}) => "default: \"a\" removed";
+        object(&[]), object(&["x", "d"]) => ".x: required: added";
+        object(&[]), json!({"type": "object", "properties": {"x": {"type": "string"}}}) => ".d: existing field: removed";
+        map(json!({"type": "string"})), json!({"type": "object"}) => ".*: existing field: removed";
+        map(json!({"type": "string"})), map(json!({"type": "integer"})) => ".*: type: changed from string to integer";
+        list(json!({"type": "string"})), list(json!({"type": "string", "minLength": 2})) => "[]: minLength: raised from 0 to 2";
+        list(json!({"type": "string"})), json!({"type": "array", "items": {"type": "string"}, "maxItems": 3})
+            => "maxItems: 3 added";
     ] {
         let comparison = change(old, new);
         let separator = if told.starts_with(['.', '[']) {
@@ -130,52 +64,29 @@ fn what_takes_something_away_is_told_with_its_place() {
     }
 }
 
+// parity: rukpak-37, complaint-14
 #[test]
 fn what_gives_more_room_needs_no_look_at_custom_resources() {
     let string = || json!({"type": "string"});
-    for (old, new) in [
-        (
-            string(),
-            json!({"type": "string", "description": "new", "title": "new", "example": "x"}),
-        ),
-        (
-            json!({"type": "integer"}),
-            json!({"x-kubernetes-int-or-string": true}),
-        ),
-        (json!({"type": "integer"}), json!({"type": "number"})),
-        (
-            json!({"type": "string", "enum": ["a", "b"]}),
-            json!({"type": "string", "enum": ["c", "b", "a"]}),
-        ),
-        (json!({"type": "string", "enum": ["a"]}), string()),
-        (
-            json!({"type": "integer", "maximum": 5}),
-            json!({"type": "integer", "maximum": 10}),
-        ),
-        (
-            json!({"type": "integer", "maximum": 5}),
-            json!({"type": "integer"}),
-        ),
-        (json!({"type": "string", "pattern": "^a"}), string()),
-        (json!({"type": "string", "format": "uuid"}), string()),
-        (string(), json!({"type": "string", "nullable": true})),
-        (
-            json!({"type": "object", "properties": {"x": string()}, "required": ["x"]}),
-            json!({"type": "object", "properties": {"x": string(), "y": string()}}),
-        ),
+    for (old, new) in ::tests::rows![
+        string() => json!({"type": "string", "description": "new", "title": "new", "example": "x"});
+        json!({"type": "integer"}) => json!({"x-kubernetes-int-or-string": true});
+        json!({"type": "integer"}) => json!({"type": "number"});
+        json!({"type": "string", "enum": ["a", "b"]}) => json!({"type": "string", "enum": ["c", "b", "a"]});
+        json!({"type": "string", "enum": ["a"]}) => string();
+        json!({"type": "integer", "maximum": 5}) => json!({"type": "integer", "maximum": 10});
+        json!({"type": "integer", "maximum": 5}) => json!({"type": "integer"});
+        json!({"type": "string", "pattern": "^a"}) => string();
+        json!({"type": "string", "format": "uuid"}) => string();
+        string() => json!({"type": "string", "nullable": true});
+        json!({"type": "object", "properties": {"x": string()}, "required": ["x"]})
+            => json!({"type": "object", "properties": {"x": string(), "y": string()}});
         // What is dropped nowhere is lost nowhere.
-        (
-            json!({"type": "object", "properties": {"x": string()}}),
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-        ),
-        (
-            json!({"type": "object", "properties": {"x": string()}}),
-            json!({"type": "object", "additionalProperties": string()}),
-        ),
-        (
-            json!({"type": "array", "items": string(), "x-kubernetes-list-type": "set"}),
-            json!({"type": "array", "items": string(), "x-kubernetes-list-type": "atomic"}),
-        ),
+        json!({"type": "object", "properties": {"x": string()}})
+            => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        json!({"type": "object", "properties": {"x": string()}}) => json!({"type": "object", "additionalProperties": string()});
+        json!({"type": "array", "items": string(), "x-kubernetes-list-type": "set"})
+            => json!({"type": "array", "items": string(), "x-kubernetes-list-type": "atomic"});
     ] {
         let text = new.to_string();
         assert_eq!(change(old, new), Comparison::default(), "{text}");
@@ -185,34 +96,19 @@ fn what_gives_more_room_needs_no_look_at_custom_resources() {
 #[test]
 fn what_cannot_be_judged_by_itself_leads_to_the_custom_resources() {
     let string = || json!({"type": "string"});
-    for (old, new) in [
-        (string(), json!({"type": "string", "pattern": "^a"})),
-        (string(), json!({"type": "string", "format": "uuid"})),
-        (json!({"type": "string", "nullable": true}), string()),
-        (
-            json!({"type": "integer"}),
-            json!({"type": "integer", "multipleOf": 2}),
-        ),
-        (
-            json!({"type": "array", "items": string()}),
-            json!({"type": "array", "items": string(), "x-kubernetes-list-type": "set"}),
-        ),
-        (
-            json!({"type": "object"}),
-            json!({"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}),
-        ),
-        (
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"x": string()}}),
-        ),
-        (
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-            json!({"type": "object"}),
-        ),
-        (
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "x-kubernetes-embedded-resource": true}),
-        ),
+    for (old, new) in ::tests::rows![
+        string() => json!({"type": "string", "pattern": "^a"});
+        string() => json!({"type": "string", "format": "uuid"});
+        json!({"type": "string", "nullable": true}) => string();
+        json!({"type": "integer"}) => json!({"type": "integer", "multipleOf": 2});
+        json!({"type": "array", "items": string()})
+            => json!({"type": "array", "items": string(), "x-kubernetes-list-type": "set"});
+        json!({"type": "object"}) => json!({"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]});
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+            => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"x": string()}});
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}) => json!({"type": "object"});
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+            => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "x-kubernetes-embedded-resource": true});
     ] {
         let text = new.to_string();
         let comparison = change(old, new);

@@ -34,115 +34,38 @@ fn targets(judgement: &Judgement) -> Vec<String> {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn versions_decide_what_is_said_and_what_is_looked_at() {
     let any = json!({"type": "integer"});
     let narrow = json!({"type": "integer", "maximum": 5});
     let lowered = "v1: spec.size: maximum: 5 added";
-    for (case, old, new, problems, notes, looked_at) in [
-        (
-            "nothing changes",
-            crd(&[version("v1", true, &any)], &["v1"]),
-            crd(&[version("v1", true, &any)], &[]),
-            vec![],
-            vec![],
-            vec![],
-        ),
-        (
-            "a version gets narrower",
-            crd(&[version("v1", true, &any)], &["v1"]),
-            crd(&[version("v1", true, &narrow)], &[]),
-            vec![lowered],
-            vec![],
-            vec!["v1: v1"],
-        ),
-        (
-            "a version that is stored and not served cannot be listed",
-            crd(&[version("v1", false, &any)], &["v1"]),
-            crd(&[version("v1", false, &narrow)], &[]),
-            vec![lowered],
-            vec![],
-            vec![],
-        ),
-        (
-            "a version that nobody uses may become what it likes",
-            crd(
-                &[version("v1", false, &any), version("v2", true, &any)],
-                &["v2"],
-            ),
-            crd(
-                &[version("v1", false, &narrow), version("v2", true, &any)],
-                &[],
-            ),
-            vec![],
-            vec![],
-            vec![],
-        ),
-        (
-            "a stored version goes",
-            crd(
-                &[version("v1", true, &any), version("v2", true, &any)],
-                &["v1", "v2"],
-            ),
-            crd(&[version("v2", true, &any)], &[]),
-            vec![
-                "cannot remove stored versions [v1]; move the custom resources to a version that remains and take these \
-                 out of status.storedVersions first",
-            ],
-            vec![],
-            vec![],
-        ),
-        (
-            "a version goes in which nothing is stored",
-            crd(
-                &[version("v1", true, &any), version("v2", true, &any)],
-                &["v2"],
-            ),
-            crd(&[version("v2", true, &any)], &[]),
-            vec![],
-            vec!["version v1 is no longer served"],
-            vec![],
-        ),
-        (
-            "a version is hidden",
-            crd(
-                &[version("v1", true, &any), version("v2", true, &any)],
-                &["v1"],
-            ),
-            crd(
-                &[version("v1", false, &any), version("v2", true, &any)],
-                &[],
-            ),
-            vec![],
-            vec!["version v1 is no longer served"],
-            vec![],
-        ),
-        (
-            "a version comes that is as wide",
-            crd(&[version("v1", true, &any)], &["v1"]),
-            crd(&[version("v1", true, &any), version("v2", true, &any)], &[]),
-            vec![],
-            vec![],
-            vec![],
-        ),
-        (
-            "a version comes that is narrower: what there is may not fit",
-            crd(
-                &[version("v1", true, &any), version("v1a", true, &any)],
-                &["v1"],
-            ),
-            crd(
-                &[
-                    version("v1", true, &any),
-                    version("v1a", true, &any),
-                    version("v2", true, &narrow),
-                ],
-                &[],
-            ),
-            vec![],
-            vec![],
-            vec!["v1: v2", "v1a: v2"],
-        ),
+    for (case, old, new, problems, notes, looked_at) in ::tests::rows![
+        "nothing changes", crd(&[version("v1", true, &any)], &["v1"]), crd(&[version("v1", true, &any)], &[]), vec![], vec![]
+            => vec![];
+        "a version gets narrower", crd(&[version("v1", true, &any)], &["v1"]), crd(&[version("v1", true, &narrow)], &[]),
+          vec![lowered], vec![] => vec!["v1: v1"];
+        "a version that is stored and not served cannot be listed", crd(&[version("v1", false, &any)], &["v1"]),
+          crd(&[version("v1", false, &narrow)], &[]), vec![lowered], vec![] => vec![];
+        "a version that nobody uses may become what it likes",
+          crd(&[version("v1", false, &any), version("v2", true, &any)], &["v2"]),
+          crd(&[version("v1", false, &narrow), version("v2", true, &any)], &[]), vec![], vec![] => vec![];
+        "a stored version goes", crd(&[version("v1", true, &any), version("v2", true, &any)], &["v1", "v2"]),
+          crd(&[version("v2", true, &any)], &[]),
+          vec![
+              "cannot remove stored versions [v1]; move the custom resources to a version that remains and take these \
+               out of status.storedVersions first",
+          ],
+          vec![] => vec![];
+        "a version goes in which nothing is stored", crd(&[version("v1", true, &any), version("v2", true, &any)], &["v2"]),
+          crd(&[version("v2", true, &any)], &[]), vec![], vec!["version v1 is no longer served"] => vec![];
+        "a version is hidden", crd(&[version("v1", true, &any), version("v2", true, &any)], &["v1"]),
+          crd(&[version("v1", false, &any), version("v2", true, &any)], &[]), vec![], vec!["version v1 is no longer served"]
+            => vec![];
+        "a version comes that is as wide", crd(&[version("v1", true, &any)], &["v1"]),
+          crd(&[version("v1", true, &any), version("v2", true, &any)], &[]), vec![], vec![] => vec![];
+        "a version comes that is narrower: what there is may not fit",
+          crd(&[version("v1", true, &any), version("v1a", true, &any)], &["v1"]),
+          crd(&[version("v1", true, &any), version("v1a", true, &any), version("v2", true, &narrow)], &[]), vec![], vec![]
+            => vec!["v1: v2", "v1a: v2"];
     ] {
         let judgement = judge(&old, &new);
         assert_eq!(judgement.problems, problems, "{case}");

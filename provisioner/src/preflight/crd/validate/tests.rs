@@ -23,54 +23,20 @@ fn errors_speak_as_the_apiserver_does() {
         json!({"type": "array", "x-kubernetes-list-type": type_, "x-kubernetes-list-map-keys": ["x"],
                "items": {"type": if type_ == "set" { "string" } else { "object" }, "x-kubernetes-preserve-unknown-fields": true}})
     };
-    for (schema, value, error) in [
-        (
-            json!({"type": "string"}),
-            json!(5),
-            "spec.a: Invalid value: 5: must be of type string: \"integer\"",
-        ),
-        (
-            json!({"type": "string", "maxLength": 2}),
-            json!("abc"),
-            "spec.a: Too long: may not be more than 2 characters",
-        ),
-        (
-            json!({"type": "string", "pattern": "^b"}),
-            json!("abc"),
-            "spec.a: Invalid value: \"abc\": should match '^b'",
-        ),
-        (
-            json!({"type": "string", "enum": ["a", "b"]}),
-            json!("c"),
-            "spec.a: Unsupported value: \"c\": supported values: \"a\", \"b\"",
-        ),
-        (
-            json!({"type": "integer", "maximum": 5}),
-            json!(6),
-            "spec.a: Invalid value: 6: should be less than or equal to 5",
-        ),
-        (object.clone(), json!({"y": 7}), "spec.a.x: Required value"),
-        (
-            object.clone(),
-            json!({"x": "x", "y": 2}),
-            "spec.a.y: Invalid value: 2: should be greater than or equal to 3",
-        ),
-        (object, json!({"x": "x", "z": 2}), "lost spec.a.z"),
-        (
-            list("set"),
-            json!(["x", "y", "x"]),
-            "spec.a[2]: Duplicate value: \"x\"",
-        ),
-        (
-            list("map"),
-            json!([{"x": 1}, {"x": 1, "y": 2}]),
-            "spec.a[1]: Duplicate value: \"object\"",
-        ),
-        (
-            json!({"type": "string", "oneOf": [{"minLength": 1}, {"maxLength": 3}]}),
-            json!("ab"),
-            "spec.a: Invalid value: \"spec.a\" must validate one and only one schema (oneOf). Found 2 valid alternatives",
-        ),
+    for (schema, value, error) in ::tests::rows![
+        json!({"type": "string"}), json!(5) => "spec.a: Invalid value: 5: must be of type string: \"integer\"";
+        json!({"type": "string", "maxLength": 2}), json!("abc") => "spec.a: Too long: may not be more than 2 characters";
+        json!({"type": "string", "pattern": "^b"}), json!("abc") => "spec.a: Invalid value: \"abc\": should match '^b'";
+        json!({"type": "string", "enum": ["a", "b"]}), json!("c")
+            => "spec.a: Unsupported value: \"c\": supported values: \"a\", \"b\"";
+        json!({"type": "integer", "maximum": 5}), json!(6) => "spec.a: Invalid value: 6: should be less than or equal to 5";
+        object.clone(), json!({"y": 7}) => "spec.a.x: Required value";
+        object.clone(), json!({"x": "x", "y": 2}) => "spec.a.y: Invalid value: 2: should be greater than or equal to 3";
+        object, json!({"x": "x", "z": 2}) => "lost spec.a.z";
+        list("set"), json!(["x", "y", "x"]) => "spec.a[2]: Duplicate value: \"x\"";
+        list("map"), json!([{"x": 1}, {"x": 1, "y": 2}]) => "spec.a[1]: Duplicate value: \"object\"";
+        json!({"type": "string", "oneOf": [{"minLength": 1}, {"maxLength": 3}]}), json!("ab")
+            => "spec.a: Invalid value: \"spec.a\" must validate one and only one schema (oneOf). Found 2 valid alternatives";
     ] {
         assert_eq!(check(&schema, &value), [error]);
     }
@@ -96,17 +62,12 @@ fn defaults_fill_what_is_missing_or_null() {
         }},
         "l": {"type": "array", "items": {"type": "object", "properties": {"d": {"type": "boolean", "default": false}}}},
     }}));
-    for (value, prepared) in [
-        (json!({}), json!({"a": {"b": 5, "n": "x"}})),
-        (json!({"a": null}), json!({"a": {"b": 5, "n": "x"}})),
-        (
-            json!({"a": {"b": null, "c": null, "n": null}}),
-            json!({"a": {"b": 5, "n": null}}),
-        ),
-        (
-            json!({"l": [{}, {"d": true}, null], "a": {"b": 1, "n": "y"}}),
-            json!({"l": [{"d": false}, {"d": true}, null], "a": {"b": 1, "n": "y"}}),
-        ),
+    for (value, prepared) in ::tests::rows![
+        json!({}) => json!({"a": {"b": 5, "n": "x"}});
+        json!({"a": null}) => json!({"a": {"b": 5, "n": "x"}});
+        json!({"a": {"b": null, "c": null, "n": null}}) => json!({"a": {"b": 5, "n": null}});
+        json!({"l": [{}, {"d": true}, null], "a": {"b": 1, "n": "y"}})
+            => json!({"l": [{"d": false}, {"d": true}, null], "a": {"b": 1, "n": "y"}});
     ] {
         let mut given = value;
         assert_eq!(prepare(&mut given, &schema), Vec::<String>::new());

@@ -6,6 +6,7 @@ mod bundles;
 use kube::api::{DeleteParams, ListParams};
 
 use super::*;
+use crate::support::apply;
 
 const PROVISIONER: &str = "system:serviceaccount:rukpak-system:provisioner";
 /// The garbage collector, where each controller has a ServiceAccount and where all share an identity.
@@ -105,7 +106,7 @@ async fn bind(user: &str, role: &str, kind: &str) {
         "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}],
     });
     let cluster = installed().await;
-    cluster.apply(&binding, cluster::DryRun::No).await.unwrap();
+    apply(cluster, &binding).await;
 }
 
 /// Waits until an attempt is denied by a policy: that, and new permissions, count a moment after they were stored.

@@ -1,9 +1,10 @@
 //! Who may say with whose rights a platform operator is installed.
 
 use super::*;
-use crate::support::eventually;
+use crate::support::{apply, delete, eventually};
 
 /// The BundleInstance is made by the provisioner, so who names the account has to be asked here.
+// parity: openshift-27
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 async fn who_names_an_account_in_a_platform_operator_has_to_be_allowed_to_act_as_it() {
@@ -13,7 +14,7 @@ async fn who_names_an_account_in_a_platform_operator_has_to_be_allowed_to_act_as
         "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "platform-admin"},
         "rules": [{"apiGroups": ["platform.openshift.io"], "resources": ["*"], "verbs": ["*"]}],
     });
-    cluster.apply(&role, cluster::DryRun::No).await.unwrap();
+    apply(cluster, &role).await;
     let subjects =
         ["carol", "dave"].map(|name| json!({"apiGroup": rbac, "kind": "User", "name": name}));
     let binding = json!({
@@ -21,17 +22,14 @@ async fn who_names_an_account_in_a_platform_operator_has_to_be_allowed_to_act_as
         "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "platform-admin"},
         "subjects": subjects,
     });
-    cluster.apply(&binding, cluster::DryRun::No).await.unwrap();
+    apply(cluster, &binding).await;
     let impersonator = json!({
         "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
         "metadata": {"name": "dave-is-installer", "namespace": "default"},
         "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "bundle-instance-impersonator"},
         "subjects": [{"apiGroup": rbac, "kind": "User", "name": "dave"}],
     });
-    cluster
-        .apply(&impersonator, cluster::DryRun::No)
-        .await
-        .unwrap();
+    apply(cluster, &impersonator).await;
 
     let account = json!({"name": "installer", "namespace": "default"});
     let named = operator(
@@ -42,7 +40,7 @@ async fn who_names_an_account_in_a_platform_operator_has_to_be_allowed_to_act_as
         let arguments = ["create", "--as", user, "--filename", "-"];
         kubectl(cluster, &arguments, &object.to_string()).await
     };
-    let refusal = "spec.bundle.serviceAccount: carol may not impersonate the ServiceAccount default/installer";
+    let refusal = "spec.bundle.serviceAccount: carol is not allowed to impersonate the ServiceAccount default/installer";
     eventually("carol is refused an account", async || {
         match put_as("carol", &named).await {
             Err(said) if said.contains(refusal) => Ok(()),
@@ -53,17 +51,10 @@ async fn who_names_an_account_in_a_platform_operator_has_to_be_allowed_to_act_as
     eventually("dave may name it", async || put_as("dave", &named).await).await;
     // What is installed with these rights is his to say.
     let patch_as = async |user: &str, patch: &str| {
-        let arguments = [
-            "patch",
-            "platformoperator",
-            "named",
-            "--type",
-            "merge",
-            "--patch",
-            patch,
-            "--as",
-            user,
-        ];
+        let mut arguments: Vec<&str> = "patch platformoperator named --type merge --patch"
+            .split(' ')
+            .collect();
+        arguments.extend([patch, "--as", user]);
         kubectl(cluster, &arguments, "").await
     };
     for patch in [
@@ -90,29 +81,15 @@ async fn who_names_an_account_in_a_platform_operator_has_to_be_allowed_to_act_as
         kubectl(cluster, &arguments, "").await
     };
     let patch = |patch: &'static str| {
-        let arguments = [
-            "patch",
-            "platformoperator",
-            "again",
-            "--type",
-            "merge",
-            "--patch",
-        ];
-        arguments.into_iter().chain([patch]).collect::<Vec<_>>()
+        let arguments = "patch platformoperator again --type merge --patch".split(' ');
+        arguments.chain([patch]).collect::<Vec<_>>()
     };
-    for (attempt, is_guarded) in [
-        (vec!["delete", "platformoperator", "again"], true),
-        (
-            patch(r#"{"metadata": {"finalizers": ["example.com/held"]}}"#),
-            true,
-        ),
-        (
-            patch(
-                r#"{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}]}}"#,
-            ),
-            true,
-        ),
-        (patch(r#"{"metadata": {"annotations": {"a": "b"}}}"#), false),
+    for (attempt, is_guarded) in tests::rows![
+        vec!["delete", "platformoperator", "again"] => true;
+        patch(r#"{"metadata": {"finalizers": ["example.com/held"]}}"#) => true;
+        patch(r#"{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}]}}"#)
+            => true;
+        patch(r#"{"metadata": {"annotations": {"a": "b"}}}"#) => false;
     ] {
         let said = attempt_as("carol", &attempt).await;
         if is_guarded {
@@ -140,10 +117,6 @@ async fn who_names_an_account_in_a_platform_operator_has_to_be_allowed_to_act_as
             &json!({"package": {"name": "etcd"}, "bundle": bundle}),
         );
         put_as("carol", &object).await.unwrap();
-        api_of(&object)
-            .await
-            .delete("unnamed", &kube::api::DeleteParams::default())
-            .await
-            .unwrap();
+        delete(&api_of(&object).await, "unnamed").await;
     }
 }

@@ -8,9 +8,10 @@ use provisioner::platform::{
 
 use super::*;
 
+// parity: platform-13
 #[tokio::test]
 async fn get_shows_what_became_of_a_platform_operator() {
-    let cluster = defined().await;
+    defined().await;
     let object = operator("columns", &json!({"package": {"name": "etcd"}}));
     put(&object, false).await.unwrap();
     let condition = |type_: &str, status: &str, reason: &str| {
@@ -42,8 +43,7 @@ async fn get_shows_what_became_of_a_platform_operator() {
     let stored: PlatformOperator = serde_json::from_value(stored).unwrap();
     assert_eq!(stored.kept().unwrap().to_string(), "4.12 1.2");
 
-    let get = ["get", "platformoperators", "columns", "--output", "wide"];
-    let shown = kubectl(cluster, &get, "").await.unwrap();
+    let shown = run("get platformoperators columns --output wide").await;
     let heads: Vec<_> = shown.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(
         heads.join(" "),
@@ -51,49 +51,29 @@ async fn get_shows_what_became_of_a_platform_operator() {
     );
     let row: Vec<_> = shown.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(
-        row[..6],
-        [
-            "columns",
-            "etcd",
-            "1.2.3",
-            "True",
-            "InstallSuccessful",
-            "False"
-        ]
+        row[..6].join(" "),
+        "columns etcd 1.2.3 True InstallSuccessful False"
     );
     assert!(
         shown.contains("catalogs/community") && shown.contains("1.3.0"),
         "{shown}"
     );
     // `po` are pods, and stay that.
-    let resources = [
-        "api-resources",
-        "--api-group",
-        "platform.openshift.io",
-        "--no-headers",
-    ];
-    let resources = kubectl(cluster, &resources, "").await.unwrap();
+    let resources = run("api-resources --api-group platform.openshift.io --no-headers").await;
     let words: Vec<_> = resources.split_whitespace().collect();
     assert_eq!(
-        words,
-        [
-            "platformoperators",
-            "platform.openshift.io/v1alpha1",
-            "false",
-            "PlatformOperator"
-        ]
+        words.join(" "),
+        "platformoperators platform.openshift.io/v1alpha1 false PlatformOperator"
     );
 }
 
 #[tokio::test]
 async fn there_is_one_platform_status_and_what_is_concluded_is_what_it_keeps() {
-    let cluster = defined().await;
+    defined().await;
     let named = |name: &str| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "PlatformStatus", "metadata": {"name": name}, "spec": {}});
-    refuse(
-        &named("other"),
-        r#"metadata.name: Unsupported value: "other": supported values: "cluster""#,
-    )
-    .await;
+    let said = put(&named("other"), true).await.unwrap_err();
+    let words = r#"metadata.name: Unsupported value: "other": supported values: "cluster""#;
+    assert!(said.contains(words), "{said}");
     let object = named("cluster");
     put(&object, false).await.unwrap();
 
@@ -125,13 +105,7 @@ async fn there_is_one_platform_status_and_what_is_concluded_is_what_it_keeps() {
     let again = aggregate::platform_status(Some(&kept), &input, Some("1.36"));
     assert_eq!(again.status, kept);
 
-    let shown = kubectl(
-        cluster,
-        &["get", "platformstatuses", "--output", "wide"],
-        "",
-    )
-    .await
-    .unwrap();
+    let shown = run("get platformstatuses --output wide").await;
     let row: Vec<_> = shown.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..5], ["cluster", "False", "True", "False", "False"]);
     assert!(
@@ -140,9 +114,10 @@ async fn there_is_one_platform_status_and_what_is_concluded_is_what_it_keeps() {
     );
 }
 
+// parity: source-19
 #[tokio::test]
 async fn catalog_sources_of_olm_are_kept_as_they_are_written() {
-    let cluster = defined().await;
+    defined().await;
     let object = json!({
         "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
         "metadata": {"name": "community", "namespace": "default"},
@@ -171,7 +146,7 @@ async fn catalog_sources_of_olm_are_kept_as_they_are_written() {
             "community.default.svc:50051".into()
         ))
     );
-    let shown = kubectl(cluster, &["get", "catsrc"], "").await.unwrap();
+    let shown = run("get catsrc").await;
     let lines: Vec<Vec<_>> = shown
         .lines()
         .map(|line| line.split_whitespace().collect())

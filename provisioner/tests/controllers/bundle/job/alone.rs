@@ -1,19 +1,18 @@
 //! What takes a cluster of its own: provisioners that end and come back, several of them, and a namespace without room.
 
+use cluster::Lease;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Client;
 use reqwest::StatusCode;
 use tempfile::TempDir;
 
 use super::*;
-use crate::support::storage;
+use crate::support::{storage, with_controllers};
 
 /// A control plane without a provisioner.
-pub(super) async fn cluster() -> Cluster {
-    let cluster = Cluster::start_with(&cluster::Options::default())
-        .await
-        .unwrap();
-    ready(&cluster).await;
+pub(super) async fn cluster() -> Lease {
+    let cluster = with_controllers().await;
+    unpack_account(&cluster).await;
     cluster
 }
 
@@ -184,6 +183,7 @@ async fn labelled(pods: &Api<Pod>, expected: &[&str]) {
     .await;
 }
 
+// parity: rukpak-24
 #[tokio::test]
 async fn of_two_replicas_the_service_selects_the_leader_and_the_other_takes_no_content() {
     let cluster = cluster().await;

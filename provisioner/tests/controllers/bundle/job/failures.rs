@@ -6,6 +6,7 @@ use super::super::irregular::{linked, skipped};
 use super::*;
 use crate::support::storage;
 
+// parity: b6
 #[tokio::test]
 async fn b06_what_the_kubelet_says_about_an_image_is_repeated_and_forgotten_when_it_has_it() {
     let world = place().await;
@@ -24,6 +25,7 @@ async fn b06_what_the_kubelet_says_about_an_image_is_repeated_and_forgotten_when
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
+// parity: rukpak-17
 #[tokio::test]
 async fn whatever_keeps_a_pod_from_starting_is_told() {
     let world = place().await;
@@ -63,6 +65,7 @@ async fn whatever_keeps_a_pod_from_starting_is_told() {
     assert_eq!(node.pod(&name).await.uid(), pod.uid());
 }
 
+// parity: complaint-2
 #[tokio::test]
 async fn a_job_that_failed_is_kept_to_be_looked_at_and_followed_by_another() {
     let world = place().await;
@@ -125,6 +128,7 @@ async fn an_eviction_says_nothing_about_the_bundle() {
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
+// parity: b3
 #[tokio::test]
 async fn a_program_that_is_stopped_with_its_pod_fails_no_job() {
     let world = place().await;

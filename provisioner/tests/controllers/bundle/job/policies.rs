@@ -94,6 +94,7 @@ async fn in_force(
     .await;
 }
 
+// parity: rukpak-13
 #[tokio::test]
 async fn a_container_that_a_policy_adds_and_that_does_not_end_breaks_nothing() {
     let world = place().await;
@@ -140,6 +141,7 @@ async fn a_container_that_a_policy_adds_and_that_does_not_end_breaks_nothing() {
     world.wait_bundle(&name, "Unpacked", "True").await;
 }
 
+// parity: rukpak-13
 #[tokio::test]
 async fn what_a_policy_makes_of_a_job_is_no_reason_to_make_it_again() {
     let world = place().await;

@@ -12,13 +12,14 @@ use unpacker::{Source, source::Image};
 
 use super::{
     super::{
-        context,
+        context, delete,
         denied::{allow, deny},
-        images::push_documents,
-        tide, write_documents,
+        images::push_tide,
+        settings, tide, write_documents,
     },
     *,
 };
+use crate::support::until;
 
 /// What the registry has under a tag.
 async fn digest(ctx: &Context, image: &str) -> String {
@@ -35,13 +36,15 @@ async fn digest(ctx: &Context, image: &str) -> String {
     }
 }
 
+// parity: pod-6, pod-11
 #[tokio::test]
 async fn a_pod_is_followed_and_a_tag_that_has_moved_is_noticed() {
     let place = Place::new().await;
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let folder = tempfile::tempdir().unwrap();
-    let ctx = context(&place.cluster, folder.path(), &["shelf"], None, None);
+    let config = place.cluster.config().clone();
+    let ctx = context(config, folder.path(), None, settings());
     let (sources, source) = watch::channel(Arc::new(place.source().await));
     let (told, mut states) = watch::channel((State::Starting(String::new()), false));
     let watches = Arc::new(Watches::default());
@@ -106,7 +109,7 @@ async fn a_pod_is_followed_and_a_tag_that_has_moved_is_noticed() {
     annotations_that_are_refused_keep_nothing_from_being_done(&place, &sources).await;
     assert_eq!(watches.count(), 1);
 
-    push_documents(&registry, "org/catalog:v1", &tide(&["2.0.0"]), None);
+    push_tide(&registry, "org/catalog:v1", &["2.0.0"]);
     let both = names(2).await;
     let update = both.iter().find(|it| **it != second).unwrap();
     let after = digest(&ctx, &image).await;
@@ -121,10 +124,11 @@ async fn a_pod_is_followed_and_a_tag_that_has_moved_is_noticed() {
 
     another_folder_is_followed(&place, &ctx, &image, update, states).await;
     following.abort();
-    eventually("nothing is watched any more", async || {
-        let count = watches.count();
-        (count == 0).then_some(()).ok_or(format!("{count}"))
-    })
+    until(
+        "nothing is watched any more",
+        async || watches.count(),
+        |count| *count == 0,
+    )
     .await;
 
     drop(registry);
@@ -136,9 +140,10 @@ async fn a_pod_is_followed_and_a_tag_that_has_moved_is_noticed() {
 async fn who_deletes_pods_again_and_again_finds_fewer_and_fewer() {
     let place = Place::new().await;
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let folder = tempfile::tempdir().unwrap();
-    let ctx = context(&place.cluster, folder.path(), &["shelf"], None, None);
+    let config = place.cluster.config().clone();
+    let ctx = context(config, folder.path(), None, settings());
     let (_sources, source) = watch::channel(Arc::new(place.source().await));
     let following = tokio::spawn(async move {
         let of = Of {
@@ -172,10 +177,7 @@ async fn a_restart_without_the_registry_changes_nothing(place: &Place, ctx: &Con
     let before = place.names().await;
     let policies = place.api::<NetworkPolicy>();
     let name = "tide.v1-grpc-server";
-    policies
-        .delete(name, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&policies, name).await;
     let (_sources, source) = watch::channel(Arc::new(place.source().await));
     let (told, mut states) = watch::channel(String::new());
     let of = Of {
@@ -227,15 +229,12 @@ async fn what_comes_later_is_followed(place: &Place, sources: &watch::Sender<Arc
     let policies = place.api::<NetworkPolicy>();
     let name = "tide.v1-grpc-server";
     let deleted = policies.get(name).await.unwrap().uid();
-    policies
-        .delete(name, &DeleteParams::default())
-        .await
-        .unwrap();
-    eventually("its policy is there again", async || {
-        let found = policies.get_opt(name).await.unwrap();
-        let is_new = found.as_ref().is_some_and(|it| it.uid() != deleted);
-        is_new.then_some(()).ok_or(format!("{found:?}"))
-    })
+    delete(&policies, name).await;
+    until(
+        "its policy is there again",
+        async || policies.get_opt(name).await.unwrap(),
+        |found| found.as_ref().is_some_and(|it| it.uid() != deleted),
+    )
     .await;
 }
 
@@ -255,10 +254,7 @@ async fn annotations_that_are_refused_keep_nothing_from_being_done(
     let annotated = json!({"metadata": {"annotations": {"refused": "yes"}}});
     place.patch::<CatalogSource>(CATALOG, annotated).await;
     sources.send_replace(Arc::new(place.source().await));
-    services
-        .delete("tide-v1", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&services, "tide-v1").await;
     eventually("its Service is there again", async || {
         let found = services.get_opt("tide-v1").await.unwrap();
         found.map(drop).ok_or("none".to_owned())
@@ -304,11 +300,10 @@ async fn another_folder_is_followed(
         .wait_for(|(state, _)| *state == serving(&last))
         .await
         .unwrap();
-    eventually("there is one pod", async || {
-        let names = place.names().await;
-        (names == [next.as_str()])
-            .then_some(())
-            .ok_or(format!("{names:?}"))
-    })
+    until(
+        "there is one pod",
+        async || place.names().await,
+        |names| *names == [next.as_str()],
+    )
     .await;
 }

@@ -9,14 +9,16 @@ use super::{
     super::denied::{allow, deny},
     *,
 };
+use crate::support::{apply, merge, merge_status, until};
 
+// parity: pod-1
 #[tokio::test]
 async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so() {
     let shelf = stage().await;
     let binding = install::catalog_pods(&install::Options::default(), "catalogs");
-    shelf.cluster.apply(&binding, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &binding).await;
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let leader = Leader::start(&shelf.cluster, HERE);
     shelf.declare("catalogs", "tides", grpc(&image)).await;
     shelf
@@ -37,14 +39,11 @@ async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so
     let selector = pod.spec.clone().unwrap().node_selector.unwrap();
     assert_eq!(selector["catalogs"], "here");
     // Nobody has to do without it until the pod is ready, of which is told what is wrong with it.
-    let params = PatchParams::default();
     let waiting = json!({"status": {"containerStatuses": [{
         "name": "registry-server", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "ImagePullBackOff"}},
     }]}});
-    pods.patch_status(&pod.name_any(), &params, &Patch::Merge(waiting))
-        .await
-        .unwrap();
+    merge_status(&pods, &pod.name_any(), &waiting).await;
     shelf
         .becomes("tides", "told of its pod, and served", |it| {
             let status = it.status.clone().unwrap_or_default();
@@ -79,12 +78,11 @@ async fn a_catalog_that_says_how_its_pod_has_to_be_has_one_as_long_as_it_says_so
     let slices = shelf.slices("catalogs");
     leads_to_pod(&shelf, true).await;
     let ours = ListParams::default().labels(labels::CATALOG);
-    eventually("nothing else leads there", async || {
-        let left = slices.list(&ours).await.unwrap().items;
-        left.is_empty()
-            .then_some(())
-            .ok_or_else(|| format!("{left:?}"))
-    })
+    until(
+        "nothing else leads there",
+        async || slices.list(&ours).await.unwrap().items,
+        Vec::is_empty,
+    )
     .await;
     shelf
         .status_is("tides", |it| {
@@ -108,16 +106,12 @@ async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
     let (services, slices) = (shelf.services("catalogs"), shelf.slices("catalogs"));
     let all = ListParams::default();
     let ours = ListParams::default().labels(labels::CATALOG);
-    let params = PatchParams::default();
     let gone = json!({"spec": {"grpcPodConfig": null}});
     let sources = shelf.sources("catalogs");
     let pod = pods.list(&all).await.unwrap().items.remove(0);
     let attempt = async || pods.delete(&pod.name_any(), &dry_run()).await;
     deny(&shelf.cluster, "DELETE", ("", "pods"), attempt).await;
-    sources
-        .patch("tides", &params, &Patch::Merge(&gone))
-        .await
-        .unwrap();
+    merge(&sources, "tides", &gone).await;
     // One that cannot be removed is told, and keeps nobody from being served.
     shelf
         .status_is("tides", |it| {
@@ -152,7 +146,7 @@ async fn the_one_server_takes_over_again(shelf: &Shelf, before: &Service) {
         "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "tides", "namespace": "catalogs"},
         "subsets": [{"addresses": [{"ip": "192.0.2.77"}], "ports": [{"name": "grpc", "port": 50051}]}],
     });
-    shelf.cluster.apply(&old, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &old).await;
     leads_to_pod(shelf, false).await;
     eventually("the Service selects nothing", async || {
         let service = services.get("tides").await.unwrap();
@@ -179,10 +173,7 @@ async fn is_ready(pods: &Api<Pod>, name: &str) {
     let status = json!({"status": {
         "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [],
     }});
-    let params = PatchParams::default();
-    pods.patch_status(name, &params, &Patch::Merge(status))
-        .await
-        .unwrap();
+    merge_status(pods, name, &status).await;
 }
 
 /// What Kubernetes' own controller writes of the pods that a Service selects.
@@ -198,7 +189,7 @@ async fn leads_to_pod(shelf: &Shelf, is_there: bool) {
         }},
         "addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "grpc", "port": 50051, "protocol": "TCP"}],
     });
-    shelf.cluster.apply(&slice, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &slice).await;
 }
 
 /// What OLM has made is not taken for what we have made.
@@ -221,7 +212,7 @@ async fn what_olm_has_left_stays(shelf: &Shelf, image: &str) {
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "catalogs"},
     });
     for object in [account, theirs] {
-        shelf.cluster.apply(&object, DryRun::No).await.unwrap();
+        apply(&shelf.cluster, &object).await;
     }
     let next = Leader::start(&shelf.cluster, THERE);
     shelf
@@ -245,7 +236,6 @@ async fn what_olm_has_left_stays(shelf: &Shelf, image: &str) {
 async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
     let pods: Api<Pod> = Api::namespaced(shelf.cluster.client().unwrap(), "catalogs");
     let (sources, services) = (shelf.sources("catalogs"), shelf.services("catalogs"));
-    let params = PatchParams::default();
     let own = json!({"spec": {"grpcPodConfig": {"priorityClassName": ""}}});
     // What an earlier process has left leads nowhere any more, as soon as it can be removed.
     let slices = shelf.slices("catalogs");
@@ -254,10 +244,7 @@ async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
     let resource = ("discovery.k8s.io", "endpointslices");
     let attempt = async || slices.delete(&slice.name_any(), &dry_run()).await;
     deny(&shelf.cluster, "DELETE", resource, attempt).await;
-    sources
-        .patch("tides", &params, &Patch::Merge(&own))
-        .await
-        .unwrap();
+    merge(&sources, "tides", &own).await;
     let next = Leader::start(&shelf.cluster, THERE);
     let ours = ListParams::default().labels(labels::CATALOG_POD);
     eventually("a pod again", async || {
@@ -267,20 +254,16 @@ async fn a_pod_goes_whatever_the_catalog_becomes(shelf: &Shelf) {
     .await;
     assert!(slices.get_opt(&slice.name_any()).await.unwrap().is_some());
     allow(&shelf.cluster, resource.1).await;
-    eventually("nothing else leads there", async || {
-        let left = slices.list(&left).await.unwrap().items;
-        left.is_empty()
-            .then_some(())
-            .ok_or_else(|| format!("{left:?}"))
-    })
+    until(
+        "nothing else leads there",
+        async || slices.list(&left).await.unwrap().items,
+        Vec::is_empty,
+    )
     .await;
     served_are(&next, &[r#"{namespace="catalogs",name="tides"} 0"#]).await;
     let elsewhere =
         json!({"spec": {"grpcPodConfig": null, "image": null, "address": "127.0.0.1:1"}});
-    sources
-        .patch("tides", &params, &Patch::Merge(&elsewhere))
-        .await
-        .unwrap();
+    merge(&sources, "tides", &elsewhere).await;
     eventually("neither pod nor Service", async || {
         let left = pods.list(&ours).await.unwrap().items;
         let has_pod = left
@@ -305,11 +288,10 @@ fn dry_run() -> DeleteParams {
 
 /// Waits until the metric tells this of who is served.
 async fn served_are(leader: &Leader, expected: &[&str]) {
-    eventually(&format!("{expected:?} are counted"), async || {
-        let served = leader.served();
-        (served == expected)
-            .then_some(())
-            .ok_or_else(|| format!("{served:?}"))
-    })
+    until(
+        &format!("{expected:?} are counted"),
+        async || leader.served(),
+        |served| *served == expected,
+    )
     .await;
 }

@@ -3,12 +3,14 @@
 use manifests::api::catalog_source::CatalogSourceStatus;
 
 use super::*;
+use crate::support::{delete, until};
 
+// parity: serve-25
 #[tokio::test]
 async fn a_namespace_takes_no_more_than_its_share_and_what_is_bad_is_told_until_it_is_good() {
     let shelf = stage().await;
     let registry = Registry::plain();
-    let image = push_documents(&registry, "org/catalog:v1", &tide(&["1.0.0"]), None);
+    let image = push_tide(&registry, "org/catalog:v1", &["1.0.0"]);
     let share = Share {
         catalogs: 1,
         bytes: 1 << 20,
@@ -75,19 +77,16 @@ async fn a_namespace_takes_no_more_than_its_share_and_what_is_bad_is_told_until_
     shelf
         .status_in("served", "first", |it| it.message.is_none())
         .await;
-    eventually("it is well", async || {
-        let served = leader.served();
-        let is_well = served.contains(&gauge(1));
-        is_well.then_some(()).ok_or(format!("{served:?}"))
-    })
+    until(
+        "it is well",
+        async || leader.served(),
+        |served| served.contains(&gauge(1)),
+    )
     .await;
 
     // There is room again.
     let sources = shelf.sources("served");
-    sources
-        .delete("first", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&sources, "first").await;
     shelf.hands_out(HERE, "served/second", &tide_is).await;
 
     // Whoever has asked is counted, by what was asked for and how that ended; no catalog is named.

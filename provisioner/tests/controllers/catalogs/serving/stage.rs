@@ -7,7 +7,7 @@ use manifests::api::{catalog_source::CatalogSourceStatus, install};
 use provisioner::settings::{Namespaces, Ports, Serving};
 
 use super::super::*;
-use crate::support::{Line, SYSTEM, install_rights};
+use crate::support::{Line, SYSTEM, apply, install_rights, namespace_object, until};
 
 /// Addresses that nobody has: it is the control plane that is looked at, and no node.
 pub(in crate::catalogs) const HERE: &str = "192.0.2.1";
@@ -41,11 +41,7 @@ impl Leader {
         Self::of(cluster.config().clone(), address, store, share)
     }
 
-    fn of(mut config: Config, address: &str, store: TempDir, share: Share) -> Self {
-        let budget = Budget {
-            disk: 1 << 30,
-            memory: 1 << 20,
-        };
+    fn of(config: Config, address: &str, store: TempDir, share: Share) -> Self {
         let settings = Settings {
             catalog_namespaces: NAMESPACES.map(str::to_owned).to_vec(),
             serving: Some(Serving {
@@ -55,29 +51,15 @@ impl Leader {
                 pods: false,
                 share,
             }),
-            access: Access {
-                trust: Trust {
-                    verify: Verify::Never,
-                    ..Trust::default()
-                },
-                ..Access::default()
-            },
-            follow_openshift: false,
-            ..Settings::default()
+            ..settings()
         };
-        config.auth_info.impersonate = Some(format!("system:serviceaccount:{SYSTEM}:provisioner"));
-        let opened = Store::open(store.path(), budget).unwrap();
-        let (ctx, _) = process::context(config, settings, opened).unwrap();
+        let user = format!("system:serviceaccount:{SYSTEM}:provisioner");
+        let ctx = context(config, store.path(), Some(&user), settings);
         let stop = CancellationToken::new();
-        let kinds = {
-            let (kinds, stop) = (Arc::clone(&ctx.kinds), stop.clone());
-            tokio::spawn(async move { kinds.run(stop).await })
-        };
-        let catalogs = tokio::spawn(catalogs::run(ctx.clone(), stop.clone()));
         Self {
+            tasks: run(&ctx, &stop),
             ctx,
             stop,
-            tasks: vec![kinds, catalogs],
             store,
         }
     }
@@ -124,9 +106,7 @@ pub(in crate::catalogs) async fn stage() -> Shelf {
     // Its own provisioner serves nothing, and would say so in every status.
     shelf.stop.cancel();
     for namespace in [SYSTEM, "served"] {
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        shelf.cluster.apply(&namespace, DryRun::No).await.unwrap();
+        apply(&shelf.cluster, &namespace_object(namespace)).await;
     }
     install_rights(&shelf.cluster, &install::file(&install::Options::default())).await;
     for namespace in ["catalogs", "served"] {
@@ -138,7 +118,7 @@ pub(in crate::catalogs) async fn stage() -> Shelf {
 impl Shelf {
     pub(super) async fn allow_serving(&self, namespace: &str) {
         let binding = install::catalog_server(&install::Options::default(), namespace);
-        self.cluster.apply(&binding, DryRun::No).await.unwrap();
+        apply(&self.cluster, &binding).await;
     }
 
     pub(in crate::catalogs) fn services(&self, namespace: &str) -> Api<Service> {
@@ -218,10 +198,11 @@ impl Shelf {
         is_it: impl Fn(&CatalogSourceStatus) -> bool,
     ) {
         let sources = self.sources(namespace);
-        eventually(&format!("{name} says so"), async || {
-            let status = sources.get(name).await.unwrap().status.unwrap_or_default();
-            is_it(&status).then_some(()).ok_or(format!("{status:?}"))
-        })
+        until(
+            &format!("{name} says so"),
+            async || sources.get(name).await.unwrap().status.unwrap_or_default(),
+            |status| is_it(status),
+        )
         .await;
     }
 

@@ -12,6 +12,7 @@ use kube::{
 
 use super::*;
 use crate::openshift::CLUSTER_OPERATOR;
+use crate::support::{apply, merge, merge_status};
 
 const CANNOT: &str =
     "Cannot construct catalog image reference, variable \"ocp_minor_version\" couldn't be resolved";
@@ -57,6 +58,7 @@ fn applied(source: &CatalogSource) -> BTreeSet<String> {
     found
 }
 
+// parity: switch-11
 #[tokio::test]
 async fn conditions_removed_by_another_client_are_applied_again() {
     let shelf = shelf().await;
@@ -105,6 +107,7 @@ async fn conditions_removed_by_another_client_are_applied_again() {
 }
 
 /// A client that reacts to each write of the provisioner would loop forever if the provisioner answered its writes.
+// parity: switch-olm-5
 #[tokio::test]
 async fn writes_of_others_are_not_answered() {
     let shelf = shelf().await;
@@ -124,10 +127,7 @@ async fn writes_of_others_are_not_answered() {
         let note = json!({"metadata": {"annotations": {"example.com/note": round.to_string()}}});
         let status = json!({"status": {"message": format!("OLM's {round}")}});
         let params = PatchParams::default();
-        sources
-            .patch("mine", &params, &Patch::Merge(note))
-            .await
-            .unwrap();
+        merge(&sources, "mine", &note).await;
         let written = sources
             .patch_status("mine", &params, &Patch::Merge(status))
             .await
@@ -170,7 +170,7 @@ async fn report_version(shelf: &Shelf, version: &str) {
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator",
         "metadata": {"name": "operator-lifecycle-manager"}, "spec": {},
     });
-    shelf.cluster.apply(&operator, DryRun::No).await.unwrap();
+    apply(&shelf.cluster, &operator).await;
     let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "ClusterOperator");
     let api: Api<DynamicObject> = Api::all_with(
         shelf.cluster.client().unwrap(),
@@ -180,12 +180,10 @@ async fn report_version(shelf: &Shelf, version: &str) {
         {"name": "operator", "version": "4.20.1"},
         {"name": "operator-lifecycle-manager", "version": version},
     ]}});
-    let params = PatchParams::default();
-    api.patch_status("operator-lifecycle-manager", &params, &Patch::Merge(status))
-        .await
-        .unwrap();
+    merge_status(&api, "operator-lifecycle-manager", &status).await;
 }
 
+// parity: switch-5
 #[tokio::test]
 async fn olm_variables_have_the_version_of_the_olm_that_serves() {
     let shelf = shelf().await;
@@ -227,17 +225,13 @@ async fn olm_variables_have_the_version_of_the_olm_that_serves() {
         packageserver("elsewhere", "9.9.9"),
         packageserver("olm", "0.39.1"),
     ] {
-        shelf.cluster.apply(&object, DryRun::No).await.unwrap();
+        apply(&shelf.cluster, &object).await;
     }
     shelf
         .write_image("mine", "example.com/catalog:v0.39.1")
         .await;
     let (name, _) = CLUSTER_OPERATOR;
-    shelf
-        .cluster
-        .apply(&definition(CLUSTER_OPERATOR), DryRun::No)
-        .await
-        .unwrap();
+    apply(&shelf.cluster, &definition(CLUSTER_OPERATOR)).await;
     shelf.cluster.wait_established(name).await.unwrap();
     report_version(&shelf, "0.40.0").await;
     shelf

@@ -88,6 +88,7 @@ async fn the_install_file_belongs_to_no_bundle() {
     assert!(begun.is_none());
 }
 
+// parity: max-olm-19
 #[tokio::test]
 async fn a_bundle_that_does_not_run_on_this_open_shift_takes_an_override_that_stays_in_its_spec() {
     let world = modest().await;

@@ -1,7 +1,5 @@
 //! The admission policies of the install file, beside the provisioner and the garbage collector.
 
-use kube::{Client, Config};
-
 use super::*;
 
 /// Waits until a Bundle of an instance does not exist.
@@ -29,25 +27,7 @@ async fn the_policies_allow_upkeep_and_deny_squatting() {
         world.wait_instance(&name, "Healthy", "True").await;
 
         let bundle = bundles(world, &name).await.remove(0);
-        let user = format!("{name}-squatter");
-        let rbac = "rbac.authorization.k8s.io";
-        for object in [
-            json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": user},
-                "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["*"]}]}),
-            json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": user},
-                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": user},
-                "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}]}),
-        ] {
-            world.apply(&object).await;
-        }
-        let mut config: Config = world.cluster.config().clone();
-        config.auth_info.impersonate = Some(user);
-        let squatter: Api<Bundle> = Api::all(Client::try_from(config).unwrap());
-        eventually("the squatter may read Bundles", async || {
-            let found = squatter.get(&bundle.name_any()).await;
-            found.map(drop).map_err(|error| error.to_string())
-        })
-        .await;
+        let squatter = squatting::squatter(world, &name).await;
         let said = squatter
             .delete(&bundle.name_any(), &DeleteParams::default())
             .await;

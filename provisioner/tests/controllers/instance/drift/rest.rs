@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use cluster::{Cluster, Options as ClusterOptions};
+use cluster::{AUDIT_LOG, Cluster, Options as ClusterOptions};
 use support::{Options, Provisioner};
 use tests::Registry;
 use unpacker::registry::BundleImage;
@@ -68,20 +68,16 @@ async fn at_rest(log: &Path) {
     }
 }
 
+// parity: rukpak-27, complaint-12
 #[tokio::test]
 async fn at_rest_and_after_a_restart_nothing_is_asked_for_and_nothing_applied() {
-    let folder = tempfile::tempdir().unwrap();
-    let [log, policy] = ["audit.log", "policy.yaml"].map(|name| folder.path().join(name));
-    fs::write(&policy, POLICY).unwrap();
     let cluster = Cluster::start_with(&ClusterOptions {
-        apiserver_flags: vec![
-            format!("--audit-policy-file={}", policy.display()),
-            format!("--audit-log-path={}", log.display()),
-        ],
+        audit_policy: Some(POLICY),
         ..ClusterOptions::default()
     })
     .await
     .unwrap();
+    let log = cluster.folder().unwrap().join(AUDIT_LOG);
     support::prepare(&cluster).await;
     let registry = Registry::plain();
     let store = support::storage();

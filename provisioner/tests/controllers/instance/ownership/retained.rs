@@ -36,6 +36,7 @@ async fn has_definition(world: &World, group: &str, instance: &str) {
     .await;
 }
 
+// parity: i12
 #[tokio::test]
 async fn i12_custom_resources_survive_a_pivot_between_bundles_that_share_their_definition() {
     let world = running().await;

@@ -1,6 +1,6 @@
 //! Removing what was to go while nobody was there.
 
-use cluster::{Cluster, Options};
+use cluster::{Cluster, Lease};
 use kube::{Client, Resource};
 
 use super::*;
@@ -12,7 +12,7 @@ fn api<K: Resource<DynamicType = ()>>(client: &Client) -> Api<K> {
 
 /// A cluster whose provisioner has installed two ConfigMaps and a definition, and is gone.
 struct Away {
-    cluster: Cluster,
+    cluster: Lease,
     instances: Api<BundleInstance>,
     maps: Api<ConfigMap>,
     name: String,
@@ -22,8 +22,7 @@ struct Away {
 async fn away() -> Away {
     // The registry only; the provisioner of the others would have a hand in this.
     let world = world().await;
-    let cluster = Cluster::start_with(&Options::default()).await.unwrap();
-    support::prepare(&cluster).await;
+    let cluster = support::with_controllers().await;
     let client = cluster.client().unwrap();
     let name = unique("away");
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();

@@ -6,21 +6,14 @@ use super::*;
 async fn a_rollback_does_not_lead_to_a_squatted_bundle() {
     let world = running().await;
     world.cluster.stand_in_node().await.unwrap();
-    let (name, space) = (
-        unique("squatback"),
-        world.cluster.temp_namespace("squatback").await.unwrap(),
-    );
-    let version = |version: &str, fate| {
-        [
-            deployment(space.name(), "web", 1, version, fate),
-            map(space.name(), "a", &[("v", version)]),
-        ]
-    };
-    let source = publish(world, &format!("{name}:v1"), &version("v1", "works")).await;
-    world.instance(&name, "plain", source).await;
-    world.wait_instance(&name, "Healthy", "True").await;
-    let squatter = Squatter::new(world, &name, space.name()).await;
-    let observer = Observer::new(world, space.name()).await;
+    let Scene {
+        name,
+        space,
+        squatter,
+        observer,
+        ..
+    } = Scene::with(world, "squatback", |space| web(space, "v1", "works")).await;
+    let version = |version: &str, fate| web(space.name(), version, fate);
 
     upgrade(world, &name, "v2", &version("v2", "fails")).await;
     has_value(world, space.name(), "a", "v", "v2").await;
@@ -57,7 +50,7 @@ async fn a_rollback_does_not_lead_to_a_squatted_bundle() {
 }
 
 /// Removes from a status what an older provisioner does not write.
-async fn forget_records(world: &World, name: &str) {
+pub(super) async fn forget_records(world: &World, name: &str) {
     let patch = json!({"status": {"installed": null, "previous": null, "bundles": null}});
     let api: Api<BundleInstance> = world.api();
     let params = kube::api::PatchParams::default();
@@ -67,17 +60,14 @@ async fn forget_records(world: &World, name: &str) {
 
 #[tokio::test]
 async fn an_installation_of_an_older_provisioner_is_adopted() {
-    let world = running().await;
-    let (name, space) = (
-        unique("older"),
-        world.cluster.temp_namespace("older").await.unwrap(),
-    );
+    let Scene {
+        world,
+        name,
+        space,
+        squatter,
+        observer,
+    } = Scene::new("older").await;
     let a = |version: &str| map(space.name(), "a", &[("v", version)]);
-    let source = publish(world, &format!("{name}:v1"), &[a("1")]).await;
-    world.instance(&name, "plain", source).await;
-    world.wait_instance(&name, "Healthy", "True").await;
-    let squatter = Squatter::new(world, &name, space.name()).await;
-    let observer = Observer::new(world, space.name()).await;
     let before = installed_is_recorded(world, &name).await;
 
     // The Bundle is the one that was installed.

@@ -2,25 +2,32 @@
 
 use super::*;
 
+// parity: rukpak-11
 #[tokio::test]
 async fn foreign_content_is_never_applied_during_an_upgrade() {
-    let world = running().await;
-    let (name, space) = (
-        unique("moments"),
-        world.cluster.temp_namespace("moments").await.unwrap(),
-    );
+    let Scene {
+        world,
+        name,
+        space,
+        squatter,
+        observer,
+    } = Scene::new("moments").await;
     let a = |version: &str| map(space.name(), "a", &[("v", version)]);
-    let source = publish(world, &format!("{name}:v1"), &[a("1")]).await;
-    world.instance(&name, "plain", source).await;
-    world.wait_instance(&name, "Healthy", "True").await;
-    let squatter = Squatter::new(world, &name, space.name()).await;
-    let observer = Observer::new(world, space.name()).await;
 
-    // Before the Bundle of the template is created.
+    // Before the Bundle of the template is created, its name is taken; a paused instance deletes no Bundles.
     squatter.replace_all(world, &name).await;
-    upgrade(world, &name, "v2", &[a("2")]).await;
+    change(world, &name, json!({"spec": {"paused": true}})).await;
+    wait_reason(world, &name, "Progressing", "Paused").await;
+    let source = publish(world, &format!("{name}:v2"), &[a("2")]).await;
+    let taken = squatter.take_name(world, &name, &source).await;
+    world
+        .wait_bundle(&taken.name_any(), "Unpacked", "True")
+        .await;
+    point_at(world, &name, &source).await;
+    change(world, &name, json!({"spec": {"paused": false}})).await;
     has_value(world, space.name(), "a", "v", "2").await;
-    installed_is_recorded(world, &name).await;
+    let recorded = installed_is_recorded(world, &name).await;
+    assert_ne!(recorded.name, taken.name_any());
 
     // Created, and not unpacked.
     point_at(world, &name, &kept_in(&name)).await;
@@ -127,17 +134,14 @@ async fn replace_restlessly(squatter: &Squatter, world: &World, name: &str) {
 
 #[tokio::test]
 async fn a_restless_squatter_gets_nothing_installed() {
-    let world = running().await;
-    let (name, space) = (
-        unique("restless"),
-        world.cluster.temp_namespace("restless").await.unwrap(),
-    );
+    let Scene {
+        world,
+        name,
+        space,
+        squatter,
+        observer,
+    } = Scene::new("restless").await;
     let a = |version: &str| map(space.name(), "a", &[("v", version)]);
-    let source = publish(world, &format!("{name}:v1"), &[a("1")]).await;
-    world.instance(&name, "plain", source).await;
-    world.wait_instance(&name, "Healthy", "True").await;
-    let squatter = Squatter::new(world, &name, space.name()).await;
-    let observer = Observer::new(world, space.name()).await;
 
     for version in ["2", "3", "4"] {
         let objects = [a(version)];

@@ -62,6 +62,7 @@ fn nothing_is_chosen_for_a_kubernetes_that_is_not_known() {
     assert_eq!(brief(&there.plan()), "have 1.0.0");
 }
 
+// parity: serve-16
 #[test]
 fn a_catalog_that_is_gone_hands_nothing_to_another_one() {
     let others = |own: Option<Package>| {
@@ -116,14 +117,11 @@ fn a_catalog_without_a_namespace_stays_the_one_that_it_was() {
             catalog.name
         ))
     };
-    for (spec, expected) in [
-        (json!({}), None),
-        (json!({"catalog": {"name": "mine"}}), Some("c/mine")),
-        (json!({"catalog": {"name": "other"}}), Some("?/other")),
-        (
-            json!({"catalog": {"name": "mine", "namespace": "d"}}),
-            Some("d/mine"),
-        ),
+    for (spec, expected) in ::tests::rows![
+        json!({}) => None;
+        json!({"catalog": {"name": "mine"}}) => Some("c/mine");
+        json!({"catalog": {"name": "other"}}) => Some("?/other");
+        json!({"catalog": {"name": "mine", "namespace": "d"}}) => Some("d/mine");
     ] {
         assert_eq!(asked(spec, Some(&there)).as_deref(), expected);
     }

@@ -4,38 +4,18 @@ use manifests::api::bounds;
 
 use super::*;
 
+// parity: openshift-17
 #[test]
 fn what_the_definition_of_others_lets_through_is_not_served() {
-    for (operator, words) in [
-        (
-            operator(&json!({"package": {"name": "Foo_Bar!"}})),
-            "spec.package.name \"Foo_Bar!\"",
-        ),
-        (
-            operator(&json!({"package": {"name": ""}})),
-            "spec.package.name \"\"",
-        ),
-        (
-            operator(&json!({"package": {"name": "a".repeat(57)}})),
-            "must be no more than 56 characters",
-        ),
-        (
-            operator(&json!({"package": {"name": "x".repeat(1 << 20)}})),
-            "spec.package.name",
-        ),
-        (operator(&json!({"version": "soon"})), "spec.version: "),
-        (
-            operator(&json!({"version": ">=1 ".repeat(10_000)})),
-            "spec.version: ",
-        ),
-        (
-            {
-                let mut operator = operator(&json!({}));
-                operator.metadata.name = Some("o".repeat(46));
-                operator
-            },
-            "has more than 45 characters",
-        ),
+    for (operator, words) in ::tests::rows![
+        operator(&json!({"package": {"name": "Foo_Bar!"}})) => "spec.package.name \"Foo_Bar!\"";
+        operator(&json!({"package": {"name": ""}})) => "spec.package.name \"\"";
+        operator(&json!({"package": {"name": "a".repeat(57)}})) => "must be no more than 56 characters";
+        operator(&json!({"package": {"name": "x".repeat(1 << 20)}})) => "spec.package.name";
+        operator(&json!({"version": "soon"})) => "spec.version: ";
+        operator(&json!({"version": ">=1 ".repeat(10_000)})) => "spec.version: ";
+        { let mut operator = operator(&json!({})); operator.metadata.name = Some("o".repeat(46)); operator }
+            => "has more than 45 characters";
     ] {
         let case = Case {
             operator: Box::new(operator),

@@ -43,18 +43,15 @@ fn a_first_installation_is_no_newer_than_what_is_approved() {
 /// After a restore without statuses, or when somebody has edited one, it may be in the cluster.
 #[test]
 fn who_has_no_status_is_not_installed_anew() {
-    for (status, expected) in [
-        (json!({}), "have 1.0.0"),
-        (json!({"conditions": []}), "have 1.0.0"),
-        (is_not("HasValidBundle", "Unpacking"), "have 1.0.0"),
-        (is_not("Installed", "NotInstalled"), "have 1.0.0"),
-        (
-            json!({"installedBundleName": "tide-1", "conditions": [condition("Installed", "False", "InstallFailed")]}),
-            "have 1.0.0",
-        ),
+    for (status, expected) in ::tests::rows![
+        json!({}) => "have 1.0.0";
+        json!({"conditions": []}) => "have 1.0.0";
+        is_not("HasValidBundle", "Unpacking") => "have 1.0.0";
+        is_not("Installed", "NotInstalled") => "have 1.0.0";
+        json!({"installedBundleName": "tide-1", "conditions": [condition("Installed", "False", "InstallFailed")]}) => "have 1.0.0";
         // It is known to have failed.
-        (is_not("HasValidBundle", "UnpackFailed"), "have 1.1.0"),
-        (is_not("Installed", "InstallFailed"), "have 1.1.0"),
+        is_not("HasValidBundle", "UnpackFailed") => "have 1.1.0";
+        is_not("Installed", "InstallFailed") => "have 1.1.0";
     ] {
         let there = instance(&chosen("1.0.0", None), &status);
         let case = || Case::new(package(&LINE)).with(there.clone());
@@ -105,21 +102,12 @@ fn an_upgrade_on_its_way_can_be_called_off() {
     let there = || instance(&chosen("1.0.1", Some("1.0.0")), &status("1.0.0", true));
     let case = |package: Package| Case::new(package).with(there());
     let wanted = |spec: Value| case(package(&["1.0.0", "1.0.1"])).spec(&spec);
-    for (spec, expected) in [
-        (json!({}), "have 1.0.1"),
-        (json!({"version": "<1.0.1"}), "have 1.0.0, next 1.0.1"),
-        (
-            json!({"upgradeApproval": "Manual"}),
-            "have 1.0.0, next 1.0.1",
-        ),
-        (
-            json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.0"}),
-            "have 1.0.0, next 1.0.1",
-        ),
-        (
-            json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.1"}),
-            "have 1.0.1",
-        ),
+    for (spec, expected) in ::tests::rows![
+        json!({}) => "have 1.0.1";
+        json!({"version": "<1.0.1"}) => "have 1.0.0, next 1.0.1";
+        json!({"upgradeApproval": "Manual"}) => "have 1.0.0, next 1.0.1";
+        json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.0"}) => "have 1.0.0, next 1.0.1";
+        json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.1"}) => "have 1.0.1";
     ] {
         assert_eq!(brief(&wanted(spec.clone()).plan()), expected, "{spec}");
     }

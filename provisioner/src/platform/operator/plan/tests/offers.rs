@@ -76,6 +76,7 @@ fn what_is_on_its_way_is_not_given_up_because_its_catalog_is_away() {
     assert_eq!(brief(&hidden.plan()), "have 1.1.0");
 }
 
+// parity: openshift-18, complaint-1
 #[test]
 fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
     let one = |change: &dyn Fn(&mut Bundle)| {
@@ -84,43 +85,16 @@ fn bundles_that_cannot_be_installed_are_named_with_the_reason() {
         Case::new(package).on("4.12")
     };
     let needs = |need: Need| one(&move |it| it.needs = vec![need.clone()]);
-    for (case, words) in [
-        (
-            needs(Need::Package {
-                name: "etcd".into(),
-                range: ">=1".into(),
-            }),
-            "etcd",
-        ),
-        (
-            needs(Need::Api(Gvk {
-                group: "etcd.example.com".into(),
-                version: "v1".into(),
-                kind: "Cluster".into(),
-            })),
-            "etcd.example.com",
-        ),
-        (needs(Need::Constraint(Some("no GPU".into()))), "no GPU"),
-        (
-            one(&|bundle| bundle.max_openshift = max_openshift("4.11")),
-            "requires OpenShift <= 4.11 but the cluster is 4.12",
-        ),
-        (
-            one(&|it| it.min_kube = Some("1.40.0".into())),
-            "requires Kubernetes >= 1.40.0 but the cluster is 1.36.3",
-        ),
-        (
-            one(&|it| it.media_type = Some("helm+v3".into())),
-            "is of the format \"helm+v3\", which nothing here installs",
-        ),
-        (
-            one(&|it| it.unreadable = Some("broken off".into())),
-            "cannot be read: broken off",
-        ),
-        (
-            one(&|_| ()).spec(&json!({"version": ">=2.0.0"})),
-            "is not in the range of versions asked for",
-        ),
+    for (case, words) in ::tests::rows![
+        needs(Need::Package { name: "etcd".into(), range: ">=1".into() }) => "etcd";
+        needs(Need::Api(Gvk { group: "etcd.example.com".into(), version: "v1".into(), kind: "Cluster".into() }))
+            => "etcd.example.com";
+        needs(Need::Constraint(Some("no GPU".into()))) => "no GPU";
+        one(&|bundle| bundle.max_openshift = max_openshift("4.11")) => "requires OpenShift <= 4.11 but the cluster is 4.12";
+        one(&|it| it.min_kube = Some("1.40.0".into())) => "requires Kubernetes >= 1.40.0 but the cluster is 1.36.3";
+        one(&|it| it.media_type = Some("helm+v3".into())) => "is of the format \"helm+v3\", which nothing here installs";
+        one(&|it| it.unreadable = Some("broken off".into())) => "cannot be read: broken off";
+        one(&|_| ()).spec(&json!({"version": ">=2.0.0"})) => "is not in the range of versions asked for";
     ] {
         let plan = case.plan();
         assert_eq!(brief(&plan), "refuse SourceFailed", "{words}");
@@ -208,33 +182,15 @@ fn deprecations_are_told_and_no_reason() {
 
 #[test]
 fn whoever_cannot_go_on_says_why() {
-    for (case, words) in [
-        (
-            Case::at("1.0.0", &["2.0.0"]),
-            Some(
-                "catalog c/mine, which tide.v1.0.0 is from, knows neither that nor a way on from it",
-            ),
-        ),
-        (
-            Case {
-                offers: vec![("c/mine", 0, Err("away"))],
-                ..Case::at("1.0.0", &[])
-            },
-            Some("catalog c/mine, which tide.v1.0.0 is from, cannot be asked"),
-        ),
-        (
-            Case::at("1.0.0", &["1.0.0"]).spec(&json!({"channel": "other"})),
-            Some("has no channel \"other\"; it has stable"),
-        ),
-        (Case::at("1.0.0", &["1.0.0"]), None),
+    for (case, words) in ::tests::rows![
+        Case::at("1.0.0", &["2.0.0"])
+            => Some("catalog c/mine, which tide.v1.0.0 is from, knows neither that nor a way on from it");
+        Case { offers: vec![("c/mine", 0, Err("away"))], ..Case::at("1.0.0", &[]) }
+            => Some("catalog c/mine, which tide.v1.0.0 is from, cannot be asked");
+        Case::at("1.0.0", &["1.0.0"]).spec(&json!({"channel": "other"})) => Some("has no channel \"other\"; it has stable");
+        Case::at("1.0.0", &["1.0.0"]) => None;
         // After a start it is only a matter of time.
-        (
-            Case {
-                offers: vec![("c/mine", 0, Err(PENDING))],
-                ..Case::at("1.0.0", &[])
-            },
-            None,
-        ),
+        Case { offers: vec![("c/mine", 0, Err(PENDING))], ..Case::at("1.0.0", &[]) } => None;
     ] {
         let plan = case.plan();
         assert_eq!(brief(&plan), "have 1.0.0");

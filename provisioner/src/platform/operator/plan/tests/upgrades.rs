@@ -17,28 +17,16 @@ const LINE: [&str; 4] = ["1.0.0", "1.0.1", "1.1.0", "1.2.0"];
 
 #[test]
 fn patches_come_at_once_and_minor_versions_with_the_cluster() {
-    for (installed, kept_, cluster, expected, keep) in [
+    for (installed, kept_, cluster, expected, keep) in ::tests::rows![
         // The first look keeps what was installed for which cluster.
-        ("1.0.0", "", "4.12", "have 1.0.1", "4.12 1.0"),
-        ("1.0.1", "", "4.12", "have 1.0.1, next 1.1.0", "4.12 1.0"),
-        (
-            "1.0.1",
-            "4.12 1.0",
-            "4.12",
-            "have 1.0.1, next 1.1.0",
-            "4.12 1.0",
-        ),
-        ("1.0.1", "4.12 1.0", "4.13", "have 1.1.0", "4.12 1.0"),
+        "1.0.0", "", "4.12", "have 1.0.1" => "4.12 1.0";
+        "1.0.1", "", "4.12", "have 1.0.1, next 1.1.0" => "4.12 1.0";
+        "1.0.1", "4.12 1.0", "4.12", "have 1.0.1, next 1.1.0" => "4.12 1.0";
+        "1.0.1", "4.12 1.0", "4.13", "have 1.1.0" => "4.12 1.0";
         // The cluster is on its way; what counts is where it has arrived.
-        (
-            "1.0.1",
-            "4.12 1.0",
-            "4.12->4.13",
-            "have 1.0.1, next 1.1.0",
-            "4.12 1.0",
-        ),
-        ("1.1.0", "4.12 1.0", "4.13", "have 1.2.0", "4.12 1.0"),
-        ("1.2.0", "4.12 1.0", "4.13", "have 1.2.0", "4.13 1.2"),
+        "1.0.1", "4.12 1.0", "4.12->4.13", "have 1.0.1, next 1.1.0" => "4.12 1.0";
+        "1.1.0", "4.12 1.0", "4.13", "have 1.2.0" => "4.12 1.0";
+        "1.2.0", "4.12 1.0", "4.13", "have 1.2.0" => "4.13 1.2";
     ] {
         let mut case = Case::at(installed, &LINE).on(cluster);
         if !kept_.is_empty() {
@@ -200,6 +188,7 @@ fn what_was_looked_at_is_what_is_installed() {
     assert_eq!(brief(&case.plan()), "have 1.0.1");
 }
 
+// parity: openshift-19
 #[test]
 fn the_next_bundle_waits_until_what_is_installed_is_healthy() {
     let sick = |chosen_: Chosen| instance(&chosen_, &status("1.0.0", false));
@@ -249,17 +238,14 @@ fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
         Case::new(package).with(there).on("4.12").kept("4.12 1.0")
     };
     let waits = "have 1.0.0, next 1.1.0";
-    for (maxima, expected) in [
-        (&[][..], waits),
-        (&[("1.0.0", "\"4.12\"")][..], "have 1.1.0"),
-        (
-            &[("1.0.0", "\"4.12\""), ("1.1.0", "\"4.13\"")][..],
-            "have 1.1.0",
-        ),
+    for (maxima, expected) in ::tests::rows![
+        &[][..] => waits;
+        &[("1.0.0", "\"4.12\"")][..] => "have 1.1.0";
+        &[("1.0.0", "\"4.12\""), ("1.1.0", "\"4.13\"")][..] => "have 1.1.0";
         // It would block as well.
-        (&[("1.0.0", "\"4.12\""), ("1.1.0", "\"4.12\"")][..], waits),
-        (&[("1.0.0", "\"4.13\"")][..], waits),
-        (&[("1.0.0", "garbage")][..], waits),
+        &[("1.0.0", "\"4.12\""), ("1.1.0", "\"4.12\"")][..] => waits;
+        &[("1.0.0", "\"4.13\"")][..] => waits;
+        &[("1.0.0", "garbage")][..] => waits;
     ] {
         assert_eq!(brief(&with(maxima).plan()), expected, "{maxima:?}");
     }
@@ -304,28 +290,13 @@ fn a_maximum_that_blocks_the_cluster_lets_the_way_out_pass() {
 
 #[test]
 fn manual_goes_up_to_what_is_approved() {
-    for (spec, expected) in [
-        (
-            json!({"upgradeApproval": "Manual"}),
-            "have 1.0.0, next 1.0.1",
-        ),
-        (
-            json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.1"}),
-            "have 1.0.1",
-        ),
-        (
-            json!({"upgradeApproval": "Manual", "approvedVersion": "1.2.0"}),
-            "have 1.0.1",
-        ),
-        (
-            json!({"upgradeApproval": "Manual", "approvedVersion": "garbage"}),
-            "have 1.0.0, next 1.0.1",
-        ),
-        (json!({"upgradeApproval": "Automatic"}), "have 1.0.1"),
-        (
-            json!({"upgradeApproval": "Automatic", "version": "<1.0.1"}),
-            "have 1.0.0, next 1.0.1",
-        ),
+    for (spec, expected) in ::tests::rows![
+        json!({"upgradeApproval": "Manual"}) => "have 1.0.0, next 1.0.1";
+        json!({"upgradeApproval": "Manual", "approvedVersion": "1.0.1"}) => "have 1.0.1";
+        json!({"upgradeApproval": "Manual", "approvedVersion": "1.2.0"}) => "have 1.0.1";
+        json!({"upgradeApproval": "Manual", "approvedVersion": "garbage"}) => "have 1.0.0, next 1.0.1";
+        json!({"upgradeApproval": "Automatic"}) => "have 1.0.1";
+        json!({"upgradeApproval": "Automatic", "version": "<1.0.1"}) => "have 1.0.0, next 1.0.1";
     ] {
         let case = Case::at("1.0.0", &LINE).spec(&spec);
         assert_eq!(brief(&case.plan()), expected, "{spec}");

@@ -1,15 +1,17 @@
 //! BundleInstances that name an account.
 
 use super::*;
+use crate::support::merge_status;
 
+// parity: rukpak-46
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 async fn an_account_is_guarded_in_every_kind_of_request() {
     const POLICY: &str = "bundleinstance-service-account";
     const REFUSAL: &[&str] = &[
         "is forbidden",
         POLICY,
-        "BundleInstance annas: spec.serviceAccount: ben may not impersonate the ServiceAccount default/keeper: ask for the verb",
+        "BundleInstance annas: spec.serviceAccount: ben is not allowed to impersonate the ServiceAccount default/keeper: ask for the verb \
+         impersonate on it (ClusterRole bundle-instance-impersonator, bound in the namespace default)",
     ];
     let cluster = installed().await;
     let admin = cluster.client().unwrap();
@@ -45,140 +47,44 @@ async fn an_account_is_guarded_in_every_kind_of_request() {
     let bens_refusal = &[
         "is forbidden",
         POLICY,
-        "BundleInstance bens: spec.serviceAccount: ben may not impersonate the ServiceAccount default/keeper",
+        "BundleInstance bens: spec.serviceAccount: ben is not allowed to impersonate the ServiceAccount default/keeper",
     ];
-    check(&[
-        (
-            "anna creates",
-            &anna,
-            Attempt::Create(&with_account("more", "keeper")),
-            &[],
-        ),
-        (
-            "ben creates",
-            &ben,
-            Attempt::Create(&with_account("annas", "keeper")),
-            REFUSAL,
-        ),
-        (
-            "ben adds it to another instance",
-            &ben,
-            Attempt::Patch(INSTANCE, "bens", account()),
-            bens_refusal,
-        ),
-        ("anna changes the spec", &anna, of_annas(label.clone()), &[]),
-        (
-            "ben changes the spec",
-            &ben,
-            of_annas(label.clone()),
-            REFUSAL,
-        ),
-        ("ben takes the account away", &ben, of_annas(away), REFUSAL),
-        ("ben annotates", &ben, metadata(annotated()), &[]),
-        (
-            "ben adds a finalizer",
-            &ben,
-            metadata(finalizers()),
-            REFUSAL,
-        ),
-        (
-            "ben takes the finalizer off",
-            &ben,
-            metadata(json!({"finalizers": null})),
-            REFUSAL,
-        ),
-        ("ben adds an owner", &ben, metadata(owned()), REFUSAL),
-        (
-            "ben deletes",
-            &ben,
-            Attempt::Delete(INSTANCE, "annas"),
-            REFUSAL,
-        ),
-        (
-            "ben deletes all",
-            &ben,
-            Attempt::DeleteAll(INSTANCE, "accounts"),
-            REFUSAL,
-        ),
-        (
-            "ben deletes another instance",
-            &ben,
-            Attempt::Delete(INSTANCE, "bens"),
-            &[],
-        ),
-        ("anna adds a finalizer", &anna, metadata(finalizers()), &[]),
-        (
-            "anna takes the finalizer off",
-            &anna,
-            metadata(json!({"finalizers": null})),
-            &[],
-        ),
-        ("anna adds an owner", &anna, metadata(owned()), &[]),
-        (
-            "anna deletes",
-            &anna,
-            Attempt::Delete(INSTANCE, "annas"),
-            &[],
-        ),
-        (
-            "anna deletes all",
-            &anna,
-            Attempt::DeleteAll(INSTANCE, "accounts"),
-            &[],
-        ),
-        (
-            "the provisioner sets its finalizer",
-            &provisioner,
-            metadata(finalizers()),
-            &[],
-        ),
-        (
-            "the provisioner prunes",
-            &provisioner,
-            Attempt::Delete(INSTANCE, "annas"),
-            &[],
-        ),
-        (
-            "the collector deletes",
-            &collector,
-            Attempt::Delete(INSTANCE, "annas"),
-            &[],
-        ),
-        (
-            "the collector takes finalizers off",
-            &collector,
-            metadata(json!({"finalizers": null})),
-            &[],
-        ),
-        (
-            "the collector takes owners off",
-            &collector,
-            metadata(owned()),
-            &[],
-        ),
-        (
-            "the shared one deletes",
-            &shared,
-            Attempt::Delete(INSTANCE, "annas"),
-            &[],
-        ),
-        (
-            "the shared one takes finalizers off",
-            &shared,
-            metadata(json!({"finalizers": null})),
-            &[],
-        ),
-        (
-            "an admin deletes",
-            &admin,
-            Attempt::Delete(INSTANCE, "annas"),
-            &[],
-        ),
+    let other = json!({"spec": {"serviceAccount": {"name": "other"}}});
+    check(&tests::rows![
+        "anna creates", &anna, Attempt::Create(&with_account("more", "keeper")) => &[];
+        "ben creates", &ben, Attempt::Create(&with_account("annas", "keeper")) => REFUSAL;
+        "ben adds it to another instance", &ben, Attempt::Patch(INSTANCE, "bens", account()) => bens_refusal;
+        "anna changes the spec", &anna, of_annas(label.clone()) => &[];
+        "ben changes the spec", &ben, of_annas(label.clone()) => REFUSAL;
+        "ben names another account", &ben, of_annas(other)
+            => &["is not allowed to impersonate the ServiceAccount default/other"];
+        "ben takes the account away", &ben, of_annas(away.clone()) => REFUSAL;
+        "anna takes the account away", &anna, of_annas(away) => &[];
+        "ben creates one without an account", &ben, Attempt::Create(&instance("free", &image())) => &[];
+        "an admin creates", &admin, Attempt::Create(&with_account("more", "keeper")) => &[];
+        "ben labels", &ben, metadata(json!({"labels": {"table": "accounts", "a": "b"}})) => &[];
+        "ben annotates", &ben, metadata(annotated()) => &[];
+        "ben adds a finalizer", &ben, metadata(finalizers()) => REFUSAL;
+        "ben takes the finalizer off", &ben, metadata(json!({"finalizers": null})) => REFUSAL;
+        "ben adds an owner", &ben, metadata(owned()) => REFUSAL;
+        "ben deletes", &ben, Attempt::Delete(INSTANCE, "annas") => REFUSAL;
+        "ben deletes all", &ben, Attempt::DeleteAll(INSTANCE, "accounts") => REFUSAL;
+        "ben deletes another instance", &ben, Attempt::Delete(INSTANCE, "bens") => &[];
+        "anna adds a finalizer", &anna, metadata(finalizers()) => &[];
+        "anna takes the finalizer off", &anna, metadata(json!({"finalizers": null})) => &[];
+        "anna adds an owner", &anna, metadata(owned()) => &[];
+        "anna deletes", &anna, Attempt::Delete(INSTANCE, "annas") => &[];
+        "anna deletes all", &anna, Attempt::DeleteAll(INSTANCE, "accounts") => &[];
+        "the provisioner sets its finalizer", &provisioner, metadata(finalizers()) => &[];
+        "the provisioner prunes", &provisioner, Attempt::Delete(INSTANCE, "annas") => &[];
+        "the collector deletes", &collector, Attempt::Delete(INSTANCE, "annas") => &[];
+        "the collector takes finalizers off", &collector, metadata(json!({"finalizers": null})) => &[];
+        "the collector takes owners off", &collector, metadata(owned()) => &[];
+        "the shared one deletes", &shared, Attempt::Delete(INSTANCE, "annas") => &[];
+        "the shared one takes finalizers off", &shared, metadata(json!({"finalizers": null})) => &[];
+        "an admin deletes", &admin, Attempt::Delete(INSTANCE, "annas") => &[];
     ])
     .await;
     let status = json!({"status": {"installedBundleName": "x"}});
-    api(provisioner, INSTANCE)
-        .patch_status("annas", &PatchParams::default(), &Patch::Merge(status))
-        .await
-        .unwrap();
+    merge_status(&api(provisioner, INSTANCE), "annas", &status).await;
 }

@@ -1,6 +1,7 @@
 //! Bundles that a BundleInstance owns.
 
 use super::*;
+use crate::support::{apply, merge_status};
 
 /// The reference of a Bundle to an instance, as the provisioner makes it.
 fn reference(instance: &DynamicObject) -> Value {
@@ -13,6 +14,7 @@ fn owner_labels(name: &str) -> Value {
         "core.rukpak.io/bundle-template-hash": "0123", "table": "bundles"})
 }
 
+// parity: rukpak-11
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 async fn bundles_of_an_instance_are_written_by_the_provisioner() {
@@ -96,149 +98,37 @@ async fn bundles_of_an_instance_are_written_by_the_provisioner() {
         POLICY,
         "is not allowed to add, change or remove a reference",
     ];
-    check(&[
-        (
-            "dora creates a free one",
-            &dora,
-            Attempt::Create(&with("labels", json!({"a": "b"}))),
-            &[],
-        ),
-        (
-            "dora creates one of something else",
-            &dora,
-            Attempt::Create(&foreign),
-            &[],
-        ),
-        (
-            "dora creates one with a reference",
-            &dora,
-            Attempt::Create(&referring),
-            refers,
-        ),
-        (
-            "dora creates one with labels",
-            &dora,
-            Attempt::Create(&labeled),
-            is_labeled,
-        ),
-        (
-            "dora creates one with a finalizer",
-            &dora,
-            Attempt::Create(&held),
-            &[],
-        ),
-        (
-            "dora adds the reference later",
-            &dora,
-            of("free", add_reference()),
-            refers,
-        ),
-        (
-            "dora adds the labels later",
-            &dora,
-            of("free", json!({"labels": owner_labels("doras")})),
-            is_labeled,
-        ),
-        (
-            "dora removes the reference",
-            &dora,
-            of("doras-1", released()),
-            refers,
-        ),
-        (
-            "dora renames the owner",
-            &dora,
-            altered("name", json!("other")),
-            refers,
-        ),
-        (
-            "dora makes it no controller",
-            &dora,
-            altered("controller", json!(false)),
-            refers,
-        ),
-        (
-            "dora makes it another kind",
-            &dora,
-            altered("kind", json!("Other")),
-            refers,
-        ),
-        (
-            "dora adds a reference to something else",
-            &dora,
-            with_another(),
-            &[],
-        ),
-        ("dora changes free ones", &dora, of("free", more()), &[]),
-        ("dora annotates", &dora, of("doras-1", annotated()), &[]),
-        (
-            "dora changes a label",
-            &dora,
-            of("doras-1", renamed),
-            is_labeled,
-        ),
-        (
-            "dora removes a label",
-            &dora,
-            of("doras-1", unlabeled),
-            is_labeled,
-        ),
-        ("dora adds a finalizer", &dora, of("doras-1", more()), holds),
-        (
-            "dora removes a finalizer",
-            &dora,
-            of("doras-1", none()),
-            holds,
-        ),
-        (
-            "an admin creates one with a reference",
-            &admin,
-            Attempt::Create(&referring),
-            admins,
-        ),
-        (
-            "the provisioner creates both",
-            &provisioner,
-            Attempt::Create(&referring),
-            &[],
-        ),
-        (
-            "the collector releases",
-            &collector,
-            of("doras-1", released()),
-            &[],
-        ),
-        (
-            "the collector renames the owner",
-            &collector,
-            altered("name", json!("other")),
-            &[POLICY, "is not allowed to add, change or remove"],
-        ),
-        (
-            "the collector finalizes",
-            &collector,
-            of("doras-1", none()),
-            &[],
-        ),
-        (
-            "the shared one releases",
-            &shared,
-            of("doras-1", released()),
-            &[],
-        ),
-        (
-            "the shared one finalizes",
-            &shared,
-            of("doras-1", none()),
-            &[],
-        ),
+    check(&tests::rows![
+        "dora creates a free one", &dora, Attempt::Create(&with("labels", json!({"a": "b"}))) => &[];
+        "dora creates one of something else", &dora, Attempt::Create(&foreign) => &[];
+        "dora creates one with a reference", &dora, Attempt::Create(&referring) => refers;
+        "dora creates one with labels", &dora, Attempt::Create(&labeled) => is_labeled;
+        "dora creates one with a finalizer", &dora, Attempt::Create(&held) => &[];
+        "dora adds the reference later", &dora, of("free", add_reference()) => refers;
+        "dora adds the labels later", &dora, of("free", json!({"labels": owner_labels("doras")})) => is_labeled;
+        "dora removes the reference", &dora, of("doras-1", released()) => refers;
+        "dora renames the owner", &dora, altered("name", json!("other")) => refers;
+        "dora makes it no controller", &dora, altered("controller", json!(false)) => refers;
+        "dora makes it another kind", &dora, altered("kind", json!("Other")) => refers;
+        "dora adds a reference to something else", &dora, with_another() => &[];
+        "dora changes free ones", &dora, of("free", more()) => &[];
+        "dora annotates", &dora, of("doras-1", annotated()) => &[];
+        "dora changes a label", &dora, of("doras-1", renamed) => is_labeled;
+        "dora removes a label", &dora, of("doras-1", unlabeled) => is_labeled;
+        "dora adds a finalizer", &dora, of("doras-1", more()) => holds;
+        "dora removes a finalizer", &dora, of("doras-1", none()) => holds;
+        "an admin creates one with a reference", &admin, Attempt::Create(&referring) => admins;
+        "the provisioner creates both", &provisioner, Attempt::Create(&referring) => &[];
+        "the collector releases", &collector, of("doras-1", released()) => &[];
+        "the collector renames the owner", &collector, altered("name", json!("other"))
+            => &[POLICY, "is not allowed to add, change or remove"];
+        "the collector finalizes", &collector, of("doras-1", none()) => &[];
+        "the shared one releases", &shared, of("doras-1", released()) => &[];
+        "the shared one finalizes", &shared, of("doras-1", none()) => &[];
     ])
     .await;
     let status = json!({"status": {"phase": "Pending"}});
-    api(provisioner, BUNDLE)
-        .patch_status("doras-1", &PatchParams::default(), &Patch::Merge(status))
-        .await
-        .unwrap();
+    merge_status(&api(provisioner, BUNDLE), "doras-1", &status).await;
 }
 
 #[tokio::test]
@@ -250,7 +140,7 @@ async fn bundles_of_an_instance_are_deleted_with_its_permission() {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "bundles-only"},
         "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"], "verbs": ["*"]}],
     });
-    cluster.apply(&role, cluster::DryRun::No).await.unwrap();
+    apply(cluster, &role).await;
     bind("emil", "bundles-only", "ClusterRoleBinding").await;
     let (emil, finn) = (client_of(cluster, "emil", &[]), somebody("finn").await);
     let provisioner = client_of(cluster, PROVISIONER, &[]);
@@ -277,21 +167,16 @@ async fn bundles_of_an_instance_are_deleted_with_its_permission() {
     ];
     let one = || Attempt::Delete(BUNDLE, "finns-1");
     let all = || Attempt::DeleteAll(BUNDLE, "deletion");
-    check(&[
-        ("emil deletes", &emil, one(), refusal),
-        ("emil deletes all", &emil, all(), refusal),
-        (
-            "emil deletes a free one",
-            &emil,
-            Attempt::Delete(BUNDLE, "emils"),
-            &[],
-        ),
-        ("finn deletes", &finn, one(), &[]),
-        ("finn deletes all", &finn, all(), &[]),
-        ("the provisioner deletes", &provisioner, one(), &[]),
-        ("the collector deletes", &collector, one(), &[]),
-        ("the shared one deletes", &shared, one(), &[]),
-        ("an admin deletes", &admin, one(), &[]),
+    check(&tests::rows![
+        "emil deletes", &emil, one() => refusal;
+        "emil deletes all", &emil, all() => refusal;
+        "emil deletes a free one", &emil, Attempt::Delete(BUNDLE, "emils") => &[];
+        "finn deletes", &finn, one() => &[];
+        "finn deletes all", &finn, all() => &[];
+        "the provisioner deletes", &provisioner, one() => &[];
+        "the collector deletes", &collector, one() => &[];
+        "the shared one deletes", &shared, one() => &[];
+        "an admin deletes", &admin, one() => &[];
     ])
     .await;
 }

@@ -3,6 +3,7 @@
 use super::*;
 
 /// Deprecated fields are taken, and told of: with `kubectl`, as everybody sees it.
+// parity: source-5
 #[tokio::test]
 async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
     let cluster = defined().await;
@@ -22,50 +23,29 @@ async fn deprecated_fields_are_warned_of_and_the_new_form_is_not() {
             .await
             .unwrap();
     }
-    for (index, (spec, said)) in [
-        (
-            json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": {}}),
-            Some("sourceType, image, grpcPodConfig: deprecated, write catalogImageSource instead"),
-        ),
-        (
-            json!({"sourceType": "grpc", "address": "a:1"}),
-            Some("sourceType, address: deprecated, write catalogServiceSource instead"),
-        ),
-        (
-            json!({"sourceType": "internal", "configMap": "m"}),
-            Some("sourceType, configMap: deprecated, write configMapSource instead"),
-        ),
-        (
-            json!({"sourceType": "grpc", "address": "a:1", "updateStrategy": {}}),
-            Some("updateStrategy: not read, for only an image is looked for in a registry"),
-        ),
-        (
-            json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": {
-                "nodeSelector": {"a": "b"}, "tolerations": [], "affinity": {}, "priorityClassName": "",
-                "securityContextConfig": "legacy", "memoryTarget": "1Mi", "extractContent": {"catalogDir": "/configs"},
-            }}}),
-            None,
-        ),
-        (
-            json!({"sourceType": "configmap", "configMap": "m", "secrets": ["s"]}),
-            Some("secrets: not read, for only an image is pulled with them"),
-        ),
-        (
-            json!({
-                "catalogImageSource": {"catalogImage": "r/c@sha256:0123"},
-                "updateStrategy": {"registryPoll": {"interval": "30m"}},
-            }),
-            Some("updateStrategy: not read, for an image with a digest is always the same"),
-        ),
-        (
-            json!({
-                "catalogImageSource": {"catalogImage": "r/c:v1"},
-                "updateStrategy": {"registryPoll": {"interval": "30m"}}, "secrets": ["s"],
-            }),
-            None,
-        ),
-        (json!({"catalogServiceSource": {"address": "a:1"}}), None),
-        (json!({"configMapSource": {"configMap": "m"}}), None),
+    let pod = json!({
+        "nodeSelector": {"a": "b"}, "tolerations": [], "affinity": {}, "priorityClassName": "",
+        "securityContextConfig": "legacy", "memoryTarget": "1Mi", "extractContent": {"catalogDir": "/configs"},
+    });
+    for (index, (spec, said)) in tests::rows![
+        json!({"sourceType": "grpc", "image": "r/c:v1", "grpcPodConfig": {}})
+            => Some("sourceType, image, grpcPodConfig: deprecated, write catalogImageSource instead");
+        json!({"sourceType": "grpc", "address": "a:1"})
+            => Some("sourceType, address: deprecated, write catalogServiceSource instead");
+        json!({"sourceType": "internal", "configMap": "m"})
+            => Some("sourceType, configMap: deprecated, write configMapSource instead");
+        json!({"sourceType": "grpc", "address": "a:1", "updateStrategy": {}})
+            => Some("updateStrategy: not read, for only an image is looked for in a registry");
+        json!({"catalogImageSource": {"catalogImage": "r/c:v1", "podSpecOverrides": pod}})
+            => None;
+        json!({"sourceType": "configmap", "configMap": "m", "secrets": ["s"]})
+            => Some("secrets: not read, for only an image is pulled with them");
+        json!({"catalogImageSource": {"catalogImage": "r/c@sha256:0123"}, "updateStrategy": {"registryPoll": {"interval": "30m"}}})
+            => Some("updateStrategy: not read, for an image with a digest is always the same");
+        json!({"catalogImageSource": {"catalogImage": "r/c:v1"}, "updateStrategy": {"registryPoll": {"interval": "30m"}}, "secrets": ["s"]})
+            => None;
+        json!({"catalogServiceSource": {"address": "a:1"}}) => None;
+        json!({"configMapSource": {"configMap": "m"}}) => None;
     ]
     .iter()
     .enumerate()

@@ -1,0 +1,137 @@
+//! Content that the store has lost, for the conversion of a Bundle that was unpacked.
+
+use std::path::PathBuf;
+
+use manifests::api::bundle::BundleStatus;
+use provisioner::{
+    bundle::{LoadError, convert},
+    context::Context,
+    process,
+    settings::Settings,
+};
+use tempfile::TempDir;
+use unpacker::{Store, Tree, store::Budget};
+
+use super::*;
+
+/// A Bundle that was unpacked from a server, and a store that keeps nothing in memory.
+struct Lost {
+    ctx: Context,
+    bundle: Bundle,
+    content: Content,
+    /// The file of the content in the store.
+    path: PathBuf,
+    server: FileServer,
+    _folder: TempDir,
+}
+
+impl Lost {
+    async fn new(name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let budget = Budget {
+            disk: 1 << 30,
+            memory: 0,
+        };
+        let store = Store::open(folder.path(), budget).unwrap();
+        let config = world().await.cluster.config().clone();
+        let settings = Settings {
+            follow_openshift: false,
+            ..Settings::default()
+        };
+        let (ctx, _) = process::context(config, settings, store).unwrap();
+        let content = small(name);
+        let digest = ctx.store.put(&Tree::from_content(content.clone()));
+        let digest = digest.unwrap().digest;
+        let server = FileServer::start(None, None);
+        let source = http(&server.add("bundle.tgz", archive(&content)));
+        let spec = BundleSpec {
+            provisioner_class_name: "core-rukpak-io-plain".to_owned(),
+            source: source.clone(),
+        };
+        let mut bundle = Bundle::new(name, spec);
+        bundle.status = Some(BundleStatus {
+            phase: Some(Phase::Unpacked),
+            content_digest: Some(digest.to_string()),
+            resolved_source: Some(source),
+            ..BundleStatus::default()
+        });
+        let path = folder.path().join(format!("content/{}.tar", digest.hex()));
+        assert!(path.exists());
+        Self {
+            ctx,
+            bundle,
+            content,
+            path,
+            server,
+            _folder: folder,
+        }
+    }
+
+    /// Converts the content to itself.
+    async fn convert(&self) -> Result<Content, LoadError> {
+        let work = |content: &Content, _| content.clone();
+        convert(&self.ctx, &self.bundle, work).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn lost_content_is_fetched_again_and_converted() {
+    let lost = Lost::new("lost").await;
+    assert_eq!(lost.convert().await.unwrap(), lost.content);
+    std::fs::remove_file(&lost.path).unwrap();
+    assert_eq!(lost.convert().await.unwrap(), lost.content);
+    assert!(lost.path.exists());
+    std::fs::write(&lost.path, "damaged").unwrap();
+    assert_eq!(lost.convert().await.unwrap(), lost.content);
+
+    // The store has the content, so the server is not needed.
+    drop(lost.server);
+    let work = |content: &Content, _| content.clone();
+    let converted = convert(&lost.ctx, &lost.bundle, work).await.unwrap();
+    assert_eq!(converted.unwrap(), lost.content);
+}
+
+#[tokio::test]
+async fn other_content_is_not_converted_in_place_of_lost_content() {
+    let mut lost = Lost::new("changed").await;
+    lost.server
+        .add("bundle.tgz", archive(&small("foreign content")));
+    std::fs::remove_file(&lost.path).unwrap();
+    // Also if the status lacks the pinned source.
+    for is_pinned in [true, false] {
+        if !is_pinned {
+            lost.bundle.status.as_mut().unwrap().resolved_source = None;
+        }
+        let error = lost.convert().await.unwrap_err();
+        let LoadError::Fetch { bundle, source } = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(bundle, "changed");
+        let said = source.to_string();
+        assert!(said.contains("a Bundle does not change"), "{said}");
+        assert!(error.is_terminal());
+        assert!(!lost.path.exists());
+    }
+}
+
+#[tokio::test]
+async fn content_that_cannot_be_fetched_again_is_not_converted() {
+    let mut lost = Lost::new("missing").await;
+    std::fs::remove_file(&lost.path).unwrap();
+    let bundle = lost.bundle.clone();
+    lost.server = FileServer::start(None, None);
+    let error = lost.convert().await.unwrap_err();
+    assert!(matches!(error, LoadError::Fetch { .. }), "{error:?}");
+
+    lost.bundle.status.as_mut().unwrap().content_digest = None;
+    let error = lost.convert().await.unwrap_err();
+    assert!(matches!(error, LoadError::NotUnpacked { .. }), "{error:?}");
+
+    // The server is back.
+    let url = lost.server.add("bundle.tgz", archive(&lost.content));
+    lost.bundle = bundle;
+    lost.bundle.spec.source = http(&url);
+    let status = lost.bundle.status.as_mut().unwrap();
+    status.resolved_source = Some(http(&url));
+    assert_eq!(lost.convert().await.unwrap(), lost.content);
+}

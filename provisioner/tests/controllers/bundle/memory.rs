@@ -1,0 +1,205 @@
+//! Memory of the process over archives that are small and become much: none of them takes more than 256 MB.
+
+use std::fs;
+
+use cluster::Lease;
+use manifests::api::instance::BundleInstance;
+use reqwest::StatusCode;
+
+use super::{served::Reader, *};
+use crate::support::{Options, Provisioner, gone, prepare, without_controllers};
+
+/// The most resident memory of the process over archives beside what it has at rest, in KiB.
+const MAX_TAKEN: u64 = 256_000;
+
+/// The same over all archives at once: what the pod's limit of 512 MiB leaves beside 64 MiB for the program.
+const MAX_TOGETHER: u64 = (512 - 64) << 10;
+
+const MIB: usize = 1 << 20;
+
+/// A new provisioner, what it has resident at rest, and a server for archives, in a control plane of the test's own: other
+/// tests' Bundles would take memory, too.
+struct Place {
+    world: World,
+    server: FileServer,
+    idle: u64,
+    /// Dropped last.
+    _lease: Lease,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let lease = without_controllers().await;
+        prepare(&lease).await;
+        let provisioner = Provisioner::start(&lease, Options::default()).await;
+        let mut place = Self {
+            world: World::of(lease.cluster(), provisioner),
+            server: FileServer::start(None, None),
+            idle: 0,
+            _lease: lease,
+        };
+        // The program itself is resident as far as it has run.
+        for is_good in [true, false] {
+            let mut map = config_map("default", "small", "small");
+            if !is_good {
+                map["metadata"] = json!(null);
+            }
+            let name = place.fetch(archive(&plain(&[map]))).await;
+            assert_eq!(place.is_unpacked(&name).await, is_good);
+            place.delete(&name).await;
+        }
+        place.idle = place.resident("VmRSS").await;
+        place
+    }
+
+    /// What the kernel reports of the provisioner: `VmRSS`, or the most until now as `VmHWM`, in KiB.
+    async fn resident(&self, field: &str) -> u64 {
+        let pid = self.world.provisioner().await.pid().await;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let size = line.unwrap().trim_start_matches(':').trim();
+        size.strip_suffix(" kB").unwrap().parse().unwrap()
+    }
+
+    /// A new Bundle of an archive behind a URL.
+    async fn fetch(&self, archive: Vec<u8>) -> String {
+        let name = unique("memory");
+        let url = self.server.add(&format!("{name}.tgz"), archive);
+        self.world.bundle(&name, "plain", http(&url)).await;
+        name
+    }
+
+    /// Waits until a Bundle has an outcome, and reports whether it is unpacked.
+    async fn is_unpacked(&self, name: &str) -> bool {
+        let phase = |bundle: &Bundle| bundle.status.as_ref()?.phase;
+        let bundle = wait_for(self.world.api(), name, "unpacked or failing", |bundle| {
+            matches!(phase(bundle)?, Phase::Unpacked | Phase::Failing).then_some(())
+        })
+        .await;
+        phase(&bundle) == Some(Phase::Unpacked)
+    }
+
+    async fn delete(&self, name: &str) {
+        let bundles = self.world.api::<Bundle>();
+        let params = DeleteParams::default();
+        bundles.delete(name, &params).await.unwrap();
+        gone(bundles, name).await;
+    }
+
+    /// Makes sure that the provisioner has not had more resident memory than allowed beside what it has at rest.
+    async fn assert_taken(&self, about: &str, allowed: u64) {
+        let peak = self.resident("VmHWM").await;
+        let (idle, taken) = (self.idle, peak.saturating_sub(self.idle));
+        eprintln!("{about}: {taken} KiB beside {idle} KiB");
+        assert!(taken <= allowed, "{about}: {taken} KiB beside {idle} KiB");
+    }
+}
+
+fn repeated(text: &str, length: usize) -> String {
+    text.repeat(length / text.len())
+}
+
+/// Files of the manifests of plain bundles that no conversion accepts, each less than a MiB as an archive.
+fn hostile() -> Vec<(&'static str, [String; 2])> {
+    let lists = format!("[{}]\n", repeated("[1],", 15 * MIB));
+    let fitting = "{a: 1},".repeat(90_000);
+    let deep = format!("{}a\n", "- ".repeat(400));
+    let nested = format!("{}1{},\n", "{a: ".repeat(100), "}".repeat(100));
+    vec![
+        ("lists in a list", [lists.clone(), lists]),
+        // Values that the limits allow, and then an anchor, which only the complete reader knows.
+        (
+            "mappings before an anchor",
+            [
+                format!("kind: A\na: [{fitting}&a 1]\n#{}\n", "#".repeat(15 * MIB)),
+                format!("kind: A\n#{}\n", "#".repeat(15 * MIB)),
+            ],
+        ),
+        (
+            "nested sequences",
+            [repeated(&deep, 15 * MIB), repeated(&deep, 15 * MIB)],
+        ),
+        (
+            "mappings with one entry",
+            [
+                format!("a: [{}]\n", repeated(&nested, 15 * MIB)),
+                String::new(),
+            ],
+        ),
+        (
+            "comments",
+            [
+                format!("{}kind: A\n", repeated("#\n", 15 * MIB)),
+                format!("kind: A\n{}", repeated("#\n", 15 * MIB)),
+            ],
+        ),
+        (
+            "text",
+            [(); 2].map(|()| format!("kind: A\na: |\n{}", repeated("  x\r\n", 15 * MIB))),
+        ),
+    ]
+}
+
+/// Content with these files among the manifests.
+fn packed(files: &[String]) -> Content {
+    let mut builder = manifests::content::Builder::new(unpacker::Limits::default());
+    for (number, text) in files.iter().enumerate() {
+        let path = format!("manifests/{number}.yaml");
+        builder.add(&path, 0o644, &mut text.as_bytes()).unwrap();
+    }
+    builder.finish()
+}
+
+#[tokio::test]
+async fn archives_take_at_most_256_mb() {
+    for (number, (about, files)) in hostile().into_iter().enumerate() {
+        let archive = archive(&packed(&files));
+        assert!(archive.len() < MIB, "{about}: {}", archive.len());
+        let place = Place::new().await;
+        let name = if number % 2 == 0 {
+            place.fetch(archive).await
+        } else {
+            let uploader = Reader::of(&place.world, &["bundle-uploader"]).await;
+            let (name, status, _) = uploader.put(archive).await;
+            assert_eq!(status, StatusCode::CREATED, "{about}");
+            name
+        };
+        assert!(!place.is_unpacked(&name).await, "{about}");
+        place.assert_taken(about, MAX_TAKEN).await;
+        place.delete(&name).await;
+    }
+}
+
+#[tokio::test]
+async fn an_installed_archive_takes_at_most_256_mb() {
+    let text = repeated("a line of text\n", 900_000);
+    let maps = (0..30).map(|at| config_map("default", &format!("large{at}"), &text));
+    let content = plain(&maps.collect::<Vec<_>>());
+    let place = Place::new().await;
+    let name = unique("large");
+    let url = place.server.add("large.tgz", archive(&content));
+    place.world.instance(&name, "plain", http(&url)).await;
+    place.world.wait_instance(&name, "Installed", "True").await;
+    place.assert_taken("30 objects of 900 kB", MAX_TAKEN).await;
+    let instances = place.world.api::<BundleInstance>();
+    let params = DeleteParams::default();
+    instances.delete(&name, &params).await.unwrap();
+    gone(instances, &name).await;
+}
+
+/// All of them share one budget, so that they fit into the pod.
+#[tokio::test]
+async fn archives_at_once_take_no_more_than_the_pod_has() {
+    let place = Place::new().await;
+    let mut names = Vec::new();
+    for (_, files) in hostile() {
+        names.push(place.fetch(archive(&packed(&files))).await);
+    }
+    for name in &names {
+        assert!(!place.is_unpacked(name).await);
+    }
+    place.assert_taken("all at once", MAX_TOGETHER).await;
+    for name in &names {
+        place.delete(name).await;
+    }
+}

@@ -1,0 +1,224 @@
+//! Bundles are replaced while the provisioner cannot write its records, and while it is down.
+
+use super::{records::forget_records, *};
+use crate::{
+    faults::stage::empty,
+    support::{Fault, Options, Provisioner, Relay, eventually},
+};
+
+fn a(namespace: &str, version: &str) -> Value {
+    map(namespace, "a", &[("v", version)])
+}
+
+/// The API server fails to store the status of this instance.
+fn unwritable(name: &str) -> Fault {
+    let path: &'static str = format!("/bundleinstances/{name}/status").leak();
+    Fault::Failed(vec![path].leak())
+}
+
+/// Kills a provisioner.
+async fn kill(provisioner: Provisioner) {
+    provisioner.signal("KILL").await;
+    assert_eq!(provisioner.ended().await, 137);
+}
+
+/// Waits until the provisioner has created a Bundle that was unpacked and that the status does not record.
+async fn unrecorded(world: &World, name: &str, squatter: &Squatter, known: &[&str]) -> Bundle {
+    eventually("an unpacked Bundle without a record", async || {
+        let all = bundles(world, name).await;
+        let status = read(world, name).await.status.unwrap();
+        let found = all.iter().find(|bundle| {
+            let uid = bundle.uid().unwrap();
+            let unpacked = bundle.status.as_ref();
+            bundle.spec.source != squatter.content
+                && !known.contains(&uid.as_str())
+                && status.bundles.iter().all(|created| created.uid != uid)
+                && unpacked.is_some_and(|status| status.content_digest.is_some())
+        });
+        found.cloned().ok_or_else(|| format!("{all:?} {status:?}"))
+    })
+    .await
+}
+
+/// Waits until a Bundle of this uid does not exist.
+async fn is_deleted(world: &World, name: &str, bundle: &Bundle) {
+    eventually("the Bundle is deleted", async || {
+        let left = bundles(world, name).await;
+        let is_left = left.iter().any(|left| left.uid() == bundle.uid());
+        (!is_left).then_some(()).ok_or_else(|| format!("{left:?}"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bundles_without_a_record_are_not_installed_after_a_kill() {
+    let (cluster, _audit, _turn) = empty().await;
+    let relay = Relay::new(cluster).await;
+    let options = Options {
+        kubeconfig: Some(relay.kubeconfig()),
+        ..Options::default()
+    };
+    let world = World::bare(cluster);
+    let mut provisioner = Provisioner::start(cluster, options.clone()).await;
+    let Scene {
+        name,
+        space,
+        squatter,
+        observer,
+        ..
+    } = Scene::with(&world, "unrecorded", |space| vec![a(space, "1")]).await;
+    let installed = installed_is_recorded(&world, &name).await;
+
+    let mut known = vec![installed.uid];
+    for (version, is_squatted) in [("2", false), ("3", true)] {
+        relay.fails(unwritable(&name));
+        upgrade(&world, &name, version, &[a(space.name(), version)]).await;
+        let uids: Vec<&str> = known.iter().map(String::as_str).collect();
+        let created = unrecorded(&world, &name, &squatter, &uids).await;
+        kill(provisioner).await;
+        let left = if is_squatted {
+            squatter.replace(&created).await.unwrap()
+        } else {
+            created.clone()
+        };
+        relay.mend();
+
+        provisioner = Provisioner::start(cluster, options.clone()).await;
+        has_value(&world, space.name(), "a", "v", version).await;
+        wait_reason(&world, &name, "Installed", "InstallationSucceeded").await;
+        let recorded = installed_is_recorded(&world, &name).await;
+        assert_ne!(Some(&recorded.uid), created.uid().as_ref());
+        assert_ne!(Some(&recorded.uid), left.uid().as_ref());
+        is_deleted(&world, &name, &left).await;
+        known.push(recorded.uid);
+    }
+    let seen = observer.finish().await;
+    assert!(seen.contains("a=2") && seen.contains("a=3"), "{seen:?}");
+    delete(&world, &name).await;
+}
+
+#[tokio::test]
+async fn adoption_without_a_record_trusts_no_other_bundle() {
+    let (cluster, _audit, _turn) = empty().await;
+    let relay = Relay::new(cluster).await;
+    let options = Options {
+        kubeconfig: Some(relay.kubeconfig()),
+        ..Options::default()
+    };
+    let world = World::bare(cluster);
+    let provisioner = Provisioner::start(cluster, options.clone()).await;
+    let Scene {
+        name,
+        space,
+        squatter,
+        observer,
+        ..
+    } = Scene::with(&world, "unadopted", |space| vec![a(space, "1")]).await;
+    let before = installed_is_recorded(&world, &name).await;
+    kill(provisioner).await;
+    forget_records(&world, &name).await;
+    let has_record = async || {
+        read(&world, &name)
+            .await
+            .status
+            .unwrap()
+            .installed
+            .is_some()
+    };
+    let api = maps(&world, space.name());
+
+    // The installed Bundle is adopted, and what is installed is repaired from it, although the record is not written.
+    relay.fails(unwritable(&name));
+    let provisioner = Provisioner::start(cluster, options.clone()).await;
+    provisioner
+        .says("failed to record the installed Bundle; retrying")
+        .await;
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    has_value(&world, space.name(), "a", "v", "1").await;
+    assert!(!has_record().await);
+
+    // Another Bundle takes its place; nothing is repaired from that, nor from one whose record is not written.
+    let all = bundles(&world, &name).await;
+    let installed = all.iter().find(|bundle| before.is(bundle)).unwrap();
+    let foreign = squatter.replace(installed).await.unwrap();
+    world
+        .wait_bundle(&foreign.name_any(), "Unpacked", "True")
+        .await;
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    let created = unrecorded(&world, &name, &squatter, &[&before.uid]).await;
+    assert_eq!(api.get_opt("a").await.unwrap(), None);
+    assert!(!has_record().await);
+    kill(provisioner).await;
+
+    // The installation continues after a restart, from a Bundle that is recorded.
+    relay.mend();
+    let _provisioner = Provisioner::start(cluster, options).await;
+    has_value(&world, space.name(), "a", "v", "1").await;
+    wait_reason(&world, &name, "Installed", "InstallationSucceeded").await;
+    let recorded = installed_is_recorded(&world, &name).await;
+    assert_eq!(recorded.content_digest, before.content_digest);
+    for other in [installed, &foreign, &created] {
+        assert_ne!(Some(&recorded.uid), other.uid().as_ref());
+    }
+    is_deleted(&world, &name, &foreign).await;
+    observer.finish().await;
+    delete(&world, &name).await;
+}
+
+#[tokio::test]
+async fn bundles_replaced_during_downtime_are_not_installed() {
+    let (cluster, _audit, _turn) = empty().await;
+    let world = World::bare(cluster);
+    let mut provisioner = Provisioner::start(cluster, Options::default()).await;
+    let Scene {
+        name,
+        space,
+        squatter,
+        observer,
+        ..
+    } = Scene::with(&world, "down", |space| vec![a(space, "1")]).await;
+    let restart = async |provisioner: Provisioner| {
+        kill(provisioner).await;
+        for bundle in bundles(&world, &name).await {
+            squatter.replace(&bundle).await.unwrap();
+        }
+    };
+
+    // Installed.
+    let before = installed_is_recorded(&world, &name).await;
+    restart(provisioner).await;
+    let api = maps(&world, space.name());
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    provisioner = Provisioner::start(cluster, Options::default()).await;
+    has_value(&world, space.name(), "a", "v", "1").await;
+    let after = installed_is_recorded(&world, &name).await;
+    assert_ne!(before.uid, after.uid);
+    assert_eq!(before.content_digest, after.content_digest);
+
+    // Recorded, and not unpacked.
+    point_at(&world, &name, &kept_in(&name)).await;
+    wait_reason(&world, &name, "HasValidBundle", "UnpackFailed").await;
+    restart(provisioner).await;
+    store(&world, &name, &[a(space.name(), "2")]).await;
+    provisioner = Provisioner::start(cluster, Options::default()).await;
+    has_value(&world, space.name(), "a", "v", "2").await;
+    installed_is_recorded(&world, &name).await;
+
+    // Unpacked, and not applied: a namespace is missing.
+    let missing = format!("{name}-later");
+    let objects = [a(space.name(), "3"), map(&missing, "b", &[])];
+    let source = publish(&world, &format!("{name}:v3"), &objects).await;
+    point_at(&world, &name, &source).await;
+    wait_reason(&world, &name, "Installed", "UpgradeFailed").await;
+    restart(provisioner).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": missing}});
+    world.apply(&namespace).await;
+    let _provisioner = Provisioner::start(cluster, Options::default()).await;
+    has_value(&world, space.name(), "a", "v", "3").await;
+    wait_reason(&world, &name, "Installed", "InstallationSucceeded").await;
+    installed_is_recorded(&world, &name).await;
+
+    observer.finish().await;
+    delete(&world, &name).await;
+    lose(&world, &name).await;
+}

@@ -1,0 +1,97 @@
+//! The admission policies of the install file that do not exist, with the permissions of the install file alone.
+
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
+use manifests::api::install;
+use serde_json::Value;
+
+use super::*;
+use crate::support::{apply, until};
+
+const MISSING: &str = "admission policies are missing";
+
+/// The notes of the Events about missing policies.
+async fn notes(cluster: &Cluster) -> Vec<String> {
+    let events: Api<Event> = Api::namespaced(cluster.client().unwrap(), "default");
+    let all = events.list(&ListParams::default()).await.unwrap();
+    let ours = all
+        .into_iter()
+        .filter(|event| event.reason.as_deref() == Some("AdmissionPolicyMissing"));
+    ours.map(|event| event.note.unwrap_or_default()).collect()
+}
+
+/// Waits until the metric has a value.
+async fn counts(provisioner: &Provisioner, number: usize) {
+    let line = format!("rukpak_admission_policies_missing {number}");
+    let url = format!("{}/metrics", provisioner.url("metrics"));
+    eventually(&line, async || {
+        let (_, text) = get(&url).await;
+        let is_told = text.lines().any(|other| other == line);
+        is_told.then_some(()).ok_or(text)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_missing_binding_is_reported_and_existing_ones_are_not() {
+    let cluster = support::without_controllers().await;
+    support::prepare(&cluster).await;
+    let file = install::file(&install::Options::default());
+    support::install_rights(&cluster, &file).await;
+    let is_policy = |object: &Value| {
+        let kind = object["kind"].as_str().unwrap();
+        kind.starts_with("ValidatingAdmissionPolicy")
+    };
+    let objects = install::objects(&install::Options::default());
+    let (missing, existing): (Vec<_>, Vec<_>) =
+        objects.into_iter().filter(is_policy).partition(|object| {
+            object["kind"] == "ValidatingAdmissionPolicyBinding"
+                && object["metadata"]["name"] == "bundle-deletion"
+        });
+    assert_eq!((missing.len(), existing.len()), (1, 7));
+    for object in &existing {
+        apply(&cluster, object).await;
+    }
+    let kubeconfig = support::own_kubeconfig(&cluster).await;
+    let start = || {
+        let options = Options {
+            kubeconfig: Some(kubeconfig.clone()),
+            flags: vec!["--resync=10s".to_owned()],
+            ..Options::default()
+        };
+        Provisioner::start(&cluster, options)
+    };
+
+    // The provisioner becomes ready nevertheless.
+    let provisioner = start().await;
+    let line = provisioner.says(MISSING).await;
+    assert_eq!(line["level"], "WARN");
+    let object = "ValidatingAdmissionPolicyBinding bundle-deletion";
+    assert_eq!(line["objects"], object);
+    counts(&provisioner, 1).await;
+    let note = format!(
+        "{object} not found: the API server does not enforce the policy; apply the install file of this version of the \
+         provisioner again"
+    );
+    until(
+        "an Event",
+        async || notes(&cluster).await,
+        |notes| *notes == [note.clone()],
+    )
+    .await;
+
+    apply(&cluster, &missing[0]).await;
+    provisioner.says("all admission policies exist").await;
+    counts(&provisioner, 0).await;
+    drop(provisioner);
+
+    let provisioner = start().await;
+    provisioner.says("checked the admission policies").await;
+    counts(&provisioner, 0).await;
+    let lines = provisioner.lines();
+    let reported = lines.iter().find(|line| line["message"] == MISSING);
+    assert_eq!(reported, None);
+    let failed = "failed to check the admission policies; retrying";
+    assert!(lines.iter().all(|line| line["message"] != failed));
+    assert_eq!(notes(&cluster).await, [note]);
+}
