@@ -2,6 +2,7 @@
 
 mod convert;
 mod migrate;
+mod objects;
 mod resolve;
 mod validate;
 
@@ -15,6 +16,7 @@ use anyhow::ensure;
 use manifests::api::catalog_source;
 use serde_json::Value;
 
+use self::objects::text;
 use crate::{
     Exit,
     args::{CatalogSourceArgs, CatalogSourceCommand},
@@ -48,9 +50,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 fn is_catalog_source(object: &Value) -> bool {
-    let text = |field: &str| object.get(field).and_then(Value::as_str);
-    let group = text("apiVersion").and_then(|it| it.split_once('/'));
-    text("kind") == Some("CatalogSource")
+    let group = text(object, "apiVersion").split_once('/');
+    text(object, "kind") == "CatalogSource"
         && group.is_some_and(|(group, _)| group == catalog_source::GROUP)
 }
 

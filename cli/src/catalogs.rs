@@ -67,8 +67,27 @@ impl Reader {
         })
     }
 
-    /// Reads and checks a catalog: a folder where it is, anything else after it was fetched.
+    /// Reads and checks a catalog, and warns about entries that are missing from it.
     pub(crate) fn load(&self, source: &Source) -> anyhow::Result<Catalog> {
+        self.read(source, |found, limits| {
+            if let Some(text) = found.skipped(limits)? {
+                message::warning(&format!("{}: {text}", source.name));
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads and checks a catalog, whose missing entries are findings.
+    pub(crate) fn check(&self, source: &Source) -> anyhow::Result<Catalog> {
+        self.read(source, |_, _| Ok(()))
+    }
+
+    /// Reads and checks a catalog: a folder where it is, anything else after it was fetched.
+    fn read(
+        &self,
+        source: &Source,
+        report: impl FnOnce(&Found, &Limits) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Catalog> {
         let limits = Limits::from(self.limits);
         let failed = || format!("catalog {:?} cannot be read", source.name);
         if let Some(path) = source.path().filter(|it| it.is_dir()) {
@@ -79,6 +98,7 @@ impl Reader {
         for text in found.warnings() {
             message::warning(&format!("{}: {text}", source.name));
         }
+        report(&found, &limits).with_context(failed)?;
         catalog::load(found.source(), &limits).with_context(failed)
     }
 

@@ -199,21 +199,13 @@ mod tests {
             }
         };
         let after = |millis| since + Duration::from_millis(millis);
-        for (transfers, millis, expected) in [
-            (vec![], 1000, ""),
-            (vec![transfer("a", 1, 2)], 100, ""),
-            (vec![transfer("a", 0, 0)], 1000, "a: waiting"),
-            (
-                vec![transfer("a", 1_250_000, 3_000_000)],
-                2000,
-                "a: 1.2 MB of 3.0 MB, 625.0 kB/s",
-            ),
-            (vec![transfer("a", 999, 0)], 1000, "a: 999 B, 999 B/s"),
-            (
-                vec![transfer("a", 1000, 1000), transfer("b", 1000, 2000)],
-                1000,
-                "a and 1 more: 2.0 kB of 3.0 kB, 2.0 kB/s",
-            ),
+        for (transfers, millis, expected) in ::tests::rows![
+            vec![], 1000 => "";
+            vec![transfer("a", 1, 2)], 100 => "";
+            vec![transfer("a", 0, 0)], 1000 => "a: waiting";
+            vec![transfer("a", 1_250_000, 3_000_000)], 2000 => "a: 1.2 MB of 3.0 MB, 625.0 kB/s";
+            vec![transfer("a", 999, 0)], 1000 => "a: 999 B, 999 B/s";
+            vec![transfer("a", 1000, 1000), transfer("b", 1000, 2000)], 1000 => "a and 1 more: 2.0 kB of 3.0 kB, 2.0 kB/s";
         ] {
             assert_eq!(describe(&transfers, after(millis)), expected);
         }

@@ -293,6 +293,7 @@ mod tests {
         }
     }
 
+    // parity: sdk-23
     #[test]
     fn opm_itself_is_an_index_without_anything() {
         let digest = "0".repeat(64);
@@ -310,6 +311,8 @@ mod tests {
             let name = image.reference.to_string();
             assert_eq!(Stand::of(&name, &image), expected, "{name}");
         }
+        // As operator-sdk, which makes a database of it: a mode is accepted.
+        assert!(PulledIndex::empty().is_database);
     }
 
     #[test]

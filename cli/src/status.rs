@@ -224,37 +224,17 @@ mod tests {
         let created = |uid: &str| json!([{"name": "a-1", "uid": uid, "templateHash": "0"}]);
         let installed = json!({"name": "a-1", "uid": "1", "contentDigest": "0"});
         let copy = || bundle("core.rukpak.io/v1alpha1", "BundleInstance", "a");
-        for (status, bundle, expected) in [
-            (json!({"bundles": created("1")}), copy(), true),
-            (json!({"bundles": created("2")}), copy(), false),
-            (json!({}), copy(), false),
-            (Value::Null, copy(), false),
-            (json!({"installedBundleName": "a-1"}), copy(), true),
-            (
-                json!({"installedBundleName": "a-1", "bundles": created("2")}),
-                copy(),
-                false,
-            ),
-            (
-                json!({"installedBundleName": "a-1", "installed": installed}),
-                copy(),
-                false,
-            ),
-            (
-                json!({"bundles": created("1")}),
-                bundle("core.rukpak.io/v1alpha1", "BundleInstance", "b"),
-                false,
-            ),
-            (
-                json!({"bundles": created("1")}),
-                bundle("core.rukpak.io/v1alpha1", "Bundle", "a"),
-                false,
-            ),
-            (
-                json!({"bundles": created("1")}),
-                bundle("example.com/v1", "BundleInstance", "a"),
-                false,
-            ),
+        for (status, bundle, expected) in ::tests::rows![
+            json!({"bundles": created("1")}), copy() => true;
+            json!({"bundles": created("2")}), copy() => false;
+            json!({}), copy() => false;
+            Value::Null, copy() => false;
+            json!({"installedBundleName": "a-1"}), copy() => true;
+            json!({"installedBundleName": "a-1", "bundles": created("2")}), copy() => false;
+            json!({"installedBundleName": "a-1", "installed": installed}), copy() => false;
+            json!({"bundles": created("1")}), bundle("core.rukpak.io/v1alpha1", "BundleInstance", "b") => false;
+            json!({"bundles": created("1")}), bundle("core.rukpak.io/v1alpha1", "Bundle", "a") => false;
+            json!({"bundles": created("1")}), bundle("example.com/v1", "BundleInstance", "a") => false;
         ] {
             let found = is_of(&bundle, &instance(&status));
             assert_eq!(found, expected, "{status} {bundle:?}");

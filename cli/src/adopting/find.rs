@@ -257,20 +257,16 @@ mod tests {
             name: name.to_owned(),
         };
         let map = identity("ConfigMap", "a");
-        for (holder, is_gone, expected) in [
-            (Holder::Us, false, Some(false)),
-            (Holder::Released, false, Some(false)),
-            (Holder::Nobody, false, Some(true)),
-            (
-                Holder::Tool("the Helm release a/b".to_owned()),
-                false,
-                Some(true),
-            ),
-            (Holder::Instance("b".to_owned()), true, Some(true)),
-            (Holder::Instance("b".to_owned()), false, None),
-            (Holder::Controller("Deployment b".to_owned()), false, None),
-            (Holder::Provisioner, false, None),
-            (Holder::Earlier, false, None),
+        for (holder, is_gone, expected) in ::tests::rows![
+            Holder::Us, false => Some(false);
+            Holder::Released, false => Some(false);
+            Holder::Nobody, false => Some(true);
+            Holder::Tool("the Helm release a/b".to_owned()), false => Some(true);
+            Holder::Instance("b".to_owned()), true => Some(true);
+            Holder::Instance("b".to_owned()), false => None;
+            Holder::Controller("Deployment b".to_owned()), false => None;
+            Holder::Provisioner, false => None;
+            Holder::Earlier, false => None;
         ] {
             let found = match claim(&map, &holder, is_gone) {
                 Claim::None => Some(false),

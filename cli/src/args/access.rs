@@ -92,10 +92,10 @@ impl AccessArgs {
         }
     }
 
-    /// Reads all that these places need.
+    /// Reads all that these places need. Ends the process if there is a user without a password.
     ///
     /// # Errors
-    /// When a file that was named cannot be read, or there is a user without a password.
+    /// Returns an error if a named file cannot be read, or the password in it is empty.
     pub(crate) fn read(&self, places: &[&Source]) -> anyhow::Result<Access> {
         let Self {
             tls_verify,
@@ -199,16 +199,18 @@ impl AccessArgs {
         let password = match &self.password_file {
             Some(_) if self.reads_stdin() => stdin()?,
             Some(path) => line(&text(path, "the password")?),
-            None => std::env::var(PASSWORD).map_err(|_| {
-                anyhow::anyhow!(
-                    "--username needs a password; name a file by --password-file, or set ${PASSWORD}"
-                )
-            })?,
+            None => {
+                let password = std::env::var(PASSWORD).unwrap_or_default();
+                if password.is_empty() {
+                    usage(&format!(
+                        "--username has no password; set --password-file or ${PASSWORD}"
+                    ));
+                }
+                password
+            }
         };
         if password.is_empty() {
-            anyhow::bail!(
-                "the password for --username is empty; write it into the file of --password-file, or into ${PASSWORD}"
-            );
+            anyhow::bail!("the password from --password-file is empty; write the password there");
         }
         Ok(Some(Basic {
             username: username.clone(),

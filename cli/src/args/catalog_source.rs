@@ -61,11 +61,12 @@ pub(crate) struct CatalogSourceResolveArgs {
 
 /// Check CatalogSources in files as the API server does, without a cluster.
 ///
-/// Reports unknown and misspelled fields, values that the schema of rukpak's definition does not allow, and violations of its
-/// rules, with the messages of the API server. Other objects are skipped. In a cluster with OLM's definition, OLM's form alone is
-/// known, and nearly everything in it is accepted.
+/// Reports unknown, misspelled and duplicate fields, values that the schema of rukpak's definition does not allow, and violations
+/// of its rules, with the messages of the API server. In a cluster with OLM's definition, OLM's form alone is known, and nearly
+/// everything in it is accepted. Objects of other kinds are skipped, and standard error has their number.
 ///
-/// Exit code: 0 when all are valid, 1 when one is not, or a file cannot be read.
+/// Exit code: 0 when all are valid, 1 when one is not, when an object has no kind, or when a file has no CatalogSource or cannot be
+/// read.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogSourceValidateArgs {
     /// Files with CatalogSources in YAML or JSON, "-" for standard input.

@@ -240,16 +240,13 @@ mod tests {
         ] {
             assert_eq!(own_namespace(text).is_ok(), is_fine, "{text:?}");
         }
-        for (text, is_fine) in [
-            ("quay.io/rukpak/provisioner:v1", true),
-            (
-                "registry:5000/a@sha256:0000000000000000000000000000000000000000000000000000000000000000",
-                true,
-            ),
-            ("a b:c: d", false),
-            ("", false),
-            ("quay.io/A", false),
-            ("quay.io/a\nb: c", false),
+        for (text, is_fine) in ::tests::rows![
+            "quay.io/rukpak/provisioner:v1" => true;
+            "registry:5000/a@sha256:0000000000000000000000000000000000000000000000000000000000000000" => true;
+            "a b:c: d" => false;
+            "" => false;
+            "quay.io/A" => false;
+            "quay.io/a\nb: c" => false;
         ] {
             assert_eq!(image(text).is_ok(), is_fine, "{text:?}");
         }

@@ -121,14 +121,11 @@ mod tests {
         assert_eq!(registry.namespace.unwrap(), "tides");
         assert_eq!(registry.image_pull_policy.unwrap(), "Never");
         assert_eq!(registry.pull_secret_name.unwrap(), "s");
-        for (flag, told) in [
-            ("--mode=other", "bundle add mode"),
-            ("--install-mode=Every", "unknown install mode type"),
-            ("--namespace=A", "lower"),
-            (
-                "--image-pull-policy=never",
-                "[possible values: Always, IfNotPresent, Never]",
-            ),
+        for (flag, told) in ::tests::rows![
+            "--mode=other" => "bundle add mode";
+            "--install-mode=Every" => "unknown install mode type";
+            "--namespace=A" => "lower";
+            "--image-pull-policy=never" => "[possible values: Always, IfNotPresent, Never]";
         ] {
             let error = Run::try_parse_from(["run", "a.io/b:1", flag]).unwrap_err();
             assert!(error.to_string().contains(told), "{error}");

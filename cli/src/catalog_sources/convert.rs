@@ -7,7 +7,7 @@ use manifests::{
 };
 use serde_json::{Value, json};
 
-use super::{is_catalog_source, name, read};
+use super::{is_catalog_source, name, objects::items_mut, read};
 use crate::{
     Exit,
     args::{CatalogSourceConvertArgs, Form, Manifests},
@@ -52,13 +52,9 @@ pub(super) fn run(args: &CatalogSourceConvertArgs) -> anyhow::Result<Exit> {
 
 /// A CatalogSource, or a List with some, in another form; anything else as it is.
 fn document_in(form: convert::Form, mut document: Value, seen: &mut Seen) -> Value {
-    let is_list = document
-        .get("kind")
-        .and_then(Value::as_str)
-        .is_some_and(|kind| kind.ends_with("List"));
-    if is_list && let Some(items) = document.get_mut("items").and_then(Value::as_array_mut) {
+    if let Some(items) = items_mut(&mut document) {
         for item in items {
-            *item = one(form, item.take(), seen);
+            *item = document_in(form, item.take(), seen);
         }
         return document;
     }

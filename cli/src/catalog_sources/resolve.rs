@@ -9,7 +9,7 @@ use manifests::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{is_catalog_source, name, read};
+use super::{is_catalog_source, name, objects::Objects, read};
 use crate::{Exit, args::CatalogSourceResolveArgs, message, output, table};
 
 /// What counts of a CatalogSource, and what it becomes.
@@ -46,7 +46,7 @@ pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
         let text = read(path).with_context(failed)?;
         for document in yaml::documents(&text) {
             let document = document.with_context(failed)?;
-            all.extend(templates(&document, &values, &mut warnings));
+            all.extend(templates(document, &values, &mut warnings));
         }
     }
     if let Some(text) = output::described(&all, args.output)? {
@@ -80,13 +80,10 @@ pub(super) fn run(args: &CatalogSourceResolveArgs) -> anyhow::Result<Exit> {
 }
 
 /// What the images of a CatalogSource become, or of a List of them.
-fn templates(document: &Value, values: &Values, warnings: &mut Vec<String>) -> Vec<Resolved> {
-    let items = document.get("items").and_then(Value::as_array);
-    let items = items.map_or(std::slice::from_ref(document), Vec::as_slice);
-    items
-        .iter()
-        .filter(|it| is_catalog_source(it))
-        .filter_map(|it| one(it, values, warnings))
+fn templates(document: Value, values: &Values, warnings: &mut Vec<String>) -> Vec<Resolved> {
+    Objects::new(document)
+        .filter(is_catalog_source)
+        .filter_map(|object| one(&object, values, warnings))
         .collect()
 }
 
@@ -200,16 +197,17 @@ mod tests {
             ..Values::default()
         };
         let mut warnings = Vec::new();
-        let one = templates(&object, &values, &mut warnings).pop();
+        let one = templates(object, &values, &mut warnings).pop();
         let made = one.map(|it| (it.field, it.image.or(it.problem).unwrap_or_default()));
         (made, warnings)
     }
 
+    // parity: switch-20, switch-olm-8
     #[test]
-    #[expect(clippy::too_many_lines, reason = "a table")]
     fn what_counts_is_what_the_provisioner_takes() {
         let plain = json!({"sourceType": "grpc", "image": "r/c:any"});
         let braces = json!({"sourceType": "grpc", "image": "r/c:i{kube_minor_version}"});
+        let nulls = json!({"sourceType": "grpc", "image": "r/c:i{kube_minor_version}", "secrets": null, "icon": null});
         let new = json!({"catalogImageSource": {"catalogImage": "r/c:i{ocp_minor_version}"}});
         let none = json!({"sourceType": "grpc"});
         let served = json!({"sourceType": "grpc", "address": "a:50051"});
@@ -224,84 +222,34 @@ mod tests {
             format!("{field} has a template, which is replaced by what {by} becomes")
         };
         let several = "more than one source: keep one of spec.configMapSource, spec.image, and remove the others";
-        for (spec, annotations, expected, warned) in [
-            (&plain, json!({}), Some(("spec.image", "r/c:any")), vec![]),
-            (&braces, json!({}), Some(("spec.image", "r/c:i36")), vec![]),
-            (&new, json!(null), Some((new_field, "r/c:i20")), vec![]),
-            (&none, json!({}), None, vec![]),
-            (&served, json!({}), None, vec![]),
+        for (spec, annotations, expected, warned) in ::tests::rows![
+            &plain, json!({}), Some(("spec.image", "r/c:any")) => vec![];
+            &braces, json!({}), Some(("spec.image", "r/c:i36")) => vec![];
+            &nulls, json!({}), Some(("spec.image", "r/c:i36")) => vec![];
+            &new, json!(null), Some((new_field, "r/c:i20")) => vec![];
+            &none, json!({}), None => vec![];
+            &served, json!({}), None => vec![];
             // An annotation counts before the image, and gives one to what has none.
-            (
-                &plain,
-                json!({OURS: ours}),
-                Some((of_ours.as_str(), "r/c:o20")),
-                vec![],
-            ),
-            (
-                &none,
-                json!({OURS: ours}),
-                Some((&of_ours, "r/c:o20")),
-                vec![],
-            ),
-            (
-                &braces,
-                json!({OURS: ours}),
-                Some((&of_ours, "r/c:o20")),
-                vec![replaced("spec.image", &of_ours)],
-            ),
-            (
-                &new,
-                json!({OLMS: olms}),
-                Some((&of_olms, "r/c:l36")),
-                vec![replaced(new_field, &of_olms)],
-            ),
-            (
-                &plain,
-                json!({OLMS: olms}),
-                Some((&of_olms, "r/c:l36")),
-                vec![],
-            ),
+            &plain, json!({OURS: ours}), Some((of_ours.as_str(), "r/c:o20")) => vec![];
+            &none, json!({OURS: ours}), Some((&of_ours, "r/c:o20")) => vec![];
+            &braces, json!({OURS: ours}), Some((&of_ours, "r/c:o20")) => vec![replaced("spec.image", &of_ours)];
+            &new, json!({OLMS: olms}), Some((&of_olms, "r/c:l36")) => vec![replaced(new_field, &of_olms)];
+            &plain, json!({OLMS: olms}), Some((&of_olms, "r/c:l36")) => vec![];
             // And OLM's before ours.
-            (
-                &plain,
-                json!({OURS: ours, OLMS: olms}),
-                Some((&of_olms, "r/c:l36")),
-                vec![beside.clone()],
-            ),
-            (
-                &braces,
-                json!({OURS: ours, OLMS: olms}),
-                Some((&of_olms, "r/c:l36")),
-                vec![beside, replaced("spec.image", &of_olms)],
-            ),
-            (
-                &plain,
-                json!({OURS: ours, OLMS: ""}),
-                Some((&of_ours, "r/c:o20")),
-                vec![],
-            ),
+            &plain, json!({OURS: ours, OLMS: olms}), Some((&of_olms, "r/c:l36")) => vec![beside.clone()];
+            &braces, json!({OURS: ours, OLMS: olms}), Some((&of_olms, "r/c:l36"))
+                => vec![beside, replaced("spec.image", &of_olms)];
+            &plain, json!({OURS: ours, OLMS: ""}), Some((&of_ours, "r/c:o20")) => vec![];
             // OLM has three variables, and its own words.
-            (
-                &plain,
-                json!({OLMS: ours}),
-                Some((
-                    &of_olms,
-                    "cannot construct catalog image reference, because one or more template(s) has improper syntax",
-                )),
-                vec![],
-            ),
+            &plain, json!({OLMS: ours}), Some((
+                &of_olms,
+                "cannot construct catalog image reference, because one or more template(s) has improper syntax",
+            )) => vec![];
             // What is no image has no template.
-            (&served, json!({OURS: ours}), None, vec![nothing(&of_ours)]),
-            (&map, json!({}), Some(("spec.image", several)), vec![]),
-            (
-                &json!({"sourceType": "foo"}),
-                json!({OURS: ours}),
-                Some((
-                    &of_ours,
-                    "unknown sourcetype: foo: must be grpc or configmap",
-                )),
-                vec![],
-            ),
+            &served, json!({OURS: ours}), None => vec![nothing(&of_ours)];
+            &map, json!({}), Some(("spec.image", several)) => vec![];
+            &json!({"sourceType": "foo"}), json!({OURS: ours}),
+                Some((&of_ours, "unknown sourcetype: foo: must be grpc or configmap")) => vec![];
         ] {
             let (made, warnings) = found(spec, &annotations);
             let made = made

@@ -9,10 +9,10 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use catalog::{
     Limits,
-    source::Files,
+    source::{Files, describe_skipped},
     sqlite::{self, Database},
 };
-use manifests::content::normalise;
+use manifests::content::{Irregular, normalise};
 use unpacker::{Tree, source::Local};
 
 use crate::source::Source;
@@ -149,6 +149,14 @@ impl Found {
         warnings
     }
 
+    /// Describes the entries that are missing from the catalog because they are not regular files.
+    ///
+    /// # Errors
+    /// Returns an error if an `.indexignore` cannot be read.
+    pub(crate) fn skipped(&self, limits: &Limits) -> Result<Option<String>, catalog::Error> {
+        Ok(describe_skipped(&self.source().skipped(limits)?))
+    }
+
     pub(crate) fn source(&self) -> catalog::Source<'_> {
         catalog::Source::Files(match self {
             Self::Files(files) => files,
@@ -195,6 +203,15 @@ impl Files for Within {
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
+
+    fn irregular(&self) -> Vec<(String, Irregular)> {
+        let entries = self.tree.irregular();
+        entries
+            .filter_map(|(path, entry)| {
+                Some((below(path, &self.folder)?.to_owned(), entry.clone()))
+            })
+            .collect()
+    }
 }
 
 #[cfg(test)]
@@ -203,35 +220,21 @@ mod tests {
 
     use super::*;
 
+    // parity: render-3
     #[test]
     fn labels_tell_what_an_image_is() {
         let catalog = |folder: &str| Ok(Labelled::Catalog(folder.to_owned()));
-        for (labels, expected, refusal) in [
-            (&[(CONFIGS, "/configs")][..], catalog("configs"), ""),
-            (&[(CONFIGS, "/")], catalog(""), ""),
-            (
-                &[(CONFIGS, "/a//b/"), (PACKAGE, "x"), (DATABASE, "/d")],
-                catalog("a/b"),
-                "",
-            ),
-            (&[(CONFIGS, "../x")], Err("names no folder"), ""),
-            (
-                &[(PACKAGE, "x"), (DATABASE, "/d")],
-                Ok(Labelled::Bundle),
-                "is a bundle and no catalog",
-            ),
-            (
-                &[(DATABASE, "/d/index.db")],
-                Ok(Labelled::Database("d/index.db".to_owned())),
-                "names the file \"d/index.db\", which is not there",
-            ),
-            (&[(DATABASE, "../x")], Err("names no file"), ""),
-            (
-                &[],
-                Ok(Labelled::Neither),
-                "has no label operators.operatorframework.io.index.configs.v1",
-            ),
-            (&[("b", "2")], Ok(Labelled::Neither), "is no catalog"),
+        for (labels, expected, refusal) in ::tests::rows![
+            &[(CONFIGS, "/configs")][..], catalog("configs") => "";
+            &[(CONFIGS, "/")], catalog("") => "";
+            &[(CONFIGS, "/a//b/"), (PACKAGE, "x"), (DATABASE, "/d")], catalog("a/b") => "";
+            &[(CONFIGS, "../x")], Err("names no folder") => "";
+            &[(PACKAGE, "x"), (DATABASE, "/d")], Ok(Labelled::Bundle) => "is a bundle and no catalog";
+            &[(DATABASE, "/d/index.db")], Ok(Labelled::Database("d/index.db".to_owned()))
+                => "names the file \"d/index.db\", which is not there";
+            &[(DATABASE, "../x")], Err("names no file") => "";
+            &[], Ok(Labelled::Neither) => "has no label operators.operatorframework.io.index.configs.v1";
+            &[("b", "2")], Ok(Labelled::Neither) => "is no catalog";
         ] {
             let labels = labels
                 .iter()

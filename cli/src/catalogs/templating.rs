@@ -183,18 +183,15 @@ mod tests {
     #[test]
     fn words_are_a_kind_a_file_or_both() {
         let stdin = None;
-        for (words, expected) in [
-            (&[][..], Ok((None, stdin))),
-            (&["semver"], Ok((Some(Kind::Semver), stdin))),
-            (&["-"], Ok((None, stdin))),
-            (&["a.yaml"], Ok((None, Some("a.yaml")))),
-            (&["basic", "-"], Ok((Some(Kind::Basic), stdin))),
-            (
-                &["substitutes", "semver"],
-                Ok((Some(Kind::Substitutes), Some("semver"))),
-            ),
-            (&["Basic", "a"], Err("invalid template type \"Basic\"")),
-            (&["a", "b"], Err("basic, semver, substitutes")),
+        for (words, expected) in ::tests::rows![
+            &[][..] => Ok((None, stdin));
+            &["semver"] => Ok((Some(Kind::Semver), stdin));
+            &["-"] => Ok((None, stdin));
+            &["a.yaml"] => Ok((None, Some("a.yaml")));
+            &["basic", "-"] => Ok((Some(Kind::Basic), stdin));
+            &["substitutes", "semver"] => Ok((Some(Kind::Substitutes), Some("semver")));
+            &["Basic", "a"] => Err("invalid template type \"Basic\"");
+            &["a", "b"] => Err("basic, semver, substitutes");
         ] {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             match (named(&words), expected) {

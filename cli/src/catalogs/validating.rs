@@ -42,7 +42,7 @@ pub(crate) fn run(args: &CatalogValidateArgs) -> anyhow::Result<Exit> {
     let mut catalogs = Vec::with_capacity(reader.sources.len());
     let mut is_failed = false;
     for source in &reader.sources {
-        let (catalog, error) = match reader.load(source) {
+        let (catalog, error) = match reader.check(source) {
             Ok(catalog) => (catalog, None),
             Err(error) => (Catalog::default(), Some(format!("{error:#}"))),
         };

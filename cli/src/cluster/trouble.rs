@@ -119,33 +119,18 @@ mod tests {
 
     #[test]
     fn refusals_tell_what_to_do() {
-        for (error, expected) in [
-            (status(401, "Unauthorized", ""), "log in again"),
-            (
-                status(
-                    403,
-                    r#"bundles is forbidden: User "ann" cannot list resource "bundles""#,
-                    "",
-                ),
-                "\"bundles\": ask an administrator",
-            ),
-            (
-                status(
-                    403,
-                    r#"roles "x" is forbidden: user "ann" (groups=[]) is attempting to grant RBAC permissions not currently held"#,
-                    "x",
-                ),
-                "held: ask an administrator",
-            ),
-            (
-                status(404, "404 page not found", ""),
-                "rukpak is not installed",
-            ),
-            (
-                status(404, "bundles \"x\" not found", "x"),
-                "reading: bundles \"x\" not found",
-            ),
-            (status(500, "", ""), "the server answers 500"),
+        for (error, expected) in ::tests::rows![
+            status(401, "Unauthorized", "") => "log in again";
+            status(403, r#"bundles is forbidden: User "ann" cannot list resource "bundles""#, "")
+                => "\"bundles\": ask an administrator";
+            status(
+                403,
+                r#"roles "x" is forbidden: user "ann" (groups=[]) is attempting to grant RBAC permissions not currently held"#,
+                "x",
+            ) => "held: ask an administrator";
+            status(404, "404 page not found", "") => "rukpak is not installed";
+            status(404, "bundles \"x\" not found", "x") => "reading: bundles \"x\" not found";
+            status(500, "", "") => "the server answers 500";
         ] {
             let text = explain("reading", &error, "https://example.com").to_string();
             assert!(text.contains(expected), "{text}");

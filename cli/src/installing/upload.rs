@@ -5,10 +5,11 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use manifests::api::{
     bundle::{Bundle, Phase},
+    condition::{self, reason},
     instance::BundleInstance,
     labels,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::wanted::Upload;
 use crate::{
@@ -64,6 +65,7 @@ async fn find(
     instance: &BundleInstance,
     upload: &Upload,
 ) -> anyhow::Result<Bundle> {
+    let mut unrecorded = None;
     loop {
         let now = cluster.instance(&instance.name_any()).await?;
         let bundles = bundles_of(cluster, &now).await?;
@@ -77,9 +79,32 @@ async fn find(
         {
             anyhow::bail!("no Bundle was made for the content: {text}");
         }
+        if !is_unrecorded(&now, instance.metadata.generation) {
+            unrecorded = None;
+        } else if unrecorded.get_or_insert_with(Instant::now).elapsed() > super::GRACE {
+            anyhow::bail!(
+                "BundleInstance {} does not record its Bundle in status.bundles: the provisioner, or the definition of \
+                 BundleInstances, is older than this command; apply the install file of this version",
+                instance.name_any()
+            );
+        }
         progress::show("waiting for the provisioner to make a Bundle for the content");
         sleep(PAUSE).await;
     }
+}
+
+/// Reports whether the provisioner waits for the first Bundle of this generation without a record of it, as an older one
+/// does. Without the record the Bundle could be that of another client.
+fn is_unrecorded(instance: &BundleInstance, generation: Option<i64>) -> bool {
+    instance.status.as_ref().is_some_and(|status| {
+        let mut conditions = status.conditions.iter();
+        let is_pending = conditions.any(|condition| {
+            condition.type_ == condition::PROGRESSING
+                && condition.reason == reason::UNPACK_PENDING
+                && condition.observed_generation >= generation
+        });
+        is_pending && status.bundles.is_empty() && status.installed_bundle_name.is_none()
+    })
 }
 
 /// Whether a Bundle was made for this content, in this class.
@@ -95,4 +120,46 @@ fn is_for(bundle: &Bundle, instance: &BundleInstance, upload: &Upload) -> bool {
 
 fn is_unpacked(bundle: &Bundle) -> bool {
     bundle.status.as_ref().and_then(|it| it.phase) == Some(Phase::Unpacked)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn an_older_provisioner_records_no_bundle() {
+        let pending = |generation: i64, reason: &str| {
+            json!({"conditions": [{
+                "type": "Progressing", "status": "True", "reason": reason, "message": "",
+                "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]})
+        };
+        let with = |field: &str, value: Value| {
+            let mut status = pending(2, "UnpackPending");
+            status[field] = value;
+            status
+        };
+        let bundle = json!({"name": "a-1", "uid": "1", "templateHash": "1"});
+        for (status, expected) in [
+            (Value::Null, false),
+            (pending(1, "UnpackPending"), false),
+            (pending(2, "Retrying"), false),
+            (pending(2, "UnpackPending"), true),
+            (with("bundles", json!([bundle])), false),
+            // Before an upgrade, ownerReferences are believed.
+            (with("installedBundleName", json!("a-1")), false),
+        ] {
+            let instance = json!({
+                "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance",
+                "metadata": {"name": "a"},
+                "spec": {"provisionerClassName": "core-rukpak-io-plain",
+                    "template": {"spec": {"source": {"type": "upload", "upload": {}}}}},
+                "status": status,
+            });
+            let instance: BundleInstance = serde_json::from_value(instance).unwrap();
+            assert_eq!(is_unrecorded(&instance, Some(2)), expected, "{status}");
+        }
+    }
 }

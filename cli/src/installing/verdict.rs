@@ -150,22 +150,14 @@ mod tests {
         let unwell = ("Healthy", "False", "Unhealthy", "gone");
         let unknown = ("Healthy", "Unknown", "HealthUnknown", "");
         let back = ("Installed", "True", "RolledBack", "back");
-        for (conditions, generation, expected) in [
-            (vec![], 2, wait(nobody)),
-            (vec![INSTALLED, CURRENT, HEALTHY], 3, wait(nobody)),
-            (vec![INSTALLED, CURRENT, HEALTHY], 2, Verdict::Done),
-            (vec![INSTALLED, CURRENT, HEALTHY], 1, Verdict::Done),
-            (
-                vec![INSTALLED, CURRENT, unwell],
-                2,
-                Verdict::Lost("gone".to_owned()),
-            ),
-            (
-                vec![INSTALLED, CURRENT, unknown],
-                2,
-                wait("waiting to see whether its objects work"),
-            ),
-            (vec![back, CURRENT, HEALTHY], 2, failed("back")),
+        for (conditions, generation, expected) in ::tests::rows![
+            vec![], 2 => wait(nobody);
+            vec![INSTALLED, CURRENT, HEALTHY], 3 => wait(nobody);
+            vec![INSTALLED, CURRENT, HEALTHY], 2 => Verdict::Done;
+            vec![INSTALLED, CURRENT, HEALTHY], 1 => Verdict::Done;
+            vec![INSTALLED, CURRENT, unwell], 2 => Verdict::Lost("gone".to_owned());
+            vec![INSTALLED, CURRENT, unknown], 2 => wait("waiting to see whether its objects work");
+            vec![back, CURRENT, HEALTHY], 2 => failed("back");
         ] {
             let verdict = of(&instance(&conditions), Some(generation));
             assert_eq!(verdict, expected, "{conditions:?}");
@@ -177,47 +169,18 @@ mod tests {
         let valid = |reason, message| ("HasValidBundle", "False", reason, message);
         let progressing = |status, reason, message| ("Progressing", status, reason, message);
         let unwell = "(apps/v1, Kind=Deployment)(a/b): 0 of 1";
-        for (conditions, expected) in [
-            (
-                vec![
-                    valid("UnpackFailed", "no such image"),
-                    progressing("False", "UnpackFailed", "see HasValidBundle"),
-                ],
-                failed("no such image"),
-            ),
-            (
-                vec![
-                    ("Installed", "False", "InstallFailed", "in the way"),
-                    progressing("False", "Blocked", "it will not work"),
-                ],
-                failed("in the way"),
-            ),
-            (
-                vec![progressing("False", "Paused", "paused")],
-                failed("paused"),
-            ),
-            (
-                vec![
-                    valid("UnpackPending", "Waiting for it"),
-                    progressing("True", "UnpackPending", "see HasValidBundle"),
-                ],
-                wait("Waiting for it"),
-            ),
-            (
-                vec![progressing("True", "Applying", "applying 3 objects")],
-                wait("applying 3 objects"),
-            ),
-            (
-                vec![
-                    progressing("True", "WaitingForHealth", ""),
-                    ("Healthy", "False", "Unhealthy", unwell),
-                ],
-                wait("2 of 3 objects are ready: Deployment a/b: 0 of 1"),
-            ),
-            (
-                vec![progressing("True", "Retrying", "again")],
-                wait("again"),
-            ),
+        for (conditions, expected) in ::tests::rows![
+            vec![valid("UnpackFailed", "no such image"), progressing("False", "UnpackFailed", "see HasValidBundle")]
+                => failed("no such image");
+            vec![("Installed", "False", "InstallFailed", "in the way"), progressing("False", "Blocked", "it will not work")]
+                => failed("in the way");
+            vec![progressing("False", "Paused", "paused")] => failed("paused");
+            vec![valid("UnpackPending", "Waiting for it"), progressing("True", "UnpackPending", "see HasValidBundle")]
+                => wait("Waiting for it");
+            vec![progressing("True", "Applying", "applying 3 objects")] => wait("applying 3 objects");
+            vec![progressing("True", "WaitingForHealth", ""), ("Healthy", "False", "Unhealthy", unwell)]
+                => wait("2 of 3 objects are ready: Deployment a/b: 0 of 1");
+            vec![progressing("True", "Retrying", "again")] => wait("again");
         ] {
             let verdict = of(&instance(&conditions), Some(2));
             assert_eq!(verdict, expected, "{conditions:?}");

@@ -260,23 +260,15 @@ mod tests {
     #[test]
     fn an_instance_keeps_its_spelling_of_the_class() {
         let converter = "core.rukpak.io/converter";
-        for (format, before, expected) in [
-            (None, None, "core-rukpak-io-registry"),
-            (None, Some("example.com/own"), "example.com/own"),
-            (None, Some(converter), converter),
-            (Some(Format::Registry), Some(converter), converter),
-            (Some(Format::Plain), Some(converter), "core-rukpak-io-plain"),
-            (
-                Some(Format::Plain),
-                Some("core.rukpak.io/plain"),
-                "core.rukpak.io/plain",
-            ),
-            (Some(Format::Plain), None, "core-rukpak-io-plain"),
-            (
-                Some(Format::Registry),
-                Some("example.com/own"),
-                "core-rukpak-io-registry",
-            ),
+        for (format, before, expected) in ::tests::rows![
+            None, None => "core-rukpak-io-registry";
+            None, Some("example.com/own") => "example.com/own";
+            None, Some(converter) => converter;
+            Some(Format::Registry), Some(converter) => converter;
+            Some(Format::Plain), Some(converter) => "core-rukpak-io-plain";
+            Some(Format::Plain), Some("core.rukpak.io/plain") => "core.rukpak.io/plain";
+            Some(Format::Plain), None => "core-rukpak-io-plain";
+            Some(Format::Registry), Some("example.com/own") => "core-rukpak-io-registry";
         ] {
             assert_eq!(
                 class_name(format, before),

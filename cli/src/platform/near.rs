@@ -44,6 +44,7 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 mod tests {
     use super::*;
 
+    // parity: openshift-26
     #[test]
     fn a_typo_is_near_and_another_name_is_not() {
         let names = ["etcd", "tidewatch", "tidewatcher", "prometheus", "grafana"];

@@ -14,36 +14,43 @@ use crate::{
     upgrade::read::{Here, releases_seen},
 };
 
-/// Refuses what this cluster cannot run; its releases as far as they may be seen, and whether it may be any OpenShift. Which one
-/// counts only for bundles that say something of it: who is not an administrator may not see it, as a rule.
+/// Refuses what this cluster cannot run; its releases as far as they may be seen, and whether it may be any OpenShift.
 pub(super) async fn check(cluster: &Cluster, pulled: &Pulled) -> anyhow::Result<(Here, bool)> {
     let (here, hidden) = releases_seen(cluster).await?;
-    let claim = pulled.facts.max_open_shift_version.as_ref();
-    let claim = claim.and_then(MaxOpenShiftVersion::release);
     let is_hidden = hidden.is_some();
-    let name = &pulled.bundle.name;
+    let names = (&*pulled.bundle.package, &*pulled.bundle.name);
+    decide(names, &pulled.version, &pulled.facts, &here, hidden)?;
+    Ok((here, is_hidden))
+}
+
+/// Refuses a bundle of a package that this cluster cannot run. An error that hides the OpenShift release counts only for bundles
+/// that declare a maximum: who is not an administrator may not see the release, as a rule.
+fn decide(
+    names: (&str, &str),
+    version: &Version,
+    facts: &Facts,
+    here: &Here,
+    hidden: Option<anyhow::Error>,
+) -> anyhow::Result<()> {
+    let claim = facts.max_open_shift_version.as_ref();
+    let claim = claim.and_then(MaxOpenShiftVersion::release);
+    let (_, name) = names;
     if let (Some(why), Some(_)) = (hidden, claim) {
         return Err(why.context(format!(
             "bundle {name:?} says on which OpenShift it runs at most, and which one this is may not be seen; nothing was changed"
         )));
     }
-    let unmet = unmet(pulled, &here);
+    let unmet = demands(names, version, facts, here);
     if !unmet.is_empty() {
         bail!(
             "bundle {name:?} {}; nothing was changed",
             unmet.join(", and ")
         );
     }
-    Ok((here, is_hidden))
+    Ok(())
 }
 
-/// What a bundle demands, and does not get.
-fn unmet(pulled: &Pulled, here: &Here) -> Vec<String> {
-    let names = (&*pulled.bundle.package, &*pulled.bundle.name);
-    demands(names, &pulled.version, &pulled.facts, here)
-}
-
-/// The same, given a package and a bundle of it.
+/// Returns the demands of a bundle that the cluster does not meet.
 fn demands(
     (package, name): (&str, &str),
     version: &Version,
@@ -82,12 +89,14 @@ fn demands(
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
     use manifests::openshift::{Cluster as Told, Release, Spelling};
 
     use super::*;
     use crate::upgrade::target::Releases;
 
     /// The rows of `maxOpenShiftVersion`: absent, invalid, greater, equal, less, and not on an OpenShift.
+    // parity: sdk-27
     #[test]
     fn what_a_cluster_does_not_meet_is_told_whatever_the_engine() {
         let newer = "requires OpenShift <= 4.21 but the cluster is 4.22";
@@ -128,22 +137,12 @@ mod tests {
     fn what_cannot_run_on_the_target_of_an_update_is_not_installed_on_the_way() {
         let refused =
             "requires OpenShift <= 4.21 but the cluster is 4.22 (it is being updated from";
-        for (max, running, desired, expected) in [
-            ("4.21", "4.21", "4.21", None),
-            (
-                "4.21",
-                "4.21",
-                "4.22",
-                Some(format!("{refused} 4.21 to 4.22)")),
-            ),
-            ("4.22", "4.21", "4.22", None),
+        for (max, running, desired, expected) in ::tests::rows![
+            "4.21", "4.21", "4.21" => None;
+            "4.21", "4.21", "4.22" => Some(format!("{refused} 4.21 to 4.22)"));
+            "4.22", "4.21", "4.22" => None;
             // On its way back it still runs what it came from.
-            (
-                "4.21",
-                "4.22",
-                "4.21",
-                Some(format!("{refused} 4.22 to 4.21)")),
-            ),
+            "4.21", "4.22", "4.21" => Some(format!("{refused} 4.22 to 4.21)"));
         ] {
             let facts = Facts {
                 max_open_shift_version: Some(MaxOpenShiftVersion::new(
@@ -168,6 +167,34 @@ mod tests {
                 "{max} {running} {desired}"
             );
             assert_eq!(here.releases.openshift, Release::read(running));
+        }
+    }
+    // parity: sdk-27
+    #[test]
+    fn hidden_release_blocks_only_bundles_that_declare_a_maximum() {
+        let hidden = "bundle \"tide.v1.0.0\" says on which OpenShift it runs at most, and which one this is may not be seen; \
+                      nothing was changed: placeholder";
+        let newer = "bundle \"tide.v1.0.0\" requires OpenShift <= 4.21 but the cluster is 4.22; nothing was changed";
+        for (max, openshift, is_hidden, expected) in [
+            (None, None, true, Ok(())),
+            (Some("\"4.x\""), None, true, Ok(())),
+            (Some("\"4.22\""), None, true, Err(hidden)),
+            (Some("\"4.22\""), None, false, Ok(())),
+            (Some("\"4.22\""), Some("4.22"), false, Ok(())),
+            (Some("\"4.21\""), Some("4.22"), false, Err(newer)),
+        ] {
+            let max = max.map(|json| MaxOpenShiftVersion::new(json, Spelling::BundleProperties));
+            let facts = Facts {
+                max_open_shift_version: max,
+                ..Facts::default()
+            };
+            let mut here = Here::new("1.36".parse().unwrap(), None);
+            here.newest = openshift.and_then(Release::read);
+            let why = is_hidden.then(|| anyhow!("placeholder"));
+            let names = ("tide", "tide.v1.0.0");
+            let decided = decide(names, &"1.0.0".parse().unwrap(), &facts, &here, why);
+            let decided = decided.map_err(|error| format!("{error:#}"));
+            assert_eq!(decided, expected.map_err(str::to_owned), "{facts:?}");
         }
     }
 }

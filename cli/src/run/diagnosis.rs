@@ -251,44 +251,27 @@ mod tests {
         json!({"name": name, "ready": ready, "restartCount": 2, "image": "", "imageID": "", "state": state})
     }
 
+    // parity: sdk-28
     #[test]
     fn pods_that_are_not_ready_tell_why() {
         let back_off =
             json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
         let ended = json!({"terminated": {"reason": "Error", "exitCode": 3}});
         let done = json!({"terminated": {"reason": "Completed", "exitCode": 0}});
-        for (status, is_bad, expected) in [
-            (
-                json!({"phase": "Succeeded"}),
-                false,
-                "Pod tides/tide-1: Succeeded",
-            ),
-            (
-                json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}),
-                false,
-                "Pod tides/tide-1: Running",
-            ),
-            (
-                json!({"phase": "Pending", "conditions": [
-                    {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"},
-                ]}),
-                true,
-                "Pod tides/tide-1: Pending: 0/1 nodes are available",
-            ),
-            (
-                json!({
-                    "phase": "Pending",
-                    "initContainerStatuses": [container("init", false, &done)],
-                    "containerStatuses": [container("a", true, &json!({})), container("b", false, &back_off)],
-                }),
-                true,
-                "Pod tides/tide-1: Pending: container b: ImagePullBackOff: no such image: started again 2 times",
-            ),
-            (
-                json!({"phase": "Pending", "initContainerStatuses": [container("init", false, &ended)]}),
-                true,
-                "Pod tides/tide-1: Pending: container init: Error: it ended with code 3: started again 2 times",
-            ),
+        for (status, is_bad, expected) in ::tests::rows![
+            json!({"phase": "Succeeded"}), false => "Pod tides/tide-1: Succeeded";
+            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}), false
+                => "Pod tides/tide-1: Running";
+            json!({"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"},
+            ]}), true => "Pod tides/tide-1: Pending: 0/1 nodes are available";
+            json!({
+                "phase": "Pending",
+                "initContainerStatuses": [container("init", false, &done)],
+                "containerStatuses": [container("a", true, &json!({})), container("b", false, &back_off)],
+            }), true => "Pod tides/tide-1: Pending: container b: ImagePullBackOff: no such image: started again 2 times";
+            json!({"phase": "Pending", "initContainerStatuses": [container("init", false, &ended)]}), true
+                => "Pod tides/tide-1: Pending: container init: Error: it ended with code 3: started again 2 times";
         ] {
             let pod = pod(&status);
             assert_eq!(
@@ -298,6 +281,7 @@ mod tests {
         }
     }
 
+    // parity: sdk-28
     #[tokio::test]
     async fn what_is_slow_keeps_nobody_from_the_others() {
         use std::future::{pending, ready};
@@ -319,6 +303,7 @@ mod tests {
         assert_eq!((slow.len(), fast), (0, vec![1]));
     }
 
+    // parity: sdk-28
     #[test]
     fn the_last_warnings_are_told_once() {
         let event = |second: u32, message: &str| -> Event {

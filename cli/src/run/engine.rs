@@ -191,6 +191,7 @@ fn is_forbidden(error: &kube::Error) -> bool {
 mod tests {
     use super::*;
 
+    // parity: sdk-2
     #[test]
     fn what_is_there_of_the_package_decides_where_both_are() {
         let seen = |olm, runs, native, has_subscription, has_instance| Seen {
@@ -201,55 +202,23 @@ mod tests {
             has_instance,
         };
         let (auto, native, olm) = (Engine::Auto, Engine::Native, Engine::Olm);
-        for (asked, seen, expected) in [
-            (
-                auto,
-                seen(false, false, false, false, false),
-                Err(Nobody::AtAll),
-            ),
-            (
-                auto,
-                seen(false, false, true, false, false),
-                Ok(Found::Native),
-            ),
-            (auto, seen(true, true, false, false, false), Ok(Found::Olm)),
-            (auto, seen(true, true, true, false, false), Ok(Found::Olm)),
-            (auto, seen(true, true, true, true, true), Ok(Found::Olm)),
-            (auto, seen(true, true, true, false, true), Ok(Found::Native)),
+        for (asked, seen, expected) in ::tests::rows![
+            auto, seen(false, false, false, false, false) => Err(Nobody::AtAll);
+            auto, seen(false, false, true, false, false) => Ok(Found::Native);
+            auto, seen(true, true, false, false, false) => Ok(Found::Olm);
+            auto, seen(true, true, true, false, false) => Ok(Found::Olm);
+            auto, seen(true, true, true, true, true) => Ok(Found::Olm);
+            auto, seen(true, true, true, false, true) => Ok(Found::Native);
             // Its definitions are all that is left of it.
-            (
-                auto,
-                seen(true, false, true, false, false),
-                Ok(Found::Native),
-            ),
-            (
-                auto,
-                seen(true, false, true, true, false),
-                Ok(Found::Native),
-            ),
+            auto, seen(true, false, true, false, false) => Ok(Found::Native);
+            auto, seen(true, false, true, true, false) => Ok(Found::Native);
             // It may have another name, or be on its way.
-            (auto, seen(true, false, false, true, false), Ok(Found::Olm)),
-            (olm, seen(true, false, true, false, true), Ok(Found::Olm)),
-            (
-                olm,
-                seen(false, false, true, false, false),
-                Err(Nobody::Olm),
-            ),
-            (
-                native,
-                seen(true, true, true, true, false),
-                Ok(Found::Native),
-            ),
-            (
-                native,
-                seen(true, true, false, false, false),
-                Err(Nobody::Native),
-            ),
-            (
-                native,
-                seen(false, false, false, false, false),
-                Err(Nobody::Native),
-            ),
+            auto, seen(true, false, false, true, false) => Ok(Found::Olm);
+            olm, seen(true, false, true, false, true) => Ok(Found::Olm);
+            olm, seen(false, false, true, false, false) => Err(Nobody::Olm);
+            native, seen(true, true, true, true, false) => Ok(Found::Native);
+            native, seen(true, true, false, false, false) => Err(Nobody::Native);
+            native, seen(false, false, false, false, false) => Err(Nobody::Native);
         ] {
             assert_eq!(choose(asked, seen), expected, "{asked:?} {seen:?}");
         }

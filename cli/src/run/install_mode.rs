@@ -143,6 +143,7 @@ pub(crate) fn check(
 mod tests {
     use super::*;
 
+    // parity: sdk-3
     #[test]
     fn modes_are_read_as_operator_sdk_writes_them() {
         let mode = |kind, names: &[&str]| {
@@ -151,40 +152,22 @@ mod tests {
                 namespaces: names.iter().map(|it| (*it).to_owned()).collect(),
             })
         };
-        for (text, expected) in [
-            ("AllNamespaces", mode(Kind::All, &[])),
-            ("AllNamespaces=", mode(Kind::All, &[])),
-            ("OwnNamespace", mode(Kind::Own, &[])),
-            ("SingleNamespace=a", mode(Kind::Single, &["a"])),
-            ("MultiNamespace= b ,a", mode(Kind::Multi, &["a", "b"])),
-            ("MultiNamespace=a", mode(Kind::Multi, &["a"])),
-            (
-                "AllNamespaces=a",
-                Err("install mode \"AllNamespaces\" must have zero target namespaces"),
-            ),
-            (
-                "OwnNamespace=a",
-                Err("install mode \"OwnNamespace\" must have zero target namespaces"),
-            ),
-            (
-                "SingleNamespace",
-                Err("install mode \"SingleNamespace\" must have exactly one target namespace"),
-            ),
-            (
-                "SingleNamespace=a,b",
-                Err("install mode \"SingleNamespace\" must have exactly one target namespace"),
-            ),
-            (
-                "MultiNamespace=",
-                Err("install mode \"MultiNamespace\" must have at least one target namespace"),
-            ),
-            ("=a", Err("target namespaces defined without type")),
-            ("Every", Err("unknown install mode type")),
-            ("", Err("unknown install mode type")),
-            (
-                "SingleNamespace=A_b",
-                Err("invalid target namespace \"A_b\": "),
-            ),
+        for (text, expected) in ::tests::rows![
+            "AllNamespaces" => mode(Kind::All, &[]);
+            "AllNamespaces=" => mode(Kind::All, &[]);
+            "OwnNamespace" => mode(Kind::Own, &[]);
+            "SingleNamespace=a" => mode(Kind::Single, &["a"]);
+            "MultiNamespace= b ,a" => mode(Kind::Multi, &["a", "b"]);
+            "MultiNamespace=a" => mode(Kind::Multi, &["a"]);
+            "AllNamespaces=a" => Err("install mode \"AllNamespaces\" must have zero target namespaces");
+            "OwnNamespace=a" => Err("install mode \"OwnNamespace\" must have zero target namespaces");
+            "SingleNamespace" => Err("install mode \"SingleNamespace\" must have exactly one target namespace");
+            "SingleNamespace=a,b" => Err("install mode \"SingleNamespace\" must have exactly one target namespace");
+            "MultiNamespace=" => Err("install mode \"MultiNamespace\" must have at least one target namespace");
+            "=a" => Err("target namespaces defined without type");
+            "Every" => Err("unknown install mode type");
+            "" => Err("unknown install mode type");
+            "SingleNamespace=A_b" => Err("invalid target namespace \"A_b\": ");
         ] {
             let read: Result<InstallMode, String> =
                 text.parse().map_err(|error: Invalid| error.to_string());
@@ -196,36 +179,21 @@ mod tests {
         }
     }
 
+    // parity: sdk-3
     #[test]
     fn a_mode_must_be_one_that_the_operator_supports() {
         let all = ["AllNamespaces", "OwnNamespace", "SingleNamespace"];
-        for (mode, supported, expected) in [
-            (None, &all[..], None),
-            (
-                None,
-                &[],
-                Some("operator \"tide.v1\" is not installable: no supported install modes"),
-            ),
-            (Some("AllNamespaces"), &all, None),
-            (Some("OwnNamespace"), &all, None),
-            (Some("SingleNamespace=other"), &all, None),
-            (
-                Some("SingleNamespace=tides"),
-                &all,
-                Some("use install mode \"OwnNamespace\" to watch operator's namespace \"tides\""),
-            ),
-            (
-                Some("MultiNamespace=a,b"),
-                &all,
-                Some(
-                    "install mode type \"MultiNamespace\" not supported in CSV \"tide.v1\"; it supports AllN",
-                ),
-            ),
-            (
-                Some("OwnNamespace"),
-                &all[..1],
-                Some("install mode type \"OwnNamespace\" not supported in CSV"),
-            ),
+        for (mode, supported, expected) in ::tests::rows![
+            None, &all[..] => None;
+            None, &[] => Some("operator \"tide.v1\" is not installable: no supported install modes");
+            Some("AllNamespaces"), &all => None;
+            Some("OwnNamespace"), &all => None;
+            Some("SingleNamespace=other"), &all => None;
+            Some("SingleNamespace=tides"), &all
+                => Some("use install mode \"OwnNamespace\" to watch operator's namespace \"tides\"");
+            Some("MultiNamespace=a,b"), &all
+                => Some("install mode type \"MultiNamespace\" not supported in CSV \"tide.v1\"; it supports AllN");
+            Some("OwnNamespace"), &all[..1] => Some("install mode type \"OwnNamespace\" not supported in CSV");
         ] {
             let mode: Option<InstallMode> = mode.map(|it| it.parse().unwrap());
             let supported = supported.iter().map(|it| (*it).to_owned()).collect();

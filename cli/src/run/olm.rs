@@ -178,24 +178,23 @@ mod tests {
         args: RunBundleArgs,
     }
 
+    // parity: sdk-21, sdk-22
     #[test]
     fn mirrors_of_our_server_need_no_other_image() {
-        for (image, expected) in [
-            (SERVER, true),
-            ("registry.example.com:5000/mirror/rukpak/provisioner", true),
-            (
-                "localhost:5000/provisioner:v1@sha256:0000000000000000000000000000000000000000000000000000000000000000",
-                true,
-            ),
-            ("quay.io/operator-framework/opm:latest", false),
-            ("quay.io/example/provisioner/opm", false),
-            ("quay.io/example/our-provisioner", false),
-            ("no image", false),
+        for (image, expected) in ::tests::rows![
+            SERVER => true;
+            "registry.example.com:5000/mirror/rukpak/provisioner" => true;
+            "localhost:5000/provisioner:v1@sha256:0000000000000000000000000000000000000000000000000000000000000000" => true;
+            "quay.io/operator-framework/opm:latest" => false;
+            "quay.io/example/provisioner/opm" => false;
+            "quay.io/example/our-provisioner" => false;
+            "no image" => false;
         ] {
             assert_eq!(reads_parts(image), expected, "{image}");
         }
     }
 
+    // parity: sdk-22
     #[test]
     fn the_default_server_is_the_image_of_the_install_file() {
         let line = Line::parse_from(["run", "quay.io/example/tide:v1"]);
@@ -213,18 +212,10 @@ mod tests {
 
     #[test]
     fn undeterminable_max_openshift_is_a_warning() {
-        for (json, value, olm_v0) in [
-            ("\"4.20\"", "", ""),
-            (
-                "\"4.x\"",
-                "\"4.x\"",
-                "OLM v0 rejects the value and blocks every minor upgrade of the cluster",
-            ),
-            (
-                "\"v4.20\"",
-                "\"v4.20\"",
-                "OLM v0 reads 4.20 and blocks upgrades of the cluster beyond 4.20",
-            ),
+        for (json, value, olm_v0) in ::tests::rows![
+            "\"4.20\"", "" => "";
+            "\"4.x\"", "\"4.x\"" => "OLM v0 rejects the value and blocks every minor upgrade of the cluster";
+            "\"v4.20\"", "\"v4.20\"" => "OLM v0 reads 4.20 and blocks upgrades of the cluster beyond 4.20";
         ] {
             let property = Property {
                 type_: MAX_PROPERTY.to_owned(),
@@ -253,24 +244,20 @@ mod tests {
         assert_eq!(undeterminable("tide.v1", &Facts::default()), None);
     }
 
+    // parity: sdk-19
     #[test]
     fn who_unpacks_and_as_whom_is_as_flags_and_cluster_say() {
         let opm = "--registry-image=quay.io/operator-framework/opm";
         let ours = "--registry-image=localhost:5000/provisioner:v1";
         let other = "--decompression-image=a.io/busybox";
         let restricted = "--security-context-config=restricted";
-        for (flags, is_openshift, unpacks, user) in [
-            (&[][..], false, None, None),
-            (&[ours, other, restricted], false, None, None),
-            (&[opm], false, Some(DECOMPRESSION), None),
-            (&[opm, other], false, Some("a.io/busybox"), None),
-            (
-                &[opm, other, restricted],
-                false,
-                Some("a.io/busybox"),
-                Some(USER),
-            ),
-            (&[opm, restricted], true, Some(DECOMPRESSION), None),
+        for (flags, is_openshift, unpacks, user) in ::tests::rows![
+            &[][..], false, None => None;
+            &[ours, other, restricted], false, None => None;
+            &[opm], false, Some(DECOMPRESSION) => None;
+            &[opm, other], false, Some("a.io/busybox") => None;
+            &[opm, other, restricted], false, Some("a.io/busybox") => Some(USER);
+            &[opm, restricted], true, Some(DECOMPRESSION) => None;
         ] {
             let line = Line::parse_from([&["run", "quay.io/example/tide:v1"], flags].concat());
             let owner = OwnerReference::default();

@@ -170,7 +170,9 @@ fn read_index(reach: &Reach, source: &Source) -> anyhow::Result<PulledIndex> {
     render
         .catalog(found.source(), &limits)
         .with_context(failed)?;
-    for text in found.warnings().into_iter().chain(render.take_warnings()) {
+    let skipped = found.skipped(&limits).with_context(failed)?;
+    let warnings = found.warnings().into_iter().chain(render.take_warnings());
+    for text in warnings.chain(skipped) {
         message::warning(&format!("{name}: {text}"));
     }
     Ok(PulledIndex {

@@ -208,66 +208,26 @@ mod tests {
     #[test]
     fn bundles_are_named_by_as_much_of_their_path_as_it_takes() {
         let digest = "a".repeat(64);
-        for (paths, expected) in [
-            (&["x/a", "y/b/"][..], Some(&["a", "b"][..])),
-            (
-                &["x/a.tar.gz", "b.tgz", "c.tar", "-"],
-                Some(&["a", "b", "c", "stdin"]),
-            ),
-            (&["x/1.0.0", "y/1.0.0"], Some(&["x-1.0.0", "y-1.0.0"])),
-            (&["x/a/b", "y/a/b", "c"], Some(&["x-a-b", "y-a-b", "c"])),
-            (&[".tar"], Some(&[".tar"])),
-            (&["a", "a"], None),
-            (&["a", "./a"], None),
-            (&["-", "-"], None),
-            (
-                &["quay.io/org/app-bundle:v1", "quay.io/org/app-bundle:v2"],
-                Some(&["app-bundle-v1", "app-bundle-v2"]),
-            ),
-            (
-                &[
-                    "quay.io/org/app",
-                    &format!("quay.io/org/app@sha256:{digest}"),
-                ],
-                Some(&["app-latest", "app-aaaaaaaaaaaa"]),
-            ),
-            (
-                &["localhost:5000/app:v1", "quay.io/app:v1"],
-                Some(&["localhost-5000-app-v1", "quay.io-app-v1"]),
-            ),
-            (
-                &[
-                    "git+https://h/org/repo.git",
-                    "git+ssh://git@h/org/repo#feature/x:deploy/bundle",
-                ],
-                Some(&["repo", "bundle"]),
-            ),
-            (
-                &[
-                    "git+https://h/org/repo#v1:bundle",
-                    "git+https://h/org/repo#v2:bundle",
-                ],
-                Some(&["repo-v1-bundle", "repo-v2-bundle"]),
-            ),
-            (
-                &[
-                    "https://h/a.tgz",
-                    "https://h/get?file=b.tgz",
-                    "oci:layout:v1",
-                ],
-                Some(&["a", "get", "layout-v1"]),
-            ),
-            (
-                &[
-                    "https://h/b.tgz?sig=1",
-                    "https://h/b.tgz?sig=2",
-                    "https://h/c?sig=2",
-                ],
-                Some(&["b", "b-2", "c"]),
-            ),
-            (&["https://h/b.tgz?sig=1", "https://h/b.tgz?sig=1"], None),
-            (&["https://h/", "https://i/"], Some(&["h", "i"])),
-            (&["quay.io/org/app:v1", "docker://quay.io/org/app:v1"], None),
+        for (paths, expected) in ::tests::rows![
+            &["x/a", "y/b/"][..] => Some(&["a", "b"][..]);
+            &["x/a.tar.gz", "b.tgz", "c.tar", "-"] => Some(&["a", "b", "c", "stdin"]);
+            &["x/1.0.0", "y/1.0.0"] => Some(&["x-1.0.0", "y-1.0.0"]);
+            &["x/a/b", "y/a/b", "c"] => Some(&["x-a-b", "y-a-b", "c"]);
+            &[".tar"] => Some(&[".tar"]);
+            &["a", "a"] => None;
+            &["a", "./a"] => None;
+            &["-", "-"] => None;
+            &["quay.io/org/app-bundle:v1", "quay.io/org/app-bundle:v2"] => Some(&["app-bundle-v1", "app-bundle-v2"]);
+            &["quay.io/org/app", &format!("quay.io/org/app@sha256:{digest}")] => Some(&["app-latest", "app-aaaaaaaaaaaa"]);
+            &["localhost:5000/app:v1", "quay.io/app:v1"] => Some(&["localhost-5000-app-v1", "quay.io-app-v1"]);
+            &["git+https://h/org/repo.git", "git+ssh://git@h/org/repo#feature/x:deploy/bundle"] => Some(&["repo", "bundle"]);
+            &["git+https://h/org/repo#v1:bundle", "git+https://h/org/repo#v2:bundle"]
+                => Some(&["repo-v1-bundle", "repo-v2-bundle"]);
+            &["https://h/a.tgz", "https://h/get?file=b.tgz", "oci:layout:v1"] => Some(&["a", "get", "layout-v1"]);
+            &["https://h/b.tgz?sig=1", "https://h/b.tgz?sig=2", "https://h/c?sig=2"] => Some(&["b", "b-2", "c"]);
+            &["https://h/b.tgz?sig=1", "https://h/b.tgz?sig=1"] => None;
+            &["https://h/", "https://i/"] => Some(&["h", "i"]);
+            &["quay.io/org/app:v1", "docker://quay.io/org/app:v1"] => None;
         ] {
             let expected =
                 expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect());

@@ -253,20 +253,17 @@ mod tests {
         }
     }
 
+    // parity: platform-19, complaint-7
     #[test]
     fn what_stays_is_told_by_policy() {
-        for (policy, resources, expected) in [
-            (Retain, Some(2), "stays, with 2 custom resources"),
-            (
-                Retain,
-                None,
-                "stays, with an unknown number of custom resources",
-            ),
-            (DeleteIfUnused, Some(0), "goes; nobody uses it"),
-            (DeleteIfUnused, Some(1), "stays, with 1 custom resource"),
-            (DeleteIfUnused, None, "stays if there are custom resources"),
-            (Delete, Some(0), "goes; nobody uses it"),
-            (Delete, Some(3), "goes, and 3 custom resources with it"),
+        for (policy, resources, expected) in ::tests::rows![
+            Retain, Some(2) => "stays, with 2 custom resources";
+            Retain, None => "stays, with an unknown number of custom resources";
+            DeleteIfUnused, Some(0) => "goes; nobody uses it";
+            DeleteIfUnused, Some(1) => "stays, with 1 custom resource";
+            DeleteIfUnused, None => "stays if there are custom resources";
+            Delete, Some(0) => "goes; nobody uses it";
+            Delete, Some(3) => "goes, and 3 custom resources with it";
         ] {
             let lines = foretold(Cascade::Background, policy, &definition(resources), &[]);
             let expected = format!("CustomResourceDefinition stations.example.com {expected}");

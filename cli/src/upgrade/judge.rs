@@ -266,6 +266,7 @@ mod tests {
         }
     }
 
+    // parity: max-20
     #[test]
     fn what_is_said_names_the_way_out() {
         let said = |operator: Operator, has_catalogs| {

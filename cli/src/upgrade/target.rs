@@ -154,62 +154,27 @@ mod tests {
 
     #[test]
     fn the_release_is_the_next_one_or_the_one_that_is_asked_for() {
-        for (openshift, kube, to, expected) in [
-            (Some("4.20"), 33, None, Ok("4.21 1.34")),
-            (Some("4.20"), 33, Some("4.22"), Ok("4.22 1.35")),
-            (Some("4.22"), 35, None, Ok("4.23 1.36")),
-            (Some("4.22"), 35, Some("5.0"), Ok("5.0 1.36")),
-            (Some("4.23"), 36, None, Ok("5.1 1.37")),
-            (Some("5.0"), 36, None, Ok("5.1 1.37")),
-            (None, 35, None, Ok("1.36")),
-            (None, 24, Some("1.36"), Ok("1.36")),
-            (
-                Some("4.20"),
-                33,
-                Some("4.20"),
-                Err("runs OpenShift 4.20 already; --to takes what comes after it, such as 4.21"),
-            ),
-            (
-                Some("4.23"),
-                36,
-                Some("5.0"),
-                Err("runs OpenShift 4.23 already; --to takes what comes after it, such as 5.1"),
-            ),
-            (Some("5.0"), 36, Some("4.23"), Err("already")),
-            (
-                Some("4.20"),
-                33,
-                Some("4.9"),
-                Err("which is newer than 4.9"),
-            ),
-            (
-                Some("5.1"),
-                37,
-                Some("4.23"),
-                Err("which is newer than 4.23"),
-            ),
-            (
-                Some("4.20"),
-                33,
-                Some("1.34"),
-                Err("--to takes a release of OpenShift, such as 4.21"),
-            ),
-            (
-                Some("4.20"),
-                33,
-                Some("4.24"),
-                Err("there is no OpenShift 4.24"),
-            ),
-            (
-                Some("4.20"),
-                33,
-                Some("7.1"),
-                Err("there is no OpenShift 7.1"),
-            ),
-            (None, 35, Some("1.35"), Err("runs Kubernetes 1.35 already")),
-            (None, 35, Some("1.0"), Err("which is newer than 1.0")),
-            (None, 35, Some("4.21"), Err("no OpenShift: --to takes 1.36")),
-            (None, 35, Some("2.0"), Err("--to takes 1.36")),
+        for (openshift, kube, to, expected) in ::tests::rows![
+            Some("4.20"), 33, None => Ok("4.21 1.34");
+            Some("4.20"), 33, Some("4.22") => Ok("4.22 1.35");
+            Some("4.22"), 35, None => Ok("4.23 1.36");
+            Some("4.22"), 35, Some("5.0") => Ok("5.0 1.36");
+            Some("4.23"), 36, None => Ok("5.1 1.37");
+            Some("5.0"), 36, None => Ok("5.1 1.37");
+            None, 35, None => Ok("1.36");
+            None, 24, Some("1.36") => Ok("1.36");
+            Some("4.20"), 33, Some("4.20") => Err("runs OpenShift 4.20 already; --to takes what comes after it, such as 4.21");
+            Some("4.23"), 36, Some("5.0") => Err("runs OpenShift 4.23 already; --to takes what comes after it, such as 5.1");
+            Some("5.0"), 36, Some("4.23") => Err("already");
+            Some("4.20"), 33, Some("4.9") => Err("which is newer than 4.9");
+            Some("5.1"), 37, Some("4.23") => Err("which is newer than 4.23");
+            Some("4.20"), 33, Some("1.34") => Err("--to takes a release of OpenShift, such as 4.21");
+            Some("4.20"), 33, Some("4.24") => Err("there is no OpenShift 4.24");
+            Some("4.20"), 33, Some("7.1") => Err("there is no OpenShift 7.1");
+            None, 35, Some("1.35") => Err("runs Kubernetes 1.35 already");
+            None, 35, Some("1.0") => Err("which is newer than 1.0");
+            None, 35, Some("4.21") => Err("no OpenShift: --to takes 1.36");
+            None, 35, Some("2.0") => Err("--to takes 1.36");
         ] {
             let to = to.map(|text| Release::read(text).unwrap());
             let found = here(openshift, kube).to(to);

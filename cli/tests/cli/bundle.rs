@@ -4,22 +4,15 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+pub(crate) use tests::{Args, Run};
 
 /// A folder in which one test works.
 pub(crate) struct Place(TempDir);
-
-/// What a run left behind.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
 
 impl Place {
     pub(crate) fn new() -> Self {
@@ -98,14 +91,26 @@ impl Place {
         assert!(status.success());
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Run {
+    pub(crate) fn run(&self, args: &(impl Args + ?Sized)) -> Run {
         self.run_with(args, b"")
     }
 
-    pub(crate) fn run_with(&self, args: &[&str], input: &[u8]) -> Run {
+    /// Runs a command that has to succeed.
+    #[track_caller]
+    pub(crate) fn ok(&self, args: &(impl Args + ?Sized)) -> Run {
+        self.run(args).exits(0)
+    }
+
+    /// Runs a command that has to fail.
+    #[track_caller]
+    pub(crate) fn fail(&self, args: &(impl Args + ?Sized)) -> Run {
+        self.run(args).exits(1)
+    }
+
+    pub(crate) fn run_with(&self, args: &(impl Args + ?Sized), input: &[u8]) -> Run {
         let mut child = self
             .command(&binary())
-            .args(args)
+            .args(args.words())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -114,6 +119,11 @@ impl Place {
         // The command may have had enough before the end.
         let _ = child.stdin.take().unwrap().write_all(input);
         child.wait_with_output().unwrap().into()
+    }
+
+    /// What opm prints in this folder.
+    pub(crate) fn opm(&self, args: &[&str]) -> String {
+        Run::from(tests::opm(&self.path(""), args)).exits(0).out
     }
 
     pub(crate) fn command(&self, program: &Path) -> Command {
@@ -125,28 +135,6 @@ impl Place {
 
 pub(crate) fn binary() -> PathBuf {
     env!("CARGO_BIN_EXE_rukpak").into()
-}
-
-impl From<Output> for Run {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-}
-
-impl Run {
-    /// Checks the exit code and shows what was said when it is another one.
-    pub(crate) fn exits(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{self:#?}");
-        self
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap()
-    }
 }
 
 /// A ClusterServiceVersion with one Deployment and rights worth a look.

@@ -5,10 +5,7 @@ use std::fs;
 use rusqlite::Connection;
 use tests::{Buildah, DATABASE_LABEL, DATABASE_TABLES, Registry};
 
-use crate::{
-    bundle::{Place, Run},
-    sources::says,
-};
+use crate::{bundle::Place, sources::says};
 
 const OLD: &str = "the catalog is an SQLite database, a form that is not made any more";
 
@@ -32,21 +29,16 @@ fn place() -> Place {
     place
 }
 
-/// What opm prints.
-fn opm(place: &Place, args: &[&str]) -> String {
-    let run: Run = tests::opm(&place.path(""), args).into();
-    run.exits(0).out
-}
-
+// parity: sqlite-4
 #[test]
 fn a_database_is_a_catalog_for_every_command() {
     let place = place();
     let run = |args: &[&str]| {
-        let run = place.run(&[&["catalog"], args].concat()).exits(0);
+        let run = place.ok(&[&["catalog"], args].concat());
         says(&run.err, &[OLD, "rukpak catalog migrate"], &[]);
         run.out
     };
-    let validated = place.run(&["catalog", "validate", "index.db"]).exits(0);
+    let validated = place.ok("catalog validate index.db");
     says(&validated.err, &["1 package without errors"], &[]);
     says(
         &run(&["list", "channels", "index.db"]),
@@ -70,13 +62,13 @@ fn a_database_is_a_catalog_for_every_command() {
     );
     for format in ["json", "yaml"] {
         let args = ["render", "index.db", "-o", format];
-        assert_eq!(run(&args), opm(&place, &args));
+        assert_eq!(run(&args), place.opm(&args));
     }
     run(&["migrate", "index.db", "files"]);
-    let files = place.run(&["catalog", "validate", "files"]).exits(0);
+    let files = place.ok("catalog validate files");
     says(&files.err, &["1 package without errors"], &[OLD]);
     let rendered = |what: &str| {
-        let run = place.run(&["catalog", "render", "-q", what]).exits(0);
+        let run = place.ok(&format!("catalog render -q {what}"));
         assert_eq!(run.err, "");
         run.out
     };
@@ -84,6 +76,7 @@ fn a_database_is_a_catalog_for_every_command() {
     run(&["serve", "index.db", "--cache-dir=cache", "--cache-only"]);
 }
 
+// parity: sqlite-4
 #[test]
 fn an_image_with_a_database_is_a_catalog() {
     let place = place();
@@ -94,15 +87,11 @@ fn an_image_with_a_database_is_a_catalog() {
     );
     Buildah::new().publish(&file, &place.path(""), &image, &[]);
     let args = ["catalog", "render", "--tls-verify=false", &image];
-    let run = place.run(&args).exits(0);
+    let run = place.ok(&args);
     says(&run.err, &[OLD], &[]);
-    assert_eq!(run.out, opm(&place, &["render", "--use-http", &image]));
+    assert_eq!(run.out, place.opm(&["render", "--use-http", &image]));
     let args = ["catalog", "validate", "--tls-verify=false", &image];
-    says(
-        &place.run(&args).exits(0).err,
-        &["1 package without errors"],
-        &[],
-    );
+    says(&place.ok(&args).err, &["1 package without errors"], &[]);
 }
 
 #[test]
@@ -125,11 +114,11 @@ fn what_is_wrong_with_a_database_is_told() {
             "other.db is no catalog: it has no table operatorbundle",
         ),
     ] {
-        let run = place.run(&["catalog", "list", "packages", file]).exits(1);
+        let run = place.fail(&format!("catalog list packages {file}"));
         says(&run.err, &[part], &[]);
         assert_eq!(run.out, "");
     }
-    let run = place.run(&["catalog", "validate", "index.db"]).exits(1);
+    let run = place.fail("catalog validate index.db");
     says(&run.out, &["tide.json:", "tide", "\"one\""], &[]);
     says(&run.err, &["channel \"beta\" is of package \"lost\""], &[]);
 }

@@ -6,6 +6,7 @@ use tests::opm;
 
 use crate::bundle::{Place, Run};
 
+// parity: render-12
 #[test]
 fn a_package_is_begun_as_by_opm() {
     let place = Place::new();
@@ -33,15 +34,10 @@ fn a_package_is_begun_as_by_opm() {
         assert_eq!(ours.exits(0).out, theirs.exits(0).out, "{args:?}");
     }
     // It is a catalog already, as far as it goes.
-    let begun = place.run(&["catalog", "init", "tide", "-c", "stable"]);
+    let begun = place.run("catalog init tide -c stable");
     place.write("catalog/tide.json", begun.exits(0).out);
-    let checked = place.run(&["catalog", "validate", "catalog"]).exits(1);
-    assert!(
-        checked
-            .out
-            .contains("channel must contain at least one bundle"),
-        "{checked:?}"
-    );
+    let checked = place.fail("catalog validate catalog");
+    checked.out_has("channel must contain at least one bundle");
 }
 
 #[test]
@@ -53,10 +49,7 @@ fn what_is_no_package_is_refused() {
     place.write("large", vec![b' '; (4 << 20) + 1]);
     let init = |args: &[&str]| place.run(&[&["catalog", "init"][..], args].concat());
     let svg = init(&["tide", "-i", "icon.svg"]).exits(0);
-    assert!(
-        svg.out.contains("\"mediatype\": \"image/svg+xml\""),
-        "{svg:?}"
-    );
+    svg.out_has("\"mediatype\": \"image/svg+xml\"");
     for (args, part) in [
         (&["Tide"][..], "invalid package name \"Tide\""),
         (&["tide", "-i", "icon.txt"], "the icon is no image"),
@@ -65,7 +58,8 @@ fn what_is_no_package_is_refused() {
         (&["tide", "-d", "large"], "larger than 4194304 bytes"),
     ] {
         let run = init(args).exits(1);
-        assert!(run.err.contains(part) && run.out.is_empty(), "{run:?}");
+        run.err_has(part);
+        assert_eq!(run.out, "");
     }
 }
 
@@ -75,6 +69,7 @@ fn instructions(text: &str) -> Vec<&str> {
     text.lines().filter(is_one).collect()
 }
 
+// parity: render-12
 #[test]
 fn a_dockerfile_has_the_instructions_of_opm() {
     for args in [
@@ -93,9 +88,7 @@ fn a_dockerfile_has_the_instructions_of_opm() {
         place.write("theirs/catalog/.keep", "");
         let generate = [&["generate", "dockerfile", "theirs/catalog"][..], args].concat();
         Run::from(opm(&place.path(""), &generate)).exits(0);
-        place
-            .run(&[&["catalog", "dockerfile", "ours/catalog/"][..], args].concat())
-            .exits(0);
+        place.ok(&[&["catalog", "dockerfile", "ours/catalog/"][..], args].concat());
         let ours = place.read("ours/catalog.Dockerfile");
         let theirs = place.read("theirs/catalog.Dockerfile");
         assert_eq!(instructions(&ours), instructions(&theirs), "{args:?}");
@@ -123,7 +116,7 @@ fn nothing_is_written_over_and_nothing_beside_no_folder() {
         (&["catalog", "-l", "a=\"b"], "invalid label"),
     ] {
         let run = run(args).exits(1);
-        assert!(run.err.contains(part), "{run:?}");
+        run.err_has(part);
     }
     run(&["catalog", "-l", "a"]).exits(2);
     assert_eq!(place.read("there.Dockerfile"), "mine");

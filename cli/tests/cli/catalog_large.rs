@@ -47,6 +47,7 @@ fn write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+// parity: load-10
 #[test]
 fn what_a_bundle_takes_of_memory_is_bounded() {
     let desk = Desk::new();

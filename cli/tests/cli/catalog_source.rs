@@ -33,6 +33,7 @@ metadata: {name: other}
 spec: {image: \"{kube_minor_version}\"}
 ";
 
+// parity: switch-20
 #[test]
 fn templates_become_images() {
     let place = Place::new();
@@ -70,6 +71,7 @@ fn templates_become_images() {
     );
 }
 
+// parity: switch-13
 #[test]
 fn what_cannot_be_resolved_is_named_and_nothing_half_made_is_shown() {
     let place = Place::new();
@@ -80,29 +82,15 @@ fn what_cannot_be_resolved_is_named_and_nothing_half_made_is_shown() {
         })
         .to_string()
     };
-    for (image, part) in [
-        (
-            "a/c:v{ocp_major_version}",
-            "spec.image of CatalogSource a: Cannot construct catalog image reference, variable \"ocp_major_version\" couldn't be resolved",
-        ),
-        (
-            "a/c:{foobar}",
-            "reference, variable \"foobar\" couldn't be resolved\n",
-        ),
-        (
-            "a/c:{kube_minor_version",
-            "has a brace without its other half",
-        ),
-        ("a/C:v1", "image reference"),
+    for (image, part) in tests::rows![
+        "a/c:v{ocp_major_version}"
+            => "spec.image of CatalogSource a: Cannot construct catalog image reference, variable \"ocp_major_version\" couldn't be resolved";
+        "a/c:{foobar}" => "reference, variable \"foobar\" couldn't be resolved\n";
+        "a/c:{kube_minor_version" => "has a brace without its other half";
+        "a/C:v1" => "image reference";
     ] {
         let input = source(image);
-        let args = [
-            "catalogsource",
-            "resolve",
-            "-f",
-            "-",
-            "--kube-version=v1.30",
-        ];
+        let args = "catalogsource resolve -f - --kube-version=v1.30";
         let run = place.run_with(&args, input.as_bytes()).exits(1);
         says(&run.err, &[part], &[]);
         says(&run.out, &["spec.image"], &["a/c", "a/C"]);
@@ -120,11 +108,9 @@ fn what_cannot_be_resolved_is_named_and_nothing_half_made_is_shown() {
             .exits(1);
         says(&run.err, &[part], &[]);
     }
-    let run = place
-        .run(&["catsrc", "resolve", "-f", "none.yaml"])
-        .exits(1);
+    let run = place.fail("catsrc resolve -f none.yaml");
     says(&run.err, &["failed to read none.yaml"], &[]);
-    place.run(&["catsrc", "resolve"]).exits(2);
+    place.run("catsrc resolve").exits(2);
 }
 
 const OLD: &str = "\
@@ -157,13 +143,12 @@ items:
 ";
 
 /// The design document's purpose, for manifests that exist: what is ignored goes, and is told.
+// parity: source-14
 #[test]
 fn manifests_are_rewritten_and_it_is_told_what_was_never_read() {
     let place = Place::new();
     place.write("old.yaml", OLD);
-    let run = place
-        .run(&["catalogsource", "convert", "-f", "old.yaml", "-o", "json"])
-        .exits(0);
+    let run = place.ok("catalogsource convert -f old.yaml -o json");
     let spec = |at: &str, run: &crate::bundle::Run| {
         let all: Value = serde_json::from_str(&run.out).unwrap();
         all.pointer(at).unwrap()["spec"].clone()
@@ -196,20 +181,15 @@ fn manifests_are_rewritten_and_it_is_told_what_was_never_read() {
             "warning: CatalogSource mapped: spec.secrets [\"s\"] dropped: only an image is pulled with them",
         ]
     );
-    let yaml = place.run(&["catsrc", "convert", "-f", "old.yaml"]).exits(0);
-    says(
-        &yaml.out,
-        &[
-            "\n---\napiVersion: v1\nitems:\n",
-            "kind: ConfigMap",
-            "catalogImage: quay.io/a/c:v1",
-        ],
-        &["Lost", "Nothing", "sourceType: internal"],
-    );
+    let yaml = place.ok("catsrc convert -f old.yaml");
+    yaml.out_has("\n---\napiVersion: v1\nitems:\n");
+    yaml.out_has("kind: ConfigMap");
+    yaml.out_has("catalogImage: quay.io/a/c:v1");
+    yaml.out_lacks("Lost");
+    yaml.out_lacks("Nothing");
+    yaml.out_lacks("sourceType: internal");
     // And back: all that was read is there again, by its first name.
-    let args = [
-        "catsrc", "convert", "-f", "-", "--to", "legacy", "-o", "json",
-    ];
+    let args = "catsrc convert -f - --to legacy -o json";
     let back = place.run_with(&args, yaml.out.as_bytes()).exits(0);
     assert_eq!(back.err, "");
     assert_eq!(
@@ -231,71 +211,22 @@ fn manifests_are_rewritten_and_it_is_told_what_was_never_read() {
     assert_eq!((again.out, again.err.as_str()), (yaml.out, ""));
 }
 
-/// Templates of manifests leave names with nothing behind them, and the apiserver takes these for nothing.
-#[test]
-fn what_has_nothing_behind_it_is_not_there() {
-    let place = Place::new();
-    let source = "\
-apiVersion: operators.coreos.com/v1alpha1
-kind: CatalogSource
-metadata: {name: a}
-spec:
-  sourceType: grpc
-  image: a/c:v{kube_minor_version}
-  secrets:
-  updateStrategy:
-    registryPoll:
-  icon:
-";
-    let convert = ["catsrc", "convert", "-f", "-", "-o", "json"];
-    let run = place.run_with(&convert, source.as_bytes()).exits(0);
-    let converted: Value = serde_json::from_str(&run.out).unwrap();
-    assert_eq!(
-        converted["spec"],
-        json!({"catalogImageSource": {"catalogImage": "a/c:v{kube_minor_version}"}, "updateStrategy": {}})
-    );
-    assert_eq!(run.err, "");
-    let resolve = ["catsrc", "resolve", "-f", "-", "--kube-version=v1.30"];
-    let run = place.run_with(&resolve, source.as_bytes()).exits(0);
-    says(&run.out, &["a/c:v30"], &[]);
-}
-
+// parity: source-19
 #[test]
 fn what_says_no_place_is_written_as_it_was_and_told() {
     let place = Place::new();
     let source = |spec: &Value| json!({"apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource", "metadata": {"name": "a"}, "spec": spec});
-    for (spec, to, said) in [
-        (
-            json!({"sourceType": "foo", "image": "a"}),
-            "new",
-            "error: CatalogSource a: unknown sourcetype: foo: must be grpc or configmap; it is written as it was",
-        ),
-        (
-            json!({"sourceType": "grpc"}),
-            "new",
-            "image and address unset: at least one must be set for sourcetype: grpc",
-        ),
-        (
-            json!({}),
-            "legacy",
-            "no source: set spec.catalogImageSource",
-        ),
-        (
-            json!({"sourceType": "grpc", "image": 5}),
-            "new",
-            "spec cannot be read: invalid type",
-        ),
-        (json!(null), "new", "spec cannot be read: invalid type"),
-        (
-            json!({"sourceType": "grpc", "image": "a", "configMapSource": {"configMap": "m"}}),
-            "new",
-            "more than one source: keep one of spec.configMapSource, spec.sourceType, spec.image",
-        ),
-        (
-            json!({"catalogImageSource": {"catalogImage": "a", "later": 1}}),
-            "legacy",
-            "spec.catalogImageSource has fields that the old form has no place for",
-        ),
+    for (spec, to, said) in tests::rows![
+        json!({"sourceType": "foo", "image": "a"}), "new"
+            => "error: CatalogSource a: unknown sourcetype: foo: must be grpc or configmap; it is written as it was";
+        json!({"sourceType": "grpc"}), "new" => "image and address unset: at least one must be set for sourcetype: grpc";
+        json!({}), "legacy" => "no source: set spec.catalogImageSource";
+        json!({"sourceType": "grpc", "image": 5}), "new" => "spec cannot be read: invalid type";
+        json!(null), "new" => "spec cannot be read: invalid type";
+        json!({"sourceType": "grpc", "image": "a", "configMapSource": {"configMap": "m"}}), "new"
+            => "more than one source: keep one of spec.configMapSource, spec.sourceType, spec.image";
+        json!({"catalogImageSource": {"catalogImage": "a", "later": 1}}), "legacy"
+            => "spec.catalogImageSource has fields that the old form has no place for";
     ] {
         let args = ["catsrc", "convert", "-f", "-", "-o", "json", "--to", to];
         let input = source(&spec);
@@ -306,9 +237,7 @@ fn what_says_no_place_is_written_as_it_was_and_told() {
     // What the apiserver shows as v1 is what it stores.
     let mut shown = source(&json!({"catalogImageSource": {"catalogImage": "a"}}));
     shown["apiVersion"] = "operators.coreos.com/v1".into();
-    let args = [
-        "catsrc", "convert", "-f", "-", "-o", "json", "--to", "legacy",
-    ];
+    let args = "catsrc convert -f - -o json --to legacy";
     let run = place.run_with(&args, shown.to_string().as_bytes()).exits(0);
     let stored: Value = serde_json::from_str(&run.out).unwrap();
     assert_eq!(stored, source(&json!({"sourceType": "grpc", "image": "a"})));

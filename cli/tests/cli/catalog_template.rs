@@ -3,11 +3,11 @@
 use tests::Registry;
 
 use crate::{
-    bundle::{Place, csv},
+    bundle::{Args as _, Place, csv},
     sources::{Desk, says},
 };
 
-const COMMAND: [&str; 2] = ["catalog", "render-template"];
+const COMMAND: &str = "catalog render-template";
 
 /// Two versions in folders, `old` and `new`.
 fn versions(place: &Place) {
@@ -31,8 +31,7 @@ fn templates_of_images_are_rendered_as_by_opm() {
     let registry = Registry::plain();
     let images = ["old", "new"].map(|folder| {
         let image = registry.image(&format!("tide:{folder}"));
-        desk.run(&["push", folder, &image, "--quiet", "--tls-verify=false"])
-            .exits(0);
+        desk.ok(&format!("push {folder} {image} --quiet --tls-verify=false"));
         image
     });
     let [old, new] = &images;
@@ -42,18 +41,16 @@ fn templates_of_images_are_rendered_as_by_opm() {
         format!("schema: olm.template.basic\nentries: [{{schema: olm.bundle, image: '{old}'}}]\n"),
     );
     for words in [
-        &["t.yaml"][..],
-        &["semver", "t.yaml", "-o", "yaml"],
-        &["t.yaml", "--output=mermaid"],
-        &["t.yaml", "--migrate-level", "bundle-object-to-csv-metadata"],
-        &["basic", "basic.yaml"],
-        &["basic.yaml", "-o", "mermaid"],
+        "t.yaml",
+        "semver t.yaml -o yaml",
+        "t.yaml --output=mermaid",
+        "t.yaml --migrate-level bundle-object-to-csv-metadata",
+        "basic basic.yaml",
+        "basic.yaml -o mermaid",
     ] {
-        let ours = desk
-            .run(&[&COMMAND[..], &["--tls-verify=false"], words].concat())
-            .exits(0);
-        let args = [&["alpha", "render-template", "--use-http"], words].concat();
-        let theirs = tests::opm(&desk.place.path(""), &args);
+        let ours = desk.ok(&format!("{COMMAND} --tls-verify=false {words}"));
+        let args = format!("alpha render-template --use-http {words}");
+        let theirs = tests::opm(&desk.place.path(""), &args.words());
         assert!(theirs.status.success(), "{words:?}");
         assert_eq!(
             ours.out,
@@ -63,13 +60,12 @@ fn templates_of_images_are_rendered_as_by_opm() {
     }
     let absent = registry.image("tide:absent");
     desk.place.write("t.yaml", lists(&absent, new));
-    let run = desk
-        .run(&[&COMMAND[..], &["--tls-verify=false", "t.yaml"]].concat())
-        .exits(1);
+    let run = desk.fail(&format!("{COMMAND} --tls-verify=false t.yaml"));
     says(&run.err, &["render reference", &absent], &[new.as_str()]);
     assert_eq!(run.out, "");
 }
 
+// parity: render-13
 #[test]
 fn bundles_may_be_folders_and_archives() {
     let place = Place::new();
@@ -78,29 +74,19 @@ fn bundles_may_be_folders_and_archives() {
     place.write("t.yaml", lists("old", "new"));
     place.write("archive.yaml", lists("old.tgz", "./new"));
     let template = "--alpha-image-ref-template=quay.io/tide/bundle:v{{.Version}}";
-    let run = |words: &[&str]| place.run(&[&COMMAND[..], &[template], words].concat());
-    let expected = run(&["t.yaml"]).exits(0);
+    let run = |words: &str| place.ok(&format!("{COMMAND} {template} {words}"));
+    let expected = run("t.yaml");
     assert_eq!(expected.err, "");
-    says(
-        &expected.out,
-        &[
-            "\"defaultChannel\": \"stable-v1.1\"",
-            "\"replaces\": \"tide.v1.0.0\"",
-            "\"image\": \"quay.io/tide/bundle:v1.1.0\"",
-        ],
-        &[],
-    );
-    assert_eq!(run(&["archive.yaml"]).exits(0).out, expected.out);
+    expected.out_has("\"defaultChannel\": \"stable-v1.1\"");
+    expected.out_has("\"replaces\": \"tide.v1.0.0\"");
+    expected.out_has("\"image\": \"quay.io/tide/bundle:v1.1.0\"");
+    assert_eq!(run("archive.yaml").out, expected.out);
     // What is rendered is a catalog.
     place.write("catalog/a.json", &expected.out);
-    place.run(&["catalog", "validate", "catalog"]).exits(0);
+    place.ok("catalog validate catalog");
     // Without images there is no catalog, but there is output.
-    let bare = place.run(&[&COMMAND[..], &["t.yaml", "--migrate-level=all"]].concat());
-    says(
-        &bare.exits(0).out,
-        &["\"image\": \"\"", "olm.bundle.object"],
-        &[],
-    );
+    let bare = place.ok(&format!("{COMMAND} t.yaml --migrate-level=all"));
+    says(&bare.out, &["\"image\": \"\"", "olm.bundle.object"], &[]);
 }
 
 #[test]
@@ -110,19 +96,19 @@ fn words_and_streams_are_taken_as_by_opm() {
     place.write("t.yaml", text);
     place.write("semver", text);
     for words in [
-        &["t.yaml"][..],
-        &["basic", "t.yaml"],
-        &["basic", "semver"],
-        &["./semver"],
-        &[],
-        &["-"],
-        &["basic"],
-        &["basic", "-"],
-        &["-o", "yaml", "-"],
+        "t.yaml",
+        "basic t.yaml",
+        "basic semver",
+        "./semver",
+        "",
+        "-",
+        "basic",
+        "basic -",
+        "-o yaml -",
     ] {
-        let ours = place.run_with(&[&COMMAND[..], words].concat(), text.as_bytes());
+        let ours = place.run_with(&format!("{COMMAND} {words}"), text.as_bytes());
         let mut child = tests::opm_command(&place.path(""))
-            .args([&["alpha", "render-template"], words].concat())
+            .args(format!("alpha render-template {words}").words())
             .env("TMPDIR", place.path(""))
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
@@ -139,41 +125,18 @@ fn words_and_streams_are_taken_as_by_opm() {
             "{words:?}"
         );
     }
-    for (words, code, parts) in [
-        (
-            &["odd", "t.yaml"][..],
-            2,
-            &[
-                "invalid template type \"odd\"",
-                "basic, semver, substitutes",
-            ][..],
-        ),
-        (&["a", "b", "c"], 2, &["unexpected"]),
-        (
-            &["semver", "t.yaml"],
-            1,
-            &["unknown template schema \"olm.template.basic\", should be olm.semver"],
-        ),
-        (&["semver"], 1, &["stdin: unknown template schema"]),
-        (
-            &["absent.yaml"],
-            1,
-            &["failed to read the template absent.yaml"],
-        ),
-        (&["."], 1, &[". is a folder"]),
-        (
-            &["t.yaml", "--max-document-size=10"],
-            1,
-            &["larger than the limit of 10 bytes", "--max-document-size"],
-        ),
-        (&["t.yaml", "-o", "dot"], 2, &["invalid value 'dot'"]),
-        (
-            &["-", "--username=a", "--password-file=-"],
-            2,
-            &["can be only one of them"],
-        ),
+    for (words, code, parts) in tests::rows![
+        "odd t.yaml", 2 => &["invalid template type \"odd\"", "basic, semver, substitutes"][..];
+        "a b c", 2 => &["unexpected"];
+        "semver t.yaml", 1 => &["unknown template schema \"olm.template.basic\", should be olm.semver"];
+        "semver", 1 => &["stdin: unknown template schema"];
+        "absent.yaml", 1 => &["failed to read the template absent.yaml"];
+        ".", 1 => &[". is a folder"];
+        "t.yaml --max-document-size=10", 1 => &["larger than the limit of 10 bytes", "--max-document-size"];
+        "t.yaml -o dot", 2 => &["invalid value 'dot'"];
+        "- --username=a --password-file=-", 2 => &["can be only one of them"];
     ] {
-        let run = place.run_with(&[&COMMAND[..], words].concat(), text.as_bytes());
+        let run = place.run_with(&format!("{COMMAND} {words}"), text.as_bytes());
         says(&run.exits(code).err, parts, &[]);
     }
 }
@@ -199,19 +162,15 @@ fn every_bundle_that_cannot_be_rendered_is_told() {
         "t.yaml",
         format!("schema: olm.semver\nfast: {{bundles: [{bundles}]}}\n"),
     );
-    let run = place.run(&[&COMMAND[..], &["t.yaml"]].concat()).exits(1);
-    says(
-        &run.err,
-        &[
-            "5 of 7 bundles cannot be rendered",
-            "render reference \"catalog\": it is a catalog",
-            "render reference \"absent\"",
-            "render reference \"broken\": no csv in bundle",
-            "render reference \"-\": standard input is no bundle here",
-            "render reference \"git+ftp://x\"",
-        ],
-        &["\"new\"", "\"old\""],
-    );
+    let run = place.fail(&format!("{COMMAND} t.yaml"));
+    run.err_has("5 of 7 bundles cannot be rendered");
+    run.err_has("render reference \"catalog\": it is a catalog");
+    run.err_has("render reference \"absent\"");
+    run.err_has("render reference \"broken\": no csv in bundle");
+    run.err_has("render reference \"-\": standard input is no bundle here");
+    run.err_has("render reference \"git+ftp://x\"");
+    run.err_lacks("\"new\"");
+    run.err_lacks("\"old\"");
     assert_eq!(run.out, "");
 }
 
@@ -222,17 +181,9 @@ fn what_is_left_out_is_told() {
     place.write("new/manifests/two.yaml", "kind: A\n---\nkind: B\n");
     let text = lists("old", "new") + "---\nschema: a\n";
     place.write("t.yaml", text);
-    let run = place.run(&[&COMMAND[..], &["t.yaml"]].concat()).exits(0);
-    says(
-        &run.err,
-        &[
-            "warning: t.yaml has more than one document",
-            "warning: new: found more than one document inside manifests/two.yaml",
-        ],
-        &[],
-    );
-    let quiet = place
-        .run(&[&COMMAND[..], &["-q", "t.yaml"]].concat())
-        .exits(0);
+    let run = place.ok(&format!("{COMMAND} t.yaml"));
+    run.err_has("warning: t.yaml has more than one document");
+    run.err_has("warning: new: found more than one document inside manifests/two.yaml");
+    let quiet = place.ok(&format!("{COMMAND} -q t.yaml"));
     assert_eq!((quiet.out, quiet.err.as_str()), (run.out, ""));
 }

@@ -1,38 +1,27 @@
-use std::{fs, process::Stdio};
+use std::process::Stdio;
 
 use serde_json::json;
 
 use crate::bundle::{Place, binary, csv};
 
+// parity: platform-14
 #[test]
 fn a_bundle_becomes_a_stream_of_yaml_documents() {
     let place = Place::new();
     place.good("tide");
-    let run = place.run(&["convert", "tide"]).exits(0);
-    assert!(
-        run.out.starts_with("apiVersion: v1\nkind: Namespace\n"),
-        "{}",
-        run.out
-    );
-    assert!(
-        run.out
-            .contains("\n---\napiVersion: apps/v1\nkind: Deployment\n"),
-        "{}",
-        run.out
-    );
+    let run = place.ok("convert tide");
+    run.out_starts_with("apiVersion: v1\nkind: Namespace\n");
+    run.out_has("\n---\napiVersion: apps/v1\nkind: Deployment\n");
     assert!(run.out.contains("answer: \"yes\"") && run.out.ends_with('\n'));
     assert_eq!(run.err, "");
-    assert_eq!(place.run(&["convert", "tide"]).out, run.out);
+    assert_eq!(place.run("convert tide").out, run.out);
 }
 
 #[test]
 fn json_is_one_list() {
     let place = Place::new();
     place.good("tide");
-    let list = place
-        .run(&["convert", "tide", "-o", "json"])
-        .exits(0)
-        .json();
+    let list = place.ok("convert tide -o json").json();
     assert_eq!(
         (&list["apiVersion"], &list["kind"]),
         (&json!("v1"), &json!("List"))
@@ -57,47 +46,15 @@ fn json_is_one_list() {
 }
 
 #[test]
-fn archives_mean_the_same_as_their_folder() {
-    let place = Place::new();
-    place.good("tide");
-    place.tar("plain.tar", "-cf", "tide", ".");
-    place.tar("small.tar.gz", "-czf", "tide", ".");
-    place.tar("nested.tgz", "-czf", ".", "tide");
-    let folder = place.run(&["convert", "tide"]).exits(0).out;
-    for archive in ["plain.tar", "small.tar.gz", "nested.tgz"] {
-        assert_eq!(
-            place.run(&["convert", archive]).exits(0).out,
-            folder,
-            "{archive}"
-        );
-        let bytes = fs::read(place.path(archive)).unwrap();
-        assert_eq!(
-            place.run_with(&["convert", "-"], &bytes).exits(0).out,
-            folder,
-            "{archive}"
-        );
-    }
-}
-
-#[test]
 fn a_refusal_tells_every_reason_and_prints_nothing() {
     let place = Place::new();
     place.bad("tide");
     for extra in [&[][..], &["-o", "json"], &["--output-dir", "out"]] {
-        let run = place.run(&[&["convert", "tide"], extra].concat()).exits(1);
+        let run = place.fail(&[&["convert", "tide"], extra].concat());
         assert_eq!(run.out, "");
-        assert!(
-            run.err.contains("error[Webhooks]: manifests/csv.yaml:"),
-            "{}",
-            run.err
-        );
-        assert!(run.err.contains("error[InstallMode]: "), "{}", run.err);
-        assert!(
-            run.err
-                .ends_with("error: bundle \"tide\" cannot be converted: 2 problems\n"),
-            "{}",
-            run.err
-        );
+        run.err_has("error[Webhooks]: manifests/csv.yaml:");
+        run.err_has("error[InstallMode]: ");
+        run.err_ends_with("error: bundle \"tide\" cannot be converted: 2 problems\n");
     }
     assert!(!place.path("out").exists());
 }
@@ -106,32 +63,18 @@ fn a_refusal_tells_every_reason_and_prints_nothing() {
 fn what_cannot_be_read_is_told_once() {
     let place = Place::new();
     place.write("noise.tar", "this is no archive");
-    for (bundle, text) in [
-        (
-            "missing",
-            "error: \"missing\" does not exist here, and names no registry; check the path",
-        ),
-        ("./missing", "error: failed to open \"./missing\""),
-        (
-            "noise.tar",
-            "error: failed to unpack \"noise.tar\": this is neither a tar",
-        ),
+    for (bundle, text) in tests::rows![
+        "missing" => "error: \"missing\" does not exist here, and names no registry; check the path";
+        "./missing" => "error: failed to open \"./missing\"";
+        "noise.tar" => "error: failed to unpack \"noise.tar\": this is neither a tar";
     ] {
-        let run = place.run(&["convert", bundle]).exits(1);
-        assert!(
-            run.out.is_empty() && run.err.starts_with(text),
-            "{}",
-            run.err
-        );
+        let run = place.fail(&format!("convert {bundle}"));
+        assert_eq!(run.out, "");
+        run.err_starts_with(text);
         assert_eq!(run.err.lines().count(), 1, "{}", run.err);
     }
     let run = place.run_with(&["convert", "-"], b"").exits(1);
-    assert!(
-        run.err
-            .starts_with("error: failed to unpack \"-\": the archive is empty"),
-        "{}",
-        run.err
-    );
+    run.err_starts_with("error: failed to unpack \"-\": the archive is empty");
 }
 
 #[test]
@@ -139,18 +82,8 @@ fn options_reach_the_conversion() {
     let place = Place::new();
     place.good("tide");
     place.write("config.yaml", "nodeSelector:\n  disk: fast\n");
-    let args = [
-        "convert",
-        "tide",
-        "-o",
-        "json",
-        "--install-namespace",
-        "ops",
-        "--no-namespace",
-        "--config",
-        "config.yaml",
-    ];
-    let list = place.run(&args).exits(0).json();
+    let args = "convert tide -o json --install-namespace ops --no-namespace --config config.yaml";
+    let list = place.ok(&args).json();
     let items = list["items"].as_array().unwrap();
     assert!(items.iter().all(|o| o["kind"] != "Namespace"));
     let deployment = items.last().unwrap();
@@ -160,10 +93,7 @@ fn options_reach_the_conversion() {
         json!({"disk": "fast"})
     );
 
-    let plain = place
-        .run(&["convert", "tide", "--class", "plain", "-o", "json"])
-        .exits(0)
-        .json();
+    let plain = place.ok("convert tide --class plain -o json").json();
     let kinds: Vec<_> = plain["items"]
         .as_array()
         .unwrap()
@@ -184,12 +114,10 @@ fn a_configuration_must_be_one() {
         ("two.yaml", "more than one document"),
         ("no.yaml", "no.yaml"),
     ] {
-        let run = place.run(&["convert", "tide", "--config", file]).exits(1);
-        assert!(
-            run.out.is_empty() && run.err.starts_with("error: ") && run.err.contains(text),
-            "{}",
-            run.err
-        );
+        let run = place.fail(&format!("convert tide --config {file}"));
+        assert_eq!(run.out, "");
+        run.err_starts_with("error: ");
+        run.err_has(text);
     }
 }
 
@@ -204,25 +132,18 @@ fn limits_are_enforced_and_named() {
         ("--max-path-length", "9", "raise --max-path-length"),
         ("--max-path-depth", "1", "raise --max-path-depth"),
     ] {
-        let run = place.run(&["convert", "tide", flag, value]).exits(1);
-        assert!(
-            run.out.is_empty() && run.err.contains(text),
-            "{flag}: {}",
-            run.err
-        );
+        let run = place.fail(&format!("convert tide {flag} {value}"));
+        assert_eq!(run.out, "");
+        run.err_has(text);
     }
-    place
-        .run(&["convert", "tide", "--max-size", "64Ki"])
-        .exits(0);
+    place.ok("convert tide --max-size 64Ki");
 }
 
 #[test]
 fn a_folder_gets_a_file_for_each_object() {
     let place = Place::new();
     place.good("tide");
-    let run = place
-        .run(&["convert", "tide", "--output-dir", "a/out"])
-        .exits(0);
+    let run = place.ok("convert tide --output-dir a/out");
     assert_eq!(
         (run.out.as_str(), run.err.as_str()),
         ("", "6 objects written to a/out\n")
@@ -239,7 +160,7 @@ fn a_folder_gets_a_file_for_each_object() {
         .iter()
         .map(|name| place.read(&format!("a/out/{name}")))
         .collect();
-    assert_eq!(stream.join("---\n"), place.run(&["convert", "tide"]).out);
+    assert_eq!(stream.join("---\n"), place.run("convert tide").out);
 }
 
 #[test]
@@ -247,34 +168,16 @@ fn a_folder_with_files_is_left_alone_unless_forced() {
     let place = Place::new();
     place.good("tide");
     place.write("out/.gitkeep", "");
-    place
-        .run(&["convert", "tide", "--output-dir", "out"])
-        .exits(0);
+    place.ok("convert tide --output-dir out");
     place.write("out/notes.txt", "mine");
     place.write("out/09-role-old.yaml", "stale");
     let before = place.list("out");
-    let run = place
-        .run(&["convert", "tide", "--output-dir", "out"])
-        .exits(1);
-    assert!(
-        run.err.contains("out is not empty") && run.err.contains("--force"),
-        "{}",
-        run.err
-    );
+    let run = place.fail("convert tide --output-dir out");
+    run.err_has("out is not empty");
+    run.err_has("--force");
     assert_eq!(place.list("out"), before);
 
-    place
-        .run(&[
-            "convert",
-            "tide",
-            "--output-dir",
-            "out",
-            "--force",
-            "-o",
-            "json",
-            "-q",
-        ])
-        .exits(0);
+    place.ok("convert tide --output-dir out --force -o json -q");
     let after = place.list("out");
     assert_eq!(after.len(), 8, "{after:?}");
     assert!(
@@ -292,14 +195,8 @@ fn nothing_is_left_behind_by_a_failure() {
     let place = Place::new();
     place.good("tide");
     place.write("file", "");
-    let run = place
-        .run(&["convert", "tide", "--output-dir", "file"])
-        .exits(1);
-    assert!(
-        run.err.contains("failed to prepare --output-dir"),
-        "{}",
-        run.err
-    );
+    let run = place.fail("convert tide --output-dir file");
+    run.err_has("failed to prepare --output-dir");
     assert_eq!(place.list("."), ["file", "tide"]);
 }
 
@@ -308,9 +205,7 @@ fn the_report_is_written_either_way() {
     let place = Place::new();
     place.good("good");
     place.bad("bad");
-    place
-        .run(&["convert", "good", "--report", "good.json"])
-        .exits(0);
+    place.ok("convert good --report good.json");
     let report: serde_json::Value = serde_json::from_str(&place.read("good.json")).unwrap();
     assert_eq!(report["facts"]["package"], "tide");
     assert!(
@@ -321,9 +216,7 @@ fn the_report_is_written_either_way() {
             .all(|f| f["level"] != "error")
     );
 
-    place
-        .run(&["convert", "bad", "--report", "bad.json"])
-        .exits(1);
+    place.fail("convert bad --report bad.json");
     let report: serde_json::Value = serde_json::from_str(&place.read("bad.json")).unwrap();
     let webhooks = report["findings"]
         .as_array()
@@ -337,10 +230,8 @@ fn the_report_is_written_either_way() {
     );
     assert_eq!(place.list("."), ["bad", "bad.json", "good", "good.json"]);
 
-    let run = place
-        .run(&["convert", "good", "--report", "/dev/stderr"])
-        .exits(0);
-    assert!(run.err.starts_with("{\n"), "{}", run.err);
+    let run = place.ok("convert good --report /dev/stderr");
+    run.err_starts_with("{\n");
 }
 
 #[test]
@@ -352,19 +243,10 @@ fn warnings_are_told_unless_nobody_wants_them() {
             json!(1);
     }
     place.bundle("tide", &csv);
-    let run = place.run(&["convert", "tide"]).exits(0);
-    assert!(
-        run.err
-            .contains("warning[UnknownField]: manifests/csv.yaml:"),
-        "{}",
-        run.err
-    );
-    assert!(
-        run.err.ends_with("2 more warnings: rukpak validate tide\n"),
-        "{}",
-        run.err
-    );
-    assert_eq!(place.run(&["convert", "tide", "--quiet"]).exits(0).err, "");
+    let run = place.ok("convert tide");
+    run.err_has("warning[UnknownField]: manifests/csv.yaml:");
+    run.err_ends_with("2 more warnings: rukpak validate tide\n");
+    assert_eq!(place.ok("convert tide --quiet").err, "");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::bundle::Place;
 fn a_bundle_is_described() {
     let place = Place::new();
     place.good("tide");
-    let run = place.run(&["inspect", "tide"]).exits(0);
+    let run = place.ok("inspect tide");
     let lines: Vec<String> = run
         .out
         .lines()
@@ -39,10 +39,7 @@ fn a_bundle_is_described() {
 fn programs_get_the_same() {
     let place = Place::new();
     place.good("tide");
-    let told = place
-        .run(&["inspect", "tide", "-o", "json"])
-        .exits(0)
-        .json();
+    let told = place.ok("inspect tide -o json").json();
     assert_eq!(told["outcome"], "converted");
     assert_eq!(told["class"], "registry+v1");
     assert_eq!(told["facts"]["replaces"], "tide.v1.2.2");
@@ -60,7 +57,7 @@ fn programs_get_the_same() {
         rights["grants"][1],
         json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"], "dangers": ["Secrets"]})
     );
-    let yaml = place.run(&["inspect", "tide", "-o", "yaml"]).exits(0).out;
+    let yaml = place.ok("inspect tide -o yaml").out;
     assert!(yaml.contains("outcome: converted\n"), "{yaml}");
 }
 
@@ -68,17 +65,11 @@ fn programs_get_the_same() {
 fn a_refused_bundle_is_described_as_far_as_it_is_known() {
     let place = Place::new();
     place.bad("tide");
-    let run = place.run(&["inspect", "tide"]).exits(0);
-    assert!(
-        run.out.contains("refused, 2 problems") && run.out.contains("Package:"),
-        "{}",
-        run.out
-    );
-    let told = place
-        .run(&["inspect", "tide", "-o", "json"])
-        .exits(0)
-        .json();
+    let run = place.ok("inspect tide");
+    run.out_has("refused, 2 problems");
+    run.out_has("Package:");
+    let told = place.ok("inspect tide -o json").json();
     assert_eq!(told["outcome"], "refused");
     assert_eq!(told["refusals"].as_array().unwrap().len(), 2);
-    place.run(&["inspect", "missing"]).exits(1);
+    place.fail("inspect missing");
 }

@@ -1,6 +1,6 @@
 //! Links and special files in bundles: followed, refused, or skipped and counted.
 
-use std::{fs, os::unix::fs::symlink, process::Command};
+use std::{fs, os::unix::fs::symlink};
 
 use serde_json::json;
 
@@ -24,11 +24,9 @@ const REFUSED: &str = "manifests/map.yaml: is a symbolic link to \"../../map.yam
 fn convert_refuses_a_manifest_that_is_a_link() {
     let place = place();
     for bundle in ["tide", "tide.tgz"] {
-        let run = place
-            .run(&["convert", bundle, "--report", "report.json"])
-            .exits(1);
+        let run = place.fail(&format!("convert {bundle} --report report.json"));
         let refused = format!("error[EntryRefused]: {REFUSED}");
-        assert!(run.err.contains(&refused), "{run:?}");
+        run.err_has(&refused);
         assert_eq!(run.out, "");
         let report = place.read("report.json");
         assert!(report.contains("\"code\": \"EntryRefused\""), "{report}");
@@ -39,49 +37,27 @@ fn convert_refuses_a_manifest_that_is_a_link() {
 fn validate_and_inspect_report_a_manifest_that_is_a_link() {
     let place = place();
     for bundle in ["tide", "tide.tgz"] {
-        let found = place.run(&["validate", bundle, "-o", "json"]).exits(1);
+        let found = place.fail(&format!("validate {bundle} -o json"));
         let finding = &found.json()[0]["findings"][0];
         assert_eq!(finding["code"], "EntryRefused");
         assert_eq!(finding["file"], "manifests/map.yaml");
         assert_eq!(finding["level"], "error");
-        let table = place.run(&["validate", bundle]).exits(1);
-        assert!(table.err.starts_with("1 error, "), "{table:?}");
-        let inspection = place.run(&["inspect", bundle, "-o", "json"]).exits(0);
+        let table = place.fail(&format!("validate {bundle}"));
+        table.err_starts_with("1 error, ");
+        let inspection = place.ok(&format!("inspect {bundle} -o json"));
         let inspection = inspection.json();
         assert_eq!(inspection["outcome"], "refused");
         assert_eq!(inspection["refusals"][0]["code"], "EntryRefused");
-        let text = place.run(&["inspect", bundle]).exits(0).out;
+        let text = place.ok(&format!("inspect {bundle}")).out;
         assert!(text.contains(REFUSED), "{text}");
     }
-}
-
-#[test]
-fn devices_and_links_are_refused_in_every_report() {
-    let place = Place::new();
-    place.good("tide");
-    let fifo = place.path("tide/metadata/fifo");
-    assert!(Command::new("mkfifo").arg(fifo).status().unwrap().success());
-    symlink("nowhere", place.path("tide/manifests/dangling")).unwrap();
-    let run = place.run(&["validate", "tide", "-o", "sarif"]).exits(1);
-    let results = run.json()["runs"][0]["results"].clone();
-    let found: Vec<_> = results
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|result| result["ruleId"] == "EntryRefused")
-        .map(|result| result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].clone())
-        .collect();
-    assert_eq!(
-        found,
-        ["tide/manifests/dangling", "tide/metadata/fifo"].map(|uri| json!(uri))
-    );
 }
 
 #[test]
 fn a_manifest_that_links_to_the_bundle_itself_is_converted() {
     let place = Place::new();
     place.good("tide");
-    let convert = || place.run(&["convert", "tide"]).exits(0).out;
+    let convert = || place.ok("convert tide").out;
     let expected = convert();
     let at = |name: &str| place.path(name);
     fs::create_dir(at("tide/shared")).unwrap();
@@ -103,23 +79,65 @@ fn skipped_entries_are_in_every_report() {
     });
     let line =
         "tide: skipped entries that are not regular files: 2 symbolic links (docs/a, latest)\n";
-    let run = place
-        .run(&["convert", "tide", "--report", "report.json"])
-        .exits(0);
-    assert!(run.err.ends_with(line), "{run:?}");
+    let run = place.ok("convert tide --report report.json");
+    run.err_ends_with(line);
     let report: serde_json::Value = serde_json::from_str(&place.read("report.json")).unwrap();
     assert_eq!(report["skipped"], skipped);
     let json = |run: Run| run.exits(0).json();
-    let validated = json(place.run(&["validate", "tide", "-o", "json"]));
+    let validated = json(place.run("validate tide -o json"));
     assert_eq!(validated[0]["skipped"], skipped);
-    let run = place.run(&["validate", "tide"]).exits(0);
-    assert!(run.err.contains(line), "{run:?}");
-    let inspected = json(place.run(&["inspect", "tide", "-o", "json"]));
+    let run = place.ok("validate tide");
+    run.err_has(line);
+    let inspected = json(place.run("inspect tide -o json"));
     assert_eq!(inspected["skipped"], skipped);
-    let text = place.run(&["inspect", "tide"]).exits(0).out;
+    let text = place.ok("inspect tide").out;
     assert!(text.contains("2 symbolic links (docs/a, latest)"), "{text}");
     // A bundle without such entries has no field for them.
     place.good("plain");
-    let validated = json(place.run(&["validate", "plain", "-o", "json"]));
+    let validated = json(place.run("validate plain -o json"));
     assert_eq!(validated[0].get("skipped"), None);
+}
+
+/// What is missing behind a link is not reported besides.
+#[test]
+fn a_linked_directory_is_the_only_finding() {
+    let place = Place::new();
+    for (bundle, metadata, link, needed) in [
+        ("tide", "metadata", "manifests", "a directory"),
+        ("plain", "docs", "manifests", "a directory"),
+        ("named", "metadata", "deploy", "a directory"),
+        ("file", "metadata", "manifests/csv.yaml", "a regular file"),
+    ] {
+        place.good(bundle);
+        let at = |name: &str| place.path(&format!("{bundle}/{name}"));
+        let annotations = format!("{bundle}/metadata/annotations.yaml");
+        let text = place.read(&annotations).replace("stable,beta", "stable");
+        let named = text.replace("\"manifests/\"", "\"deploy/\"");
+        assert_ne!(text, named);
+        let text = if bundle == "named" { named } else { text };
+        place.write(&annotations, text);
+        fs::rename(at("metadata"), at(metadata)).unwrap();
+        if bundle == "file" {
+            fs::remove_file(at(link)).unwrap();
+        } else {
+            fs::remove_dir_all(at("manifests")).unwrap();
+        }
+        symlink("elsewhere", at(link)).unwrap();
+        let archive = format!("{bundle}.tgz");
+        place.tar(&archive, "-czf", bundle, ".");
+        let noun = needed.rsplit(' ').next().unwrap();
+        let expected = format!(
+            "error  EntryRefused  {link}  is a symbolic link to \"elsewhere\", not {needed}; replace the link with a copy \
+             of the {noun}\n"
+        );
+        for bundle in [bundle, &archive] {
+            let run = place.fail(&format!("validate {bundle}"));
+            assert_eq!(run.err, "1 error, 0 warnings, 0 changes\n", "{run:?}");
+            let (_, table) = run.out.split_once('\n').unwrap();
+            assert_eq!(table, expected, "{bundle}");
+            let run = place.fail(&format!("convert {bundle} --quiet"));
+            let end = "cannot be converted: 1 problem\n";
+            run.err_ends_with(end);
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod bundle;
 mod catalog;
 mod catalog_database;
 mod catalog_draft;
+mod catalog_irregular;
 mod catalog_large;
 mod catalog_render;
 mod catalog_source;

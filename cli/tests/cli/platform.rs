@@ -4,10 +4,9 @@ use std::fs;
 
 use manifests::yaml;
 use serde_json::Value;
-use tests::Registry;
 
 use crate::{
-    bundle::{Place, Run},
+    bundle::{Args, Place, Run},
     catalog::CATALOG,
 };
 
@@ -17,9 +16,9 @@ fn place() -> Place {
     place
 }
 
-fn render(place: &Place, args: &[&str]) -> Run {
-    let mut all = vec!["platform", "render"];
-    all.extend(args);
+fn render(place: &Place, args: &(impl Args + ?Sized)) -> Run {
+    let (mut all, args) = (vec!["platform", "render"], args.words());
+    all.extend(&args);
     if !args.contains(&"--catalog") {
         all.extend(["--catalog", "catalog"]);
     }
@@ -64,7 +63,7 @@ fn a_cluster_gets_the_provisioner_and_the_operators() {
         serde_json::json!({"package": {"name": "tidewatch"}, "channel": "stable", "version": ">=1.3.0 <2.0.0"})
     );
     assert_eq!(last.get("status"), None);
-    let list = render(&place, &["tidewatch", "-o", "json"]).exits(0).json();
+    let list = render(&place, "tidewatch -o json").exits(0).json();
     assert_eq!(list["items"].as_array().unwrap().len(), found.len());
 }
 
@@ -88,20 +87,15 @@ fn what_an_openshift_has_is_left_out() {
     assert!(distinct.len() + 8 > all.len(), "{all:?}"); // names in several namespaces
     let run = render(
         &place,
-        &[
-            "tidewatch",
-            "--openshift-version",
-            "4.20",
-            "--release-payload",
-        ],
+        "tidewatch --openshift-version 4.20 --release-payload",
     )
     .exits(0);
     assert_eq!(
         names_of(&run),
         ["FeatureGate cluster", "PlatformOperator tidewatch"]
     );
-    assert!(run.err.contains("cannot be taken back"), "{run:?}");
-    render(&place, &["tidewatch", "--release-payload"]).exits(2);
+    run.err_has("cannot be taken back");
+    render(&place, "tidewatch --release-payload").exits(2);
 }
 
 /// A package with a bundle that wants a newer Kubernetes than any other here.
@@ -116,184 +110,103 @@ fn what_nobody_compares_is_a_warning() {
     let place = place();
     let words = "requires Kubernetes >= 1.27.0, which was compared with nothing";
     for (args, is_told) in [
-        (&[][..], true),
-        (&["--kubernetes-version", "1.36"], false),
-        (&["--openshift-version", "4.20"], false),
+        ("", true),
+        ("--kubernetes-version 1.36", false),
+        ("--openshift-version 4.20", false),
     ] {
-        let render = render(&place, &[&["tidewatch@1.4.x"], args].concat()).exits(0);
-        let choose = [
-            "catalog",
-            "choose",
-            "tidewatch",
-            "--catalog",
-            "catalog",
-            "--version",
-            "1.4.x",
-        ];
-        let choose = place.run(&[&choose, args].concat()).exits(0);
+        let render = render(&place, &format!("tidewatch@1.4.x {args}")).exits(0);
+        let choose = place.ok(&format!(
+            "catalog choose tidewatch --catalog catalog --version 1.4.x {args}"
+        ));
         for run in [render, choose] {
             assert_eq!(run.err.contains(words), is_told, "{args:?}: {run:?}");
         }
     }
     // The Kubernetes of an OpenShift counts for either.
     place.write("surge/catalog.yaml", surge());
-    let choose = [
-        "catalog",
-        "choose",
-        "surge",
-        "--catalog",
-        "surge",
-        "--openshift-version",
-        "4.17",
-    ];
-    let run = place.run(&choose).exits(0);
-    assert!(
-        run.out
-            .contains("requires Kubernetes >= 1.31.0 but the cluster is 1.30\n"),
-        "{run:?}"
-    );
+    let run = place.ok("catalog choose surge --catalog surge --openshift-version 4.17");
+    run.out_has("requires Kubernetes >= 1.31.0 but the cluster is 1.30\n");
 }
 
 #[test]
 fn what_makes_no_sense_is_told_before_anything_is_read() {
     let place = place();
-    for (args, words) in [
-        (
-            &["--openshift-version", "4.24"][..],
-            "there is no OpenShift 4.24",
-        ),
-        (
-            &["--openshift-version", "1.30"],
-            "there is no OpenShift 1.30",
-        ),
-        (&["--openshift-version", "4"], "there is no OpenShift 4.0"),
-        (&["--namespace", "kube-system"], "belongs to the cluster"),
-        (&["--image", "a b:c: d"], "image reference"),
-        (&["--image", ""], "image reference"),
-        (&["--catalog-secret", "pull"], "--catalog-source"),
-        (
-            &["--catalog", "catalog", "--catalog", "catalog"],
-            "two of those that are named cannot be told apart",
-        ),
+    for (args, words) in tests::rows![
+        &["--openshift-version", "4.24"][..] => "there is no OpenShift 4.24";
+        &["--openshift-version", "1.30"] => "there is no OpenShift 1.30";
+        &["--openshift-version", "4"] => "there is no OpenShift 4.0";
+        &["--namespace", "kube-system"] => "belongs to the cluster";
+        &["--image", "a b:c: d"] => "image reference";
+        &["--image", ""] => "image reference";
+        &["--catalog-secret", "pull"] => "--catalog-source";
+        &["--catalog", "catalog", "--catalog", "catalog"] => "two of those that are named cannot be told apart";
     ] {
         let run = render(&place, &[&["tidewatch"], args].concat()).exits(2);
-        assert!(run.err.contains(words), "{run:?}");
+        run.err_has(words);
         if words.contains("apart") {
-            assert!(run.err.contains("Usage: rukpak platform render"), "{run:?}");
+            run.err_has("Usage: rukpak platform render");
         }
     }
-    let choose = ["catalog", "choose", "tidewatch", "--catalog", "catalog"];
-    let run = place.run(&[&choose[..], &["--openshift-version", "4.99"]].concat());
+    let run = place.run("catalog choose tidewatch --catalog catalog --openshift-version 4.99");
     assert!(run.exits(2).err.contains("there is no OpenShift 4.99"));
 }
 
+// parity: openshift-26
 #[test]
 fn what_cannot_be_installed_is_told_before_anything_is_written() {
     let place = place();
     place.write("catalog/surge.yaml", surge());
-    for (args, words) in [
-        (
-            &["tidewacth"][..],
-            "no catalog has a package tidewacth; is it tidewatch?",
-        ),
-        (&["prometheus"], "\"rukpak catalog list packages\""),
-        (
-            &["tidewatch:stabel"],
-            "has no channel \"stabel\"; it has candidate, stable",
-        ),
-        (
-            &["tidewatch@>=9.0.0"],
-            "is not in the range of versions asked for",
-        ),
-        (
-            &["tidewatch:candidate@1.4.x", "--openshift-version", "4.21"],
-            "requires OpenShift <= 4.20 but the cluster is 4.21",
-        ),
-        (
-            &["surge@1.4.x", "--kube-version", "1.30.3"],
-            "requires Kubernetes >= 1.31.0 but the cluster is 1.30.3",
-        ),
-        (
-            &["surge@1.4.x", "--openshift-version", "4.17"],
-            "requires Kubernetes >= 1.31.0 but the cluster is 1.30",
-        ),
+    for (args, words) in tests::rows![
+        &["tidewacth"][..] => "no catalog has a package tidewacth; is it tidewatch?";
+        &["prometheus"] => "\"rukpak catalog list packages\"";
+        &["tidewatch:stabel"] => "has no channel \"stabel\"; it has candidate, stable";
+        &["tidewatch@>=9.0.0"] => "is not in the range of versions asked for";
+        &["tidewatch:candidate@1.4.x", "--openshift-version", "4.21"] => "requires OpenShift <= 4.20 but the cluster is 4.21";
+        &["surge@1.4.x", "--kube-version", "1.30.3"] => "requires Kubernetes >= 1.31.0 but the cluster is 1.30.3";
+        &["surge@1.4.x", "--openshift-version", "4.17"] => "requires Kubernetes >= 1.31.0 but the cluster is 1.30";
         // What the cluster could not take at all.
-        (
-            &["tidewatch", "--kube-version", "1.29.9"],
-            "need Kubernetes 1.30, which OpenShift 4.17 has, or a later one, and the new cluster would have Kubernetes 1.29",
-        ),
-        (
-            &[
-                "tidewatch",
-                "--openshift-version",
-                "4.16",
-                "--kube-version",
-                "1.30",
-            ],
-            "would have Kubernetes 1.29",
-        ),
-        (
-            &[
-                "tidewatch",
-                "--openshift-version",
-                "4.20",
-                "--release-payload",
-                "--catalog-namespace",
-                "mine",
-            ],
-            "takes no catalog from namespace mine; choose openshift-marketplace or openshift-platform-operators",
-        ),
-        (&["tidewatch", "tidewatch"], "named twice"),
-        (
-            &["tidewatch", "--catalog-source", "mine"],
-            "is no image in a registry",
-        ),
+        &["tidewatch", "--kube-version", "1.29.9"]
+            => "need Kubernetes 1.30, which OpenShift 4.17 has, or a later one, and the new cluster would have Kubernetes 1.29";
+        &["tidewatch", "--openshift-version", "4.16", "--kube-version", "1.30"] => "would have Kubernetes 1.29";
+        &["tidewatch", "--openshift-version", "4.20", "--release-payload", "--catalog-namespace", "mine"]
+            => "takes no catalog from namespace mine; choose openshift-marketplace or openshift-platform-operators";
+        &["tidewatch", "tidewatch"] => "named twice";
+        &["tidewatch", "--catalog-source", "mine"] => "is no image in a registry";
     ] {
         let mut all = args.to_vec();
         all.extend(["--output-dir", "out"]);
         let run = render(&place, &all).exits(1);
-        assert!(run.err.contains(words), "{words}: {run:?}");
+        run.err_has(words);
         assert_eq!(run.out, "");
         assert!(!place.path("out").exists());
     }
     // All problems at once.
-    let run = render(&place, &["tidewacth", "etcd", "tidewatch"]).exits(1);
-    assert!(
-        run.err
-            .ends_with("error: nothing is written: 2 packages cannot be installed\n"),
-        "{run:?}"
-    );
+    let run = render(&place, "tidewacth etcd tidewatch").exits(1);
+    run.err_ends_with("error: nothing is written: 2 packages cannot be installed\n");
     for (name, words) in [
         ("Foo_Bar!", "package \"Foo_Bar!\""),
         ("a@x", "range"),
         ("tidewatch:", "behind the colon"),
     ] {
-        let run = render(&place, &[name]).exits(2);
-        assert!(run.err.contains(words), "{run:?}");
+        let run = render(&place, name).exits(2);
+        run.err_has(words);
     }
-    let run = render(&place, &["tidewatch", "--catalog", "nowhere"]).exits(1);
-    assert!(run.err.contains("cannot be read"), "{run:?}");
+    let run = render(&place, "tidewatch --catalog nowhere").exits(1);
+    run.err_has("cannot be read");
     place.write(
         "catalog/broken.json",
         "{\"schema\": \"olm.package\", \"name\": \"broken\"}",
     );
-    let run = render(&place, &["broken"]).exits(1);
-    assert!(
-        run.err
-            .contains("package broken of catalog catalog cannot be used: "),
-        "{run:?}"
-    );
+    let run = render(&place, "broken").exits(1);
+    run.err_has("package broken of catalog catalog cannot be used: ");
 }
 
 #[test]
 fn what_is_deprecated_is_a_warning() {
     let place = place();
-    let run = render(&place, &["tidewatch@1.2.0"]).exits(0);
-    assert!(
-        run.err.contains(
-            "warning: tidewatch: bundle tidewatch.v1.2.0 is deprecated: 1.2.0 measures in fathoms"
-        ),
-        "{run:?}"
+    let run = render(&place, "tidewatch@1.2.0").exits(0);
+    run.err_has(
+        "warning: tidewatch: bundle tidewatch.v1.2.0 is deprecated: 1.2.0 measures in fathoms",
     );
 }
 
@@ -325,28 +238,11 @@ fn an_installers_folder_keeps_what_is_in_it() {
         assert_eq!(yaml::documents(&text).count(), 1, "{name}");
     }
     // Nothing is replaced unasked, and nothing of an earlier run stays.
-    let run = render(
-        &place,
-        &["tidewatch", "-o", "json", "--output-dir", "manifests"],
-    )
-    .exits(1);
-    assert!(
-        run.err.contains("exists already") && run.err.contains("--force"),
-        "{run:?}"
-    );
+    let run = render(&place, "tidewatch -o json --output-dir manifests").exits(1);
+    run.err_has("exists already");
+    run.err_has("--force");
     assert_eq!(place.list("manifests"), files);
-    render(
-        &place,
-        &[
-            "tidewatch",
-            "-o",
-            "json",
-            "--output-dir",
-            "manifests",
-            "--force",
-        ],
-    )
-    .exits(0);
+    render(&place, "tidewatch -o json --output-dir manifests --force").exits(0);
     let after = place.list("manifests");
     assert!(
         after.iter().all(
@@ -357,61 +253,4 @@ fn an_installers_folder_keeps_what_is_in_it() {
     );
     assert_eq!(place.read("manifests/cvo-overrides.yaml"), "theirs");
     assert_eq!(after.len(), files.len());
-}
-
-#[test]
-fn catalogs_that_are_images_come_along() {
-    let place = place();
-    let registry = Registry::plain();
-    let image = registry.image("tide/catalog:v1");
-    let file = "FROM scratch\nCOPY catalog /configs\nLABEL operators.operatorframework.io.index.configs.v1=/configs\n";
-    tests::Buildah::new().publish(file, &place.path(""), &image, &[]);
-    let run = render(
-        &place,
-        &[
-            "tidewatch",
-            "--catalog",
-            &image,
-            "--tls-verify=false",
-            "--catalog-source",
-            "tides",
-            "--catalog-namespace",
-            "catalogs",
-            "--catalog-secret",
-            "pull",
-        ],
-    )
-    .exits(0);
-    let found = objects(&run);
-    let source = found
-        .iter()
-        .find(|it| it["kind"] == "CatalogSource")
-        .unwrap();
-    assert_eq!(source["metadata"]["namespace"], "catalogs");
-    assert_eq!(source["spec"]["image"], image.as_str());
-    assert_eq!(source["spec"]["secrets"], serde_json::json!(["pull"]));
-    // All that the namespace needs comes with it.
-    assert!(names(&found).contains(&"Namespace catalogs".to_owned()));
-    let bindings = found
-        .iter()
-        .filter(|it| it["kind"] == "RoleBinding" && it["metadata"]["namespace"] == "catalogs");
-    let mut roles: Vec<&str> = bindings
-        .inspect(|it| assert_eq!(it["subjects"][0]["namespace"], "rukpak-system"))
-        .map(|it| it["roleRef"]["name"].as_str().unwrap())
-        .collect();
-    roles.sort_unstable();
-    assert_eq!(roles, ["catalog-pull-secrets", "catalog-server"]);
-    let operator = found.last().unwrap();
-    assert_eq!(
-        operator["spec"]["catalog"],
-        serde_json::json!({"name": "tides", "namespace": "catalogs"})
-    );
-    let deployment = found.iter().find(|it| it["kind"] == "Deployment").unwrap();
-    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-        .as_array()
-        .unwrap();
-    assert!(
-        args.contains(&"--catalog-namespaces=rukpak-system,openshift-marketplace,catalogs".into()),
-        "{args:?}"
-    );
 }

@@ -13,11 +13,9 @@ fn bundles_from_everywhere_are_named_and_converted_together() {
     place.good("wave");
     let (registry, files) = (Registry::plain(), FileServer::start(None, None));
     let image = registry.image("acme/tide:v1");
-    let push = place.run(&["push", "tide", &image, "--tls-verify=false", "-q"]);
+    let push = place.run(&format!("push tide {image} --tls-verify=false -q"));
     let pushed = push.exits(0).out;
-    place
-        .run(&["unpack", "wave", "-q", "-o", "wave.tgz"])
-        .exits(0);
+    place.ok("unpack wave -q -o wave.tgz");
     let url = files.add("wave-1.0.tgz", fs::read(place.path("wave.tgz")).unwrap());
     let gone = url.replace("wave", "gone");
     let sources = [image.as_str(), &url, &gone, "wave"];
@@ -26,7 +24,7 @@ fn bundles_from_everywhere_are_named_and_converted_together() {
         &sources[..],
     ]
     .concat();
-    let run = place.run(&args).exits(1);
+    let run = place.fail(&args);
     let rows: Vec<Vec<&str>> = run
         .out
         .lines()
@@ -47,16 +45,16 @@ fn bundles_from_everywhere_are_named_and_converted_together() {
         ["tide-v1.yaml", "wave-1.0.yaml", "wave.yaml"]
     );
     for (file, bundle) in [("tide-v1", "tide"), ("wave-1.0", "wave"), ("wave", "wave")] {
-        let local = place.run(&["convert", bundle]).exits(0).out;
+        let local = place.ok(&format!("convert {bundle}")).out;
         assert_eq!(place.read(&format!("out/{file}.yaml")), local);
     }
     // What a tag was resolved to is what was pushed.
     let args = ["unpack", &image, "--tls-verify=false", "--format", "json"];
-    let json = place.run(&args).exits(0).json();
+    let json = place.ok(&args).json();
     assert_eq!(json["resolved"], pushed.trim_end());
     assert_eq!(
         json["digest"],
-        place.run(&["unpack", "tide", "--format", "json"]).json()["digest"]
+        place.run("unpack tide --format json").json()["digest"]
     );
 }
 
@@ -64,16 +62,14 @@ fn bundles_from_everywhere_are_named_and_converted_together() {
 fn passwords_come_from_files_pipes_and_the_environment() {
     let place = Place::new();
     place.good("tide");
-    place
-        .run(&["unpack", "tide", "-q", "-o", "tide.tgz"])
-        .exits(0);
+    place.ok("unpack tide -q -o tide.tgz");
     let files = FileServer::start(Some(OWNER), None);
     let url = files.add("tide.tgz", fs::read(place.path("tide.tgz")).unwrap());
     place.write("word", format!("{}\n", OWNER.password));
     let user = ["inspect", &url, "--username", OWNER.name];
     let with = |more: &[&'static str]| [&user[..], more].concat();
 
-    place.run(&with(&["--password-file", "word"])).exits(0);
+    place.ok(&with(&["--password-file", "word"]));
     let piped = with(&["--password-file", "-"]);
     place.run_with(&piped, OWNER.password.as_bytes()).exits(0);
     let named = place
@@ -84,18 +80,14 @@ fn passwords_come_from_files_pipes_and_the_environment() {
         .unwrap();
     assert!(named.status.success());
 
-    let none = place.run(&user).exits(1);
-    assert!(
-        none.err.contains("--password-file") && none.err.contains("RUKPAK_PASSWORD"),
-        "{none:?}"
-    );
+    let none = place.run(&user).exits(2);
+    none.err_has("--password-file");
+    none.err_has("RUKPAK_PASSWORD");
     place.write("wrong", "incorrect donkey");
     for args in [with(&["--password-file", "wrong"]), vec!["inspect", &url]] {
-        let run = place.run(&args).exits(1);
-        assert!(
-            run.err.contains("401") && !run.err.contains("donkey"),
-            "{run:?}"
-        );
+        let run = place.fail(&args);
+        run.err_has("401");
+        run.err_lacks("donkey");
     }
 }
 
@@ -103,9 +95,7 @@ fn passwords_come_from_files_pipes_and_the_environment() {
 fn what_signs_a_url_is_nowhere_to_be_read() {
     let place = Place::new();
     place.good("tide");
-    place
-        .run(&["unpack", "tide", "-q", "-o", "tide.tgz"])
-        .exits(0);
+    place.ok("unpack tide -q -o tide.tgz");
     let files = FileServer::start(None, None);
     let url = files.add("tide.tgz", fs::read(place.path("tide.tgz")).unwrap());
     let signed = format!("{url}?X-Sig=sekret");
@@ -147,24 +137,20 @@ fn what_names_credentials_or_trust_must_be_there() {
         ("--authfile", "credentials"),
         ("--registries-conf", "mirrors"),
     ] {
-        let run = place
-            .run(&["convert", "registry.invalid/acme/tide:v1", flag, "missing"])
-            .exits(1);
-        assert!(
-            run.err.contains(what) && run.err.contains("missing"),
-            "{run:?}"
-        );
+        let run = place.fail(&format!(
+            "convert registry.invalid/acme/tide:v1 {flag} missing"
+        ));
+        run.err_has(what);
+        run.err_has("missing");
     }
     let git = "git+ssh://git@host.invalid/acme/tide";
     for flag in ["--ssh-key", "--known-hosts"] {
-        let run = place.run(&["convert", git, flag, "missing"]).exits(1);
-        assert!(run.err.contains("from missing"), "{run:?}");
+        let run = place.fail(&format!("convert {git} {flag} missing"));
+        run.err_has("from missing");
     }
     // Nothing of it is read for what is here.
     place.good("tide");
-    place
-        .run(&["convert", "tide", "--cacert", "missing"])
-        .exits(0);
+    place.ok("convert tide --cacert missing");
 }
 
 #[test]
@@ -177,12 +163,9 @@ fn plain_http_is_asked_for_as_the_source_takes_it() {
         (format!("git+https://{host}/tide"), "--tls-verify=false"),
         (format!("{host}/tide:v1"), "--tls-verify=true"),
     ] {
-        let run = place.run(&["unpack", &source, flag]).exits(1);
-        assert!(
-            run.err.contains("--tls-verify=false for a registry")
-                && run.err.contains("write http:// in a URL"),
-            "{run:?}"
-        );
+        let run = place.fail(&format!("unpack {source} {flag}"));
+        run.err_has("--tls-verify=false for a registry");
+        run.err_has("write http:// in a URL");
     }
 }
 
@@ -192,6 +175,6 @@ fn a_time_limit_is_kept_and_named() {
     // Takes connections and never says a word.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/tide.tgz", silent.local_addr().unwrap());
-    let run = place.run(&["convert", &url, "--timeout", "1"]).exits(1);
-    assert!(run.err.contains("1 s"), "{run:?}");
+    let run = place.fail(&format!("convert {url} --timeout 1"));
+    run.err_has("1 s");
 }

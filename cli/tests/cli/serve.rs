@@ -152,20 +152,13 @@ fn a_catalog_is_served_over_http_as_well() {
     let (code, log) = serving.end("TERM");
     assert_eq!(code, Some(0), "{log}");
 
-    let run = place.run(&["catalog", "serve", "catalog", "--http-name", "mine"]);
+    let run = place.run("catalog serve catalog --http-name mine");
     assert!(run.exits(2).err.contains("--http-port"));
-    let args = [
-        "catalog",
-        "serve",
-        "catalog",
-        "--http-port",
-        "0",
-        "--http-name",
-        "a/b",
-    ];
+    let args = "catalog serve catalog --http-port 0 --http-name a/b";
     place.run(&args).exits(2);
 }
 
+// parity: grpc-9
 #[test]
 fn a_folder_is_served_until_a_signal_comes() {
     let place = Place::new();
@@ -183,6 +176,7 @@ fn a_folder_is_served_until_a_signal_comes() {
 }
 
 /// What serves catalogs in a pod asks for 50 MiB, and is killed when it takes much more.
+// parity: grpc-8, complaint-4
 #[test]
 fn a_catalog_larger_than_its_memory_is_served() {
     let place = Place::new();
@@ -207,6 +201,7 @@ fn a_catalog_larger_than_its_memory_is_served() {
     assert!(peak < size, "{peak}");
 }
 
+// parity: grpc-7, grpc-10, complaint-4
 #[test]
 fn the_cache_is_built_then_enforced() {
     let place = Place::new();
@@ -215,13 +210,7 @@ fn the_cache_is_built_then_enforced() {
         place.run(&[&["catalog", "serve", "catalog", "--port", "0"], args].concat())
     };
     let enforced = serve(&["--cache-dir", "cache"]).exits(1);
-    assert!(
-        enforced
-            .err
-            .contains("integrity check failed: there is no cache in cache"),
-        "{}",
-        enforced.err
-    );
+    enforced.err_has("integrity check failed: there is no cache in cache");
     serve(&["--cache-dir", "cache", "--cache-only"]).exits(0);
     let serving = Serving::start(&place, &["catalog", "--cache-dir", "cache"]);
     assert_eq!(serving.packages(), ["tide"]);
@@ -230,7 +219,7 @@ fn the_cache_is_built_then_enforced() {
     write_catalog(&place, "catalog", "wave");
     let stale = serve(&["--cache-dir", "cache", "--termination-log", "last-words"]).exits(1);
     let expected = "integrity check failed: cache requires rebuild: cache reports digest as \"";
-    assert!(stale.err.contains(expected), "{}", stale.err);
+    stale.err_has(expected);
     let words = fs::read_to_string(place.path("last-words")).unwrap();
     assert!(words.starts_with(expected), "{words}");
     let serving = Serving::start(
@@ -251,20 +240,10 @@ fn what_makes_no_sense_is_said() {
     write_catalog(&place, "catalog", "tide");
     let run = |args: &[&str]| place.run(&[&["catalog", "serve"], args].concat());
     let usage = run(&["catalog", "--cache-enforce-integrity"]).exits(2);
-    assert!(
-        usage
-            .err
-            .contains("--cache-dir must be specified with --cache-enforce-integrity"),
-        "{}",
-        usage.err
-    );
+    usage.err_has("--cache-dir must be specified with --cache-enforce-integrity");
     run(&["catalog", "--port", "70000"]).exits(2);
     let absent = run(&["absent", "-t", "last-words"]).exits(1);
-    assert!(
-        absent.err.contains("failed to load or rebuild cache"),
-        "{}",
-        absent.err
-    );
+    absent.err_has("failed to load or rebuild cache");
     assert!(
         fs::read_to_string(place.path("last-words"))
             .unwrap()
@@ -272,19 +251,15 @@ fn what_makes_no_sense_is_said() {
     );
     place.write("used/precious.txt", "");
     let used = run(&["catalog", "--cache-dir", "used"]).exits(1);
-    assert!(
-        used.err
-            .contains("cache directory has unexpected contents: precious.txt"),
-        "{}",
-        used.err
-    );
+    used.err_has("cache directory has unexpected contents: precious.txt");
     // A port that is taken.
     let listener = std::net::TcpListener::bind("[::]:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let taken = run(&["catalog", "--port", &port]).exits(1);
-    assert!(taken.err.contains("failed to listen: "), "{}", taken.err);
+    taken.err_has("failed to listen: ");
 }
 
+// parity: validate-11
 #[test]
 fn a_faulty_package_is_left_out_unless_strict() {
     let place = Place::new();
@@ -296,8 +271,6 @@ fn a_faulty_package_is_left_out_unless_strict() {
     let serving = Serving::start(&place, &["catalog"]);
     assert_eq!(serving.packages(), ["tide"]);
     drop(serving);
-    let strict = place
-        .run(&["catalog", "serve", "catalog", "--strict", "--port", "0"])
-        .exits(1);
-    assert!(strict.err.contains("package \"bad\""), "{}", strict.err);
+    let strict = place.fail("catalog serve catalog --strict --port 0");
+    strict.err_has("package \"bad\"");
 }

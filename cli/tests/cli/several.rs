@@ -12,9 +12,7 @@ fn place() -> Place {
 
 #[test]
 fn several_bundles_get_a_line_each_in_their_order() {
-    let run = place()
-        .run(&["convert", "e", "b", "f.tar.gz", "d", "a", "c"])
-        .exits(1);
+    let run = place().fail("convert e b f.tar.gz d a c");
     let rows: Vec<Vec<&str>> = run
         .out
         .lines()
@@ -30,17 +28,12 @@ fn several_bundles_get_a_line_each_in_their_order() {
     );
     let names: Vec<_> = rows.iter().map(|row| row[0]).collect();
     assert_eq!(names, ["e", "b", "f", "d", "a", "c"]);
-    assert!(
-        run.err
-            .starts_with("6 bundles: 4 converted, 1 refused, 1 failed"),
-        "{}",
-        run.err
-    );
+    run.err_starts_with("6 bundles: 4 converted, 1 refused, 1 failed");
 }
 
 #[test]
 fn several_good_bundles_are_a_success() {
-    let run = place().run(&["convert", "a", "c", "-q"]).exits(0);
+    let run = place().ok("convert a c -q");
     assert_eq!(
         run.out,
         "a\ta.v1.2.3\tconverted\t\nc\tc.v1.2.3\tconverted\t\n"
@@ -51,20 +44,10 @@ fn several_good_bundles_are_a_success() {
 #[test]
 fn a_folder_gets_a_file_for_each_bundle_that_could_be_converted() {
     let place = place();
-    let args = [
-        "convert",
-        "a",
-        "b",
-        "c",
-        "f.tar.gz",
-        "--output-dir",
-        "out",
-        "--report",
-        "report.json",
-    ];
-    place.run(&args).exits(1);
+    let args = "convert a b c f.tar.gz --output-dir out --report report.json";
+    place.fail(&args);
     assert_eq!(place.list("out"), ["a.yaml", "c.yaml"]);
-    assert_eq!(place.read("out/a.yaml"), place.run(&["convert", "a"]).out);
+    assert_eq!(place.read("out/a.yaml"), place.run("convert a").out);
 
     let report: serde_json::Value = serde_json::from_str(&place.read("report.json")).unwrap();
     assert_eq!(report["a"]["facts"]["name"], "a.v1.2.3");
@@ -76,21 +59,8 @@ fn a_folder_gets_a_file_for_each_bundle_that_could_be_converted() {
             .contains("neither a tar")
     );
 
-    place
-        .run(&["convert", "a", "c", "--output-dir", "out"])
-        .exits(1);
-    place
-        .run(&[
-            "convert",
-            "a",
-            "d",
-            "--output-dir",
-            "out",
-            "--force",
-            "-o",
-            "json",
-        ])
-        .exits(0);
+    place.fail("convert a c --output-dir out");
+    place.ok("convert a d --output-dir out --force -o json");
     assert_eq!(place.list("out"), ["a.json", "a.yaml", "c.yaml", "d.json"]);
 }
 
@@ -114,12 +84,12 @@ fn bundles_of_one_name_are_told_apart_by_their_folders() {
     let place = Place::new();
     place.good("x/1.0.0");
     place.good("y/1.0.0");
-    let run = place.run(&["convert", "x/1.0.0", "y/1.0.0", "--output-dir", "out"]);
+    let run = place.run("convert x/1.0.0 y/1.0.0 --output-dir out");
     assert_eq!(
         place.list("out"),
         ["x-1.0.0.yaml", "y-1.0.0.yaml"],
         "{run:?}"
     );
-    let run = place.run(&["convert", "x/1.0.0", "x/1.0.0/"]).exits(2);
-    assert!(run.err.contains("cannot be told apart"), "{}", run.err);
+    let run = place.run("convert x/1.0.0 x/1.0.0/").exits(2);
+    run.err_has("cannot be told apart");
 }

@@ -12,7 +12,7 @@ use std::{env, process::Command};
 
 use serde_json::Value;
 
-use crate::bundle::{Place, Run, binary};
+use crate::bundle::{Args, Place, Run, binary};
 
 /// A user with a home, who has nothing else set up, and a bundle in the folder `tide`.
 pub(crate) struct Desk {
@@ -47,12 +47,24 @@ impl Desk {
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Run {
+    pub(crate) fn run(&self, args: &(impl Args + ?Sized)) -> Run {
         self.run_with(args, &[])
     }
 
-    pub(crate) fn run_with(&self, args: &[&str], env: &[(&str, &str)]) -> Run {
-        let env = env.iter().copied();
+    /// Runs a command that has to succeed.
+    #[track_caller]
+    pub(crate) fn ok(&self, args: &(impl Args + ?Sized)) -> Run {
+        self.run(args).exits(0)
+    }
+
+    /// Runs a command that has to fail.
+    #[track_caller]
+    pub(crate) fn fail(&self, args: &(impl Args + ?Sized)) -> Run {
+        self.run(args).exits(1)
+    }
+
+    pub(crate) fn run_with(&self, args: &(impl Args + ?Sized), env: &[(&str, &str)]) -> Run {
+        let (args, env) = (args.words(), env.iter().copied());
         self.command().args(args).envs(env).output().unwrap().into()
     }
 
@@ -86,10 +98,8 @@ impl Desk {
         let unpacked = self.run_with(&args, env).exits(1);
         let args = [&["convert", source][..], access].concat();
         let converted = self.run_with(&args, env).exits(1);
-        assert!(
-            unpacked.out.is_empty() && converted.out.is_empty(),
-            "{unpacked:?} {converted:?}"
-        );
+        assert_eq!(unpacked.out, "");
+        assert_eq!(converted.out, "");
         unpacked.err
     }
 

@@ -1,10 +1,11 @@
 use crate::bundle::{Place, csv};
 
+// parity: check-1
 #[test]
 fn findings_are_a_table() {
     let place = Place::new();
     place.bad("tide");
-    let run = place.run(&["validate", "tide"]).exits(1);
+    let run = place.fail("validate tide");
     let lines: Vec<&str> = run.out.lines().collect();
     assert!(
         lines[0].starts_with("LEVEL ") && lines[0].ends_with("MESSAGE"),
@@ -18,7 +19,7 @@ fn findings_are_a_table() {
         .collect();
     assert_eq!(webhooks.len(), 1);
     assert!(webhooks[0].contains(" manifests/csv.yaml:"), "{}", run.out);
-    assert!(run.err.starts_with("2 errors, "), "{}", run.err);
+    run.err_starts_with("2 errors, ");
 }
 
 #[test]
@@ -28,25 +29,22 @@ fn only_errors_fail_unless_strict() {
     let mut csv = csv("tide");
     csv["spec"]["install"]["spec"]["deployments"][0]["spec"]["unknown"] = 1.into();
     place.bundle("tide", &csv);
-    let run = place.run(&["validate", "tide"]).exits(0);
-    assert!(
-        run.out.contains("warning") && run.err.starts_with("0 errors, "),
-        "{run:?}"
-    );
-    place.run(&["validate", "tide", "--strict"]).exits(1);
-    place
-        .run(&["validate", "tide", "--warnings-as-errors"])
-        .exits(1);
-    place.run(&["validate", "good"]).exits(0);
+    let run = place.ok("validate tide");
+    run.out_has("warning");
+    run.err_starts_with("0 errors, ");
+    place.fail("validate tide --strict");
+    place.fail("validate tide --warnings-as-errors");
+    place.ok("validate good");
 }
 
+// parity: check-4
 #[test]
 fn the_summary_never_hides_a_bundle_that_cannot_be_read() {
     let place = Place::new();
     place.good("good");
     place.write("broken.tgz", "no archive");
     let last = |args: &[&str]| {
-        let run = place.run(args).exits(1);
+        let run = place.fail(args);
         run.err.lines().last().unwrap().to_owned()
     };
     for bundle in ["broken.tgz", "missing"] {
@@ -60,22 +58,21 @@ fn the_summary_never_hides_a_bundle_that_cannot_be_read() {
                 && both.ends_with(" in 1 bundle; failed to read 1 bundle"),
             "{both}"
         );
-        let list = place.run(&["validate", bundle, "-o", "json"]).exits(1);
+        let list = place.fail(&format!("validate {bundle} -o json"));
         assert!(list.json()[0]["error"].is_string());
-        let log = place.run(&["validate", bundle, "-o", "sarif"]).exits(1);
+        let log = place.fail(&format!("validate {bundle} -o sarif"));
         let invocation = &log.json()["runs"][0]["invocations"][0];
         assert_eq!(invocation["executionSuccessful"], false);
     }
 }
 
+// parity: check-1, complaint-15
 #[test]
 fn json_has_an_entry_for_each_bundle() {
     let place = Place::new();
     place.good("good");
     place.bad("bad");
-    let run = place
-        .run(&["validate", "bad", "good", "missing", "-o", "json"])
-        .exits(1);
+    let run = place.fail("validate bad good missing -o json");
     let list = run.json();
     let names: Vec<_> = list
         .as_array()
@@ -95,21 +92,14 @@ fn json_has_an_entry_for_each_bundle() {
     assert_eq!(run.err.lines().count(), 1, "{}", run.err);
 }
 
+// parity: check-1, complaint-15
 #[test]
 fn sarif_points_at_files_of_the_repository() {
     let place = Place::new();
     place.bad("bundles/tide");
     place.tar("tide.tgz", "-czf", "bundles/tide", ".");
     let log = place
-        .run(&[
-            "validate",
-            "./bundles/tide",
-            "tide.tgz",
-            "missing",
-            "-o",
-            "sarif",
-        ])
-        .exits(1)
+        .fail("validate ./bundles/tide tide.tgz missing -o sarif")
         .json();
     assert_eq!(log["version"], "2.1.0");
     let run = &log["runs"][0];

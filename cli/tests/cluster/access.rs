@@ -82,8 +82,7 @@ async fn a_token_of_the_kubeconfig_is_used_and_has_to_have_the_right() {
 async fn an_impersonated_user_counts() {
     let world = world().await;
     world
-        .run(&["status", "--as", "somebody", "--as-group", "nobody"])
-        .exits(1)
+        .fail("status --as somebody --as-group nobody")
         .says("User \"somebody\"");
 }
 
@@ -130,11 +129,7 @@ fn a_cluster_that_is_not_there_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_without_rukpak_is_told() {
-    let options = cluster::Options {
-        controllers: cluster::Controllers::Off,
-        ..cluster::Options::default()
-    };
-    let bare = cluster::Cluster::start_with(&options).await.unwrap();
+    let bare = crate::world::bare().await;
     let output = Command::new(binary())
         .args(["status", "--kubeconfig"])
         .arg(bare.kubeconfig_path())

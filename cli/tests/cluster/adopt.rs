@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::world::{eventually, plain, text, unique, world};
 
+// parity: rukpak-43
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_tool_has_left_is_handed_over_with_its_fields() {
     let world = world().await;
@@ -45,10 +46,9 @@ async fn what_a_tool_has_left_is_handed_over_with_its_fields() {
 
     let bundle = plain(&[&name], "new");
     world
-        .run(&["install", &name, text(&bundle)])
-        .exits(1)
+        .fail(&format!("install {name} {}", text(&bundle)))
         .says("the Helm release sea/tides");
-    let run = world.run(&["adopt", &name, "--dry-run=server"]).exits(0);
+    let run = world.ok(&format!("adopt {name} --dry-run=server"));
     for line in [
         format!("ConfigMap default/{name} belongs to the Helm release sea/tides\n"),
         "fields of helm become the bundle's\n".to_owned(),
@@ -59,14 +59,16 @@ async fn what_a_tool_has_left_is_handed_over_with_its_fields() {
         assert!(run.out.contains(&line), "{line}: {}", run.out);
     }
     assert!(!run.out.contains(".data.injected"), "{}", run.out);
+    let named = format!("adopt {name} --dry-run=server --field-manager injector");
+    let named = world.ok(&named);
+    assert!(named.out.contains(".data.injected"), "{named:?}");
     world
-        .run(&["adopt", &name])
-        .exits(1)
+        .fail(&format!("adopt {name}"))
         .says("agree with --yes");
     let before = maps.get(&name).await.unwrap();
     assert_eq!(before.data.unwrap()["text"], "old");
 
-    let run = world.run(&["adopt", &name, "--yes"]).exits(0);
+    let run = world.ok(&format!("adopt {name} --yes"));
     assert!(run.out.ends_with("1 object: handed over\n"), "{run:?}");
     eventually("taken over", async || {
         let map = maps.get(&name).await.unwrap();
@@ -78,10 +80,9 @@ async fn what_a_tool_has_left_is_handed_over_with_its_fields() {
         }
     })
     .await;
-    world.run(&["install", &name, text(&bundle)]).exits(0);
+    world.ok(&format!("install {name} {}", text(&bundle)));
     world
-        .run(&["adopt", &name])
-        .exits(0)
+        .ok(&format!("adopt {name}"))
         .says("there is nothing for BundleInstance");
     let instance = world.instances().get(&name).await.unwrap();
     assert!(
@@ -100,18 +101,12 @@ async fn what_another_instance_has_is_not_to_be_had() {
     let world = world().await;
     let (first, second) = (unique("first"), unique("second"));
     let bundle = plain(&[&first], "one");
-    world.run(&["install", &first, text(&bundle)]).exits(0);
-    world.run(&["install", &second, text(&bundle)]).exits(1);
-    world
-        .run(&["adopt", &second, "--yes"])
-        .exits(1)
-        .says(&format!(
-            "ConfigMap default/{first} belongs to BundleInstance {first}"
-        ));
-    world
-        .run(&["adopt", "no-such", "--yes"])
-        .exits(1)
-        .says("not found");
+    world.ok(&format!("install {first} {}", text(&bundle)));
+    world.fail(&format!("install {second} {}", text(&bundle)));
+    world.fail(&format!("adopt {second} --yes")).says(&format!(
+        "ConfigMap default/{first} belongs to BundleInstance {first}"
+    ));
+    world.fail("adopt no-such --yes").says("not found");
     world.remove(&second);
     world.remove(&first);
 }

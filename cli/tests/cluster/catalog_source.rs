@@ -5,13 +5,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use cluster::{Cluster, Controllers, DryRun, Options};
+use cluster::{Cluster, DryRun};
 use http::Request;
 use kube::{Client, Error};
 use manifests::api::{catalog_source::convert::Version, definitions};
 use serde_json::{Value, json};
 
-use crate::world::{Run, binary};
+use crate::world::{Run, bare, binary};
 
 /// Defines CatalogSources in both versions. Nothing is stored, and so nothing is converted.
 async fn define(cluster: &Cluster) {
@@ -33,15 +33,15 @@ async fn define(cluster: &Cluster) {
         .unwrap();
 }
 
-/// Returns the errors of the API server for creating an object.
-async fn server(client: &Client, object: &Value) -> Vec<String> {
-    let version = object["apiVersion"].as_str().unwrap();
+/// Returns the errors of the API server for creating an object of a version, in JSON.
+async fn server(client: &Client, version: Version, object: &str) -> Vec<String> {
+    let version = version.api_version();
     let uri = format!(
         "/apis/{version}/namespaces/default/catalogsources?dryRun=All&fieldValidation=Strict"
     );
     let request = Request::post(uri)
         .header("Content-Type", "application/json")
-        .body(object.to_string().into_bytes())
+        .body(object.as_bytes().to_vec())
         .unwrap();
     let status = match client.request::<Value>(request).await {
         Ok(_) => return Vec::new(),
@@ -60,7 +60,7 @@ async fn server(client: &Client, object: &Value) -> Vec<String> {
 }
 
 /// Returns the errors of the command for the same object.
-fn command(object: &Value) -> Vec<String> {
+fn command(object: &str) -> Vec<String> {
     let mut child = Command::new(binary())
         .args(["catalogsource", "validate", "-", "-o", "json"])
         .stdin(Stdio::piped())
@@ -68,12 +68,11 @@ fn command(object: &Value) -> Vec<String> {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let text = object.to_string();
     child
         .stdin
         .take()
         .unwrap()
-        .write_all(text.as_bytes())
+        .write_all(object.as_bytes())
         .unwrap();
     let run: Run = child.wait_with_output().unwrap().into();
     let read: Value = serde_json::from_str(&run.out).unwrap_or_else(|_| panic!("{run:?}"));
@@ -82,8 +81,9 @@ fn command(object: &Value) -> Vec<String> {
     errors
 }
 
-async fn assert_same(client: &Client, object: &Value) {
-    let (mut theirs, mut ours) = (server(client, object).await, command(object));
+async fn assert_same(client: &Client, version: Version, object: &Value) {
+    let object = object.to_string();
+    let (mut theirs, mut ours) = (server(client, version, &object).await, command(&object));
     // The API server stops at unknown fields.
     if theirs
         .iter()
@@ -190,13 +190,10 @@ fn values() -> Vec<Value> {
     ]
 }
 
+// parity: source-16
 #[tokio::test(flavor = "multi_thread")]
 async fn validate_reports_what_the_api_server_reports() {
-    let options = Options {
-        controllers: Controllers::Off,
-        ..Options::default()
-    };
-    let cluster = Cluster::start_with(&options).await.unwrap();
+    let cluster = bare().await;
     let client = cluster.client().unwrap();
     define(&cluster).await;
     for version in [Version::V1alpha1, Version::V1] {
@@ -207,7 +204,7 @@ async fn validate_reports_what_the_api_server_reports() {
             })
         };
         for spec in sources().iter().chain(&values()) {
-            assert_same(&client, &object(spec)).await;
+            assert_same(&client, version, &object(spec)).await;
         }
         let good = object(&sources()[0]);
         for (path, value) in [
@@ -219,14 +216,41 @@ async fn validate_reports_what_the_api_server_reports() {
         ] {
             let mut bad = good.clone();
             *bad.pointer_mut(path).unwrap() = value;
-            assert_same(&client, &bad).await;
+            assert_same(&client, version, &bad).await;
         }
         let mut unknown = good.clone();
         unknown["bogus"] = 1.into();
         unknown["metadata"]["bogus"] = 1.into();
-        assert_same(&client, &unknown).await;
+        assert_same(&client, version, &unknown).await;
         let mut nothing = good;
         nothing.as_object_mut().unwrap().remove("spec");
-        assert_same(&client, &nothing).await;
+        assert_same(&client, version, &nothing).await;
     }
+    assert_same_duplicates(&client).await;
+}
+
+/// Compares the duplicate fields that are reported. The command adds their lines.
+async fn assert_same_duplicates(client: &Client) {
+    let text = r#"{
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "CatalogSource",
+        "metadata": {"name": "mine", "namespace": "default", "annotations": {"a.b\/c": "1",
+            "a.b/c": "2"}},
+        "spec": {"sourceType": "grpc", "image": "r/c:v1", "image": "r/c:v2",
+            "grpcPodConfig": {"tolerations": [{}, {"operator": "Exists", "operator": "Exists"}]}}
+    }"#;
+    let mut theirs = server(client, Version::V1alpha1, text).await;
+    theirs.sort();
+    let ours = command(text);
+    let lines = [4, 5, 6];
+    let mut unnumbered: Vec<String> = ours
+        .iter()
+        .zip(lines)
+        .map(|(error, line)| {
+            let error = error.strip_prefix(&format!("line {line}: "));
+            error.unwrap_or_default().to_owned()
+        })
+        .collect();
+    unnumbered.sort();
+    assert_eq!(unnumbered, theirs, "{ours:?}");
+    assert_eq!(ours.len(), lines.len(), "{ours:?}");
 }

@@ -44,7 +44,7 @@ async fn rights_come_first_and_then_objects_and_fields() {
     write(&bundle, "binding.yaml", &bound);
 
     // Nothing is there: everything is new, and nothing is made.
-    let run = world.run(&["diff", &name, text(&bundle)]).exits(1);
+    let run = world.fail(&format!("diff {name} {}", text(&bundle)));
     assert!(run.out.starts_with("Rights gained:\n"), "{run:?}");
     assert!(
         run.out
@@ -53,15 +53,15 @@ async fn rights_come_first_and_then_objects_and_fields() {
     );
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
 
-    world.run(&["install", &name, text(&bundle)]).exits(0);
-    let run = world.run(&["diff", &name, text(&bundle)]).exits(0);
+    world.ok(&format!("install {name} {}", text(&bundle)));
+    let run = world.ok(&format!("diff {name} {}", text(&bundle)));
     assert_eq!(run.out, "");
 
     let next = plain(&[&name], "two");
     let [granted, bound] = role(&name, "v2", &["get", "list"]);
     write(&next, "role.yaml", &granted);
     write(&next, "binding.yaml", &bound);
-    let run = world.run(&["diff", &name, text(&next)]).exits(1);
+    let run = world.fail(&format!("diff {name} {}", text(&next)));
     let account = format!("  ServiceAccount default/{name}, in the whole cluster:\n");
     let right = |verb: &str| {
         format!("    - {{apiGroups: [\"\"], resources: [\"nodes\"], verbs: [\"{verb}\"]}}\n")
@@ -84,7 +84,7 @@ async fn rights_come_first_and_then_objects_and_fields() {
     for word in ["managedFields", "resourceVersion", "uid:"] {
         assert!(!run.out.contains(word), "{}", run.out);
     }
-    world.run(&["diff", &name, text(&bundle)]).exits(0);
+    world.ok(&format!("diff {name} {}", text(&bundle)));
     world.remove(&name);
 }
 
@@ -102,9 +102,9 @@ async fn what_would_be_refused_is_told_and_secrets_are_not() {
         })
     };
     write(&bundle, "secret.yaml", &secret("hunter2"));
-    world.run(&["install", &name, text(&bundle)]).exits(0);
+    world.ok(&format!("install {name} {}", text(&bundle)));
     write(&bundle, "secret.yaml", &secret("other-one"));
-    let run = world.run(&["diff", &name, text(&bundle)]).exits(1);
+    let run = world.fail(&format!("diff {name} {}", text(&bundle)));
     assert!(run.out.contains("another one"), "{run:?}");
     for value in ["hunter2", "other-one", "aHVudGVyMg", "b3RoZXItb25l"] {
         assert!(!run.out.contains(value), "{run:?}");
@@ -128,8 +128,7 @@ async fn what_would_be_refused_is_told_and_secrets_are_not() {
     });
     write(&bundle, "service.yaml", &strange);
     world
-        .run(&["diff", &name, text(&bundle)])
-        .exits(1)
+        .fail(&format!("diff {name} {}", text(&bundle)))
         .says("does not serve");
     world.run(&["diff", &name, "/no/such/folder"]).exits(2);
     world.remove(&name);

@@ -1,6 +1,6 @@
 //! The pages for users: each command in a `console` block of docs/cli.md, and before that of the first one in README, is
 //! run, in one folder and on one cluster, and has to print what the page shows; those of docs/platform-operators.md and of
-//! docs/run-bundle.md on others. A line that is `…` stands for any number of lines.
+//! docs/run-bundle.md on others.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use cluster::Cluster;
 use manifests::api::install;
 use serde_json::json;
 use tempfile::TempDir;
-use tests::{Provisioner, Registry};
+use tests::{Names, Page, Provisioner, Registry, root};
 
 use crate::{upgrade, world::binary};
 
@@ -25,10 +25,6 @@ struct Stage {
     _provisioner: Provisioner,
     /// The kubeconfig of the provisioner.
     _account: TempDir,
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
 impl Stage {
@@ -76,33 +72,19 @@ impl Stage {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs commands, each of which has to print what is shown.
-    fn play<'p>(&self, commands: impl IntoIterator<Item = (&'p str, Vec<&'p str>)>) {
-        for (command, shown) in commands {
-            let printed = self.run(command);
-            assert!(
-                is_shown(&printed.lines().collect::<Vec<_>>(), &shown),
-                "$ {command}\n{printed}\nand not\n{}",
-                shown.join("\n")
-            );
-        }
+    fn play(&self, page: &Page, min: usize) {
+        page.play(min, &Names::default(), |command| self.run(command));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pages_show_what_the_command_does() {
     let stage = Stage::new().await;
-    let first = fs::read_to_string(root().join("README.md")).unwrap();
-    let first = first.split("\n## ").next().unwrap();
-    let page = fs::read_to_string(root().join("docs/cli.md")).unwrap();
-    let (first, rest) = (commands(first), commands(&page));
-    assert!(first.len() >= 4 && rest.len() > 8, "{first:?} {rest:?}");
+    stage.play(&Page::read("README.md", "console").introduction(), 4);
     // Both begin in a new cluster.
-    let between = (
-        "kubectl delete namespace tidewatch",
-        vec!["namespace \"tidewatch\" deleted"],
-    );
-    stage.play(first.into_iter().chain([between]).chain(rest));
+    let deleted = stage.run("kubectl delete namespace tidewatch");
+    assert_eq!(deleted, "namespace \"tidewatch\" deleted\n");
+    stage.play(&Page::read("docs/cli.md", "console"), 9);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,21 +133,17 @@ async fn the_page_about_platform_operators_shows_what_the_command_does() {
     let printed = stage.run("rukpak install tidewatch tidewatch");
     assert!(printed.contains("installed: version 1.4.0"), "{printed}");
 
-    let page = fs::read_to_string(root().join("docs/platform-operators.md")).unwrap();
-    let commands = commands(&page);
-    assert!(commands.len() >= 4, "{commands:?}");
-    stage.play(commands);
+    stage.play(&Page::read("docs/platform-operators.md", "console"), 4);
 }
 
+// parity: run-5
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_about_run_bundle_shows_what_the_command_does() {
     let stage = Stage::new().await;
     let registry = Registry::plain();
-    let page = fs::read_to_string(root().join("docs/run-bundle.md")).unwrap();
-    let page = page.replace("localhost:5000", registry.host());
-    let commands = commands(&page);
-    assert!(commands.len() >= 8, "{commands:?}");
-    stage.play(commands);
+    let names = Names(vec![("localhost:5000", registry.host().to_owned())]);
+    let page = Page::read("docs/run-bundle.md", "console");
+    page.play(8, &names, |command| stage.run(command));
 }
 
 fn replace(path: &Path, from: &str, to: &str) {
@@ -208,30 +186,4 @@ fn prepare(root: &Path, folder: &Path) {
     let station = "apiVersion: tidewatch.example.com/v1\nkind: Station\n\
                    metadata: {name: harbour, namespace: default}\nspec: {place: harbour, gauges: 2}\n";
     fs::write(folder.join("station.yaml"), station).unwrap();
-}
-
-/// Commands, and what the page shows below them.
-fn commands(page: &str) -> Vec<(&str, Vec<&str>)> {
-    let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
-    let mut is_console = false;
-    for line in page.lines() {
-        if line.starts_with("```") {
-            is_console = line == "```console";
-        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| is_console) {
-            commands.push((command, Vec::new()));
-        } else if let Some((_, shown)) = commands.last_mut().filter(|_| is_console) {
-            shown.push(line);
-        }
-    }
-    commands
-}
-
-fn is_shown(printed: &[&str], shown: &[&str]) -> bool {
-    match shown.split_first() {
-        None => printed.is_empty(),
-        Some((&"…", rest)) => (0..=printed.len()).any(|from| is_shown(&printed[from..], rest)),
-        Some((line, rest)) => printed
-            .split_first()
-            .is_some_and(|(first, more)| first == line && is_shown(more, rest)),
-    }
 }

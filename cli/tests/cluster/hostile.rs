@@ -76,13 +76,13 @@ async fn no_text_of_a_cluster_moves_the_cursor() {
         &["status"],
         &["status", &name, "--all"],
     ] {
-        let run = world.run(args).exits(0);
+        let run = world.ok(args);
         assert!(run.out.contains("evil"), "{run:?}");
         let bad = |c: char| c.is_control() && c != '\n';
         assert!(!run.out.contains(bad) && !run.err.contains(bad), "{run:?}");
     }
     // For programs every character is there, as JSON writes it.
-    let summary = world.run(&["status", &name, "-o", "json"]).exits(0);
+    let summary = world.ok(&format!("status {name} -o json"));
     assert_eq!(summary.json()["version"], evil);
     world.remove(&name);
 }
@@ -106,7 +106,7 @@ async fn a_huge_status_is_told_in_short() {
         }),
     )
     .await;
-    let run = world.run(&["status", &name]).exits(0);
+    let run = world.ok(&format!("status {name}"));
     assert!(run.out.lines().count() < 100, "{}", run.out);
     assert!(
         run.out.contains("✗ ConfigMap default/map-77: is odd"),
@@ -115,9 +115,9 @@ async fn a_huge_status_is_told_in_short() {
     );
     assert!(run.out.contains("? ConfigMap: 3999"), "{}", run.out);
     assert!(run.out.contains("and 5000 more"), "{}", run.out);
-    let all = world.run(&["status", &name, "--all"]).exits(0);
+    let all = world.ok(&format!("status {name} --all"));
     assert!(all.out.lines().count() > 4000);
-    let json = world.run(&["status", &name, "-o", "json"]).exits(0).json();
+    let json = world.ok(&format!("status {name} -o json")).json();
     assert_eq!(json["objects"].as_array().unwrap().len(), 4000);
 
     // Whoever has seen enough closes the pipe.

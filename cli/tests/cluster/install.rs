@@ -6,12 +6,13 @@ use kube::api::{Patch, PatchParams};
 
 use crate::world::{binary, eventually, plain, text, unique, world};
 
+// parity: k1
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_is_uploaded_once_and_changed_content_is_another_bundle() {
     let world = world().await;
     let name = unique("folder");
     let bundle = plain(&[&name], "one");
-    let run = world.run(&["install", &name, text(&bundle)]).exits(0);
+    let run = world.ok(&format!("install {name} {}", text(&bundle)));
     let told = format!("bundleinstance.core.rukpak.io/{name}");
     assert_eq!(run.out, format!("{told} installed: 1 object, healthy\n"));
     run.says(&format!("{told} created"));
@@ -36,16 +37,14 @@ async fn a_folder_is_uploaded_once_and_changed_content_is_another_bundle() {
         .status();
     assert!(touched.unwrap().success());
     world
-        .run(&["install", &name, text(&bundle)])
-        .exits(0)
+        .ok(&format!("install {name} {}", text(&bundle)))
         .says("unchanged");
     assert_eq!(installed(&name).await, first);
 
     let text_now = String::from_utf8(same).unwrap().replace("one", "two");
     fs::write(&file, text_now).unwrap();
     world
-        .run(&["install", &name, text(&bundle)])
-        .exits(0)
+        .ok(&format!("install {name} {}", text(&bundle)))
         .says("configured");
     let second = installed(&name).await;
     assert_ne!(second, first);
@@ -99,14 +98,14 @@ async fn an_image_is_named_and_what_programs_read_is_json() {
         "json",
     ];
     let dry = [&args[..], &["--dry-run=server"]].concat();
-    let run = world.run(&dry).exits(0);
+    let run = world.ok(&dry);
     assert_eq!(
         run.json()["spec"]["template"]["spec"]["source"]["image"]["ref"],
         image
     );
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
 
-    let run = world.run(&args).exits(0);
+    let run = world.ok(&args);
     assert_eq!(run.err, "", "data alone");
     let instance = run.json();
     assert_eq!(instance["metadata"]["name"], name);
@@ -114,27 +113,26 @@ async fn an_image_is_named_and_what_programs_read_is_json() {
     assert_eq!(instance["status"]["inventory"]["count"], 1);
 
     // What was said earlier stays said: the class, above all.
-    let run = world
-        .run(&["install", &name, &image, "--tls-verify=false", "-o", "name"])
-        .exits(0);
+    let run = world.ok(&format!(
+        "install {name} {image} --tls-verify=false -o name"
+    ));
     assert_eq!(run.out, format!("bundleinstance.core.rukpak.io/{name}\n"));
     world.remove(&name);
 }
 
+// parity: k2, k3
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_refused_here_never_reaches_the_cluster() {
     let world = world().await;
     let name = unique("refused");
     let missing = "/no/such/folder";
     world
-        .run(&["install", &name, missing])
-        .exits(1)
+        .fail(&format!("install {name} {missing}"))
         .says("No such file or directory");
     let bundle = plain(&[&name], "one");
     fs::write(bundle.path().join("manifests/bad.yaml"), "kind: [").unwrap();
     world
-        .run(&["install", &name, text(&bundle)])
-        .exits(1)
+        .fail(&format!("install {name} {}", text(&bundle)))
         .says("nothing was changed");
     for args in [
         &["install", &name, text(&bundle), "--pull-secret", "x"][..],
@@ -179,45 +177,23 @@ async fn content_that_is_refused_for_now_is_sent_until_the_time_is_up() {
     run.exits(1)
         .says("failed to upload the content of Bundle")
         .says("it was tried for 5s");
-    world.run(&["install", &name, text(&bundle)]).exits(0);
+    world.ok(&format!("install {name} {}", text(&bundle)));
     world.remove(&name);
 }
 
+// parity: k3
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_provisioner_finds_is_printed() {
     let world = world().await;
     let name = unique("missing");
     let image = world.registry.image("no/such/image:v1");
     world
-        .run(&["install", &name, &image, "--tls-verify=false"])
-        .exits(1)
+        .fail(&format!("install {name} {image} --tls-verify=false"))
         .says("is not as it should be")
         .says("no/such/image");
     // The instance stays, to be corrected.
     let bundle = plain(&[&name], "one");
-    world
-        .run(&["install", &name, text(&bundle), "--class", "plain"])
-        .exits(0);
-    world.remove(&name);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_somebody_else_is_in_the_way_and_the_remedy_is_told() {
-    let world = world().await;
-    let name = unique("taken");
-    world
-        .apply(&serde_json::json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": "default"},
-        }))
-        .await;
-    let bundle = plain(&[&name], "one");
-    world
-        .run(&["install", &name, text(&bundle)])
-        .exits(1)
-        .says("belongs to no BundleInstance")
-        .says("core.rukpak.io/adopt");
+    world.ok(&format!("install {name} {} --class plain", text(&bundle)));
     world.remove(&name);
 }
 
@@ -227,7 +203,7 @@ async fn fields_that_others_have_set_are_left_unless_they_are_taken_by_force() {
     let name = unique("conflict");
     let bundle = plain(&[&name], "one");
     let install = ["install", &name, text(&bundle), "--class", "plain"];
-    world.run(&install).exits(0);
+    world.ok(&install);
     let class = async || {
         let instance = world.instances().get(&name).await.unwrap();
         instance.spec.template.spec.provisioner_class_name
@@ -247,8 +223,7 @@ async fn fields_that_others_have_set_are_left_unless_they_are_taken_by_force() {
         .unwrap();
 
     world
-        .run(&install)
-        .exits(1)
+        .fail(&install)
         .says("conflict with \"pipeline\"")
         .says(".spec.template.spec.provisionerClassName")
         .says("take them over with --force-conflicts");
@@ -258,7 +233,7 @@ async fn fields_that_others_have_set_are_left_unless_they_are_taken_by_force() {
         "what is refused changes nothing"
     );
     let force = [&install[..], &["--force-conflicts"]].concat();
-    world.run(&force).exits(0);
+    world.ok(&force);
     assert_eq!(class().await, ours);
     world.remove(&name);
 }
@@ -268,9 +243,7 @@ async fn waiting_ends_in_time_and_with_a_signal() {
     let world = world().await;
     let name = unique("paused");
     let bundle = plain(&[&name], "one");
-    world
-        .run(&["install", &name, text(&bundle), "--wait=false"])
-        .exits(0);
+    world.ok(&format!("install {name} {} --wait=false", text(&bundle)));
     // Without a node nothing of it becomes ready.
     let operator = unique("late");
     let folder = tempfile::tempdir().unwrap();
@@ -283,8 +256,10 @@ async fn waiting_ends_in_time_and_with_a_signal() {
     });
     fs::write(folder.path().join("manifests/pod.yaml"), pod.to_string()).unwrap();
     world
-        .run(&["install", &operator, text(&folder), "--timeout", "3s"])
-        .exits(1)
+        .fail(&format!(
+            "install {operator} {} --timeout 3s",
+            text(&folder)
+        ))
         .says("is not ready after 3s; its installation goes on")
         .says(&format!("Kind=Pod)(default/{operator})"));
 

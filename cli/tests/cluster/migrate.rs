@@ -4,7 +4,7 @@ mod killed;
 
 use std::process::{Command, Stdio};
 
-use cluster::{Cluster, Controllers, DryRun, Options};
+use cluster::{Cluster, DryRun};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api,
@@ -13,7 +13,7 @@ use kube::{
 use manifests::api::{catalog_source::CatalogSource, definitions};
 use serde_json::{Value, json};
 
-use crate::world::{Run, binary};
+use crate::world::{Run, bare, binary};
 
 const NAME: &str = "catalogsources.operators.coreos.com";
 
@@ -60,13 +60,10 @@ fn migrate(cluster: &Cluster, args: &[&str]) -> Run {
     command.stdin(Stdio::null()).output().unwrap().into()
 }
 
+// parity: source-12
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_stored_is_put_right_and_nobody_elses_definition_is_touched() {
-    let options = Options {
-        controllers: Controllers::Off,
-        ..Options::default()
-    };
-    let cluster = Cluster::start_with(&options).await.unwrap();
+    let cluster = bare().await;
     migrate(&cluster, &[])
         .exits(1)
         .says("the cluster has no CatalogSources");

@@ -15,8 +15,8 @@ use tempfile::TempDir;
 use tests::{Buildah, Registry};
 
 use crate::{
-    upgrade::{bare, become_openshift, define, module},
-    world::{Run, binary, eventually},
+    upgrade::{become_openshift, define, module},
+    world::{Run, bare, binary, eventually},
 };
 
 /// A catalog in a registry, and the manifests that were rendered from it.
@@ -140,10 +140,17 @@ async fn a_kubernetes_takes_what_is_rendered_for_it() {
     let bindings = Api::<RoleBinding>::namespaced(cluster.client().unwrap(), "catalogs");
     let binding = bindings.get("provisioner-catalogs").await.unwrap();
     assert_eq!(binding.role_ref.name, "catalog-pull-secrets");
+    let server = bindings.get("provisioner-catalog-server").await.unwrap();
+    assert_eq!(server.role_ref.name, "catalog-server");
+    for binding in [binding, server] {
+        let subjects = binding.subjects.unwrap_or_default();
+        assert_eq!(subjects[0].namespace.as_deref(), Some("rukpak-system"));
+    }
     // A second run changes nothing that is there.
     assert_eq!(round(&cluster, &files).await, Vec::<String>::new());
 }
 
+// parity: platform-1
 #[tokio::test(flavor = "multi_thread")]
 async fn an_openshift_takes_what_is_rendered_for_it() {
     let (installer, cluster) = (Installer::new(), bare().await);
@@ -162,27 +169,14 @@ async fn an_openshift_takes_what_is_rendered_for_it() {
         "github.com/prometheus-operator/prometheus-operator",
     );
     let openshift = module("openshift", "github.com/openshift/api");
-    for (folder, name, file) in [
-        (
-            &operators,
-            "catalogsources.operators.coreos.com",
-            "crds/operators.coreos.com_catalogsources.yaml",
-        ),
-        (
-            &prometheus,
-            "servicemonitors.monitoring.coreos.com",
-            "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
-        ),
-        (
-            &prometheus,
-            "prometheusrules.monitoring.coreos.com",
-            "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
-        ),
-        (
-            &openshift,
-            "featuregates.config.openshift.io",
-            "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml",
-        ),
+    for (folder, name, file) in tests::rows![
+        &operators, "catalogsources.operators.coreos.com" => "crds/operators.coreos.com_catalogsources.yaml";
+        &prometheus, "servicemonitors.monitoring.coreos.com"
+            => "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml";
+        &prometheus, "prometheusrules.monitoring.coreos.com"
+            => "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml";
+        &openshift, "featuregates.config.openshift.io"
+            => "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml";
     ] {
         define(&cluster, folder, &[(name, file)]).await;
     }

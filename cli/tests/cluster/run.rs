@@ -1,34 +1,12 @@
 //! `rukpak run bundle`, `rukpak run bundle-upgrade` and `rukpak cleanup` in a cluster without OLM: the stories of the design
 //! "FBC support in run bundle-upgrade", and what goes wrong.
 //!
-//! The acceptance lists of these commands (E.5, and E.7 without numbers). The same stories with OLM are tried on a real
-//! node, in `e2e/olm`.
-//!
-//! | row | tried by |
-//! | --- | --- |
-//! | 87 v1, v2, v3 without an index | `story_1_an_operator_of_run_bundle_is_upgraded_version_by_version` |
-//! | 88 with an index of files, or in a database | `story_1_an_index_is_checked_with_the_bundles_and_remembered`, `story_1_an_index_may_be_a_database` |
-//! | 89 installed in another way | `story_2_what_was_installed_in_another_way_is_upgraded_and_remembered` |
-//! | 90 other bundles in the index; add modes; the command that serves | `story_1_an_index_is_checked_with_the_bundles_and_remembered`, `everything_in_the_index_stays`, `our_server_reads_the_parts_itself` |
-//! | install modes: grammar, and what a bundle supports | `modes_are_read_as_operator_sdk_writes_them`, `a_mode_must_be_one_that_the_operator_supports` |
-//! | OperatorGroups | `what_an_operator_watches_is_decided_before_it_is_installed` |
-//! | a Subscription that is there already | `only_what_the_same_command_has_left_is_gone_on_with` |
-//! | InstallPlans: none, one of before, another one; the ClusterServiceVersion succeeds, fails, or is not there | `plans_are_approved_until_the_version_is_there`, `what_failed_before_is_waited_past` |
-//! | time is up | `with_olm_too_what_does_not_run_here_changes_nothing_and_what_goes_goes_in_order`, `an_upgrade_that_fails_leaves_the_operator_and_can_be_rolled_back`, `pods_that_are_not_ready_tell_why` |
-//! | the pod, its name, what it may do | `our_server_reads_the_parts_itself`, `restricted_pods_are_hardened_in_every_container`, `pods_are_called_after_the_bundle_and_its_catalog` |
-//! | parts of a catalog in ConfigMaps: one, several, too large | `small_catalogs_are_one_part_and_large_ones_several`, `what_does_not_fit_is_told`, `parts_are_immutable_and_go_with_the_catalog` |
-//! | annotations | `a_history_is_read_as_it_was_written`, `a_damaged_history_is_told_with_what_to_do` |
-//! | head, line, packages and channels that are there, bundles that are | `the_head_is_what_no_other_replaces`, `bundles_are_one_line_in_their_order`, `everything_in_the_index_stays`, `what_is_there_already_is_told` |
-//! | what goes, in which order, and whatever of it is missing | `with_olm_too_what_does_not_run_here_changes_nothing_and_what_goes_goes_in_order`, `what_others_need_stays`, `all_versions_of_the_package_go_and_no_others` |
-//! | without OLM: upgrades that fail, the way back, what others own, definitions that stay | `an_upgrade_that_fails_leaves_the_operator_and_can_be_rolled_back`, `only_newer_versions_follow_and_the_history_must_be_true`, `what_a_platform_operator_decides_is_left_to_it`, `definitions_stay_when_somebody_asks_for_it` |
-//! | `maxOpenShiftVersion`, `minKubeVersion` | `what_a_cluster_does_not_meet_is_told_whatever_the_engine`, `an_openshift_that_is_too_new_is_refused`, `the_release_counts_where_a_bundle_says_one` |
+//! The same stories with OLM are tried on a real node, in `e2e/olm`.
 
-mod gone;
 mod indexes;
 mod olm;
 mod places;
 mod refusals;
-mod releases;
 mod scene;
 
 use kube::{Api, ResourceExt as _};
@@ -80,15 +58,14 @@ async fn text(operator: &Operator) -> Option<String> {
     map.data.unwrap().remove("text")
 }
 
+// parity: run-1, sdk-2, complaint-21
 #[tokio::test(flavor = "multi_thread")]
 async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
     let world = world().await;
     let operator = Operator::new(&unique("story"));
     let name = &operator.name;
     let images = ["0.0.1", "0.0.2", "0.0.3"].map(|version| operator.publish(version));
-    let run = world
-        .run(&["run", "bundle", &images[0], "--use-http"])
-        .exits(0);
+    let run = world.ok(&["run", "bundle", &images[0], "--use-http"]);
     assert_eq!(
         run.out,
         format!("Successfully installed \"{name}.v0.0.1\"\n")
@@ -99,9 +76,7 @@ async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
     assert!(!run.err.contains("warning"), "{run:?}");
     assert_eq!(text(&operator).await.as_deref(), Some("0.0.1"));
     // Once more is what a script does whose connection was lost.
-    let again = world
-        .run(&["run", "bundle", &images[0], "--use-http"])
-        .exits(0);
+    let again = world.ok(&["run", "bundle", &images[0], "--use-http"]);
     assert_eq!(again.out, run.out);
     again.says("is there already, of this bundle");
     let instance = get(name).await;
@@ -122,9 +97,7 @@ async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
 
     for (at, version) in ["0.0.2", "0.0.3"].into_iter().enumerate() {
         let image = &images[at + 1];
-        let run = world
-            .run(&["run", "bundle-upgrade", image, "--use-http"])
-            .exits(0);
+        let run = world.ok(&format!("run bundle-upgrade {image} --use-http"));
         assert_eq!(
             run.out,
             format!("Successfully upgraded to \"{name}.v{version}\"\n")
@@ -147,23 +120,22 @@ async fn story_1_an_operator_of_run_bundle_is_upgraded_version_by_version() {
         line = longer;
     }
 
-    let run = world
-        .run(&["run", "bundle-upgrade", &images[2], "--use-http"])
-        .exits(0);
+    let run = world.ok(&["run", "bundle-upgrade", &images[2], "--use-http"]);
     assert_eq!(
         run.out,
         format!("Successfully upgraded to \"{name}.v0.0.3\"\n")
     );
     run.says("has this bundle already");
 
-    let run = world.run(&["cleanup", name]).exits(0);
+    let run = world.ok(&format!("cleanup {name}"));
     assert_eq!(run.out, format!("Operator \"{name}\" uninstalled\n"));
     assert_eq!(text(&operator).await, None);
-    let run = world.run(&["cleanup", name]).exits(0);
+    let run = world.ok(&format!("cleanup {name}"));
     assert_eq!(run.out, "");
     run.says(&format!("warning: package \"{name}\" not found"));
 }
 
+// parity: run-2
 #[tokio::test(flavor = "multi_thread")]
 async fn story_1_an_index_is_checked_with_the_bundles_and_remembered() {
     let world = world().await;
@@ -171,53 +143,44 @@ async fn story_1_an_index_is_checked_with_the_bundles_and_remembered() {
     let name = &operator.name;
     let images = ["0.0.1", "0.0.2"].map(|version| operator.publish(version));
     let index = operator.publish_index(&["other"]);
+    // An image is remembered without the transport.
+    let named = format!("docker://{index}");
     world
-        .run(&[
-            "run",
-            "bundle",
-            &images[0],
-            "--use-http",
-            "--index-image",
-            &index,
-        ])
-        .exits(0)
+        .ok(&format!(
+            "run bundle {} --use-http --index-image {named}",
+            images[0]
+        ))
         .says(&format!(
             "Rendering a File-Based Catalog of the Index Image \"{index}\""
         ));
     assert_eq!(said(&get(name).await, INDEX), Some(index.as_str()));
     world
-        .run(&["run", "bundle-upgrade", &images[1], "--use-http"])
-        .exits(0)
+        .ok(&["run", "bundle-upgrade", &images[1], "--use-http"])
         .says(&format!(
             "Rendering a File-Based Catalog of the Index Image \"{index}\""
         ));
     let instance = get(name).await;
     assert_eq!(said(&instance, INDEX), Some(index.as_str()));
     assert_eq!(history(&instance).len(), 2);
-    world.run(&["cleanup", name]).exits(0);
+    world.ok(&format!("cleanup {name}"));
 
     // What the index has is not injected once more.
     let index = operator.publish_index(&["0.0.1"]);
     world
-        .run(&[
-            "run",
-            "bundle",
-            &images[0],
-            "--use-http",
-            "--index-image",
-            &index,
-        ])
-        .exits(1)
+        .fail(&format!(
+            "run bundle {} --use-http --index-image {index}",
+            images[0]
+        ))
         .says(&format!(
             "bundle \"{name}.v0.0.1\" already exists in the index image: {index}"
         ));
     world
-        .run(&["run", "bundle", &images[1], "--use-http", "--index-image", &index, "--mode", "semver"])
-        .exits(1)
+        .fail(&["run", "bundle", &images[1], "--use-http", "--index-image", &index, "--mode", "semver"])
         .says("specifying the bundle add mode is not supported for File-Based Catalog bundles and index images");
     assert_eq!(world.instances().get_opt(name).await.unwrap(), None);
 }
 
+// parity: run-3, sdk-23
 #[tokio::test(flavor = "multi_thread")]
 async fn story_1_an_index_may_be_a_database() {
     let world = world().await;
@@ -252,6 +215,7 @@ async fn story_1_an_index_may_be_a_database() {
     world.run(&["cleanup", name]).exits(0);
 }
 
+// parity: run-4
 #[tokio::test(flavor = "multi_thread")]
 async fn story_2_what_was_installed_in_another_way_is_upgraded_and_remembered() {
     let world = world().await;
@@ -260,28 +224,24 @@ async fn story_2_what_was_installed_in_another_way_is_upgraded_and_remembered() 
     let images = ["0.0.1", "0.0.2", "0.0.3"].map(|version| operator.publish(version));
     // The instance is not even called like the package.
     let own = unique("by-hand");
+    world.ok(&["install", &own, &images[0], "--tls-verify=false"]);
     world
-        .run(&["install", &own, &images[0], "--tls-verify=false"])
-        .exits(0);
-    world
-        .run(&["run", "bundle-upgrade", &images[1], "--use-http"])
-        .exits(0)
+        .ok(&["run", "bundle-upgrade", &images[1], "--use-http"])
         .says(&format!(
             "{own} was not installed by \"run bundle\"; \"{name}.v0.0.1\" is upgraded from"
         ));
     let instance = get(&own).await;
     let line = history(&instance);
     assert_eq!(line.len(), 2);
-    world
-        .run(&["run", "bundle-upgrade", &images[2], "--use-http"])
-        .exits(0);
+    world.ok(&["run", "bundle-upgrade", &images[2], "--use-http"]);
     let instance = get(&own).await;
     assert_eq!(installed(&instance), format!("{name}.v0.0.3"));
     assert_eq!(history(&instance)[..2], line);
-    world.run(&["cleanup", name]).exits(0);
+    world.ok(&format!("cleanup {name}"));
     assert_eq!(world.instances().get_opt(&own).await.unwrap(), None);
 }
 
+// parity: sdk-28, sdk-29
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_that_fails_leaves_the_operator_and_can_be_rolled_back() {
     let world = world().await;
@@ -290,14 +250,13 @@ async fn an_upgrade_that_fails_leaves_the_operator_and_can_be_rolled_back() {
     let first = operator.publish("0.0.1");
     // No node runs its pod.
     let second = operator.publish_with("0.0.2", &[operator.deployment()]);
-    world.run(&["run", "bundle", &first, "--use-http"]).exits(0);
+    world.ok(&format!("run bundle {first} --use-http"));
     let before = get(name).await;
 
     let upgrade = ["run", "bundle-upgrade", &second, "--use-http"];
     let rolled_back = ["--timeout", "40s", "--rollback-on-failure"];
     let run = world
-        .run(&[&upgrade[..], &rolled_back[..]].concat())
-        .exits(1)
+        .fail(&[&upgrade[..], &rolled_back[..]].concat())
         .says(&format!(
             "Failed to run bundle upgrade: BundleInstance {name} is not ready after 40s"
         ))
@@ -327,8 +286,7 @@ async fn an_upgrade_that_fails_leaves_the_operator_and_can_be_rolled_back() {
         "--rollback-on-failure",
     ];
     world
-        .run(&args)
-        .exits(1)
+        .fail(&args)
         .says(&format!(
             "Failed to run bundle upgrade: BundleInstance {name} is not as it should be:"
         ))
@@ -337,21 +295,20 @@ async fn an_upgrade_that_fails_leaves_the_operator_and_can_be_rolled_back() {
     assert_eq!(get(name).await.spec, before.spec);
 
     // What runs is gone back to, and not what was wanted and never ran.
-    world.run(&args[..4]).exits(1).says(&taken);
+    world.fail(&args[..4]).says(&taken);
     assert_eq!(history(&get(name).await).len(), 2);
     // Also by whoever did not begin it.
     world
-        .run(&args)
-        .exits(1)
+        .fail(&args)
         .says("has this bundle already")
         .says("\nrolled back to ");
     let after = get(name).await;
     assert_eq!(after.spec, before.spec);
     assert_eq!(after.annotations(), before.annotations());
-    world.run(&args[..4]).exits(1).says(&taken);
+    world.fail(&args[..4]).says(&taken);
     let fourth = operator.publish_with("0.0.4", &[map(&Value::Null)]);
     let args = args.map(|it| if it == third { &*fourth } else { it });
-    world.run(&args).exits(1).says("\nrolled back to ");
+    world.fail(&args).says("\nrolled back to ");
     let after = get(name).await;
     assert_eq!(after.spec, before.spec);
     assert_eq!(after.annotations(), before.annotations());
@@ -361,9 +318,10 @@ async fn an_upgrade_that_fails_leaves_the_operator_and_can_be_rolled_back() {
     let instance = get(name).await;
     assert_eq!(history(&instance).len(), 2);
     until_it_says(world.spawn(&upgrade), "has this bundle already");
-    world.run(&["cleanup", name, "--timeout", "1m"]).exits(0);
+    world.ok(&format!("cleanup {name} --timeout 1m"));
 }
 
+// parity: sdk-30
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_was_interrupted_goes_on() {
     let world = world().await;
@@ -372,8 +330,7 @@ async fn a_run_that_was_interrupted_goes_on() {
     let image = operator.publish_with("0.0.1", &[operator.deployment()]);
     let args = ["run", "bundle", &image, "--use-http"];
     world
-        .run(&[&args[..], &["--timeout", "20s"]].concat())
-        .exits(1)
+        .fail(&[&args[..], &["--timeout", "20s"]].concat())
         .says(&format!("Failed to run bundle: BundleInstance {name} is not ready after 20s; its installation goes on"));
     // A signal while it waits.
     let child = world.spawn(&args);
@@ -395,7 +352,7 @@ async fn a_run_that_was_interrupted_goes_on() {
         "{run:?}"
     );
     until_it_says(world.spawn(&args), "is there already, of this bundle");
-    world.run(&["cleanup", name]).exits(0);
+    world.ok(&format!("cleanup {name}"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -420,16 +377,17 @@ async fn a_run_with_other_flags_has_the_image_pulled_as_they_say() {
         "configured, for its image is to be pulled in another way",
     );
     assert_eq!(secret().await.as_deref(), Some("second"));
-    world.run(&["cleanup", name]).exits(0);
+    world.ok(&format!("cleanup {name}"));
 }
 
+// parity: sdk-30
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_that_is_killed_at_any_point_is_gone_on_with() {
     let world = world().await;
     let operator = Operator::new(&unique("killed"));
     let name = &operator.name;
     let first = operator.publish("0.0.1");
-    world.run(&["run", "bundle", &first, "--use-http"]).exits(0);
+    world.ok(&format!("run bundle {first} --use-http"));
     let mut before = "0.0.1".to_owned();
     for (at, millis) in [20, 60, 120, 250, 500].into_iter().enumerate() {
         let version = format!("0.0.{}", at + 2);
@@ -447,7 +405,7 @@ async fn an_upgrade_that_is_killed_at_any_point_is_gone_on_with() {
         );
         let told = history(&get(name).await).len();
         assert!([at + 1, at + 2].contains(&told), "{told} after {millis} ms");
-        let run = world.run(&args).exits(0);
+        let run = world.ok(&args);
         assert_eq!(
             run.out,
             format!("Successfully upgraded to \"{name}.v{version}\"\n")
@@ -456,9 +414,10 @@ async fn an_upgrade_that_is_killed_at_any_point_is_gone_on_with() {
         assert_eq!(history(&get(name).await).len(), at + 2);
         before = version;
     }
-    world.run(&["cleanup", name]).exits(0);
+    world.ok(&format!("cleanup {name}"));
 }
 
+// parity: sdk-34
 #[tokio::test(flavor = "multi_thread")]
 async fn definitions_stay_when_somebody_asks_for_it() {
     let world = world().await;

@@ -12,10 +12,10 @@ async fn an_instance_is_told_as_a_tree_and_to_programs() {
     let world = world().await;
     let name = unique("tree");
     let bundle = plain(&[&name, &format!("{name}-b")], "one");
-    world.run(&["install", &name, text(&bundle)]).exits(0);
+    world.ok(&format!("install {name} {}", text(&bundle)));
     let installed = world.instances().get(&name).await.unwrap();
     let installed = installed.status.unwrap().installed_bundle_name.unwrap();
-    let run = world.run(&["status", &name]).exits(0);
+    let run = world.ok(&format!("status {name}"));
     assert_eq!(
         run.out,
         format!(
@@ -27,14 +27,14 @@ async fn an_instance_is_told_as_a_tree_and_to_programs() {
                 └─ ✓ ConfigMap default/{name}-b\n"
         )
     );
-    let summary = world.run(&["status", &name, "-o", "json"]).exits(0).json();
+    let summary = world.ok(&format!("status {name} -o json")).json();
     assert_eq!(summary["healthy"], true);
     assert_eq!(summary["objects"][0]["name"], name);
     assert_eq!(summary["bundles"][0]["name"], installed);
-    let all = world.run(&["status", "-o", "json"]).exits(0).json();
+    let all = world.ok("status -o json").json();
     let names = all.as_array().unwrap().iter().map(|it| &it["name"]);
     assert!({ names }.any(|it| *it == name));
-    let table = world.run(&["status"]).exits(0).out;
+    let table = world.ok("status").out;
     assert!(table.starts_with("NAME "), "{table}");
     let row = table.lines().find(|line| line.starts_with(&name)).unwrap();
     assert!(
@@ -42,7 +42,7 @@ async fn an_instance_is_told_as_a_tree_and_to_programs() {
         "{row}"
     );
     world.remove(&name);
-    world.run(&["status", &name]).exits(1).says(&format!(
+    world.fail(&format!("status {name}")).says(&format!(
         "bundleinstances.core.rukpak.io \"{name}\" not found"
     ));
 }
@@ -52,17 +52,15 @@ async fn the_last_problem_is_told_with_its_remedy() {
     let world = world().await;
     let name = unique("problem");
     let image = world.registry.image("nowhere:v1");
-    world
-        .run(&["install", &name, &image, "--tls-verify=false"])
-        .exits(1);
-    let run = world.run(&["status", &name]).exits(0);
+    world.fail(&format!("install {name} {image} --tls-verify=false"));
+    let run = world.ok(&format!("status {name}"));
     assert!(
         run.out
             .contains("no good bundle, nothing is in the cluster"),
         "{run:?}"
     );
     assert!(run.out.contains("─ UnpackFailed: "), "{run:?}");
-    let summary = world.run(&["status", &name, "-o", "yaml"]).exits(0);
+    let summary = world.ok(&format!("status {name} -o yaml"));
     assert!(summary.out.contains("reason: UnpackFailed"), "{summary:?}");
     world.remove(&name);
 }
@@ -86,7 +84,7 @@ async fn changes_are_followed_to_the_end() {
         found.unwrap().unwrap();
     };
     wait_for("gone");
-    world.run(&["install", &name, text(&bundle)]).exits(0);
+    world.ok(&format!("install {name} {}", text(&bundle)));
     wait_for("installed  yes");
     world.remove(&name);
     wait_for("gone");

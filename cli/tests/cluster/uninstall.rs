@@ -33,12 +33,13 @@ fn definition(name: &str) -> TempDir {
     bundle
 }
 
+// parity: rukpak-41
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_resources_are_not_lost_without_a_yes() {
     let world = world().await;
     let name = unique("crd");
     let bundle = definition(&name);
-    world.run(&["install", &name, text(&bundle)]).exits(0);
+    world.ok(&format!("install {name} {}", text(&bundle)));
     world
         .apply(&json!({
             "apiVersion": format!("{name}.example.com/v1"),
@@ -48,8 +49,7 @@ async fn custom_resources_are_not_lost_without_a_yes() {
         .await;
     let stays = format!("CustomResourceDefinition tides.{name}.example.com");
     world
-        .run(&["uninstall", &name, "--crd-deletion-policy", "delete"])
-        .exits(1)
+        .fail(&format!("uninstall {name} --crd-deletion-policy delete"))
         .says(&format!("{stays} goes, and 1 custom resource with it"))
         .says("agree with --yes");
     let policy = |policy| kube::api::Patch::Merge(json!({"spec": {"crdDeletionPolicy": policy}}));
@@ -60,20 +60,18 @@ async fn custom_resources_are_not_lost_without_a_yes() {
         .await
         .unwrap();
     world
-        .run(&["uninstall", &name, "--cascade", "foreground"])
-        .exits(1)
+        .fail(&format!("uninstall {name} --cascade foreground"))
         .says("agree with --yes");
     instances
         .patch(&name, &params, &policy("DeleteIfUnused"))
         .await
         .unwrap();
     world
-        .run(&["uninstall", &name, "--dry-run=server"])
-        .exits(0)
+        .ok(&format!("uninstall {name} --dry-run=server"))
         .says(&format!("{stays} stays, with 1 custom resource"));
     let instance = world.instances().get(&name).await.unwrap();
     assert_eq!(instance.metadata.deletion_timestamp, None);
-    let run = world.run(&["uninstall", &name]).exits(0);
+    let run = world.ok(&format!("uninstall {name}"));
     assert_eq!(
         run.out,
         format!("bundleinstance.core.rukpak.io/{name} deleted\n")
@@ -81,21 +79,13 @@ async fn custom_resources_are_not_lost_without_a_yes() {
     run.says(&format!("{stays} has stayed"));
 
     // It is taken up again, and goes with everything at last.
-    world.run(&["install", &name, text(&bundle)]).exits(0);
-    let run = world
-        .run(&[
-            "uninstall",
-            &name,
-            "--crd-deletion-policy",
-            "delete",
-            "--yes",
-        ])
-        .exits(0);
+    world.ok(&format!("install {name} {}", text(&bundle)));
+    let run = world.ok(&format!(
+        "uninstall {name} --crd-deletion-policy delete --yes"
+    ));
     assert!(!run.err.contains("has stayed"), "{run:?}");
-    world.run(&["uninstall", &name]).exits(1).says("not found");
-    world
-        .run(&["uninstall", &name, "--ignore-not-found"])
-        .exits(0);
+    world.fail(&format!("uninstall {name}")).says("not found");
+    world.ok(&format!("uninstall {name} --ignore-not-found"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,10 +93,9 @@ async fn objects_can_be_left_in_the_cluster() {
     let world = world().await;
     let name = unique("orphan");
     let bundle = plain(&[&name], "one");
-    world.run(&["install", &name, text(&bundle)]).exits(0);
+    world.ok(&format!("install {name} {}", text(&bundle)));
     world
-        .run(&["uninstall", &name, "--cascade", "orphan"])
-        .exits(0)
+        .ok(&format!("uninstall {name} --cascade orphan"))
         .says("all objects stay in the cluster");
     // What the garbage collector makes of it is tried in the provisioner's tests.
     assert_eq!(world.instances().get_opt(&name).await.unwrap(), None);
@@ -117,7 +106,7 @@ async fn what_holds_a_removal_up_is_told() {
     let world = world().await;
     let name = unique("held");
     let bundle = plain(&[&name], "one");
-    world.run(&["install", &name, text(&bundle)]).exits(0);
+    world.ok(&format!("install {name} {}", text(&bundle)));
     let maps = kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(
         world.cluster.client().unwrap(),
         "default",
@@ -131,62 +120,11 @@ async fn what_holds_a_removal_up_is_told() {
         .await
         .unwrap();
     world
-        .run(&["uninstall", &name, "--timeout", "3s"])
-        .exits(1)
+        .fail(&format!("uninstall {name} --timeout 3s"))
         .says("is still there after 3s")
         .says("example.com/hold");
     maps.patch(&name, &params, &hold(json!(null)))
         .await
         .unwrap();
-    world
-        .run(&["uninstall", &name, "--ignore-not-found"])
-        .exits(0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_platform_operator_would_make_anew_is_not_deleted() {
-    let world = world().await;
-    let name = unique("platform");
-    let [operators, _] = manifests::api::definitions::foreign();
-    world
-        .apply(&serde_json::to_value(&operators).unwrap())
-        .await;
-    let definition = operators.metadata.name.unwrap();
-    world.cluster.wait_established(&definition).await.unwrap();
-    world
-        .apply(&json!({
-            "apiVersion": "platform.openshift.io/v1alpha1",
-            "kind": "PlatformOperator",
-            "metadata": {"name": name},
-            "spec": {"package": {"name": name}},
-        }))
-        .await;
-    let client = world.cluster.client().unwrap();
-    let operators = kube::Api::<manifests::api::platform::PlatformOperator>::all(client);
-    let operator = operators.get(&name).await.unwrap();
-    world
-        .apply(&json!({
-            "apiVersion": "core.rukpak.io/v1alpha1",
-            "kind": "BundleInstance",
-            "metadata": {"name": name, "ownerReferences": [{
-                "apiVersion": "platform.openshift.io/v1alpha1",
-                "kind": "PlatformOperator",
-                "name": name,
-                "uid": operator.metadata.uid,
-            }]},
-            "spec": {
-                "provisionerClassName": "core-rukpak-io-plain",
-                "template": {"spec": {"source": {"type": "upload", "upload": {}}}},
-            },
-        }))
-        .await;
-    world
-        .run(&["uninstall", &name])
-        .exits(1)
-        .says("which would make it anew; nothing was deleted")
-        .says(&format!("kubectl delete platformoperator {name}"));
-    let instance = world.instances().get(&name).await.unwrap();
-    assert_eq!(instance.metadata.deletion_timestamp, None);
-    let params = kube::api::DeleteParams::default();
-    operators.delete(&name, &params).await.unwrap();
+    world.ok(&format!("uninstall {name} --ignore-not-found"));
 }

@@ -4,11 +4,11 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
-use cluster::{Cluster, DryRun};
+use cluster::{Cluster, Controllers, DryRun, Lease, Options, Pool};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
@@ -20,7 +20,8 @@ use manifests::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::{Provisioner, Registry};
+pub(crate) use tests::Run;
+use tests::{Args, Provisioner, Registry};
 use tokio::{
     sync::OnceCell,
     time::{Instant, interval},
@@ -38,17 +39,15 @@ pub(crate) struct World {
     pub(crate) registry: Registry,
 }
 
-/// What a run left behind.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
-
 pub(crate) async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD.get_or_init(World::new).await
+}
+
+/// Takes an empty control plane without controllers, for one test.
+pub(crate) async fn bare() -> Lease {
+    static POOL: Pool = Pool::new(Options::new(Controllers::Off, None), 3);
+    POOL.take(async |_| Ok(())).await.unwrap()
 }
 
 impl World {
@@ -66,26 +65,38 @@ impl World {
     }
 
     /// Runs the command as the administrator, who has a client certificate and no token.
-    pub(crate) fn run(&self, args: &[&str]) -> Run {
+    pub(crate) fn run(&self, args: &(impl Args + ?Sized)) -> Run {
         self.run_as(self.cluster.kubeconfig_path(), args)
     }
 
-    pub(crate) fn run_as(&self, kubeconfig: &Path, args: &[&str]) -> Run {
+    /// Runs a command that has to succeed.
+    #[track_caller]
+    pub(crate) fn ok(&self, args: &(impl Args + ?Sized)) -> Run {
+        self.run(args).exits(0)
+    }
+
+    /// Runs a command that has to fail.
+    #[track_caller]
+    pub(crate) fn fail(&self, args: &(impl Args + ?Sized)) -> Run {
+        self.run(args).exits(1)
+    }
+
+    pub(crate) fn run_as(&self, kubeconfig: &Path, args: &(impl Args + ?Sized)) -> Run {
         let mut command = self.command(kubeconfig, args);
         command.stdin(Stdio::null()).output().unwrap().into()
     }
 
     /// The command with the way to the content service, where it needs one.
-    pub(crate) fn command(&self, kubeconfig: &Path, args: &[&str]) -> Command {
-        let mut command = Command::new(binary());
-        command.args(args).arg("--kubeconfig").arg(kubeconfig);
+    pub(crate) fn command(&self, kubeconfig: &Path, args: &(impl Args + ?Sized)) -> Command {
+        let (mut command, args) = (Command::new(binary()), args.words());
+        command.args(&args).arg("--kubeconfig").arg(kubeconfig);
         if matches!(args.first(), Some(&("install" | "content" | "adopt"))) {
             command.args(["--content-address", &self.provisioner.content()]);
         }
         command
     }
 
-    pub(crate) fn spawn(&self, args: &[&str]) -> Child {
+    pub(crate) fn spawn(&self, args: &(impl Args + ?Sized)) -> Child {
         self.command(self.cluster.kubeconfig_path(), args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -130,13 +141,9 @@ impl World {
 
     /// Uninstalls, so that later tests have less to look at.
     pub(crate) fn remove(&self, name: &str) {
-        self.run(&[
-            "uninstall",
-            name,
-            "--yes",
-            "--crd-deletion-policy",
-            "delete",
-        ])
+        self.run(&format!(
+            "uninstall {name} --yes --crd-deletion-policy delete"
+        ))
         .exits(0);
     }
 }
@@ -248,35 +255,4 @@ pub(crate) fn until_it_says(mut child: Child, part: &str) -> Run {
     lines.read_to_string(&mut err).unwrap();
     let run: Run = child.wait_with_output().unwrap().into();
     Run { err, ..run }.exits(130)
-}
-
-impl From<Output> for Run {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-}
-
-impl Run {
-    /// Checks the exit code and shows what was said when it is another one.
-    #[track_caller]
-    pub(crate) fn exits(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{self:#?}");
-        self
-    }
-
-    /// Checks that standard error says something.
-    #[track_caller]
-    pub(crate) fn says(self, text: &str) -> Self {
-        assert!(self.err.contains(text), "not {text:?}: {self:#?}");
-        self
-    }
-
-    #[track_caller]
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("no JSON: {self:#?}"))
-    }
 }

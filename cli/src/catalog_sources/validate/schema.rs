@@ -2,10 +2,13 @@
 //!
 //! The texts are those of Kubernetes 1.36, `<nil>` included. A test on the API server compares them.
 
+use manifests::object::shortened;
 use serde_json::{Map, Number, Value};
 
 /// The maximum number of reported findings of one object.
 const MAX_FINDINGS: usize = 100;
+/// The maximum length of a finding in characters: field names may have megabytes.
+const MAX_MESSAGE_LEN: usize = 2000;
 /// The message that follows findings after which rules are not evaluated.
 const NOT_CHECKED: &str = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
                            correct the existing errors to complete validation";
@@ -44,7 +47,8 @@ impl Findings {
     /// Adds a finding.
     pub(super) fn add(&mut self, message: impl Into<String>) {
         if self.messages.len() < MAX_FINDINGS {
-            self.messages.push(message.into());
+            self.messages
+                .push(shortened(&message.into(), MAX_MESSAGE_LEN));
         } else {
             self.skipped += 1;
         }

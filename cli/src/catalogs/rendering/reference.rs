@@ -90,7 +90,7 @@ impl Reader<'_> {
         let is_image = is_image(source);
         let labelled = if is_image {
             Labelled::of(&labels).with_context(|| format!("render {text:?}"))?
-        } else if has_folder(&tree, "manifests") && has_folder(&tree, "metadata") {
+        } else if ["manifests", "metadata"].map(|name| has_directory(&tree, name)) == [true, true] {
             Labelled::Bundle
         } else {
             Labelled::Catalog(String::new())
@@ -122,8 +122,10 @@ impl Reader<'_> {
     }
 
     fn catalog(&self, found: &Found, text: &str, render: &mut Render) -> anyhow::Result<()> {
-        render.catalog(found.source(), &self.limits.into())?;
+        let limits = self.limits.into();
+        render.catalog(found.source(), &limits)?;
         self.warn(text, found.warnings());
+        self.warn(text, found.skipped(&limits)?.into_iter().collect());
         self.tell(text, render);
         Ok(())
     }
@@ -163,10 +165,18 @@ fn content(tree: Tree) -> anyhow::Result<Content> {
     Ok(tree.into_content()?)
 }
 
-/// Whether a folder looks like a bundle, as opm tells it: links do not count.
+/// Reports whether a local directory looks like a bundle. Unlike in opm, a link in the place of a directory counts, so that
+/// the bundle is rejected instead of being read as a catalog.
 fn is_bundle(folder: &Path) -> bool {
-    let is_folder = |name| fs::symlink_metadata(folder.join(name)).is_ok_and(|it| it.is_dir());
-    is_folder("manifests") && is_folder("metadata")
+    let is_directory = |name| {
+        fs::symlink_metadata(folder.join(name)).is_ok_and(|it| it.is_dir() || it.is_symlink())
+    };
+    is_directory("manifests") && is_directory("metadata")
+}
+
+/// Reports whether there is a file below a directory, or an entry in its place that is not a regular file.
+fn has_directory(tree: &Tree, name: &str) -> bool {
+    has_folder(tree, name) || tree.irregular().any(|(path, _)| path == name)
 }
 
 /// What is said of an image that is neither, in opm's words.

@@ -79,67 +79,25 @@ mod tests {
         versions.iter().map(member).collect()
     }
 
+    // parity: sdk-32
     #[test]
     fn a_version_follows_what_is_installed() {
-        for (history, installed, new, force, expected) in [
-            (&["0.0.1"][..], "0.0.1", "0.0.2", false, Ok(&["0.0.1"][..])),
-            (
-                &["0.0.1", "0.0.2"],
-                "0.0.2",
-                "0.0.10",
-                false,
-                Ok(&["0.0.1", "0.0.2"]),
-            ),
+        for (history, installed, new, force, expected) in ::tests::rows![
+            &["0.0.1"][..], "0.0.1", "0.0.2", false => Ok(&["0.0.1"][..]);
+            &["0.0.1", "0.0.2"], "0.0.2", "0.0.10", false => Ok(&["0.0.1", "0.0.2"]);
             // What has failed was never installed.
-            (&["0.0.1", "0.0.2"], "0.0.1", "0.0.2", false, Ok(&["0.0.1"])),
-            (&["0.0.1", "0.0.2"], "0.0.1", "0.0.3", false, Ok(&["0.0.1"])),
-            (
-                &["0.0.1"],
-                "0.0.1",
-                "0.0.1",
-                false,
-                Err("version 0.0.1 is not newer than 0.0.1, which is installed"),
-            ),
-            (
-                &["0.0.2"],
-                "0.0.2",
-                "0.0.2-rc.1",
-                false,
-                Err("version 0.0.2-rc.1 is not newer"),
-            ),
-            (
-                &["0.0.2"],
-                "0.0.2",
-                "0.0.2+build",
-                false,
-                Err("version 0.0.2+build is not newer"),
-            ),
+            &["0.0.1", "0.0.2"], "0.0.1", "0.0.2", false => Ok(&["0.0.1"]);
+            &["0.0.1", "0.0.2"], "0.0.1", "0.0.3", false => Ok(&["0.0.1"]);
+            &["0.0.1"], "0.0.1", "0.0.1", false => Err("version 0.0.1 is not newer than 0.0.1, which is installed");
+            &["0.0.2"], "0.0.2", "0.0.2-rc.1", false => Err("version 0.0.2-rc.1 is not newer");
+            &["0.0.2"], "0.0.2", "0.0.2+build", false => Err("version 0.0.2+build is not newer");
             // A rebuild takes the place of what it was built from, and so does an older version.
-            (&["0.0.1", "0.0.2"], "0.0.2", "0.0.2", true, Ok(&["0.0.1"])),
-            (&["0.0.1", "0.0.2"], "0.0.2", "0.0.1", true, Ok(&[])),
-            (
-                &["0.0.1", "0.0.2"],
-                "0.0.2",
-                "0.0.3",
-                true,
-                Ok(&["0.0.1", "0.0.2"]),
-            ),
-            (
-                &["0.0.1", "0.0.2"],
-                "0.0.9",
-                "0.0.10",
-                true,
-                Err(
-                    "the history of BundleInstance tide does not have \"tide.v0.0.9\", which is installed",
-                ),
-            ),
-            (
-                &[],
-                "0.0.9",
-                "0.0.10",
-                false,
-                Err("the history of BundleInstance tide"),
-            ),
+            &["0.0.1", "0.0.2"], "0.0.2", "0.0.2", true => Ok(&["0.0.1"]);
+            &["0.0.1", "0.0.2"], "0.0.2", "0.0.1", true => Ok(&[]);
+            &["0.0.1", "0.0.2"], "0.0.2", "0.0.3", true => Ok(&["0.0.1", "0.0.2"]);
+            &["0.0.1", "0.0.2"], "0.0.9", "0.0.10", true
+                => Err("the history of BundleInstance tide does not have \"tide.v0.0.9\", which is installed");
+            &[], "0.0.9", "0.0.10", false => Err("the history of BundleInstance tide");
         ] {
             let installed = format!("tide.v{installed}");
             let found = before(

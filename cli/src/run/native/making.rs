@@ -177,6 +177,7 @@ fn in_the_way(
 mod tests {
     use super::*;
 
+    // parity: sdk-3
     #[test]
     fn without_olm_operators_watch_all_namespaces() {
         let check = |mode: &str| watches_all(Some(&mode.parse().unwrap()));

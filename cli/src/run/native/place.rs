@@ -133,27 +133,19 @@ mod tests {
         let prod = || instance("tide", None, Some("prod"));
         let wanted = || instance("high", Some("ci"), None);
         let unknown = || instance("new", None, None);
-        for (found, asked, expected) in [
-            (vec![], Some("ci"), "nothing"),
-            (vec![prod()], None, "here tide"),
-            (vec![prod()], Some("prod"), "here tide"),
-            (vec![prod()], Some("ci"), "elsewhere tide"),
-            (vec![wanted()], Some("ci"), "here high"),
-            (vec![wanted()], Some("prod"), "elsewhere high"),
-            (vec![prod(), wanted()], Some("ci"), "here high"),
-            (vec![prod(), wanted()], Some("dev"), "elsewhere tide"),
+        for (found, asked, expected) in ::tests::rows![
+            vec![], Some("ci") => "nothing";
+            vec![prod()], None => "here tide";
+            vec![prod()], Some("prod") => "here tide";
+            vec![prod()], Some("ci") => "elsewhere tide";
+            vec![wanted()], Some("ci") => "here high";
+            vec![wanted()], Some("prod") => "elsewhere high";
+            vec![prod(), wanted()], Some("ci") => "here high";
+            vec![prod(), wanted()], Some("dev") => "elsewhere tide";
             // It may be there as soon as it tells.
-            (vec![unknown()], Some("ci"), "here new"),
-            (
-                vec![prod(), wanted()],
-                None,
-                "has 2 BundleInstances: tide, high",
-            ),
-            (
-                vec![wanted(), unknown()],
-                Some("ci"),
-                "has 2 BundleInstances: high, new",
-            ),
+            vec![unknown()], Some("ci") => "here new";
+            vec![prod(), wanted()], None => "has 2 BundleInstances: tide, high";
+            vec![wanted(), unknown()], Some("ci") => "has 2 BundleInstances: high, new";
         ] {
             let told = match choose(found, "tide", asked) {
                 Ok(Located::Nothing) => "nothing".to_owned(),
@@ -170,15 +162,9 @@ mod tests {
 
     #[test]
     fn where_something_is_can_be_told() {
-        for (found, expected) in [
-            (
-                instance("tide", Some("ci"), Some("prod")),
-                "BundleInstance tide is installed in prod",
-            ),
-            (
-                instance("tide", None, None),
-                "BundleInstance tide does not tell yet where it is installed",
-            ),
+        for (found, expected) in ::tests::rows![
+            instance("tide", Some("ci"), Some("prod")) => "BundleInstance tide is installed in prod";
+            instance("tide", None, None) => "BundleInstance tide does not tell yet where it is installed";
         ] {
             assert_eq!(tells(&found), expected);
         }

@@ -328,12 +328,9 @@ mod tests {
 
     #[test]
     fn without_olm_a_damaged_history_can_be_removed() {
-        for (key, told) in [
-            (
-                INJECTED_BUNDLES,
-                ", or remove the annotation, so that the history is told from what is installed",
-            ),
-            (INDEX_IMAGE, ", or remove the annotation if none was"),
+        for (key, told) in ::tests::rows![
+            INJECTED_BUNDLES => ", or remove the annotation, so that the history is told from what is installed";
+            INDEX_IMAGE => ", or remove the annotation if none was";
         ] {
             let annotations = BTreeMap::from([(key.to_owned(), "[{".to_owned())]);
             let read = History::read(&annotations).unwrap_err();

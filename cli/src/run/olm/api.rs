@@ -317,15 +317,11 @@ mod tests {
             };
             kube::Error::Api(Box::new(status))
         };
-        for (kind, error, expected) in [
-            (Kind::CatalogSource, api(422), true),
-            (Kind::CatalogSource, api(403), false),
-            (Kind::Subscription, api(422), false),
-            (
-                Kind::CatalogSource,
-                kube::Error::LinesCodecMaxLineLengthExceeded,
-                false,
-            ),
+        for (kind, error, expected) in ::tests::rows![
+            Kind::CatalogSource, api(422) => true;
+            Kind::CatalogSource, api(403) => false;
+            Kind::Subscription, api(422) => false;
+            Kind::CatalogSource, kube::Error::LinesCodecMaxLineLengthExceeded => false;
         ] {
             assert_eq!(remedy(kind, &error).is_some(), expected, "{error}");
         }

@@ -152,6 +152,7 @@ mod tests {
         })
     }
 
+    // parity: sdk-8
     #[test]
     fn what_others_have_to_approve_is_left_to_them() {
         let own = subscription("tide-sub", "tide", "Manual", "tide.v2");
@@ -167,64 +168,27 @@ mod tests {
         let lookup = json!({"identifier": "coral.v1", "properties": properties("coral")});
         let manual = |current: &str| subscription("coral", "coral", "Manual", current);
         let theirs = &[("coral.v1", "coral")][..];
-        for (plan, others_there, expected) in [
+        for (plan, others_there, expected) in ::tests::rows![
             // A dependency: nobody has asked for it.
-            (named.clone(), vec![], &[][..]),
-            (
-                with(json!([step("coral.v1", &whole)]), json!([])),
-                vec![],
-                &[],
-            ),
+            named.clone(), vec![] => &[][..];
+            with(json!([step("coral.v1", &whole)]), json!([])), vec![] => &[];
             // It would be installed by itself, were it not for us.
-            (
-                named.clone(),
-                vec![subscription("coral", "coral", "Automatic", "coral.v1")],
-                &[],
-            ),
-            (
-                named.clone(),
-                vec![subscription("coral", "coral", "", "coral.v1")],
-                &[],
-            ),
-            (named.clone(), vec![manual("coral.v1")], theirs),
+            named.clone(), vec![subscription("coral", "coral", "Automatic", "coral.v1")] => &[];
+            named.clone(), vec![subscription("coral", "coral", "", "coral.v1")] => &[];
+            named.clone(), vec![manual("coral.v1")] => theirs;
             // The plan is there, and the other Subscription does not tell yet.
-            (named.clone(), vec![manual("")], &[]),
-            (
-                with(json!([step("coral.v1", &unpacked)]), json!([])),
-                vec![manual("")],
-                theirs,
-            ),
-            (
-                with(json!([step("coral.v1", &whole)]), json!([])),
-                vec![manual("coral.v0")],
-                theirs,
-            ),
-            (with(json!(null), json!([lookup])), vec![manual("")], theirs),
+            named.clone(), vec![manual("")] => &[];
+            with(json!([step("coral.v1", &unpacked)]), json!([])), vec![manual("")] => theirs;
+            with(json!([step("coral.v1", &whole)]), json!([])), vec![manual("coral.v0")] => theirs;
+            with(json!(null), json!([lookup])), vec![manual("")] => theirs;
             // What waits, and is not in the plan.
-            (
-                json!({"spec": {"clusterServiceVersionNames": ["tide.v2"]}}),
-                vec![manual("coral.v1")],
-                &[],
-            ),
+            json!({"spec": {"clusterServiceVersionNames": ["tide.v2"]}}), vec![manual("coral.v1")] => &[];
             // Another Subscription to the same package is nobody else's.
-            (
-                with(
-                    json!([step("tide.v2", &json!({"properties": properties("tide")}))]),
-                    json!([]),
-                ),
-                vec![subscription("tide", "tide", "Manual", "tide.v2")],
-                &[],
-            ),
+            with(json!([step("tide.v2", &json!({"properties": properties("tide")}))]), json!([])),
+                vec![subscription("tide", "tide", "Manual", "tide.v2")] => &[];
             // What cannot be read names nothing.
-            (
-                with(
-                    json!([{"resource": 1}, step("coral.v1", &json!("{"))]),
-                    json!("x"),
-                ),
-                vec![manual("")],
-                &[],
-            ),
-            (json!([]), vec![manual("coral.v1")], &[]),
+            with(json!([{"resource": 1}, step("coral.v1", &json!("{"))]), json!("x")), vec![manual("")] => &[];
+            json!([]), vec![manual("coral.v1")] => &[];
         ] {
             let mut all = others_there;
             all.push(own.clone());
@@ -237,6 +201,7 @@ mod tests {
         }
     }
 
+    // parity: sdk-8
     #[test]
     fn a_refusal_says_how_to_approve() {
         let others = BTreeSet::from([Other {

@@ -145,8 +145,8 @@ mod tests {
         }
     }
 
+    // parity: sdk-4
     #[test]
-    #[expect(clippy::too_many_lines, reason = "a table")]
     fn what_an_operator_watches_is_decided_before_it_is_installed() {
         let (all, own, single, multi) = (
             "AllNamespaces",
@@ -157,91 +157,36 @@ mod tests {
         let every = [all, own, single, multi];
         let create = |names: &[&str]| Ok(Decision::Create(set(names)));
         let used = |name: &str| Ok(Decision::Use(name.to_owned()));
-        for (supported, mode, existing, expected) in [
+        for (supported, mode, existing, expected) in ::tests::rows![
             // Nothing is there.
-            (&every[..], None, vec![], create(&[])),
-            (&[own, single], None, vec![], create(&["tides"])),
-            (
-                &[single, multi],
-                None,
-                vec![],
-                Err("operator \"tide.v1\" supports neither AllNamespaces nor"),
-            ),
-            (&every, Some(all), vec![], create(&[])),
-            (&every, Some(own), vec![], create(&["tides"])),
-            (&every, Some("SingleNamespace=a"), vec![], create(&["a"])),
-            (
-                &every,
-                Some("SingleNamespace=tides"),
-                vec![],
-                Err("use install mode \"OwnNamespace\" to watch operator's namespace \"tides\""),
-            ),
-            (
-                &every,
-                Some("MultiNamespace=b,a"),
-                vec![],
-                create(&["a", "b"]),
-            ),
-            (
-                &[own],
-                Some(all),
-                vec![],
-                Err("operator \"tide.v1\" does not support install mode \"AllNamespaces\""),
-            ),
+            &every[..], None, vec![] => create(&[]);
+            &[own, single], None, vec![] => create(&["tides"]);
+            &[single, multi], None, vec![] => Err("operator \"tide.v1\" supports neither AllNamespaces nor");
+            &every, Some(all), vec![] => create(&[]);
+            &every, Some(own), vec![] => create(&["tides"]);
+            &every, Some("SingleNamespace=a"), vec![] => create(&["a"]);
+            &every, Some("SingleNamespace=tides"), vec![]
+                => Err("use install mode \"OwnNamespace\" to watch operator's namespace \"tides\"");
+            &every, Some("MultiNamespace=b,a"), vec![] => create(&["a", "b"]);
+            &[own], Some(all), vec![] => Err("operator \"tide.v1\" does not support install mode \"AllNamespaces\"");
             // One is there.
-            (&every, None, vec![group("g", &["x"])], used("g")),
-            (&[single], None, vec![group("g", &["x"])], used("g")),
-            (&every, Some(all), vec![group("g", &[])], used("g")),
-            (&every, Some(own), vec![group("g", &["tides"])], used("g")),
-            (
-                &every,
-                Some("MultiNamespace=a,b"),
-                vec![group("g", &["b", "a"])],
-                used("g"),
-            ),
-            (
-                &every,
-                Some(all),
-                vec![group("g", &["x"])],
-                Err(
-                    "existing operatorgroup \"g\" is not compatible with install mode \"AllNamespaces\": it has the target namespaces x",
-                ),
-            ),
-            (
-                &every,
-                Some("SingleNamespace=a"),
-                vec![group("g", &[])],
-                Err(
-                    "existing operatorgroup \"g\" is not compatible with install mode \"SingleNamespace\": it has all namespaces",
-                ),
-            ),
-            (
-                &every,
-                Some(all),
-                vec![Group {
-                    is_selecting: true,
-                    ..group("g", &[])
-                }],
-                Err(
-                    "existing operatorgroup \"g\" is not compatible with install mode \"AllNamespaces\": it has a selector",
-                ),
-            ),
-            (
-                &every,
-                None,
-                vec![Group {
-                    is_selecting: true,
-                    ..group("g", &[])
-                }],
-                used("g"),
-            ),
+            &every, None, vec![group("g", &["x"])] => used("g");
+            &[single], None, vec![group("g", &["x"])] => used("g");
+            &every, Some(all), vec![group("g", &[])] => used("g");
+            &every, Some(own), vec![group("g", &["tides"])] => used("g");
+            &every, Some("MultiNamespace=a,b"), vec![group("g", &["b", "a"])] => used("g");
+            &every, Some(all), vec![group("g", &["x"])] => Err(
+                "existing operatorgroup \"g\" is not compatible with install mode \"AllNamespaces\": it has the target namespaces x",
+            );
+            &every, Some("SingleNamespace=a"), vec![group("g", &[])] => Err(
+                "existing operatorgroup \"g\" is not compatible with install mode \"SingleNamespace\": it has all namespaces",
+            );
+            &every, Some(all), vec![Group { is_selecting: true, ..group("g", &[]) }]
+                => Err("existing operatorgroup \"g\" is not compatible with install mode \"AllNamespaces\": it has a selector");
+            &every, None, vec![Group { is_selecting: true, ..group("g", &[]) }] => used("g");
             // Two are there.
-            (
-                &every,
-                None,
-                vec![group("b", &[]), group("a", &[])],
-                Err("more than one operator group in namespace tides: [\"a\" \"b\"]; "),
-            ),
+            &every, None, vec![group("b", &[]), group("a", &[])]
+                => Err("more than one operator group in namespace tides: [\"a\" \"b\"]; ");
         ] {
             let mode: Option<InstallMode> = mode.map(|it| it.parse().unwrap());
             let supported = set(supported);

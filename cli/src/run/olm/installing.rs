@@ -1,6 +1,6 @@
 //! Waiting for OLM: until it talks to a catalog, and until it has installed a version.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use anyhow::bail;
 use manifests::object::text;
@@ -63,6 +63,17 @@ pub(super) struct Wanted<'a> {
     pub(super) source_namespace: &'a str,
     /// What was the matter before anything was changed.
     pub(super) before: &'a Earlier,
+}
+
+// === impl Wanted ===
+
+impl<'a> Wanted<'a> {
+    /// Returns the namespaces whose objects may tell why a version is not installed. That of the catalog has the catalog's pod,
+    /// and the Jobs that unpack bundles.
+    fn diagnosed(&self) -> impl Iterator<Item = &'a str> {
+        let of_catalog = Some(self.source_namespace).filter(|source| *source != self.namespace);
+        iter::once(self.namespace).chain(of_catalog)
+    }
 }
 
 /// Approves what OLM plans until a version is installed.
@@ -161,10 +172,8 @@ pub(super) async fn follow(task: &Task<'_>, wanted: Wanted<'_>) -> anyhow::Resul
             )
         }
     };
-    diagnosis::tell_namespace(task.cluster, namespace).await;
-    if wanted.source_namespace != namespace {
-        // There are the pod of the catalog, and what unpacks bundles.
-        diagnosis::tell_namespace(task.cluster, wanted.source_namespace).await;
+    for namespace in wanted.diagnosed() {
+        diagnosis::tell_namespace(task.cluster, namespace).await;
     }
     bail!("error waiting for CSV to install: {why}")
 }
@@ -227,4 +236,25 @@ pub(super) async fn has_current(
     };
     let found = olm.find(Kind::ClusterServiceVersion, namespace, current);
     Ok(found.await?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_of_operator_and_catalog_are_diagnosed_once() {
+        for (source_namespace, expected) in [("tides", &["tides"][..]), ("olm", &["tides", "olm"])]
+        {
+            let wanted = Wanted {
+                namespace: "tides",
+                subscription: "tide-sub",
+                csv: "tide.v2",
+                image: "a.io/tide:2",
+                source_namespace,
+                before: &Earlier::default(),
+            };
+            assert_eq!(wanted.diagnosed().collect::<Vec<_>>(), expected);
+        }
+    }
 }

@@ -258,6 +258,7 @@ mod tests {
 
     use super::*;
 
+    // parity: sdk-4
     #[test]
     fn operators_of_several_namespaces_are_warned_of() {
         for (mode, expected) in [
@@ -271,6 +272,7 @@ mod tests {
         }
     }
 
+    // parity: sdk-30
     #[test]
     fn only_what_the_same_command_has_left_is_gone_on_with() {
         let history = |images: &[&str]| {
@@ -303,41 +305,22 @@ mod tests {
             index: Some("a.io/index:1".to_owned()),
             ..first.clone()
         };
-        for (subscription, source, expected) in [
-            (None, None, None),
-            (None, bare.clone(), None),
-            (None, source(&first), None),
-            (subscription("tide.v1", ""), source(&first), None),
-            (subscription("tide.v1", "tide.v1"), source(&first), None),
+        for (subscription, source, expected) in ::tests::rows![
+            None, None => None;
+            None, bare.clone() => None;
+            None, source(&first) => None;
+            subscription("tide.v1", ""), source(&first) => None;
+            subscription("tide.v1", "tide.v1"), source(&first) => None;
             // Somebody has deleted the CatalogSource.
-            (subscription("tide.v1", "tide.v1"), None, None),
-            (subscription("tide.v1", "tide.v1"), bare.clone(), None),
-            (
-                subscription("tide.v2", ""),
-                None,
-                Some("the Subscription tide-v2-sub"),
-            ),
+            subscription("tide.v1", "tide.v1"), None => None;
+            subscription("tide.v1", "tide.v1"), bare.clone() => None;
+            subscription("tide.v2", ""), None => Some("the Subscription tide-v2-sub");
             // It has been upgraded since, or is being.
-            (
-                subscription("tide.v1", "tide.v2"),
-                source(&both),
-                Some("the Subscription tide-v1-sub, which has installed tide.v2,"),
-            ),
-            (
-                subscription("tide.v1", "tide.v2"),
-                None,
-                Some("the Subscription tide-v1-sub, which has installed tide.v2,"),
-            ),
-            (
-                subscription("tide.v1", "tide.v1"),
-                source(&both),
-                Some("the CatalogSource tide-catalog of other bundles"),
-            ),
-            (
-                None,
-                source(&index),
-                Some("the CatalogSource tide-catalog of other bundles"),
-            ),
+            subscription("tide.v1", "tide.v2"), source(&both)
+                => Some("the Subscription tide-v1-sub, which has installed tide.v2,");
+            subscription("tide.v1", "tide.v2"), None => Some("the Subscription tide-v1-sub, which has installed tide.v2,");
+            subscription("tide.v1", "tide.v1"), source(&both) => Some("the CatalogSource tide-catalog of other bundles");
+            None, source(&index) => Some("the CatalogSource tide-catalog of other bundles");
         ] {
             let found = in_the_way(wanted, subscription.as_ref(), source.as_ref()).unwrap();
             assert_eq!(found.as_deref(), expected, "{subscription:?} {source:?}");

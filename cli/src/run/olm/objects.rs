@@ -238,6 +238,7 @@ pub(super) fn owned_definitions(csv: &Value) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
+    // parity: sdk-5
     #[test]
     fn names_are_those_of_operator_sdk() {
         for (csv, expected) in [
@@ -253,6 +254,7 @@ mod tests {
         assert!(is_made_for(&source, "tide") && !is_made_for(&source, "other"));
     }
 
+    // parity: sdk-6, sdk-36
     #[test]
     fn a_catalog_keeps_its_secrets_and_loses_its_image() {
         for (secrets, added, expected) in [
@@ -280,6 +282,7 @@ mod tests {
         }
     }
 
+    // parity: sdk-36
     #[test]
     fn others_are_told_when_their_catalog_stays_as_it_is() {
         let source = |namespace: &str, spec: Value| json!({"metadata": {"name": "index", "namespace": namespace}, "spec": spec});
@@ -298,33 +301,17 @@ mod tests {
             subscription("other", "tide", "index"),
         ];
         let others = "Subscription tides/reef and 1 more takes from it, too";
-        for (source, all, expected) in [
-            (source("tides", image.clone()), vec![own.clone()], &[][..]),
-            (
-                source("tides", image.clone()),
-                vec![own.clone(), subscription("tides", "reef", "else")],
-                &[],
-            ),
+        for (source, all, expected) in ::tests::rows![
+            source("tides", image.clone()), vec![own.clone()] => &[][..];
+            source("tides", image.clone()), vec![own.clone(), subscription("tides", "reef", "else")] => &[];
             // It has a pod already.
-            (source("olm", json!({"address": "x"})), shared.to_vec(), &[]),
-            (
-                source("tides", polled),
-                shared.to_vec(),
-                &[
-                    "what a.io/index:1 has now, with this bundle, and follows the image no more, and its updateStrategy is removed: ",
-                    others,
-                ],
-            ),
-            (
-                source("olm", image.clone()),
-                vec![],
-                &["no more: it may be everybody's, for it is in another namespace; "],
-            ),
-            (
-                source("tides", image),
-                shared[..2].to_vec(),
-                &["no more: Subscription tides/reef takes from it, too; "],
-            ),
+            source("olm", json!({"address": "x"})), shared.to_vec() => &[];
+            source("tides", polled), shared.to_vec() => &[
+                "what a.io/index:1 has now, with this bundle, and follows the image no more, and its updateStrategy is removed: ",
+                others,
+            ];
+            source("olm", image.clone()), vec![] => &["no more: it may be everybody's, for it is in another namespace; "];
+            source("tides", image), shared[..2].to_vec() => &["no more: Subscription tides/reef takes from it, too; "];
         ] {
             let told = frozen(&source, "tides", &own, &all);
             assert_eq!(told.is_some(), !expected.is_empty(), "{source}");
@@ -359,25 +346,15 @@ mod tests {
         let read = source("1", "7", one.clone());
         let mut more = one.clone();
         more["other"] = "x".into();
-        for (now, expected) in [
-            (read.clone(), false),
+        for (now, expected) in ::tests::rows![
+            read.clone() => false;
             // OLM writes the status all the time.
-            (source("1", "8", one.clone()), false),
-            (source("1", "8", more), false),
-            (source("2", "8", one.clone()), true),
-            (source("1", "8", json!({})), true),
-            (
-                source(
-                    "1",
-                    "8",
-                    json!({INDEX_IMAGE: "a", INJECTED_BUNDLES: "[1,2]"}),
-                ),
-                true,
-            ),
-            (
-                source("1", "8", json!({INDEX_IMAGE: "b", INJECTED_BUNDLES: "[1]"})),
-                true,
-            ),
+            source("1", "8", one.clone()) => false;
+            source("1", "8", more) => false;
+            source("2", "8", one.clone()) => true;
+            source("1", "8", json!({})) => true;
+            source("1", "8", json!({INDEX_IMAGE: "a", INJECTED_BUNDLES: "[1,2]"})) => true;
+            source("1", "8", json!({INDEX_IMAGE: "b", INJECTED_BUNDLES: "[1]"})) => true;
         ] {
             assert_eq!(has_moved(&read, &now), expected, "{now}");
         }
@@ -387,29 +364,18 @@ mod tests {
             source
         };
         let (none, index) = (json!({}), json!("a.io/index:1"));
-        for (read, now, expected) in [
-            (
-                of(index.clone(), none.clone()),
-                of(index.clone(), none.clone()),
-                false,
-            ),
-            (
-                of(json!(null), none.clone()),
-                of(json!(""), none.clone()),
-                false,
-            ),
-            (
-                of(index.clone(), none.clone()),
-                of(json!("a.io/index:2"), none.clone()),
-                true,
-            ),
-            (of(index.clone(), none.clone()), of(json!(null), none), true),
-            (of(json!(null), one.clone()), of(index, one), true),
+        for (read, now, expected) in ::tests::rows![
+            of(index.clone(), none.clone()), of(index.clone(), none.clone()) => false;
+            of(json!(null), none.clone()), of(json!(""), none.clone()) => false;
+            of(index.clone(), none.clone()), of(json!("a.io/index:2"), none.clone()) => true;
+            of(index.clone(), none.clone()), of(json!(null), none) => true;
+            of(json!(null), one.clone()), of(index, one) => true;
         ] {
             assert_eq!(has_moved(&read, &now), expected, "{read} {now}");
         }
     }
 
+    // parity: sdk-34
     #[test]
     fn only_definitions_that_are_owned_are_found() {
         let csv = json!({"spec": {"customresourcedefinitions": {
@@ -422,6 +388,7 @@ mod tests {
         assert_eq!(owned_definitions(&json!({})), BTreeSet::new());
     }
 
+    // parity: sdk-4
     #[test]
     fn operator_groups_are_read_as_they_are_written() {
         let targets = BTreeSet::from(["a".to_owned()]);

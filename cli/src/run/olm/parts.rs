@@ -142,16 +142,14 @@ mod tests {
         unzipped.collect()
     }
 
+    // parity: run-15
     #[test]
     fn small_catalogs_are_one_part_and_large_ones_several() {
-        for (documents, expected) in [
-            (vec![], 0),
-            (vec!["a: 1\n".to_owned(), "b: 2".to_owned()], 1),
-            ((0..30).map(|seed| noise(100_000, seed)).collect(), 3),
-            (
-                vec![noise(900_000, 1), "b: 2".to_owned(), noise(900_000, 2)],
-                2,
-            ),
+        for (documents, expected) in ::tests::rows![
+            vec![] => 0;
+            vec!["a: 1\n".to_owned(), "b: 2".to_owned()] => 1;
+            (0..30).map(|seed| noise(100_000, seed)).collect() => 3;
+            vec![noise(900_000, 1), "b: 2".to_owned(), noise(900_000, 2)] => 2;
         ] {
             let parts = of(&documents).unwrap();
             assert_eq!(parts.data.len(), expected);
@@ -164,6 +162,7 @@ mod tests {
         }
     }
 
+    // parity: sdk-18
     #[test]
     fn what_does_not_fit_is_told() {
         let told = of(&[noise(2_000_000, 1)]).unwrap_err().to_string();

@@ -213,6 +213,7 @@ mod tests {
         }
     }
 
+    // parity: sdk-16
     #[test]
     fn pods_are_called_after_the_bundle_and_its_catalog() {
         let owner = owner();
@@ -281,6 +282,7 @@ mod tests {
         }
     }
 
+    // parity: run-15
     #[test]
     fn our_server_reads_the_parts_itself() {
         let owner = owner();
@@ -326,6 +328,7 @@ mod tests {
         );
     }
 
+    // parity: sdk-21
     #[test]
     fn opm_serves_what_another_container_has_unpacked() {
         let owner = owner();
@@ -373,6 +376,7 @@ mod tests {
         assert_eq!(pod["spec"]["securityContext"], json!(null));
     }
 
+    // parity: sdk-19
     #[test]
     fn restricted_pods_are_hardened_in_every_container() {
         let owner = owner();
@@ -416,6 +420,7 @@ mod tests {
         );
     }
 
+    // parity: sdk-17
     #[test]
     fn parts_are_immutable_and_go_with_the_catalog() {
         let owner = owner();

@@ -360,6 +360,7 @@ mod tests {
 
     use super::*;
 
+    // parity: sdk-14
     #[test]
     fn a_pod_has_an_address_when_it_answers() {
         let pod = |ip, ready| -> Pod {
@@ -409,6 +410,7 @@ mod tests {
         }
     }
 
+    // parity: sdk-17
     #[test]
     fn only_what_served_the_catalog_before_goes() {
         let owner: OwnerReference = serde_json::from_value(json!({
@@ -454,22 +456,15 @@ mod tests {
         .filter(|name| is_former_part(&object(name, Some("1"), "1", None), &owner, &kept))
         .collect();
         assert_eq!(former, [1, 2, 3].map(|number| part("old", number)));
-        for (object, noted, expected) in [
-            (object("x", Some("1"), "1", None), None, true),
-            (object("x", None, "1", Some(false)), Some("x"), true),
-            (object("x", None, "1", Some(false)), Some("y"), false),
-            (object("x", None, "1", Some(false)), None, false),
+        for (object, noted, expected) in ::tests::rows![
+            object("x", Some("1"), "1", None), None => true;
+            object("x", None, "1", Some(false)), Some("x") => true;
+            object("x", None, "1", Some(false)), Some("y") => false;
+            object("x", None, "1", Some(false)), None => false;
             // Whoever may write annotations cannot have any pod deleted.
-            (object("x", None, "2", None), Some("x"), false),
-            (
-                ObjectMeta {
-                    name: Some("x".to_owned()),
-                    ..ObjectMeta::default()
-                },
-                Some("x"),
-                false,
-            ),
-            (object("x", None, "1", Some(true)), Some("x"), false),
+            object("x", None, "2", None), Some("x") => false;
+            ObjectMeta { name: Some("x".to_owned()), ..ObjectMeta::default() }, Some("x") => false;
+            object("x", None, "1", Some(true)), Some("x") => false;
         ] {
             let is_former = is_former_pod(&object, &owner, noted);
             assert_eq!(is_former, expected, "{object:?} {noted:?}");

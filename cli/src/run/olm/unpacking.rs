@@ -84,6 +84,7 @@ mod tests {
 
     use super::*;
 
+    // parity: sdk-37
     #[test]
     fn a_job_tells_which_bundle_could_not_be_unpacked() {
         let job = |image: &str, condition: &str, status: &str| -> Job {

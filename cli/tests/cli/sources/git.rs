@@ -4,72 +4,11 @@ use tests::{Authority, GitServer, OWNER, Repository, Sshd, TENANT};
 
 use super::{Desk, says};
 
-/// The bundle at the root of `main`, in a folder of `nested`, behind the tag `v1`; something else on top of `main`.
-struct History {
-    first: String,
-    second: String,
-    nested: String,
-}
-
-fn fill(desk: &Desk, repository: &Repository) -> History {
-    let first = repository.commit("main", &desk.place.path("tide"));
-    repository.git(&["tag", "-a", "-m", "The first", "v1", &first]);
-    desk.place.write("other/README.md", "Nothing yet\n");
-    let second = repository.commit("main", &desk.place.path("other"));
-    desk.place
-        .write("whole/README.md", "The bundle is in deploy/tide\n");
-    std::fs::create_dir_all(desk.place.path("whole/deploy")).unwrap();
-    let copied = std::process::Command::new("cp")
-        .arg("-r")
-        .args([
-            desk.place.path("tide"),
-            desk.place.path("whole/deploy/tide"),
-        ])
-        .status();
-    assert!(copied.unwrap().success());
-    let nested = repository.commit("nested", &desk.place.path("whole"));
-    History {
-        first,
-        second,
-        nested,
-    }
-}
-
-/// What can be named of a repository, over whatever it is served.
-fn everything_resolves(desk: &Desk, url: &str, history: &History, access: &[&str]) {
-    let History {
-        first,
-        second,
-        nested,
-    } = history;
-    for (fragment, resolved) in [
-        ("#v1", first.clone()),
-        ("#refs/tags/v1", first.clone()),
-        (&format!("#{first}"), first.clone()),
-        ("#nested:deploy/tide", format!("{nested}:deploy/tide")),
-        (
-            "#refs/heads/nested:deploy/tide",
-            format!("{nested}:deploy/tide"),
-        ),
-    ] {
-        let found = desk.resolves(&format!("git+{url}{fragment}"), access, &[]);
-        assert_eq!(found, format!("git+{url}#{resolved}"), "{fragment}");
-    }
-    let head = desk
-        .run(&[&["unpack", &format!("git+{url}")][..], access].concat())
-        .exits(0);
-    says(&head.out, &[second], &[]);
-    for (fragment, part) in [
-        ("#v9", "v9"),
-        ("#main:deploy", "deploy"),
-        (&format!("#{}", "0".repeat(40)), "00000000"),
-    ] {
-        says(
-            &desk.fails(&format!("git+{url}{fragment}"), access, &[]),
-            &[part],
-            &[],
-        );
-    }
+/// Commits the bundle, behind the tag `v1`; the source with that tag, and what it resolves to.
+fn tagged(desk: &Desk, repository: &Repository, url: &str) -> (String, String) {
+    let commit = repository.commit("main", &desk.place.path("tide"));
+    repository.git(&["tag", "-a", "-m", "The first", "v1", &commit]);
+    (format!("git+{url}#v1"), format!("git+{url}#{commit}"))
 }
 
 #[test]
@@ -77,15 +16,13 @@ fn https_with_a_private_authority_and_a_password() {
     let desk = Desk::new();
     let authority = Authority::default();
     let server = GitServer::start(Some(TENANT), Some(&authority));
-    let history = fill(&desk, &server.repository("tide.git"));
     let url = server.url("tide.git");
+    let (source, resolved) = tagged(&desk, &server.repository("tide.git"), &url);
     let ca = desk.file("ca.pem", &authority.pem());
     let word = desk.file("word", TENANT.password);
     let user = ["--username", TENANT.name, "--password-file", &word];
     let access = [&["--cacert", &ca][..], &user].concat();
-    everything_resolves(&desk, &url, &history, &access);
-
-    let source = format!("git+{url}#v1");
+    assert_eq!(desk.resolves(&source, &access, &[]), resolved);
     desk.resolves(&source, &[&["--tls-verify=false"][..], &user].concat(), &[]);
     says(
         &desk.fails(&source, &user, &[]),
@@ -113,29 +50,20 @@ fn https_with_a_private_authority_and_a_password() {
 }
 
 #[test]
-fn http_without_anything() {
-    let desk = Desk::new();
-    let server = GitServer::start(None, None);
-    let history = fill(&desk, &server.repository("tide.git"));
-    everything_resolves(&desk, &server.url("tide.git"), &history, &[]);
-    let source = format!("git+{}", server.url("wave.git"));
-    says(&desk.fails(&source, &[], &[]), &["wave.git"], &[]);
-}
-
-#[test]
 fn ssh_with_a_key_and_known_hosts() {
     let desk = Desk::new();
     let server = Sshd::start();
-    let history = fill(&desk, &server.repository("tide.git"));
-    let url = server.url("tide.git");
+    let (source, resolved) = tagged(
+        &desk,
+        &server.repository("tide.git"),
+        &server.url("tide.git"),
+    );
     let key = desk.file("key", &server.key());
     let stranger = desk.file("stranger", &server.strange_key());
     let known = desk.file("known", &server.known_hosts());
     let mistaken = desk.file("mistaken", &server.mistaken_hosts());
     let access = ["--ssh-key", key.as_str(), "--known-hosts", &known];
-    everything_resolves(&desk, &url, &history, &access);
-
-    let source = format!("git+{url}#v1");
+    assert_eq!(desk.resolves(&source, &access, &[]), resolved);
     let host = server.host();
     desk.resolves(&source, &["--ssh-key", &key, "--tls-verify=false"], &[]);
     for (key, known) in [

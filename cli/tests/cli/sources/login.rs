@@ -18,44 +18,17 @@ fn guarded(desk: &Desk) -> (Registry, String) {
 }
 
 #[test]
-fn nobody_and_strangers_are_told_what_to_do() {
-    let desk = Desk::new();
-    let (registry, image) = guarded(&desk);
-    says(
-        &desk.fails(&image, &[PLAIN], &[]),
-        &[registry.host(), "log"],
-        &[],
-    );
-    let wrong = desk.file("word", "not the word\n");
-    let access = [PLAIN, "--username", OWNER.name, "--password-file", &wrong];
-    says(
-        &desk.fails(&image, &access, &[]),
-        &[registry.host()],
-        &["not the word"],
-    );
-}
-
-#[test]
 fn logins_are_found_where_other_programs_leave_them() {
     let desk = Desk::new();
     let (registry, image) = guarded(&desk);
     let login = registry.docker_config(TENANT);
     let path = |name: &str| desk.place.path(name).to_str().unwrap().to_owned();
-    for (file, env) in [
-        ("home/.docker/config.json", None),
-        (
-            "docker/config.json",
-            Some(("DOCKER_CONFIG", path("docker"))),
-        ),
-        (
-            "some/auth.json",
-            Some(("REGISTRY_AUTH_FILE", path("some/auth.json"))),
-        ),
-        ("home/.config/containers/auth.json", None),
-        (
-            "run/containers/auth.json",
-            Some(("XDG_RUNTIME_DIR", path("run"))),
-        ),
+    for (file, env) in tests::rows![
+        "home/.docker/config.json" => None;
+        "docker/config.json" => Some(("DOCKER_CONFIG", path("docker")));
+        "some/auth.json" => Some(("REGISTRY_AUTH_FILE", path("some/auth.json")));
+        "home/.config/containers/auth.json" => None;
+        "run/containers/auth.json" => Some(("XDG_RUNTIME_DIR", path("run")));
     ] {
         let env: Vec<(&str, &str)> = env
             .iter()
@@ -126,64 +99,23 @@ fn a_password_is_for_one_server_and_for_nobody_on_the_way() {
     let wave = registry.image("org/wave:v1");
     desk.push(&wave, &[PLAIN, "--authfile", &file], &[]);
     let args = [&["validate", &*image, &*wave, PLAIN][..], &user].concat();
-    desk.run(&args).exits(0);
+    desk.ok(&args);
 
     let message = refused(&[&image], &[PLAIN, "--authfile", &file]);
     says(&message, &["--authfile", "--username"], &[]);
+    let nothing = desk.file("empty", "\n");
+    let named = [PLAIN, "--username", TENANT.name];
     let message = desk.fails(
         &image,
-        &[PLAIN, "--username", TENANT.name],
-        &[("RUKPAK_PASSWORD", "")],
-    );
-    says(&message, &["empty", "RUKPAK_PASSWORD"], &[]);
-}
-
-#[test]
-fn a_bad_login_for_one_registry_does_not_end_pulls_from_others() {
-    let desk = Desk::new();
-    let registry = Registry::plain();
-    let image = registry.image("tide:v1");
-    desk.push(&image, &[PLAIN], &[]);
-    for config in [
-        r#"{"auths": {"quay.io": null}}"#,
-        r#"{"auths": {"quay.io": {"auth": "no base64"}, "": {}}}"#,
-        r#"{"credsStore": "missing"}"#,
-    ] {
-        desk.place.write("home/.docker/config.json", config);
-        desk.resolves(&image, &[PLAIN], &[]);
-    }
-    let config = serde_json::json!({"auths": {registry.host(): {"auth": "no base64"}}});
-    desk.place
-        .write("home/.docker/config.json", config.to_string());
-    says(
-        &desk.fails(&image, &[PLAIN], &[]),
-        &[registry.host(), "not base64"],
+        &[&named[..], &["--password-file", &nothing]].concat(),
         &[],
     );
-}
-
-#[test]
-fn the_longest_repository_wins() {
-    let desk = Desk::new();
-    let (registry, image) = guarded(&desk);
-    let wrong = serde_json::json!({"username": OWNER.name, "password": TENANT.password});
-    let right = serde_json::json!({"username": TENANT.name, "password": TENANT.password});
-    let host = registry.host();
-    for (place, may) in [
-        ("org", true),
-        ("org/tide", true),
-        ("org/ti", false),
-        ("org/tide/more", false),
-    ] {
-        let config = serde_json::json!({"auths": {host: wrong, format!("{host}/{place}"): right}});
-        let file = desk.file("auth.json", &config.to_string());
-        let access = [PLAIN, "--authfile", &file];
-        if may {
-            desk.resolves(&image, &access, &[]);
-        } else {
-            desk.fails(&image, &access, &[]);
-        }
-    }
+    says(&message, &["empty", "--password-file"], &[]);
+    let run = desk.run_with(
+        &[&["unpack", &*image][..], &named].concat(),
+        &[("RUKPAK_PASSWORD", "")],
+    );
+    says(&run.exits(2).err, &["RUKPAK_PASSWORD"], &[]);
 }
 
 /// A program as docker and podman call them: it knows one registry.

@@ -116,22 +116,13 @@ async fn pass(client: &Client, request: Request<Incoming>) -> Response<Full<Byte
 
 /// What is stored, and what it is to become.
 fn rows() -> [(&'static str, Value, Value); 3] {
-    [
-        (
-            "a-both",
-            json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"}),
-            json!({"sourceType": "grpc", "image": "a:1"}),
-        ),
-        (
-            "b-good",
-            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
-            json!({"catalogImageSource": {"catalogImage": "a:1"}}),
-        ),
-        (
-            "c-map",
-            json!({"configMapSource": {"configMap": "m"}, "secrets": ["s"]}),
-            json!({"configMapSource": {"configMap": "m"}}),
-        ),
+    tests::rows![
+        "a-both", json!({"sourceType": "grpc", "image": "a:1", "address": "b:2"})
+            => json!({"sourceType": "grpc", "image": "a:1"});
+        "b-good", json!({"catalogImageSource": {"catalogImage": "a:1"}})
+            => json!({"catalogImageSource": {"catalogImage": "a:1"}});
+        "c-map", json!({"configMapSource": {"configMap": "m"}, "secrets": ["s"]})
+            => json!({"configMapSource": {"configMap": "m"}});
     ]
 }
 
@@ -192,13 +183,10 @@ async fn run_out(cluster: &Cluster) -> (Run, usize) {
     (run, relay.writes.load(Ordering::SeqCst))
 }
 
+// parity: source-12
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_killed_at_any_write_is_ended_by_the_next_one() {
-    let options = Options {
-        controllers: Controllers::Off,
-        ..Options::default()
-    };
-    let cluster = Cluster::start_with(&options).await.unwrap();
+    let cluster = bare().await;
     // What contradicts itself can be stored again and again.
     let lax = definition(|spec| {
         let rules = spec.as_object_mut().unwrap();

@@ -1,14 +1,14 @@
 //! The same commands with OLM's definitions, and nobody behind them: what is asked, what is written, and in which order. What
 //! OLM makes of it is tested on a real node.
 
-mod stuck;
+mod pod;
 
 use std::{
     io::Read as _,
     process::{Child, Command, Stdio},
 };
 
-use cluster::{Cluster, DryRun};
+use cluster::{DryRun, Lease};
 use flate2::read::MultiGzDecoder;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -22,20 +22,34 @@ use kube::{
 use manifests::api::install;
 use serde_json::{Value, json};
 
+use tests::Args;
+
 use super::scene::Operator;
 use crate::{
-    upgrade::{bare, become_openshift, define, module},
-    world::{self, Run, binary, eventually, unique},
+    upgrade::{become_openshift, define, module},
+    world::{self, Run, bare, binary, eventually, unique},
 };
 
 const SPACE: &str = "tides";
 /// Who may do anything with OLM's kinds in that namespace, and nothing else.
 const TENANT: &str = "ann";
+/// Who may install without OLM, and nothing else.
+const AUTHOR: &str = "bea";
+/// Who may do anything.
+const ADMIN: &str = "kubernetes-admin";
 const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
+/// What the command and OLM make of a package.
+const KINDS: [&str; 5] = [
+    "Subscription",
+    "ClusterServiceVersion",
+    "CatalogSource",
+    "OperatorGroup",
+    "InstallPlan",
+];
 
 /// A cluster with OLM's definitions.
 struct Scene {
-    cluster: Cluster,
+    cluster: Lease,
 }
 
 impl Scene {
@@ -114,9 +128,15 @@ impl Scene {
             .collect()
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    async fn assert_empty(&self) {
+        for kind in KINDS {
+            assert_eq!(self.has(kind).await, [""; 0], "{kind}");
+        }
+    }
+
+    fn command(&self, args: &(impl Args + ?Sized)) -> Command {
         let mut command = Command::new(binary());
-        command.args(args).args(["--namespace", SPACE]);
+        command.args(args.words()).args(["--namespace", SPACE]);
         command
             .arg("--kubeconfig")
             .arg(self.cluster.kubeconfig_path());
@@ -124,11 +144,11 @@ impl Scene {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Run {
+    fn run(&self, args: &(impl Args + ?Sized)) -> Run {
         self.command(args).output().unwrap().into()
     }
 
-    fn spawn(&self, args: &[&str]) -> Child {
+    fn spawn(&self, args: &(impl Args + ?Sized)) -> Child {
         let mut command = self.command(args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
@@ -170,44 +190,53 @@ fn csv(package: &str, definition: &str) -> Value {
     })
 }
 
-/// Bundles that say nothing of OpenShift need nobody who may see which one it is.
-async fn which_openshift_it_is_counts_for_claims(scene: &Scene, operator: &Operator) {
+/// Bundles that declare no maximum need nobody who may see which OpenShift it is. Nothing is made of what cannot run here.
+async fn demands_are_checked_before_anything_is_made(scene: &Scene, operator: &Operator) {
     become_openshift(&scene.cluster, "4.22.3").await;
-    for (image, expected) in [
-        (
-            operator.publish("0.0.1"),
-            "no existing operator found in the cluster to upgrade",
-        ),
-        (
-            operator.publish_claiming("0.0.2", "4.22"),
-            "bundle \"tide.v0.0.2\" says on which OpenShift it runs at most, and which one this is may not be seen",
-        ),
+    let group = "rbac.authorization.k8s.io";
+    scene
+        .apply(&json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": AUTHOR},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "bundleinstances-admin"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": AUTHOR}],
+        }))
+        .await;
+    let good = operator.publish("0.0.1");
+    let claiming = operator.publish_claiming("0.0.2", "4.22");
+    let too_new = operator.publish_claiming("0.0.3", "4.21");
+    let too_old = operator.publish_spec("0.0.4", &json!({"minKubeVersion": "1.99.0"}), &[]);
+    let nothing = "no existing operator found in the cluster to upgrade";
+    let hidden = "says on which OpenShift it runs at most, and which one this is may not be seen";
+    let newer = "requires OpenShift <= 4.21 but the cluster is 4.22";
+    let too_small = "requires Kubernetes >= 1.99.0 but the cluster is 1.";
+    for (engine, command, image, user, expected) in tests::rows![
+        "olm", "bundle-upgrade", &good, TENANT => nothing;
+        "olm", "bundle-upgrade", &claiming, TENANT => hidden;
+        "olm", "bundle", &claiming, "nobody" => hidden;
+        "olm", "bundle", &good, "nobody" => "failed to list Subscriptions";
+        "olm", "bundle", &too_new, ADMIN => newer;
+        "olm", "bundle-upgrade", &too_new, ADMIN => newer;
+        "olm", "bundle", &too_old, ADMIN => too_small;
+        "olm", "bundle-upgrade", &good, ADMIN => nothing;
+        "native", "bundle", &too_new, ADMIN => newer;
+        "native", "bundle", &claiming, AUTHOR => hidden;
     ] {
-        scene
-            .run(&[
-                "run",
-                "bundle-upgrade",
-                &image,
-                "--use-http",
-                "--engine=olm",
-                "--as",
-                TENANT,
-            ])
-            .exits(1)
-            .says(expected);
+        let user = match user {
+            ADMIN => String::new(),
+            user => format!("--as={user}"),
+        };
+        let words = format!("run {command} {image} --use-http --engine={engine} {user}");
+        assert_eq!(scene.run(&words).exits(1).says(expected).out, "");
     }
+    scene.assert_empty().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn with_olm_only_the_namespace_counts_and_rights_there_are_enough() {
-    let scene = Scene::new().await;
-    // Where rukpak is as well, the tenant sees neither who runs OLM nor what rukpak has installed.
-    world::install(&scene.cluster, &install::Options::default()).await;
-    let operator = Operator::new("tide");
-    scene.apply(&operator.definition()).await;
-    let definition = "tides.tide.example.com";
+const DEFINITION: &str = "tides.tide.example.com";
+
+/// A package with everything that the command and OLM make of it.
+async fn installed(scene: &Scene) {
     scene.subscribe(SPACE, "tide", "tide-catalog").await;
-    scene.apply(&csv("tide", definition)).await;
+    scene.apply(&csv("tide", DEFINITION)).await;
     let spec = json!({"publisher": "operator-sdk"});
     scene.catalog("tide-catalog", &json!({}), &spec).await;
     scene
@@ -216,22 +245,61 @@ async fn with_olm_only_the_namespace_counts_and_rights_there_are_enough() {
             "metadata": {"name": "operator-sdk-og", "namespace": SPACE}, "spec": {},
         }))
         .await;
+}
+
+/// What a command says that it has deleted, in its order.
+fn deleted(run: &Run) -> Vec<&str> {
+    let lines = run.err.lines();
+    lines
+        .filter_map(|line| line.strip_suffix(" deleted"))
+        .collect()
+}
+
+/// What was made goes in its order, as far as flags and permissions allow.
+async fn cleanup_removes_what_was_made(scene: &Scene) {
+    installed(scene).await;
+    let run = scene
+        .run(&["cleanup", "tide", "--delete-all=false", "--engine=olm"])
+        .exits(0)
+        .says("Skipping CRD deletion")
+        .says("Skipping Operator Groups deletion");
+    let own = [
+        "subscription \"tide\"",
+        "clusterserviceversion \"tide.v1\"",
+        "catalogsource \"tide-catalog\"",
+    ];
+    assert_eq!(deleted(&run), own);
+    assert_eq!(scene.has("OperatorGroup").await, ["operator-sdk-og"]);
+
+    installed(scene).await;
     let run = scene
         .run(&["cleanup", "tide", "--as", TENANT])
         .exits(0)
         .says("Whether other namespaces install from catalogsource \"tide-catalog\" is not known")
         .says(&format!(
-            "customresourcedefinition {definition:?} stays, and all of its custom resources"
+            "customresourcedefinition {DEFINITION:?} stays, and all of its custom resources"
         ));
     assert_eq!(run.out, "Operator \"tide\" uninstalled\n");
-    for kind in [
-        "Subscription",
-        "ClusterServiceVersion",
-        "CatalogSource",
-        "OperatorGroup",
-    ] {
-        assert_eq!(scene.has(kind).await, [""; 0], "{kind}");
-    }
+    let [subscription, version, catalog] = own;
+    let all = [
+        subscription,
+        version,
+        "operatorgroup \"operator-sdk-og\"",
+        catalog,
+    ];
+    assert_eq!(deleted(&run), all);
+    scene.assert_empty().await;
+}
+
+// parity: sdk-2, sdk-31, sdk-34
+#[tokio::test(flavor = "multi_thread")]
+async fn with_olm_only_the_namespace_counts_and_rights_there_are_enough() {
+    let scene = Scene::new().await;
+    // Where rukpak is as well, the tenant sees neither who runs OLM nor what rukpak has installed.
+    world::install(&scene.cluster, &install::Options::default()).await;
+    let operator = Operator::new("tide");
+    scene.apply(&operator.definition()).await;
+    cleanup_removes_what_was_made(&scene).await;
 
     scene
         .run(&["cleanup", "tide", "--as", TENANT])
@@ -239,7 +307,7 @@ async fn with_olm_only_the_namespace_counts_and_rights_there_are_enough() {
         .says("Whether the package has a BundleInstance is not known, for you may not list them; OLM is taken")
         .says("package \"tide\" not found in namespace tides");
 
-    which_openshift_it_is_counts_for_claims(&scene, &operator).await;
+    demands_are_checked_before_anything_is_made(&scene, &operator).await;
 
     // Definitions are no OLM, and a Subscription elsewhere says nothing of this namespace.
     scene.subscribe("elsewhere", "coral", "coral-catalog").await;
@@ -307,6 +375,7 @@ async fn with_olm_only_the_namespace_counts_and_rights_there_are_enough() {
 }
 
 #[expect(clippy::too_many_lines, reason = "one story, step by step")]
+// parity: sdk-8, sdk-12, sdk-30
 #[tokio::test(flavor = "multi_thread")]
 async fn with_olm_an_upgrade_is_decided_first_and_gone_on_with_wherever_it_was_killed() {
     let scene = Scene::new().await;
@@ -358,39 +427,8 @@ async fn with_olm_an_upgrade_is_decided_first_and_gone_on_with_wherever_it_was_k
     let patch: Value = serde_json::from_str(patch.split_once('\'').unwrap().0).unwrap();
     scene.status("Subscription", name, &patch["status"]).await;
 
-    // Annotations that lie.
     let sources = scene.of("CatalogSource");
-    let annotate = async |text: Option<&str>| {
-        let patch = json!({"metadata": {"annotations": {INJECTED: text}}});
-        let params = PatchParams::default();
-        sources
-            .patch("index", &params, &Patch::Merge(patch))
-            .await
-            .unwrap()
-    };
-    let other = Operator::new(&unique("other")).publish("0.0.1");
-    let list = |image: &str| json!([{"imageTag": image, "mode": "semver"}]).to_string();
-    for (text, expected) in [
-        ("[{".to_owned(), "is damaged: it is no list of bundles"),
-        (
-            list(&image.replace(name, "nobody")),
-            "cannot be had; put it where it was, or correct the annotation",
-        ),
-        (
-            list(&other),
-            "correct the annotation operators.operatorframework.io/injected-bundles",
-        ),
-    ] {
-        let before = annotate(Some(&text)).await;
-        scene.run(&upgrade).exits(1).says(expected);
-        let after = sources.get("index").await.unwrap();
-        assert_eq!(
-            after.resource_version(),
-            before.resource_version(),
-            "{text}"
-        );
-    }
-    let before = annotate(None).await;
+    let before = sources.get("index").await.unwrap();
 
     // What served an earlier catalog, in three parts; and what OLM has unpacked.
     let client = scene.cluster.client().unwrap();

@@ -18,7 +18,7 @@ async fn without_olm_too_what_is_in_another_namespace_stays() {
     run(&image, &prod).exits(0);
     let before = get(name).await;
 
-    let cleaned = world.run(&["cleanup", name, "-n", "ci-123"]).exits(0);
+    let cleaned = world.ok(&format!("cleanup {name} -n ci-123"));
     assert_eq!(cleaned.out, "");
     cleaned.says(&format!(
         "warning: package \"{name}\" not found in namespace ci-123; BundleInstance {name} is installed in {prod}\n"
@@ -30,8 +30,7 @@ async fn without_olm_too_what_is_in_another_namespace_stays() {
         ));
     }
     world
-        .run(&["run", "bundle-upgrade", &next, "--use-http", "-n", "ci-123"])
-        .exits(1)
+        .fail(&format!("run bundle-upgrade {next} --use-http -n ci-123"))
         .says(&format!(
             "BundleInstance {name} is installed in {prod}, and cannot be moved to ci-123"
         ));
@@ -46,17 +45,11 @@ async fn without_olm_too_what_is_in_another_namespace_stays() {
         .exits(0)
         .says("is there already, of this bundle");
     let upgrade = ["run", "bundle-upgrade", &next, "--use-http", "-n", &prod];
-    world.run(&upgrade).exits(0);
+    world.ok(&upgrade);
     let cleaned = world
-        .run(&[
-            "cleanup",
-            name,
-            "-n",
-            &prod,
-            "--delete-operator-groups",
-            "--service-account=x",
-        ])
-        .exits(0)
+        .ok(&format!(
+            "cleanup {name} -n {prod} --delete-operator-groups --service-account=x"
+        ))
         .says("warning: --delete-operator-groups, --service-account means nothing without OLM\n");
     assert_eq!(cleaned.out, format!("Operator \"{name}\" uninstalled\n"));
 }
@@ -76,7 +69,7 @@ async fn without_olm_the_provisioner_believes_the_authority_of_a_secret() {
         "--ca-secret-name",
         &secret,
     ];
-    world.run(&args).exits(1).says(&format!(
+    world.fail(&args).says(&format!(
         "there is no Secret rukpak-system/{secret}, which --ca-secret-name names: make it with"
     ));
     let pem = tests::Authority::default().pem();
@@ -89,13 +82,12 @@ async fn without_olm_the_provisioner_believes_the_authority_of_a_secret() {
     };
     apply("ca.crt", &pem).await;
     world
-        .run(&args)
-        .exits(1)
+        .fail(&args)
         .says("has no certificate in PEM under the key cert.pem");
     assert_eq!(world.instances().get_opt(name).await.unwrap(), None);
 
     apply("cert.pem", &pem).await;
-    world.run(&args).exits(0);
+    world.ok(&args);
     let certificates = async || {
         let source = get(name).await.spec.template.spec.source;
         source.image.unwrap().certificate_data
@@ -109,7 +101,7 @@ async fn without_olm_the_provisioner_believes_the_authority_of_a_secret() {
         "configured, for its image is to be pulled in another way",
     );
     assert_eq!(certificates().await.as_ref(), Some(&other));
-    world.run(&args[..4]).exits(0);
+    world.ok(&args[..4]);
     assert_eq!(certificates().await.as_ref(), Some(&other));
-    world.run(&["cleanup", name]).exits(0);
+    world.ok(&format!("cleanup {name}"));
 }

@@ -1,8 +1,5 @@
 //! What is refused, and what is told of it.
 
-use std::process::{Command, Stdio};
-
-use cluster::DryRun;
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams},
@@ -11,14 +8,9 @@ use manifests::api::platform::PlatformOperator;
 use serde_json::json;
 
 use super::{INJECTED, get, scene::Operator};
-use crate::{
-    upgrade,
-    world::{Run, binary, unique, until_it_says, world},
-};
+use crate::world::{Run, unique, world};
 
-/// Who has the ClusterRole `bundleinstances-admin` and nothing else.
-const AUTHOR: &str = "bea";
-
+// parity: run-5, run-9, sdk-1, sdk-23, sdk-27, sdk-38
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_run_is_refused_before_anything_is_made() {
     let world = world().await;
@@ -33,67 +25,36 @@ async fn what_cannot_be_run_is_refused_before_anything_is_made() {
     let odd = operator.publish_spec("0.0.4", &json!({"version": "four"}), &[]);
     let index = operator.publish_index(&["0.0.9"]);
     let missing = operator.publish("0.0.5").replace(":v0.0.5", ":v9");
-    for (args, expected) in [
-        (&["run", "bundle", &missing][..], "pull bundle image: "),
-        (&["run", "bundle", &index], "is a catalog and no bundle"),
-        (&["run", "bundle", &odd], "four"),
-        (
-            &["run", "bundle", &new],
-            "requires Kubernetes >= 1.99.0 but the cluster is 1.",
-        ),
-        (
-            &["run", "bundle", &own],
-            "the bundle does not support the AllNamespaces install mode (supported: OwnNamespace)",
-        ),
-        (
-            &["run", "bundle", &own, "--install-mode", "AllNamespaces"],
-            "install mode type \"AllNamespaces\" not supported in CSV",
-        ),
-        (
-            &["run", "bundle", &own, "--install-mode", "OwnNamespace"],
-            "install mode \"OwnNamespace\" needs OLM",
-        ),
-        (
-            &["run", "bundle", &good, "--mode", "replaces"],
-            "specifying the bundle add mode is not supported",
-        ),
-        (
-            &["run", "bundle", &good, "--index-image", &good],
-            "the image is a bundle and no catalog",
-        ),
-        (
-            &["run", "bundle-upgrade", &good],
-            "no BundleInstance for package",
-        ),
+    for (args, expected) in tests::rows![
+        &["run", "bundle", &missing][..] => "pull bundle image: ";
+        &["run", "bundle", &index] => "is a catalog and no bundle";
+        &["run", "bundle", &odd] => "four";
+        &["run", "bundle", &new] => "requires Kubernetes >= 1.99.0 but the cluster is 1.";
+        &["run", "bundle", &own] => "the bundle does not support the AllNamespaces install mode (supported: OwnNamespace)";
+        &["run", "bundle", &own, "--install-mode", "AllNamespaces"]
+            => "install mode type \"AllNamespaces\" not supported in CSV";
+        &["run", "bundle", &own, "--install-mode", "OwnNamespace"] => "install mode \"OwnNamespace\" needs OLM";
+        &["run", "bundle", &good, "--mode", "replaces"] => "specifying the bundle add mode is not supported";
+        &["run", "bundle", &good, "--index-image", &good] => "the image is a bundle and no catalog";
+        &["run", "bundle-upgrade", &good] => "no BundleInstance for package";
     ] {
         let failed = match args[1] {
             "bundle" => "error: Failed to run bundle: ",
             _ => "error: Failed to run bundle upgrade: ",
         };
-        let run = world.run(&[args, &["--use-http"]].concat()).exits(1);
+        let run = world.fail(&[args, &["--use-http"]].concat());
         assert_eq!(run.out, "");
         run.says(failed).says(expected);
     }
-    for (args, expected) in [
-        (&["run", "bundle"][..], "BUNDLE-IMAGE"),
-        (&["run", "bundle", "./folder"], "is no image"),
-        (
-            &["run", "bundle", &good, "--install-mode", "Every"],
-            "unknown install mode type",
-        ),
-        (
-            &["run", "bundle", &good, "--mode", "semver-skippatch"],
-            "bundle add mode \"semver-skippatch\" does not exist, must be one of: [\"semver\" \"replaces\"]",
-        ),
-        (
-            &["run", "bundle", &good, "--security-context-config", "open"],
-            "must be one of \"legacy\", or \"restricted\"",
-        ),
-        (
-            &["run", "bundle-upgrade", &good, "--index-image", &index],
-            "--index-image",
-        ),
-        (&["run", "packagemanifests"], "packagemanifests"),
+    for (args, expected) in tests::rows![
+        &["run", "bundle"][..] => "BUNDLE-IMAGE";
+        &["run", "bundle", "./folder"] => "is no image";
+        &["run", "bundle", &good, "--install-mode", "Every"] => "unknown install mode type";
+        &["run", "bundle", &good, "--mode", "semver-skippatch"]
+            => "bundle add mode \"semver-skippatch\" does not exist, must be one of: [\"semver\" \"replaces\"]";
+        &["run", "bundle", &good, "--security-context-config", "open"] => "must be one of \"legacy\", or \"restricted\"";
+        &["run", "bundle-upgrade", &good, "--index-image", &index] => "--index-image";
+        &["run", "packagemanifests"] => "packagemanifests";
     ] {
         world.run(args).exits(2).says(expected);
     }
@@ -101,26 +62,24 @@ async fn what_cannot_be_run_is_refused_before_anything_is_made() {
 
     // Flags of operator-sdk are taken, and those that mean nothing are told.
     world
-        .run(&[
+        .ok(&[
             "run", "bundle", &good, "--skip-tls", "--verbose", "--plugins=go/v4", "--service-account=x",
             "--image-pull-policy=Always", "--security-context-config=restricted", "--ca-secret-name=", "--timeout=3m0s",
         ])
-        .exits(0)
         .says("warning: --image-pull-policy, --security-context-config, --service-account means nothing");
     world
-        .run(&["run", "bundle", &own, "--use-http"])
-        .exits(1)
+        .fail(&format!("run bundle {own} --use-http"))
         .says("the bundle does not support the AllNamespaces");
     let other = operator.publish("0.0.6");
     world
-        .run(&["run", "bundle", &other, "--use-http"])
-        .exits(1)
+        .fail(&format!("run bundle {other} --use-http"))
         .says(&format!(
             "BundleInstance {name} of package \"{name}\" exists already; upgrade it with"
         ));
-    world.run(&["cleanup", name]).exits(0);
+    world.ok(&format!("cleanup {name}"));
 }
 
+// parity: run-7, run-16, sdk-32
 #[tokio::test(flavor = "multi_thread")]
 async fn only_newer_versions_follow_and_the_history_must_be_true() {
     let world = world().await;
@@ -131,7 +90,7 @@ async fn only_newer_versions_follow_and_the_history_must_be_true() {
         let args = ["run", "bundle-upgrade", image, "--use-http"];
         world.run(&[&args[..], more].concat())
     };
-    world.run(&["run", "bundle", &two, "--use-http"]).exits(0);
+    world.ok(&format!("run bundle {two} --use-http"));
     upgrade(&one, &[])
         .exits(1)
         .says("version 0.0.1 is not newer than 0.0.2, which is installed");
@@ -156,19 +115,11 @@ async fn only_newer_versions_follow_and_the_history_must_be_true() {
             .unwrap();
     };
     let truth = get(name).await.annotations()[INJECTED].clone();
-    for (text, expected) in [
-        (
-            "[{",
-            "injected-bundles is damaged: it is no list of bundles",
-        ),
-        (
-            &*format!("[{{\"imageTag\":\"{one}\"}}]"),
-            "which is installed; its annotation operators.operatorframework.io/injected-bundles names",
-        ),
-        (
-            &truth.replace(name.as_str(), "nobody"),
-            "cannot be had; remove its annotation",
-        ),
+    for (text, expected) in tests::rows![
+        "[{" => "injected-bundles is damaged: it is no list of bundles";
+        &*format!("[{{\"imageTag\":\"{one}\"}}]")
+            => "which is installed; its annotation operators.operatorframework.io/injected-bundles names";
+        &truth.replace(name.as_str(), "nobody") => "cannot be had; remove its annotation";
     ] {
         annotate(Some(text)).await;
         let before = get(name).await;
@@ -179,9 +130,10 @@ async fn only_newer_versions_follow_and_the_history_must_be_true() {
     annotate(None).await;
     upgrade(&three, &[]).exits(0);
     assert_eq!(super::history(&get(name).await).len(), 2);
-    world.run(&["cleanup", name]).exits(0);
+    world.ok(&format!("cleanup {name}"));
 }
 
+// parity: sdk-33
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_platform_operator_decides_is_left_to_it() {
     let world = world().await;
@@ -202,9 +154,7 @@ async fn what_a_platform_operator_decides_is_left_to_it() {
         .await;
     let api = kube::Api::<PlatformOperator>::all(world.cluster.client().unwrap());
     let uid = api.get(name).await.unwrap().metadata.uid;
-    world
-        .run(&["run", "bundle", &images[0], "--use-http"])
-        .exits(0);
+    world.ok(&["run", "bundle", &images[0], "--use-http"]);
     let owned = json!({"metadata": {"ownerReferences": [{
         "apiVersion": "platform.openshift.io/v1alpha1", "kind": "PlatformOperator", "name": name, "uid": uid,
     }]}});
@@ -215,73 +165,24 @@ async fn what_a_platform_operator_decides_is_left_to_it() {
         .await
         .unwrap();
     world
-        .run(&["run", "bundle-upgrade", &images[1], "--use-http"])
-        .exits(1)
+        .fail(&["run", "bundle-upgrade", &images[1], "--use-http"])
         .says(&format!(
             "belongs to PlatformOperator {name}, which would change it back; nothing was changed"
         ));
     world
-        .run(&["run", "bundle", &images[1], "--use-http"])
-        .exits(1)
+        .fail(&["run", "bundle", &images[1], "--use-http"])
         .says(&format!(
             "belongs to PlatformOperator {name}, which decides about its version"
         ));
     world
-        .run(&["cleanup", name])
-        .exits(1)
+        .fail(&format!("cleanup {name}"))
         .says("Cleanup operator: ")
         .says("which would make it anew; nothing was deleted");
+    world
+        .fail(&format!("uninstall {name}"))
+        .says("which would make it anew; nothing was deleted")
+        .says(&format!("kubectl delete platformoperator {name}"));
+    assert_eq!(get(name).await.metadata.deletion_timestamp, None);
     // Its instance goes with it.
     api.delete(name, &DeleteParams::default()).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_openshift_that_is_too_new_is_refused() {
-    let cluster = upgrade::bare().await;
-    crate::world::install(&cluster, &manifests::api::install::Options::default()).await;
-    upgrade::become_openshift(&cluster, "4.22.3").await;
-    let group = "rbac.authorization.k8s.io";
-    let may_install = json!({
-        "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": AUTHOR},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "bundleinstances-admin"},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": AUTHOR}],
-    });
-    cluster.apply(&may_install, DryRun::No).await.unwrap();
-    let operator = Operator::new(&unique("openshift"));
-    let run = |image: &str, flags: &[&str]| {
-        let mut command = Command::new(binary());
-        command.args(["run", "bundle", image, "--use-http"]);
-        command.args(flags);
-        command.arg("--kubeconfig").arg(cluster.kubeconfig_path());
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    };
-    let author = ["--as", AUTHOR];
-    let too_old = operator.publish_claiming("0.0.1", "4.21");
-    for (flags, expected) in [
-        (
-            &[][..],
-            "requires OpenShift <= 4.21 but the cluster is 4.22",
-        ),
-        (
-            &author,
-            "says on which OpenShift it runs at most, and which one this is may not be seen; nothing was changed",
-        ),
-    ] {
-        let refused: Run = run(&too_old, flags).wait_with_output().unwrap().into();
-        refused.exits(1).says(expected);
-    }
-    // Nobody works here, so that it would wait.
-    let good = operator.publish_claiming("0.0.2", "4.22");
-    let made = format!("/{} created\n", operator.name);
-    let taken = until_it_says(run(&good, &[]), &made);
-    assert!(!taken.err.contains("requires OpenShift"), "{taken:?}");
-
-    // Whoever installs what says nothing of OpenShift needs no right to see which one it is.
-    let other = Operator::new(&unique("silent"));
-    let made = format!("/{} created\n", other.name);
-    until_it_says(run(&other.publish("0.0.1"), &author), &made);
 }

@@ -1,14 +1,14 @@
 //! What an OLM has installed.
 
-use cluster::{Cluster, DryRun};
+use cluster::{Cluster, DryRun, Lease};
 use serde_json::{Value, json};
 
 use super::rights::whoever_may_not_look_is_told;
-use super::scene::{bare, become_openshift, catalog, count, define, module, package, put, run};
-use crate::world::text;
+use super::scene::{become_openshift, catalog, count, define, module, package, put, run};
+use crate::world::{bare, text};
 
 /// An OpenShift with OLM's definitions.
-async fn with_olm() -> Cluster {
+async fn with_olm() -> Lease {
     let cluster = bare().await;
     let folder = module("opm", "github.com/operator-framework/api");
     let file = |name| format!("crds/operators.coreos.com_{name}.yaml");
@@ -81,12 +81,9 @@ async fn what_olm_has_installed_counts_and_so_do_requests_that_were_seen() {
     ] {
         put(&cluster, object, None).await;
     }
-    for (api, account) in [
-        ("servicecidrs.v1beta1.networking.k8s.io", "operators:tide"),
-        (
-            "ipaddresses.v1beta1.networking.k8s.io",
-            "kube-system:somebody",
-        ),
+    for (api, account) in tests::rows![
+        "servicecidrs.v1beta1.networking.k8s.io" => "operators:tide";
+        "ipaddresses.v1beta1.networking.k8s.io" => "kube-system:somebody";
     ] {
         count(&cluster, api, "1.37", account, 12).await;
     }

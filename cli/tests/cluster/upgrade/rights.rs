@@ -20,30 +20,14 @@ const READ: [(&str, &str); 7] = [
 /// What the result rests on is an error; what only adds to it is a warning, and the rest is told.
 pub(super) async fn whoever_may_not_look_is_told(cluster: &Cluster) {
     let folder = catalog(&[package("tide", &[("1.0.0", "")])]);
-    for (forbidden, code, words) in [
-        ("", 3, ""),
-        ("clusterversions", 1, "failed to read the ClusterVersion"),
-        (
-            "clusteroperators",
-            1,
-            "failed to read ClusterOperator platform-operators-aggregated",
-        ),
-        (
-            "clusterserviceversions",
-            1,
-            "failed to list ClusterServiceVersions",
-        ),
-        ("operatorconditions", 1, "failed to list OperatorConditions"),
-        (
-            "apirequestcounts",
-            3,
-            "warning: who calls APIs that go cannot be seen: ",
-        ),
-        (
-            "subscriptions",
-            3,
-            "warning: which channels Subscriptions follow cannot be seen: ",
-        ),
+    for (forbidden, code, words) in tests::rows![
+        "", 3 => "";
+        "clusterversions", 1 => "failed to read the ClusterVersion";
+        "clusteroperators", 1 => "failed to read ClusterOperator platform-operators-aggregated";
+        "clusterserviceversions", 1 => "failed to list ClusterServiceVersions";
+        "operatorconditions", 1 => "failed to list OperatorConditions";
+        "apirequestcounts", 3 => "warning: who calls APIs that go cannot be seen: ";
+        "subscriptions", 3 => "warning: which channels Subscriptions follow cannot be seen: ";
     ] {
         let user = format!("reader-without-{forbidden}-end");
         grant(cluster, &user, forbidden).await;

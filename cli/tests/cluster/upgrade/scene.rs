@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use cluster::{Cluster, Controllers, DryRun, Options};
+use cluster::{Cluster, DryRun};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -17,15 +17,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::world::{Run, binary};
-
-/// A control plane without anything in it.
-pub(crate) async fn bare() -> Cluster {
-    let options = Options {
-        controllers: Controllers::Off,
-        ..Options::default()
-    };
-    Cluster::start_with(&options).await.unwrap()
-}
 
 /// The folder of a Go module that has definitions, as it is pinned for these tests.
 pub(crate) fn module(pinned: &str, name: &str) -> PathBuf {

@@ -81,15 +81,12 @@ fn what_is_installed_is_known_once_something_is() {
 
 #[test]
 fn where_an_operator_is_counts_more_than_where_it_was_to_go() {
-    for (more, expected) in [
-        (json!({}), None),
-        (json!({"spec": {"installNamespace": "a"}}), Some("a")),
-        (json!({"spec": {"installNamespace": ""}}), None),
-        (json!({"status": {"installNamespace": "b"}}), Some("b")),
-        (
-            json!({"spec": {"installNamespace": "a"}, "status": {"installNamespace": "b"}}),
-            Some("b"),
-        ),
+    for (more, expected) in ::tests::rows![
+        json!({}) => None;
+        json!({"spec": {"installNamespace": "a"}}) => Some("a");
+        json!({"spec": {"installNamespace": ""}}) => None;
+        json!({"status": {"installNamespace": "b"}}) => Some("b");
+        json!({"spec": {"installNamespace": "a"}, "status": {"installNamespace": "b"}}) => Some("b");
     ] {
         assert_eq!(is_in(&instance(&more)), expected, "{more}");
     }
@@ -130,35 +127,15 @@ fn flags_of_a_later_run_count() {
         ..ImageSource::default()
     };
     let nothing = says(None, None, false);
-    for (flags, before, expected) in [
-        (&nothing, pulled(None, None, false), None),
+    for (flags, before, expected) in ::tests::rows![
+        &nothing, pulled(None, None, false) => None;
         // What is not said stays.
-        (&nothing, pulled(Some("s"), Some("c"), true), None),
-        (
-            &says(Some("s"), Some("c"), true),
-            pulled(Some("s"), Some("c"), true),
-            None,
-        ),
-        (
-            &says(Some("s"), None, false),
-            pulled(None, None, false),
-            Some(pulled(Some("s"), None, false)),
-        ),
-        (
-            &says(Some("t"), None, false),
-            pulled(Some("s"), Some("c"), true),
-            Some(pulled(Some("t"), Some("c"), true)),
-        ),
-        (
-            &says(None, Some("d"), false),
-            pulled(Some("s"), Some("c"), false),
-            Some(pulled(Some("s"), Some("d"), false)),
-        ),
-        (
-            &says(None, None, true),
-            pulled(Some("s"), None, false),
-            Some(pulled(Some("s"), None, true)),
-        ),
+        &nothing, pulled(Some("s"), Some("c"), true) => None;
+        &says(Some("s"), Some("c"), true), pulled(Some("s"), Some("c"), true) => None;
+        &says(Some("s"), None, false), pulled(None, None, false) => Some(pulled(Some("s"), None, false));
+        &says(Some("t"), None, false), pulled(Some("s"), Some("c"), true) => Some(pulled(Some("t"), Some("c"), true));
+        &says(None, Some("d"), false), pulled(Some("s"), Some("c"), false) => Some(pulled(Some("s"), Some("d"), false));
+        &says(None, None, true), pulled(Some("s"), None, false) => Some(pulled(Some("s"), None, true));
     ] {
         let found = corrected(flags, &before);
         assert_eq!(found, expected, "{flags:?} {before:?}");
@@ -209,28 +186,16 @@ fn what_is_installed_is_gone_back_to() {
     let first = list(std::slice::from_ref(&one));
     let lying = list(std::slice::from_ref(&two));
     let tagged = one.replace("a.io/b", "c.io/b:tag");
-    for (wanted, injected, status, image, said) in [
+    for (wanted, injected, status, image, said) in ::tests::rows![
         // What is wanted runs.
-        (one.as_str(), Some(&both), &status, one.as_str(), as_it_is),
-        (&tagged, Some(&both), &status, &tagged, as_it_is),
-        (&two, Some(&both), &json!({}), &two, as_it_is),
+        one.as_str(), Some(&both), &status, one.as_str() => as_it_is;
+        &tagged, Some(&both), &status, &tagged => as_it_is;
+        &two, Some(&both), &json!({}), &two => as_it_is;
         // What is wanted has never run.
-        (
-            &two,
-            Some(&both),
-            &status,
-            &one,
-            [Some(&*first), Some("tide.v1"), Some("1.0.0"), None],
-        ),
-        (
-            &two,
-            Some(&lying),
-            &status,
-            &one,
-            [None, Some("tide.v1"), Some("1.0.0"), None],
-        ),
+        &two, Some(&both), &status, &one => [Some(&*first), Some("tide.v1"), Some("1.0.0"), None];
+        &two, Some(&lying), &status, &one => [None, Some("tide.v1"), Some("1.0.0"), None];
         // It was made in another way.
-        ("a.io/b:2", None, &status, &one, [None; 4]),
+        "a.io/b:2", None, &status, &one => [None; 4];
     ] {
         let instance = is_wanted(wanted, injected.cloned(), status);
         let asked = super::wanted(&instance).unwrap();

@@ -26,6 +26,7 @@ fn csv(name: &str, replaces: &str, is_labelled: bool) -> Value {
     csv
 }
 
+// parity: sdk-33
 #[test]
 fn what_others_need_stays() {
     let own = subscribed("tides", "tide", "tide-catalog", "tide.v1");
@@ -40,63 +41,17 @@ fn what_others_need_stays() {
             "catalogsource \"tide-catalog\" in namespace tides stays: {why}"
         ))
     };
-    for (subscriptions, source, expected) in [
-        (
-            vec![],
-            None,
-            Plan {
-                csvs: names(&["tide.v1"]),
-                ..Plan::default()
-            },
-        ),
+    for (subscriptions, source, expected) in ::tests::rows![
+        vec![], None => Plan { csvs: names(&["tide.v1"]), ..Plan::default() };
         // The Subscription was deleted by hand, or never made.
-        (
-            vec![],
-            Some(source("operator-sdk")),
-            Plan {
-                subscription: None,
-                ..ours.clone()
-            },
-        ),
-        (
-            vec![],
-            Some(source("somebody")),
-            Plan {
-                csvs: names(&["tide.v1"]),
-                ..Plan::default()
-            },
-        ),
-        (
-            vec![own.clone()],
-            Some(source("operator-sdk")),
-            ours.clone(),
-        ),
-        (
-            vec![own.clone()],
-            None,
-            Plan {
-                source: None,
-                ..ours.clone()
-            },
-        ),
-        (
-            vec![own.clone()],
-            Some(source("somebody")),
-            Plan {
-                source: None,
-                keeps: keeps("\"run bundle\" has not made it"),
-                ..ours.clone()
-            },
-        ),
-        (
-            vec![own.clone(), subscribed("other", "reef", "tide-catalog", "")],
-            Some(source("operator-sdk")),
-            Plan {
-                source: None,
-                keeps: keeps("other Subscriptions need it"),
-                ..ours.clone()
-            },
-        ),
+        vec![], Some(source("operator-sdk")) => Plan { subscription: None, ..ours.clone() };
+        vec![], Some(source("somebody")) => Plan { csvs: names(&["tide.v1"]), ..Plan::default() };
+        vec![own.clone()], Some(source("operator-sdk")) => ours.clone();
+        vec![own.clone()], None => Plan { source: None, ..ours.clone() };
+        vec![own.clone()], Some(source("somebody"))
+            => Plan { source: None, keeps: keeps("\"run bundle\" has not made it"), ..ours.clone() };
+        vec![own.clone(), subscribed("other", "reef", "tide-catalog", "")], Some(source("operator-sdk"))
+            => Plan { source: None, keeps: keeps("other Subscriptions need it"), ..ours.clone() };
     ] {
         assert_eq!(
             plan(
@@ -111,6 +66,7 @@ fn what_others_need_stays() {
     }
 }
 
+// parity: sdk-34
 #[test]
 fn definitions_stay_that_another_operator_owns() {
     let owner = |namespace: &str, owned: &str| {
@@ -125,19 +81,14 @@ fn definitions_stay_that_another_operator_owns() {
     let unknown =
         "whether another operator owns it is not known: no; --delete-crds deletes it nevertheless";
     let no = "no".to_owned();
-    for (owners, is_asked_for, go, stay) in [
-        (Ok(vec![]), false, &["a", "b"][..], None),
-        (Ok(vec![owner("tides", "a")]), false, &["a", "b"], None),
+    for (owners, is_asked_for, go, stay) in ::tests::rows![
+        Ok(vec![]), false, &["a", "b"][..] => None;
+        Ok(vec![owner("tides", "a")]), false, &["a", "b"] => None;
         // The same operator, installed twice.
-        (
-            Ok(vec![owner("tides", "a"), owner("other", "a")]),
-            false,
-            &["b"],
-            Some(shared),
-        ),
-        (Ok(vec![owner("other", "a")]), true, &["b"], Some(shared)),
-        (Ok(vec![owner("other", "c")]), false, &["a", "b"], None),
-        (Err(&no), true, &["a", "b"], None),
+        Ok(vec![owner("tides", "a"), owner("other", "a")]), false, &["b"] => Some(shared);
+        Ok(vec![owner("other", "a")]), true, &["b"] => Some(shared);
+        Ok(vec![owner("other", "c")]), false, &["a", "b"] => None;
+        Err(&no), true, &["a", "b"] => None;
     ] {
         let owners = owners.as_deref().map_err(|it| *it);
         let found = definitions(names(&["a", "b"]), owners, own, is_asked_for);
@@ -152,6 +103,7 @@ fn definitions_stay_that_another_operator_owns() {
     assert_eq!(found.stay, [format!("{told}{unknown}")]);
 }
 
+// parity: sdk-33
 #[test]
 fn all_versions_of_the_package_go_and_no_others() {
     let subscription = |package: &str, installed: &str, current: &str| {
@@ -163,46 +115,22 @@ fn all_versions_of_the_package_go_and_no_others() {
     let tide = |installed: &str, current: &str| subscription("tide", installed, current);
     let mut copy = csv("tide.v1", "", true);
     copy["metadata"]["labels"]["olm.copiedFrom"] = "other".into();
-    for (subscriptions, all, expected) in [
-        (vec![], vec![csv("reef.v1", "", false)], &[][..]),
-        (
-            vec![tide("tide.v1", "tide.v1")],
-            vec![csv("tide.v1", "", false), csv("reef.v1", "", false)],
-            &["tide.v1"],
-        ),
-        (
-            vec![tide("", "tide.v1")],
-            vec![csv("tide.v1", "", false)],
-            &["tide.v1"],
-        ),
+    for (subscriptions, all, expected) in ::tests::rows![
+        vec![], vec![csv("reef.v1", "", false)] => &[][..];
+        vec![tide("tide.v1", "tide.v1")], vec![csv("tide.v1", "", false), csv("reef.v1", "", false)] => &["tide.v1"];
+        vec![tide("", "tide.v1")], vec![csv("tide.v1", "", false)] => &["tide.v1"];
         // An upgrade has failed, or has not ended.
-        (
-            vec![tide("tide.v1", "tide.v2")],
-            vec![csv("tide.v1", "", false), csv("tide.v2", "tide.v1", false)],
-            &["tide.v1", "tide.v2"],
-        ),
-        (
-            vec![tide("tide.v3", "tide.v3")],
-            vec![
-                csv("tide.v1", "tide.v3", false),
-                csv("tide.v2", "tide.v1", false),
-                csv("tide.v3", "tide.v2", false),
-            ],
-            &["tide.v1", "tide.v2", "tide.v3"],
-        ),
+        vec![tide("tide.v1", "tide.v2")], vec![csv("tide.v1", "", false), csv("tide.v2", "tide.v1", false)]
+            => &["tide.v1", "tide.v2"];
+        vec![tide("tide.v3", "tide.v3")],
+            vec![csv("tide.v1", "tide.v3", false), csv("tide.v2", "tide.v1", false), csv("tide.v3", "tide.v2", false)]
+            => &["tide.v1", "tide.v2", "tide.v3"];
         // The Subscription is gone already.
-        (
-            vec![],
-            vec![csv("tide.v1", "", false), csv("tide.v2", "tide.v1", true)],
-            &["tide.v1", "tide.v2"],
-        ),
-        (vec![tide("tide.v1", "")], vec![copy], &[]),
+        vec![], vec![csv("tide.v1", "", false), csv("tide.v2", "tide.v1", true)] => &["tide.v1", "tide.v2"];
+        vec![tide("tide.v1", "")], vec![copy] => &[];
         // Another package has the same label, as it is cut, or is what was replaced.
-        (
-            vec![subscription("reef", "reef.v1", "reef.v1")],
-            vec![csv("tide.v1", "reef.v1", true), csv("reef.v1", "", true)],
-            &["tide.v1"],
-        ),
+        vec![subscription("reef", "reef.v1", "reef.v1")], vec![csv("tide.v1", "reef.v1", true), csv("reef.v1", "", true)]
+            => &["tide.v1"];
     ] {
         let found = csvs(&subscriptions, &all, "tides", "tide");
         assert_eq!(found, names(expected), "{subscriptions:?} {all:?}");

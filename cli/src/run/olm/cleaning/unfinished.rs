@@ -94,6 +94,7 @@ mod tests {
 
     use super::*;
 
+    // parity: sdk-35
     #[test]
     fn plans_that_go_on_are_ended_first() {
         let plan = |name: &str, approved: bool, phase: &str, csvs: &[&str]| {
@@ -111,49 +112,19 @@ mod tests {
         let tide = |plan: &str| subscription("tide", "tide.v2", plan);
         let reef = subscription("reef", "reef.v1", "install-1");
         let going = |names: &[&str]| plan("install-1", true, "Installing", names);
-        for (own, others, plan, expected) in [
-            (tide("install-1"), vec![], going(&[]), Some(false)),
-            (tide(""), vec![], going(&["tide.v2"]), Some(false)),
+        for (own, others, plan, expected) in ::tests::rows![
+            tide("install-1"), vec![], going(&[]) => Some(false);
+            tide(""), vec![], going(&["tide.v2"]) => Some(false);
             // It is said after it is made.
-            (
-                tide("install-1"),
-                vec![],
-                plan("install-1", true, "", &[]),
-                Some(false),
-            ),
-            (
-                tide("install-1"),
-                vec![reef.clone()],
-                going(&["tide.v2", "reef.v1"]),
-                Some(true),
-            ),
-            (
-                tide("install-1"),
-                vec![subscription("reef", "reef.v1", "install-0")],
-                going(&["tide.v2"]),
-                Some(false),
-            ),
+            tide("install-1"), vec![], plan("install-1", true, "", &[]) => Some(false);
+            tide("install-1"), vec![reef.clone()], going(&["tide.v2", "reef.v1"]) => Some(true);
+            tide("install-1"), vec![subscription("reef", "reef.v1", "install-0")], going(&["tide.v2"]) => Some(false);
             // Nobody is at these.
-            (tide("install-2"), vec![reef], going(&["reef.v1"]), None),
-            (subscription("tide", "", ""), vec![], going(&[""]), None),
-            (
-                tide("install-1"),
-                vec![],
-                plan("install-1", false, "RequiresApproval", &["tide.v2"]),
-                None,
-            ),
-            (
-                tide("install-1"),
-                vec![],
-                plan("install-1", true, "Complete", &["tide.v2"]),
-                None,
-            ),
-            (
-                tide("install-1"),
-                vec![],
-                plan("install-1", true, "Failed", &["tide.v2"]),
-                None,
-            ),
+            tide("install-2"), vec![reef], going(&["reef.v1"]) => None;
+            subscription("tide", "", ""), vec![], going(&[""]) => None;
+            tide("install-1"), vec![], plan("install-1", false, "RequiresApproval", &["tide.v2"]) => None;
+            tide("install-1"), vec![], plan("install-1", true, "Complete", &["tide.v2"]) => None;
+            tide("install-1"), vec![], plan("install-1", true, "Failed", &["tide.v2"]) => None;
         ] {
             let mut all = others;
             all.push(own.clone());

@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::*;
 
+// parity: run-8
 #[test]
 fn a_catalog_that_others_have_made_is_known_by_its_image() {
     const INJECTED: &str = "operators.operatorframework.io/injected-bundles";
@@ -10,57 +11,26 @@ fn a_catalog_that_others_have_made_is_known_by_its_image() {
     let list = r#"[{"imageTag":"quay.io/example/tide:v1","mode":"semver"}]"#;
     let no_image =
         "cannot upgrade: no catalog image reference exists in catalog source spec or annotations";
-    for (annotations, image, expected) in [
-        (
-            json!({}),
-            json!("quay.io/example/index"),
-            Ok((Some("quay.io/example/index"), 0)),
-        ),
-        (
-            json!(null),
-            json!("quay.io/example/index"),
-            Ok((Some("quay.io/example/index"), 0)),
-        ),
-        (json!({INJECTED: list}), json!(null), Ok((None, 1))),
-        (
-            json!({INJECTED: list, INDEX: "quay.io/example/other"}),
-            json!("quay.io/example/index"),
-            Ok((Some("quay.io/example/other"), 1)),
-        ),
-        (json!({}), json!(""), Err(no_image)),
-        (json!({}), json!(null), Err(no_image)),
-        (json!({INJECTED: "[]"}), json!(null), Err(no_image)),
+    for (annotations, image, expected) in ::tests::rows![
+        json!({}), json!("quay.io/example/index") => Ok((Some("quay.io/example/index"), 0));
+        json!(null), json!("quay.io/example/index") => Ok((Some("quay.io/example/index"), 0));
+        json!({INJECTED: list}), json!(null) => Ok((None, 1));
+        json!({INJECTED: list, INDEX: "quay.io/example/other"}), json!("quay.io/example/index")
+            => Ok((Some("quay.io/example/other"), 1));
+        json!({}), json!("") => Err(no_image);
+        json!({}), json!(null) => Err(no_image);
+        json!({INJECTED: "[]"}), json!(null) => Err(no_image);
         // What runs now counts, as long as it can be read.
-        (
-            json!({INJECTED: "[]", INDEX: "quay.io/example/other"}),
-            json!("quay.io/example/index"),
-            Ok((Some("quay.io/example/index"), 0)),
-        ),
-        (
-            json!({INJECTED: "null", INDEX: "quay.io/example/other"}),
-            json!("quay.io/example/index:v{kube_major_version}"),
-            Ok((Some("quay.io/example/other"), 0)),
-        ),
-        (
-            json!({INDEX: "quay.io/example/other"}),
-            json!(null),
-            Ok((Some("quay.io/example/other"), 0)),
-        ),
-        (
-            json!({INDEX: "no image"}),
-            json!(null),
-            Err("annotation operators.operatorframework.io/index-image is damaged: "),
-        ),
-        (
-            json!({INJECTED: r#"[{"imageTag":"quay.io/example/tide:v1","mode":"newest"}]"#}),
-            json!(null),
-            Err("annotation operators.operatorframework.io/injected-bundles is damaged: "),
-        ),
-        (
-            json!({INJECTED: "[{"}),
-            json!("quay.io/example/index"),
-            Err("annotation operators.operatorframework.io/injected-bundles is damaged: "),
-        ),
+        json!({INJECTED: "[]", INDEX: "quay.io/example/other"}), json!("quay.io/example/index")
+            => Ok((Some("quay.io/example/index"), 0));
+        json!({INJECTED: "null", INDEX: "quay.io/example/other"}), json!("quay.io/example/index:v{kube_major_version}")
+            => Ok((Some("quay.io/example/other"), 0));
+        json!({INDEX: "quay.io/example/other"}), json!(null) => Ok((Some("quay.io/example/other"), 0));
+        json!({INDEX: "no image"}), json!(null) => Err("annotation operators.operatorframework.io/index-image is damaged: ");
+        json!({INJECTED: r#"[{"imageTag":"quay.io/example/tide:v1","mode":"newest"}]"#}), json!(null)
+            => Err("annotation operators.operatorframework.io/injected-bundles is damaged: ");
+        json!({INJECTED: "[{"}), json!("quay.io/example/index")
+            => Err("annotation operators.operatorframework.io/injected-bundles is damaged: ");
     ] {
         let source = json!({"metadata": {"annotations": annotations}, "spec": {"image": image}});
         match (history(&source), expected) {
@@ -98,50 +68,20 @@ fn an_interrupted_upgrade_is_known_by_name_and_digest() {
     let tagged = member("tide.v2", "a.io/tide:latest", "2");
     let moved =
         "a.io/tide:latest of the history is \"tide.v2\" by now, and OLM has installed \"tide.v1\"";
-    for (history, has_index, installed, new, expected) in [
-        (vec![], true, "tide.v0", ("tide.v1", "1"), Ok(0)),
-        (vec![&first], false, "tide.v1", ("tide.v2", "2"), Ok(1)),
-        (
-            vec![&first, &second],
-            false,
-            "tide.v1",
-            ("tide.v2", "2"),
-            Ok(1),
-        ),
-        (
-            vec![&first, &second],
-            false,
-            "tide.v2",
-            ("tide.v2", "2"),
-            Ok(1),
-        ),
-        (
-            vec![&first, &tagged],
-            false,
-            "tide.v1",
-            ("tide.v2", "2"),
-            Ok(1),
-        ),
+    for (history, has_index, installed, new, expected) in ::tests::rows![
+        vec![], true, "tide.v0", ("tide.v1", "1") => Ok(0);
+        vec![&first], false, "tide.v1", ("tide.v2", "2") => Ok(1);
+        vec![&first, &second], false, "tide.v1", ("tide.v2", "2") => Ok(1);
+        vec![&first, &second], false, "tide.v2", ("tide.v2", "2") => Ok(1);
+        vec![&first, &tagged], false, "tide.v1", ("tide.v2", "2") => Ok(1);
         // Pushed again: whoever composes says that there are two of that name.
-        (
-            vec![&first, &second],
-            false,
-            "tide.v1",
-            ("tide.v2", "3"),
-            Ok(2),
-        ),
+        vec![&first, &second], false, "tide.v1", ("tide.v2", "3") => Ok(2);
         // Again what runs.
-        (vec![&first], false, "tide.v1", ("tide.v1", "1"), Ok(0)),
-        (vec![&first], false, "", ("tide.v1", "1"), Ok(0)),
-        (vec![&second], true, "tide.v1", ("tide.v2", "2"), Ok(0)),
+        vec![&first], false, "tide.v1", ("tide.v1", "1") => Ok(0);
+        vec![&first], false, "", ("tide.v1", "1") => Ok(0);
+        vec![&second], true, "tide.v1", ("tide.v2", "2") => Ok(0);
         // It was the tag of another version once.
-        (
-            vec![&tagged],
-            false,
-            "tide.v1",
-            ("tide.v2", "2"),
-            Err(moved),
-        ),
+        vec![&tagged], false, "tide.v1", ("tide.v2", "2") => Err(moved);
     ] {
         let history: Vec<Member<()>> = history.into_iter().cloned().collect();
         let pinned = format!("other.io/tide@sha256:{}", new.1);
@@ -161,6 +101,7 @@ fn an_interrupted_upgrade_is_known_by_name_and_digest() {
     }
 }
 
+// parity: sdk-11, sdk-37
 #[test]
 fn what_olm_has_given_up_is_not_gone_through_again() {
     let line =
@@ -172,48 +113,24 @@ fn what_olm_has_given_up_is_not_gone_through_again() {
             .collect::<BTreeSet<_>>()
     };
     let images = |image: &str| GivenUp::Images(BTreeSet::from([image.to_owned()]));
-    for (installed, current, not_unpacked, failed, expected) in [
-        ("tide.v1", "tide.v1", GivenUp::Something, failed(&[]), 1),
-        ("tide.v2", "tide.v2", GivenUp::Something, failed(&[]), 2),
-        ("tide.v3", "tide.v3", GivenUp::Something, failed(&[]), 3),
-        (
-            "tide.v1",
-            "tide.v1",
-            GivenUp::Nothing,
-            failed(&["tide.v2"]),
-            1,
-        ),
+    for (installed, current, not_unpacked, failed, expected) in ::tests::rows![
+        "tide.v1", "tide.v1", GivenUp::Something, failed(&[]) => 1;
+        "tide.v2", "tide.v2", GivenUp::Something, failed(&[]) => 2;
+        "tide.v3", "tide.v3", GivenUp::Something, failed(&[]) => 3;
+        "tide.v1", "tide.v1", GivenUp::Nothing, failed(&["tide.v2"]) => 1;
         // From an index.
-        ("tide.v0", "tide.v0", GivenUp::Something, failed(&[]), 0),
+        "tide.v0", "tide.v0", GivenUp::Something, failed(&[]) => 0;
         // By its Job, named as the history has it, or by its digest; another package's Job says nothing.
-        ("tide.v1", "tide.v1", images("a.io/tide:3"), failed(&[]), 1),
-        (
-            "tide.v1",
-            "tide.v1",
-            images(&line[2].pinned),
-            failed(&[]),
-            1,
-        ),
-        ("tide.v1", "tide.v1", images("a.io/coral:1"), failed(&[]), 3),
-        ("tide.v2", "tide.v2", images("a.io/tide:2"), failed(&[]), 3),
+        "tide.v1", "tide.v1", images("a.io/tide:3"), failed(&[]) => 1;
+        "tide.v1", "tide.v1", images(&line[2].pinned), failed(&[]) => 1;
+        "tide.v1", "tide.v1", images("a.io/coral:1"), failed(&[]) => 3;
+        "tide.v2", "tide.v2", images("a.io/tide:2"), failed(&[]) => 3;
         // What was not given up is to be gone through.
-        ("tide.v1", "tide.v1", GivenUp::Nothing, failed(&[]), 3),
-        (
-            "tide.v2",
-            "tide.v2",
-            GivenUp::Nothing,
-            failed(&["tide.v2", "coral.v1"]),
-            3,
-        ),
+        "tide.v1", "tide.v1", GivenUp::Nothing, failed(&[]) => 3;
+        "tide.v2", "tide.v2", GivenUp::Nothing, failed(&["tide.v2", "coral.v1"]) => 3;
         // OLM is on its way.
-        (
-            "tide.v1",
-            "tide.v2",
-            GivenUp::Something,
-            failed(&["tide.v2"]),
-            3,
-        ),
-        ("", "", GivenUp::Something, failed(&["tide.v1"]), 3),
+        "tide.v1", "tide.v2", GivenUp::Something, failed(&["tide.v2"]) => 3;
+        "", "", GivenUp::Something, failed(&["tide.v1"]) => 3;
     ] {
         let standing = Standing {
             installed: installed.to_owned(),
@@ -246,6 +163,7 @@ fn what_olm_has_given_up_is_not_gone_through_again() {
     }
 }
 
+// parity: sdk-13
 #[test]
 fn a_history_that_lies_is_told_with_what_to_do() {
     let good = member("tide.v1", "a.io/tide:1", "1");
@@ -254,21 +172,15 @@ fn a_history_that_lies_is_told_with_what_to_do() {
         ..member("coral.v1", "a.io/coral:1", "2")
     };
     let again = member("tide.v1", "a.io/tide:2", "3");
-    for (history, expected) in [
-        (vec![], None),
-        (vec![good.clone()], None),
-        (
-            vec![good.clone(), other],
-            Some(
-                "a.io/coral:1 of the history of CatalogSource tides is of package \"coral\" and not of \"tide\"; correct the annotation ",
-            ),
-        ),
-        (
-            vec![good, again],
-            Some(
-                "a.io/tide:1 and a.io/tide:2 of the history of CatalogSource tides are both \"tide.v1\"; correct the annotation ",
-            ),
-        ),
+    for (history, expected) in ::tests::rows![
+        vec![] => None;
+        vec![good.clone()] => None;
+        vec![good.clone(), other] => Some(
+            "a.io/coral:1 of the history of CatalogSource tides is of package \"coral\" and not of \"tide\"; correct the annotation ",
+        );
+        vec![good, again] => Some(
+            "a.io/tide:1 and a.io/tide:2 of the history of CatalogSource tides are both \"tide.v1\"; correct the annotation ",
+        );
     ] {
         let found = check(&history, "tide", "tides").map_err(|it| it.to_string());
         match (found, expected) {
@@ -284,6 +196,7 @@ fn a_history_that_lies_is_told_with_what_to_do() {
     }
 }
 
+// parity: sdk-13
 #[test]
 fn a_catalog_has_to_lead_on_from_what_is_installed() {
     let entry = |name: &str, replaces: &str, skips: &[&str], range: Option<&str>| Entry {

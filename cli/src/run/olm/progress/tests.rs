@@ -14,214 +14,76 @@ fn csv(phase: &str) -> Option<Value> {
     Some(json!({"status": {"phase": phase, "reason": "R", "message": "m"}}))
 }
 
+// parity: sdk-7, sdk-9
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn plans_are_approved_until_the_version_is_there() {
     let wait = |text: &str| Next::Wait(text.to_owned());
     let failed = |text: &str| Next::Failed(text.to_owned());
     let installed = |name: &str| json!({"installedCSV": name});
-    for (status, plan, csv, expected) in [
-        (json!({}), None, None, wait("OLM to make an InstallPlan")),
-        (
-            json!({"conditions": [
-                {"type": "CatalogSourcesUnhealthy", "status": "False", "reason": "x", "message": "y"},
-                {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable", "message": "no"},
-            ]}),
-            None,
-            None,
-            wait("Subscription tide: ConstraintsNotSatisfiable: no"),
-        ),
+    for (status, plan, csv, expected) in ::tests::rows![
+        json!({}), None, None => wait("OLM to make an InstallPlan");
+        json!({"conditions": [
+            {"type": "CatalogSourcesUnhealthy", "status": "False", "reason": "x", "message": "y"},
+            {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable", "message": "no"},
+        ]}), None, None => wait("Subscription tide: ConstraintsNotSatisfiable: no");
         // An older condition may be that of today.
-        (
-            json!({"conditions": [
-                {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable", "message": "no"},
-                {"type": "BundleUnpackFailed", "status": "True", "reason": "EnsureInstallPlanFailed", "message": "busy"},
-            ]}),
-            None,
-            None,
-            wait("Subscription tide: ConstraintsNotSatisfiable: no; EnsureInstallPlanFailed: busy"),
-        ),
-        (
-            json!({}),
-            plan(false, &json!({})),
-            None,
-            Next::Approve("install-1".to_owned()),
-        ),
-        (
-            json!({}),
-            plan(false, &json!({"phase": "RequiresApproval"})),
-            None,
-            Next::Approve("install-1".to_owned()),
-        ),
-        (
-            json!({}),
-            plan(
-                true,
-                &json!({"phase": "Installing", "bundleLookups": [
-                    {"path": "p", "conditions": [{"type": "BundleLookupPending", "reason": "JobIncomplete", "message": "unpack job not completed"}]},
-                ]}),
-            ),
-            None,
-            wait("InstallPlan install-1: JobIncomplete: unpack job not completed"),
-        ),
-        (
-            json!({}),
-            plan(true, &json!({"phase": "Installing"})),
-            None,
-            wait("InstallPlan install-1: Installing"),
-        ),
-        (
-            json!({}),
-            plan(
-                true,
-                &json!({"phase": "Failed", "conditions": [
-                    {"type": "Installed", "status": "False", "reason": "InstallComponentFailed", "message": "denied"},
-                ]}),
-            ),
-            None,
-            failed("InstallPlan install-1 failed: InstallComponentFailed: denied"),
-        ),
-        (
-            json!({}),
-            plan(true, &json!({"phase": "Failed"})),
-            None,
-            failed("InstallPlan install-1 failed: it does not say why"),
-        ),
-        (
-            json!({}),
-            plan(
-                true,
-                &json!({"phase": "Failed", "message": "denied", "bundleLookups": [
-                    {"conditions": [{"type": "BundleLookupFailed", "status": "True", "reason": "r"}]},
-                ]}),
-            ),
-            None,
-            failed("InstallPlan install-1 failed: denied"),
-        ),
+        json!({"conditions": [
+            {"type": "ResolutionFailed", "status": "True", "reason": "ConstraintsNotSatisfiable", "message": "no"},
+            {"type": "BundleUnpackFailed", "status": "True", "reason": "EnsureInstallPlanFailed", "message": "busy"},
+        ]}), None, None => wait("Subscription tide: ConstraintsNotSatisfiable: no; EnsureInstallPlanFailed: busy");
+        json!({}), plan(false, &json!({})), None => Next::Approve("install-1".to_owned());
+        json!({}), plan(false, &json!({"phase": "RequiresApproval"})), None => Next::Approve("install-1".to_owned());
+        json!({}), plan(true, &json!({"phase": "Installing", "bundleLookups": [
+            {"path": "p", "conditions": [{"type": "BundleLookupPending", "reason": "JobIncomplete", "message": "unpack job not completed"}]},
+        ]})), None => wait("InstallPlan install-1: JobIncomplete: unpack job not completed");
+        json!({}), plan(true, &json!({"phase": "Installing"})), None => wait("InstallPlan install-1: Installing");
+        json!({}), plan(true, &json!({"phase": "Failed", "conditions": [
+            {"type": "Installed", "status": "False", "reason": "InstallComponentFailed", "message": "denied"},
+        ]})), None => failed("InstallPlan install-1 failed: InstallComponentFailed: denied");
+        json!({}), plan(true, &json!({"phase": "Failed"})), None => failed("InstallPlan install-1 failed: it does not say why");
+        json!({}), plan(true, &json!({"phase": "Failed", "message": "denied", "bundleLookups": [
+            {"conditions": [{"type": "BundleLookupFailed", "status": "True", "reason": "r"}]},
+        ]})), None => failed("InstallPlan install-1 failed: denied");
         // It failed after it had made the ClusterServiceVersion: something else is missing, for good.
-        (
-            installed("tide.v2"),
-            plan(true, &json!({"phase": "Failed", "message": "denied"})),
-            csv("Succeeded"),
-            failed("InstallPlan install-1 failed: denied"),
-        ),
+        installed("tide.v2"), plan(true, &json!({"phase": "Failed", "message": "denied"})), csv("Succeeded")
+            => failed("InstallPlan install-1 failed: denied");
         // An older OLM unpacks when it has the plan.
-        (
-            json!({}),
-            plan(
-                true,
-                &json!({"phase": "Installing", "bundleLookups": [
-                    {"conditions": [
-                        {"type": "BundleLookupPending", "status": "True", "reason": "JobIncomplete"},
-                        {"type": "BundleLookupFailed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"},
-                    ]},
-                    {"conditions": [{"type": "BundleLookupPending", "status": "True", "reason": "JobIncomplete"}]},
-                ]}),
-            ),
-            None,
-            failed("InstallPlan install-1 failed: DeadlineExceeded: too long"),
-        ),
+        json!({}), plan(true, &json!({"phase": "Installing", "bundleLookups": [
+            {"conditions": [
+                {"type": "BundleLookupPending", "status": "True", "reason": "JobIncomplete"},
+                {"type": "BundleLookupFailed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"},
+            ]},
+            {"conditions": [{"type": "BundleLookupPending", "status": "True", "reason": "JobIncomplete"}]},
+        ]})), None => failed("InstallPlan install-1 failed: DeadlineExceeded: too long");
         // What is tried again is waited for.
-        (
-            json!({}),
-            plan(
-                true,
-                &json!({"phase": "Installing", "message": "retrying execution due to error: denied"}),
-            ),
-            None,
-            wait("InstallPlan install-1: retrying execution due to error: denied"),
-        ),
-        (
-            json!({}),
-            plan(
-                true,
-                &json!({"phase": "RequiresApproval", "conditions": [
-                    {"type": "Installed", "status": "False", "reason": "InstallCheckFailed", "message": "no operator group"},
-                ]}),
-            ),
-            None,
-            wait("InstallPlan install-1: InstallCheckFailed: no operator group"),
-        ),
-        (
-            json!({}),
-            plan(
-                true,
-                &json!({"phase": "Installing", "conditions": [
-                    {"type": "Installed", "status": "False", "reason": "Unknown", "message": ""},
-                ]}),
-            ),
-            None,
-            wait("InstallPlan install-1: Installing"),
-        ),
+        json!({}), plan(true, &json!({"phase": "Installing", "message": "retrying execution due to error: denied"})), None
+            => wait("InstallPlan install-1: retrying execution due to error: denied");
+        json!({}), plan(true, &json!({"phase": "RequiresApproval", "conditions": [
+            {"type": "Installed", "status": "False", "reason": "InstallCheckFailed", "message": "no operator group"},
+        ]})), None => wait("InstallPlan install-1: InstallCheckFailed: no operator group");
+        json!({}), plan(true, &json!({"phase": "Installing", "conditions": [
+            {"type": "Installed", "status": "False", "reason": "Unknown", "message": ""},
+        ]})), None => wait("InstallPlan install-1: Installing");
         // Its last objects are on their way.
-        (
-            installed("tide.v2"),
-            Some(json!({
-                "metadata": {"name": "install-1"},
-                "spec": {"approved": true, "clusterServiceVersionNames": ["tide.v2"]},
-                "status": {"phase": "Installing"},
-            })),
-            csv("Succeeded"),
-            wait("InstallPlan install-1: Installing"),
-        ),
+        installed("tide.v2"), Some(json!({
+            "metadata": {"name": "install-1"},
+            "spec": {"approved": true, "clusterServiceVersionNames": ["tide.v2"]},
+            "status": {"phase": "Installing"},
+        })), csv("Succeeded") => wait("InstallPlan install-1: Installing");
         // A plan that goes on with something else does not matter.
-        (
-            installed("tide.v2"),
-            plan(true, &json!({"phase": "Installing"})),
-            csv("Succeeded"),
-            Next::Done,
-        ),
+        installed("tide.v2"), plan(true, &json!({"phase": "Installing"})), csv("Succeeded") => Next::Done;
         // The one before it was installed; OLM goes on by itself.
-        (
-            installed("tide.v1"),
-            plan(true, &json!({"phase": "Complete"})),
-            None,
-            wait("OLM to go on from tide.v1"),
-        ),
-        (
-            installed("tide.v1"),
-            plan(false, &json!({})),
-            None,
-            Next::Approve("install-1".to_owned()),
-        ),
-        (
-            json!({}),
-            plan(true, &json!({"phase": "Complete"})),
-            csv("Pending"),
-            wait("ClusterServiceVersion tide.v2: Pending: m"),
-        ),
-        (
-            json!({}),
-            None,
-            csv("Failed"),
-            failed("csv failed: reason: \"R\", message: \"m\""),
-        ),
-        (
-            installed("tide.v1"),
-            None,
-            csv("Succeeded"),
-            wait("OLM to go on from tide.v1"),
-        ),
-        (
-            installed("tide.v2"),
-            plan(true, &json!({"phase": "Complete"})),
-            csv("Succeeded"),
-            Next::Done,
-        ),
+        installed("tide.v1"), plan(true, &json!({"phase": "Complete"})), None => wait("OLM to go on from tide.v1");
+        installed("tide.v1"), plan(false, &json!({})), None => Next::Approve("install-1".to_owned());
+        json!({}), plan(true, &json!({"phase": "Complete"})), csv("Pending")
+            => wait("ClusterServiceVersion tide.v2: Pending: m");
+        json!({}), None, csv("Failed") => failed("csv failed: reason: \"R\", message: \"m\"");
+        installed("tide.v1"), None, csv("Succeeded") => wait("OLM to go on from tide.v1");
+        installed("tide.v2"), plan(true, &json!({"phase": "Complete"})), csv("Succeeded") => Next::Done;
         // A pending plan for yet another version does not matter.
-        (
-            installed("tide.v2"),
-            plan(false, &json!({})),
-            csv("Succeeded"),
-            Next::Done,
-        ),
+        installed("tide.v2"), plan(false, &json!({})), csv("Succeeded") => Next::Done;
         // What the status of others says does not end the command.
-        (
-            json!({"conditions": "x"}),
-            Some(json!([])),
-            Some(json!(1)),
-            wait("OLM to make an InstallPlan"),
-        ),
+        json!({"conditions": "x"}), Some(json!([])), Some(json!(1)) => wait("OLM to make an InstallPlan");
     ] {
         let subscription = json!({"metadata": {"name": "tide"}, "status": status});
         let seen = Seen {
@@ -238,6 +100,7 @@ fn plans_are_approved_until_the_version_is_there() {
     }
 }
 
+// parity: sdk-29
 #[test]
 fn what_failed_before_is_waited_past() {
     let failed = json!({"type": "BundleUnpackFailed", "status": "True", "reason": "BundleUnpackFailed", "message": "m"});
@@ -272,8 +135,8 @@ fn what_failed_before_is_waited_past() {
     );
 }
 
+// parity: sdk-9
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
     let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": "m"});
     let unpack = |reason: &str| condition("BundleUnpackFailed", reason);
@@ -315,110 +178,27 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
             vec![json!({})]
         }
     };
-    for (told, plan, before, tries_again, jobs, expected) in [
-        (
-            unpack(job),
-            None,
-            None,
-            false,
-            images(&["a.io/tide:2"]),
-            failed(job, own),
-        ),
-        (unpack(job), None, None, false, None, failed(job, any)),
-        (
-            unpack(job),
-            plan(true, &json!({"phase": "Complete"})),
-            None,
-            false,
-            None,
-            failed(job, any),
-        ),
-        (
-            unpack(job),
-            None,
-            Some(other),
-            false,
-            None,
-            failed(job, any),
-        ),
+    for (told, plan, before, tries_again, jobs, expected) in ::tests::rows![
+        unpack(job), None, None, false, images(&["a.io/tide:2"]) => failed(job, own);
+        unpack(job), None, None, false, None => failed(job, any);
+        unpack(job), plan(true, &json!({"phase": "Complete"})), None, false, None => failed(job, any);
+        unpack(job), None, Some(other), false, None => failed(job, any);
         // Its Job has done what it was to do.
-        (
-            unpack("ErrorPreventedUnpacking"),
-            None,
-            None,
-            false,
-            images(&[]),
-            failed("ErrorPreventedUnpacking", any),
-        ),
+        unpack("ErrorPreventedUnpacking"), None, None, false, images(&[]) => failed("ErrorPreventedUnpacking", any);
         // It is said of another one.
-        (
-            unpack(job),
-            None,
-            None,
-            false,
-            images(&["a.io/coral:1", "b.io/x"]),
-            others("a.io/coral:1, b.io/x"),
-        ),
-        (
-            unpack(job),
-            None,
-            None,
-            false,
-            images(&[]),
-            others("none here"),
-        ),
+        unpack(job), None, None, false, images(&["a.io/coral:1", "b.io/x"]) => others("a.io/coral:1, b.io/x");
+        unpack(job), None, None, false, images(&[]) => others("none here");
         // The same is said again, of this one.
-        (
-            unpack(job),
-            None,
-            Some(unpack(job)),
-            false,
-            images(&["a.io/tide:1", "a.io/tide:2"]),
-            failed(job, own),
-        ),
+        unpack(job), None, Some(unpack(job)), false, images(&["a.io/tide:1", "a.io/tide:2"]) => failed(job, own);
         // What OLM tries again, or has said before.
-        (
-            unpack("EnsureInstallPlanFailed"),
-            None,
-            None,
-            false,
-            images(&["a.io/tide:2"]),
-            wait("EnsureInstallPlanFailed"),
-        ),
-        (
-            unpack(job),
-            None,
-            None,
-            true,
-            images(&["a.io/tide:2"]),
-            wait(job),
-        ),
-        (
-            unpack(job),
-            None,
-            Some(unpack(job)),
-            false,
-            images(&["a.io/tide:1"]),
-            wait(job),
-        ),
-        (unpack(job), None, Some(unpack(job)), false, None, wait(job)),
-        (
-            condition("ResolutionFailed", "ConstraintsNotSatisfiable"),
-            None,
-            None,
-            false,
-            images(&["a.io/tide:2"]),
-            wait("ConstraintsNotSatisfiable"),
-        ),
+        unpack("EnsureInstallPlanFailed"), None, None, false, images(&["a.io/tide:2"]) => wait("EnsureInstallPlanFailed");
+        unpack(job), None, None, true, images(&["a.io/tide:2"]) => wait(job);
+        unpack(job), None, Some(unpack(job)), false, images(&["a.io/tide:1"]) => wait(job);
+        unpack(job), None, Some(unpack(job)), false, None => wait(job);
+        condition("ResolutionFailed", "ConstraintsNotSatisfiable"), None, None, false, images(&["a.io/tide:2"])
+            => wait("ConstraintsNotSatisfiable");
         // It has gone on since.
-        (
-            unpack(job),
-            plan(false, &json!({})),
-            None,
-            false,
-            images(&["a.io/tide:2"]),
-            Next::Approve("install-1".to_owned()),
-        ),
+        unpack(job), plan(false, &json!({})), None, false, images(&["a.io/tide:2"]) => Next::Approve("install-1".to_owned());
     ] {
         let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v1", "conditions": [told]}});
         let before = Earlier {
@@ -440,20 +220,17 @@ fn a_bundle_that_cannot_be_unpacked_is_given_up_as_olm_does() {
     }
     let group = |annotations: Value| json!({"metadata": {"annotations": annotations}});
     let interval = json!({"operatorframework.io/bundle-unpack-min-retry-interval": "5m"});
-    for (groups, expected) in [
-        (vec![], false),
-        (
-            vec![group(json!({"other": "5m"})), group(json!(null))],
-            false,
-        ),
-        (vec![group(interval)], true),
+    for (groups, expected) in ::tests::rows![
+        vec![] => false;
+        vec![group(json!({"other": "5m"})), group(json!(null))] => false;
+        vec![group(interval)] => true;
     ] {
         assert_eq!(unpacks_again(&groups), expected, "{groups:?}");
     }
 }
 
+// parity: sdk-9
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_plan_that_failed_or_is_gone_keeps_olm_from_making_another() {
     let subscription = |name: &str, state: &str, installed: &str, plan: &str| {
         json!({
@@ -477,151 +254,25 @@ fn a_plan_that_failed_or_is_gone_keeps_olm_from_making_another() {
     let first = subscription("tide-sub", pending, "", "install-1");
     let cleanup = "cleanup tide --namespace tides\"";
     let denied = "failed: denied";
-    for (own, others, plan, has_current, groups, target, given_up, expected) in [
-        (
-            tide(pending),
-            vec![],
-            failed.clone(),
-            false,
-            vec![json!({})],
-            "tide.v3",
-            Some(denied),
-            Some(patch),
-        ),
-        (
-            first.clone(),
-            vec![],
-            failed.clone(),
-            false,
-            vec![],
-            "tide.v3",
-            Some(denied),
-            Some(cleanup),
-        ),
+    for (own, others, plan, has_current, groups, target, given_up, expected) in ::tests::rows![
+        tide(pending), vec![], failed.clone(), false, vec![json!({})], "tide.v3", Some(denied) => Some(patch);
+        first.clone(), vec![], failed.clone(), false, vec![], "tide.v3", Some(denied) => Some(cleanup);
         // All of them wait.
-        (
-            tide(pending),
-            vec![waits],
-            failed.clone(),
-            false,
-            vec![],
-            "tide.v3",
-            Some(denied),
-            Some(patch),
-        ),
+        tide(pending), vec![waits], failed.clone(), false, vec![], "tide.v3", Some(denied) => Some(patch);
         // Because of another one OLM looks what is new; but not for what is wanted already.
-        (
-            tide(pending),
-            vec![idle.clone()],
-            failed.clone(),
-            false,
-            vec![],
-            "tide.v3",
-            Some(denied),
-            None,
-        ),
-        (
-            tide(pending),
-            vec![unresolved],
-            failed.clone(),
-            false,
-            vec![],
-            "tide.v3",
-            Some(denied),
-            None,
-        ),
-        (
-            tide(pending),
-            vec![idle],
-            failed.clone(),
-            false,
-            vec![],
-            "tide.v2",
-            Some(denied),
-            Some(patch),
-        ),
+        tide(pending), vec![idle.clone()], failed.clone(), false, vec![], "tide.v3", Some(denied) => None;
+        tide(pending), vec![unresolved], failed.clone(), false, vec![], "tide.v3", Some(denied) => None;
+        tide(pending), vec![idle], failed.clone(), false, vec![], "tide.v2", Some(denied) => Some(patch);
         // OLM goes on by itself.
-        (
-            tide(pending),
-            vec![],
-            failed.clone(),
-            false,
-            vec![forward.clone()],
-            "tide.v3",
-            Some(denied),
-            None,
-        ),
-        (
-            tide("UpgradeFailed"),
-            vec![],
-            failed.clone(),
-            false,
-            vec![forward.clone()],
-            "tide.v3",
-            Some(denied),
-            None,
-        ),
-        (
-            tide(pending),
-            vec![],
-            failed,
-            true,
-            vec![],
-            "tide.v3",
-            None,
-            None,
-        ),
-        (
-            tide(pending),
-            vec![],
-            plan(true, &json!({"phase": "Installing"})),
-            false,
-            vec![],
-            "tide.v3",
-            None,
-            None,
-        ),
+        tide(pending), vec![], failed.clone(), false, vec![forward.clone()], "tide.v3", Some(denied) => None;
+        tide("UpgradeFailed"), vec![], failed.clone(), false, vec![forward.clone()], "tide.v3", Some(denied) => None;
+        tide(pending), vec![], failed, true, vec![], "tide.v3", None => None;
+        tide(pending), vec![], plan(true, &json!({"phase": "Installing"})), false, vec![], "tide.v3", None => None;
         // Somebody has deleted it.
-        (
-            tide(pending),
-            vec![],
-            None,
-            false,
-            vec![forward],
-            "tide.v3",
-            Some("is gone"),
-            Some(patch),
-        ),
-        (
-            first,
-            vec![],
-            None,
-            false,
-            vec![],
-            "tide.v3",
-            Some("is gone"),
-            Some(cleanup),
-        ),
-        (
-            tide(pending),
-            vec![],
-            None,
-            true,
-            vec![],
-            "tide.v3",
-            None,
-            None,
-        ),
-        (
-            subscription("tide-sub", "", "tide.v1", ""),
-            vec![],
-            None,
-            false,
-            vec![],
-            "tide.v3",
-            None,
-            None,
-        ),
+        tide(pending), vec![], None, false, vec![forward], "tide.v3", Some("is gone") => Some(patch);
+        first, vec![], None, false, vec![], "tide.v3", Some("is gone") => Some(cleanup);
+        tide(pending), vec![], None, true, vec![], "tide.v3", None => None;
+        subscription("tide-sub", "", "tide.v1", ""), vec![], None, false, vec![], "tide.v3", None => None;
     ] {
         let mut all = others;
         all.push(own.clone());
@@ -645,6 +296,7 @@ fn a_plan_that_failed_or_is_gone_keeps_olm_from_making_another() {
     }
 }
 
+// parity: sdk-9
 #[test]
 fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
     let subscription = json!({"metadata": {"name": "tide"}, "status": {"installedCSV": "tide.v2"}});
@@ -692,6 +344,7 @@ fn a_plan_that_keeps_a_version_half_way_tells_why_and_how_it_goes_on() {
     }
 }
 
+// parity: sdk-10
 #[test]
 fn nothing_is_begun_before_what_it_replaces_has_succeeded() {
     let subscription = json!({
@@ -706,77 +359,19 @@ fn nothing_is_begun_before_what_it_replaces_has_succeeded() {
     let forward = "tide.v1, which is to be replaced, is in phase Failed: Check: m; OLM replaces only what has succeeded or failed";
     let unapproved = plan(false, &json!({}));
     let ended = plan(true, &json!({"phase": "Failed", "message": "denied"}));
-    for (plan, csv, past, group, expected) in [
-        (
-            &unapproved,
-            None,
-            healthy,
-            "Default",
-            Next::Wait(format!("the approval of InstallPlan install-1: {waits}")),
-        ),
-        (
-            &unapproved,
-            None,
-            broken,
-            "Default",
-            Next::Failed(fails.to_owned()),
-        ),
-        (
-            &unapproved,
-            None,
-            broken,
-            FORWARD,
-            Next::Approve("install-1".to_owned()),
-        ),
+    for (plan, csv, past, group, expected) in ::tests::rows![
+        &unapproved, None, healthy, "Default" => Next::Wait(format!("the approval of InstallPlan install-1: {waits}"));
+        &unapproved, None, broken, "Default" => Next::Failed(fails.to_owned());
+        &unapproved, None, broken, FORWARD => Next::Approve("install-1".to_owned());
         // OLM makes no plan.
-        (
-            &None,
-            None,
-            healthy,
-            "Default",
-            Next::Wait(format!("OLM to go on from tide.v1; {waits}")),
-        ),
-        (
-            &None,
-            None,
-            broken,
-            "Default",
-            Next::Failed(fails.to_owned()),
-        ),
+        &None, None, healthy, "Default" => Next::Wait(format!("OLM to go on from tide.v1; {waits}"));
+        &None, None, broken, "Default" => Next::Failed(fails.to_owned());
         // It has been approved already.
-        (
-            &None,
-            csv("Pending"),
-            healthy,
-            "Default",
-            Next::Wait(format!(
-                "ClusterServiceVersion tide.v2: Pending: m; {waits}"
-            )),
-        ),
-        (
-            &None,
-            csv("Pending"),
-            broken,
-            "Default",
-            Next::Failed(fails.to_owned()),
-        ),
-        (
-            &None,
-            csv("Pending"),
-            broken,
-            FORWARD,
-            Next::Wait(format!(
-                "ClusterServiceVersion tide.v2: Pending: m; {forward}"
-            )),
-        ),
+        &None, csv("Pending"), healthy, "Default" => Next::Wait(format!("ClusterServiceVersion tide.v2: Pending: m; {waits}"));
+        &None, csv("Pending"), broken, "Default" => Next::Failed(fails.to_owned());
+        &None, csv("Pending"), broken, FORWARD => Next::Wait(format!("ClusterServiceVersion tide.v2: Pending: m; {forward}"));
         // What has failed for another reason is told with that.
-        (
-            &ended,
-            None,
-            broken,
-            "Default",
-            Next::Failed("InstallPlan install-1 failed: denied".to_owned()),
-        ),
+        &ended, None, broken, "Default" => Next::Failed("InstallPlan install-1 failed: denied".to_owned());
     ] {
         let former = replacing::tests::csv("tide.v1", "", &past);
         let former = replacing::tests::former(&former, &[strategy(group)]);

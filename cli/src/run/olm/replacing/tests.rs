@@ -29,37 +29,32 @@ const AGAIN: (&str, &str) = ("Pending", "NeedsReinstall");
 const DONE: (&str, &str) = ("Succeeded", "InstallSucceeded");
 const UNWELL: (&str, &str) = ("Failed", "ComponentUnhealthy");
 
+// parity: sdk-10
 #[test]
 fn a_version_that_goes_round_has_failed_in_every_phase() {
-    for (past, expected) in [
-        (&[][..], false),
-        (&[PENDING], false),
-        (&[PENDING, READY, BEGUN, WAITS], false),
-        (&[PENDING, READY, BEGUN, DONE], false),
-        (&[PENDING, READY, BEGUN, WAITS, TIMEOUT], true),
-        (&[PENDING, READY, BEGUN, WAITS, TIMEOUT, AGAIN], true),
-        (&[WAITS, TIMEOUT, AGAIN, READY, BEGUN, WAITS], true),
+    for (past, expected) in ::tests::rows![
+        &[][..] => false;
+        &[PENDING] => false;
+        &[PENDING, READY, BEGUN, WAITS] => false;
+        &[PENDING, READY, BEGUN, DONE] => false;
+        &[PENDING, READY, BEGUN, WAITS, TIMEOUT] => true;
+        &[PENDING, READY, BEGUN, WAITS, TIMEOUT, AGAIN] => true;
+        &[WAITS, TIMEOUT, AGAIN, READY, BEGUN, WAITS] => true;
         // The oldest conditions are gone.
-        (&[TIMEOUT, AGAIN, READY, BEGUN], true),
-        (&[AGAIN, READY, BEGUN, WAITS, TIMEOUT], true),
+        &[TIMEOUT, AGAIN, READY, BEGUN] => true;
+        &[AGAIN, READY, BEGUN, WAITS, TIMEOUT] => true;
         // It was well at last, whatever it was before, and has become unwell.
-        (&[TIMEOUT, AGAIN, READY, BEGUN, DONE], false),
-        (&[TIMEOUT, AGAIN, READY, DONE, UNWELL], false),
-        (&[DONE, UNWELL, AGAIN, READY, BEGUN, WAITS], false),
-        (
-            &[DONE, UNWELL, AGAIN, READY, BEGUN, WAITS, TIMEOUT, AGAIN],
-            true,
-        ),
-        (&[DONE, TIMEOUT], true),
-        (&[DONE, ("Failed", "RequirementsNotMet")], false),
-        (&[PENDING, ("Failed", "OwnerConflict")], true),
-        (&[PENDING, ("Failed", "OwnerConflict"), AGAIN, READY], true),
+        &[TIMEOUT, AGAIN, READY, BEGUN, DONE] => false;
+        &[TIMEOUT, AGAIN, READY, DONE, UNWELL] => false;
+        &[DONE, UNWELL, AGAIN, READY, BEGUN, WAITS] => false;
+        &[DONE, UNWELL, AGAIN, READY, BEGUN, WAITS, TIMEOUT, AGAIN] => true;
+        &[DONE, TIMEOUT] => true;
+        &[DONE, ("Failed", "RequirementsNotMet")] => false;
+        &[PENDING, ("Failed", "OwnerConflict")] => true;
+        &[PENDING, ("Failed", "OwnerConflict"), AGAIN, READY] => true;
         // Somebody has corrected what kept it.
-        (&[("Failed", "NoOperatorGroup")], true),
-        (
-            &[("Failed", "NoOperatorGroup"), PENDING, READY, BEGUN],
-            false,
-        ),
+        &[("Failed", "NoOperatorGroup")] => true;
+        &[("Failed", "NoOperatorGroup"), PENDING, READY, BEGUN] => false;
     ] {
         let csv = csv("tide.v1", "", past);
         assert_eq!(has_failed(&csv), expected, "{past:?}");
@@ -121,43 +116,18 @@ fn what_has_olm_go_on_is_told_with_its_command() {
     let one = std::slice::from_ref(&group);
     let two = [group.clone(), group.clone()];
     let waits = [TIMEOUT, AGAIN, READY, WAITS];
-    for (past, groups, expected, is_first) in [
-        (&[WAITS][..], one, None, true),
-        (
-            &[TIMEOUT],
-            one,
-            failed("Failed", "InstallCheckFailed", &asks),
-            true,
-        ),
-        (
-            &waits,
-            one,
-            failed("Installing", "InstallWaiting", &asks),
-            true,
-        ),
+    for (past, groups, expected, is_first) in ::tests::rows![
+        &[WAITS][..], one, None => true;
+        &[TIMEOUT], one, failed("Failed", "InstallCheckFailed", &asks) => true;
+        &waits, one, failed("Installing", "InstallWaiting", &asks) => true;
         // OLM goes on by itself as soon as it has failed again.
-        (&[TIMEOUT], std::slice::from_ref(&forward), None, false),
-        (&waits, std::slice::from_ref(&forward), None, false),
+        &[TIMEOUT], std::slice::from_ref(&forward), None => false;
+        &waits, std::slice::from_ref(&forward), None => false;
         // It does not look whether it may.
-        (
-            &[denied],
-            std::slice::from_ref(&forward),
-            failed("Failed", denied.1, &anew),
-            true,
-        ),
-        (&[denied], one, failed("Failed", denied.1, &anew), true),
-        (
-            &[TIMEOUT],
-            &two,
-            failed("Failed", "InstallCheckFailed", &anew),
-            true,
-        ),
-        (
-            &[TIMEOUT],
-            &[],
-            failed("Failed", "InstallCheckFailed", &anew),
-            true,
-        ),
+        &[denied], std::slice::from_ref(&forward), failed("Failed", denied.1, &anew) => true;
+        &[denied], one, failed("Failed", denied.1, &anew) => true;
+        &[TIMEOUT], &two, failed("Failed", "InstallCheckFailed", &anew) => true;
+        &[TIMEOUT], &[], failed("Failed", "InstallCheckFailed", &anew) => true;
     ] {
         let former = former(&csv("tide.v1", "", past), groups);
         assert_eq!(former.stuck(&subscription), expected, "{past:?} {groups:?}");
