@@ -3,28 +3,38 @@ CARGO ?= cargo
 SECONDS_TO_FUZZ ?= 3600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test e2e faults generate image unpack bench bench-cluster fuzz
+.PHONY: help demo check test e2e e2e-build coverage faults generate image unpack bench bench-cluster fuzz
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: ## an operator installed, upgraded, repaired and removed, on a cluster of its own
-	@CARGO="$(CARGO)" tests/demo.sh
+demo: ## install, upgrade, repair and remove an operator on a new cluster (NODE=1: with a node that runs pods)
+	@CARGO="$(CARGO)" NODE="$(NODE)" tests/demo.sh
 
-test: ## what CI runs first: format, lints, licences, generated files, all tests
+check: ## check the format, lint changed crates and run the unit tests
+	@CARGO="$(CARGO)" tests/check.sh
+
+test: ## check format, lints, licenses and generated files, and run all tests that need no node
 	@CARGO="$(CARGO)" tests/all.sh
 
-e2e: ## the image on a real node: installed by its file, with operators that run (needs root)
+e2e: ## test the image on a real node, with running operators and with OLM (needs root)
 	@CARGO="$(CARGO)" tests/e2e.sh
 
-faults: ## faults that take minutes: a hundred kills, sleeping replicas, dead connections
+e2e-build: ## build the programs of a node and of OLM, and the image, for `make e2e`
+	@CARGO="$(CARGO)" tests/e2e-build.sh
+
+coverage: ## run all tests with coverage, and print the covered lines of each crate
+	@CARGO="$(CARGO)" tests/coverage.sh
+
+faults: ## run the tests of faults that take minutes: a hundred kills, sleeping replicas, dead connections
 	@CARGO="$(CARGO)" tests/faults.sh
 
-generate: ## rewrite the files that are made from others
+generate: ## rewrite the generated files
 	tests/cluster/gotypes/generate.sh
-	RUKPAK_DOCS=write $(CARGO) test -p cli --test cli docs
-	RUKPAK_GENERATE=write $(CARGO) test -p manifests --features api --test generated
-	RUKPAK_GENERATE=write $(CARGO) test -p catalog --features registry --test registry descriptors
+	RUKPAK_DOCS=write $(CARGO) test --workspace --test cli docs
+	RUKPAK_DOCS=write $(CARGO) test -p tests --test acceptance parity
+	RUKPAK_GENERATE=write $(CARGO) test --workspace --test generated
+	RUKPAK_GENERATE=write $(CARGO) test --workspace --test registry descriptors
 
 image: ## build the provisioner's image, static and without a shell, as dist/image-ARCHITECTURE.tar
 	@CARGO="$(CARGO)" image/build.sh
@@ -32,12 +42,12 @@ image: ## build the provisioner's image, static and without a shell, as dist/ima
 unpack: ## build the static binary of unpack Jobs, and print where it is
 	@CARGO="$(CARGO)" unpacker/build-static.sh
 
-bench: ## measure the hot paths (RUKPAK_CORPUS: also over a folder of bundles)
-	$(CARGO) bench -p manifests -p unpacker -p convert -p catalog -p provisioner -p cli --features catalog/registry \
+bench: ## measure the hot paths (RUKPAK_CORPUS: also over a directory of bundles)
+	$(CARGO) bench -p manifests -p unpacker -p convert -p catalog -p provisioner -p cli --features catalog/registry,provisioner/jemalloc \
 		--bench opm --bench yaml --bench catalogs --bench render --bench registry --bench store --bench unpack --bench bundles --bench objects --bench platform --bench serving
 
-bench-cluster: ## measure the provisioner and rukpak's own on a control plane each (RUKPAK_CORPUS: real bundles)
-	$(CARGO) bench -p provisioner --bench cluster
+bench-cluster: ## measure the provisioner and upstream rukpak, each on a new control plane (RUKPAK_CORPUS: real bundles)
+	$(CARGO) bench -p provisioner --features jemalloc --bench cluster
 
 fuzz: ## mutate YAML, archives, bundles and catalogs for SECONDS_TO_FUZZ seconds each
 	RUKPAK_FUZZ_SECONDS=$(SECONDS_TO_FUZZ) $(CARGO) test --profile fuzz -p manifests -p unpacker -p convert -p catalog fuzz -- --nocapture --test-threads=1

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds what goes into the image, as dist/ARCHITECTURE/: `provisioner` and `unpack`, both static, and the authorities
-# that Mozilla trusts. Argument: amd64 or arm64, this machine's if there is none. A foreign one needs a C
-# compiler for it, as CC_aarch64_unknown_linux_musl, and a linker, as CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER.
+# Builds the files of the image in dist/ARCHITECTURE/: the static binaries `provisioner` and `unpack`, and the CA
+# certificates that Mozilla trusts. RUKPAK_IMAGE_PROFILE=ci builds faster and without optimization, for the end-to-end
+# tests. Argument: amd64 or arm64; the default is the architecture of this machine. Another architecture needs a C
+# compiler in CC_aarch64_unknown_linux_musl, and a linker in CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -33,7 +34,11 @@ authorities() {
 		fail "no authorities are installed that the image could trust (Debian: ca-certificates)"
 }
 
-$cargo build --locked --quiet --profile image --target "$target" -p provisioner
+profile=${RUKPAK_IMAGE_PROFILE:-release}
+features=
+[ "$profile" != release ] || features="--features jemalloc"
+# shellcheck disable=SC2086 # none, or two words
+$cargo build --locked --quiet --profile "$profile" --target "$target" -p provisioner $features
 $cargo build --locked --quiet --profile unpack --target "$target" -p unpacker --bin unpack --no-default-features
 
 built=${CARGO_TARGET_DIR:-target}/$target
@@ -41,7 +46,7 @@ to=dist/$arch
 mkdir -p "$to/etc/ssl/certs"
 new=$(mktemp -d dist/new.XXXXXX)
 trap 'rm -rf "$new"' EXIT
-cp "$built/image/provisioner" "$built/unpack/unpack" "$new/"
+cp "$built/$profile/provisioner" "$built/unpack/unpack" "$new/"
 authorities >"$new/ca-certificates.crt"
 for program in provisioner unpack; do
 	if readelf --program-headers "$new/$program" | grep -q INTERP; then fail "$program is not static"; fi

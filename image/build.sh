@@ -26,7 +26,7 @@ cp "$storage/image.tar" "$archive.$$"
 mv "$archive.$$" "$archive"
 
 size=$(stat -c %s "$archive")
-[ "$size" -lt $((40 << 20)) ] || {
+[ "${RUKPAK_IMAGE_PROFILE:-release}" != release ] || [ "$size" -lt $((40 << 20)) ] || {
 	echo "image: $archive has $size bytes, and 40 MiB are allowed" >&2
 	exit 1
 }

@@ -5,12 +5,32 @@ cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 tools=${CARGO_TARGET_DIR:-target}/tools
 deny_version=0.20.2
+work=$(mktemp -d)
+. tests/steps.sh
+finish() {
+	print_steps
+	[ -z "${programs:-}" ] || kill "$programs" 2>/dev/null || true
+	cat "$work"/tests/*.pid 2>/dev/null | xargs -r kill 2>/dev/null || true
+	rm -rf "$work"
+}
+trap finish EXIT
 
-step() { printf '\n== %s\n' "$*" >&2; }
+step "packages"
 . tests/needs.sh servers
 
-step "format"
+# Go and Rust build at the same time, because each of them sometimes leaves a processor idle.
+tests/programs.sh tools opm promtool >"$work/programs.log" 2>&1 &
+programs=$!
+
+step "format and generated files"
 $cargo fmt --all --check
+tests/cluster/gotypes/generate.sh --check
+
+# Clippy compiles the test binaries (tests/lint.sh), so that no second build is needed for lints.
+step "lints and builds of all tests"
+. tests/lint.sh
+$cargo test --locked --workspace --no-run
+$cargo test --locked --workspace --no-run --benches --test e2e
 
 step "licences, sources and banned crates"
 if [ "$("$tools/bin/cargo-deny" --version 2>/dev/null || true)" != "cargo-deny $deny_version" ]; then
@@ -18,35 +38,50 @@ if [ "$("$tools/bin/cargo-deny" --version 2>/dev/null || true)" != "cargo-deny $
 fi
 "$tools/bin/cargo-deny" --log-level error check bans licenses sources
 
-step "generated files"
-tests/cluster/gotypes/generate.sh --check
-
-step "lints"
-$cargo clippy --locked --workspace --all-targets -- -D warnings
-# All targets are those that `cargo test` runs; this one is run elsewhere.
-$cargo clippy --locked --workspace --test e2e -- -D warnings
-
 step "the static binary of unpack Jobs"
 tests/static.sh
 
 step "control plane, opm and promtool"
-tests/cluster/build.sh >/dev/null
-tests/cluster/build.sh opm >/dev/null
-tests/cluster/promtool/promtool.sh --version >/dev/null
+wait "$programs" || {
+	cat "$work/programs.log" >&2
+	exit 1
+}
+programs=
 
 if [ -n "${RUKPAK_CORPUS:-}" ]; then
 	step "tests, with the corpus in $RUKPAK_CORPUS"
 else
-	step "tests, without a corpus: set RUKPAK_CORPUS to a folder with bundles/, outcomes.tsv and expected/"
+	step "tests, without a corpus: set RUKPAK_CORPUS to a directory with bundles/, outcomes.tsv and expected/"
 fi
-# Most tests wait for others most of the time.
+# Most tests wait most of the time, so several binaries run at once (tests/runner.sh), the longest first.
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+export RUKPAK_TEST_RUN=$work/tests
+mkdir "$RUKPAK_TEST_RUN"
+mkfifo "$RUKPAK_TEST_RUN/places"
+exec 7<>"$RUKPAK_TEST_RUN/places"
+places=${RUKPAK_TEST_BINARIES:-1}
+for place in $(seq "$places"); do printf x >&7; done
+host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+export "CARGO_TARGET_${host}_RUNNER=$PWD/tests/runner.sh"
 status=0
-$cargo test --locked --workspace --no-fail-fast 2>&1 | tee "$log" || status=$?
+# The binaries keep the pipe open, so tee ends after the last binary.
+{
+	$cargo test --locked --workspace --test controllers &&
+		$cargo test --locked --workspace --no-fail-fast
+} 2>&1 7<&- | tee "$work/tests.log" || status=$?
+for result in "$RUKPAK_TEST_RUN"/*.status; do
+	[ "$(cat "$result")" = 0 ] || {
+		name=${result##*/}
+		echo "failed: ${name%-*}" >&2
+		status=1
+	}
+done
+end_step
+printf '\n== time of each test binary\n' >&2
+sort -rn "$RUKPAK_TEST_RUN"/*.time >&2
+print_steps
 
-# One line for all test binaries.
+# Prints one line for all test binaries and the tests in doc comments.
 awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
-     END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$log"
+     END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$work/tests.log"
 exit "$status"

@@ -6,34 +6,54 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 
-step() { printf '\n== %s\n' "$*" >&2; }
-. tests/needs.sh node
-
+. tests/steps.sh
 if [ -z "${RUKPAK_E2E:-}" ]; then
+	work=$(mktemp -d)
+	finish() {
+		print_steps
+		# shellcheck disable=SC2046 # several processes
+		kill $(jobs -p) 2>/dev/null || true
+		rm -rf "$work"
+	}
+	trap finish EXIT
+	step "packages"
+	. tests/needs.sh node
 	step "tests"
 	# As `make test` builds them, with what other tests need: cluster-up and rukpak.
+	. tests/lint.sh
 	built=$($cargo test --locked --workspace --no-run --message-format json --test e2e --test harness --test cli)
+	unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
 	built() { printf '%s\n' "$built" | sed -n "s/.*\"name\":\"$1\".*\"executable\":\"\([^\"]*\)\".*/\1/p"; }
 	up=$(built cluster-up)
 	RUKPAK_E2E_TESTS=$(built e2e)
 	RUST_BACKTRACE=0 "$up" --node --check
-	step "cluster"
-	for module in tools node runtime pods opm; do tests/cluster/build.sh $module >/dev/null; done
+	step "programs of the nodes and the image"
+	tests/e2e-build.sh
 	RUKPAK_E2E_OLM=$(tests/cluster/build.sh olm)
-	step "image"
-	image/build.sh >/dev/null
 	RUKPAK_E2E_DEFINITIONS=$(tests/cluster/openshift/definitions.sh)
 	export RUKPAK_E2E RUKPAK_E2E_TESTS RUKPAK_E2E_OLM RUKPAK_E2E_DEFINITIONS PATH=${up%/*}:$PATH # rukpak is there, too
-	status=0
 	case "${1:-}" in
 	"") nodes="node olm" ;;
 	olm*) nodes=olm ;;
 	*) nodes=node ;;
 	esac
+	# The nodes run at the same time: most tests wait for the cluster most of the time.
+	status=0
+	step "tests on: $nodes"
 	for RUKPAK_E2E in $nodes; do
-		step "$RUKPAK_E2E"
-		"$up" --node -- tests/e2e.sh "$@" || status=$?
+		: >"$work/$RUKPAK_E2E.log"
+		"$up" --node -- tests/e2e.sh "$@" >"$work/$RUKPAK_E2E.log" 2>&1 &
+		pids="${pids:-} $!"
 	done
+	tail --quiet --lines +1 --follow "$work"/*.log &
+	printer=$!
+	for pid in $pids; do wait "$pid" || status=$?; done
+	sleep 1
+	kill "$printer"
+	print_steps
+	# Prints one line for both nodes, after the lines of each.
+	awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
+	     END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$work"/*.log
 	exit "$status"
 fi
 
@@ -42,9 +62,8 @@ tests/publish.sh
 export RUKPAK_TEST_KUBECONFIG=$KUBECONFIG
 # Most tests wait for the cluster most of the time.
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
-log=$(mktemp)
 status=0
-run() { (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 | tee -a "$log" || status=$?; }
+run() { (cd tests && "$RUKPAK_E2E_TESTS" "$@") 2>&1 || status=$?; }
 if [ $# -gt 0 ]; then
 	run "$@"
 elif [ "$RUKPAK_E2E" = olm ]; then
@@ -57,6 +76,4 @@ else
 	run alone::
 	run removal::
 fi
-awk '/^test result:/ { passed += $4; failed += $6; skipped += $8 }
-     END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$log"
 exit "$status"

@@ -6,5 +6,5 @@ cd "$(dirname "$0")/.."
 . tests/needs.sh registry
 
 tests/cluster/build.sh >/dev/null
-${CARGO:-cargo} clippy --locked --workspace --test storm -- -D warnings
+. tests/lint.sh
 ${CARGO:-cargo} test --locked --workspace --test storm -- --nocapture --test-threads=1

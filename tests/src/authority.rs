@@ -56,31 +56,49 @@ impl Authority {
 
     /// A certificate for [`address`] and `localhost`.
     pub(crate) fn identity(&self) -> Identity {
-        let names = [address().to_string(), "localhost".to_owned()];
+        self.issue(&[&address().to_string(), "localhost"], |params| {
+            let name = &mut params.distinguished_name;
+            name.push(DnType::CommonName, "localhost");
+        })
+    }
+
+    /// A server with a certificate for these names, after a change to its other fields.
+    pub fn server(
+        &self,
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> ServerConfig {
+        self.issue(names, change).server()
+    }
+
+    /// A server that uses the certificate of the authority itself.
+    pub fn server_itself(&self) -> ServerConfig {
+        config(self.issuer.der().clone(), self.issuer.key())
+    }
+
+    fn issue(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Identity {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "localhost");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        change(&mut params);
         let key = KeyPair::generate().unwrap();
-        Identity {
-            certificate: params.signed_by(&key, &self.issuer).unwrap(),
-            key,
-        }
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Identity { certificate, key }
     }
 }
 
 impl Identity {
     /// Serves TLS as this identity.
-    pub(crate) fn server(&self) -> Arc<ServerConfig> {
-        let certificate = CertificateDer::from(self.certificate.der().to_vec());
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], key);
-        Arc::new(config.unwrap())
+    pub(crate) fn server(&self) -> ServerConfig {
+        config(self.certificate.der().clone(), &self.key)
     }
+}
+
+fn config(certificate: CertificateDer<'static>, key: &KeyPair) -> ServerConfig {
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let builder = builder.with_no_client_auth();
+    builder.with_single_cert(vec![certificate], key).unwrap()
 }

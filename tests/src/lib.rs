@@ -1,4 +1,4 @@
-//! What the tests share: the corpus of real bundles, and servers to fetch bundles from.
+//! What the tests share: the corpus of real bundles, transcripts on pages, and servers to fetch bundles from.
 //!
 //! ```text
 //!             Authority (certificates)
@@ -22,25 +22,38 @@
     reason = "a server that cannot be started fails the test by panicking"
 )]
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    fs,
+    io::Write as _,
+    net::{IpAddr, Ipv4Addr},
+    path::Path,
+};
+
+use flate2::{Compression, write::GzEncoder};
 
 mod authority;
 mod buildah;
+mod command;
 mod corpus;
 mod database;
 mod files;
+pub mod fuzz;
 mod git;
 mod opm;
 mod process;
 mod provisioner;
 mod proxy;
 mod registry;
+mod script;
 mod site;
 mod ssh;
+pub mod table;
 mod tokens;
+mod transcript;
 
 pub use authority::Authority;
 pub use buildah::Buildah;
+pub use command::{Args, Run};
 pub use corpus::{Case, Corpus, corpus};
 pub use database::{DATABASE_LABEL, DATABASE_TABLES};
 pub use files::FileServer;
@@ -50,15 +63,48 @@ pub use process::program;
 pub use provisioner::Provisioner;
 pub use proxy::HttpProxy;
 pub use registry::{Auth, Registry, docker_config};
+pub use script::{Answer, Port, Received, Script, ScriptedServer};
 pub use site::Site;
 pub use ssh::Sshd;
+pub use table::{Cell, Values};
 pub use tokens::{Grant, TokenServer};
+pub use transcript::{Names, Page, Step, root};
 
 /// Where all servers listen: the address that `CLUSTER_ADDRESS` names, which pods reach as well where there are pods, else
 /// `127.0.0.1`.
 pub fn address() -> IpAddr {
     let named = std::env::var("CLUSTER_ADDRESS").unwrap_or_default();
     named.parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// Bytes as one gzip member.
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
+}
+
+/// Writes a file below a directory, and makes the directories above the file.
+pub fn write(root: &Path, path: &str, bytes: impl AsRef<[u8]>) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// Bytes that do not compress, the same for the same seed.
+pub fn noise(seed: u64, count: usize) -> Vec<u8> {
+    fuzz::Random::new(seed).bytes(count)
+}
+
+/// The message of an error and of all its causes, as users read it.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.extend([": ", &error.to_string()]);
+        cause = error.source();
+    }
+    text
 }
 
 /// A user that servers with accounts know.

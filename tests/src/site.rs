@@ -34,7 +34,8 @@ impl Site {
         let listener = TcpListener::bind((address(), 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let tls = authority.map(|authority| TlsAcceptor::from(authority.identity().server()));
+        let tls =
+            authority.map(|authority| TlsAcceptor::from(Arc::new(authority.identity().server())));
         let scheme = if tls.is_some() { "https" } else { "http" };
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -13,8 +13,6 @@ mod acceptance {
     mod cluster;
     mod corpus;
     mod documents;
-    mod lists;
     mod meaning;
     mod parity;
-    mod servers;
 }

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use crate::run::Run;
 use crate::tools::Tools;
-use crate::{Controllers, Error, Nodes, Options, Result, keys, machine};
+use crate::{AUDIT_LOG, Controllers, Error, Nodes, Options, Result, keys, machine};
 
 const ATTEMPTS: usize = 3;
 const READY_TIMEOUT: Duration = Duration::from_secs(180);
@@ -62,6 +62,15 @@ async fn start_once(tools: &Tools, options: &Options) -> Result<ControlPlane> {
         Nodes::One => machine::ADDRESS,
     };
     let mut args = apiserver_args(&folder, address, api, etcd.port());
+    if let Some(policy) = options.audit_policy {
+        let path = folder.join("audit-policy");
+        fs::write(&path, policy).map_err(Error::io(format!("write {}", path.display())))?;
+        args.push(format!("--audit-policy-file={}", path.display()));
+        args.push(format!(
+            "--audit-log-path={}",
+            folder.join(AUDIT_LOG).display()
+        ));
+    }
     args.extend_from_slice(&options.apiserver_flags);
     run.spawn("kube-apiserver", &tools.path("kube-apiserver")?, &args)?;
 

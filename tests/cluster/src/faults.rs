@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 
 use crate::{Cluster, Error, Result, control_plane, machine};
 
@@ -46,6 +47,7 @@ impl Cluster {
     /// Fails when it does not run as a part of this cluster.
     pub async fn stop(&self, program: Program) -> Result<()> {
         let run = self.run.as_ref().ok_or(Error::NotStarted(program.name()))?;
+        self.is_altered.store(true, Ordering::Relaxed);
         run.stop(program.name(), program.signal()).await
     }
 

@@ -9,7 +9,8 @@
 //!  reaper (sh): sees the test binary end, however it ends; kills those three, removes the folder
 //! ```
 //!
-//! One control plane serves a whole test binary; a test works in a namespace of its own:
+//! One control plane serves a whole test binary; a test works in a namespace of its own. A test that changes what all
+//! others see takes one out of a [`Pool`]:
 //!
 //! ```no_run
 //! use cluster::{Cluster, DryRun};
@@ -37,6 +38,7 @@ pub mod machine;
 mod namespace;
 pub mod node;
 mod objects;
+mod pool;
 mod run;
 mod tools;
 pub mod worker;
@@ -44,6 +46,7 @@ pub mod worker;
 use std::env;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube::{Client, Config};
 use tokio::sync::OnceCell;
@@ -57,9 +60,13 @@ pub use crate::error::{Error, Result};
 pub use crate::faults::Program;
 pub use crate::namespace::TempNamespace;
 pub use crate::objects::DryRun;
+pub use crate::pool::{Lease, Pool};
 
 /// Names a kubeconfig file, of a cluster to use instead of starting one.
 pub const KUBECONFIG: &str = "RUKPAK_TEST_KUBECONFIG";
+
+/// The file of a cluster's folder that has the requests of an [`Options::audit_policy`].
+pub const AUDIT_LOG: &str = "audit.log";
 
 /// A Kubernetes cluster to test against. One that was started here ends when this is dropped, or else with the process.
 #[derive(Debug)]
@@ -76,6 +83,8 @@ pub struct Cluster {
     etcd: Option<SocketAddr>,
     /// Whether the stand-in node was made.
     node: OnceCell<()>,
+    /// Whether a test has stopped or replaced a program.
+    is_altered: AtomicBool,
 }
 
 /// How to start a control plane.
@@ -85,6 +94,9 @@ pub struct Options {
     pub controllers: Controllers,
     /// More flags for the API server. They come last, so they also override.
     pub apiserver_flags: Vec<String>,
+    /// An audit policy. The API server logs the requests that the policy names into the file [`AUDIT_LOG`] of the
+    /// cluster's folder; without a policy, none.
+    pub audit_policy: Option<&'static str>,
     /// Whether pods run.
     pub nodes: Nodes,
 }
@@ -107,6 +119,20 @@ pub enum Controllers {
     On,
     /// It does not run.
     Off,
+}
+
+// === impl Options ===
+
+impl Options {
+    /// Returns the default options with or without controllers, and with an audit policy or without.
+    pub const fn new(controllers: Controllers, audit_policy: Option<&'static str>) -> Self {
+        Self {
+            controllers,
+            apiserver_flags: Vec::new(),
+            audit_policy,
+            nodes: Nodes::None,
+        }
+    }
 }
 
 // === impl Cluster ===
@@ -163,6 +189,7 @@ impl Cluster {
             run: Some(run),
             etcd: Some(etcd),
             node: OnceCell::new(),
+            is_altered: AtomicBool::new(false),
         })
     }
 
@@ -185,6 +212,7 @@ impl Cluster {
             run: None,
             etcd: None,
             node: OnceCell::new(),
+            is_altered: AtomicBool::new(false),
         })
     }
 
@@ -225,5 +253,10 @@ impl Cluster {
     /// Whether the controllers of Kubernetes run in this cluster.
     pub fn controllers(&self) -> Controllers {
         self.controllers
+    }
+
+    /// Returns whether a test has stopped or replaced a program of this cluster.
+    pub(crate) fn is_altered(&self) -> bool {
+        self.is_altered.load(Ordering::Relaxed)
     }
 }

@@ -65,6 +65,12 @@ impl Cluster {
         outcome.map_err(Error::api(format!("apply {kind} {name}")))
     }
 
+    /// Forgets which kinds the API server serves.
+    pub(crate) fn forget_kinds(&self) {
+        let mut kinds = self.kinds.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kinds.clear();
+    }
+
     /// Waits until a custom resource definition is Established and its kind can be used.
     ///
     /// # Errors

@@ -88,6 +88,9 @@ impl Run {
         let id = {
             let mut processes = self.processes();
             let process = find(&mut processes, name)?;
+            if process.stopped {
+                return Ok(());
+            }
             process.stopped = true;
             process.child.id().to_string()
         };

@@ -8,58 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use cluster::{Cluster, Controllers, DryRun, Error, KUBECONFIG, Options, Program};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use cluster::{Cluster, Controllers, DryRun, Error, KUBECONFIG, Options, Pool, Program};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, ServiceAccount};
 use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 const SECONDS_30: Duration = Duration::from_secs(30);
-
-#[tokio::test]
-async fn control_plane_answers_our_client_and_kubectl() -> Result<()> {
-    let cluster = Cluster::shared().await?;
-    let version = cluster.client()?.apiserver_version().await?;
-    ensure!(version.git_version.starts_with("v1.36."), "{version:?}");
-
-    let kubectl = cluster
-        .tools()
-        .context("started elsewhere")?
-        .join("kubectl");
-    let output = Command::new(kubectl)
-        .args(["auth", "can-i", "*", "*"])
-        .env("KUBECONFIG", cluster.kubeconfig_path())
-        .output()?;
-    assert_eq!(String::from_utf8(output.stdout)?, "yes\n");
-    Ok(())
-}
-
-#[tokio::test]
-async fn custom_resource_can_be_applied_once_its_definition_is_established() -> Result<()> {
-    let cluster = Cluster::shared().await?;
-    let namespace = cluster.temp_namespace("widgets").await?;
-    let widget = json!({
-        "apiVersion": "example.com/v1",
-        "kind": "Widget",
-        "metadata": {"name": "one", "namespace": namespace.name()},
-        "spec": {"size": 3},
-    });
-    let unknown = cluster.apply(&widget, DryRun::No).await.unwrap_err();
-    assert_eq!(
-        unknown.to_string(),
-        "the cluster does not know example.com/v1 Widget"
-    );
-
-    cluster.apply(&widget_definition(), DryRun::No).await?;
-    cluster.wait_established("widgets.example.com").await?;
-    let applied = cluster.apply(&widget, DryRun::No).await?;
-    assert_eq!(
-        applied.data.get("spec"),
-        Some(&json!({"size": 3, "color": "blue"}))
-    );
-    Ok(())
-}
 
 #[tokio::test]
 async fn dry_run_stores_nothing() -> Result<()> {
@@ -80,47 +37,20 @@ async fn dry_run_stores_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn refused_object_is_named_with_the_reason() -> Result<()> {
+async fn control_plane_answers_our_client_and_kubectl() -> Result<()> {
     let cluster = Cluster::shared().await?;
-    let bad = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Not_A_Name"}});
-    let error = anyhow::Error::from(cluster.apply(&bad, DryRun::No).await.unwrap_err());
-    let text = format!("{error:#}");
-    assert!(
-        text.starts_with("failed to apply ConfigMap Not_A_Name: "),
-        "{text}"
-    );
-    assert!(text.contains("metadata.name"), "{text}");
+    let version = cluster.client()?.apiserver_version().await?;
+    ensure!(version.git_version.starts_with("v1.36."), "{version:?}");
 
-    let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap"});
-    let error = cluster.apply(&nameless, DryRun::No).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "not a Kubernetes object: it has no metadata.name"
-    );
-    Ok(())
-}
-
-#[tokio::test]
-async fn controllers_make_a_service_account_and_end_a_dropped_namespace() -> Result<()> {
-    let cluster = Cluster::shared().await?;
-    let namespace = cluster.temp_namespace("controllers").await?;
-    let name = namespace.name().to_owned();
-    let accounts = Api::<ServiceAccount>::namespaced(cluster.client()?, &name);
-    let exists = await_condition(accounts, "default", |account: Option<&ServiceAccount>| {
-        account.is_some()
-    });
-    timeout(SECONDS_30, exists)
-        .await
-        .context("no service account")??;
-
-    drop(namespace);
-    let namespaces = Api::<Namespace>::all(cluster.client()?);
-    let gone = await_condition(namespaces, &name, |namespace: Option<&Namespace>| {
-        namespace.is_none()
-    });
-    timeout(SECONDS_30, gone)
-        .await
-        .context("the namespace is still there")??;
+    let kubectl = cluster
+        .tools()
+        .context("started elsewhere")?
+        .join("kubectl");
+    let output = Command::new(kubectl)
+        .args(["auth", "can-i", "*", "*"])
+        .env("KUBECONFIG", cluster.kubeconfig_path())
+        .output()?;
+    assert_eq!(String::from_utf8(output.stdout)?, "yes\n");
     Ok(())
 }
 
@@ -139,23 +69,87 @@ async fn dropped_cluster_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn panicking_test_leaves_nothing() -> Result<()> {
-    let cluster = Cluster::start_with(&Options {
-        controllers: Controllers::Off,
-        ..Options::default()
+/// Shelves, in namespaces or not.
+fn shelves(scope: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "shelves.pool.example.com"},
+        "spec": {
+            "group": "pool.example.com", "scope": scope,
+            "names": {"plural": "shelves", "kind": "Shelf", "listKind": "ShelfList", "singular": "shelf"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                          "schema": {"openAPIV3Schema": {"type": "object"}}}],
+        },
     })
-    .await?;
-    let folder = cluster.folder().context("started elsewhere")?.to_owned();
-    wait_for_programs(&folder, &["etcd", "kube-apiserver", "sh"])?;
+}
 
-    let test = tokio::spawn(async move {
-        let _cluster = cluster;
-        panic!("as a failed assertion does");
+#[tokio::test]
+async fn pooled_control_plane_is_as_new_for_each_test() -> Result<()> {
+    static POOL: Pool = Pool::new(Options::new(Controllers::On, None), 1);
+    let prepared = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "prepared", "namespace": "default"}, "data": {"by": "the pool"},
     });
-    assert!(test.await.unwrap_err().is_panic());
-    assert_eq!(programs_of(&folder)?, [""; 0]);
-    assert!(!folder.exists());
+    let map = |namespace: &str, name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}});
+    let mut folders = Vec::new();
+    for scope in ["Namespaced", "Cluster", "Namespaced"] {
+        let prepare =
+            async |cluster: &Cluster| cluster.apply(&prepared, DryRun::No).await.map(drop);
+        let cluster = POOL.take(prepare).await?;
+        folders.push(cluster.folder().context("started elsewhere")?.to_owned());
+        let client = cluster.client()?;
+        let namespaces = Api::<Namespace>::all(client.clone());
+        assert!(namespaces.get_opt("mine").await?.is_none());
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+        let found = maps.get("prepared").await?.data.unwrap_or_default();
+        assert_eq!(found.get("by").map(String::as_str), Some("the pool"));
+        assert!(maps.get_opt("mine").await?.is_none());
+        let events = Api::<Event>::namespaced(client.clone(), "mine");
+        let events = events.list(&ListParams::default()).await?.items;
+        assert!(events.is_empty(), "{events:?}");
+        let served = client.list_api_groups().await?.groups;
+        assert!(served.iter().all(|group| group.name != "pool.example.com"));
+
+        cluster.apply(&shelves(scope), DryRun::No).await?;
+        cluster.wait_established("shelves.pool.example.com").await?;
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mine"}});
+        cluster.apply(&namespace, DryRun::No).await?;
+        let shelf = json!({
+            "apiVersion": "pool.example.com/v1", "kind": "Shelf", "metadata": {"name": "mine", "namespace": "mine"},
+        });
+        cluster.apply(&shelf, DryRun::No).await?;
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "mine", "namespace": "mine"},
+            "involvedObject": {"kind": "Shelf", "name": "mine", "namespace": "mine"},
+        });
+        cluster.apply(&event, DryRun::No).await?;
+        for namespace in ["mine", "default"] {
+            cluster.apply(&map(namespace, "mine"), DryRun::No).await?;
+        }
+        // The controllers work in a namespace of a name that the test before has used, too.
+        let accounts = Api::<ServiceAccount>::namespaced(client, "mine");
+        let exists = await_condition(accounts, "default", |account: Option<&ServiceAccount>| {
+            account.is_some()
+        });
+        timeout(SECONDS_30, exists)
+            .await
+            .context("no service account")??;
+        if folders.len() == 1 {
+            let changed = json!({"data": {"by": "a test"}});
+            let patch = Patch::Merge(changed);
+            maps.patch("prepared", &PatchParams::default(), &patch)
+                .await?;
+        } else {
+            maps.delete("prepared", &DeleteParams::default()).await?;
+        }
+        if folders.len() == 2 {
+            cluster.stop(Program::Controllers).await?;
+        }
+    }
+    assert_eq!(folders[0], folders[1]);
+    assert_ne!(folders[1], folders[2], "its controllers do not run");
+    assert_eq!(programs_of(&folders[1])?, ["sh"]);
     Ok(())
 }
 
@@ -338,29 +332,6 @@ fn what_a_node_lacks_is_said_in_one_line() -> Result<()> {
     };
     assert_eq!(text, format!("Error: a node cannot run here: {lacking}\n"));
     Ok(())
-}
-
-fn widget_definition() -> Value {
-    let spec = json!({
-        "type": "object",
-        "properties": {"size": {"type": "integer"}, "color": {"type": "string", "default": "blue"}},
-    });
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "widgets", "kind": "Widget"},
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
-            }],
-        },
-    })
 }
 
 /// A child process that does not outlive a failed assertion.

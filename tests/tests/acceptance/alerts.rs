@@ -90,286 +90,140 @@ fn promtool_finds_nothing_wrong_and_would_have_found_it() {
 /// What is scraped, for how many minutes, and which alert then fires.
 struct Case {
     name: &'static str,
-    series: &'static [(&'static str, &'static str)],
-    minutes: u32,
+    /// With their values.
+    series: Vec<(String, &'static str)>,
+    minutes: &'static str,
     fires: Option<Fires>,
 }
 
 /// An alert, the labels that its series give it, and its summary.
-struct Fires(
-    &'static str,
-    &'static [(&'static str, &'static str)],
-    &'static str,
-);
+struct Fires {
+    alert: &'static str,
+    labels: Vec<(&'static str, &'static str)>,
+    summary: &'static str,
+}
 
-/// As Prometheus has it: with the labels of what was scraped.
-const LEADS: (&str, &str) = (
-    r#"rukpak_leader{namespace="rukpak-system",pod="a"}"#,
-    "1x1000",
-);
-const WAITS: (&str, &str) = (
-    r#"rukpak_leader{namespace="rukpak-system",pod="b"}"#,
-    "0x1000",
-);
-/// Of another installation, which says nothing of ours.
-const ELSEWHERE: (&str, &str) = (r#"rukpak_leader{namespace="elsewhere",pod="a"}"#, "1x1000");
+/// A line for each case: its name, its minutes, and the alert with its labels and its summary. Below are the series, each with
+/// its values; those without a namespace are of `rukpak-system`. A comment is about the series below.
+const CASES: &str = r#"
+    all is well | 900 | nothing
+        leader{pod="a"} 1x1000
+        leader{pod="b"} 0x1000
+        upgradeable{pod="a"} 1x1000
+        platform_operator_installed{name="tide"} 1x1000
+        catalog_available{exported_namespace="catalogs",name="mine"} 1x1000
+        reconciles_total{controller="Bundle"} 0+10x1000
+        reconcile_failures_total{controller="Bundle",reason="A"} 0+2x1000
+        # A commotion.
+        objects_repaired_total{pod="a"} 0+50x20 1000x980
+        platform_operators{pod="a",state="installed"} 1x1000
+        platform_operators{pod="a",state="unhealthy"} 0x1000
+        report_written{pod="a",name="platform-operators-core"} 1x1000
+        pull_configuration_problems{source="Proxy"} 0x1000
+        admission_policies_missing{pod="a"} 0x1000
+    nobody leads | 11 | RukpakProvisionerDown{} No provisioner works.
+        leader{pod="b"} 0x1000
+        leader{namespace="elsewhere",pod="a"} 1x1000
+    nobody leads for a moment, as in a rollout | 13 | nothing
+        leader{pod="a"} 1x5 0x8 1x1000
+        leader{namespace="elsewhere",pod="a"} 1x1000
+    nothing is scraped | 11 | RukpakProvisionerDown{} No provisioner works.
+        leader{namespace="elsewhere",pod="a"} 1x1000
+    the gate is closed | 361 | RukpakClusterNotUpgradeable{} Installed operators keep the cluster from its next minor version.
+        leader{pod="a"} 1x1000
+        leader{pod="b"} 0x1000
+        # Another pod, for another reason.
+        upgradeable{pod="a",reason="A"} 0x200 _x800
+        upgradeable{pod="b",reason="B"} _x200 0x800
+    the gate has not been closed for long | 359 | nothing
+        leader{pod="a"} 1x1000
+        upgradeable{pod="a"} 0x1000
+    one of two platform operators fails | 31 | RukpakPlatformOperatorFailing{name=tide} The platform operator tide is not installed.
+        leader{pod="a"} 1x1000
+        platform_operator_installed{name="tide"} 0x1000
+        platform_operator_installed{name="etcd"} 1x1000
+    one that is installed is unhealthy | 21 | RukpakPlatformOperatorUnhealthy{} Installed platform operators are in trouble.
+        leader{pod="a"} 1x1000
+        platform_operators{pod="a",state="unhealthy"} 1x1000
+    a status cannot be written | 16 | RukpakStatusNotWritten{name=platform-operators-aggregated} The status of platform-operators-aggregated is out of date.
+        leader{pod="a"} 1x1000
+        report_written{pod="a",name="platform-operators-core"} 1x1000
+        report_written{pod="a",name="platform-operators-aggregated"} 0x1000
+    a catalog is away | 31 | RukpakCatalogUnavailable{exported_namespace=catalogs,name=mine} The catalog catalogs/mine cannot be read.
+        leader{pod="a"} 1x1000
+        catalog_available{exported_namespace="catalogs",name="mine"} 0x1000
+    most of what one controller does fails | 60 | RukpakReconcileErrors{controller=Bundle} Most of what the controller Bundle does fails.
+        leader{pod="a"} 1x1000
+        reconciles_total{controller="Bundle"} 0+10x1000
+        reconcile_failures_total{controller="Bundle",reason="A"} 0+4x1000
+        reconcile_failures_total{controller="Bundle",reason="B"} 0+4x1000
+        reconciles_total{controller="Instance"} 0+10x1000
+    somebody fights | 150 | RukpakRepairsDoNotEnd{} Somebody keeps changing what was installed.
+        leader{pod="a"} 1x1000
+        objects_repaired_total{pod="a"} FIGHT
+    the cluster's proxy makes no sense | 31 | RukpakPullConfigurationInvalid{source=Proxy} The cluster's Proxy cannot be followed in pulling.
+        leader{pod="a"} 1x1000
+        pull_configuration_problems{source="Proxy"} 2x1000
+    the admission policies are missing | 62 | RukpakAdmissionPoliciesMissing{} Admission policies of the provisioner do not exist.
+        leader{pod="a"} 1x1000
+        admission_policies_missing{pod="a"} 0x30 3x1000
+"#;
 
-const CASES: &[Case] = &[
-    Case {
-        name: "all is well",
-        series: &[
-            LEADS,
-            WAITS,
-            (
-                r#"rukpak_upgradeable{namespace="rukpak-system",pod="a"}"#,
-                "1x1000",
-            ),
-            (
-                r#"rukpak_platform_operator_installed{namespace="rukpak-system",name="tide"}"#,
-                "1x1000",
-            ),
-            (
-                r#"rukpak_catalog_available{namespace="rukpak-system",exported_namespace="catalogs",name="mine"}"#,
-                "1x1000",
-            ),
-            (
-                r#"rukpak_reconciles_total{namespace="rukpak-system",controller="Bundle"}"#,
-                "0+10x1000",
-            ),
-            (
-                r#"rukpak_reconcile_failures_total{namespace="rukpak-system",controller="Bundle",reason="A"}"#,
-                "0+2x1000",
-            ),
-            // A commotion.
-            (
-                r#"rukpak_objects_repaired_total{namespace="rukpak-system",pod="a"}"#,
-                "0+50x20 1000x980",
-            ),
-            (
-                r#"rukpak_platform_operators{namespace="rukpak-system",pod="a",state="installed"}"#,
-                "1x1000",
-            ),
-            (
-                r#"rukpak_platform_operators{namespace="rukpak-system",pod="a",state="unhealthy"}"#,
-                "0x1000",
-            ),
-            (
-                r#"rukpak_report_written{namespace="rukpak-system",pod="a",name="platform-operators-core"}"#,
-                "1x1000",
-            ),
-            (
-                r#"rukpak_pull_configuration_problems{namespace="rukpak-system",source="Proxy"}"#,
-                "0x1000",
-            ),
-        ],
-        minutes: 900,
-        fires: None,
-    },
-    Case {
-        name: "nobody leads",
-        series: &[WAITS, ELSEWHERE],
-        minutes: 11,
-        fires: Some(Fires("RukpakProvisionerDown", &[], "No provisioner works.")),
-    },
-    Case {
-        name: "nobody leads for a moment, as in a rollout",
-        series: &[
-            (
-                r#"rukpak_leader{namespace="rukpak-system",pod="a"}"#,
-                "1x5 0x8 1x1000",
-            ),
-            ELSEWHERE,
-        ],
-        minutes: 13,
-        fires: None,
-    },
-    Case {
-        name: "nothing is scraped",
-        series: &[ELSEWHERE],
-        minutes: 11,
-        fires: Some(Fires("RukpakProvisionerDown", &[], "No provisioner works.")),
-    },
-    Case {
-        name: "the gate is closed",
-        series: &[
-            LEADS,
-            WAITS,
-            // Another pod, for another reason.
-            (
-                r#"rukpak_upgradeable{namespace="rukpak-system",pod="a",reason="A"}"#,
-                "0x200 _x800",
-            ),
-            (
-                r#"rukpak_upgradeable{namespace="rukpak-system",pod="b",reason="B"}"#,
-                "_x200 0x800",
-            ),
-        ],
-        minutes: 361,
-        fires: Some(Fires(
-            "RukpakClusterNotUpgradeable",
-            &[],
-            "Installed operators keep the cluster from its next minor version.",
-        )),
-    },
-    Case {
-        name: "the gate has not been closed for long",
-        series: &[
-            LEADS,
-            (
-                r#"rukpak_upgradeable{namespace="rukpak-system",pod="a"}"#,
-                "0x1000",
-            ),
-        ],
-        minutes: 359,
-        fires: None,
-    },
-    Case {
-        name: "one of two platform operators fails",
-        series: &[
-            LEADS,
-            (
-                r#"rukpak_platform_operator_installed{namespace="rukpak-system",name="tide"}"#,
-                "0x1000",
-            ),
-            (
-                r#"rukpak_platform_operator_installed{namespace="rukpak-system",name="etcd"}"#,
-                "1x1000",
-            ),
-        ],
-        minutes: 31,
-        fires: Some(Fires(
-            "RukpakPlatformOperatorFailing",
-            &[("name", "tide")],
-            "The platform operator tide is not installed.",
-        )),
-    },
-    Case {
-        name: "one that is installed is unhealthy",
-        series: &[
-            LEADS,
-            (
-                r#"rukpak_platform_operators{namespace="rukpak-system",pod="a",state="unhealthy"}"#,
-                "1x1000",
-            ),
-        ],
-        minutes: 21,
-        fires: Some(Fires(
-            "RukpakPlatformOperatorUnhealthy",
-            &[],
-            "Installed platform operators are in trouble.",
-        )),
-    },
-    Case {
-        name: "a status cannot be written",
-        series: &[
-            LEADS,
-            (
-                r#"rukpak_report_written{namespace="rukpak-system",pod="a",name="platform-operators-core"}"#,
-                "1x1000",
-            ),
-            (
-                r#"rukpak_report_written{namespace="rukpak-system",pod="a",name="platform-operators-aggregated"}"#,
-                "0x1000",
-            ),
-        ],
-        minutes: 16,
-        fires: Some(Fires(
-            "RukpakStatusNotWritten",
-            &[("name", "platform-operators-aggregated")],
-            "The status of platform-operators-aggregated is out of date.",
-        )),
-    },
-    Case {
-        name: "a catalog is away",
-        series: &[
-            LEADS,
-            (
-                r#"rukpak_catalog_available{namespace="rukpak-system",exported_namespace="catalogs",name="mine"}"#,
-                "0x1000",
-            ),
-        ],
-        minutes: 31,
-        fires: Some(Fires(
-            "RukpakCatalogUnavailable",
-            &[("exported_namespace", "catalogs"), ("name", "mine")],
-            "The catalog catalogs/mine cannot be read.",
-        )),
-    },
-    Case {
-        name: "most of what one controller does fails",
-        series: &[
-            LEADS,
-            (
-                r#"rukpak_reconciles_total{namespace="rukpak-system",controller="Bundle"}"#,
-                "0+10x1000",
-            ),
-            (
-                r#"rukpak_reconcile_failures_total{namespace="rukpak-system",controller="Bundle",reason="A"}"#,
-                "0+4x1000",
-            ),
-            (
-                r#"rukpak_reconcile_failures_total{namespace="rukpak-system",controller="Bundle",reason="B"}"#,
-                "0+4x1000",
-            ),
-            (
-                r#"rukpak_reconciles_total{namespace="rukpak-system",controller="Instance"}"#,
-                "0+10x1000",
-            ),
-        ],
-        minutes: 60,
-        fires: Some(Fires(
-            "RukpakReconcileErrors",
-            &[("controller", "Bundle")],
-            "Most of what the controller Bundle does fails.",
-        )),
-    },
-    Case {
-        name: "somebody fights",
-        series: &[
-            LEADS,
-            (
-                r#"rukpak_objects_repaired_total{namespace="rukpak-system",pod="a"}"#,
-                include_str!("fight.txt"),
-            ),
-        ],
-        minutes: 150,
-        fires: Some(Fires(
-            "RukpakRepairsDoNotEnd",
-            &[],
-            "Somebody keeps changing what was installed.",
-        )),
-    },
-    Case {
-        name: "the cluster's proxy makes no sense",
-        series: &[
-            LEADS,
-            (
-                r#"rukpak_pull_configuration_problems{namespace="rukpak-system",source="Proxy"}"#,
-                "2x1000",
-            ),
-        ],
-        minutes: 31,
-        fires: Some(Fires(
-            "RukpakPullConfigurationInvalid",
-            &[("source", "Proxy")],
-            "The cluster's Proxy cannot be followed in pulling.",
-        )),
-    },
-];
+/// The cases of the table.
+fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for line in CASES.lines().map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let cells: Vec<_> = line.split(" | ").collect();
+        if let [name, minutes, fires] = cells[..] {
+            let fires = fires.split_once('{').map(|(alert, rest)| {
+                let (labels, summary) = rest.split_once("} ").unwrap();
+                let labels = labels.split(',').filter_map(|label| label.split_once('='));
+                let labels = labels.collect();
+                Fires {
+                    alert,
+                    labels,
+                    summary,
+                }
+            });
+            cases.push(Case {
+                name,
+                series: Vec::new(),
+                minutes,
+                fires,
+            });
+            continue;
+        }
+        // As Prometheus has it: with the labels of what was scraped.
+        let (series, values) = line.split_once("} ").unwrap();
+        let (name, labels) = series.split_once('{').unwrap();
+        let namespace = if labels.starts_with("namespace=") {
+            ""
+        } else {
+            "namespace=\"rukpak-system\","
+        };
+        let values = match values {
+            "FIGHT" => include_str!("fight.txt").trim_end(),
+            values => values,
+        };
+        let series = (format!("rukpak_{name}{{{namespace}{labels}}}"), values);
+        cases.last_mut().unwrap().series.push(series);
+    }
+    cases
+}
 
 /// What promtool is told to expect of an alert.
 fn expected(case: &Case, rule: &Value) -> Value {
-    let Some(Fires(name, labels, summary)) = &case.fires else {
+    let Some(fires) = case.fires.as_ref().filter(|it| rule["alert"] == it.alert) else {
         return json!([]);
     };
-    if rule["alert"] != *name {
-        return json!([]);
-    }
     let mut all = rule["labels"].clone();
-    for (key, value) in *labels {
+    for (key, value) in &fires.labels {
         all[key] = (*value).into();
     }
-    json!([{"exp_labels": all, "exp_annotations": {"summary": summary}}])
+    json!([{"exp_labels": all, "exp_annotations": {"summary": fires.summary}}])
 }
 
 #[test]
@@ -379,18 +233,18 @@ fn every_alert_fires_when_it_should_and_not_before() {
     for rule in groups["groups"][0]["rules"].as_array_mut().unwrap() {
         rule["annotations"] = json!({"summary": rule["annotations"]["summary"]});
     }
-    let alerts = rules(&groups);
+    let (alerts, cases) = (rules(&groups), cases());
     for rule in alerts {
-        let mut shown = CASES.iter().filter_map(|case| case.fires.as_ref());
-        assert!(shown.any(|fires| rule["alert"] == fires.0), "{rule}");
+        let mut shown = cases.iter().filter_map(|case| case.fires.as_ref());
+        assert!(shown.any(|fires| rule["alert"] == fires.alert), "{rule}");
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.yaml");
     fs::write(&file, groups.to_string()).unwrap();
-    let cases = CASES.iter().map(|case| {
+    let cases = cases.iter().map(|case| {
         let series = case.series.iter();
         let series: Vec<Value> = series
-            .map(|(series, values)| json!({"series": series, "values": values.trim_end()}))
+            .map(|(series, values)| json!({"series": series, "values": values}))
             .collect();
         let time = format!("{}m", case.minutes);
         let expected = alerts.iter().map(|rule| {

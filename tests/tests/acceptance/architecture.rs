@@ -13,23 +13,9 @@ use serde_json::Value;
 const FOR_TESTS: &[&str] = &["tests", "cluster"];
 
 /// What must not even be linked into the crates that only compute, with all of their features.
-const NO_IO: &[(&str, &[&str])] = &[
-    (
-        "manifests",
-        &[
-            "tokio",
-            "hyper",
-            "rustls",
-            "reqwest",
-            "kube-client",
-            "tar",
-            "flate2",
-        ],
-    ),
-    (
-        "convert",
-        &["tokio", "hyper", "rustls", "reqwest", "kube-client", "tar"],
-    ),
+const NO_IO: &[(&str, &[&str])] = &tests::rows![
+    "manifests" => &["tokio", "hyper", "rustls", "reqwest", "kube-client", "tar", "flate2"];
+    "convert" => &["tokio", "hyper", "rustls", "reqwest", "kube-client", "tar"];
 ];
 
 fn root() -> PathBuf {

@@ -29,6 +29,7 @@ fn outcome(conversion: &convert::Conversion) -> &'static str {
     }
 }
 
+// parity: convert-22
 #[test]
 fn every_bundle_becomes_what_is_known_of_it() {
     let Some(corpus) = corpus() else { return };
@@ -54,6 +55,7 @@ fn every_bundle_becomes_what_is_known_of_it() {
     assert!(corpus.cases().count() > 0, "outcomes.tsv lists no bundle");
 }
 
+// parity: convert-22
 #[test]
 fn converted_objects_mean_what_the_reference_renderers_mean() {
     let Some(corpus) = corpus() else { return };

@@ -25,32 +25,14 @@ pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Which page explains the reasons of which source.
-const GUIDES: [(&str, &str); 7] = [
-    ("manifests/src/api/condition.rs", "docs/instances.md"),
-    (
-        "manifests/src/api/platform.rs",
-        "docs/platform-operators.md",
-    ),
-    (
-        "provisioner/src/catalogs/status.rs",
-        "docs/platform-operators.md",
-    ),
-    (
-        "provisioner/src/catalogs/template.rs",
-        "docs/catalog-image-templates.md",
-    ),
-    (
-        "provisioner/src/platform/aggregate.rs",
-        "docs/platform-operators.md",
-    ),
-    (
-        "provisioner/src/platform/approval.rs",
-        "docs/platform-operators.md",
-    ),
-    (
-        "provisioner/src/platform/gate.rs",
-        "docs/platform-operators.md",
-    ),
+const GUIDES: [(&str, &str); 7] = tests::rows![
+    "manifests/src/api/condition.rs" => "docs/instances.md";
+    "manifests/src/api/platform.rs" => "docs/platform-operators.md";
+    "provisioner/src/catalogs/status.rs" => "docs/platform-operators.md";
+    "provisioner/src/catalogs/template.rs" => "docs/catalog-image-templates.md";
+    "provisioner/src/platform/aggregate.rs" => "docs/platform-operators.md";
+    "provisioner/src/platform/approval.rs" => "docs/platform-operators.md";
+    "provisioner/src/platform/gate.rs" => "docs/platform-operators.md";
 ];
 
 /// The sources below a folder, by their paths below the project's, without those of tests.

@@ -1,133 +1,189 @@
-//! What docs/parity.md says of the proposals and of other programs: each row has an answer, and tests that exist, or the
-//! reason why there is none.
+//! docs/parity.md: each row has an id, an answer, and tests or the reason for their absence.
+//!
+//! A test names the rows that it proves in the line above its attribute: `// parity: run-3, sdk-12`. These marks are the
+//! source of the last column of the page: `RUKPAK_DOCS=write cargo test --workspace --test acceptance parity` writes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    env, fs, mem,
     path::PathBuf,
 };
 
-use super::documents::{quoted, read, root};
+use super::documents::{read, root};
 
-/// The folders that have tests.
-const FOLDERS: &[&str] = &[
-    "catalog",
-    "cli",
-    "convert",
-    "manifests",
-    "provisioner",
-    "tests",
-    "unpacker",
-];
+const PAGE: &str = "docs/parity.md";
+const HEADER: &str = "| id | asked for, or done there | here | shown by |";
 
-/// One row of a table.
-#[derive(Debug)]
+/// One row of a table that compares.
+#[derive(Debug, Clone, Copy)]
 struct Row<'a> {
+    id: &'a str,
     asked: &'a str,
     here: &'a str,
-    shown_by: &'a str,
 }
 
-/// The tests of every file of the project, by its path below the project's folder.
-fn tests() -> BTreeMap<String, BTreeSet<String>> {
-    let mut found = BTreeMap::new();
-    let mut open: Vec<PathBuf> = FOLDERS.iter().map(|folder| root().join(folder)).collect();
-    while let Some(folder) = open.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|ext| ext == "rs") {
-                let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
-                let text = fs::read_to_string(&path).unwrap();
-                found.insert(name.to_owned(), tests_of(&text));
+/// The tests that the marks of sources assign to rows.
+#[derive(Debug, Default)]
+struct Marks {
+    /// By the id of a row, in the order of paths and lines.
+    tests: BTreeMap<String, Vec<String>>,
+    problems: Vec<String>,
+}
+
+impl Marks {
+    /// The marks of all crates.
+    fn load() -> Self {
+        let entries = fs::read_dir(root()).unwrap();
+        let mut open: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        open.retain(|path| path.join("Cargo.toml").exists());
+        let mut sources = BTreeMap::new();
+        while let Some(directory) = open.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    open.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
+                    sources.insert(name.to_owned(), fs::read_to_string(&path).unwrap());
+                }
+            }
+        }
+        let mut marks = Self::default();
+        for (path, text) in &sources {
+            marks.scan(path, text);
+        }
+        marks
+    }
+
+    /// Adds the marks of one source.
+    fn scan(&mut self, path: &str, text: &str) {
+        let (mut mark, mut of_test): (Option<Vec<&str>>, Vec<&str>) = (None, Vec::new());
+        // The empty line after the last one ends a mark there.
+        for (number, line) in text.lines().chain([""]).map(str::trim).enumerate() {
+            let is_test = line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+            match mark.take() {
+                Some(ids) if is_test => of_test = ids,
+                Some(_) => {
+                    let problem = "the mark is not in the line above the attribute of a test";
+                    self.problems.push(format!("{path}:{number}: {problem}"));
+                }
+                None if is_test => of_test.clear(),
+                None => {}
+            }
+            if let Some(ids) = line.strip_prefix("// parity: ") {
+                mark = Some(ids.split(", ").collect());
+            } else if is_like_a_mark(line) {
+                let problem = format!("{line:?} is not a mark; write `// parity: id, id`");
+                self.problems
+                    .push(format!("{path}:{}: {problem}", number + 1));
+            } else if let Some(name) = function(line) {
+                for id in mem::take(&mut of_test) {
+                    let tests = self.tests.entry(id.to_owned()).or_default();
+                    tests.push(format!("{path}::{name}"));
+                }
             }
         }
     }
-    found
 }
 
-/// The functions of a file that have the attribute of a test.
-fn tests_of(text: &str) -> BTreeSet<String> {
-    let (mut is_test, mut names) = (false, BTreeSet::new());
-    for line in text.lines().map(str::trim_start) {
-        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
-            is_test = true;
-        } else if let Some(rest) = line
-            .strip_prefix("async fn ")
-            .or_else(|| line.strip_prefix("fn "))
-        {
-            if is_test {
-                let name: &str = rest.split(['(', '<']).next().unwrap();
-                names.insert(name.to_owned());
-            }
-            is_test = false;
-        }
-    }
-    names
+fn is_like_a_mark(line: &str) -> bool {
+    let comment = line
+        .strip_prefix("//")
+        .map(|text| text.trim_start_matches(['/', '!', ' ']));
+    comment.is_some_and(|text| text.to_ascii_lowercase().starts_with("parity:"))
 }
 
-/// The rows of the tables that compare, without their heads.
-fn rows(page: &str) -> Vec<Row<'_>> {
-    let (mut is_compared, mut rows) = (false, Vec::new());
-    for line in page.lines() {
-        if line == "| asked for, or done there | here | shown by |" {
-            is_compared = true;
-        } else if !line.starts_with('|') {
-            is_compared = false;
-        } else if is_compared && !line.starts_with("| ---") {
-            let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-            let [asked, here, shown_by] = cells[..] else {
-                panic!("three cells, but for `|` in them: {line}");
-            };
-            rows.push(Row {
-                asked,
-                here,
-                shown_by,
-            });
-        }
-    }
-    rows
+/// The name of the function that a line begins.
+fn function(line: &str) -> Option<&str> {
+    let is_qualifier = |word: &&str| word.starts_with("pub") || *word == "async";
+    let mut words = line.split_whitespace().skip_while(is_qualifier);
+    (words.next()? == "fn").then_some(())?;
+    words.next()?.split(['(', '<']).next()
 }
 
-/// What is wrong with a row; nothing if it is good.
-fn wrong(row: &Row<'_>, tests: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
-    let mut found = Vec::new();
-    let is_reasoned = |answers: &[&str]| {
-        let mut texts = answers
-            .iter()
-            .filter_map(|answer| row.here.strip_prefix(answer));
-        texts.any(|text| text.len() > 10)
+/// A row, if a line of a table that compares is one.
+fn row(line: &str) -> Row<'_> {
+    let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+    let [id, asked, here, _shown_by] = cells[..] else {
+        panic!("four cells, without `|` in any: {line}");
     };
-    let is_as_there = row
-        .here
-        .strip_prefix("as there")
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ';', ' ']));
-    if row.asked.is_empty() {
-        found.push("says nothing".to_owned());
-    }
-    if !is_as_there && !is_reasoned(&["better: ", "otherwise: ", "partly: ", "not there: "]) {
-        found.push(format!("answers {:?}", row.here));
-    }
-    if row.shown_by == "none" {
-        if !is_reasoned(&["otherwise: ", "not there: "]) {
-            found.push("has neither a test nor a reason".to_owned());
+    Row { id, asked, here }
+}
+
+/// The lines of a page, with the row that a line of a table that compares is.
+fn lines(page: &str) -> impl Iterator<Item = (&str, Option<Row<'_>>)> {
+    let mut is_compared = false;
+    page.lines().map(move |line| {
+        let is_row = is_compared && line.starts_with('|') && !line.starts_with("| ---");
+        is_compared = line == HEADER || is_compared && line.starts_with('|');
+        (line, is_row.then(|| row(line)))
+    })
+}
+
+fn rows(page: &str) -> Vec<Row<'_>> {
+    lines(page).filter_map(|(_, row)| row).collect()
+}
+
+/// The problems of the page and of the marks.
+fn problems(page: &str, marks: &Marks) -> Vec<String> {
+    let (mut found, mut ids) = (marks.problems.clone(), BTreeSet::new());
+    for row in rows(page) {
+        let mut report = |problem: &str| found.push(format!("{}: {problem}", row.id));
+        let has_reason = |answers: &[&str]| {
+            let mut reasons = answers
+                .iter()
+                .filter_map(|answer| row.here.strip_prefix(answer));
+            reasons.any(|reason| reason.len() > 10)
+        };
+        let is_same = row
+            .here
+            .strip_prefix("as there")
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ';', ' ']));
+        let is_id = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '-');
+        if row.id.is_empty() || !row.id.chars().all(is_id) {
+            report("the id has other characters than a-z, 0-9 and -");
         }
-        return found;
-    }
-    let named: Vec<&str> = quoted(row.shown_by).collect();
-    if named.is_empty() {
-        found.push(format!("is shown by {:?}", row.shown_by));
-    }
-    for name in named {
-        let exists = name
-            .split_once("::")
-            .and_then(|(file, test)| tests.get(file).map(|tests| tests.contains(test)));
-        if exists != Some(true) {
-            found.push(format!("there is no test {name}"));
+        if !ids.insert(row.id) {
+            report("two rows have this id");
+        }
+        if row.asked.is_empty() {
+            report("the first cell is empty");
+        }
+        if !is_same && !has_reason(&["better: ", "otherwise: ", "partly: ", "not there: "]) {
+            report(&format!("the answer is {:?}", row.here));
+        }
+        let tests = marks.tests.get(row.id);
+        if tests.is_none() && !has_reason(&["otherwise: ", "not there: "]) {
+            report("neither a mark nor a reason");
+        }
+        let distinct: BTreeSet<&String> = tests.into_iter().flatten().collect();
+        if distinct.len() != tests.map_or(0, Vec::len) {
+            report("a test has this id twice");
         }
     }
+    let marked = marks.tests.iter();
+    let unknown = marked.filter(|(id, _)| !ids.contains(id.as_str()));
+    found.extend(unknown.map(|(id, tests)| format!("{tests:?}: no row has the id {id:?}")));
     found
+}
+
+/// The page with the tests of each row in its last column.
+fn fill(page: &str, marks: &Marks) -> String {
+    let filled = lines(page).map(|(line, row)| {
+        let Some(row) = row else {
+            return format!("{line}\n");
+        };
+        let quote = |tests: &Vec<String>| {
+            let tests = tests.iter().map(|test| format!("`{test}`"));
+            tests.collect::<Vec<_>>().join("<br>")
+        };
+        let shown_by = marks.tests.get(row.id).map_or("none".to_owned(), quote);
+        format!(
+            "| {} | {} | {} | {shown_by} |\n",
+            row.id, row.asked, row.here
+        )
+    });
+    filled.collect()
 }
 
 /// The rows of rukpak's own tests that the first cell of a row names: `B4, B5: …`, `B10 to B13, B22: …`.
@@ -151,25 +207,29 @@ fn named(asked: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_row_has_an_answer_and_tests_that_exist() {
-    let page = read("docs/parity.md");
-    let (rows, tests) = (rows(&page), tests());
-    assert!(rows.len() > 400, "{}", rows.len());
-    let bad: Vec<String> = rows
-        .iter()
-        .flat_map(|row| {
-            let said = wrong(row, &tests);
-            said.into_iter()
-                .map(|said| format!("{:?}: {said}", row.asked))
-        })
-        .collect();
-    assert!(bad.is_empty(), "{}", bad.join("\n"));
+fn every_row_has_an_answer_and_tests_or_a_reason() {
+    let (page, marks) = (read(PAGE), Marks::load());
+    assert!(rows(&page).len() > 400, "{}", rows(&page).len());
+    let problems = problems(&page, &marks);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    let filled = fill(&page, &marks);
+    if env::var("RUKPAK_DOCS").is_ok_and(|mode| mode == "write") {
+        fs::write(root().join(PAGE), filled).unwrap();
+        return;
+    }
+    for (number, (line, expected)) in (1..).zip(page.lines().zip(filled.lines())) {
+        assert_eq!(
+            line, expected,
+            "{PAGE}:{number}; RUKPAK_DOCS=write corrects the page"
+        );
+    }
+    assert_eq!(page, filled);
 }
 
 /// The page is for those who know the proposals and the programs by their names.
 #[test]
 fn every_proposal_and_every_program_has_a_table() {
-    let page = read("docs/parity.md");
+    let page = read(PAGE);
     let mut parts = page.split("\n#").map(|part| part.trim_start_matches('#'));
     let mut rows_of = |title: &str| {
         let part = parts.find(|part| part.trim_start().starts_with(title));
@@ -203,7 +263,7 @@ fn every_proposal_and_every_program_has_a_table() {
 
 #[test]
 fn every_test_of_rukpak_has_a_row() {
-    let page = read("docs/parity.md");
+    let page = read(PAGE);
     let found: BTreeSet<String> = rows(&page)
         .iter()
         .flat_map(|row| named(row.asked))
@@ -225,36 +285,76 @@ fn every_test_of_rukpak_has_a_row() {
 }
 
 #[test]
-fn what_is_wrong_with_a_row_is_found() {
-    let text = "#[test]\nfn a() {}\n\n    #[tokio::test]\n    async fn b() {}\n\nfn c() {}\n";
-    let tests = BTreeMap::from([("x/y.rs".to_owned(), tests_of(text))]);
-    let page = |here: &str, shown_by: &str| {
+fn problems_of_rows_and_marks_are_reported() {
+    let page = |rows: &[[&str; 2]]| {
+        let rows = rows
+            .iter()
+            .map(|[id, here]| format!("| {id} | row | {here} | |\n"));
         format!(
-            "| asked for, or done there | here | shown by |\n| --- | --- | --- |\n| row | {here} | {shown_by} |\n"
+            "{HEADER}\n| --- | --- | --- | --- |\n{}\n",
+            rows.collect::<String>()
         )
     };
-    for (here, shown_by, expected) in [
-        ("as there", "`x/y.rs::a`", ""),
-        ("as there, in other words", "`x/y.rs::a`<br>`x/y.rs::b`", ""),
-        ("not there: nobody has wanted it", "none", ""),
-        (
-            "as there",
-            "`x/y.rs::a`<br>`x/y.rs::c`",
-            "there is no test x/y.rs::c",
-        ),
-        ("as there", "`x/z.rs::a`", "there is no test x/z.rs::a"),
-        ("as there", "`a`", "there is no test a"),
-        ("as there", "see there", "is shown by"),
-        ("as there", "none", "neither a test nor a reason"),
-        ("not there: ", "none", "answers"),
-        ("as thereabouts", "`x/y.rs::a`", "answers"),
-        ("it works", "`x/y.rs::a`", "answers"),
+    let marks = |text: &str| {
+        let mut marks = Marks::default();
+        marks.scan("x/y.rs", text);
+        marks
+    };
+    let test = "// parity: a\n#[test]\nfn shown() {}\n";
+    for (here, source, expected) in tests::rows![
+        "as there", test => "";
+        "as there, in other words", test => "";
+        "not there: never requested", "" => "";
+        "not there: never requested", test => "";
+        "not there: ", "" => "a: the answer is";
+        "as thereabouts", test => "a: the answer is";
+        "works", test => "a: the answer is";
+        "as there", "#[test]\nfn shown() {}\n" => "a: neither a mark nor a reason";
+        "better: and much faster", "" => "a: neither a mark nor a reason";
+        "as there", "// parity: a, b-1\n#[test]\nfn shown() {}\n" => "[\"x/y.rs::shown\"]: no row has the id \"b-1\"";
+        "as there", "// parity: a, a\n#[test]\nfn shown() {}\n" => "a: a test has this id twice";
+        "as there", "// parity: a\nfn helper() {}\n" => "x/y.rs:1: the mark is not";
+        "as there", "// parity: a\n\n#[test]\nfn shown() {}\n" => "x/y.rs:1: the mark is not";
+        "as there", "// parity: a\n// parity: a\n#[test]\nfn shown() {}\n" => "x/y.rs:1: the mark is not";
+        "as there", "// parity: a" => "x/y.rs:1: the mark is not";
+        "as there", "\n//parity: a\n#[test]\nfn shown() {}\n" => "x/y.rs:2: \"//parity: a\" is not a mark";
+        "as there", "/// Parity:a\n#[test]\nfn shown() {}\n" => "is not a mark";
     ] {
-        let page = page(here, shown_by);
-        let said = wrong(&rows(&page)[0], &tests).join(", ");
-        assert_eq!(said.is_empty(), expected.is_empty(), "{page}{said}");
-        assert!(said.contains(expected), "{page}{said}");
+        let problems = problems(&page(&[["a", here]]), &marks(source)).join("\n");
+        assert_eq!(
+            problems.is_empty(),
+            expected.is_empty(),
+            "{here} {source}{problems}"
+        );
+        assert!(problems.contains(expected), "{here} {source}{problems}");
     }
+    for (rows, expected) in tests::rows![
+        [["a", "as there"], ["a", "as there"]] => "a: two rows have this id";
+        [["a", "as there"], ["A 1", "otherwise: in another way"]] => "A 1: the id has other characters";
+    ] {
+        let problems = problems(&page(&rows), &marks(test)).join("\n");
+        assert!(problems.contains(expected), "{problems}");
+    }
+}
+
+#[test]
+fn rows_list_the_tests_that_name_them() {
+    let mut marks = Marks::default();
+    let text = "// parity: b, a\n#[test]\n#[expect(dead_code)]\nfn one() {}\n\nfn helper() {}\n\n    \
+                // parity: b\n    #[tokio::test(flavor = \"multi_thread\")]\n    pub(crate) async fn two<'a>() {}\n\n\
+                #[test]\nfn three() {}\n";
+    marks.scan("x/y.rs", text);
+    assert_eq!(marks.problems, [""; 0]);
+    let page = format!(
+        "Text | text\n\n{HEADER}\n| --- | --- | --- | --- |\n| a | row | as there | `old` |\n| b | row | as there | none |\n\
+         | c | row | otherwise: in another way | `old` |\n\n| a | table |\n"
+    );
+    let filled = page
+        .replacen("`old`", "`x/y.rs::one`", 1)
+        .replace("| none", "| `x/y.rs::one`<br>`x/y.rs::two`")
+        .replace("`old`", "none");
+    assert_eq!(fill(&page, &marks), filled);
+    assert_eq!(fill(&filled, &marks), filled);
     assert_eq!(named("B10 to B12, B22: git"), ["B10", "B11", "B12", "B22"]);
     assert_eq!(named("Goal, story 1: none"), [""; 0]);
 }

@@ -1,14 +1,13 @@
 //! What the install file brings, and what an image is.
 
-use std::{error::Error as _, fs};
-
-use cluster::DryRun;
+use std::fs;
 
 use super::{
     wait::{self, ready},
-    world::{CORE_LABELS, CORE_POD, kubectl, world},
+    world::{CORE_LABELS, CORE_POD, world},
 };
 
+// parity: rukpak-45
 #[tokio::test]
 async fn the_provisioner_runs_from_its_image_without_root_or_shell() {
     let world = world().await;
@@ -62,52 +61,4 @@ async fn the_provisioner_runs_from_its_image_without_root_or_shell() {
     let authorities = format!("/proc/{process}/root/etc/ssl/certs/ca-certificates.crt");
     let authorities = fs::read_to_string(authorities).unwrap();
     assert!(authorities.matches("BEGIN CERTIFICATE").count() > 50);
-}
-
-#[tokio::test]
-async fn the_image_brings_the_program_of_unpack_jobs_as_well() {
-    let world = world().await;
-    let container = "jsonpath={.spec.template.spec.containers[0].image}";
-    let image = [
-        "-n",
-        "rukpak-system",
-        "get",
-        "deployment",
-        "core",
-        "-o",
-        container,
-    ];
-    let image = kubectl(world.cluster, &image);
-    let flags = [
-        "--image",
-        &image,
-        "--restart=Never",
-        "--attach",
-        "--rm",
-        "--quiet",
-    ];
-    let command = ["--command", "--", "/unpack", "--version"];
-    let printed = kubectl(
-        world.cluster,
-        &[&["run", "program"][..], &flags, &command].concat(),
-    );
-    assert!(printed.starts_with("unpack "), "{printed}");
-}
-
-#[tokio::test]
-async fn the_definitions_refuse_what_is_wrong() {
-    let world = world().await;
-    let instance = serde_json::json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleInstance", "metadata": {"name": "n".repeat(46)},
-        "spec": {"provisionerClassName": "core-rukpak-io-registry", "template": {"spec": {"source": {"type": "git"}}}},
-    });
-    let error = world
-        .cluster
-        .apply(&instance, DryRun::No)
-        .await
-        .unwrap_err();
-    let error = format!("{:?}", error.source().unwrap());
-    for sentence in ["may not be more than 45 bytes", "Found none valid"] {
-        assert!(error.contains(sentence), "{error}");
-    }
 }

@@ -28,6 +28,7 @@ fn image_of(deployment: &Deployment) -> &str {
     spec.containers[0].image.as_deref().unwrap()
 }
 
+// parity: r1
 #[tokio::test]
 async fn r1_h2_h3_an_operator_runs_is_kept_as_declared_and_goes_without_a_trace() {
     let world = world().await;

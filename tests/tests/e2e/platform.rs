@@ -40,6 +40,7 @@ fn condition<'a>(operator: &'a ClusterOperator, kind: &str) -> Option<&'a Operat
     status.conditions.iter().find(|it| it.type_ == kind)
 }
 
+// parity: max-1, max-17, platform-1
 #[tokio::test]
 async fn platform_operators_of_a_day_0_are_installed_and_upgraded_with_the_cluster() {
     let world = world().await;

@@ -39,6 +39,7 @@ async fn serve_elsewhere(world: &World) {
     world.serving_pod(MARKETPLACE, "wreck.own", None).await;
 }
 
+// parity: complaint-7
 #[tokio::test]
 async fn what_the_documents_say_of_removal_leaves_nothing() {
     let cluster = Cluster::shared().await.unwrap();

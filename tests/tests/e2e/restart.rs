@@ -55,6 +55,7 @@ async fn begin(world: &World, name: &str) {
     wait::until(world.instances(), name, "begun", |it| it.status.is_some()).await;
 }
 
+// parity: rukpak-30
 #[tokio::test]
 async fn what_was_begun_is_finished_whatever_becomes_of_the_provisioner() {
     let world = world().await;

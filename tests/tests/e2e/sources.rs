@@ -1,10 +1,8 @@
 //! Bundles from where the pod of the provisioner has to get them, and out of it again.
 
-use std::fs;
-
 use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use serde_json::json;
-use tests::{Auth, OWNER, Registry, Sshd, TENANT};
+use tests::Sshd;
 
 use super::{
     bundle::{IMAGE, Operator},
@@ -12,36 +10,7 @@ use super::{
     world::{CORE_POD, SYSTEM, kubectl, world},
 };
 
-#[tokio::test]
-async fn b14_a_private_registry_is_asked_with_the_pull_secret() {
-    let world = world().await;
-    let registry = Registry::start(Auth::Basic, None);
-    let image = registry.image("private:v1.0.0");
-    let login = tempfile::tempdir().unwrap();
-    fs::write(
-        login.path().join("config.json"),
-        registry.docker_config(OWNER),
-    )
-    .unwrap();
-    let login = login.path().join("config.json");
-    Operator::new("private", "1.0.0").push(&image, &["--authfile", login.to_str().unwrap()]);
-
-    world
-        .apply(json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": "private-registry", "namespace": SYSTEM},
-            "stringData": {".dockerconfigjson": registry.docker_config(TENANT)},
-        }))
-        .await;
-    let reference =
-        json!({"ref": image, "pullSecret": "private-registry", "insecureSkipTLSVerify": true});
-    world
-        .bundle("b14", json!({"type": "image", "image": reference}))
-        .await;
-    world.unpacked("b14").await;
-    world.delete("b14").await;
-}
-
+// parity: b23
 #[tokio::test]
 async fn b23_a_repository_in_the_cluster_is_cloned_over_ssh() {
     let world = world().await;
@@ -95,6 +64,7 @@ async fn b23_a_repository_in_the_cluster_is_cloned_over_ssh() {
     world.delete("b23").await;
 }
 
+// parity: b21
 #[tokio::test]
 async fn b21_a_job_downloads_the_content_with_the_token_of_its_account() {
     let world = world().await;

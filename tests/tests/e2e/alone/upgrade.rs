@@ -57,6 +57,7 @@ impl World {
     }
 }
 
+// parity: switch-1, switch-16
 #[tokio::test]
 async fn as_a_cluster_admin_i_upgrade_my_cluster_and_my_third_party_catalogs_follow() {
     let _alone = ALONE.lock().await;
@@ -111,6 +112,7 @@ async fn as_a_cluster_admin_i_upgrade_my_cluster_and_my_third_party_catalogs_fol
     sources.delete("drift", &params).await.unwrap();
 }
 
+// parity: switch-2
 #[tokio::test]
 async fn as_a_third_party_catalog_creator_i_provide_catalogs_that_conform_to_the_platform() {
     let _alone = ALONE.lock().await;

@@ -48,6 +48,7 @@ async fn webhooks(world: &World) -> Vec<Pod> {
     pods
 }
 
+// parity: source-15
 #[tokio::test]
 async fn the_version_v1_is_there_while_an_admin_wants_it_whatever_becomes_of_a_webhook() {
     let _alone = ALONE.lock().await;

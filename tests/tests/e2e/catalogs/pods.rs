@@ -1,8 +1,5 @@
 //! Catalogs with pods of their own, on a node that runs them.
 
-use std::fs;
-
-use cluster::worker;
 use k8s_openapi::api::{
     core::v1::{Pod, Service, ServiceAccount},
     networking::v1::NetworkPolicy,
@@ -12,11 +9,10 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
-use tests::{Auth, OWNER, Registry, TENANT};
 
-use super::{publish, source, version};
+use super::{publish, source};
 use crate::e2e::{
-    day_0::{self, MARKETPLACE},
+    day_0::MARKETPLACE,
     wait::{self, LONG, eventually, ready},
     world::{SYSTEM, World, kubectl, world},
 };
@@ -66,6 +62,7 @@ impl World {
     }
 }
 
+// parity: pod-1, pod-3, pod-6, pod-7, pod-11
 #[tokio::test]
 async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
     let world = world().await;
@@ -145,6 +142,7 @@ async fn a_catalog_with_options_has_a_pod_that_is_kept_and_follows_its_tag() {
     world.remove_source(SYSTEM, "my.shelf").await;
 }
 
+// parity: pod-8, pod-9
 #[tokio::test]
 async fn a_catalog_of_another_namespace_is_extracted_and_its_pod_goes_with_it() {
     let world = world().await;
@@ -199,43 +197,4 @@ async fn a_catalog_of_another_namespace_is_extracted_and_its_pod_goes_with_it() 
     for policy in ["drawer-grpc-server", "drawer-unpack-bundles"] {
         wait::gone(world.of::<NetworkPolicy>(MARKETPLACE), policy).await;
     }
-}
-
-#[tokio::test]
-async fn the_node_pulls_a_catalog_with_the_secrets_of_its_catalog_source() {
-    let world = world().await;
-    let registry = Registry::start(Auth::Basic, None);
-    worker::trust(registry.host()).unwrap();
-    let image = registry.image("catalogs/safe:v1");
-    let folder = tempfile::tempdir().unwrap();
-    let login = folder.path().join("config.json");
-    fs::write(&login, registry.docker_config(OWNER)).unwrap();
-    let flags = ["--authfile", login.to_str().unwrap()];
-    day_0::push_catalog(&image, &flags, &[&version("safe", "1.0.0")]);
-    let spec = json!({
-        "sourceType": "grpc", "image": image, "priority": -10,
-        "grpcPodConfig": {"extractContent": {"catalogDir": "/configs"}},
-    });
-    world.apply(source(SYSTEM, "safe", &spec)).await;
-    // Nobody gets it without.
-    wait::pod(world.pods(), "olm.catalogSource=safe", "refused", |it| {
-        let status = serde_json::to_string(&it.status).unwrap();
-        status.contains("ErrImagePull") || status.contains("ImagePullBackOff")
-    })
-    .await;
-    world
-        .apply(json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": "safe", "namespace": SYSTEM},
-            "stringData": {".dockerconfigjson": registry.docker_config(TENANT)},
-        }))
-        .await;
-    let secrets = json!({"secrets": ["safe", ""]});
-    world.patch_source(SYSTEM, "safe", secrets).await;
-    let pod = world.serving_pod(SYSTEM, "safe", None).await;
-    let names = pod.spec.unwrap().image_pull_secrets.unwrap();
-    let names: Vec<String> = names.into_iter().map(|it| it.name).collect();
-    assert_eq!(names, ["safe"]);
-    world.lists(SYSTEM, "safe", &["safe.v1.0.0"]).await;
-    world.remove_source(SYSTEM, "safe").await;
 }

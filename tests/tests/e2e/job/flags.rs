@@ -16,6 +16,7 @@ use crate::e2e::{
 };
 
 /// The provisioner is started anew for it.
+// parity: pod-1
 #[tokio::test]
 async fn flags_say_who_pulls_how_where_there_are_no_image_volumes_and_for_how_long() {
     let world = world().await;

@@ -23,6 +23,7 @@ use crate::e2e::{
     world::{CORE_POD, World, kubectl, world},
 };
 
+// parity: b6
 #[tokio::test]
 async fn b06_an_image_that_does_not_exist_is_told_in_the_words_of_the_kubelet() {
     let world = world().await;

@@ -13,6 +13,7 @@ use super::{
 };
 
 /// The second version is where the node does not look, so that OLM cannot unpack it. The third one comes after the first.
+// parity: sdk-9, sdk-11
 #[tokio::test]
 async fn a_bundle_that_olm_cannot_unpack_is_left_out_of_the_next_upgrade() {
     let world = world().await;
@@ -43,6 +44,7 @@ async fn a_bundle_that_olm_cannot_unpack_is_left_out_of_the_next_upgrade() {
 
 /// The second version has a Service with a port that another one has, and nobody may create the third one at first. When that is
 /// over, and OLM is told as the command says, the same command goes on.
+// parity: sdk-9
 #[tokio::test]
 async fn a_plan_that_has_failed_is_told_with_what_has_olm_go_on() {
     let world = world().await;
@@ -86,6 +88,7 @@ async fn a_plan_that_has_failed_is_told_with_what_has_olm_go_on() {
 
 /// The first version never becomes healthy, and OLM would have the second one wait for that for good. When upgrades fail forward,
 /// as the command says, the same command goes on.
+// parity: sdk-10
 #[tokio::test]
 async fn a_version_that_has_failed_is_left_behind_when_its_owner_wants_it() {
     let world = world().await;

@@ -44,6 +44,7 @@ fn step_by_step(world: &World, namespace: &str, args: &[&str], how: Interruption
 
 /// The first version is installed by a command that is killed before each of its writes. Every further version is upgraded to
 /// by a command that is killed before another write, and by a second run that ends.
+// parity: sdk-30
 #[tokio::test]
 async fn a_command_that_is_killed_at_any_write_is_gone_on_with() {
     let world = world().await;
@@ -85,6 +86,7 @@ async fn a_command_that_is_killed_at_any_write_is_gone_on_with() {
 
 /// Every write is done, but its answer is lost, and nothing else reaches the apiserver. Whoever does not want to go on removes what
 /// was made.
+// parity: sdk-30
 #[tokio::test]
 async fn a_command_that_loses_its_connection_at_any_write_is_gone_on_with() {
     let world = world().await;

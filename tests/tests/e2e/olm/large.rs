@@ -16,6 +16,7 @@ const UNPACKER: &str = "ubi9/ubi:9.8";
 
 /// Story 3: what is composed is what opm serves today. The index is large at first, and small when the operator is upgraded: parts
 /// that are not needed any more go, and nothing else. Nobody may be root, and the image that unpacks would be.
+// parity: run-6, run-15, sdk-17, sdk-21
 #[tokio::test]
 async fn story_3_a_catalog_of_three_parts_is_served_by_opm_and_becomes_one() {
     let world = world().await;

@@ -75,6 +75,7 @@ async fn admin_of(world: &World, namespace: &str) -> tempfile::NamedTempFile {
 }
 
 /// Definitions belong to the cluster, and OperatorGroups to its administrators: they stay, and whoever may not delete them is told so.
+// parity: sdk-31
 #[tokio::test]
 async fn an_admin_of_one_namespace_removes_an_operator() {
     let world = world().await;

@@ -27,6 +27,7 @@ fn alone(world: &World, namespace: &str, version: &Version, before: &[Version]) 
 
 /// Story 1, without an index: v1, v2, v3, in a namespace in which only hardened pods run. Nothing of former catalogs is left, and
 /// `cleanup` removes what was made.
+// parity: run-1, run-17, sdk-1, sdk-15, sdk-17, sdk-19
 #[tokio::test]
 async fn story_1_a_bundle_is_run_and_upgraded_without_an_index() {
     let world = world().await;
@@ -63,6 +64,7 @@ async fn story_1_a_bundle_is_run_and_upgraded_without_an_index() {
 }
 
 /// Story 1, with an index of files that has other packages, which can be installed before and after the upgrades.
+// parity: run-2, run-18, run-20, sdk-24
 #[tokio::test]
 async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_of_files() {
     let world = world().await;
@@ -89,6 +91,7 @@ async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_of_files() {
 }
 
 /// Story 1, with an index in a database as opm made them. The pod of a catalog may be gone already.
+// parity: run-3, run-6, run-18
 #[tokio::test]
 async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_in_a_database() {
     let world = world().await;
@@ -110,6 +113,7 @@ async fn story_1_a_bundle_is_run_and_upgraded_in_an_index_in_a_database() {
 }
 
 /// Story 2: v1 was installed by hand from an image that has v2 as well, which was never approved; then v3 and v4 are run.
+// parity: run-4, run-16, run-19, sdk-7
 #[tokio::test]
 async fn story_2_what_was_installed_traditionally_is_upgraded() {
     let world = world().await;
@@ -154,6 +158,7 @@ async fn story_2_what_was_installed_traditionally_is_upgraded() {
 }
 
 /// What is wrong is told before anything is changed.
+// parity: run-9
 #[tokio::test]
 async fn what_cannot_be_run_changes_nothing() {
     let world = world().await;
@@ -161,19 +166,12 @@ async fn what_cannot_be_run_changes_nothing() {
     world.namespace(space).await;
     let version = Version::publish("oyster", "0.0.1");
     let image = version.image.as_str();
-    for (args, told) in [
-        (
-            vec!["run", "bundle-upgrade", image],
-            "no existing operator found in the cluster to upgrade",
-        ),
-        (
-            vec!["run", "bundle", image, "--install-mode", "OwnNamespace"],
-            "install mode type \"OwnNamespace\" not supported in CSV \"oyster.v0.0.1\"",
-        ),
-        (
-            vec!["run", "bundle", image, "--mode", "semver"],
-            "specifying the bundle add mode is not supported for File-Based Catalog bundles and index images",
-        ),
+    for (args, told) in tests::rows![
+        vec!["run", "bundle-upgrade", image] => "no existing operator found in the cluster to upgrade";
+        vec!["run", "bundle", image, "--install-mode", "OwnNamespace"]
+            => "install mode type \"OwnNamespace\" not supported in CSV \"oyster.v0.0.1\"";
+        vec!["run", "bundle", image, "--mode", "semver"]
+            => "specifying the bundle add mode is not supported for File-Based Catalog bundles and index images";
     ] {
         let run = rukpak(world, space, &args);
         assert!(run.code == Some(1) && run.err.contains(told), "{run:?}");

@@ -53,6 +53,7 @@ impl Drop for Server {
     }
 }
 
+// parity: serve-9
 #[tokio::test]
 async fn olm_installs_and_upgrades_from_a_catalog_that_rukpak_serves() {
     let world = world().await;

@@ -10,6 +10,7 @@ use super::{
 
 /// Story 2, with a database that opm serves, and a Subscription that names no channel: v1 was installed by hand, then v2 and v3
 /// are run.
+// parity: run-4, sdk-12
 #[tokio::test]
 async fn story_2_what_was_installed_traditionally_from_a_database_is_upgraded() {
     let world = world().await;
@@ -35,6 +36,7 @@ async fn story_2_what_was_installed_traditionally_from_a_database_is_upgraded() 
 }
 
 /// Annotations that are damaged, or lie, are told with what to do, and nothing is changed; whoever does it can go on.
+// parity: run-16, sdk-13
 #[tokio::test]
 async fn a_history_that_is_wrong_is_told_before_anything_is_changed() {
     let world = world().await;
@@ -44,6 +46,7 @@ async fn a_history_that_is_wrong_is_told_before_anything_is_changed() {
     let other = Version::publish("dogwinkle", "1.0.0");
     install(world, space, &versions[0], &[]);
     upgrade(world, space, &versions[1], &[]);
+    world.replaced(space, &versions[0].csv());
     let is_right = annotation(world, space, "winkle-catalog", "injected-bundles");
 
     let list = |images: &[&str]| {
@@ -56,20 +59,14 @@ async fn a_history_that_is_wrong_is_told_before_anything_is_changed() {
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let missing = other.image.replace("dogwinkle", "nobody");
     let damaged = "annotation operators.operatorframework.io/injected-bundles is damaged: ";
-    for (wrong, told) in [
-        ("[{".to_owned(), damaged),
-        (is_right.replace("semver", "sideways"), damaged),
-        (list(&many), damaged),
-        (list(&[&missing]), "cannot be had"),
-        (list(&[&other.image]), "is of package \"dogwinkle\""),
-        (
-            list(&[&versions[0].image]),
-            "would never get from there to \"winkle.v0.0.3\"",
-        ),
-        (
-            list(&[]),
-            "cannot upgrade: no catalog image reference exists",
-        ),
+    for (wrong, told) in tests::rows![
+        "[{".to_owned() => damaged;
+        is_right.replace("semver", "sideways") => damaged;
+        list(&many) => damaged;
+        list(&[&missing]) => "cannot be had";
+        list(&[&other.image]) => "is of package \"dogwinkle\"";
+        list(&[&versions[0].image]) => "would never get from there to \"winkle.v0.0.3\"";
+        list(&[]) => "cannot upgrade: no catalog image reference exists";
     ] {
         write(world, space, &wrong);
         let before = story(world, space);

@@ -139,19 +139,32 @@ impl World {
 
     /// Waits until there is an object and a field of it has a value.
     pub(crate) fn wait(&self, namespace: &str, object: &str, path: &str, value: &str) {
-        for condition in ["create".to_owned(), format!("jsonpath={{{path}}}={value}")] {
-            let mut command = Command::new("kubectl");
-            command
-                .args(["-n", namespace, "wait", object])
-                .arg(format!("--for={condition}"))
-                .arg(format!("--timeout={}s", PATIENCE.as_secs()))
-                .env("KUBECONFIG", self.cluster.kubeconfig_path());
-            let output = command.output().unwrap();
-            if !output.status.success() {
-                let error = String::from_utf8_lossy(&output.stderr);
-                panic!("{object}: {condition}: {error}{}", self.story(namespace));
-            }
+        self.wait_for(namespace, object, "create");
+        self.wait_for(namespace, object, &format!("jsonpath={{{path}}}={value}"));
+    }
+
+    /// Waits for a condition of `kubectl wait --for`.
+    fn wait_for(&self, namespace: &str, object: &str, condition: &str) {
+        let mut command = Command::new("kubectl");
+        command
+            .args(["-n", namespace, "wait", object])
+            .arg(format!("--for={condition}"))
+            .arg(format!("--timeout={}s", PATIENCE.as_secs()))
+            .env("KUBECONFIG", self.cluster.kubeconfig_path());
+        let output = command.output().unwrap();
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            panic!("{object}: {condition}: {error}{}", self.story(namespace));
         }
+    }
+
+    /// Waits until OLM has deleted an operator that another one replaces.
+    pub(crate) fn replaced(&self, namespace: &str, csv: &str) {
+        self.wait_for(
+            namespace,
+            &format!("clusterserviceversions/{csv}"),
+            "delete",
+        );
     }
 
     /// Waits until an operator is installed.

@@ -1,0 +1,393 @@
+//! Control planes that tests of one process use one after the other.
+//!
+//! A test that changes cluster-scoped objects (definitions, roles, the release of an OpenShift cluster) takes a control
+//! plane out of a pool: no other test works in the control plane until the [`Lease`] is dropped. The first tests start
+//! the control planes, at most as many as the pool may have; later tests get one of them, as a new control plane: the
+//! pool writes back to etcd what the new control plane held, and deletes everything else. That takes a tenth of a second,
+//! a start takes five seconds of a processor. The control planes stop when the process ends.
+//!
+//! ```text
+//!  test ── take() ──> free control plane? ── yes ──> restore ──> Lease ── drop ──> free
+//!                                         └─ no ───> start, prepare, record ──> Lease
+//! ```
+//!
+//! A control plane does not return to its pool after a test stopped or replaced one of its programs, or declared
+//! admission policies or webhooks: the API server reads those from time to time, and does not report when.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::ByteString;
+use kube::api::PostParams;
+use kube::core::Request;
+use kube::discovery;
+use kube::{Client, Config};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep};
+
+use crate::{Cluster, Error, Options, Program, Result, control_plane};
+
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(60);
+const RESTORE_INTERVAL: Duration = Duration::from_millis(20);
+/// How many scans in a row find nothing to delete: what a killed client had sent may arrive after the first one.
+const CLEAN_SCANS: usize = 2;
+const MAX_CONCURRENT_WRITES: usize = 16;
+const NAMESPACES: &str = "/registry/namespaces/";
+const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+/// What the API server follows without reporting how far.
+const ADMISSION: [&str; 4] = [
+    "/registry/validatingadmissionpolic",
+    "/registry/mutatingadmissionpolic",
+    "/registry/validatingwebhookconfigurations/",
+    "/registry/mutatingwebhookconfigurations/",
+];
+
+/// Control planes of one kind, each used by one test at a time.
+#[derive(Debug)]
+pub struct Pool {
+    options: Options,
+    places: Semaphore,
+    free: Mutex<Vec<Plane>>,
+}
+
+/// A control plane for one test. Dropping the lease hands the control plane to the next test.
+#[derive(Debug)]
+pub struct Lease {
+    pool: &'static Pool,
+    plane: Option<Plane>,
+    cluster: &'static Cluster,
+    _place: SemaphorePermit<'static>,
+}
+
+#[derive(Debug)]
+struct Plane {
+    cluster: &'static Cluster,
+    snapshot: Snapshot,
+}
+
+/// What etcd held when the control plane was new: for each key its value and the revision that wrote the value.
+#[derive(Debug)]
+struct Snapshot(HashMap<Vec<u8>, (ByteString, String)>);
+
+#[derive(Deserialize)]
+struct RangeResponse {
+    #[serde(default)]
+    kvs: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    key: ByteString,
+    mod_revision: String,
+    #[serde(default)]
+    value: ByteString,
+}
+
+#[derive(Deserialize)]
+struct WriteResponse {
+    header: Header,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    revision: String,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// Returns a pool of at most `max` control planes, none of which is started.
+    pub const fn new(options: Options, max: usize) -> Self {
+        Self {
+            options,
+            places: Semaphore::const_new(max),
+            free: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Takes a control plane that is as new; a started one is prepared once.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a control plane cannot be started, see [`Cluster::start_with`].
+    pub async fn take(
+        &'static self,
+        prepare: impl AsyncFnOnce(&'static Cluster) -> Result<()>,
+    ) -> Result<Lease> {
+        let place = self.places.acquire().await;
+        let place = place.map_err(|_| Error::NotStarted("a pool that is closed"))?;
+        let mut plane = None;
+        while plane.is_none() {
+            let Some(mut free) = self.free().pop() else {
+                break;
+            };
+            match restore(&mut free).await {
+                Ok(true) => plane = Some(free),
+                Ok(false) => discard(free.cluster).await,
+                Err(error) => {
+                    eprintln!(
+                        "cluster: failed to restore a control plane; starting another: {error}"
+                    );
+                    discard(free.cluster).await;
+                }
+            }
+        }
+        let plane = match plane {
+            Some(plane) => plane,
+            None => self.start(prepare).await?,
+        };
+        Ok(Lease {
+            pool: self,
+            cluster: plane.cluster,
+            plane: Some(plane),
+            _place: place,
+        })
+    }
+
+    async fn start(
+        &self,
+        prepare: impl AsyncFnOnce(&'static Cluster) -> Result<()>,
+    ) -> Result<Plane> {
+        let cluster = Cluster::start_with(&self.options).await?;
+        let cluster: &'static Cluster = Box::leak(Box::new(cluster));
+        system_namespaces(cluster).await?;
+        prepare(cluster).await?;
+        let entries = scan(&etcd(cluster)?, false).await?;
+        let values = entries
+            .into_iter()
+            .filter(|entry| !is_left_alone(&entry.key.0))
+            .map(|entry| (entry.key.0, (entry.value, entry.mod_revision)));
+        Ok(Plane {
+            cluster,
+            snapshot: Snapshot(values.collect()),
+        })
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Plane>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Lease ===
+
+impl Lease {
+    /// Returns the control plane, for fixtures that keep a reference beside the lease.
+    pub fn cluster(&self) -> &'static Cluster {
+        self.cluster
+    }
+}
+
+impl Deref for Lease {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        self.cluster
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.pool.free().extend(self.plane.take());
+    }
+}
+
+/// Waits for the namespaces that the API server creates some time after it is ready.
+async fn system_namespaces(cluster: &Cluster) -> Result<()> {
+    let etcd = etcd(cluster)?;
+    let end = Instant::now() + RESTORE_TIMEOUT;
+    loop {
+        let entries = scan(&etcd, true).await?;
+        let missing = ["default", "kube-system", "kube-public", "kube-node-lease"]
+            .into_iter()
+            .find(|name| {
+                let key = format!("{NAMESPACES}{name}");
+                entries.iter().all(|entry| entry.key.0 != key.as_bytes())
+            });
+        match missing {
+            None => return Ok(()),
+            Some(name) if Instant::now() > end => {
+                return Err(timed_out(format!("namespace {name}")));
+            }
+            Some(_) => sleep(RESTORE_INTERVAL).await,
+        }
+    }
+}
+
+/// Makes a control plane as it was when it was new. Returns whether that is possible.
+async fn restore(plane: &mut Plane) -> Result<bool> {
+    let cluster = plane.cluster;
+    if cluster.is_altered() {
+        return Ok(false);
+    }
+    let etcd = etcd(cluster)?;
+    let end = Instant::now() + RESTORE_TIMEOUT;
+    let mut entries = scan(&etcd, true).await?;
+    if entries.iter().any(|entry| {
+        let is_admission = ADMISSION
+            .iter()
+            .any(|prefix| entry.key.0.starts_with(prefix.as_bytes()));
+        is_admission && !plane.snapshot.0.contains_key(&entry.key.0)
+    }) {
+        return Ok(false);
+    }
+    let mut removed = Vec::new();
+    write_back(&etcd, &mut plane.snapshot, &entries).await?;
+    let mut clean_scans = 0;
+    while clean_scans < CLEAN_SCANS {
+        let mut foreign: Vec<Vec<u8>> = entries
+            .into_iter()
+            .map(|entry| entry.key.0)
+            .filter(|key| !is_left_alone(key) && !plane.snapshot.0.contains_key(key))
+            .collect();
+        clean_scans = if foreign.is_empty() {
+            clean_scans + 1
+        } else {
+            0
+        };
+        if Instant::now() > end {
+            let keys: Vec<_> = foreign.iter().map(|key| key.escape_ascii()).collect();
+            return Err(timed_out(format!("the end of {keys:?}")));
+        }
+        // Controllers create objects again in namespaces and of kinds that exist.
+        let is = |key: &[u8], prefix: &str| key.starts_with(prefix.as_bytes());
+        foreign.sort_by_key(|key| (!is(key, NAMESPACES), !is(key, DEFINITIONS)));
+        delete(&etcd, &foreign).await?;
+        let definitions = foreign.iter().filter_map(|key| {
+            let name = key.strip_prefix(DEFINITIONS.as_bytes())?;
+            std::str::from_utf8(name).ok().map(str::to_owned)
+        });
+        removed.extend(definitions);
+        sleep(RESTORE_INTERVAL).await;
+        entries = scan(&etcd, true).await?;
+    }
+    let [events, end_of_events] =
+        ["/registry/events/", "/registry/events0"].map(|key| ByteString(key.into()));
+    let body = json!({"key": events, "range_end": end_of_events});
+    post::<WriteResponse>(&etcd, "deleterange", &body).await?;
+    let client = cluster.client()?;
+    for name in &removed {
+        while is_served(&client, name).await {
+            if Instant::now() > end {
+                return Err(timed_out(format!("the end of {name}")));
+            }
+            sleep(RESTORE_INTERVAL).await;
+        }
+    }
+    cluster.forget_kinds();
+    Ok(true)
+}
+
+/// Writes what a test has changed or deleted.
+async fn write_back(etcd: &Client, snapshot: &mut Snapshot, entries: &[Entry]) -> Result<()> {
+    let revisions: HashMap<&[u8], &str> = entries
+        .iter()
+        .map(|entry| (entry.key.0.as_slice(), entry.mod_revision.as_str()))
+        .collect();
+    for (key, (value, revision)) in &mut snapshot.0 {
+        if revisions.get(key.as_slice()) != Some(&revision.as_str()) {
+            let body = json!({"key": ByteString(key.clone()), "value": value});
+            let response: WriteResponse = post(etcd, "put", &body).await?;
+            *revision = response.header.revision;
+        }
+    }
+    Ok(())
+}
+
+async fn delete(etcd: &Client, keys: &[Vec<u8>]) -> Result<()> {
+    stream::iter(keys.iter().cloned())
+        .map(|key| async move {
+            let body = json!({"key": ByteString(key)});
+            post::<WriteResponse>(etcd, "deleterange", &body).await
+        })
+        .buffered(MAX_CONCURRENT_WRITES)
+        .try_for_each(async |_| Ok(()))
+        .await
+}
+
+/// Reports whether the API server serves a definition's kind, in any version.
+async fn is_served(client: &Client, name: &str) -> bool {
+    let Some((plural, group)) = name.split_once('.') else {
+        return false;
+    };
+    let Ok(groups) = client.list_api_groups().await else {
+        return true;
+    };
+    if groups.groups.iter().all(|other| other.name != group) {
+        return false;
+    }
+    match discovery::group(client, group).await {
+        Ok(group) => group.versions().any(|version| {
+            let mut resources = group.versioned_resources(version).into_iter();
+            resources.any(|(resource, _)| resource.plural == plural)
+        }),
+        Err(_) => true,
+    }
+}
+
+/// Ends a control plane that no test can use again.
+async fn discard(cluster: &Cluster) {
+    for program in [Program::Controllers, Program::Apiserver, Program::Etcd] {
+        // The process of a stopped program has ended.
+        let _ = cluster.stop(program).await;
+    }
+}
+
+/// Reports whether others than the tests write a key all the time: the API server, the controllers, the stand-in node.
+fn is_left_alone(key: &[u8]) -> bool {
+    let Ok(key) = std::str::from_utf8(key) else {
+        return false;
+    };
+    let prefixes = [
+        "/registry/configmaps/kube-",
+        "/registry/events/",
+        "/registry/leases/kube-",
+        "/registry/masterleases/",
+        "/registry/minions/",
+        "/registry/secrets/kube-",
+        "/registry/serviceaccounts/kube-",
+    ];
+    let keys = [
+        "/registry/configmaps/default/kube-root-ca.crt",
+        "/registry/serviceaccounts/default/default",
+    ];
+    keys.contains(&key) || prefixes.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// Returns a client of etcd's JSON interface.
+fn etcd(cluster: &Cluster) -> Result<Client> {
+    let url = format!("http://{}", cluster.etcd()?);
+    let url = url.parse().map_err(|_| Error::NotStarted("etcd"))?;
+    control_plane::client(&Config::new(url))
+}
+
+/// Lists what Kubernetes stores.
+async fn scan(etcd: &Client, keys_only: bool) -> Result<Vec<Entry>> {
+    let [key, end] = ["/registry/", "/registry0"].map(|key| ByteString(key.into()));
+    let body = json!({"key": key, "range_end": end, "keys_only": keys_only});
+    let response: RangeResponse = post(etcd, "range", &body).await?;
+    Ok(response.kvs)
+}
+
+async fn post<T: DeserializeOwned>(etcd: &Client, verb: &str, body: &Value) -> Result<T> {
+    let path = format!("/v3/kv/{verb}");
+    let request = Request::new(&path).create(&PostParams::default(), body.to_string().into());
+    let response = match request {
+        Ok(request) => etcd.request(request).await,
+        Err(error) => Err(kube::Error::BuildRequest(error)),
+    };
+    response.map_err(Error::api(format!("{verb} keys of etcd")))
+}
+
+fn timed_out(what: String) -> Error {
+    Error::Timeout {
+        what,
+        after: RESTORE_TIMEOUT,
+        detail: String::new(),
+    }
+}
