@@ -40,7 +40,6 @@ use std::{
 
 use catalog::registry::Calls;
 use jiff::Timestamp;
-use kube::Client;
 use manifests::api::catalog_source::RegistryService;
 use tokio::task::AbortHandle;
 use unpacker::Digest;
@@ -52,6 +51,7 @@ pub use self::{
     stores::{Served, Stores},
 };
 use self::{
+    keep::Requests,
     ports::Allotment,
     share::Shares,
     stand::{Stand, tend},
@@ -106,7 +106,7 @@ pub struct Serving {
 
 /// What all stands share.
 struct Shared {
-    client: Client,
+    requests: Requests,
     events: Arc<Events>,
     metrics: Arc<Metrics>,
     address: IpAddr,
@@ -138,7 +138,7 @@ impl Serving {
             share,
         } = ctx.settings.serving.clone()?;
         let shared = Shared {
-            client: ctx.client.clone(),
+            requests: Requests::new(ctx.client.clone()),
             events: Arc::clone(&ctx.events),
             metrics: Arc::clone(&ctx.metrics),
             address,

@@ -1,4 +1,8 @@
 //! Services and EndpointSlices: written, repaired and removed.
+//!
+//! [`Requests`] sends a few requests at once, however many catalogs there are. The API server allocates an address for each
+//! new Service, and takes longer for each the more it creates at once. A request that runs out of time has allocated an
+//! address for nothing and is repeated, so a thousand at once would slow each other down for minutes.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -13,7 +17,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     Error,
@@ -23,8 +27,16 @@ use crate::catalogs::Key;
 
 /// How long the apiserver may take for one request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The maximum number of requests at once.
+const MAX_CONCURRENT: usize = 8;
 /// How much of the apiserver's words is told, in characters.
 const WORDS: usize = 400;
+
+/// Sends the requests for the objects of all catalogs.
+pub(super) struct Requests {
+    pub(super) client: Client,
+    permits: Semaphore,
+}
 
 /// Both objects, as they are now.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +53,17 @@ pub(super) struct Kept {
     pub(super) is_beside: bool,
 }
 
+// === impl Requests ===
+
+impl Requests {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            permits: Semaphore::new(MAX_CONCURRENT),
+        }
+    }
+}
+
 // === impl Kept ===
 
 impl Kept {
@@ -53,10 +76,10 @@ impl Kept {
 }
 
 /// Makes both objects what was declared.
-pub(super) async fn keep(client: &Client, declared: &Declared) -> Result<Kept, Error> {
+pub(super) async fn keep(requests: &Requests, declared: &Declared) -> Result<Kept, Error> {
     let namespace = &declared.key.namespace;
-    let services = Objects::<Service>::of(client, namespace, "Service");
-    let slices = Objects::<EndpointSlice>::of(client, namespace, "EndpointSlice");
+    let services = Objects::<Service>::of(requests, namespace, "Service");
+    let slices = Objects::<EndpointSlice>::of(requests, namespace, "EndpointSlice");
     let mut written = 0;
     let name = declared.service_name();
     let found = services.get(&name).await?;
@@ -118,12 +141,12 @@ pub(super) async fn keep(client: &Client, declared: &Declared) -> Result<Kept, E
 
 /// Lets the EndpointSlice of a catalog lead nowhere, if there is one that is ours, unless the catalog is served by then.
 pub(super) async fn empty(
-    client: &Client,
+    requests: &Requests,
     key: &Key,
     is_served: impl Fn() -> bool,
 ) -> Result<(), Error> {
     let name = slice_name(&key.name);
-    let slices = Objects::<EndpointSlice>::of(client, &key.namespace, "EndpointSlice");
+    let slices = Objects::<EndpointSlice>::of(requests, &key.namespace, "EndpointSlice");
     let found = slices.get(&name).await?;
     // What was written after this look is known by its version; what was before, by being served.
     let Some(found) = found.filter(|it| leads_to_nobody(it, &key.name, is_served())) else {
@@ -147,33 +170,35 @@ pub(super) async fn empty(
 }
 
 /// Removes both objects, as far as they are ours.
-pub(super) async fn remove(client: &Client, key: &Key) -> Result<(), Error> {
+pub(super) async fn remove(requests: &Requests, key: &Key) -> Result<(), Error> {
     let name = key.name.replace('.', "-");
-    let slices = Objects::<EndpointSlice>::of(client, &key.namespace, "EndpointSlice");
+    let slices = Objects::<EndpointSlice>::of(requests, &key.namespace, "EndpointSlice");
     slices.remove(&slice_name(&key.name), key).await?;
-    let services = Objects::<Service>::of(client, &key.namespace, "Service");
+    let services = Objects::<Service>::of(requests, &key.namespace, "Service");
     services.remove(&name, key).await
 }
 
 /// Objects of one kind in one namespace.
-struct Objects<K> {
+struct Objects<'a, K> {
     api: Api<K>,
+    permits: &'a Semaphore,
     namespace: String,
     kind: &'static str,
 }
 
 // === impl Objects ===
 
-impl<K> Objects<K>
+impl<'a, K> Objects<'a, K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + DeserializeOwned
         + Debug,
 {
-    fn of(client: &Client, namespace: &str, kind: &'static str) -> Self {
+    fn of(requests: &'a Requests, namespace: &str, kind: &'static str) -> Self {
         Self {
-            api: Api::namespaced(client.clone(), namespace),
+            api: Api::namespaced(requests.client.clone(), namespace),
+            permits: &requests.permits,
             namespace: namespace.to_owned(),
             kind,
         }
@@ -238,6 +263,9 @@ where
         asked: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Error> {
         let object = || self.object(name);
+        let Ok(_permit) = self.permits.acquire().await else {
+            return Err(Error::Ended);
+        };
         match timeout(PATIENCE, asked).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => {

@@ -118,7 +118,7 @@ impl Offerer {
         if self.serves() || self.leads_nowhere.load(Ordering::Relaxed) {
             return Ok(());
         }
-        keep::empty(&self.serving.shared.client, &self.key, || self.serves()).await?;
+        keep::empty(&self.serving.shared.requests, &self.key, || self.serves()).await?;
         // It may be offered meanwhile.
         self.leads_nowhere.store(!self.serves(), Ordering::Relaxed);
         Ok(())
@@ -126,7 +126,12 @@ impl Offerer {
 
     /// Waits until somebody else leads to the catalog as well, or nobody does; not for long.
     pub async fn until_others_lead(&self, leads: bool) {
-        Box::pin(beside::wait(&self.serving.shared.client, &self.key, leads)).await;
+        Box::pin(beside::wait(
+            &self.serving.shared.requests.client,
+            &self.key,
+            leads,
+        ))
+        .await;
     }
 
     /// Stops serving the catalog, and removes how it was found: somebody else serves it from now on. Costs nothing when
@@ -162,7 +167,7 @@ impl Offerer {
         if self.is_withdrawn.load(Ordering::Relaxed) {
             return Ok(());
         }
-        match keep::remove(&self.serving.shared.client, &self.key).await {
+        match keep::remove(&self.serving.shared.requests, &self.key).await {
             // Who may not look there has not written there.
             Ok(()) | Err(Error::Forbidden { .. }) => {
                 self.is_withdrawn.store(true, Ordering::Relaxed);

@@ -82,7 +82,7 @@ impl Shared {
             owner: owner.clone(),
             at: SocketAddr::new(self.address, listening.port()),
         };
-        let outcome = match keep::keep(&self.client, &declared).await {
+        let outcome = match keep::keep(&self.requests, &declared).await {
             Ok(kept) => {
                 let is_new = *stand.concluded.borrow() != shown.changes;
                 let repaired = kept.repaired(stand.kept().as_ref(), is_new);

@@ -36,7 +36,7 @@ where
         + Send
         + 'static,
 {
-    let api: Api<PartialObjectMeta<K>> = Api::namespaced(shared.client.clone(), namespace);
+    let api: Api<PartialObjectMeta<K>> = Api::namespaced(shared.requests.client.clone(), namespace);
     let config = watcher::Config::default().labels(CATALOG);
     let events = patient(watcher::watcher(api, config));
     let mut events = pin!(events);
