@@ -31,6 +31,7 @@ step "lints and builds of all tests"
 . tests/lint.sh
 $cargo test --locked --workspace --no-run
 $cargo test --locked --workspace --no-run --benches --test e2e
+$cargo build --locked --package convert --bin bundle-objects # without the features of the workspace, as `make demo`
 
 step "licences, sources and banned crates"
 if [ "$("$tools/bin/cargo-deny" --version 2>/dev/null || true)" != "cargo-deny $deny_version" ]; then

@@ -4,6 +4,8 @@ use sha2::{Digest, Sha256};
 
 /// The longest name that also fits into a label value.
 pub const SHORT: usize = 63;
+/// The environment variable that tells an operator the name of its OperatorCondition.
+pub const OPERATOR_CONDITION_VARIABLE: &str = "OPERATOR_CONDITION_NAME";
 
 /// A DNS-1123 subdomain: the rule for most object names.
 ///

@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use manifests::{
-    api::operator_condition::NAME_VARIABLE,
-    names,
+    names::{self, OPERATOR_CONDITION_VARIABLE},
     object::{child, text},
 };
 use serde_json::{Value, json};
@@ -65,7 +64,7 @@ pub(crate) fn objects(name: &str, deployments: &[Value], namespace: &str) -> Vec
 /// Sets the variable with the name of the OperatorCondition in all containers of a Deployment.
 pub(crate) fn set_variable(deployment: &mut Value, name: &str) {
     let pod = child(child(child(deployment, "spec"), "template"), "spec");
-    let variable = [json!({"name": NAME_VARIABLE, "value": name})];
+    let variable = [json!({"name": OPERATOR_CONDITION_VARIABLE, "value": name})];
     let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {
         overlay::by_name(container, "env", &variable);

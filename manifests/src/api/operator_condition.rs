@@ -6,8 +6,6 @@ use serde::{Deserialize, Serialize};
 
 /// The type of the condition by which an operator asks not to be upgraded.
 pub const UPGRADEABLE: &str = "Upgradeable";
-/// The environment variable that tells an operator the name of its OperatorCondition.
-pub const NAME_VARIABLE: &str = "OPERATOR_CONDITION_NAME";
 
 /// What an operator and an admin say.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

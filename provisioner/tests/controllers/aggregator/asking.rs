@@ -12,10 +12,13 @@ use kube::{
     api::ListParams,
     core::{ApiResource, DynamicObject},
 };
-use manifests::api::{
-    instance::BundleInstance,
-    operator_condition::{NAME_VARIABLE, OperatorCondition},
-    platform_status::{NAME, PlatformStatus},
+use manifests::{
+    api::{
+        instance::BundleInstance,
+        operator_condition::OperatorCondition,
+        platform_status::{NAME, PlatformStatus},
+    },
+    names::OPERATOR_CONDITION_VARIABLE,
 };
 
 use super::*;
@@ -30,7 +33,9 @@ async fn told(client: &Client) -> Option<String> {
     let deployment = deployments.get("tide-operator").await.unwrap();
     let pod = deployment.spec.unwrap().template.spec.unwrap();
     let variables = pod.containers[0].env.clone().unwrap_or_default();
-    let variable = variables.into_iter().find(|it| it.name == NAME_VARIABLE);
+    let variable = variables
+        .into_iter()
+        .find(|it| it.name == OPERATOR_CONDITION_VARIABLE);
     variable.and_then(|it| it.value)
 }
 
