@@ -13,5 +13,7 @@ pub mod range;
 pub mod schema;
 pub mod size;
 pub mod template;
+#[cfg(feature = "validation")]
+pub mod validation;
 pub mod version;
 pub mod yaml;

@@ -1,8 +1,7 @@
 //! `rukpak catalogsource validate`: CatalogSources as the API server checks them, without one.
 //!
 //! ```text
-//!  file ─ documents ─ Lists ─ objects ─ name ─ unknown fields ─ schema ──► messages
-//!              │                │                                 └─ nothing that blocks ─ CEL rules ──► messages
+//!  file ─ documents ─ Lists ─ objects ─ manifests::validation ──► messages
 //!              │                └─ other kinds ──► note
 //!              └─ duplicate fields ──► messages
 //! ```
@@ -12,7 +11,6 @@
 
 mod crd;
 mod file;
-mod schema;
 
 use self::{crd::Crd, file::File};
 use super::read;

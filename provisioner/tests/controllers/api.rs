@@ -141,11 +141,6 @@ fn instance(name: &str, source: &Value) -> Value {
     })
 }
 
-/// A Bundle with this source, and a BundleInstance with it in its template.
-fn both(source: &Value) -> [Value; 2] {
-    [bundle("both", source), instance("both", source)]
-}
-
 fn image() -> Value {
     json!({"type": "image", "image": {"ref": "quay.io/example/bundle:v1"}})
 }

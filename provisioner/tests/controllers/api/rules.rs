@@ -16,14 +16,12 @@ async fn objects_of_rukpak_are_read_as_they_were() {
     );
     object["spec"]["template"]["metadata"] = json!({"labels": {"app": "a"}, "name": "ignored"});
     let stored = offer(&object).await.unwrap();
-    let instance: BundleInstance = stored.try_parse().unwrap();
-    let git = instance.spec.template.spec.source.git.unwrap();
+    let stored: BundleInstance = stored.try_parse().unwrap();
+    let git = stored.spec.template.spec.source.git.unwrap();
     assert_eq!(git.auth.unwrap().secret.unwrap().name, "");
-    assert!(instance.spec.service_account.is_none() && !instance.spec.paused);
-}
+    assert!(stored.spec.service_account.is_none() && !stored.spec.paused);
 
-#[tokio::test]
-async fn what_the_types_write_is_what_the_apiserver_keeps() {
+    // The API server stores what the types write.
     let mut object = instance("round", &image());
     object["spec"]["config"] = json!({"deploymentConfig": {"env": [{"name": "A", "value": "b"}], "anything": {"deep": [1, null]}}});
     object["spec"]["preflight"] = json!({"crdUpgradeSafety": "Off"});

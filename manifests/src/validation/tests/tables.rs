@@ -1,6 +1,7 @@
 //! The tables.
 
-use super::*;
+use serde_json::json;
+use tests::table::Values;
 
 /// Sources, in a Bundle and in the template of a BundleInstance. Those of v1 to v8 are of rukpak's own tests.
 pub(super) const SOURCES: &str = r#"

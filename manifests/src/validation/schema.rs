@@ -1,9 +1,10 @@
-//! The structural validation of the API server, for the keywords that the definition of CatalogSources uses. Pure; no I/O.
+//! The structural validation of the API server, for the keywords that our CRDs use. Pure; no I/O.
 //!
 //! The texts are those of Kubernetes 1.36, `<nil>` included. A test on the API server compares them.
 
-use manifests::object::shortened;
 use serde_json::{Map, Number, Value};
+
+use crate::object::shortened;
 
 /// The maximum number of reported findings of one object.
 const MAX_FINDINGS: usize = 100;
@@ -93,6 +94,8 @@ fn prune_below(value: &mut Value, schema: &Value, path: &str, findings: &mut Fin
         Value::Object(map) => {
             let properties = schema.get("properties").and_then(Value::as_object);
             let free = schema.get("additionalProperties");
+            let keeps_unknown =
+                schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true));
             map.retain(|key, value| {
                 let at = child(path, key);
                 if path.is_empty() && matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
@@ -100,6 +103,9 @@ fn prune_below(value: &mut Value, schema: &Value, path: &str, findings: &mut Fin
                 }
                 let known = properties.and_then(|all| all.get(key)).or(free);
                 let Some(known) = known else {
+                    if keeps_unknown {
+                        return true;
+                    }
                     findings.add(format!("unknown field {at:?}"));
                     return false;
                 };
@@ -236,6 +242,12 @@ fn check_text(text: &str, schema: &Value, path: &str, findings: &mut Findings) {
 
 fn check_list(list: &[Value], schema: &Value, path: &str, findings: &mut Findings) {
     check_count(list.len(), limit(schema, "maxItems"), path, findings);
+    let count = list.len();
+    if let Some(least) = limit(schema, "minItems").filter(|least| (count as u64) < *least) {
+        findings.add(format!(
+            "{path}: Invalid value: {count}: {path} in body should have at least {least} items"
+        ));
+    }
     let Some(items) = schema.get("items") else {
         return;
     };
@@ -311,13 +323,13 @@ fn child(path: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use manifests::api::{catalog_source::convert::Version, definitions};
-
     use super::*;
+    use crate::api::{catalog_source::convert::Version, definitions};
 
     /// Keywords that only describe, that prune() and check() read, and that kube-cel reads.
-    const KNOWN: [&str; 15] = [
+    const KNOWN: [&str; 21] = [
         "additionalProperties",
+        "default",
         "description",
         "enum",
         "format",
@@ -325,6 +337,7 @@ mod tests {
         "maxItems",
         "maxLength",
         "maxProperties",
+        "minItems",
         "minLength",
         "oneOf",
         "pattern",
@@ -332,16 +345,14 @@ mod tests {
         "required",
         "type",
         "x-kubernetes-int-or-string",
+        "x-kubernetes-list-type",
+        "x-kubernetes-map-type",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-validations",
     ];
 
-    /// Returns the schema of the spec. Files have no status.
-    fn spec(version: Version) -> Value {
-        let schema = definitions::catalog_source_schema(version).unwrap();
-        schema["properties"]["spec"].clone()
-    }
-
     #[test]
-    fn definition_uses_only_keywords_that_are_checked() {
+    fn definitions_use_only_keywords_that_are_checked() {
         fn keywords(schema: &Value, all: &mut Vec<String>) {
             let Value::Object(map) = schema else { return };
             for (keyword, value) in map {
@@ -357,14 +368,17 @@ mod tests {
                 }
             }
         }
-        for version in [Version::V1alpha1, Version::V1] {
+        let crds = definitions::all().into_iter().chain(definitions::foreign());
+        let schemas = crds.map(|crd| {
+            let schema = crd.spec.versions[0].schema.as_ref().unwrap();
+            serde_json::to_value(&schema.open_api_v3_schema).unwrap()
+        });
+        for schema in schemas.chain(definitions::catalog_source_schema(Version::V1)) {
+            // The validator has no objects with a status.
             let mut all = Vec::new();
-            keywords(&spec(version), &mut all);
+            keywords(&schema["properties"]["spec"], &mut all);
             all.retain(|keyword| !KNOWN.contains(&keyword.as_str()));
-            all.retain(|keyword| keyword != "x-kubernetes-validations");
-            all.retain(|keyword| keyword != "x-kubernetes-list-type");
-            all.retain(|keyword| keyword != "x-kubernetes-map-type");
-            assert_eq!(all, [""; 0], "{version:?}");
+            assert_eq!(all, [""; 0], "{}", schema["description"]);
         }
     }
 
